@@ -1,0 +1,290 @@
+//! The address of a backend, and the audience that goes with it.
+//!
+//! A token for a backend is for the audience that the client derives from the address it dials, and the server derives
+//! the one it demands from its own external address, by the same function. Both must come to the same text, so there is
+//! one spelling: scheme and host in lower case, the port only where it is not the scheme's default, no path, no
+//! trailing slash. `HTTPS://Bind.Example.com:443/` and `bind.example.com` are both `https://bind.example.com`.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::str::FromStr;
+
+/// Longest host name that DNS knows.
+const HOST_LENGTH_MAX: usize = 253;
+
+/// How the backend is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    /// TLS.
+    Https,
+    /// Plaintext: for loopback alone.
+    Http,
+}
+
+/// Where a backend is: scheme, host and port, and nothing else. Displayed in its one spelling.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Address {
+    scheme: Scheme,
+    host: Host,
+    port: u16,
+}
+
+/// Host of an address: a name, or an IP address.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Host {
+    Name(String),
+    Ip(IpAddr),
+}
+
+/// Why a text is no address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{address:?} is no address of a backend: {fault}; write https://host or https://host:port")]
+pub struct AddressError {
+    address: String,
+    fault: &'static str,
+}
+
+/// The audience of tokens for the backend at this address.
+///
+/// ```
+/// use bindery_proto::address::audience;
+///
+/// assert_eq!(audience("https://Bind.Example.com:443/").as_deref(), Ok("https://bind.example.com"));
+/// assert_eq!(audience("bind.example.com:8443").as_deref(), Ok("https://bind.example.com:8443"));
+/// ```
+pub fn audience(address: &str) -> Result<String, AddressError> {
+    Ok(address.parse::<Address>()?.to_string())
+}
+
+impl Scheme {
+    /// As it stands before `://`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Https => "https",
+            Self::Http => "http",
+        }
+    }
+
+    fn default_port(self) -> u16 {
+        match self {
+            Self::Https => 443,
+            Self::Http => 80,
+        }
+    }
+}
+
+impl Address {
+    /// TLS or plaintext.
+    pub fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// The host, without the brackets of an IPv6 address: what a certificate must be for.
+    pub fn host(&self) -> String {
+        match &self.host {
+            Host::Name(name) => name.clone(),
+            Host::Ip(ip) => ip.to_string(),
+        }
+    }
+
+    /// The port, also where it is the scheme's default.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Whether nothing leaves this machine: a loopback IP address, or `localhost`.
+    pub fn is_loopback(&self) -> bool {
+        match &self.host {
+            Host::Name(name) => name == "localhost",
+            Host::Ip(ip) => ip.is_loopback(),
+        }
+    }
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        parse(text).map_err(|fault| AddressError {
+            address: text.to_owned(),
+            fault,
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://", self.scheme.as_str())?;
+        match &self.host {
+            Host::Ip(IpAddr::V6(ip)) => write!(f, "[{ip}]")?,
+            Host::Ip(IpAddr::V4(ip)) => write!(f, "{ip}")?,
+            Host::Name(name) => f.write_str(name)?,
+        }
+        if self.port == self.scheme.default_port() {
+            return Ok(());
+        }
+        write!(f, ":{}", self.port)
+    }
+}
+
+/// Takes an address apart. A missing scheme is https.
+fn parse(text: &str) -> Result<Address, &'static str> {
+    let (scheme, rest) = match text.split_once("://") {
+        None => (Scheme::Https, text),
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (Scheme::Https, rest),
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (Scheme::Http, rest),
+        Some(_) => return Err("its scheme is neither https nor http"),
+    };
+    let authority = rest.strip_suffix('/').unwrap_or(rest);
+    if authority.contains(['/', '?', '#']) {
+        return Err("it has a path, a query or a fragment");
+    }
+    if authority.contains('@') {
+        return Err("it names a user");
+    }
+    let (host, port) = split_port(authority)?;
+    let port = match port {
+        None => scheme.default_port(),
+        Some(digits) => parse_port(digits)?,
+    };
+    Ok(Address { scheme, host, port })
+}
+
+fn split_port(authority: &str) -> Result<(Host, Option<&str>), &'static str> {
+    if let Some(bracketed) = authority.strip_prefix('[') {
+        let (ip, rest) = bracketed.split_once(']').ok_or("its bracket is not closed")?;
+        let ip: Ipv6Addr = ip.parse().map_err(|_| "what stands in brackets is no IPv6 address")?;
+        let port = match rest.strip_prefix(':') {
+            Some(port) => Some(port),
+            None if rest.is_empty() => None,
+            None => return Err("something other than a port follows the IPv6 address"),
+        };
+        return Ok((Host::Ip(ip.into()), port));
+    }
+    let (host, port) = match authority.split_once(':') {
+        Some((host, port)) => (host, Some(port)),
+        None => (authority, None),
+    };
+    Ok((parse_host(host)?, port))
+}
+
+fn parse_host(host: &str) -> Result<Host, &'static str> {
+    if let Ok(ip) = host.parse::<IpAddr>() {
+        return Ok(Host::Ip(ip));
+    }
+    if host.is_empty() {
+        return Err("it has no host");
+    }
+    let label_fits = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+    };
+    if host.len() > HOST_LENGTH_MAX || !host.split('.').all(label_fits) {
+        return Err("its host is no DNS name");
+    }
+    Ok(Host::Name(host.to_ascii_lowercase()))
+}
+
+fn parse_port(digits: &str) -> Result<u16, &'static str> {
+    // `parse` alone would take a sign.
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err("its port is no number");
+    }
+    match digits.parse() {
+        Ok(0) | Err(_) => Err("its port is not between 1 and 65535"),
+        Ok(port) => Ok(port),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(address: &str, expect: &str) {
+        assert_eq!(audience(address).as_deref(), Ok(expect), "{address}");
+    }
+
+    #[track_caller]
+    fn check_refused(address: &str, fault: &str) {
+        let error = audience(address)
+            .expect_err("an address that must be refused")
+            .to_string();
+        assert!(error.contains(fault), "{error}");
+    }
+
+    #[test]
+    fn one_address_has_one_audience() {
+        for spelling in [
+            "https://bind.example.com",
+            "https://bind.example.com/",
+            "https://bind.example.com:443",
+            "HTTPS://BIND.Example.com:0443/",
+            "bind.example.com",
+            "bind.example.com:443",
+        ] {
+            check(spelling, "https://bind.example.com");
+        }
+        check("https://bind.example.com:8443/", "https://bind.example.com:8443");
+        check("https://bind.example.com:80", "https://bind.example.com:80");
+        check("http://127.0.0.1:80", "http://127.0.0.1");
+        check("http://localhost:8080", "http://localhost:8080");
+        check("https://[2001:DB8:0:0::1]:443", "https://[2001:db8::1]");
+        check("[::1]:6443", "https://[::1]:6443");
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        check_refused("", "no host");
+        check_refused("https://", "no host");
+        check_refused("https://:443", "no host");
+        check_refused("ftp://bind.example.com", "neither https nor http");
+        check_refused("https://bind.example.com/api", "a path");
+        check_refused("https://bind.example.com?x", "a query");
+        check_refused("https://me@bind.example.com", "a user");
+        check_refused("https://bind.example.com:0", "between 1 and 65535");
+        check_refused("https://bind.example.com:65536", "between 1 and 65535");
+        check_refused("https://bind.example.com:+443", "no number");
+        check_refused("https://bind.example.com:", "between 1 and 65535");
+        check_refused("https://bind..example.com", "no DNS name");
+        check_refused("https://bücher.example", "no DNS name");
+        check_refused("https://[::1", "not closed");
+        check_refused("https://[::1]x", "other than a port");
+        check_refused("https://[host]", "no IPv6");
+    }
+
+    #[test]
+    fn loopback_is_told_from_the_rest() {
+        for (text, expect) in [
+            ("http://127.0.0.1:1", true),
+            ("http://127.9.9.9:1", true),
+            ("http://[::1]:1", true),
+            ("http://LOCALHOST:1", true),
+            ("http://localhost.example.com:1", false),
+            ("http://0.0.0.0:1", false),
+            ("http://10.0.0.1:1", false),
+        ] {
+            let address: Address = text.parse().expect("an address");
+            assert_eq!(address.is_loopback(), expect, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn an_audience_is_its_own_audience(host in "[a-zA-Z0-9]{1,9}(\\.[a-zA-Z]{1,9}){0,3}", port in 1_u16.., tls: bool) {
+            let scheme = if tls { "https" } else { "http" };
+            let first = audience(&format!("{scheme}://{host}:{port}")).expect("an address");
+            let second = audience(&first).expect("an audience is an address");
+            prop_assert_eq!(first, second);
+        }
+
+        #[test]
+        fn no_text_brings_it_down(text in "\\PC{0,40}") {
+            let _ = audience(&text);
+        }
+    }
+}

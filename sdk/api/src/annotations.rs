@@ -1,0 +1,116 @@
+//! Annotations, each in one place.
+
+// On the contract.
+
+/// The consumer's identity, whole; on the contract Namespace and the ClusterBinding.
+pub const IDENTITY: &str = "backend.kube-bind.io/identity";
+/// An older name of [`IDENTITY`], read but never written.
+pub const IDENTITY_LEGACY: &str = "example-backend.kube-bind.io/identity";
+/// Who made the contract; on the contract Namespace and the ClusterBinding.
+pub const AUTHOR: &str = "backend.kube-bind.io/author";
+/// The consumer's name for people; on the ClusterBinding.
+pub const CLUSTER_PRETTY_NAME: &str = "backend.kube-bind.io/cluster-pretty-name";
+/// The principals that own the contract, as a JSON list; on the contract Namespace. The provider's admin may edit it.
+pub const OWNERS: &str = "backend.kube-bind.io/owners";
+/// The templates granted to the contract, as a JSON list of names; on the contract Namespace.
+pub const GRANTED_TEMPLATES: &str = "backend.kube-bind.io/granted-templates";
+/// The template an export or a request was made from.
+pub const TEMPLATE: &str = "kube-bind.io/template";
+/// The caller's name of a BindableResourcesRequest whose object name is a hash.
+pub const REQUEST_NAME: &str = "kube-bind.io/request-name";
+/// The verified principal that made a BindableResourcesRequest over gRPC, as JSON.
+pub const PRINCIPAL: &str = "backend.kube-bind.io/principal";
+/// UID of the BindableResourcesRequest an APIServiceExportRequest was made for.
+pub const REQUEST_UID: &str = "kube-bind.io/request-uid";
+/// `true` on an export that is deleted only to be made anew under its name.
+pub const REPLACE: &str = "kube-bind.io/replace";
+/// `true` on an export that is to go although objects of it remain; the provider's admin sets it.
+pub const FORCE_DELETE: &str = "kube-bind.io/force-delete";
+/// When the last token bound to an anchor Secret has expired (RFC 3339).
+pub const TOKENS_EXPIRE_BY: &str = "kube-bind.io/tokens-expire-by";
+/// The export's whole name, where the label of that key holds a hash of it.
+pub const EXPORT: &str = "kube-bind.io/export";
+
+// On what the backend derives.
+
+/// Hash of the schema that a BoundSchema or an APIServiceExport was made from.
+pub const SOURCE_SPEC_HASH: &str = "kube-bind.io/source-spec-hash";
+/// `<contract>/<APIServiceNamespace>`; on a provider namespace made for it.
+pub const API_SERVICE_NAMESPACE: &str = "kube-bind.io/api-service-namespace";
+
+// On synced objects.
+
+/// The contract namespace; on every synced object on the provider.
+pub const CLUSTER_NAMESPACE: &str = "kube-bind.io/cluster-namespace";
+/// The consumer's namespace, empty for a cluster-scoped object; on the provider's copy.
+pub const CONSUMER_NAMESPACE: &str = "kube-bind.io/consumer-namespace";
+/// The consumer's name, where the provider's is not plainly made from it; on the provider's copy.
+pub const CONSUMER_NAME: &str = "kube-bind.io/consumer-name";
+/// The UID of the consumer's object; on the provider's copy.
+pub const CONSUMER_UID: &str = "kube-bind.io/consumer-uid";
+/// The provider's namespace, empty for a cluster-scoped object; on the consumer's object.
+pub const PROVIDER_NAMESPACE: &str = "kube-bind.io/provider-namespace";
+/// The UID of the provider's object; on the consumer's object.
+pub const PROVIDER_UID: &str = "kube-bind.io/provider-uid";
+/// `true` on a provider object that has, or had, a counterpart on the consumer.
+pub const BOUND: &str = "kube-bind.io/bound";
+/// `true` on a provider object that the consumer may adopt.
+pub const AUTOADOPT: &str = "kube-bind.io/autoadopt";
+/// Hash of what was last written to the provider's copy.
+pub const PROJECTION_HASH: &str = "kube-bind.io/projection-hash";
+/// When the provider's object was let go, and stays without its source.
+pub const RELEASED: &str = "kube-bind.io/released";
+
+// What users set.
+
+/// `true` on an object or a binding that is not to be synced for now.
+pub const PAUSED: &str = "kube-bind.io/paused";
+/// Until when (RFC 3339) the user consents to what was held back; on a binding.
+pub const CONSENT_UNTIL: &str = "kube-bind.io/consent-until";
+/// Until when (RFC 3339) the user consents that another provider, or another cluster, takes the place of the pinned one; on
+/// a binding.
+pub const ACCEPT_PROVIDER_CHANGE: &str = "kube-bind.io/accept-provider-change";
+/// `true` on a binding that is to end although its provider cannot be reached.
+pub const FORCE_UNBIND: &str = "kube-bind.io/force-unbind";
+/// The resources of a binding, for its printer column.
+pub const RESOURCES: &str = "kube-bind.io/resources";
+
+/// The value of annotations and labels that are either there or not.
+pub const TRUE: &str = "true";
+
+/// Whether a key is kube-bind's own and must not be carried from one cluster to the other.
+pub fn is_reserved(key: &str) -> bool {
+    let Some((domain, _)) = key.split_once('/') else {
+        return false;
+    };
+    ["kube-bind.io", "kubebind.io"]
+        .iter()
+        .any(|own| domain == *own || domain.strip_suffix(own).is_some_and(|rest| rest.ends_with('.')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_keys_are_told_from_others() {
+        for own in [
+            BOUND,
+            IDENTITY,
+            IDENTITY_LEGACY,
+            "kubebind.io/syncer",
+            "rbac.kube-bind.io/x",
+        ] {
+            assert!(is_reserved(own), "{own}");
+        }
+        for other in [
+            "app",
+            "app.kubernetes.io/name",
+            "notkube-bind.io/x",
+            "kube-bind.io",
+            "kube-bind.io.example/x",
+        ] {
+            assert!(!is_reserved(other), "{other}");
+        }
+    }
+}

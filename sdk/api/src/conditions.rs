@@ -1,0 +1,274 @@
+//! Conditions as kube-bind has them: with a severity, `Ready` first, and `Ready` as the sum of the others.
+//!
+//! Time is an argument everywhere, so that who decides can be tested.
+
+use std::cmp::Ordering;
+
+use jiff::{Timestamp, Unit};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+mod access;
+
+pub use access::Conditions;
+
+/// The condition that sums up all others.
+pub const READY: &str = "Ready";
+
+/// One aspect of an object's state.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// What it is about, such as Ready or SecretValid.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// True, False or Unknown.
+    #[schemars(with = "String")]
+    pub status: ConditionStatus,
+    /// How bad it is; only where the status is False.
+    #[serde(default, skip_serializing_if = "Severity::is_none")]
+    #[schemars(with = "String")]
+    pub severity: Severity,
+    /// When status, reason, message or severity last changed.
+    pub last_transition_time: Time,
+    /// Why, as one word for programs.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// Why, as a sentence for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// Whether the condition holds.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[serde(from = "String", into = "&'static str")]
+pub enum ConditionStatus {
+    /// It holds.
+    True,
+    /// It does not hold.
+    False,
+    /// It cannot be told, or was written by somebody who says it otherwise.
+    Unknown,
+}
+
+/// How bad a condition is that does not hold.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[serde(from = "String", into = "&'static str")]
+pub enum Severity {
+    /// Somebody must act.
+    Error,
+    /// It works, but not as it should.
+    Warning,
+    /// Nothing is wrong; it is on its way.
+    Info,
+    /// Not stated, as in conditions that hold.
+    #[default]
+    None,
+}
+
+/// A condition that holds. Its time is set when it is [`set`].
+pub fn true_condition(type_: impl Into<String>) -> Condition {
+    Condition {
+        type_: type_.into(),
+        status: ConditionStatus::True,
+        severity: Severity::None,
+        last_transition_time: Time(Timestamp::UNIX_EPOCH),
+        reason: String::new(),
+        message: String::new(),
+    }
+}
+
+/// A condition that does not hold, and why. Its time is set when it is [`set`].
+pub fn false_condition(
+    type_: impl Into<String>,
+    severity: Severity,
+    reason: impl Into<String>,
+    message: impl Into<String>,
+) -> Condition {
+    Condition {
+        status: ConditionStatus::False,
+        severity,
+        reason: reason.into(),
+        message: message.into(),
+        ..true_condition(type_)
+    }
+}
+
+/// A condition that cannot be told, and why. Its time is set when it is [`set`].
+pub fn unknown_condition(type_: impl Into<String>, reason: impl Into<String>, message: impl Into<String>) -> Condition {
+    Condition {
+        status: ConditionStatus::Unknown,
+        reason: reason.into(),
+        message: message.into(),
+        ..true_condition(type_)
+    }
+}
+
+/// The condition of that type.
+pub fn get<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.type_ == type_)
+}
+
+/// Whether the condition of that type is there and holds.
+pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
+    get(conditions, type_).is_some_and(|condition| condition.status == ConditionStatus::True)
+}
+
+/// Puts the condition in its place, and says whether anything but its time differs from the one before.
+///
+/// The time stays that of the one before where nothing differs; else it is `now` in whole seconds.
+pub fn set(conditions: &mut Vec<Condition>, condition: Condition, now: Timestamp) -> bool {
+    let before = conditions.iter().position(|other| other.type_ == condition.type_);
+    if before.is_some_and(|at| conditions[at].says_the_same(&condition)) {
+        sort(conditions);
+        return false;
+    }
+    let condition = Condition {
+        last_transition_time: Time(whole_seconds(now)),
+        ..condition
+    };
+    match before {
+        Some(at) => conditions[at] = condition,
+        None => conditions.push(condition),
+    }
+    sort(conditions);
+    true
+}
+
+/// Takes the condition of that type away, and says whether it was there.
+pub fn remove(conditions: &mut Vec<Condition>, type_: &str) -> bool {
+    let before = conditions.len();
+    conditions.retain(|condition| condition.type_ != type_);
+    conditions.len() != before
+}
+
+/// Sets `Ready` from all other conditions, and says whether it changed. Without others it is left as it is.
+pub fn set_summary(conditions: &mut Vec<Condition>, now: Timestamp) -> bool {
+    match summary(conditions) {
+        Some(ready) => set(conditions, ready, now),
+        None => false,
+    }
+}
+
+/// `Ready` as the worst of all other conditions; of several equally bad ones, the first by type speaks.
+pub fn summary(conditions: &[Condition]) -> Option<Condition> {
+    let worst = conditions
+        .iter()
+        .filter(|condition| condition.type_ != READY)
+        .min_by_key(|condition| (condition.rank(), condition.type_.as_str()))?;
+    Some(match worst.status {
+        ConditionStatus::True => true_condition(READY),
+        ConditionStatus::False | ConditionStatus::Unknown => Condition {
+            type_: READY.to_owned(),
+            ..worst.clone()
+        },
+    })
+}
+
+impl Condition {
+    /// Whether the condition holds.
+    pub fn is_true(&self) -> bool {
+        self.status == ConditionStatus::True
+    }
+
+    fn says_the_same(&self, other: &Self) -> bool {
+        self.status == other.status
+            && self.severity == other.severity
+            && self.reason == other.reason
+            && self.message == other.message
+    }
+
+    /// A False without severity counts as an error: what is not stated must not hide a failure.
+    fn rank(&self) -> u8 {
+        match (self.status, self.severity) {
+            (ConditionStatus::False, Severity::Error | Severity::None) => 0,
+            (ConditionStatus::False, Severity::Warning) => 1,
+            (ConditionStatus::False, Severity::Info) => 2,
+            (ConditionStatus::True, _) => 3,
+            (ConditionStatus::Unknown, _) => 4,
+        }
+    }
+}
+
+impl ConditionStatus {
+    /// The status as it stands in the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+impl Severity {
+    /// The severity as it stands in the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "Error",
+            Self::Warning => "Warning",
+            Self::Info => "Info",
+            Self::None => "",
+        }
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+    fn is_none(&self) -> bool {
+        *self == Self::None
+    }
+}
+
+impl From<String> for ConditionStatus {
+    fn from(status: String) -> Self {
+        match status.as_str() {
+            "True" => Self::True,
+            "False" => Self::False,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl From<ConditionStatus> for &'static str {
+    fn from(status: ConditionStatus) -> Self {
+        status.as_str()
+    }
+}
+
+impl From<String> for Severity {
+    fn from(severity: String) -> Self {
+        match severity.as_str() {
+            "Error" => Self::Error,
+            "Warning" => Self::Warning,
+            "Info" => Self::Info,
+            _ => Self::None,
+        }
+    }
+}
+
+impl From<Severity> for &'static str {
+    fn from(severity: Severity) -> Self {
+        severity.as_str()
+    }
+}
+
+fn sort(conditions: &mut [Condition]) {
+    conditions.sort_by(|a, b| match (a.type_ == READY, b.type_ == READY) {
+        (true, false) => Ordering::Less,
+        (false, true) => Ordering::Greater,
+        _ => a.type_.cmp(&b.type_),
+    });
+}
+
+fn whole_seconds(now: Timestamp) -> Timestamp {
+    // Rounding to seconds fails only beyond the year 9999.
+    now.round(
+        jiff::TimestampRound::new()
+            .smallest(Unit::Second)
+            .mode(jiff::RoundMode::Floor),
+    )
+    .unwrap_or(now)
+}
+
+#[cfg(test)]
+mod tests;

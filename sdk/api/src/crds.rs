@@ -1,0 +1,59 @@
+//! The CRDs of this API, as objects to install and as files to ship.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
+
+use crate::v1alpha2::{
+    APIServiceBinding, APIServiceBindingBundle, APIServiceExport, APIServiceExportRequest, APIServiceExportTemplate,
+    APIServiceNamespace, BindableResourcesRequest, BoundSchema, Cluster, ClusterBinding, Collection, GROUP,
+};
+
+mod structural;
+
+/// All CRDs, by name.
+pub fn all() -> Vec<CustomResourceDefinition> {
+    let mut crds = for_consumer();
+    crds.extend(for_provider());
+    crds.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+    crds
+}
+
+/// What the konnector installs on a consumer.
+pub fn for_consumer() -> Vec<CustomResourceDefinition> {
+    [APIServiceBinding::crd(), APIServiceBindingBundle::crd()]
+        .map(structural::finish)
+        .into()
+}
+
+/// What the server installs on its provider.
+pub fn for_provider() -> Vec<CustomResourceDefinition> {
+    [
+        APIServiceExport::crd(),
+        APIServiceExportRequest::crd(),
+        APIServiceExportTemplate::crd(),
+        APIServiceNamespace::crd(),
+        BindableResourcesRequest::crd(),
+        BoundSchema::crd(),
+        Cluster::crd(),
+        ClusterBinding::crd(),
+        Collection::crd(),
+    ]
+    .map(structural::finish)
+    .into()
+}
+
+/// Each CRD's file name, `kube-bind.io_<plural>.yaml`, and its content.
+pub fn yaml_files() -> Result<Vec<(String, String)>, serde_saphyr::ser::Error> {
+    all()
+        .iter()
+        .map(|crd| {
+            let name = format!("{GROUP}_{}.yaml", crd.spec.names.plural);
+            Ok((name, serde_saphyr::to_string(crd)?))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod wire;

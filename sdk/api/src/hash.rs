@@ -1,0 +1,114 @@
+//! Hashes of what an export was made from, to see whether its source changed since.
+
+use serde::Serialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::{names::hex, v1alpha2::BoundSchemaSpec};
+
+/// The value of `kube-bind.io/source-spec-hash` on a BoundSchema.
+pub fn schema_hash(spec: &BoundSchemaSpec) -> String {
+    let mut hash = Sha256::new();
+    hash.update(canonical_json(spec));
+    hex(&hash.finalize())
+}
+
+/// The value of `kube-bind.io/source-spec-hash` on an APIServiceExport: over its schemas in the order of its resources.
+pub fn export_hash<'a>(schemas: impl IntoIterator<Item = &'a BoundSchemaSpec>) -> String {
+    let mut hash = Sha256::new();
+    for spec in schemas {
+        hash.update(canonical_json(spec));
+        hash.update(b"\n");
+    }
+    hex(&hash.finalize())
+}
+
+/// JSON without spaces and with sorted keys, whatever order its maps were built in.
+pub fn canonical_json(value: &impl Serialize) -> String {
+    // What cannot be JSON is none of the types of this crate: their keys are strings and their numbers finite.
+    let value = serde_json::to_value(value).unwrap_or(Value::Null);
+    let mut text = String::new();
+    write(&value, &mut text);
+    text
+}
+
+fn write(value: &Value, text: &mut String) {
+    match value {
+        Value::Object(map) => {
+            let mut entries: Vec<_> = map.iter().collect();
+            entries.sort_unstable_by_key(|(key, _)| *key);
+            list(text, ['{', '}'], entries, |(key, value), text| {
+                text.push_str(&Value::from(key.as_str()).to_string());
+                text.push(':');
+                write(value, text);
+            });
+        }
+        Value::Array(items) => list(text, ['[', ']'], items, write),
+        scalar => text.push_str(&scalar.to_string()),
+    }
+}
+
+fn list<T>(
+    text: &mut String,
+    [open, close]: [char; 2],
+    items: impl IntoIterator<Item = T>,
+    write: impl Fn(T, &mut String),
+) {
+    text.push(open);
+    for (index, item) in items.into_iter().enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        write(item, text);
+    }
+    text.push(close);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::v1alpha2::{BoundSchemaVersion, Scope};
+
+    fn spec(description: &str) -> BoundSchemaSpec {
+        BoundSchemaSpec {
+            group: "wildwest.dev".to_owned(),
+            versions: vec![BoundSchemaVersion {
+                name: "v1".to_owned(),
+                schema: json!({ "type": "object", "description": description }),
+                ..BoundSchemaVersion::default()
+            }],
+            ..BoundSchemaSpec::default()
+        }
+    }
+
+    #[test]
+    fn keys_are_sorted_at_every_depth() {
+        let value = json!({ "b": [{ "d": 1, "c": "x\"y" }], "a": null, "aa": { "z": true, "y": 1.5 } });
+        assert_eq!(
+            canonical_json(&value),
+            r#"{"a":null,"aa":{"y":1.5,"z":true},"b":[{"c":"x\"y","d":1}]}"#
+        );
+    }
+
+    #[test]
+    fn the_hash_follows_the_content() {
+        let hash = schema_hash(&spec("one"));
+        assert_eq!(hash.len(), 64);
+        assert_eq!(hash, schema_hash(&spec("one")));
+        assert_ne!(hash, schema_hash(&spec("two")));
+        let cluster_scoped = BoundSchemaSpec {
+            scope: Scope::Cluster,
+            ..spec("one")
+        };
+        assert_ne!(hash, schema_hash(&cluster_scoped));
+    }
+
+    #[test]
+    fn the_order_of_resources_counts_for_an_export() {
+        let (one, two) = (spec("one"), spec("two"));
+        assert_ne!(export_hash([&one, &two]), export_hash([&two, &one]));
+        assert_eq!(export_hash([&one, &two]), export_hash([&one, &two]));
+    }
+}

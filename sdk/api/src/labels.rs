@@ -1,0 +1,28 @@
+//! Labels, each in one place.
+
+/// `true` on a CRD that may be exported.
+pub const EXPORTED: &str = "kube-bind.io/exported";
+/// `provider` or `consumer`: the side that owns a claimed object, or made a namespace.
+pub const OWNER: &str = "kube-bind.io/owner";
+/// `true` on a Secret with a provider's kubeconfig, for kube-bind's konnector. Bindery reads it and never sets it.
+pub const PROVIDER_KUBECONFIG: &str = "kube-bind.io/provider-kubeconfig";
+/// The contract namespace that an object belongs to, on everything that cannot say so by an owner reference.
+pub const CONTRACT: &str = "kube-bind.io/contract";
+/// The UID of the contract namespace; on what the konnector keeps per contract.
+pub const CONTRACT_UID: &str = "kube-bind.io/contract-uid";
+/// The export that an object was made for.
+pub const EXPORT: &str = "kube-bind.io/export";
+/// `grpc` on a BindableResourcesRequest that was made over gRPC; absent on one made as a Kubernetes object.
+pub const VIA: &str = "kube-bind.io/via";
+/// The value of [`VIA`] for a request made over gRPC.
+pub const VIA_GRPC: &str = "grpc";
+/// What an object of ours is for, such as `token-anchor`.
+pub const COMPONENT: &str = "kube-bind.io/component";
+/// `true` on an existing provider namespace that isolation None may share.
+pub const SHARED: &str = "kube-bind.io/shared";
+/// `true` on a ClusterRole whose rules the server gets, and may then hand out.
+pub const AGGREGATE_TO_SERVER: &str = "rbac.kube-bind.io/aggregate-to-server";
+/// The aggregation of rights over all consumers that a taken-over contract may still be part of; looked for to be removed.
+pub const AGGREGATE_TO_PARENT: &str = "rbac.kube-bind.io/aggregate-to-parent";
+/// Kubernetes' own label for the tool that manages an object.
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";

@@ -1,0 +1,19 @@
+//! The kube-bind.io/v1alpha2 resources, their names and their conditions.
+//!
+//! Everything here is pure: types, names and functions over them. No client, no clock, no file.
+
+pub mod annotations;
+pub mod backend;
+pub mod conditions;
+pub mod crd;
+pub mod crds;
+pub mod duration;
+pub mod finalizers;
+pub mod hash;
+pub mod labels;
+pub mod names;
+pub mod v1alpha2;
+pub mod versions;
+
+pub use conditions::{Condition, ConditionStatus, Conditions, Severity};
+pub use duration::Duration;

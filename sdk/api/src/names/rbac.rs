@@ -1,0 +1,34 @@
+//! Names of the roles and role bindings handed out per contract and per export.
+
+use super::{KUBE_BINDER, NAME_LENGTH_MAX, fit};
+
+/// ClusterRole and ClusterRoleBinding for an export's resources: `kube-binder-resources-<contract>-<export>`.
+pub fn resources_cluster_role(contract: &str, export: &str) -> String {
+    fit(format!("{KUBE_BINDER}-resources-{contract}-{export}"), NAME_LENGTH_MAX)
+}
+
+/// Role and RoleBinding for an export's resources in a provider namespace: `kube-binder-resources-<export>`.
+pub fn resources_role(export: &str) -> String {
+    fit(format!("{KUBE_BINDER}-resources-{export}"), NAME_LENGTH_MAX)
+}
+
+/// Role and RoleBinding for an export's claims in a provider namespace: `kube-binder-claims-<export>`.
+pub fn claims_role(export: &str) -> String {
+    fit(format!("{KUBE_BINDER}-claims-{export}"), NAME_LENGTH_MAX)
+}
+
+/// ClusterRole and ClusterRoleBinding for an export's claims: `kube-binder-claims-<contract>-<export>`.
+pub fn claims_cluster_role(contract: &str, export: &str) -> String {
+    fit(format!("{KUBE_BINDER}-claims-{contract}-{export}"), NAME_LENGTH_MAX)
+}
+
+/// RoleBinding of a shipped ClusterRole for one core claim: `kube-binder-claims-<export>:<resource>`.
+pub fn core_claim_role_binding(export: &str, resource: &str) -> String {
+    fit(format!("{KUBE_BINDER}-claims-{export}:{resource}"), NAME_LENGTH_MAX)
+}
+
+/// ClusterRole and ClusterRoleBinding of one binding on the consumer: `kube-bind-konnector-<binding>`. Whoever binds makes
+/// them; the konnector deletes them as its last step.
+pub fn konnector_cluster_role(binding: &str) -> String {
+    fit(format!("kube-bind-konnector-{binding}"), NAME_LENGTH_MAX)
+}

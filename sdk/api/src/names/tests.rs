@@ -1,0 +1,126 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const CONTRACT: &str = "kube-bind-37p3oxx6sh4fd";
+
+#[test]
+fn identity_hashes_are_those_of_the_wire() {
+    let vectors = [
+        ("test-id-123", "37p3oxx6sh4fd"),
+        ("http://127.0.0.1:8080/oidc/kube-bind-embedded-user", "3lw6gg1eo1i0m"),
+        ("6b1f1c0e-0000-4000-8000-000000000001", "9qzbns3ttrj9"),
+    ];
+    for (identity, hash) in vectors {
+        assert_eq!(identity_hash(identity), hash, "{identity}");
+    }
+    assert_eq!(contract_namespace("kube-bind-", "test-id-123"), CONTRACT);
+}
+
+#[test]
+fn leading_zero_bytes_show() {
+    assert_eq!(base36([0; 8]), "00000000");
+    assert_eq!(base36([0, 0, 0, 0, 0, 0, 0, 36]), "000000010");
+    assert_eq!(base36([0xff; 8]), "3w5e11264sgsf");
+}
+
+#[test]
+fn names_that_fit_are_plain() {
+    assert_eq!(provider_namespace(CONTRACT, "team1"), "kube-bind-37p3oxx6sh4fd-team1");
+    assert_eq!(
+        prefixed_name(CONTRACT, "lucky.luke"),
+        "kube-bind-37p3oxx6sh4fd-lucky.luke"
+    );
+    assert_eq!(
+        resources_cluster_role(CONTRACT, "mangodb"),
+        "kube-binder-resources-kube-bind-37p3oxx6sh4fd-mangodb"
+    );
+    assert_eq!(resources_role("mangodb"), "kube-binder-resources-mangodb");
+    assert_eq!(claims_role("mangodb"), "kube-binder-claims-mangodb");
+    assert_eq!(
+        core_claim_role_binding("mangodb", "secrets"),
+        "kube-binder-claims-mangodb:secrets"
+    );
+    assert_eq!(response_secret("mangodb"), "mangodb-binding-response");
+}
+
+#[test]
+fn bound_schemas_of_the_core_group_say_so() {
+    assert_eq!(
+        bound_schema(&GroupResource::new("wildwest.dev", "cowboys")),
+        "cowboys.wildwest.dev"
+    );
+    assert_eq!(bound_schema(&GroupResource::new("", "secrets")), "secrets.core");
+}
+
+#[test]
+fn long_names_stay_valid_names() {
+    let long = provider_namespace(CONTRACT, &format!("{}-{}", "a".repeat(24), "b".repeat(38)));
+    assert_eq!(long.len(), 62, "the dash at the cut is not doubled: {long}");
+    assert!(long.starts_with("kube-bind-37p3oxx6sh4fd-aaaa"), "{long}");
+    assert!(!long.contains("--"), "{long}");
+}
+
+#[test]
+fn requests_differ_where_any_part_differs() {
+    let name = bind_request("alice", "cluster", "mangodb");
+    assert_eq!(name, bind_request("alice", "cluster", "mangodb"));
+    for other in [
+        bind_request("alic", "ecluster", "mangodb"),
+        bind_request("alice", "clusterm", "angodb"),
+        bind_request("bob", "cluster", "mangodb"),
+    ] {
+        assert_ne!(name, other);
+    }
+    assert_eq!(name.len(), "bind-".len() + 40);
+}
+
+fn is_label(name: &str) -> bool {
+    let edge = |character: Option<char>| character.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    edge(name.chars().next())
+        && edge(name.chars().last())
+        && name
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+}
+
+proptest! {
+    #[test]
+    fn namespaces_fit_and_stay_apart(
+        names in prop::collection::btree_set("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", 1..40),
+        identities in prop::collection::btree_set("[a-f0-9]{8}", 1..4),
+    ) {
+        let mut taken = BTreeMap::new();
+        for identity in &identities {
+            let contract = contract_namespace(NAMESPACE_PREFIX, identity);
+            for name in &names {
+                let mapped = provider_namespace(&contract, name);
+                prop_assert!(mapped.len() <= NAMESPACE_LENGTH_MAX);
+                prop_assert!(is_label(&mapped), "{mapped}");
+                let own_prefix = format!("{contract}-");
+                prop_assert!(mapped.starts_with(&own_prefix), "{mapped} is not under {own_prefix}");
+                if contract.len() + 1 + name.len() <= NAMESPACE_LENGTH_MAX {
+                    prop_assert_eq!(&mapped, &format!("{contract}-{name}"));
+                }
+                let before = taken.insert(mapped, (identity, name));
+                prop_assert_eq!(before, None);
+            }
+        }
+    }
+
+    #[test]
+    fn object_names_fit_and_stay_apart(
+        names in prop::collection::btree_set("[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", 1..20),
+    ) {
+        let mapped: std::collections::BTreeSet<_> = names.iter().map(|name| prefixed_name(CONTRACT, name)).collect();
+        prop_assert_eq!(mapped.len(), names.len());
+        prop_assert!(mapped.iter().all(|name| name.len() <= NAME_LENGTH_MAX));
+    }
+
+    #[test]
+    fn any_text_is_fitted(text in ".{0,400}", max in 20_usize..300) {
+        prop_assert!(fit(text, max).len() <= max);
+    }
+}

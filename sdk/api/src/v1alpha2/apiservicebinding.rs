@@ -1,0 +1,100 @@
+//! APIServiceBinding: a consumer uses an export of a provider.
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{ClusterSecretKeyRef, DeletionPolicy, GroupResource, PermissionClaim};
+use crate::Condition;
+
+/// What a consumer binds, and with which credentials.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[kube(
+    group = "kube-bind.io",
+    version = "v1alpha2",
+    kind = "APIServiceBinding",
+    plural = "apiservicebindings",
+    shortname = "sb",
+    category = "kube-bindings",
+    status = "APIServiceBindingStatus",
+    derive = "PartialEq",
+    derive = "Default",
+    doc = "A consumer's binding to the export of the same name, with the credentials that reach its provider.",
+    printcolumn(name = "Provider", type_ = "string", json_path = ".status.providerPrettyName"),
+    printcolumn(
+        name = "Resources",
+        type_ = "string",
+        json_path = r".metadata.annotations.kube-bind\.io/resources",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].status"#
+    ),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].message"#
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase", from = "Option<ReadSpec>")]
+#[schemars(!from)]
+pub struct APIServiceBindingSpec {
+    /// The Secret with the kubeconfig of the provider.
+    #[x_kube(validation = Rule::new("self == oldSelf").message("kubeconfigSecretRef is immutable"))]
+    pub kubeconfig_secret_ref: ClusterSecretKeyRef,
+    /// What happens to the provider's objects when the binding is deleted; Delete if absent. (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "DeletionPolicy")]
+    pub deletion_policy: Option<DeletionPolicy>,
+    /// Claims of the export that the consumer refuses: nothing of them is read or written. (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rejected_permission_claims: Vec<GroupResource>,
+}
+
+/// What the konnector found and did.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct APIServiceBindingStatus {
+    /// The provider's name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_pretty_name: Option<String>,
+    /// The resources that are bound.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1))]
+    pub bound_schemas: Vec<GroupResource>,
+    /// The claims of the export, as the provider stated them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub permission_claims: Vec<PermissionClaim>,
+    /// The contract namespace on the provider. (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_namespace: Option<String>,
+    /// The UID of the contract namespace this binding is pinned to. (An addition of Bindery.)
+    #[serde(rename = "contractUID", default, skip_serializing_if = "Option::is_none")]
+    pub contract_uid: Option<String>,
+    /// What is well and what is not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+/// The spec as it is read: the wire does not require it, and one object without it must not stop the reading of others.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct ReadSpec {
+    kubeconfig_secret_ref: ClusterSecretKeyRef,
+    deletion_policy: Option<DeletionPolicy>,
+    rejected_permission_claims: Vec<GroupResource>,
+}
+
+impl From<Option<ReadSpec>> for APIServiceBindingSpec {
+    fn from(read: Option<ReadSpec>) -> Self {
+        let read = read.unwrap_or_default();
+        Self {
+            kubeconfig_secret_ref: read.kubeconfig_secret_ref,
+            deletion_policy: read.deletion_policy,
+            rejected_permission_claims: read.rejected_permission_claims,
+        }
+    }
+}

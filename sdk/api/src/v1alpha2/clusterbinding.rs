@@ -1,0 +1,86 @@
+//! ClusterBinding: the one object of a contract namespace that stands for the bound consumer cluster.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{LocalSecretKeyRef, SecretRef, schemas};
+use crate::{Condition, Duration};
+
+/// What the provider says of itself to the consumer.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[kube(
+    group = "kube-bind.io",
+    version = "v1alpha2",
+    kind = "ClusterBinding",
+    plural = "clusterbindings",
+    category = "kube-bindings",
+    namespaced,
+    status = "ClusterBindingStatus",
+    derive = "PartialEq",
+    derive = "Default",
+    doc = "The provider's view of a bound consumer cluster, named cluster in its contract namespace.",
+    validation = Rule::new(r#"self.metadata.name == "cluster""#).message("cluster binding name should be cluster"),
+    printcolumn(name = "Konnector Version", type_ = "string", json_path = ".status.konnectorVersion"),
+    printcolumn(name = "Last Heartbeat", type_ = "date", json_path = ".status.lastHeartbeatTime"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].status"#
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterBindingSpec {
+    /// The Secret of the contract namespace that holds the consumer's kubeconfig, where there is one.
+    #[x_kube(validation = Rule::new("self == oldSelf").message("kubeconfigSecretRef is immutable"))]
+    pub kubeconfig_secret_ref: LocalSecretKeyRef,
+    /// The provider's name for people.
+    #[schemars(length(min = 1))]
+    pub provider_pretty_name: String,
+    /// Free-form facts of the provider; not interpreted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schemas::free_form")]
+    pub service_provider_spec: Option<Value>,
+}
+
+/// What the konnector says of itself, and what the provider made of it.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterBindingStatus {
+    /// When the konnector last said that it lives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_heartbeat_time: Option<Time>,
+    /// How often it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat_interval: Option<Duration>,
+    /// The konnector's version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub konnector_version: Option<String>,
+    /// The Secret of the consumer cluster that holds the kubeconfig.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consumer_secret_ref: Option<SecretRef>,
+    /// The UID of the consumer's namespace kube-system, written once by its konnector. (An addition of Bindery.)
+    #[serde(rename = "consumerClusterUID", default, skip_serializing_if = "Option::is_none")]
+    pub consumer_cluster_uid: Option<String>,
+    /// Set while the contract's credentials are revoked: nothing is renewed until the owner binds again. (An addition of
+    /// Bindery.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revocation: Option<Revocation>,
+    /// What is well and what is not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+/// That credentials were revoked, when and why.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Revocation {
+    /// When they were revoked.
+    pub time: Time,
+    /// Why, in the words of whoever revoked them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}

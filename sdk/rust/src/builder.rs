@@ -1,0 +1,314 @@
+//! Makes a client: where the server is, whom to trust, and which token to send.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bindery_proto::address::{Address, AddressError, Scheme};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+
+use crate::client::{Client, Limits, Shared};
+use crate::retry::RetryPolicy;
+use crate::token::file::FileToken;
+use crate::token::{StaticToken, TokenSource};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+const USER_AGENT: &str = concat!("bindery-sdk/", env!("CARGO_PKG_VERSION"));
+
+/// Settings of a client; see [`Client::builder`].
+#[must_use]
+pub struct ClientBuilder {
+    address: String,
+    ca_pem: Option<Vec<u8>>,
+    server_name: Option<String>,
+    allow_plaintext: bool,
+    tokens: Option<Arc<dyn TokenSource>>,
+    connect_timeout: Duration,
+    limits: Limits,
+    retry: RetryPolicy,
+    user_agent: String,
+}
+
+/// Why no client could be made of the settings.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The address cannot be read.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// Plaintext to another machine, or without being asked for.
+    #[error("{address} is plaintext, over which tokens could be read; {mend}")]
+    Plaintext {
+        /// The address.
+        address: Address,
+        /// What to do instead.
+        mend: &'static str,
+    },
+    /// The CA certificates cannot be read.
+    #[error(
+        "the CA certificates for {address} cannot be used: {fault}; give one or more PEM blocks of type CERTIFICATE"
+    )]
+    Ca {
+        /// The address.
+        address: Address,
+        /// What is wrong with them.
+        fault: String,
+    },
+    /// TLS cannot be set up.
+    #[error("TLS for {address} cannot be set up: {fault}")]
+    Tls {
+        /// The address.
+        address: Address,
+        /// What is wrong.
+        fault: String,
+    },
+    /// The user agent is no header value.
+    #[error("the user agent {0:?} cannot stand in a header")]
+    UserAgent(String),
+}
+
+impl BuildError {
+    /// Stable reason, for conditions and metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Address(_) => "AddressInvalid",
+            Self::Plaintext { .. } => "PlaintextRefused",
+            Self::Ca { .. } => "CaInvalid",
+            Self::Tls { .. } => "TlsSetupFailed",
+            Self::UserAgent(_) => "UserAgentInvalid",
+        }
+    }
+}
+
+impl ClientBuilder {
+    pub(crate) fn new(address: String) -> Self {
+        Self {
+            address,
+            ca_pem: None,
+            server_name: None,
+            allow_plaintext: false,
+            tokens: None,
+            connect_timeout: CONNECT_TIMEOUT,
+            limits: Limits::default(),
+            retry: RetryPolicy::default(),
+            user_agent: USER_AGENT.to_owned(),
+        }
+    }
+
+    /// Trusts these CA certificates (PEM), and no longer those of the system.
+    pub fn ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.ca_pem = Some(pem.into());
+        self
+    }
+
+    /// Demands that the server's certificate is for this name, instead of the host of the address.
+    pub fn server_name(mut self, name: impl Into<String>) -> Self {
+        self.server_name = Some(name.into());
+        self
+    }
+
+    /// Allows `http://` to a loopback address. To other hosts it is never allowed.
+    pub fn allow_plaintext(mut self, allow: bool) -> Self {
+        self.allow_plaintext = allow;
+        self
+    }
+
+    /// Sends this token with each call.
+    pub fn token(self, token: impl Into<secrecy::SecretString>) -> Self {
+        self.token_source(StaticToken::new(token))
+    }
+
+    /// Sends the token that this file holds at the time.
+    pub fn token_file(self, path: impl Into<PathBuf>) -> Self {
+        self.token_source(FileToken::new(path))
+    }
+
+    /// Sends the tokens that this source gives. It must give ones for [`Client::audience`].
+    pub fn token_source(mut self, tokens: impl TokenSource) -> Self {
+        self.tokens = Some(Arc::new(tokens));
+        self
+    }
+
+    /// Longest time to connect, TLS included; 10 s if not set.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// Longest time of a call with all its attempts; if not set, 30 s, and longer for calls that wait for a controller.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.limits.total = Some(timeout);
+        self
+    }
+
+    /// Longest time of one attempt; if not set, 10 s, and longer for calls that wait for a controller.
+    pub fn attempt_timeout(mut self, timeout: Duration) -> Self {
+        self.limits.attempt = Some(timeout);
+        self
+    }
+
+    /// How often and how soon failed calls are tried again.
+    pub fn retry(mut self, retry: RetryPolicy) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Names the program in the server's log, before the SDK's own name.
+    pub fn user_agent(mut self, name: impl fmt::Display) -> Self {
+        self.user_agent = format!("{name} {USER_AGENT}");
+        self
+    }
+
+    /// Makes the client. It connects with the first call. Must be called within a Tokio runtime.
+    pub fn build(self) -> Result<Client, BuildError> {
+        let address = self.check_address()?;
+        let mut endpoint = Endpoint::from_shared(address.to_string())
+            .map_err(|error| BuildError::Tls {
+                address: address.clone(),
+                fault: error.to_string(),
+            })?
+            .connect_timeout(self.connect_timeout)
+            .tcp_nodelay(true)
+            .tcp_keepalive(Some(KEEP_ALIVE_INTERVAL))
+            .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
+            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+            .user_agent(self.user_agent.clone())
+            .map_err(|_| BuildError::UserAgent(self.user_agent.clone()))?;
+        if address.scheme() == Scheme::Https {
+            endpoint = endpoint
+                .tls_config(self.tls(&address)?)
+                .map_err(|error| tls_error(&address, &error))?;
+        }
+        Ok(self.finish(address, endpoint.connect_lazy()))
+    }
+
+    /// Makes the client for a channel of one's own, such as an in-memory one. The address still gives the audience and
+    /// the names in errors; CA, server name, connect timeout and user agent are the channel's affair.
+    pub fn build_with_channel(self, channel: Channel) -> Result<Client, BuildError> {
+        let address = self.check_address()?;
+        Ok(self.finish(address, channel))
+    }
+
+    fn check_address(&self) -> Result<Address, BuildError> {
+        let address: Address = self.address.parse()?;
+        let mend = match address.scheme() {
+            Scheme::Http if !address.is_loopback() => "dial https://, plaintext is for loopback addresses alone",
+            Scheme::Http if !self.allow_plaintext => "dial https://, or allow plaintext explicitly",
+            Scheme::Https | Scheme::Http => return Ok(address),
+        };
+        Err(BuildError::Plaintext { address, mend })
+    }
+
+    fn tls(&self, address: &Address) -> Result<ClientTlsConfig, BuildError> {
+        // Set also where it is the host: tonic would take the brackets of an IPv6 address for part of the name.
+        let name = self.server_name.clone().unwrap_or_else(|| address.host());
+        let config = ClientTlsConfig::new().domain_name(name).timeout(self.connect_timeout);
+        let Some(pem) = &self.ca_pem else {
+            return Ok(config.with_native_roots());
+        };
+        // Checked here because tonic passes over what it cannot read, and every server would then be untrusted.
+        check_certificates(pem).map_err(|fault| BuildError::Ca {
+            address: address.clone(),
+            fault,
+        })?;
+        Ok(config.ca_certificate(Certificate::from_pem(pem)))
+    }
+
+    fn finish(self, address: Address, channel: Channel) -> Client {
+        let shared = Shared {
+            address,
+            channel,
+            tokens: self.tokens,
+            retry: self.retry,
+        };
+        Client::new(shared, self.limits)
+    }
+}
+
+fn check_certificates(pem: &[u8]) -> Result<(), String> {
+    let mut roots = rustls::RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate = certificate.map_err(|error| error.to_string())?;
+        roots.add(certificate).map_err(|error| error.to_string())?;
+    }
+    if roots.is_empty() {
+        return Err("there is none".to_owned());
+    }
+    Ok(())
+}
+
+fn tls_error(address: &Address, error: &tonic::transport::Error) -> BuildError {
+    let fault = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
+    BuildError::Tls {
+        address: address.clone(),
+        fault,
+    }
+}
+
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder")
+            .field("address", &self.address)
+            .field("server_name", &self.server_name)
+            .field("allow_plaintext", &self.allow_plaintext)
+            .field("limits", &self.limits)
+            .field("retry", &self.retry)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(builder: ClientBuilder, expect: Result<&str, &str>) {
+        let got = builder.build();
+        let got = got.as_ref().map(Client::audience).map_err(BuildError::reason);
+        assert_eq!(got, expect.map(str::to_owned));
+    }
+
+    #[tokio::test]
+    async fn plaintext_is_for_loopback_by_request() {
+        let allowed = |address: &str| Client::builder(address).allow_plaintext(true);
+        check(allowed("http://127.0.0.1:8080"), Ok("http://127.0.0.1:8080"));
+        check(allowed("http://[::1]:8080"), Ok("http://[::1]:8080"));
+        check(allowed("http://localhost:8080"), Ok("http://localhost:8080"));
+        check(Client::builder("http://127.0.0.1:8080"), Err("PlaintextRefused"));
+        check(allowed("http://10.0.0.1:8080"), Err("PlaintextRefused"));
+        check(allowed("http://bind.example.com"), Err("PlaintextRefused"));
+    }
+
+    #[tokio::test]
+    async fn settings_that_cannot_work_are_refused_at_once() {
+        let address = "https://bind.example.com";
+        check(Client::builder("https://bind.example.com/api"), Err("AddressInvalid"));
+        check(Client::builder(address).ca_pem("no certificate"), Err("CaInvalid"));
+        let garbage = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        check(Client::builder(address).ca_pem(garbage), Err("CaInvalid"));
+        let ca = rcgen::generate_simple_self_signed(["ca".to_owned()])
+            .unwrap()
+            .cert
+            .pem();
+        check(Client::builder(address).ca_pem(ca.clone()), Ok(address));
+        check(
+            Client::builder(address).ca_pem(ca.clone()).server_name("not a name"),
+            Err("TlsSetupFailed"),
+        );
+        check(
+            Client::builder(address).ca_pem(ca).user_agent("line\nbreak"),
+            Err("UserAgentInvalid"),
+        );
+    }
+
+    #[test]
+    fn debug_shows_no_token() {
+        let shown = format!("{:?}", Client::builder("https://bind.example.com").token("hunter2"));
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+}

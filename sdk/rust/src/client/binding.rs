@@ -1,0 +1,219 @@
+//! Requests to bind.
+
+use std::fmt;
+use std::time::Duration;
+
+use bindery_proto::v1alpha2::{
+    BindableResourcesRequest, BindableResourcesRequestStatus, BindingResourceResponse, Condition,
+    CreateBindableResourcesRequestRequest, CreateBindableResourcesRequestResponse,
+    DeleteBindableResourcesRequestRequest, GetBindableResourcesRequestRequest, ListBindableResourcesRequestsRequest,
+    Phase, WatchBindableResourcesRequestsRequest,
+};
+use tokio::time::Instant;
+
+use super::Client;
+use crate::error::{Error, printable};
+use crate::watch::Watch;
+use crate::{method::all as methods, page};
+
+/// How long the server waits for its controller where a request says nothing.
+const SERVER_WAIT: Duration = Duration::from_secs(30);
+
+/// A server that answers PENDING at once is not asked again before this.
+const PENDING_PAUSE: Duration = Duration::from_secs(1);
+
+/// A request that succeeded, and what to install for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bound {
+    /// The request as it stands.
+    pub request: BindableResourcesRequest,
+    /// What to install on the consumer.
+    pub response: BindingResourceResponse,
+}
+
+/// A request to bind that was taken and failed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequestFailed {
+    /// The request, whose conditions say why.
+    pub request: BindableResourcesRequest,
+}
+
+/// A request to bind that was taken and is not finished.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PendingError {
+    /// The request as it stands.
+    pub request: BindableResourcesRequest,
+    /// How long it was waited for.
+    pub waited: Duration,
+}
+
+impl Client {
+    /// Binds a template. PENDING is an answer here (sending the same again goes on waiting); FAILED is
+    /// [`Error::RequestFailed`]. The call may take as long as `wait` says.
+    pub async fn create_bindable_resources_request(
+        &self,
+        request: CreateBindableResourcesRequestRequest,
+    ) -> Result<CreateBindableResourcesRequestResponse, Error> {
+        let wait = server_wait(request.wait.as_ref());
+        let answer = self
+            .call_waiting(methods::CREATE_BINDABLE_RESOURCES_REQUEST, request, wait)
+            .await?;
+        match &answer.bindable_resources_request {
+            None => Err(self.missing("request")),
+            Some(request) if phase(request) == Phase::Failed => Err(Error::RequestFailed(Box::new(RequestFailed {
+                request: request.clone(),
+            }))),
+            Some(_) => Ok(answer),
+        }
+    }
+
+    /// Binds a template and waits until that is done, or `patience` is over. `progress` sees the request each time
+    /// that it is still pending. With `validate_only` it returns at once what would come of it.
+    pub async fn bind(
+        &self,
+        request: CreateBindableResourcesRequestRequest,
+        patience: Duration,
+        mut progress: impl FnMut(&BindableResourcesRequest),
+    ) -> Result<Bound, Error> {
+        let start = Instant::now();
+        loop {
+            let asked = Instant::now();
+            let answer = self.create_bindable_resources_request(request.clone()).await?;
+            let pending = answer
+                .bindable_resources_request
+                .ok_or_else(|| self.missing("request"))?;
+            match answer.response {
+                Some(response) => {
+                    return Ok(Bound {
+                        request: pending,
+                        response,
+                    });
+                }
+                None if phase(&pending) == Phase::Succeeded || request.validate_only => {
+                    return Err(self.missing("response"));
+                }
+                None => progress(&pending),
+            }
+            if start.elapsed() >= patience {
+                let waited = start.elapsed();
+                return Err(Error::Pending(Box::new(PendingError {
+                    request: pending,
+                    waited,
+                })));
+            }
+            tokio::time::sleep_until(asked + PENDING_PAUSE).await;
+        }
+    }
+
+    /// One of the caller's requests.
+    pub async fn get_bindable_resources_request(
+        &self,
+        name: &str,
+        cluster_identity: &str,
+    ) -> Result<BindableResourcesRequest, Error> {
+        let request = GetBindableResourcesRequestRequest {
+            name: name.to_owned(),
+            cluster_identity: cluster_identity.to_owned(),
+        };
+        let answer = self.call(methods::GET_BINDABLE_RESOURCES_REQUEST, request).await?;
+        answer.bindable_resources_request.ok_or_else(|| self.missing("request"))
+    }
+
+    /// All of the caller's requests, from `page_token` on.
+    pub async fn list_bindable_resources_requests(
+        &self,
+        request: ListBindableResourcesRequestsRequest,
+    ) -> Result<Vec<BindableResourcesRequest>, Error> {
+        let page = async |page_token| {
+            let request = ListBindableResourcesRequestsRequest {
+                page_token,
+                ..request.clone()
+            };
+            let answer = self.call(methods::LIST_BINDABLE_RESOURCES_REQUESTS, request).await?;
+            Ok((answer.bindable_resources_requests, answer.next_page_token))
+        };
+        page::all(self.address(), request.page_token.clone(), page).await
+    }
+
+    /// Removes the record of a request. It never unbinds.
+    pub async fn delete_bindable_resources_request(
+        &self,
+        request: DeleteBindableResourcesRequestRequest,
+    ) -> Result<(), Error> {
+        self.call(methods::DELETE_BINDABLE_RESOURCES_REQUEST, request)
+            .await
+            .map(|_| ())
+    }
+
+    /// Watches the caller's requests, across disconnects; see [`Watch`]. Must be polled within a Tokio runtime.
+    pub fn watch_bindable_resources_requests(
+        &self,
+        request: WatchBindableResourcesRequestsRequest,
+    ) -> Watch<BindableResourcesRequest> {
+        Watch::new(self.clone(), methods::WATCH_BINDABLE_RESOURCES_REQUESTS, request)
+    }
+}
+
+/// How long the server may take before it answers. What makes no sense is the server's to refuse.
+pub(crate) fn server_wait(wait: Option<&prost_types::Duration>) -> Duration {
+    wait.and_then(|wait| Duration::try_from(*wait).ok())
+        .unwrap_or(SERVER_WAIT)
+}
+
+fn phase(request: &BindableResourcesRequest) -> Phase {
+    request
+        .status
+        .as_ref()
+        .map_or(Phase::Unspecified, BindableResourcesRequestStatus::phase)
+}
+
+impl RequestFailed {
+    /// The condition that says why: the first that is false.
+    pub fn condition(&self) -> Option<&Condition> {
+        self.request
+            .status
+            .as_ref()?
+            .conditions
+            .iter()
+            .find(|condition| condition.status == "False")
+    }
+
+    /// The reason of that condition.
+    pub fn reason(&self) -> &str {
+        self.condition().map_or("RequestFailed", |condition| &condition.reason)
+    }
+}
+
+fn name(request: &BindableResourcesRequest) -> String {
+    printable(request.metadata.as_ref().map_or("", |metadata| &metadata.name))
+}
+
+impl fmt::Display for RequestFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "request {} failed", name(&self.request))?;
+        match self.condition() {
+            Some(condition) => write!(
+                f,
+                ": {} ({})",
+                printable(&condition.message),
+                printable(&condition.reason)
+            ),
+            None => f.write_str(" and has no condition that says why"),
+        }
+    }
+}
+
+impl std::error::Error for RequestFailed {}
+
+impl fmt::Display for PendingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.waited.as_secs();
+        write!(
+            f,
+            "request {} is still pending after {seconds} s; bind again to go on waiting",
+            name(&self.request)
+        )
+    }
+}
+
+impl std::error::Error for PendingError {}

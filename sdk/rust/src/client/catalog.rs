@@ -1,0 +1,76 @@
+//! Who the provider is, and what it offers.
+
+use bindery_proto::v1alpha2::{
+    Collection, GetCollectionRequest, GetProviderRequest, GetTemplateRequest, ListCollectionsRequest,
+    ListTemplatesRequest, Provider, Template, TemplateSchema,
+};
+
+use super::Client;
+use crate::error::Error;
+use crate::{method::all as methods, page};
+
+/// A template, and the APIs that appear on a consumer that binds it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TemplateDetails {
+    /// The template.
+    pub template: Template,
+    /// The APIs.
+    pub schemas: Vec<TemplateSchema>,
+}
+
+impl Client {
+    /// Who the provider is and how to log in. Sent without a token.
+    pub async fn get_provider(&self) -> Result<Provider, Error> {
+        let answer = self.call(methods::GET_PROVIDER, GetProviderRequest {}).await?;
+        answer.provider.ok_or_else(|| self.missing("provider"))
+    }
+
+    /// All templates that the caller may bind, from `page_token` on; pages are read until there is no further one.
+    pub async fn list_templates(&self, request: ListTemplatesRequest) -> Result<Vec<Template>, Error> {
+        let page = async |page_token| {
+            let request = ListTemplatesRequest {
+                page_token,
+                ..request.clone()
+            };
+            let answer = self.call(methods::LIST_TEMPLATES, request).await?;
+            Ok((answer.templates, answer.next_page_token))
+        };
+        page::all(self.address(), request.page_token.clone(), page).await
+    }
+
+    /// One template, with what it installs.
+    pub async fn get_template(&self, name: &str) -> Result<TemplateDetails, Error> {
+        let request = GetTemplateRequest { name: name.to_owned() };
+        let answer = self.call(methods::GET_TEMPLATE, request).await?;
+        let template = answer.template.ok_or_else(|| self.missing("template"))?;
+        Ok(TemplateDetails {
+            template,
+            schemas: answer.schemas,
+        })
+    }
+
+    /// All collections with a template that the caller may bind, from `page_token` on.
+    pub async fn list_collections(&self, request: ListCollectionsRequest) -> Result<Vec<Collection>, Error> {
+        let page = async |page_token| {
+            let request = ListCollectionsRequest {
+                page_token,
+                ..request.clone()
+            };
+            let answer = self.call(methods::LIST_COLLECTIONS, request).await?;
+            Ok((answer.collections, answer.next_page_token))
+        };
+        page::all(self.address(), request.page_token.clone(), page).await
+    }
+
+    /// One collection.
+    pub async fn get_collection(&self, name: &str) -> Result<Collection, Error> {
+        let request = GetCollectionRequest { name: name.to_owned() };
+        let answer = self.call(methods::GET_COLLECTION, request).await?;
+        answer.collection.ok_or_else(|| self.missing("collection"))
+    }
+
+    /// An answer lacks what it is there for.
+    pub(crate) fn missing(&self, what: &str) -> Error {
+        Error::protocol(self.address(), format!("an answer has no {what}"))
+    }
+}

@@ -1,0 +1,42 @@
+//! Staying connected, and cutting off.
+
+use bindery_proto::v1alpha2::{
+    Kubeconfig, RenewKubeconfigRequest, RevokeCredentialsRequest, RevokeCredentialsResponse,
+};
+
+use super::Client;
+use crate::error::Error;
+use crate::method::all as methods;
+
+/// A new credential.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Renewed {
+    /// The contract that it is for.
+    pub contract: String,
+    /// The credential.
+    pub kubeconfig: Kubeconfig,
+}
+
+impl Client {
+    /// A new kubeconfig for a contract, which may be empty where the caller has only one. The old one lives on.
+    pub async fn renew_kubeconfig(&self, contract: &str) -> Result<Renewed, Error> {
+        let request = RenewKubeconfigRequest {
+            contract: contract.to_owned(),
+        };
+        let answer = self.call(methods::RENEW_KUBECONFIG, request).await?;
+        let kubeconfig = answer.kubeconfig.ok_or_else(|| self.missing("kubeconfig"))?;
+        Ok(Renewed {
+            contract: answer.contract,
+            kubeconfig,
+        })
+    }
+
+    /// Takes all credentials of a contract and stops their renewal until an owner binds again.
+    pub async fn revoke_credentials(&self, contract: &str, reason: &str) -> Result<RevokeCredentialsResponse, Error> {
+        let request = RevokeCredentialsRequest {
+            contract: contract.to_owned(),
+            reason: reason.to_owned(),
+        };
+        self.call(methods::REVOKE_CREDENTIALS, request).await
+    }
+}

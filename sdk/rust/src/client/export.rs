@@ -1,0 +1,68 @@
+//! What is bound.
+
+use bindery_proto::v1alpha2::{
+    BoundSchema, DeleteExportRequest, DeleteExportResponse, Export, GetBoundSchemaRequest, GetExportRequest,
+    ListExportsRequest, WatchExportsRequest,
+};
+
+use super::Client;
+use super::binding::server_wait;
+use crate::error::Error;
+use crate::watch::Watch;
+use crate::{method::all as methods, page};
+
+impl Client {
+    /// All exports of a contract, or of all the caller's, from `page_token` on.
+    pub async fn list_exports(&self, request: ListExportsRequest) -> Result<Vec<Export>, Error> {
+        let page = async |page_token| {
+            let request = ListExportsRequest {
+                page_token,
+                ..request.clone()
+            };
+            let answer = self.call(methods::LIST_EXPORTS, request).await?;
+            Ok((answer.exports, answer.next_page_token))
+        };
+        page::all(self.address(), request.page_token.clone(), page).await
+    }
+
+    /// One export. `contract` may be empty where the caller has only one.
+    pub async fn get_export(&self, contract: &str, name: &str) -> Result<Export, Error> {
+        let request = GetExportRequest {
+            contract: contract.to_owned(),
+            name: name.to_owned(),
+        };
+        let answer = self.call(methods::GET_EXPORT, request).await?;
+        answer.export.ok_or_else(|| self.missing("export"))
+    }
+
+    /// One schema; None where `known_hash` is current. `contract` may be empty where the caller has only one.
+    pub async fn get_bound_schema(
+        &self,
+        contract: &str,
+        name: &str,
+        known_hash: Option<&str>,
+    ) -> Result<Option<BoundSchema>, Error> {
+        let request = GetBoundSchemaRequest {
+            contract: contract.to_owned(),
+            name: name.to_owned(),
+            known_hash: known_hash.unwrap_or_default().to_owned(),
+        };
+        let answer = self.call(methods::GET_BOUND_SCHEMA, request).await?;
+        match answer.bound_schema {
+            Some(schema) => Ok(Some(schema)),
+            None if answer.unchanged && known_hash.is_some() => Ok(None),
+            None => Err(self.missing("bound schema")),
+        }
+    }
+
+    /// Unbinds, and tells what remains. The call may take as long as `wait` says.
+    pub async fn delete_export(&self, request: DeleteExportRequest) -> Result<DeleteExportResponse, Error> {
+        let wait = server_wait(request.wait.as_ref());
+        self.call_waiting(methods::DELETE_EXPORT, request, wait).await
+    }
+
+    /// Watches exports, across disconnects; see [`Watch`]. Must be polled within a Tokio runtime.
+    pub fn watch_exports(&self, request: WatchExportsRequest) -> Watch<Export> {
+        Watch::new(self.clone(), methods::WATCH_EXPORTS, request)
+    }
+}

@@ -1,0 +1,253 @@
+//! Failures between here and the server, told apart by what mends them.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+
+use bindery_proto::address::{Address, Scheme};
+use rustls::{AlertDescription, CertificateError, InvalidMessage};
+use tonic::{ConnectError, Status, TimeoutExpired};
+
+/// The server was not reached, or the connection broke.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransportError {
+    /// The address that was dialled.
+    pub address: String,
+    /// What happened.
+    pub fault: TransportFault,
+    /// What the layers below say.
+    pub detail: String,
+    /// It happened before the call was sent, so the server did nothing.
+    pub connecting: bool,
+}
+
+/// What happened on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TransportFault {
+    /// Nobody listens there.
+    Refused,
+    /// The name has no address.
+    NameUnknown,
+    /// No answer to the attempt to connect.
+    ConnectTimeout,
+    /// The server's certificate is signed by a CA that is not trusted.
+    CertificateUntrusted,
+    /// The server's certificate is for another name.
+    CertificateName,
+    /// The server's certificate has expired, or is not valid yet.
+    CertificateExpired,
+    /// TLS was begun and failed in another way.
+    Tls,
+    /// The server speaks no TLS.
+    ServerIsPlaintext,
+    /// The server speaks TLS, but not HTTP/2.
+    NoHttp2,
+    /// The connection broke, or could not be used.
+    Broken,
+    /// The stream was silent for longer than a server may be.
+    Silent,
+}
+
+impl TransportFault {
+    /// Stable reason, for conditions and metrics.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Refused => "ConnectionRefused",
+            Self::NameUnknown => "NameUnknown",
+            Self::ConnectTimeout => "ConnectTimeout",
+            Self::CertificateUntrusted => "CertificateUntrusted",
+            Self::CertificateName => "CertificateNameMismatch",
+            Self::CertificateExpired => "CertificateExpired",
+            Self::Tls => "TlsFailed",
+            Self::ServerIsPlaintext => "ServerIsPlaintext",
+            Self::NoHttp2 => "NoHttp2",
+            Self::Broken => "ConnectionBroken",
+            Self::Silent => "StreamSilent",
+        }
+    }
+
+    /// Whether somebody must change something before another attempt can succeed.
+    pub fn needs_mending(self) -> bool {
+        match self {
+            Self::CertificateUntrusted
+            | Self::CertificateName
+            | Self::CertificateExpired
+            | Self::Tls
+            | Self::ServerIsPlaintext
+            | Self::NoHttp2 => true,
+            Self::Refused | Self::NameUnknown | Self::ConnectTimeout | Self::Broken | Self::Silent => false,
+        }
+    }
+
+    fn mend(self, address: &str) -> &'static str {
+        match self {
+            Self::Refused => "nobody listens there; check host and port, and that the server runs",
+            Self::NameUnknown => "the name has no address; check its spelling and the DNS",
+            Self::ConnectTimeout => "no answer; check host and port, and firewalls and network policies on the way",
+            Self::CertificateUntrusted => {
+                "its certificate is signed by a CA that is not trusted here; give that CA's certificate"
+            }
+            Self::CertificateName => {
+                "its certificate is for another name; dial that name, or give it as the server's name"
+            }
+            Self::CertificateExpired => "its certificate is not valid at this time; renew it, and check the clocks",
+            Self::Tls => "TLS failed",
+            Self::ServerIsPlaintext => {
+                "it speaks no TLS; check the port (plaintext is allowed on loopback alone, as http://)"
+            }
+            Self::NoHttp2 => "it speaks TLS but not HTTP/2; a proxy in front of it must pass gRPC through",
+            Self::Broken
+                if address.starts_with(Scheme::Http.as_str()) && !address.starts_with(Scheme::Https.as_str()) =>
+            {
+                "the connection broke; if the server speaks TLS, dial https://"
+            }
+            Self::Broken => "the connection broke",
+            Self::Silent => "it has been silent for longer than a live stream is",
+        }
+    }
+}
+
+impl TransportError {
+    /// Recognises a status that was made on this side. None for one that a server sent.
+    pub(crate) fn find(status: &Status, address: &Address) -> Option<Self> {
+        let first = status.source()?;
+        let chain = chain(first);
+        if chain.iter().any(|error| error.is::<TimeoutExpired>()) {
+            return None;
+        }
+        let connecting = chain.iter().any(|error| error.is::<ConnectError>());
+        let fault = chain
+            .iter()
+            .find_map(|error| fault_of(*error))
+            .unwrap_or(TransportFault::Broken);
+        let detail = chain.last().map_or_else(String::new, ToString::to_string);
+        Some(Self {
+            address: address.to_string(),
+            fault,
+            detail,
+            connecting,
+        })
+    }
+}
+
+/// An error and its sources, also those that `io::Error` keeps to itself.
+fn chain<'a>(first: &'a (dyn StdError + 'static)) -> Vec<&'a (dyn StdError + 'static)> {
+    let mut chain = vec![first];
+    let mut error = first;
+    loop {
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        let next = match inner {
+            Some(inner) => Some(inner as &(dyn StdError + 'static)),
+            None => error.source(),
+        };
+        match next {
+            Some(next) => {
+                chain.push(next);
+                error = next;
+            }
+            None => return chain,
+        }
+    }
+}
+
+fn fault_of(error: &(dyn StdError + 'static)) -> Option<TransportFault> {
+    if let Some(tls) = error.downcast_ref::<rustls::Error>() {
+        return Some(tls_fault(tls));
+    }
+    if let Some(io) = error.downcast_ref::<io::Error>() {
+        return match io.kind() {
+            io::ErrorKind::ConnectionRefused => Some(TransportFault::Refused),
+            io::ErrorKind::TimedOut => Some(TransportFault::ConnectTimeout),
+            _ => None,
+        };
+    }
+    // The types of these are private to their crates.
+    let text = error.to_string();
+    if text.contains("dns error") {
+        Some(TransportFault::NameUnknown)
+    } else if text.contains("HTTP/2 was not negotiated") {
+        Some(TransportFault::NoHttp2)
+    } else {
+        None
+    }
+}
+
+fn tls_fault(error: &rustls::Error) -> TransportFault {
+    match error {
+        rustls::Error::InvalidCertificate(fault) => match fault {
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                TransportFault::CertificateName
+            }
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. } => TransportFault::CertificateExpired,
+            _ => TransportFault::CertificateUntrusted,
+        },
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion) => {
+            TransportFault::ServerIsPlaintext
+        }
+        rustls::Error::NoApplicationProtocol
+        | rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol) => TransportFault::NoHttp2,
+        _ => TransportFault::Tls,
+    }
+}
+
+impl fmt::Display for TransportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "cannot reach the server at {}: {}",
+            self.address,
+            self.fault.mend(&self.address)
+        )?;
+        if self.detail.is_empty() {
+            return Ok(());
+        }
+        write!(f, " ({})", self.detail)
+    }
+}
+
+impl StdError for TransportError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(error: io::Error, expect: Option<TransportFault>) {
+        let address: Address = "https://bind.example.com".parse().unwrap();
+        let status = Status::from_error(Box::new(error));
+        assert_eq!(TransportError::find(&status, &address).map(|error| error.fault), expect);
+    }
+
+    fn certificate(fault: CertificateError) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidData, rustls::Error::InvalidCertificate(fault))
+    }
+
+    #[test]
+    fn faults_are_found_below_the_surface() {
+        check(io::ErrorKind::ConnectionRefused.into(), Some(TransportFault::Refused));
+        check(io::ErrorKind::ConnectionReset.into(), Some(TransportFault::Broken));
+        check(
+            certificate(CertificateError::UnknownIssuer),
+            Some(TransportFault::CertificateUntrusted),
+        );
+        check(
+            certificate(CertificateError::Expired),
+            Some(TransportFault::CertificateExpired),
+        );
+        check(
+            certificate(CertificateError::NotValidForName),
+            Some(TransportFault::CertificateName),
+        );
+        check(io::Error::other(io::Error::other(TimeoutExpired(()))), None);
+    }
+
+    #[test]
+    fn an_answer_is_no_fault() {
+        let address: Address = "https://bind.example.com".parse().unwrap();
+        assert_eq!(TransportError::find(&Status::unavailable("draining"), &address), None);
+    }
+}

@@ -1,0 +1,49 @@
+//! A client for the Bindery backend: TLS, tokens, retries by code, typed errors, and watches that heal themselves.
+//!
+//! ```no_run
+//! use bindery_sdk::{Client, FileToken};
+//! use bindery_proto::v1alpha2::ListTemplatesRequest;
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = Client::builder("https://bind.example.com")
+//!     .token_source(FileToken::new("/var/run/secrets/tokens/backend"))
+//!     .build()?;
+//! for template in client.list_templates(ListTemplatesRequest::default()).await? {
+//!     println!("{}", template.metadata.unwrap_or_default().name);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What a call does on its way: it asks the token source, sends the token marked as sensitive, tells the server its
+//! deadline, and tries again what may be tried again (see [`RetryPolicy`]) until that deadline. A token is never part
+//! of a `Debug` output, of an error or of a log line.
+
+mod builder;
+mod client;
+mod error;
+mod method;
+mod page;
+mod retry;
+mod token;
+mod watch;
+
+pub use bindery_proto::address::{Address, AddressError, audience};
+pub use builder::{BuildError, ClientBuilder};
+pub use client::binding::{Bound, PendingError, RequestFailed};
+pub use client::catalog::TemplateDetails;
+pub use client::credential::Renewed;
+pub use client::{Client, MESSAGE_RECEIVE_MAX, MESSAGE_SEND_MAX};
+pub use error::transport::{TransportError, TransportFault};
+pub use error::{Error, FieldViolation, PreconditionViolation, StatusError};
+pub use method::Method;
+pub use retry::RetryPolicy;
+pub use token::file::FileToken;
+pub use token::{StaticToken, TokenError, TokenFn, TokenSource, token_fn};
+pub use tonic::Code;
+pub use watch::{ExportEvent, RequestEvent, Watch, WatchEvent};
+
+/// All methods of the API, typed, for [`Client::call`].
+pub mod methods {
+    pub use crate::method::all::*;
+}

@@ -1,0 +1,122 @@
+//! The methods of the API: each knows its path and its messages.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use bindery_proto::idempotency;
+
+/// One unary or streaming method: takes `Q`, answers `A`.
+pub struct Method<Q, A> {
+    path: &'static str,
+    messages: PhantomData<fn(Q) -> A>,
+}
+
+impl<Q, A> Method<Q, A> {
+    const fn new(path: &'static str) -> Self {
+        Self {
+            path,
+            messages: PhantomData,
+        }
+    }
+
+    /// The path it is called under, such as `/kubebind.v1alpha2.ExportService/GetExport`.
+    pub fn path(&self) -> &'static str {
+        self.path
+    }
+
+    /// Whether it may be called again without knowing what became of the first call.
+    pub fn is_idempotent(&self) -> bool {
+        idempotency::is_idempotent(self.path)
+    }
+
+    /// Whether it is called without a token: whoever asks how to log in has none, or an expired one.
+    pub(crate) fn is_open(&self) -> bool {
+        self.path == all::GET_PROVIDER.path
+    }
+}
+
+impl<Q, A> Clone for Method<Q, A> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<Q, A> Copy for Method<Q, A> {}
+
+impl<Q, A> fmt::Debug for Method<Q, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Method").field(&self.path).finish()
+    }
+}
+
+/// Declares the methods, and for the test the pairs of path and message types.
+macro_rules! methods {
+    ($($constant:ident = $service:literal $method:literal ($request:ident) -> $response:ident;)+) => {
+        /// One constant per method.
+        pub(crate) mod all {
+            use bindery_proto::v1alpha2::{$($request, $response,)+};
+
+            use super::Method;
+
+            $(
+                #[doc = concat!("`", $service, ".", $method, "`")]
+                pub const $constant: Method<$request, $response> =
+                    Method::new(concat!("/kubebind.v1alpha2.", $service, "/", $method));
+            )+
+        }
+
+        #[cfg(test)]
+        const DECLARED: &[(&str, &str, &str)] = &[$(
+            (concat!("/kubebind.v1alpha2.", $service, "/", $method), stringify!($request), stringify!($response)),
+        )+];
+    };
+}
+
+methods! {
+    GET_PROVIDER = "ProviderService" "GetProvider" (GetProviderRequest) -> GetProviderResponse;
+    LIST_TEMPLATES = "CatalogService" "ListTemplates" (ListTemplatesRequest) -> ListTemplatesResponse;
+    GET_TEMPLATE = "CatalogService" "GetTemplate" (GetTemplateRequest) -> GetTemplateResponse;
+    LIST_COLLECTIONS = "CatalogService" "ListCollections" (ListCollectionsRequest) -> ListCollectionsResponse;
+    GET_COLLECTION = "CatalogService" "GetCollection" (GetCollectionRequest) -> GetCollectionResponse;
+    CREATE_BINDABLE_RESOURCES_REQUEST = "BindingService" "CreateBindableResourcesRequest"
+        (CreateBindableResourcesRequestRequest) -> CreateBindableResourcesRequestResponse;
+    GET_BINDABLE_RESOURCES_REQUEST = "BindingService" "GetBindableResourcesRequest"
+        (GetBindableResourcesRequestRequest) -> GetBindableResourcesRequestResponse;
+    LIST_BINDABLE_RESOURCES_REQUESTS = "BindingService" "ListBindableResourcesRequests"
+        (ListBindableResourcesRequestsRequest) -> ListBindableResourcesRequestsResponse;
+    WATCH_BINDABLE_RESOURCES_REQUESTS = "BindingService" "WatchBindableResourcesRequests"
+        (WatchBindableResourcesRequestsRequest) -> WatchBindableResourcesRequestsResponse;
+    DELETE_BINDABLE_RESOURCES_REQUEST = "BindingService" "DeleteBindableResourcesRequest"
+        (DeleteBindableResourcesRequestRequest) -> DeleteBindableResourcesRequestResponse;
+    LIST_EXPORTS = "ExportService" "ListExports" (ListExportsRequest) -> ListExportsResponse;
+    GET_EXPORT = "ExportService" "GetExport" (GetExportRequest) -> GetExportResponse;
+    WATCH_EXPORTS = "ExportService" "WatchExports" (WatchExportsRequest) -> WatchExportsResponse;
+    GET_BOUND_SCHEMA = "ExportService" "GetBoundSchema" (GetBoundSchemaRequest) -> GetBoundSchemaResponse;
+    DELETE_EXPORT = "ExportService" "DeleteExport" (DeleteExportRequest) -> DeleteExportResponse;
+    RENEW_KUBECONFIG = "CredentialService" "RenewKubeconfig" (RenewKubeconfigRequest) -> RenewKubeconfigResponse;
+    REVOKE_CREDENTIALS = "CredentialService" "RevokeCredentials" (RevokeCredentialsRequest) -> RevokeCredentialsResponse;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_method_is_declared_with_its_own_messages() {
+        let mut declared: Vec<_> = DECLARED.iter().map(|(path, ..)| *path).collect();
+        declared.sort_unstable();
+        assert!(declared.iter().copied().eq(idempotency::method_paths()), "{declared:?}");
+        for (path, request, response) in DECLARED {
+            let (_, name) = path.rsplit_once('/').expect("a path");
+            assert_eq!(*request, format!("{name}Request"));
+            assert_eq!(*response, format!("{name}Response"));
+        }
+    }
+
+    #[test]
+    fn only_get_provider_is_open() {
+        assert!(all::GET_PROVIDER.is_open());
+        assert!(!all::LIST_TEMPLATES.is_open());
+        assert!(!all::RENEW_KUBECONFIG.is_idempotent());
+    }
+}

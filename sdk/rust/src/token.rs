@@ -1,0 +1,175 @@
+//! Where tokens come from.
+
+pub(crate) mod file;
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use secrecy::{ExposeSecret as _, SecretString};
+use tonic::metadata::{Ascii, MetadataValue};
+
+/// Longest token that is sent: with its prefix it still fits the headers that a server takes.
+const TOKEN_LENGTH_MAX: usize = 15 * 1024;
+
+/// Gives the token of each call. Asked once per attempt, so it answers from memory where it can.
+pub trait TokenSource: Send + Sync + 'static {
+    /// The token to send now, without "Bearer".
+    fn token(&self) -> BoxFuture<'_, Result<SecretString, TokenError>>;
+
+    /// The server said that the last token has expired: what is remembered must be read anew.
+    fn expired(&self) {}
+}
+
+/// Why there is no token to send.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// The file cannot be read.
+    #[error("cannot read the token file {}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The token is empty.
+    #[error("the token is empty; give one that is for the audience of the backend")]
+    Empty,
+    /// The token holds something that cannot stand in a header.
+    #[error("the token holds spaces, line breaks or other characters that no token has")]
+    Malformed,
+    /// The token is longer than any server takes.
+    #[error("the token has {length} bytes, which is more than {TOKEN_LENGTH_MAX}")]
+    TooLong {
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// A source of one's own failed.
+    #[error("cannot get a token: {0}")]
+    Source(#[source] Box<dyn StdError + Send + Sync>),
+}
+
+/// The same token each time.
+pub struct StaticToken(SecretString);
+
+/// A token source made of a closure; see [`token_fn`].
+pub struct TokenFn<F>(F);
+
+impl TokenError {
+    /// Stable reason, for conditions and metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::File { .. } => "TokenFileUnreadable",
+            Self::Empty => "TokenEmpty",
+            Self::Malformed => "TokenMalformed",
+            Self::TooLong { .. } => "TokenTooLong",
+            Self::Source(_) => "TokenSourceFailed",
+        }
+    }
+}
+
+impl StaticToken {
+    /// Sends this token.
+    pub fn new(token: impl Into<SecretString>) -> Self {
+        Self(token.into())
+    }
+}
+
+impl TokenSource for StaticToken {
+    fn token(&self) -> BoxFuture<'_, Result<SecretString, TokenError>> {
+        futures::future::ready(Ok(self.0.clone())).boxed()
+    }
+}
+
+impl fmt::Debug for StaticToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StaticToken").finish_non_exhaustive()
+    }
+}
+
+/// Asks a closure for each token.
+pub fn token_fn<F, R>(source: F) -> TokenFn<F>
+where
+    F: Fn() -> R + Send + Sync + 'static,
+    R: Future<Output = Result<SecretString, TokenError>> + Send + 'static,
+{
+    TokenFn(source)
+}
+
+impl<F, R> TokenSource for TokenFn<F>
+where
+    F: Fn() -> R + Send + Sync + 'static,
+    R: Future<Output = Result<SecretString, TokenError>> + Send + 'static,
+{
+    fn token(&self) -> BoxFuture<'_, Result<SecretString, TokenError>> {
+        (self.0)().boxed()
+    }
+}
+
+impl<F> fmt::Debug for TokenFn<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenFn").finish_non_exhaustive()
+    }
+}
+
+/// The value of the header `authorization`, marked so that nothing shows or indexes it.
+pub(crate) fn bearer(token: &SecretString) -> Result<MetadataValue<Ascii>, TokenError> {
+    let token = token.expose_secret();
+    if token.is_empty() {
+        return Err(TokenError::Empty);
+    }
+    if token.len() > TOKEN_LENGTH_MAX {
+        return Err(TokenError::TooLong { length: token.len() });
+    }
+    if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(TokenError::Malformed);
+    }
+    let mut value: MetadataValue<Ascii> = format!("Bearer {token}").parse().map_err(|_| TokenError::Malformed)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// Whether two tokens are the same. Both are ours, so time tells nobody anything.
+pub(crate) fn same(one: &SecretString, other: &SecretString) -> bool {
+    one.expose_secret() == other.expose_secret()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(token: &str, expect: Result<&str, &str>) {
+        let value = bearer(&SecretString::from(token));
+        let got = value
+            .as_ref()
+            .map(|value| value.to_str().unwrap())
+            .map_err(TokenError::reason);
+        assert_eq!(got, expect);
+    }
+
+    #[test]
+    fn only_tokens_become_headers() {
+        check("a.b.c", Ok("Bearer a.b.c"));
+        check("", Err("TokenEmpty"));
+        check("a b", Err("TokenMalformed"));
+        check("a\r\nx: y", Err("TokenMalformed"));
+        check("tök", Err("TokenMalformed"));
+        check(&"x".repeat(TOKEN_LENGTH_MAX + 1), Err("TokenTooLong"));
+    }
+
+    #[test]
+    fn no_token_is_shown() {
+        let value = bearer(&SecretString::from("hunter2")).unwrap();
+        let shown = format!(
+            "{value:?} {:?} {:?}",
+            StaticToken::new("hunter2"),
+            token_fn(|| async { Err(TokenError::Empty) })
+        );
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+}
