@@ -1,0 +1,165 @@
+//! Kubernetes clients with limits chosen for a controller: no request is delayed, none hangs, and retries are left to
+//! the caller, who knows what the request means.
+
+use std::{sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use http::{HeaderValue, Request, header::AUTHORIZATION};
+use hyper_util::{
+    client::legacy::{Client as HyperClient, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+use kube::{
+    Client, Config,
+    client::{Body, ConfigExt as _},
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use secrecy::{ExposeSecret as _, SecretString};
+use tower::{BoxError, ServiceBuilder, util::Either};
+
+/// Idle connections are closed before the API server (90 s) closes them under a request.
+const POOL_IDLE: Duration = Duration::from_mins(1);
+/// A request that is not a watch must be answered within this time.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why no client could be made. No variant carries a credential.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The kubeconfig names no usable cluster, context or user.
+    #[error("cannot use the kubeconfig: {0}")]
+    Kubeconfig(#[from] kube::config::KubeconfigError),
+    /// Neither a kubeconfig nor an in-cluster environment was found.
+    #[error("found neither a kubeconfig nor an in-cluster service account: {0}")]
+    Infer(#[from] kube::config::InferConfigError),
+    /// TLS or credentials could not be set up.
+    #[error("cannot set up the connection: {0}")]
+    Setup(#[from] kube::Error),
+    /// A token holds bytes that no HTTP header may hold.
+    #[error("the token is not one: it holds characters that a header cannot")]
+    Token,
+}
+
+/// A bearer token that every request reads anew: a renewed one takes effect with no new connection and no pause.
+#[derive(Clone)]
+pub struct SharedToken(Arc<ArcSwap<HeaderValue>>);
+
+/// Clients for one cluster, one connection pool per kind of traffic, so that none waits behind another.
+#[derive(Clone)]
+pub struct Clients {
+    /// Watches and large lists: never time out as a whole.
+    pub watch: Client,
+    /// Writes and small reads.
+    pub write: Client,
+    /// Leases and heartbeats, which a burst of writes must not starve.
+    pub lease: Client,
+}
+
+impl std::fmt::Debug for Clients {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Clients")
+    }
+}
+
+impl Clients {
+    /// Builds the clients of one cluster. Connects nowhere yet. `idle_max` bounds the idle connections of a pool.
+    pub fn new(config: &Config, idle_max: usize) -> Result<Self, ClientError> {
+        Self::build(config, None, idle_max)
+    }
+
+    /// As [`Clients::new`], with a token in place of what the configuration has for credentials.
+    pub fn with_token(config: &Config, idle_max: usize, token: &SharedToken) -> Result<Self, ClientError> {
+        Self::build(config, Some(token), idle_max)
+    }
+
+    fn build(config: &Config, token: Option<&SharedToken>, idle_max: usize) -> Result<Self, ClientError> {
+        Ok(Self {
+            watch: client(config, token, None, idle_max)?,
+            write: client(config, token, Some(REQUEST_TIMEOUT), idle_max)?,
+            lease: client(config, token, Some(REQUEST_TIMEOUT), 2)?,
+        })
+    }
+}
+
+// === impl SharedToken ===
+
+impl SharedToken {
+    /// A cell that holds this token.
+    pub fn new(token: &SecretString) -> Result<Self, ClientError> {
+        Ok(Self(Arc::new(ArcSwap::from_pointee(bearer(token)?))))
+    }
+
+    /// Replaces the token, for all clients that share the cell.
+    pub fn set(&self, token: &SecretString) -> Result<(), ClientError> {
+        self.0.store(Arc::new(bearer(token)?));
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for SharedToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SharedToken")
+    }
+}
+
+fn bearer(token: &SecretString) -> Result<HeaderValue, ClientError> {
+    let text = format!("Bearer {}", token.expose_secret());
+    let mut value = HeaderValue::try_from(text).map_err(|_| ClientError::Token)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// Reads a kubeconfig (of the path, else as kubectl finds it) or the in-cluster environment.
+pub async fn config(kubeconfig: Option<&std::path::Path>, context: Option<&str>) -> Result<Config, ClientError> {
+    let options = KubeConfigOptions {
+        context: context.map(str::to_owned),
+        ..KubeConfigOptions::default()
+    };
+    match kubeconfig {
+        Some(path) => Ok(Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &options).await?),
+        None if context.is_some() => Ok(Config::from_kubeconfig(&options).await?),
+        None => Ok(Config::infer().await?),
+    }
+}
+
+fn client(
+    config: &Config,
+    token: Option<&SharedToken>,
+    timeout: Option<Duration>,
+    idle_max: usize,
+) -> Result<Client, ClientError> {
+    let mut http = HttpConnector::new();
+    http.enforce_http(false);
+    http.set_nodelay(true);
+    http.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    // A peer that vanished without a word is noticed within half a minute, also on a silent watch.
+    http.set_keepalive(Some(Duration::from_secs(15)));
+    http.set_keepalive_interval(Some(Duration::from_secs(5)));
+    http.set_keepalive_retries(Some(3));
+    #[cfg(target_os = "linux")]
+    http.set_tcp_user_timeout(Some(Duration::from_secs(20)));
+    let https = config.rustls_https_connector_with_connector(http)?;
+    let hyper: HyperClient<_, Body> = HyperClient::builder(TokioExecutor::new())
+        .pool_idle_timeout(POOL_IDLE)
+        .pool_timer(TokioTimer::new())
+        .pool_max_idle_per_host(idle_max)
+        .build(https);
+    let transport = match timeout {
+        Some(limit) => Either::Left(ServiceBuilder::new().timeout(limit).service(hyper)),
+        None => Either::Right(tower::ServiceExt::<Request<Body>>::map_err(hyper, BoxError::from)),
+    };
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(if token.is_some() { None } else { config.auth_layer()? })
+        .option_layer(token.cloned().map(|token| {
+            tower::util::MapRequestLayer::new(move |mut request: Request<Body>| {
+                request
+                    .headers_mut()
+                    .insert(AUTHORIZATION, HeaderValue::clone(&token.0.load()));
+                request
+            })
+        }))
+        .map_err(BoxError::from)
+        .service(transport);
+    Ok(Client::new(service, config.default_namespace.clone()))
+}

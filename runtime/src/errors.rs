@@ -1,0 +1,66 @@
+//! What an answer of an API server means to a controller, and how to say it to a person.
+
+use kube::Error;
+
+/// The HTTP status code of a refusal, if the API server answered at all.
+pub fn code(error: &Error) -> Option<u16> {
+    match error {
+        Error::Api(status) => Some(status.code),
+        _ => None,
+    }
+}
+
+/// True for 404.
+pub fn is_not_found(error: &Error) -> bool {
+    code(error) == Some(404)
+}
+
+/// True for 409 because the object exists.
+pub fn is_already_exists(error: &Error) -> bool {
+    matches!(error, Error::Api(status) if status.is_already_exists())
+}
+
+/// True for 409 because the object is not, or no longer, what the writer thought.
+pub fn is_conflict(error: &Error) -> bool {
+    matches!(error, Error::Api(status) if status.is_conflict())
+}
+
+/// True for 403.
+pub fn is_forbidden(error: &Error) -> bool {
+    code(error) == Some(403)
+}
+
+/// True where the same request may succeed later without anybody mending anything: no answer, overload, a failing server.
+pub fn is_transient(error: &Error) -> bool {
+    match error {
+        Error::Api(status) => status.code == 429 || status.code >= 500,
+        Error::HyperError(_) | Error::Service(_) | Error::ReadEvents(_) => true,
+        _ => false,
+    }
+}
+
+/// One sentence for a condition or a log line: the API server's own message, or why it could not be asked.
+pub fn explain(error: &Error) -> String {
+    match error {
+        Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        Error::Api(status) => format!("the API server answered {} {}", status.code, status.reason),
+        Error::HyperError(source) => format!("cannot reach the API server: {}", chain(source)),
+        Error::Service(source) => format!("cannot reach the API server: {}", chain(source.as_ref())),
+        other => other.to_string(),
+    }
+}
+
+/// An error with all its sources, outermost first.
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        let inner_text = inner.to_string();
+        if !text.contains(&inner_text) {
+            text.push_str(": ");
+            text.push_str(&inner_text);
+        }
+        source = inner.source();
+    }
+    text
+}

@@ -1,0 +1,15 @@
+//! What server and konnector share: Kubernetes clients, watches, work queues, leader election, CRD installation,
+//! telemetry and the admin port.
+
+pub mod admin;
+pub mod backoff;
+pub mod cache;
+pub mod client;
+pub mod crds;
+pub mod errors;
+pub mod json;
+pub mod lease;
+pub mod queue;
+pub mod shutdown;
+pub mod telemetry;
+pub mod watch;

@@ -1,0 +1,47 @@
+//! Logs and metrics.
+
+use clap::ValueEnum;
+use tracing_subscriber::EnvFilter;
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Flags for logging, shared by all binaries.
+#[derive(Clone, Debug, clap::Args)]
+pub struct LogArgs {
+    /// What to log, such as `info` or `info,bindery_server=debug`.
+    #[arg(long, default_value = "info", env = "BINDERY_LOG", global = true)]
+    pub log: String,
+    /// How log lines look.
+    #[arg(long, value_enum, default_value_t, global = true)]
+    pub log_format: LogFormat,
+}
+
+/// Metrics of a process, served by its admin port.
+pub type Registry = prometheus_client::registry::Registry;
+
+/// An empty registry whose metrics are named `bindery_…`.
+pub fn registry() -> Registry {
+    Registry::with_prefix("bindery")
+}
+
+/// Starts logging to standard error. Call once.
+pub fn init(args: &LogArgs) -> Result<(), tracing_subscriber::filter::ParseError> {
+    // kube logs an answer that it cannot decode with its whole text, Secrets included: kept out.
+    let filter = EnvFilter::try_new(format!("{},kube_client=error", args.log))?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    match args.log_format {
+        LogFormat::Text => builder.with_ansi(false).init(),
+        LogFormat::Json => builder.json().flatten_event(true).init(),
+    }
+    Ok(())
+}
