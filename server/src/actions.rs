@@ -1,0 +1,65 @@
+//! What a call may set going, beside writing a request: both are idempotent, and the controllers do the rest.
+
+use bindery_api::{
+    annotations,
+    v1alpha2::{APIServiceExport, BindableResourcesRequest, Phase},
+};
+use kube::{Api, ResourceExt as _};
+use serde_json::json;
+
+use crate::{
+    controllers::request,
+    state::State,
+    template,
+    writes::{self, WriteError},
+};
+
+/// Whether a finished request is to run again: its export is gone, or not what the template makes today.
+pub fn needs_rerun(state: &State, request: &BindableResourcesRequest) -> bool {
+    let Some(status) = &request.status else {
+        return false;
+    };
+    if status.phase != Phase::Succeeded {
+        return false;
+    }
+    let export = status.namespace.as_deref().and_then(|contract| {
+        let exports = &state.caches.exports;
+        exports.get(contract, request::request_name(request))
+    });
+    let Some(export) = export.filter(|export| export.metadata.deletion_timestamp.is_none()) else {
+        return true;
+    };
+    let template = request::template_name(request).and_then(|name| state.caches.templates.get("", name));
+    let plan =
+        template.and_then(|template| template::assess(&template, &state.caches.definitions, &state.settings).ok());
+    // Without a template, or with a broken one, there is nothing to run again with.
+    plan.is_some_and(|plan| !plan.is_met_by(&export))
+}
+
+/// Runs a finished request again.
+pub async fn rerun(state: &State, request: &BindableResourcesRequest) -> Result<BindableResourcesRequest, WriteError> {
+    let api: Api<BindableResourcesRequest> =
+        Api::namespaced(state.clients.write.clone(), &request.namespace().unwrap_or_default());
+    let patch = json!({
+        "metadata": writes::seen(request),
+        "status": { "phase": Phase::Pending, "completionTime": null, "conditions": [] },
+    });
+    writes::merge_status(&api, &request.name_any(), &patch).await
+}
+
+/// Deletes an export of that UID. `force` lets it go although objects of it remain; they stay and are marked released.
+pub async fn delete_export(state: &State, export: &APIServiceExport, force: bool) -> Result<(), WriteError> {
+    let api: Api<APIServiceExport> =
+        Api::namespaced(state.clients.write.clone(), &export.namespace().unwrap_or_default());
+    let name = export.name_any();
+    if force && !export.annotations().contains_key(annotations::FORCE_DELETE) {
+        let patch = json!({
+            "metadata": { "uid": export.metadata.uid, "annotations": { annotations::FORCE_DELETE: annotations::TRUE } }
+        });
+        writes::merge(&api, &name, &patch).await?;
+    }
+    if export.metadata.deletion_timestamp.is_some() {
+        return Ok(());
+    }
+    writes::delete(&api, &name, export.metadata.uid.as_deref()).await
+}

@@ -1,0 +1,375 @@
+//! Flags of `bindery-server`, and what they come to.
+
+use std::{fs, io, net::SocketAddr, path::PathBuf, time::Duration};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bindery_api::{
+    names,
+    v1alpha2::{InformerScope, Isolation},
+};
+use bindery_proto::address::{Address, AddressError, Scheme};
+use bindery_runtime::{lease::LeaseArgs, telemetry::LogArgs};
+use clap::{ArgAction, Parser, ValueEnum};
+use kube::Config;
+
+use crate::{
+    front::tls::Files,
+    settings::{GrpcEndpoint, KubernetesEndpoint, Settings},
+};
+
+/// A contract namespace is the prefix and 13 characters more, and must be a DNS label.
+const PREFIX_LENGTH_MAX: usize = 50;
+/// The API server grants no shorter token.
+const LIFETIME_MIN: Duration = Duration::from_mins(10);
+
+/// Serves the APIs of this cluster to other clusters: people and automation bind templates over gRPC, konnectors follow
+/// what was bound and keep its objects in sync with this cluster's API server.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "bindery-server", version)]
+pub struct Args {
+    /// Kubeconfig of the provider cluster, the one this server serves. Without it: the in-cluster ServiceAccount, or what
+    /// KUBECONFIG names.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig; its current one if not given.
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+    /// Namespace of the server itself, where it keeps BindableResourcesRequests and its Lease.
+    #[arg(long, value_name = "NAMESPACE", env = "POD_NAMESPACE", default_value = names::KUBE_BIND_NAMESPACE)]
+    pub namespace: String,
+
+    /// Where gRPC is served. In a cluster, 0.0.0.0:8443.
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8443")]
+    pub listen_address: SocketAddr,
+    /// Certificate chain of the gRPC port, PEM. Read again when the file changes.
+    #[arg(long, value_name = "FILE", requires = "tls_key_file")]
+    pub tls_cert_file: Option<PathBuf>,
+    /// Private key of that certificate, PEM. Read again when the file changes.
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    pub tls_key_file: Option<PathBuf>,
+    /// Serve gRPC without TLS. For trying things out: only on a loopback address.
+    #[arg(long, conflicts_with = "tls_cert_file")]
+    pub allow_plaintext: bool,
+    /// Where /healthz, /readyz and /metrics are served. Not for consumers.
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8081")]
+    pub admin_address: SocketAddr,
+
+    /// URL at which clients reach this server's gRPC port. It is also the audience that tokens for this server must be
+    /// for: kubectl create token NAME --audience URL.
+    #[arg(long, value_name = "URL")]
+    pub external_grpc_address: String,
+    /// CA of that port's certificate, PEM, to be put into kubeconfigs. Without it clients use their system's roots.
+    #[arg(long, value_name = "FILE")]
+    pub external_grpc_ca_file: Option<PathBuf>,
+    /// URL at which consumers reach the Kubernetes API of this cluster; the server's own if not given.
+    #[arg(long, value_name = "URL")]
+    pub external_address: Option<String>,
+    /// CA of the Kubernetes API's certificate, PEM, to be put into kubeconfigs; the one of the server's own kubeconfig if
+    /// not given.
+    #[arg(long, value_name = "FILE")]
+    pub external_ca_file: Option<PathBuf>,
+    /// Name that the Kubernetes API's certificate is checked for, where that is not the host of its URL.
+    #[arg(long, value_name = "NAME")]
+    pub external_server_name: Option<String>,
+
+    /// What the names of contract namespaces begin with. Not to be changed while there are contracts.
+    #[arg(long, value_name = "PREFIX", default_value = names::NAMESPACE_PREFIX)]
+    pub namespace_prefix: String,
+    /// Where cluster-scoped objects of a consumer are placed, unless their template says: under a prefixed name, in a
+    /// namespace of their consumer, or under the very same name (none).
+    #[arg(long, value_name = "KIND", value_enum, ignore_case = true, default_value_t)]
+    pub isolation: IsolationArg,
+    /// Whether konnectors watch one provider namespace at a time, or get the right to watch the whole cluster.
+    #[arg(long, value_name = "SCOPE", value_enum, ignore_case = true, default_value_t)]
+    pub consumer_scope: ScopeArg,
+    /// Name of the provider, for people.
+    #[arg(long, value_name = "NAME", default_value = "Bindery")]
+    pub pretty_name: String,
+
+    /// How long the token of a kubeconfig is good for the Kubernetes API. Konnectors renew at two thirds of it.
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = lifetime)]
+    pub token_lifetime: Duration,
+    /// How long a konnector that was down may take to come back by itself.
+    #[arg(long, value_name = "DURATION", default_value = "168h", value_parser = lifetime)]
+    pub renewal_lifetime: Duration,
+    /// Install the CustomResourceDefinitions at start. With --install-crds=false they must be there.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        default_value_t = true,
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        action = ArgAction::Set
+    )]
+    pub install_crds: bool,
+
+    /// Leader election: of several replicas all answer calls, and one runs the controllers.
+    #[command(flatten)]
+    pub lease: LeaseArgs,
+    /// Logging.
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// Values of `--isolation`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum IsolationArg {
+    /// Under `<contract>-<name>`.
+    #[default]
+    Prefixed,
+    /// In a namespace of the contract.
+    Namespaced,
+    /// Under the name they have on the consumer: consumers share one space of names.
+    None,
+}
+
+/// Values of `--consumer-scope`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ScopeArg {
+    /// One namespace at a time.
+    #[default]
+    Namespaced,
+    /// The whole cluster, read-only.
+    Cluster,
+}
+
+/// Why the flags make no server.
+#[derive(Debug, thiserror::Error)]
+pub enum ArgsError {
+    /// Neither TLS nor plaintext.
+    #[error("--tls-cert-file and --tls-key-file are required; to try things out on loopback, give --allow-plaintext")]
+    NoTls,
+    /// Plaintext would leave the machine.
+    #[error("--allow-plaintext needs a loopback --listen-address, such as 127.0.0.1:8443, and not {0}")]
+    PlaintextExposed(SocketAddr),
+    /// A URL cannot be read.
+    #[error("--{flag}: {source}")]
+    Address {
+        /// The flag.
+        flag: &'static str,
+        /// Why.
+        source: AddressError,
+    },
+    /// A URL is not https.
+    #[error("--{flag} must begin with https://, and {address} does not")]
+    NotHttps {
+        /// The flag.
+        flag: &'static str,
+        /// The value.
+        address: String,
+    },
+    /// The gRPC URL and the port disagree.
+    #[error("--external-grpc-address must be an http:// URL of loopback where --allow-plaintext is given, and not {0}")]
+    PlaintextAddress(String),
+    /// A CA cannot be read.
+    #[error("--{flag}: cannot read {}: {source}", path.display())]
+    Ca {
+        /// The flag.
+        flag: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A CA file holds none.
+    #[error("--{flag}: {} holds no certificate in PEM", path.display())]
+    CaEmpty {
+        /// The flag.
+        flag: &'static str,
+        /// The file.
+        path: PathBuf,
+    },
+    /// Names of contract namespaces would be none.
+    #[error(
+        "--namespace-prefix {0:?} must be lower-case letters, digits and dashes, begin with a letter or a digit, and be at \
+         most {PREFIX_LENGTH_MAX} characters long"
+    )]
+    Prefix(String),
+    /// The name for people is none.
+    #[error("--pretty-name must not be empty")]
+    PrettyName,
+    /// The renewal token would end before what it renews.
+    #[error("--renewal-lifetime must not be shorter than --token-lifetime")]
+    RenewalTooShort,
+}
+
+impl Args {
+    /// What the server works with, where `config` is how it reaches its own cluster.
+    pub fn settings(&self, config: &Config) -> Result<Settings, ArgsError> {
+        if !is_prefix(&self.namespace_prefix) {
+            return Err(ArgsError::Prefix(self.namespace_prefix.clone()));
+        }
+        if self.pretty_name.trim().is_empty() {
+            return Err(ArgsError::PrettyName);
+        }
+        if self.renewal_lifetime < self.token_lifetime {
+            return Err(ArgsError::RenewalTooShort);
+        }
+        Ok(Settings {
+            namespace: self.namespace.clone(),
+            namespace_prefix: self.namespace_prefix.clone(),
+            isolation: self.isolation.into(),
+            informer_scope: self.consumer_scope.into(),
+            pretty_name: self.pretty_name.clone(),
+            kubernetes: self.kubernetes(config)?,
+            grpc: self.grpc()?,
+            token_lifetime: self.token_lifetime,
+            renewal_lifetime: self.renewal_lifetime,
+            install_crds: self.install_crds,
+        })
+    }
+
+    /// The files of the certificate; none where plaintext is allowed and harmless.
+    pub fn tls(&self) -> Result<Option<Files>, ArgsError> {
+        match (&self.tls_cert_file, &self.tls_key_file) {
+            (Some(certificate), Some(key)) => Ok(Some(Files {
+                certificate: certificate.clone(),
+                key: key.clone(),
+            })),
+            _ if !self.allow_plaintext => Err(ArgsError::NoTls),
+            _ if !self.listen_address.ip().is_loopback() => Err(ArgsError::PlaintextExposed(self.listen_address)),
+            _ => Ok(None),
+        }
+    }
+
+    fn grpc(&self) -> Result<GrpcEndpoint, ArgsError> {
+        let flag = "external-grpc-address";
+        let address = parse(flag, &self.external_grpc_address)?;
+        if self.tls()?.is_none() {
+            if address.scheme() != Scheme::Http || !address.is_loopback() {
+                return Err(ArgsError::PlaintextAddress(address.to_string()));
+            }
+        } else if address.scheme() != Scheme::Https {
+            return Err(not_https(flag, &address));
+        }
+        let ca = self.external_grpc_ca_file.as_ref();
+        Ok(GrpcEndpoint {
+            address: address.to_string(),
+            ca: ca.map(|path| read_ca("external-grpc-ca-file", path)).transpose()?,
+        })
+    }
+
+    fn kubernetes(&self, config: &Config) -> Result<KubernetesEndpoint, ArgsError> {
+        let flag = "external-address";
+        let ca = match &self.external_ca_file {
+            Some(path) => Some(read_ca("external-ca-file", path)?),
+            None => own_ca(config)?,
+        };
+        let Some(given) = &self.external_address else {
+            return Ok(KubernetesEndpoint {
+                address: config.cluster_url.to_string().trim_end_matches('/').to_owned(),
+                ca,
+                server_name: self
+                    .external_server_name
+                    .clone()
+                    .or_else(|| config.tls_server_name.clone()),
+            });
+        };
+        // The Kubernetes API may stand behind a path; scheme and host must be sound all the same.
+        let (origin, path) = split_path(given);
+        let address = parse(flag, origin)?;
+        if address.scheme() != Scheme::Https {
+            return Err(not_https(flag, &address));
+        }
+        Ok(KubernetesEndpoint {
+            address: format!("{address}{path}"),
+            ca,
+            server_name: self.external_server_name.clone(),
+        })
+    }
+}
+
+impl From<IsolationArg> for Isolation {
+    fn from(isolation: IsolationArg) -> Self {
+        match isolation {
+            IsolationArg::Prefixed => Self::Prefixed,
+            IsolationArg::Namespaced => Self::Namespaced,
+            IsolationArg::None => Self::None,
+        }
+    }
+}
+
+impl From<ScopeArg> for InformerScope {
+    fn from(scope: ScopeArg) -> Self {
+        match scope {
+            ScopeArg::Cluster => Self::Cluster,
+            ScopeArg::Namespaced => Self::Namespaced,
+        }
+    }
+}
+
+fn lifetime(text: &str) -> Result<Duration, String> {
+    let duration: bindery_api::Duration = serde_json::from_value(text.into()).map_err(|error| error.to_string())?;
+    match duration.parse() {
+        Ok(duration) if duration >= LIFETIME_MIN => Ok(duration),
+        Ok(_) => Err("must be at least 10m, for the API server grants no shorter token".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn is_prefix(prefix: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=PREFIX_LENGTH_MAX).contains(&prefix.len()) && prefix.bytes().all(fits) && !prefix.starts_with('-')
+}
+
+fn parse(flag: &'static str, address: &str) -> Result<Address, ArgsError> {
+    address.parse().map_err(|source| ArgsError::Address { flag, source })
+}
+
+fn not_https(flag: &'static str, address: &Address) -> ArgsError {
+    ArgsError::NotHttps {
+        flag,
+        address: address.to_string(),
+    }
+}
+
+fn split_path(address: &str) -> (&str, &str) {
+    let authority = address.find("://").map_or(0, |at| at + 3);
+    match address[authority..].find('/') {
+        Some(at) => (
+            &address[..authority + at],
+            address[authority + at..].trim_end_matches('/'),
+        ),
+        None => (address, ""),
+    }
+}
+
+fn read_ca(flag: &'static str, path: &PathBuf) -> Result<Vec<u8>, ArgsError> {
+    let pem = fs::read(path).map_err(|source| ArgsError::Ca {
+        flag,
+        path: path.clone(),
+        source,
+    })?;
+    if !String::from_utf8_lossy(&pem).contains("-----BEGIN CERTIFICATE-----") {
+        return Err(ArgsError::CaEmpty {
+            flag,
+            path: path.clone(),
+        });
+    }
+    Ok(pem)
+}
+
+/// The CA by which the server itself trusts its cluster.
+fn own_ca(config: &Config) -> Result<Option<Vec<u8>>, ArgsError> {
+    if let Some(path) = &config.root_cert_file {
+        return read_ca("external-ca-file", path).map(Some);
+    }
+    Ok(config
+        .root_cert
+        .as_ref()
+        .map(|certificates| certificates.iter().flat_map(|der| pem(der)).collect()))
+}
+
+fn pem(der: &[u8]) -> Vec<u8> {
+    let body = STANDARD.encode(der);
+    let lines: Vec<_> = body.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();
+    format!(
+        "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
+        lines.join("\n")
+    )
+    .into_bytes()
+}
+
+#[cfg(test)]
+mod tests;

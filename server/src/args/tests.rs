@@ -1,0 +1,177 @@
+use clap::CommandFactory as _;
+
+use super::*;
+
+const TLS: [&str; 6] = [
+    "--external-grpc-address",
+    "https://Bind.Example.com:443/",
+    "--tls-cert-file",
+    "tls.crt",
+    "--tls-key-file",
+    "tls.key",
+];
+const PLAIN: [&str; 3] = ["--external-grpc-address", "http://127.0.0.1:8443", "--allow-plaintext"];
+
+fn parsed(base: &[&str], more: &[&str]) -> Result<Args, clap::Error> {
+    Args::try_parse_from(["bindery-server"].iter().chain(base).chain(more))
+}
+
+fn config() -> Config {
+    Config::new("https://api.internal:6443/".parse().expect("a URL"))
+}
+
+#[track_caller]
+fn settings(base: &[&str], more: &[&str]) -> Settings {
+    parsed(base, more)
+        .expect("flags")
+        .settings(&config())
+        .expect("settings")
+}
+
+#[track_caller]
+fn check_refused(base: &[&str], more: &[&str], complaint: &str) {
+    let error = match parsed(base, more) {
+        Ok(args) => args.settings(&config()).expect_err("a refusal").to_string(),
+        Err(error) => error.to_string(),
+    };
+    assert!(error.contains(complaint), "{more:?}: {error}");
+}
+
+#[test]
+fn flags_are_sound() {
+    Args::command().debug_assert();
+}
+
+#[test]
+fn defaults_are_those_of_the_documentation() {
+    let settings = settings(&TLS, &[]);
+    assert_eq!(settings.isolation, Isolation::Prefixed);
+    assert_eq!(settings.informer_scope, InformerScope::Namespaced);
+    assert_eq!(settings.namespace_prefix, "kube-bind-");
+    assert_eq!(settings.grpc.address, "https://bind.example.com");
+    assert_eq!(settings.kubernetes.address, "https://api.internal:6443");
+    assert_eq!(settings.token_lifetime, Duration::from_hours(1));
+    assert_eq!(settings.renewal_lifetime, Duration::from_hours(168));
+    assert!(settings.install_crds);
+}
+
+#[test]
+fn values_are_taken_in_any_case_and_unknown_ones_are_errors() {
+    let set = settings(
+        &TLS,
+        &[
+            "--isolation",
+            "NONE",
+            "--consumer-scope",
+            "Cluster",
+            "--install-crds=false",
+        ],
+    );
+    assert_eq!(
+        (set.isolation, set.informer_scope),
+        (Isolation::None, InformerScope::Cluster)
+    );
+    assert!(!set.install_crds);
+    assert!(settings(&TLS, &["--install-crds"]).install_crds);
+    check_refused(&TLS, &["--isolation", "shared"], "invalid value");
+    check_refused(&TLS, &["--consumer-scope", "all"], "invalid value");
+    check_refused(&TLS, &["--install-crds=maybe"], "invalid value");
+}
+
+#[test]
+fn the_kubernetes_api_is_https_and_may_have_a_path() {
+    let address = |text: &str| settings(&TLS, &["--external-address", text]).kubernetes.address;
+    assert_eq!(address("https://API.example.com:443/"), "https://api.example.com");
+    assert_eq!(
+        address("https://api.example.com/clusters/one/"),
+        "https://api.example.com/clusters/one"
+    );
+    check_refused(
+        &TLS,
+        &["--external-address", "http://api.example.com"],
+        "must begin with https://",
+    );
+    check_refused(
+        &TLS,
+        &["--external-address", "https://me@api.example.com"],
+        "names a user",
+    );
+}
+
+#[test]
+fn plaintext_stays_on_loopback() {
+    let set = settings(&PLAIN, &[]);
+    assert_eq!(set.grpc.address, "http://127.0.0.1:8443");
+    check_refused(
+        &PLAIN,
+        &["--listen-address", "0.0.0.0:8443"],
+        "needs a loopback --listen-address",
+    );
+    check_refused(
+        &["--external-grpc-address", "http://127.0.0.1:8443"],
+        &[],
+        "--allow-plaintext",
+    );
+    check_refused(
+        &["--external-grpc-address", "https://a.example"],
+        &["--allow-plaintext"],
+        "http:// URL of loopback",
+    );
+    check_refused(
+        &["--external-grpc-address", "http://a.example"],
+        &["--allow-plaintext"],
+        "http:// URL of loopback",
+    );
+    let tls = ["--tls-cert-file", "a", "--tls-key-file", "b"];
+    check_refused(
+        &["--external-grpc-address", "http://127.0.0.1:1"],
+        &tls,
+        "must begin with https://",
+    );
+    check_refused(&PLAIN, &tls, "cannot be used with");
+    check_refused(&[], &["--allow-plaintext"], "--external-grpc-address");
+}
+
+#[test]
+fn nonsense_is_refused_with_the_flag_s_name() {
+    check_refused(&TLS, &["--namespace-prefix", "Kube"], "--namespace-prefix");
+    check_refused(&TLS, &["--namespace-prefix=-x"], "--namespace-prefix");
+    check_refused(&TLS, &["--namespace-prefix", &"x".repeat(51)], "--namespace-prefix");
+    check_refused(&TLS, &["--pretty-name", " "], "--pretty-name");
+    check_refused(&TLS, &["--token-lifetime", "9m"], "at least 10m");
+    check_refused(&TLS, &["--token-lifetime", "soon"], "no duration");
+    check_refused(&TLS, &["--token-lifetime", "200h"], "--renewal-lifetime");
+    check_refused(&TLS, &["--external-ca-file", "/no/such/file"], "--external-ca-file");
+}
+
+#[test]
+fn the_server_s_own_ca_goes_to_consumers() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let issued = rcgen::generate_simple_self_signed(vec!["api".to_owned()]).expect("a certificate");
+    let path = folder.path().join("ca.crt");
+    fs::write(&path, issued.cert.pem()).expect("a file");
+    let args = parsed(&TLS, &[]).expect("flags");
+    let ca = |config: &Config| args.settings(config).expect("settings").kubernetes.ca;
+
+    let mut by_file = config();
+    by_file.root_cert_file = Some(path.clone());
+    let of_file = ca(&by_file);
+    assert_eq!(of_file, Some(issued.cert.pem().into_bytes()));
+    let mut by_data = config();
+    by_data.root_cert = Some(vec![issued.cert.der().to_vec()]);
+    let of_data = ca(&by_data);
+    let normal = |pem: Option<Vec<u8>>| {
+        String::from_utf8(pem.expect("a CA"))
+            .expect("text")
+            .replace("\r\n", "\n")
+    };
+    assert_eq!(normal(of_data), normal(of_file));
+    assert_eq!(ca(&config()), None);
+
+    fs::write(&path, "nonsense").expect("a file");
+    check_refused(
+        &TLS,
+        &["--external-ca-file", path.to_str().expect("a path")],
+        "no certificate in PEM",
+    );
+}

@@ -1,0 +1,168 @@
+//! What a heartbeat, or its absence, says.
+
+use std::time::Duration;
+
+use bindery_api::{
+    Condition, Conditions as _, Severity,
+    conditions::{false_condition, true_condition},
+    v1alpha2::ClusterBinding,
+};
+use jiff::Timestamp;
+
+/// The condition that the provider writes; all others are the konnector's.
+const HEALTHY: &str = "Healthy";
+/// So many intervals may pass without a heartbeat.
+const INTERVALS: u32 = 2;
+/// How far a konnector's clock may be ahead of ours without a word.
+const DRIFT_MAX: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Plan {
+    /// All conditions, if they are to be written.
+    pub(super) conditions: Option<Vec<Condition>>,
+    /// When the answer changes by itself.
+    pub(super) look_again: Option<Duration>,
+}
+
+pub(super) fn plan(binding: &ClusterBinding, now: Timestamp) -> Plan {
+    let (condition, look_again) = health(binding, now);
+    let mut conditions = binding.conditions().to_vec();
+    let mut changed = conditions.set_condition(condition, now);
+    changed |= conditions.set_ready_summary(now);
+    Plan {
+        conditions: changed.then_some(conditions),
+        look_again,
+    }
+}
+
+fn health(binding: &ClusterBinding, now: Timestamp) -> (Condition, Option<Duration>) {
+    let status = binding.status.as_ref();
+    let Some(last) = status.and_then(|status| status.last_heartbeat_time.as_ref()) else {
+        let message = "no konnector has connected yet; bind on the consumer, and see the konnector's log there";
+        return (
+            false_condition(HEALTHY, Severity::Info, "FirstHeartbeatPending", message),
+            None,
+        );
+    };
+    let interval = status.and_then(|status| status.heartbeat_interval.as_ref());
+    let Some(interval) = interval
+        .and_then(|interval| interval.parse().ok())
+        .filter(|interval| !interval.is_zero())
+    else {
+        let message = "the konnector does not say how often it reports";
+        return (
+            false_condition(HEALTHY, Severity::Info, "HeartbeatIntervalMissing", message),
+            None,
+        );
+    };
+    let allowed = interval.saturating_mul(INTERVALS);
+    match Duration::try_from(now.duration_since(last.0)) {
+        Ok(silent) if silent > allowed => {
+            let message = format!(
+                "last heartbeat at {}, due every {}s; see whether the konnector runs and reaches this cluster",
+                last.0,
+                interval.as_secs()
+            );
+            (
+                false_condition(HEALTHY, Severity::Error, "HeartbeatTimeout", message),
+                None,
+            )
+        }
+        // Just past the moment, for at it the answer is still the old one.
+        Ok(silent) => (
+            true_condition(HEALTHY),
+            Some(allowed.saturating_sub(silent) + Duration::from_millis(100)),
+        ),
+        Err(_) => {
+            let ahead = Duration::try_from(last.0.duration_since(now)).unwrap_or_default();
+            if ahead <= DRIFT_MAX {
+                return (true_condition(HEALTHY), Some(ahead + allowed));
+            }
+            let message = "the konnector's clock is ahead of the provider's; set both by NTP";
+            (
+                false_condition(HEALTHY, Severity::Warning, "HeartbeatTimeDrift", message),
+                Some(ahead + allowed),
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bindery_api::v1alpha2::ClusterBindingStatus;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::*;
+
+    const NOW: i64 = 1_000_000;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn binding(last: Option<i64>, interval: Option<u64>) -> ClusterBinding {
+        let mut binding: ClusterBinding = serde_json::from_value(serde_json::json!({
+            "metadata": { "name": "cluster" },
+            "spec": { "kubeconfigSecretRef": { "name": "kubeconfig", "key": "kubeconfig" }, "providerPrettyName": "W" },
+        }))
+        .unwrap();
+        binding.status = Some(ClusterBindingStatus {
+            last_heartbeat_time: last.map(|last| Time(at(last))),
+            heartbeat_interval: interval.map(|seconds| Duration::from_secs(seconds).into()),
+            ..ClusterBindingStatus::default()
+        });
+        binding
+    }
+
+    #[track_caller]
+    fn check(last: Option<i64>, interval: Option<u64>, expect: (&str, Option<u64>)) {
+        let mut binding = binding(last, interval);
+        let first = plan(&binding, at(NOW));
+        let conditions = first.conditions.expect("the first look writes");
+        let healthy = bindery_api::conditions::get(&conditions, HEALTHY).unwrap();
+        assert_eq!(
+            (healthy.reason.as_str(), first.look_again.map(|again| again.as_secs())),
+            expect
+        );
+        assert_eq!(conditions[0].type_, "Ready");
+        assert_eq!(
+            (conditions[0].status, &conditions[0].reason),
+            (healthy.status, &healthy.reason)
+        );
+        binding.status.as_mut().unwrap().conditions = conditions;
+        assert_eq!(
+            plan(&binding, at(NOW)).conditions,
+            None,
+            "the second look writes nothing"
+        );
+    }
+
+    #[test]
+    fn health_follows_the_heartbeat() {
+        check(None, Some(300), ("FirstHeartbeatPending", None));
+        check(Some(NOW), None, ("HeartbeatIntervalMissing", None));
+        check(Some(NOW), Some(0), ("HeartbeatIntervalMissing", None));
+        check(Some(NOW), Some(300), ("", Some(600)));
+        check(Some(NOW - 1), Some(300), ("", Some(599)));
+        check(Some(NOW - 600), Some(300), ("", Some(0)));
+        check(Some(NOW - 601), Some(300), ("HeartbeatTimeout", None));
+        check(Some(NOW + 10), Some(300), ("", Some(610)));
+        check(Some(NOW + 11), Some(300), ("HeartbeatTimeDrift", Some(611)));
+    }
+
+    #[test]
+    fn the_konnectors_conditions_stay() {
+        let mut binding = binding(Some(NOW), Some(300));
+        let conditions = &mut binding.status.as_mut().unwrap().conditions;
+        conditions.set_condition(
+            false_condition("SecretValid", Severity::Warning, "ProviderSecretInvalid", "x"),
+            at(1),
+        );
+        let written = plan(&binding, at(NOW)).conditions.unwrap();
+        assert_eq!(
+            written.condition("SecretValid").unwrap().last_transition_time,
+            Time(at(1))
+        );
+        assert_eq!(written.condition("Ready").unwrap().reason, "ProviderSecretInvalid");
+    }
+}

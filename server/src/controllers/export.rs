@@ -1,0 +1,330 @@
+//! APIServiceExport: its schemas and rights while it is there, and their removal before it goes.
+
+use std::time::Duration;
+
+use bindery_api::{
+    annotations, names,
+    v1alpha2::{APIServiceExport, APIServiceExportRequest, BindableResourcesRequest, BoundSchema, Phase},
+};
+use bindery_runtime::{
+    cache::{Cache, ObjectKey},
+    queue::Queue,
+};
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{Api, Resource, ResourceExt as _, core::NamespaceResourceScope};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use super::{Context, Next, Reconcile, Running, request, subject};
+use crate::{
+    contract, rbac,
+    remaining::{self, Remaining},
+    state::State,
+    template,
+    writes::{self, WriteError},
+};
+
+mod deletion;
+mod plan;
+
+use deletion::Deletion;
+use plan::{Observed, Op};
+
+/// Objects that drain are in no cache of ours.
+const DRAINING: Duration = Duration::from_secs(2);
+
+struct Exports {
+    context: Context,
+}
+
+pub(super) fn start(context: &Context, running: &mut Running) {
+    let queue = Queue::new();
+    let caches = &context.state.caches;
+    running.watch(&caches.exports, &queue, |change| change.new.map(|_| change.key.clone()));
+    let exports = caches.exports.clone();
+    running.watch(&caches.bound_schemas, &queue, move |change| {
+        let schema = subject(change).cloned();
+        let offers = |export: &APIServiceExport| {
+            export.metadata.namespace.as_deref() == Some(&*change.key.namespace)
+                && schema
+                    .as_deref()
+                    .is_some_and(|schema| plan::offers(export, &schema.spec.group, &schema.spec.names.plural))
+        };
+        keys(&exports, offers)
+    });
+    let exports = caches.exports.clone();
+    running.watch(&caches.definitions, &queue, move |change| {
+        let definition = subject(change).cloned();
+        keys(&exports, |export| {
+            definition
+                .as_deref()
+                .is_some_and(|definition: &CustomResourceDefinition| {
+                    plan::offers(export, &definition.spec.group, &definition.spec.names.plural)
+                })
+        })
+    });
+    let exports = caches.exports.clone();
+    running.watch(&caches.templates, &queue, move |change| {
+        keys(&exports, |export| {
+            let from = export.annotations().get(annotations::TEMPLATE);
+            from.is_some_and(|from| **from == *change.key.name)
+        })
+    });
+    running.watch(&context.made.cluster_roles, &queue, |change| {
+        of_role(subject(change)?.as_ref())
+    });
+    running.watch(&context.made.cluster_role_bindings, &queue, |change| {
+        of_role(subject(change)?.as_ref())
+    });
+    running.watch(&context.made.role_bindings, &queue, |change| {
+        of_role(subject(change)?.as_ref())
+    });
+    running.watch(&caches.service_namespaces, &queue, {
+        let exports = caches.exports.clone();
+        move |change| match change.new {
+            // One that goes may be the last that lacked rights.
+            Some(mapped) if mapped.metadata.deletion_timestamp.is_none() => Vec::new(),
+            _ => keys(&exports, |export| {
+                export.metadata.namespace.as_deref() == Some(&*change.key.namespace)
+            }),
+        }
+    });
+    let exports = Exports {
+        context: context.clone(),
+    };
+    running.work(exports, &queue);
+}
+
+fn keys(exports: &Cache<APIServiceExport>, admit: impl Fn(&APIServiceExport) -> bool) -> Vec<ObjectKey> {
+    exports
+        .list(admit)
+        .iter()
+        .map(|export| ObjectKey::of(&**export))
+        .collect()
+}
+
+/// The export that a role was made for.
+fn of_role<K: Resource>(role: &K) -> Option<ObjectKey> {
+    let export = role.meta().annotations.as_ref()?.get(annotations::EXPORT)?;
+    Some(ObjectKey::new(contract::of(role)?, export.as_str()))
+}
+
+impl Reconcile for Exports {
+    type Key = ObjectKey;
+    const NAME: &'static str = "export";
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Next, WriteError> {
+        let state = &self.context.state;
+        let Some(export) = state.caches.exports.get_key(key) else {
+            return Ok(Next::Change);
+        };
+        if state.contract(&key.namespace).is_none() {
+            return Ok(Next::Change);
+        }
+        if export.metadata.deletion_timestamp.is_some() {
+            return self.delete(&export).await;
+        }
+        let ops = self.observe(&export, plan::plan);
+        for op in ops {
+            self.apply(&export, op).await?;
+        }
+        Ok(Next::Change)
+    }
+}
+
+impl Exports {
+    fn observe<T>(&self, export: &APIServiceExport, decide: impl FnOnce(&Observed<'_>) -> T) -> T {
+        let state = &self.context.state;
+        let contract = export.namespace().unwrap_or_default();
+        let role = names::resources_cluster_role(&contract, &export.name_any());
+        let schemas: Vec<_> = export
+            .spec
+            .resources
+            .iter()
+            .map(|resource| {
+                let name = names::bound_schema(&resource.group_resource);
+                state.caches.bound_schemas.get(&contract, &name)
+            })
+            .collect();
+        let template = export
+            .annotations()
+            .get(annotations::TEMPLATE)
+            .and_then(|name| state.caches.templates.get("", name));
+        decide(&Observed {
+            export,
+            contract: state.contract(&contract),
+            schemas: &schemas,
+            sources: &export
+                .spec
+                .resources
+                .iter()
+                .map(|resource| template::schema(resource, &state.caches.definitions, export.spec.informer_scope))
+                .collect::<Vec<_>>(),
+            cluster_role: self.context.made.cluster_roles.get("", &role),
+            cluster_role_binding: self.context.made.cluster_role_bindings.get("", &role),
+            has_rights: self.has_rights(&contract, &export.name_any()),
+            template: template.map(|template| template::assess(&template, &state.caches.definitions, &state.settings)),
+            now: Timestamp::now(),
+        })
+    }
+
+    /// Whether the namespaces that are mapped already have the export's rights: who sees the export in sync may use them.
+    fn has_rights(&self, contract: &str, export: &str) -> bool {
+        let made = &self.context.made;
+        let role = names::resources_role(export);
+        let mapped = self.context.state.caches.service_namespaces.list_in(contract);
+        let mapped = mapped
+            .iter()
+            .filter(|mapped| mapped.metadata.deletion_timestamp.is_none());
+        let mut namespaces = mapped.filter_map(|mapped| mapped.status.as_ref()?.namespace.as_deref());
+        namespaces.all(|namespace| {
+            made.roles.get(namespace, &role).is_some() && made.role_bindings.get(namespace, &role).is_some()
+        })
+    }
+
+    async fn apply(&self, export: &APIServiceExport, op: Op) -> Result<(), WriteError> {
+        let client = || self.context.state.clients.write.clone();
+        let contract = export.namespace().unwrap_or_default();
+        match op {
+            Op::PatchExport(patch) => {
+                let api: Api<APIServiceExport> = Api::namespaced(client(), &contract);
+                writes::merge(&api, &export.name_any(), &patch).await?;
+            }
+            Op::CreateSchema(schema) => {
+                let api: Api<BoundSchema> = Api::namespaced(client(), &contract);
+                // Only the server makes schemas; one that is there is looked at when the cache has seen it.
+                writes::create(&api, &*schema, |_| true).await?;
+            }
+            Op::PatchSchema { name, patch } => {
+                let api: Api<BoundSchema> = Api::namespaced(client(), &contract);
+                writes::merge(&api, &name, &patch).await?;
+            }
+            Op::CreateClusterRole(role) => {
+                let is_ours = |existing: &ClusterRole| contract::of(existing) == Some(contract.as_str());
+                writes::create(&Api::all(client()), &*role, is_ours).await?;
+            }
+            Op::PatchClusterRole { name, patch } => {
+                writes::merge::<ClusterRole>(&Api::all(client()), &name, &patch).await?;
+            }
+            Op::CreateClusterRoleBinding(binding) => {
+                let is_ours = |existing: &ClusterRoleBinding| contract::of(existing) == Some(contract.as_str());
+                writes::create(&Api::all(client()), &*binding, is_ours).await?;
+            }
+            Op::Say(conditions) => self.say(export, &conditions).await?,
+        }
+        Ok(())
+    }
+
+    async fn say(&self, export: &APIServiceExport, conditions: &[bindery_api::Condition]) -> Result<(), WriteError> {
+        let api: Api<APIServiceExport> = Api::namespaced(
+            self.context.state.clients.write.clone(),
+            &export.namespace().unwrap_or_default(),
+        );
+        let patch = json!({ "metadata": writes::seen(export), "status": { "conditions": conditions } });
+        writes::merge_status(&api, &export.name_any(), &patch).await?;
+        Ok(())
+    }
+
+    async fn delete(&self, export: &APIServiceExport) -> Result<Next, WriteError> {
+        let state = &self.context.state;
+        let remaining = if deletion::needs_count(export) {
+            remaining::remaining_objects(state, export).await?
+        } else {
+            Remaining::default()
+        };
+        match deletion::plan(export, &remaining, Timestamp::now()) {
+            Deletion::Nothing => Ok(Next::Change),
+            Deletion::Wait(conditions) => {
+                if let Some(conditions) = conditions {
+                    self.say(export, &conditions).await?;
+                }
+                Ok(Next::After(DRAINING))
+            }
+            Deletion::Finish {
+                release,
+                take_all,
+                patch,
+            } => {
+                if release {
+                    remaining::release(state, &remaining).await?;
+                }
+                if take_all {
+                    self.take_all(export).await?;
+                }
+                let api: Api<APIServiceExport> =
+                    Api::namespaced(state.clients.write.clone(), &export.namespace().unwrap_or_default());
+                writes::merge(&api, &export.name_any(), &patch).await?;
+                Ok(Next::Change)
+            }
+        }
+    }
+
+    /// Removes what was made for an export and does not go with it by itself: rights, requests.
+    async fn take_all(&self, export: &APIServiceExport) -> Result<(), WriteError> {
+        let state = &self.context.state;
+        let client = || state.clients.write.clone();
+        let (contract, name) = (export.namespace().unwrap_or_default(), export.name_any());
+        let made = &self.context.made;
+        delete_made::<RoleBinding>(state, &made.role_bindings, &contract, &name).await?;
+        delete_made::<Role>(state, &made.roles, &contract, &name).await?;
+        for binding in made
+            .cluster_role_bindings
+            .list(|binding| is_for(binding, &contract, &name))
+        {
+            let api: Api<ClusterRoleBinding> = Api::all(client());
+            writes::delete(&api, &binding.name_any(), binding.metadata.uid.as_deref()).await?;
+        }
+        for role in made.cluster_roles.list(|role| is_for(role, &contract, &name)) {
+            let api: Api<ClusterRole> = Api::all(client());
+            writes::delete(&api, &role.name_any(), role.metadata.uid.as_deref()).await?;
+        }
+        if let Some(request) = state.caches.export_requests.get(&contract, &name) {
+            let api: Api<APIServiceExportRequest> = Api::namespaced(client(), &contract);
+            writes::delete(&api, &name, request.metadata.uid.as_deref()).await?;
+        }
+        for request in state
+            .caches
+            .requests
+            .list(|request| is_record_of(request, &contract, &name))
+        {
+            let api: Api<BindableResourcesRequest> = Api::namespaced(client(), &state.settings.namespace);
+            writes::delete_seen(&api, &*request).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn delete_made<K>(state: &State, cache: &Cache<K>, contract: &str, export: &str) -> Result<(), WriteError>
+where
+    K: writes::Object + Resource<Scope = NamespaceResourceScope> + DeserializeOwned + Send + Sync + 'static,
+{
+    for object in cache.list(|object| is_for(object, contract, export)) {
+        let api: Api<K> = Api::namespaced(state.clients.write.clone(), &object.namespace().unwrap_or_default());
+        writes::delete(&api, &object.name_any(), object.meta().uid.as_deref()).await?;
+    }
+    Ok(())
+}
+
+/// Whether a role or binding was made for an export.
+fn is_for<K: Resource>(object: &K, contract: &str, export: &str) -> bool {
+    let labels = object.meta().labels.as_ref();
+    labels.is_some_and(|labels| {
+        rbac::export_labels(contract, export)
+            .iter()
+            .all(|(key, value)| labels.get(key) == Some(value))
+    })
+}
+
+/// Whether a request is the record of the call that made an export. One that is pending waits to make it anew.
+fn is_record_of(request: &BindableResourcesRequest, contract: &str, export: &str) -> bool {
+    request
+        .status
+        .as_ref()
+        .is_some_and(|status| status.phase != Phase::Pending && status.namespace.as_deref() == Some(contract))
+        && request::is_grpc(request)
+        && request::request_name(request) == export
+}

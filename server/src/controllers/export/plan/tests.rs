@@ -1,0 +1,211 @@
+use bindery_api::v1alpha2::Scope;
+
+use super::*;
+use crate::{
+    contract::{self, NewContract},
+    principal::Principal,
+    settings::tests::settings,
+    template::{
+        self,
+        tests::{cowboys, offered},
+    },
+};
+
+struct World {
+    export: APIServiceExport,
+    schemas: Vec<Option<Arc<BoundSchema>>>,
+    sources: Vec<Result<BoundSchemaSpec, Refusal>>,
+    cluster_role: Option<Arc<ClusterRole>>,
+    cluster_role_binding: Option<Arc<ClusterRoleBinding>>,
+    template: Option<Result<ExportPlan, Refusal>>,
+    has_rights: bool,
+}
+
+impl World {
+    /// Just made, with nothing around it.
+    fn new() -> Self {
+        let offer = template::assess(&cowboys(), &offered(), &settings()).unwrap();
+        let mut export = APIServiceExport::new("riders", offer.export.clone());
+        export.metadata.namespace = Some("kube-bind-a".to_owned());
+        export.metadata.uid = Some("e1".to_owned());
+        export.metadata.finalizers = Some(vec![finalizers::EXPORT.to_owned()]);
+        let marks = export.annotations_mut();
+        marks.insert(annotations::TEMPLATE.to_owned(), "cowboys".to_owned());
+        marks.insert(
+            annotations::SOURCE_SPEC_HASH.to_owned(),
+            hash::export_hash(&offer.schemas),
+        );
+        Self {
+            export,
+            schemas: vec![None],
+            sources: offer.schemas.iter().cloned().map(Ok).collect(),
+            cluster_role: None,
+            cluster_role_binding: None,
+            template: Some(Ok(offer)),
+            has_rights: true,
+        }
+    }
+
+    fn with_schema() -> Self {
+        let mut world = Self::new();
+        let [Op::CreateSchema(schema)] = &world.plan()[..] else {
+            panic!("no schema is made");
+        };
+        world.schemas = vec![Some(Arc::new((**schema).clone()))];
+        world
+    }
+
+    fn plan(&self) -> Vec<Op> {
+        let contract = contract::namespace(&NewContract {
+            name: "kube-bind-a",
+            identity: "cluster-a",
+            pretty_name: "Ranch",
+            owner: &Principal::named("jane"),
+            template: "cowboys",
+        });
+        plan(&Observed {
+            export: &self.export,
+            contract: Some(Arc::new(contract)),
+            schemas: &self.schemas,
+            sources: &self.sources,
+            cluster_role: self.cluster_role.clone(),
+            cluster_role_binding: self.cluster_role_binding.clone(),
+            has_rights: self.has_rights,
+            template: self.template.clone(),
+            now: Timestamp::UNIX_EPOCH,
+        })
+    }
+
+    /// Takes over the conditions that are planned, and expects no more.
+    #[track_caller]
+    fn settle(&mut self, provider: &str, template: &str) {
+        let ops = self.plan();
+        let [Op::Say(conditions)] = &ops[..] else {
+            panic!("{ops:?}");
+        };
+        let reason = |type_: &str| conditions.condition(type_).unwrap().reason.clone();
+        assert_eq!(
+            (reason(PROVIDER_IN_SYNC).as_str(), reason(TEMPLATE_IN_SYNC).as_str()),
+            (provider, template)
+        );
+        *self.export.conditions_mut() = conditions.clone();
+        assert_eq!(self.plan(), [], "says it twice");
+    }
+}
+
+#[test]
+fn a_new_export_gets_its_schemas_and_then_says_so() {
+    let mut world = World::with_schema();
+    let schema = world.schemas[0].clone().unwrap();
+    assert_eq!(schema.name_any(), "cowboys.wildwest.dev");
+    assert_eq!(schema.owner_references()[0].uid, "e1");
+    assert_eq!(schema.owner_references()[0].controller, None);
+    world.settle("", "");
+}
+
+#[test]
+fn the_status_waits_for_rights_in_mapped_namespaces() {
+    let mut world = World::with_schema();
+    world.has_rights = false;
+    assert_eq!(world.plan(), []);
+    world.has_rights = true;
+    world.settle("", "");
+}
+
+#[test]
+fn a_schema_without_a_source_is_said_and_one_that_is_there_stays() {
+    let gone = || {
+        Err(Refusal::SchemaNotFound {
+            definition: "cowboys.wildwest.dev".to_owned(),
+        })
+    };
+    let mut world = World::new();
+    world.sources = vec![gone()];
+    world.settle("BoundSchemaMissing", "");
+    let mut world = World::with_schema();
+    world.sources = vec![gone()];
+    world.settle("", "");
+}
+
+#[test]
+fn a_shared_schema_is_joined_and_an_orphaned_one_taken_anew() {
+    let mut world = World::with_schema();
+    let mut schema = (**world.schemas[0].as_ref().unwrap()).clone();
+    schema.spec.versions.pop();
+    let other = OwnerReference {
+        uid: "e0".to_owned(),
+        name: "other".to_owned(),
+        controller: Some(true),
+        ..owner::export(&world.export)
+    };
+    schema.metadata.owner_references = Some(vec![other]);
+    world.schemas = vec![Some(Arc::new(schema.clone()))];
+    let ops = world.plan();
+    let Op::PatchSchema { patch, .. } = &ops[0] else {
+        panic!("{ops:?}");
+    };
+    assert_eq!(patch["metadata"]["ownerReferences"].as_array().unwrap().len(), 2);
+    assert!(patch["metadata"]["ownerReferences"][0]["controller"].is_null());
+    assert!(patch.get("spec").is_none(), "others use it as it is");
+
+    schema.metadata.owner_references = None;
+    world.schemas = vec![Some(Arc::new(schema))];
+    let ops = world.plan();
+    let Op::PatchSchema { patch, .. } = &ops[0] else {
+        panic!("{ops:?}");
+    };
+    assert_eq!(patch["spec"]["versions"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn the_hash_follows_the_schemas() {
+    let mut world = World::with_schema();
+    let mut schema = (**world.schemas[0].as_ref().unwrap()).clone();
+    schema.spec.scope = Scope::Cluster;
+    world.schemas = vec![Some(Arc::new(schema))];
+    let ops = world.plan();
+    assert!(matches!(&ops[..], [Op::PatchExport(_)]), "{ops:?}");
+}
+
+#[test]
+fn cluster_wide_watches_come_with_the_right_to_read() {
+    let mut world = World::with_schema();
+    world.export.spec.informer_scope = InformerScope::Cluster;
+    let ops = world.plan();
+    let [Op::CreateClusterRole(role), Op::CreateClusterRoleBinding(binding)] = &ops[..] else {
+        panic!("{ops:?}");
+    };
+    let mut bent = (**role).clone();
+    world.cluster_role_binding = Some(Arc::new((**binding).clone()));
+    world.cluster_role = Some(Arc::new(bent.clone()));
+    world.settle("", "");
+    bent.rules = None;
+    world.cluster_role = Some(Arc::new(bent));
+    assert!(matches!(&world.plan()[..], [Op::PatchClusterRole { .. }]));
+}
+
+#[test]
+fn the_template_may_change_and_go_and_the_export_says_so() {
+    let mut world = World::with_schema();
+    world.settle("", "");
+    let offer = world.template.clone().unwrap().unwrap();
+    let mut changed = offer.clone();
+    changed.export.resources.clear();
+    world.template = Some(Ok(changed));
+    world.settle("", "TemplateChanged");
+    world.template = None;
+    world.settle("", "TemplateNotFound");
+    world.template = Some(Ok(offer));
+    world.settle("", "");
+}
+
+#[test]
+fn a_lost_finalizer_is_put_back_first() {
+    let mut world = World::new();
+    world.export.metadata.finalizers = None;
+    let ops = world.plan();
+    let [Op::PatchExport(patch)] = &ops[..] else {
+        panic!("{ops:?}");
+    };
+    assert_eq!(patch["metadata"]["finalizers"], json!([finalizers::EXPORT]));
+}

@@ -1,0 +1,230 @@
+//! The next step of a pending APIServiceExportRequest.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use bindery_api::{
+    Condition, Conditions as _, Severity, annotations,
+    conditions::{false_condition, true_condition},
+    finalizers, hash, labels,
+    v1alpha2::{
+        APIServiceExport, APIServiceExportRequest, APIServiceExportRequestStatus, APIServiceExportTemplate,
+        APIServiceNamespace, APIServiceNamespaceSpec, BoundSchema, Owner, Phase,
+    },
+};
+use jiff::Timestamp;
+use kube::{ResourceExt as _, api::ObjectMeta};
+use serde_json::Value;
+
+use crate::{
+    owner,
+    template::{ExportPlan, Refusal},
+    writes,
+};
+
+/// The wire's condition: the export, and all it needs, is there.
+const EXPORTS_READY: &str = "ExportsReady";
+/// The wire's condition of an export: its schemas and rights are there.
+pub(super) const PROVIDER_IN_SYNC: &str = "ProviderInSync";
+
+pub(super) struct Observed<'a> {
+    pub(super) request: &'a APIServiceExportRequest,
+    pub(super) export: Option<&'a APIServiceExport>,
+    /// What the contract may have.
+    pub(super) offers: &'a [Offer],
+    pub(super) schemas: &'a [Arc<BoundSchema>],
+    /// Namespaces of the consumer that are mapped already.
+    pub(super) mapped: &'a BTreeSet<String>,
+    pub(super) now: Timestamp,
+}
+
+/// A granted template, and what became of assessing it.
+pub(super) struct Offer {
+    pub(super) template: Arc<APIServiceExportTemplate>,
+    pub(super) verdict: Result<ExportPlan, Refusal>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Op {
+    CreateExport(Box<APIServiceExport>),
+    CreateNamespace(Box<APIServiceNamespace>),
+    Say {
+        metadata: Value,
+        status: Box<APIServiceExportRequestStatus>,
+    },
+}
+
+pub(super) fn phase(request: &APIServiceExportRequest) -> Phase {
+    request.status.as_ref().map(|status| status.phase).unwrap_or_default()
+}
+
+pub(super) fn plan(seen: &Observed<'_>) -> Vec<Op> {
+    match seen.export {
+        Some(export) if export.metadata.deletion_timestamp.is_some() => Vec::new(),
+        Some(export) if is_answered_by(seen.request, export) => finish(seen, export),
+        Some(export) => {
+            let message = format!(
+                "an export {} with other resources or claims exists; choose another name or unbind it",
+                export.name_any()
+            );
+            say(
+                seen,
+                Phase::Failed,
+                &[false_condition(
+                    EXPORTS_READY,
+                    Severity::Error,
+                    "ExportNameTaken",
+                    message,
+                )],
+            )
+        }
+        None => begin(seen),
+    }
+}
+
+fn is_answered_by(request: &APIServiceExportRequest, export: &APIServiceExport) -> bool {
+    request.spec.resources == export.spec.resources && request.spec.permission_claims == export.spec.permission_claims
+}
+
+/// No export yet: finds the template, and makes it.
+fn begin(seen: &Observed<'_>) -> Vec<Op> {
+    let Some(offer) = offer_for(seen.request, seen.offers) else {
+        let message = "no template that is granted to this contract offers exactly these resources, claims and \
+                       namespaces; bind a template, or take resources and claims as the template has them";
+        let condition = false_condition(EXPORTS_READY, Severity::Error, "TemplateNotGranted", message);
+        return say(seen, Phase::Failed, &[condition]);
+    };
+    let fitting = offer.verdict.as_ref().map_err(Clone::clone).and_then(|plan| {
+        plan.fits(seen.schemas.iter().map(AsRef::as_ref))?;
+        Ok(plan)
+    });
+    match fitting {
+        Ok(plan) => vec![Op::CreateExport(Box::new(export(seen.request, plan)))],
+        Err(refusal) => {
+            let phase = if refusal.is_final() {
+                Phase::Failed
+            } else {
+                Phase::Pending
+            };
+            let condition = false_condition(
+                refusal.condition(),
+                Severity::Error,
+                refusal.reason(),
+                refusal.to_string(),
+            );
+            say(seen, phase, &[condition])
+        }
+    }
+}
+
+/// The template that the request names, if that is granted and offers what is asked; else any granted one that does. A
+/// name in a request is a hint and no more, for a consumer may have written it.
+fn offer_for<'a>(request: &APIServiceExportRequest, offers: &'a [Offer]) -> Option<&'a Offer> {
+    let hint = request.annotations().get(annotations::TEMPLATE);
+    let mut fitting: Vec<_> = offers
+        .iter()
+        .filter(|offer| asks_for(request, &offer.template))
+        .collect();
+    fitting.sort_by_key(|offer| Some(&offer.template.name_any()) != hint);
+    fitting.first().copied()
+}
+
+fn asks_for(request: &APIServiceExportRequest, template: &APIServiceExportTemplate) -> bool {
+    let (asked, offered) = (&request.spec, &template.spec);
+    asked.resources == offered.resources
+        && asked.permission_claims == offered.permission_claims
+        && asked.namespaces == offered.namespaces
+        && asked.schema_update_policy == offered.schema_update_policy
+}
+
+fn export(request: &APIServiceExportRequest, plan: &ExportPlan) -> APIServiceExport {
+    let marks = [
+        (annotations::TEMPLATE, plan.template.clone()),
+        (annotations::SOURCE_SPEC_HASH, hash::export_hash(&plan.schemas)),
+    ];
+    APIServiceExport {
+        metadata: ObjectMeta {
+            name: Some(request.name_any()),
+            namespace: request.namespace(),
+            labels: (!plan.labels.is_empty()).then(|| plan.labels.clone()),
+            annotations: Some(BTreeMap::from(marks.map(|(key, value)| (key.to_owned(), value)))),
+            // From the first write on, so that no export goes without its rights going too.
+            finalizers: Some(vec![finalizers::EXPORT.to_owned()]),
+            ..ObjectMeta::default()
+        },
+        spec: plan.export.clone(),
+        status: None,
+    }
+}
+
+/// The export exists: maps the namespaces asked for, and waits until it is ready.
+fn finish(seen: &Observed<'_>, export: &APIServiceExport) -> Vec<Op> {
+    let wanted = seen.request.spec.namespaces.iter();
+    let missing: Vec<_> = wanted
+        .filter(|namespace| !seen.mapped.contains(&namespace.name))
+        .map(|namespace| Op::CreateNamespace(Box::new(mapped_namespace(export, &namespace.name))))
+        .collect();
+    if !missing.is_empty() {
+        return missing;
+    }
+    match export.condition(PROVIDER_IN_SYNC) {
+        None => Vec::new(),
+        Some(condition) if condition.is_true() => say(seen, Phase::Succeeded, &[true_condition(EXPORTS_READY)]),
+        Some(condition) => {
+            let waiting = false_condition(
+                EXPORTS_READY,
+                condition.severity,
+                condition.reason.clone(),
+                condition.message.clone(),
+            );
+            say(seen, Phase::Pending, &[waiting])
+        }
+    }
+}
+
+fn mapped_namespace(export: &APIServiceExport, name: &str) -> APIServiceNamespace {
+    let mut namespace = APIServiceNamespace::new(name, APIServiceNamespaceSpec {});
+    namespace.metadata = ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: export.namespace(),
+        labels: Some(BTreeMap::from([(
+            labels::OWNER.to_owned(),
+            Owner::Provider.as_str().to_owned(),
+        )])),
+        finalizers: Some(vec![finalizers::NAMESPACE.to_owned()]),
+        owner_references: Some(vec![owner::export(export)]),
+        ..ObjectMeta::default()
+    };
+    namespace
+}
+
+/// The status with these conditions and no others, if it is not so already.
+fn say(seen: &Observed<'_>, phase: Phase, conditions: &[Condition]) -> Vec<Op> {
+    let before = seen.request.status.clone().unwrap_or_default();
+    let mut status = before.clone();
+    status.phase = phase;
+    status.conditions.retain(|condition| {
+        condition.type_ == bindery_api::conditions::READY
+            || conditions.iter().any(|other| other.type_ == condition.type_)
+    });
+    for condition in conditions {
+        status.set_condition(condition.clone(), seen.now);
+    }
+    status.set_ready_summary(seen.now);
+    let failure = conditions.iter().find(|condition| !condition.is_true());
+    status.terminal_message = failure
+        .filter(|_| phase == Phase::Failed)
+        .map(|condition| condition.message.clone());
+    if status == before {
+        return Vec::new();
+    }
+    vec![Op::Say {
+        metadata: writes::seen(seen.request),
+        status: Box::new(status),
+    }]
+}
+
+#[cfg(test)]
+mod tests;

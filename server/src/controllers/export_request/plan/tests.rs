@@ -1,0 +1,203 @@
+use bindery_api::v1alpha2::{APIServiceExportRequestSpec, NameRef, Scope};
+
+use super::*;
+use crate::{
+    settings::tests::settings,
+    template::{
+        self,
+        tests::{Offered, cowboys, offered, resource},
+    },
+};
+
+struct World {
+    request: APIServiceExportRequest,
+    export: Option<APIServiceExport>,
+    offers: Vec<Offer>,
+    schemas: Vec<Arc<BoundSchema>>,
+    mapped: BTreeSet<String>,
+}
+
+fn offer(template: APIServiceExportTemplate, definitions: &Offered) -> Offer {
+    Offer {
+        verdict: template::assess(&template, definitions, &settings()),
+        template: Arc::new(template),
+    }
+}
+
+fn template(name: &str, resources: &[&str]) -> APIServiceExportTemplate {
+    let mut template = cowboys();
+    template.metadata.name = Some(name.to_owned());
+    template.spec.resources = resources
+        .iter()
+        .map(|plural| resource("wildwest.dev", plural))
+        .collect();
+    template
+}
+
+impl World {
+    fn new(template: &APIServiceExportTemplate, offers: Vec<Offer>) -> Self {
+        let spec = APIServiceExportRequestSpec {
+            resources: template.spec.resources.clone(),
+            permission_claims: template.spec.permission_claims.clone(),
+            namespaces: template.spec.namespaces.clone(),
+            ..APIServiceExportRequestSpec::default()
+        };
+        let mut request = APIServiceExportRequest::new("riders", spec);
+        request.metadata.namespace = Some("kube-bind-a".to_owned());
+        Self {
+            request,
+            export: None,
+            offers,
+            schemas: Vec::new(),
+            mapped: BTreeSet::new(),
+        }
+    }
+
+    fn plan(&self) -> Vec<Op> {
+        plan(&Observed {
+            request: &self.request,
+            export: self.export.as_ref(),
+            offers: &self.offers,
+            schemas: &self.schemas,
+            mapped: &self.mapped,
+            now: Timestamp::UNIX_EPOCH,
+        })
+    }
+
+    /// Takes the export that is planned.
+    fn with_export(mut self) -> Self {
+        let [Op::CreateExport(export)] = &self.plan()[..] else {
+            panic!("no export is made: {:?}", self.plan());
+        };
+        self.export = Some((**export).clone());
+        self
+    }
+
+    #[track_caller]
+    fn check_said(&mut self, phase: Phase, reason: &str) {
+        let ops = self.plan();
+        let [Op::Say { status, .. }] = &ops[..] else {
+            panic!("{ops:?}");
+        };
+        let ready = bindery_api::conditions::get(&status.conditions, "Ready").unwrap();
+        assert_eq!((status.phase, ready.reason.as_str()), (phase, reason));
+        assert_eq!(status.terminal_message.is_some(), phase == Phase::Failed);
+        self.request.status = Some((**status).clone());
+        assert_eq!(self.plan(), [], "says it twice");
+    }
+}
+
+#[test]
+fn an_export_is_made_from_the_template() {
+    let mut template = cowboys();
+    template.labels_mut().insert("tier".to_owned(), "gold".to_owned());
+    let world = World::new(&template, vec![offer(template.clone(), &offered())]).with_export();
+    let export = world.export.unwrap();
+    assert_eq!(export.name_any(), "riders");
+    assert_eq!(export.metadata.finalizers, Some(vec![finalizers::EXPORT.to_owned()]));
+    assert_eq!(export.annotations()[annotations::TEMPLATE], "cowboys");
+    assert_eq!(export.labels()["tier"], "gold");
+}
+
+#[test]
+fn what_no_granted_template_offers_is_refused_for_good() {
+    let granted = || vec![offer(cowboys(), &offered())];
+    World::new(&cowboys(), Vec::new()).check_said(Phase::Failed, "TemplateNotGranted");
+    let wanted = template("horses", &["horses"]);
+    World::new(&wanted, granted()).check_said(Phase::Failed, "TemplateNotGranted");
+    // The name in the request grants nothing.
+    let mut world = World::new(&wanted, granted());
+    let marks = world.request.annotations_mut();
+    marks.insert(annotations::TEMPLATE.to_owned(), "cowboys".to_owned());
+    world.check_said(Phase::Failed, "TemplateNotGranted");
+}
+
+#[test]
+fn of_two_templates_alike_the_named_one_is_taken() {
+    let twins = || {
+        ["a", "b"]
+            .map(|name| offer(template(name, &["cowboys"]), &offered()))
+            .into_iter()
+            .collect()
+    };
+    for name in ["a", "b"] {
+        let mut world = World::new(&cowboys(), twins());
+        let marks = world.request.annotations_mut();
+        marks.insert(annotations::TEMPLATE.to_owned(), name.to_owned());
+        assert_eq!(
+            world.with_export().export.unwrap().annotations()[annotations::TEMPLATE],
+            name
+        );
+    }
+}
+
+#[test]
+fn what_the_admin_can_mend_is_waited_for() {
+    let mut world = World::new(&cowboys(), vec![offer(cowboys(), &Offered::default())]);
+    world.check_said(Phase::Pending, "SchemaNotFound");
+    world.offers = vec![offer(cowboys(), &offered())];
+    assert!(matches!(&world.plan()[..], [Op::CreateExport(_)]));
+}
+
+#[test]
+fn a_scope_that_contradicts_an_earlier_bind_is_refused() {
+    let mut world = World::new(&cowboys(), vec![offer(cowboys(), &offered())]);
+    let mut spec = world.offers[0].verdict.clone().unwrap().schemas.remove(0);
+    spec.scope = Scope::Cluster;
+    world.schemas = vec![Arc::new(BoundSchema::new("cowboys.wildwest.dev", spec))];
+    world.check_said(Phase::Failed, "ScopeMismatch");
+}
+
+#[test]
+fn it_succeeds_when_the_export_is_in_sync_and_its_namespaces_are_mapped() {
+    let mut template = cowboys();
+    template.spec.namespaces = vec![NameRef::new("wild-west")];
+    let mut world = World::new(&template, vec![offer(template.clone(), &offered())]).with_export();
+    let [Op::CreateNamespace(namespace)] = &world.plan()[..] else {
+        panic!("no namespace is mapped");
+    };
+    assert_eq!(namespace.labels()[labels::OWNER], "provider");
+    assert_eq!(
+        namespace.metadata.finalizers,
+        Some(vec![finalizers::NAMESPACE.to_owned()])
+    );
+    world.mapped.insert("wild-west".to_owned());
+    assert_eq!(world.plan(), [], "waits for the export");
+    let in_sync = |world: &mut World, condition| {
+        let export = world.export.as_mut().unwrap();
+        export.set_condition(condition, Timestamp::UNIX_EPOCH);
+    };
+    in_sync(
+        &mut world,
+        false_condition(PROVIDER_IN_SYNC, Severity::Error, "BoundSchemaMissing", "gone"),
+    );
+    world.check_said(Phase::Pending, "BoundSchemaMissing");
+    in_sync(&mut world, true_condition(PROVIDER_IN_SYNC));
+    world.check_said(Phase::Succeeded, "");
+}
+
+/// The template may change, or go, between the export and the success: what was made counts.
+#[test]
+fn an_export_that_is_there_is_finished_without_its_template() {
+    let mut world = World::new(&cowboys(), vec![offer(cowboys(), &offered())]).with_export();
+    world.offers = Vec::new();
+    world
+        .export
+        .as_mut()
+        .unwrap()
+        .set_condition(true_condition(PROVIDER_IN_SYNC), Timestamp::UNIX_EPOCH);
+    world.check_said(Phase::Succeeded, "");
+}
+
+#[test]
+fn another_export_of_the_name_is_in_the_way_until_it_has_gone() {
+    let mut world = World::new(&cowboys(), vec![offer(cowboys(), &offered())]).with_export();
+    let export = world.export.as_mut().unwrap();
+    export.spec.resources = vec![resource("wildwest.dev", "horses")];
+    export.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+        Timestamp::UNIX_EPOCH,
+    ));
+    assert_eq!(world.plan(), []);
+    world.export.as_mut().unwrap().metadata.deletion_timestamp = None;
+    world.check_said(Phase::Failed, "ExportNameTaken");
+}

@@ -1,0 +1,334 @@
+//! The next step towards what a request asks for.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bindery_api::{
+    annotations,
+    v1alpha2::{APIServiceExport, APIServiceExportRequest, BindableResourcesRequest, BoundSchema, Phase},
+};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{ResourceExt as _, api::ObjectMeta};
+use serde_json::{Value, json};
+
+use super::{request_name, status, template_name};
+use crate::{
+    contract::{self, Located, NewContract},
+    principal::Principal,
+    template::{self, ExportPlan},
+};
+
+/// A pending request and all that it depends on.
+pub(super) struct Observed<'a> {
+    pub(super) request: &'a Arc<BindableResourcesRequest>,
+    /// Who made it.
+    pub(super) principal: Principal,
+    /// What the template offers; `None` if there is no such template.
+    pub(super) offer: Option<Result<ExportPlan, template::Refusal>>,
+    pub(super) located: Result<Located, contract::Refusal>,
+    /// Whether everything of the contract is there.
+    pub(super) complete: bool,
+    /// Since when its credentials are revoked.
+    pub(super) revoked_at: Option<Timestamp>,
+    pub(super) export_request: Option<Arc<APIServiceExportRequest>>,
+    pub(super) export: Option<Arc<APIServiceExport>>,
+    /// The contract's schemas.
+    pub(super) schemas: Vec<Arc<BoundSchema>>,
+    pub(super) now: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Op {
+    CreateContract(Box<Namespace>),
+    Grant {
+        contract: String,
+        patch: Value,
+    },
+    Reinstate {
+        contract: String,
+    },
+    CreateExportRequest(Box<APIServiceExportRequest>),
+    DeleteExportRequest {
+        contract: String,
+        name: String,
+        uid: Option<String>,
+    },
+    MarkReplaced {
+        contract: String,
+        name: String,
+        patch: Value,
+    },
+    DeleteReplaced {
+        contract: String,
+        name: String,
+        uid: Option<String>,
+    },
+    Say(Outcome),
+}
+
+/// What a request's status says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Somebody else has to act, and then it goes on by itself.
+    Pending(Refused),
+    /// Only another request can help.
+    Failed(Refused),
+    Succeeded {
+        contract: String,
+    },
+}
+
+/// Why a request does not go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refused {
+    pub(super) reason: String,
+    pub(super) message: String,
+    pub(super) contract: Option<String>,
+}
+
+impl Outcome {
+    pub(super) fn phase(&self) -> Phase {
+        match self {
+            Self::Pending(_) => Phase::Pending,
+            Self::Failed(_) => Phase::Failed,
+            Self::Succeeded { .. } => Phase::Succeeded,
+        }
+    }
+
+    pub(super) fn contract(&self) -> Option<&str> {
+        match self {
+            Self::Pending(refused) | Self::Failed(refused) => refused.contract.as_deref(),
+            Self::Succeeded { contract } => Some(contract),
+        }
+    }
+}
+
+impl Refused {
+    fn new(reason: &str, message: &(impl ToString + ?Sized)) -> Self {
+        Self {
+            reason: reason.to_owned(),
+            message: message.to_string(),
+            contract: None,
+        }
+    }
+
+    fn within(self, contract: &str) -> Self {
+        Self {
+            contract: Some(contract.to_owned()),
+            ..self
+        }
+    }
+}
+
+impl From<contract::Refusal> for Refused {
+    fn from(refusal: contract::Refusal) -> Self {
+        Self::new(refusal.reason(), &refusal)
+    }
+}
+
+/// What to do next. Steps that others take (the contract's parts, the export) are waited for by doing nothing.
+pub(super) fn plan(seen: &Observed<'_>) -> Vec<Op> {
+    match next(seen) {
+        Ok(ops) => ops,
+        Err(outcome) if status::says(seen.request, &outcome) => Vec::new(),
+        Err(outcome) => vec![Op::Say(outcome)],
+    }
+}
+
+fn next(seen: &Observed<'_>) -> Result<Vec<Op>, Outcome> {
+    let located = admitted(seen)?;
+    let offer = offered(seen)?;
+    let Some(namespace) = &located.namespace else {
+        return Ok(vec![Op::CreateContract(Box::new(new_contract(seen, &located.name)))]);
+    };
+    let contract = located.name.as_str();
+    let unfit = offer.fits(seen.schemas.iter().map(AsRef::as_ref));
+    unfit.map_err(|refusal| Outcome::Failed(Refused::new(refusal.reason(), &refusal).within(contract)))?;
+    if let Some(patch) = contract::grant(namespace, &offer.template) {
+        let contract = contract.to_owned();
+        return Ok(vec![Op::Grant { contract, patch }]);
+    }
+    // A bind by the owner ends a revocation, but not one that was made before it.
+    let asked = seen.request.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    if seen.revoked_at.is_some() && seen.revoked_at < asked {
+        let contract = contract.to_owned();
+        return Ok(vec![Op::Reinstate { contract }]);
+    }
+    if !seen.complete {
+        return match seen.revoked_at {
+            None => Ok(Vec::new()),
+            Some(_) => Err(Outcome::Pending(
+                Refused::new(
+                    "CredentialsRevoked",
+                    "the contract's credentials are revoked; its owner can bind again",
+                )
+                .within(contract),
+            )),
+        };
+    }
+    export(seen, offer, contract)
+}
+
+fn admitted<'a>(seen: &'a Observed<'_>) -> Result<&'a Located, Outcome> {
+    let identity = &seen.request.spec.cluster_identity.identity;
+    if identity.is_empty() || identity.len() > contract::IDENTITY_LENGTH_MAX {
+        let message = format!(
+            "spec.clusterIdentity.identity needs 1 to {} bytes, such as the UID of the consumer's namespace kube-system",
+            contract::IDENTITY_LENGTH_MAX
+        );
+        return Err(Outcome::Failed(Refused::new("InvalidClusterIdentity", &message)));
+    }
+    let refuse = |refusal: &contract::Refusal| {
+        let refused = Refused::from(refusal.clone());
+        if refusal.is_final() {
+            Outcome::Failed(refused)
+        } else {
+            Outcome::Pending(refused)
+        }
+    };
+    let located = seen.located.as_ref().map_err(refuse)?;
+    contract::admit(located, identity, &seen.principal).map_err(|refusal| refuse(&refusal))?;
+    Ok(located)
+}
+
+fn offered<'a>(seen: &'a Observed<'_>) -> Result<&'a ExportPlan, Outcome> {
+    match (&seen.offer, template_name(seen.request)) {
+        (Some(Ok(offer)), _) => Ok(offer),
+        (Some(Err(refusal)), _) => Err(Outcome::Pending(Refused::new(refusal.reason(), refusal))),
+        (None, Some(name)) => {
+            let message = format!("there is no APIServiceExportTemplate {name}");
+            Err(Outcome::Pending(Refused::new("TemplateNotFound", &message)))
+        }
+        (None, None) => {
+            let message = "spec.templateRef.name is missing; name the template to bind";
+            Err(Outcome::Failed(Refused::new("TemplateNotFound", message)))
+        }
+    }
+}
+
+/// From a whole contract to the export.
+fn export(seen: &Observed<'_>, offer: &ExportPlan, contract: &str) -> Result<Vec<Op>, Outcome> {
+    let name = request_name(seen.request);
+    if let Some(export) = &seen.export {
+        if export.metadata.deletion_timestamp.is_some() {
+            // It comes back to life only when the old one has gone.
+            return Ok(Vec::new());
+        }
+        let from = export.annotations().get(annotations::TEMPLATE);
+        if from != Some(&offer.template) {
+            let message = format!(
+                "export {name} of this contract was made from {}; choose another name or unbind it",
+                from.map_or_else(|| "no template".to_owned(), |from| format!("template {from}"))
+            );
+            return Err(Outcome::Failed(
+                Refused::new("ExportNameTaken", &message).within(contract),
+            ));
+        }
+        if !offer.is_met_by(export) {
+            return Ok(replace(seen, export, contract));
+        }
+    }
+    let Some(existing) = &seen.export_request else {
+        let wanted = export_request(seen.request, offer, contract);
+        return Ok(vec![Op::CreateExportRequest(Box::new(wanted))]);
+    };
+    let status = existing.status.as_ref();
+    match status.map(|status| status.phase).unwrap_or_default() {
+        Phase::Succeeded if seen.export.is_some() => Err(Outcome::Succeeded {
+            contract: contract.to_owned(),
+        }),
+        Phase::Failed if is_for(existing, seen.request) => {
+            let message = status.and_then(|status| status.terminal_message.clone());
+            let message = message.unwrap_or_else(|| format!("APIServiceExportRequest {name} failed"));
+            let reason = failure_reason(existing);
+            Err(Outcome::Failed(Refused::new(&reason, &message).within(contract)))
+        }
+        // It has made an export that has gone, or failed for an earlier request: another one does its work.
+        Phase::Succeeded | Phase::Failed => Ok(vec![delete(existing, contract)]),
+        Phase::Pending => match waiting_for(existing) {
+            Some((reason, message)) => Err(Outcome::Pending(Refused::new(reason, message).within(contract))),
+            None => Ok(Vec::new()),
+        },
+    }
+}
+
+/// An export cannot be changed: it is marked, so that its end takes nothing along, and made anew under its name.
+fn replace(seen: &Observed<'_>, export: &APIServiceExport, contract: &str) -> Vec<Op> {
+    let name = export.name_any();
+    let mut ops = Vec::new();
+    if !export.annotations().contains_key(annotations::REPLACE) {
+        let patch = json!({
+            "metadata": { "uid": export.metadata.uid, "annotations": { annotations::REPLACE: annotations::TRUE } }
+        });
+        ops.push(Op::MarkReplaced {
+            contract: contract.to_owned(),
+            name: name.clone(),
+            patch,
+        });
+    }
+    ops.extend(seen.export_request.as_ref().map(|existing| delete(existing, contract)));
+    ops.push(Op::DeleteReplaced {
+        contract: contract.to_owned(),
+        name,
+        uid: export.uid(),
+    });
+    ops
+}
+
+fn delete(existing: &APIServiceExportRequest, contract: &str) -> Op {
+    Op::DeleteExportRequest {
+        contract: contract.to_owned(),
+        name: existing.name_any(),
+        uid: existing.uid(),
+    }
+}
+
+fn is_for(existing: &APIServiceExportRequest, request: &BindableResourcesRequest) -> bool {
+    existing.annotations().get(annotations::REQUEST_UID) == request.metadata.uid.as_ref()
+}
+
+fn failure_reason(existing: &APIServiceExportRequest) -> String {
+    let ready = waiting_for(existing).map(|(reason, _)| reason.to_owned());
+    ready.unwrap_or_else(|| "ExportRequestFailed".to_owned())
+}
+
+/// Why an APIServiceExportRequest is not ready, if it says so.
+fn waiting_for(existing: &APIServiceExportRequest) -> Option<(&str, &str)> {
+    let conditions = &existing.status.as_ref()?.conditions;
+    let ready = bindery_api::conditions::get(conditions, bindery_api::conditions::READY)?;
+    (!ready.is_true() && !ready.reason.is_empty()).then_some((ready.reason.as_str(), ready.message.as_str()))
+}
+
+fn new_contract(seen: &Observed<'_>, name: &str) -> Namespace {
+    let identity = &seen.request.spec.cluster_identity;
+    contract::namespace(&NewContract {
+        name,
+        identity: &identity.identity,
+        pretty_name: identity
+            .pretty_name
+            .as_deref()
+            .unwrap_or_else(|| request_name(seen.request)),
+        owner: &seen.principal,
+        template: template_name(seen.request).unwrap_or_default(),
+    })
+}
+
+fn export_request(request: &BindableResourcesRequest, offer: &ExportPlan, contract: &str) -> APIServiceExportRequest {
+    let marks = [
+        (annotations::TEMPLATE, offer.template.clone()),
+        (annotations::REQUEST_UID, request.uid().unwrap_or_default()),
+    ];
+    APIServiceExportRequest {
+        metadata: ObjectMeta {
+            name: Some(request_name(request).to_owned()),
+            namespace: Some(contract.to_owned()),
+            annotations: Some(BTreeMap::from(marks.map(|(key, value)| (key.to_owned(), value)))),
+            ..ObjectMeta::default()
+        },
+        spec: offer.request_spec(),
+        status: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,278 @@
+use bindery_api::{
+    Severity,
+    conditions::{READY, false_condition, true_condition},
+    v1alpha2::{
+        APIServiceExportRequestStatus, BindableResourcesRequestSpec, BindableResourcesRequestStatus, ClusterIdentity,
+        NameRef,
+    },
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::*;
+use crate::{
+    settings::tests::settings,
+    template::{
+        self,
+        tests::{cowboys, offered, resource},
+    },
+};
+
+const IDENTITY: &str = "cluster-a";
+
+/// What is there; each step of a bind adds to it.
+#[derive(Clone)]
+struct World {
+    request: Arc<BindableResourcesRequest>,
+    offer: Option<Result<ExportPlan, template::Refusal>>,
+    namespaces: Vec<Arc<Namespace>>,
+    complete: bool,
+    revoked_at: Option<Timestamp>,
+    export_request: Option<APIServiceExportRequest>,
+    export: Option<APIServiceExport>,
+    caller: &'static str,
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn offer() -> ExportPlan {
+    template::assess(&cowboys(), &offered(), &settings()).unwrap()
+}
+
+impl World {
+    fn new() -> Self {
+        let spec = BindableResourcesRequestSpec {
+            template_ref: Some(NameRef::new("cowboys")),
+            cluster_identity: ClusterIdentity {
+                identity: IDENTITY.to_owned(),
+                pretty_name: None,
+            },
+            ..BindableResourcesRequestSpec::default()
+        };
+        let mut request = BindableResourcesRequest::new("riders", spec);
+        request.metadata.uid = Some("r1".to_owned());
+        request.metadata.creation_timestamp = Some(Time(at(100)));
+        Self {
+            request: Arc::new(request),
+            offer: Some(Ok(offer())),
+            namespaces: Vec::new(),
+            complete: false,
+            revoked_at: None,
+            export_request: None,
+            export: None,
+            caller: "jane",
+        }
+    }
+
+    fn with_contract() -> Self {
+        let mut world = Self::new();
+        let [Op::CreateContract(namespace)] = &world.plan()[..] else {
+            panic!("no contract is made");
+        };
+        world.namespaces = vec![Arc::new((**namespace).clone())];
+        world.complete = true;
+        world
+    }
+
+    fn with_export() -> Self {
+        let mut world = Self::with_contract();
+        let [Op::CreateExportRequest(request)] = &world.plan()[..] else {
+            panic!("no export is asked for");
+        };
+        world.export_request = Some((**request).clone());
+        let mut export = APIServiceExport::new("riders", offer().export);
+        export.metadata.uid = Some("e1".to_owned());
+        export
+            .annotations_mut()
+            .insert(annotations::TEMPLATE.to_owned(), "cowboys".to_owned());
+        world.export = Some(export);
+        world
+    }
+
+    fn plan(&self) -> Vec<Op> {
+        plan(&Observed {
+            request: &self.request,
+            principal: Principal::named(self.caller),
+            offer: self.offer.clone(),
+            located: contract::locate(&self.namespaces, "kube-bind-", IDENTITY),
+            complete: self.complete,
+            revoked_at: self.revoked_at,
+            export_request: self.export_request.clone().map(Arc::new),
+            export: self.export.clone().map(Arc::new),
+            schemas: Vec::new(),
+            now: at(200),
+        })
+    }
+
+    fn set(&mut self, phase: Phase, failure: Option<(&str, &str)>) {
+        let ready = match failure {
+            None => true_condition(READY),
+            Some((reason, message)) => false_condition(READY, Severity::Error, reason, message),
+        };
+        let failed = failure.filter(|_| phase == Phase::Failed);
+        self.export_request.as_mut().unwrap().status = Some(APIServiceExportRequestStatus {
+            phase,
+            terminal_message: failed.map(|(_, message)| message.to_owned()),
+            conditions: vec![ready],
+        });
+    }
+
+    #[track_caller]
+    fn check(&self, expect: &[&str]) {
+        let ops = self.plan();
+        let said: Vec<String> = ops.iter().map(name).collect();
+        assert_eq!(said, expect, "{ops:#?}");
+    }
+}
+
+fn name(op: &Op) -> String {
+    match op {
+        Op::CreateContract(_) => "create contract".to_owned(),
+        Op::Grant { .. } => "grant".to_owned(),
+        Op::Reinstate { .. } => "reinstate".to_owned(),
+        Op::CreateExportRequest(_) => "ask for export".to_owned(),
+        Op::DeleteExportRequest { .. } => "delete request".to_owned(),
+        Op::MarkReplaced { .. } => "mark".to_owned(),
+        Op::DeleteReplaced { uid, .. } => format!("delete export {}", uid.as_deref().unwrap_or_default()),
+        Op::Say(Outcome::Pending(refused)) => format!("pending {}", refused.reason),
+        Op::Say(Outcome::Failed(refused)) => format!("failed {}", refused.reason),
+        Op::Say(Outcome::Succeeded { .. }) => "succeeded".to_owned(),
+    }
+}
+
+#[test]
+fn a_bind_goes_step_by_step_and_waits_for_others() {
+    World::new().check(&["create contract"]);
+    let mut world = World::with_contract();
+    world.complete = false;
+    world.check(&[]);
+    world.complete = true;
+    world.check(&["ask for export"]);
+    let mut world = World::with_export();
+    world.check(&[]);
+    world.set(Phase::Succeeded, None);
+    world.check(&["succeeded"]);
+}
+
+#[test]
+fn what_a_request_makes_is_marked_with_it() {
+    let world = World::with_export();
+    let request = world.export_request.unwrap();
+    assert_eq!(request.name_any(), "riders");
+    assert_eq!(request.annotations()[annotations::TEMPLATE], "cowboys");
+    assert_eq!(request.annotations()[annotations::REQUEST_UID], "r1");
+    assert!(offer().answers(&request));
+    let contract = &world.namespaces[0];
+    assert!(contract::is_contract(contract));
+    assert_eq!(contract::identity(contract), Some(IDENTITY));
+    assert_eq!(contract.annotations()[annotations::CLUSTER_PRETTY_NAME], "riders");
+}
+
+#[test]
+fn nothing_is_made_for_who_may_not() {
+    let mut world = World::with_contract();
+    world.caller = "john";
+    world.check(&["failed ClusterIdentityTaken"]);
+    let mut world = World::new();
+    let mut request = (*world.request).clone();
+    request.spec.cluster_identity.identity = String::new();
+    world.request = Arc::new(request);
+    world.check(&["failed InvalidClusterIdentity"]);
+}
+
+#[test]
+fn what_the_admin_can_mend_is_waited_for() {
+    let mut world = World::new();
+    world.offer = None;
+    world.check(&["pending TemplateNotFound"]);
+    world.offer = Some(Err(template::Refusal::ServerLacksRights {
+        manifest: "role".to_owned(),
+    }));
+    world.check(&["pending ServerLacksRights"]);
+    let mut world = World::with_export();
+    world.set(Phase::Pending, Some(("SchemaNotFound", "no such CRD")));
+    world.check(&["pending SchemaNotFound"]);
+}
+
+#[test]
+fn what_is_said_is_said_once() {
+    let mut world = World::new();
+    world.offer = None;
+    let [Op::Say(outcome)] = &world.plan()[..] else {
+        panic!("says nothing");
+    };
+    let mut request = (*world.request).clone();
+    let written = status::status(&request, outcome, at(200));
+    request.status = Some(serde_json::from_value::<BindableResourcesRequestStatus>(written).unwrap());
+    world.request = Arc::new(request);
+    world.check(&[]);
+}
+
+#[test]
+fn a_second_template_is_granted_before_it_is_asked_for() {
+    let mut world = World::with_contract();
+    let mut other = offer();
+    other.template = "bandits".to_owned();
+    world.offer = Some(Ok(other));
+    world.check(&["grant"]);
+}
+
+#[test]
+fn a_later_bind_ends_a_revocation_and_an_earlier_one_does_not() {
+    let mut world = World::with_contract();
+    world.complete = false;
+    world.revoked_at = Some(at(50));
+    world.check(&["reinstate"]);
+    world.revoked_at = Some(at(150));
+    world.check(&["pending CredentialsRevoked"]);
+}
+
+#[test]
+fn a_failure_is_the_requests_own() {
+    let mut world = World::with_export();
+    world.export = None;
+    world.set(Phase::Failed, Some(("TemplateNotGranted", "no such template")));
+    world.check(&["failed TemplateNotGranted"]);
+    let marks = world.export_request.as_mut().unwrap().annotations_mut();
+    marks.insert(annotations::REQUEST_UID.to_owned(), "r0".to_owned());
+    world.check(&["delete request"]);
+}
+
+#[test]
+fn an_export_that_has_gone_is_made_again() {
+    let mut world = World::with_export();
+    world.set(Phase::Succeeded, None);
+    world.export = None;
+    world.check(&["delete request"]);
+    world.export_request = None;
+    world.check(&["ask for export"]);
+}
+
+#[test]
+fn an_export_of_another_template_keeps_its_name() {
+    let mut world = World::with_export();
+    let marks = world.export.as_mut().unwrap().annotations_mut();
+    marks.insert(annotations::TEMPLATE.to_owned(), "bandits".to_owned());
+    world.check(&["failed ExportNameTaken"]);
+}
+
+/// Killed after any of these writes, the next plan goes on where the last one stopped.
+#[test]
+fn an_export_that_differs_is_replaced() {
+    let mut world = World::with_export();
+    world.set(Phase::Succeeded, None);
+    let mut changed = offer();
+    changed.export.resources.push(resource("wildwest.dev", "horses"));
+    world.offer = Some(Ok(changed));
+    world.check(&["mark", "delete request", "delete export e1"]);
+    let marks = world.export.as_mut().unwrap().annotations_mut();
+    marks.insert(annotations::REPLACE.to_owned(), "true".to_owned());
+    world.check(&["delete request", "delete export e1"]);
+    world.export_request = None;
+    world.check(&["delete export e1"]);
+    world.export.as_mut().unwrap().metadata.deletion_timestamp = Some(Time(at(1)));
+    world.check(&[]);
+    world.export = None;
+    world.check(&["ask for export"]);
+}

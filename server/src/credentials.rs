@@ -1,0 +1,369 @@
+//! Credentials of contracts: tokens for ServiceAccount `kube-binder`, bound to anchors that revoke them when deleted.
+//!
+//! Any replica mints. An anchor is an empty Secret of the contract namespace that the tokens of one day share, so that
+//! minting stores nothing. Revocation is recorded first, and minting looks for the record last: a credential that is
+//! handed out was either made before the record, and its anchor is found and deleted, or it is not handed out.
+
+use std::time::Duration;
+
+use bindery_api::{
+    annotations,
+    backend::Backend,
+    labels, names,
+    v1alpha2::{self, ClusterBinding},
+};
+use bindery_proto::v1alpha2::ErrorReason;
+use bindery_runtime::errors;
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::{
+        authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
+        core::v1::{Secret, ServiceAccount},
+        rbac::v1::RoleBinding,
+    },
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use kube::{
+    Api, ResourceExt as _,
+    api::{ListParams, PostParams},
+};
+use secrecy::SecretString;
+use serde_json::json;
+
+use crate::{
+    contract, rbac,
+    state::State,
+    writes::{self, WriteError},
+};
+
+mod anchor;
+mod kubeconfig;
+mod token;
+
+pub use anchor::TOKEN_ANCHOR;
+use token::Token;
+
+/// Mints, revokes and reinstates the credentials of contracts.
+#[derive(Clone, Debug)]
+pub struct Issuer {
+    state: State,
+}
+
+/// A credential, just made.
+#[derive(Debug)]
+pub struct Minted {
+    /// The kubeconfig, YAML.
+    pub kubeconfig: SecretString,
+    /// UID of the contract Namespace.
+    pub contract_uid: String,
+    /// What the API server's audit log calls the token.
+    pub credential_id: String,
+    /// How long the token for the Kubernetes API lives, as granted.
+    pub expires_in: Duration,
+    /// When to ask for the next one.
+    pub renew_after: Duration,
+    /// When it expires, by the API server's clock.
+    pub expire_time: Timestamp,
+}
+
+/// What a revocation did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Revoked {
+    /// How many anchors were deleted.
+    pub anchors: usize,
+    /// When credentials were revoked: the first time, where they were revoked already.
+    pub time: Timestamp,
+}
+
+/// Why no credential was made or revoked.
+#[derive(Debug, thiserror::Error)]
+pub enum IssueError {
+    /// There is no such contract.
+    #[error("contract {contract} does not exist")]
+    ContractNotFound {
+        /// Its name.
+        contract: String,
+    },
+    /// Its credentials are revoked.
+    #[error("the credentials of contract {contract} are revoked; its owner can bind again")]
+    Revoked {
+        /// Its name.
+        contract: String,
+    },
+    /// The API server granted a token that cannot be read.
+    #[error("the API server granted a token that is no JWT with an expiry")]
+    TokenUnreadable,
+    /// The kubeconfig could not be written.
+    #[error("cannot write the kubeconfig of contract {contract}")]
+    Kubeconfig {
+        /// Its name.
+        contract: String,
+    },
+    /// The API server refused, or could not be asked.
+    #[error("cannot issue credentials for contract {contract}: {source}")]
+    Write {
+        /// Its name.
+        contract: String,
+        /// The refusal.
+        source: WriteError,
+    },
+}
+
+// === impl Issuer ===
+
+impl Issuer {
+    /// An issuer for all contracts of the provider.
+    pub fn new(state: State) -> Self {
+        Self { state }
+    }
+
+    /// Makes a credential. The caller has checked who asks for it.
+    pub async fn mint(&self, contract: &str) -> Result<Minted, IssueError> {
+        let contract_uid = self.contract_uid(contract)?;
+        let failed = |source: WriteError| IssueError::Write {
+            contract: contract.to_owned(),
+            source,
+        };
+        refuse_revoked(
+            contract,
+            self.state
+                .caches
+                .cluster_bindings
+                .get(contract, names::CLUSTER_BINDING)
+                .as_deref(),
+        )?;
+        let settings = &self.state.settings;
+        let anchor = self.anchor(contract).await.map_err(failed)?;
+        let api_server = self.token(contract, &anchor, None, settings.token_lifetime);
+        let renewal = self.token(
+            contract,
+            &anchor,
+            Some(&settings.grpc.address),
+            settings.renewal_lifetime,
+        );
+        let (api_server, renewal) = tokio::try_join!(api_server, renewal)?;
+        let last = api_server.expire_time.max(renewal.expire_time);
+        self.extend(contract, &anchor, last).await.map_err(failed)?;
+        let binding = self.cluster_bindings(contract).get_opt(names::CLUSTER_BINDING).await;
+        let binding = binding.map_err(|error| failed(error.into()))?;
+        refuse_revoked(contract, binding.as_ref())?;
+
+        let backend = Backend {
+            address: settings.grpc.address.clone(),
+            ca_data: settings.grpc.ca.as_deref().map(kubeconfig::base64),
+            token: renewal.secret().to_owned(),
+        };
+        let kubeconfig =
+            kubeconfig::render(contract, &settings.kubernetes, api_server.secret(), &backend).ok_or_else(|| {
+                IssueError::Kubeconfig {
+                    contract: contract.to_owned(),
+                }
+            })?;
+        tracing::info!(contract, credential = api_server.id, "credential made");
+        Ok(Minted {
+            kubeconfig,
+            contract_uid,
+            credential_id: api_server.id.clone(),
+            expires_in: api_server.lifetime,
+            renew_after: api_server.lifetime * 2 / 3,
+            expire_time: api_server.expire_time,
+        })
+    }
+
+    /// Revokes all credentials of a contract, until [`Issuer::reinstate`].
+    pub async fn revoke(&self, contract: &str, reason: Option<&str>) -> Result<Revoked, IssueError> {
+        self.contract_uid(contract)?;
+        let failed = |source: WriteError| IssueError::Write {
+            contract: contract.to_owned(),
+            source,
+        };
+        let api = self.cluster_bindings(contract);
+        let binding = api
+            .get(names::CLUSTER_BINDING)
+            .await
+            .map_err(|error| failed(error.into()))?;
+        let time = if let Some(before) = revocation(&binding) {
+            before.time.0
+        } else {
+            let revocation = v1alpha2::Revocation {
+                time: Time(Timestamp::now()),
+                reason: reason.map(ToOwned::to_owned),
+            };
+            let patch = json!({ "metadata": { "uid": binding.metadata.uid }, "status": { "revocation": revocation } });
+            writes::merge_status(&api, names::CLUSTER_BINDING, &patch)
+                .await
+                .map_err(failed)?;
+            revocation.time.0
+        };
+        let anchors = self.sweep(contract).await.map_err(failed)?;
+        tracing::warn!(contract, anchors, "credentials revoked");
+        Ok(Revoked { anchors, time })
+    }
+
+    /// Takes away what a revoked contract's credentials rest on: the role binding, then the anchors. Repeats what a
+    /// revocation that was cut short left undone.
+    pub async fn sweep(&self, contract: &str) -> Result<usize, WriteError> {
+        let bindings: Api<RoleBinding> = Api::namespaced(self.state.clients.write.clone(), contract);
+        writes::delete(&bindings, names::KUBE_BINDER, None).await?;
+        let secrets = self.secrets(contract);
+        let anchors = self.anchors(contract).await?;
+        for anchor in &anchors {
+            writes::delete(&secrets, &anchor.name_any(), anchor.metadata.uid.as_deref()).await?;
+        }
+        Ok(anchors.len())
+    }
+
+    /// Ends a revocation: credentials made from now on work, those made before stay dead. For a bind by the owner.
+    pub async fn reinstate(&self, contract: &str) -> Result<(), IssueError> {
+        self.contract_uid(contract)?;
+        let failed = |source: WriteError| IssueError::Write {
+            contract: contract.to_owned(),
+            source,
+        };
+        let api = self.cluster_bindings(contract);
+        let binding = api
+            .get(names::CLUSTER_BINDING)
+            .await
+            .map_err(|error| failed(error.into()))?;
+        if revocation(&binding).is_none() {
+            return Ok(());
+        }
+        // Not left to the revocation, which may have been cut short: an old credential must not come back to life.
+        self.sweep(contract).await.map_err(failed)?;
+        let patch = json!({ "metadata": { "uid": binding.metadata.uid }, "status": { "revocation": null } });
+        writes::merge_status(&api, names::CLUSTER_BINDING, &patch)
+            .await
+            .map_err(failed)?;
+        // Not left to the controller: the kubeconfig that follows is to work at once.
+        let bindings: Api<RoleBinding> = Api::namespaced(self.state.clients.write.clone(), contract);
+        writes::create(&bindings, &rbac::kube_binder(contract), |existing| {
+            contract::of(existing) == Some(contract)
+        })
+        .await
+        .map_err(failed)?;
+        tracing::info!(contract, "credentials reinstated");
+        Ok(())
+    }
+
+    /// Deletes anchors whose last token has expired.
+    pub async fn collect(&self, contract: &str, now: Timestamp) -> Result<usize, WriteError> {
+        let secrets = self.secrets(contract);
+        let mut deleted = 0;
+        for anchor in self.anchors(contract).await? {
+            if anchor::is_spent(&anchor, now) {
+                writes::delete(&secrets, &anchor.name_any(), anchor.metadata.uid.as_deref()).await?;
+                deleted += 1;
+            }
+        }
+        Ok(deleted)
+    }
+
+    fn contract_uid(&self, contract: &str) -> Result<String, IssueError> {
+        let namespace = self.state.contract(contract);
+        namespace
+            .filter(|namespace| !contract::is_terminating(namespace))
+            .and_then(|namespace| namespace.uid())
+            .ok_or_else(|| IssueError::ContractNotFound {
+                contract: contract.to_owned(),
+            })
+    }
+
+    async fn anchor(&self, contract: &str) -> Result<Secret, WriteError> {
+        let wanted = anchor::new(contract, Timestamp::now(), &self.state.settings);
+        let secrets = self.secrets(contract);
+        let existing = secrets.get_opt(&wanted.name_any()).await?;
+        match existing {
+            Some(existing) if anchor::is_ours(&existing) => Ok(existing),
+            Some(existing) => Err(WriteError::foreign(&existing)),
+            None => writes::create(&secrets, &wanted, anchor::is_ours).await,
+        }
+    }
+
+    async fn token(
+        &self,
+        contract: &str,
+        anchor: &Secret,
+        audience: Option<&str>,
+        lifetime: Duration,
+    ) -> Result<Token, IssueError> {
+        let request = TokenRequest {
+            spec: TokenRequestSpec {
+                audiences: audience.map(ToOwned::to_owned).into_iter().collect(),
+                bound_object_ref: Some(BoundObjectReference {
+                    api_version: Some("v1".to_owned()),
+                    kind: Some("Secret".to_owned()),
+                    name: anchor.metadata.name.clone(),
+                    uid: anchor.metadata.uid.clone(),
+                }),
+                expiration_seconds: i64::try_from(lifetime.as_secs()).ok(),
+            },
+            ..TokenRequest::default()
+        };
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.state.clients.write.clone(), contract);
+        let granted = accounts
+            .create_token_request(names::KUBE_BINDER, &PostParams::default(), &request)
+            .await
+            .map_err(|error| IssueError::Write {
+                contract: contract.to_owned(),
+                source: error.into(),
+            })?;
+        let granted = granted.status.map(|status| status.token).unwrap_or_default();
+        Token::read(granted).ok_or(IssueError::TokenUnreadable)
+    }
+
+    /// Keeps the anchor for as long as its last token lives.
+    async fn extend(&self, contract: &str, anchor: &Secret, until: Timestamp) -> Result<(), WriteError> {
+        if anchor::expires_by(anchor).is_some_and(|known| known >= until) {
+            return Ok(());
+        }
+        let patch = json!({
+            "metadata": { "uid": anchor.metadata.uid, "annotations": { annotations::TOKENS_EXPIRE_BY: until.to_string() } }
+        });
+        writes::merge(&self.secrets(contract), &anchor.name_any(), &patch).await?;
+        Ok(())
+    }
+
+    async fn anchors(&self, contract: &str) -> Result<Vec<Secret>, WriteError> {
+        let params = ListParams::default().labels(&format!("{}={TOKEN_ANCHOR}", labels::COMPONENT));
+        Ok(self.secrets(contract).list(&params).await?.items)
+    }
+
+    fn secrets(&self, contract: &str) -> Api<Secret> {
+        Api::namespaced(self.state.clients.write.clone(), contract)
+    }
+
+    fn cluster_bindings(&self, contract: &str) -> Api<ClusterBinding> {
+        Api::namespaced(self.state.clients.write.clone(), contract)
+    }
+}
+
+fn refuse_revoked(contract: &str, binding: Option<&ClusterBinding>) -> Result<(), IssueError> {
+    match binding.and_then(revocation) {
+        None => Ok(()),
+        Some(_) => Err(IssueError::Revoked {
+            contract: contract.to_owned(),
+        }),
+    }
+}
+
+/// The revocation that is in force, if one is.
+pub fn revocation(binding: &ClusterBinding) -> Option<&v1alpha2::Revocation> {
+    binding.status.as_ref()?.revocation.as_ref()
+}
+
+// === impl IssueError ===
+
+impl IssueError {
+    /// The reason of a call that fails for this.
+    pub fn error_reason(&self) -> ErrorReason {
+        match self {
+            Self::ContractNotFound { .. } => ErrorReason::ContractNotFound,
+            Self::Revoked { .. } => ErrorReason::RenewalStopped,
+            Self::Write {
+                source: WriteError::Api(error),
+                ..
+            } if errors::is_transient(error) => ErrorReason::ApiServerUnreachable,
+            Self::TokenUnreadable | Self::Kubeconfig { .. } | Self::Write { .. } => ErrorReason::Internal,
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Anchors: empty Secrets that tokens are bound to. Deleting one revokes them.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use bindery_api::{annotations, labels};
+use jiff::{Timestamp, civil::Time, tz::TimeZone};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{ResourceExt as _, api::ObjectMeta};
+
+use crate::settings::Settings;
+
+/// The value of label `kube-bind.io/component` on anchors.
+pub const TOKEN_ANCHOR: &str = "token-anchor";
+
+/// How long a spent anchor is kept for clocks that differ.
+const MARGIN: Duration = Duration::from_hours(1);
+
+/// The anchor of the day: the first mint of a day makes it, all others share it.
+pub(super) fn new(contract: &str, now: Timestamp, settings: &Settings) -> Secret {
+    let day = now.to_zoned(TimeZone::UTC).date();
+    let midnight = day.tomorrow().unwrap_or(day).to_datetime(Time::midnight());
+    let end = midnight.to_zoned(TimeZone::UTC).map_or(now, |end| end.timestamp());
+    let longest = settings.token_lifetime.max(settings.renewal_lifetime);
+    let until = end.checked_add(longest).unwrap_or(Timestamp::MAX);
+    Secret {
+        metadata: ObjectMeta {
+            name: Some(format!("kube-binder-anchor-{}", day.strftime("%Y%m%d"))),
+            namespace: Some(contract.to_owned()),
+            labels: Some(BTreeMap::from([
+                (labels::CONTRACT.to_owned(), contract.to_owned()),
+                (labels::COMPONENT.to_owned(), TOKEN_ANCHOR.to_owned()),
+            ])),
+            annotations: Some(BTreeMap::from([(
+                annotations::TOKENS_EXPIRE_BY.to_owned(),
+                until.to_string(),
+            )])),
+            ..ObjectMeta::default()
+        },
+        type_: Some("Opaque".to_owned()),
+        ..Secret::default()
+    }
+}
+
+/// Whether a Secret is an anchor of the contract it stands in.
+pub(super) fn is_ours(secret: &Secret) -> bool {
+    secret
+        .labels()
+        .get(labels::COMPONENT)
+        .is_some_and(|component| component == TOKEN_ANCHOR)
+        && secret.labels().get(labels::CONTRACT) == secret.metadata.namespace.as_ref()
+}
+
+/// When the last token bound to an anchor has expired.
+pub(super) fn expires_by(anchor: &Secret) -> Option<Timestamp> {
+    anchor.annotations().get(annotations::TOKENS_EXPIRE_BY)?.parse().ok()
+}
+
+/// Whether no token bound to an anchor can be alive. One that does not say so is kept.
+pub(super) fn is_spent(anchor: &Secret, now: Timestamp) -> bool {
+    is_ours(anchor)
+        && expires_by(anchor)
+            .and_then(|last| last.checked_add(MARGIN).ok())
+            .is_some_and(|last| last < now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::tests::settings;
+
+    fn at(time: &str) -> Timestamp {
+        time.parse().unwrap()
+    }
+
+    #[test]
+    fn a_day_has_one_anchor_that_outlives_its_tokens() {
+        let first = new("kube-bind-a", at("2025-11-21T00:00:00Z"), &settings());
+        let last = new("kube-bind-a", at("2025-11-21T23:59:59Z"), &settings());
+        assert_eq!(first, last);
+        assert_eq!(first.name_any(), "kube-binder-anchor-20251121");
+        assert_eq!(expires_by(&first), Some(at("2025-11-29T00:00:00Z")));
+        assert_ne!(
+            first.name_any(),
+            new("kube-bind-a", at("2025-11-22T00:00:00Z"), &settings()).name_any()
+        );
+    }
+
+    #[test]
+    fn only_spent_anchors_of_ours_are_collected() {
+        let mut anchor = new("kube-bind-a", at("2025-11-21T12:00:00Z"), &settings());
+        assert!(!is_spent(&anchor, at("2025-11-29T00:30:00Z")));
+        assert!(is_spent(&anchor, at("2025-11-29T01:00:01Z")));
+        anchor
+            .annotations_mut()
+            .insert(annotations::TOKENS_EXPIRE_BY.to_owned(), "soon".to_owned());
+        assert!(!is_spent(&anchor, at("2035-01-01T00:00:00Z")));
+        let mut foreign = new("kube-bind-a", at("2025-11-21T12:00:00Z"), &settings());
+        foreign.labels_mut().remove(labels::COMPONENT);
+        assert!(!is_spent(&foreign, at("2035-01-01T00:00:00Z")));
+    }
+}

@@ -1,0 +1,134 @@
+//! Which templates a caller may bind, asked of the provider's API server and remembered for a moment.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use bindery_api::v1alpha2::GROUP;
+use bindery_proto::v1alpha2::ErrorReason;
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use kube::{Api, Client, api::PostParams};
+use moka::future::Cache;
+use sha2::{Digest as _, Sha256};
+
+use crate::front::{
+    auth::{Caller, Identity},
+    error::{Failure, Outcome},
+};
+
+const REMEMBERED_FOR: Duration = Duration::from_secs(10);
+const ENTRIES_MAX: u64 = 50_000;
+
+/// Asks whether callers may `bind` templates. Clones share one memory.
+#[derive(Clone)]
+pub struct TemplateAccess {
+    api: Api<SubjectAccessReview>,
+    answers: Cache<[u8; 32], bool>,
+}
+
+impl TemplateAccess {
+    /// Asks with this client.
+    pub fn new(client: Client) -> Self {
+        Self {
+            api: Api::all(client),
+            answers: Cache::builder()
+                .max_capacity(ENTRIES_MAX)
+                .time_to_live(REMEMBERED_FOR)
+                .build(),
+        }
+    }
+
+    /// Whether the caller may bind every template, existing or not.
+    pub async fn may_bind_all(&self, caller: &Caller) -> Outcome<bool> {
+        self.ask(caller, None).await
+    }
+
+    /// Whether the caller may bind the template of that name, whether it exists or not.
+    pub async fn may_bind(&self, caller: &Caller, template: &str) -> Outcome<bool> {
+        // The right to all is what most callers have: it answers for every name at once.
+        Ok(self.ask(caller, None).await? || self.ask(caller, Some(template)).await?)
+    }
+
+    /// Refuses a caller that may not bind the template, in the same words whether it exists or not.
+    pub async fn require_bind(&self, caller: &Caller, template: &str) -> Outcome<()> {
+        if self.may_bind(caller, template).await? {
+            return Ok(());
+        }
+        let message = format!(
+            "{} may not bind template {template}, or it does not exist; the provider's admin grants verb bind on \
+             apiserviceexporttemplates.kube-bind.io",
+            caller.username(),
+        );
+        Err(Failure::new(ErrorReason::TemplateBindDenied, message).with("template", template))
+    }
+
+    async fn ask(&self, caller: &Caller, template: Option<&str>) -> Outcome<bool> {
+        let question = review(&caller.identity, template);
+        let key = digest(&question);
+        let ask = async {
+            let answer = self.api.create(&PostParams::default(), &question).await?;
+            Ok::<_, kube::Error>(
+                answer
+                    .status
+                    .is_some_and(|status| status.allowed && status.denied != Some(true)),
+            )
+        };
+        let asked = self.answers.try_get_with(key, ask).await;
+        asked.map_err(|error: Arc<kube::Error>| Failure::of_kube("review the right to bind", &error))
+    }
+}
+
+impl fmt::Debug for TemplateAccess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TemplateAccess")
+    }
+}
+
+fn review(identity: &Identity, template: Option<&str>) -> SubjectAccessReview {
+    SubjectAccessReview {
+        spec: SubjectAccessReviewSpec {
+            user: Some(identity.username.clone()),
+            uid: identity.uid.clone(),
+            groups: Some(identity.groups.clone()),
+            extra: Some(identity.extra.clone()),
+            resource_attributes: Some(ResourceAttributes {
+                group: Some(GROUP.to_owned()),
+                resource: Some("apiserviceexporttemplates".to_owned()),
+                verb: Some("bind".to_owned()),
+                name: template.map(ToOwned::to_owned),
+                ..ResourceAttributes::default()
+            }),
+            ..SubjectAccessReviewSpec::default()
+        },
+        ..SubjectAccessReview::default()
+    }
+}
+
+/// The question as a whole is the key: no two questions share an answer.
+fn digest(question: &SubjectAccessReview) -> [u8; 32] {
+    Sha256::digest(serde_json::to_vec(&question.spec).unwrap_or_default()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_questions_share_an_answer() {
+        let identity = |username: &str, groups: &[&str]| Identity {
+            username: username.to_owned(),
+            groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+            ..Identity::default()
+        };
+        let questions = [
+            review(&identity("alice", &[]), None),
+            review(&identity("alice", &[]), Some("cowboys")),
+            review(&identity("alice", &[]), Some("sheriffs")),
+            review(&identity("alice", &["a", "b"]), Some("cowboys")),
+            review(&identity("alice", &["ab"]), Some("cowboys")),
+            review(&identity("alic", &["ea", "b"]), Some("cowboys")),
+        ];
+        let keys: HashSet<_> = questions.iter().map(digest).collect();
+        assert_eq!(keys.len(), questions.len());
+    }
+}

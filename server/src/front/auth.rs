@@ -1,0 +1,288 @@
+//! Who calls. A bearer token is read, sorted to the one authenticator that is responsible for its issuer, and checked
+//! there; what comes out is a caller. Nothing here decides what a caller may do.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use bindery_proto::v1alpha2::ErrorReason;
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+
+use super::error::{Failure, Outcome};
+use crate::principal::Principal;
+
+mod bearer;
+mod cached;
+mod token_review;
+
+#[cfg(test)]
+pub(super) use bearer::tests as tests_support;
+
+pub use bearer::{Claims, Presented};
+pub use cached::Cached;
+pub use token_review::TokenReviewer;
+
+/// Whom a token belongs to, as its authenticator found it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// The Kubernetes username, or `<issuer>#<subject>`.
+    pub username: String,
+    /// UID of a ServiceAccount, or of a user where the provider knows one.
+    pub uid: Option<String>,
+    /// Groups, for SubjectAccessReviews.
+    pub groups: Vec<String>,
+    /// What else the provider's authorizers may look at.
+    pub extra: BTreeMap<String, Vec<String>>,
+    /// When the token ceases to be valid.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// What a caller is to this server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A person or an automation.
+    Principal,
+    /// The ServiceAccount of one contract: the agent that was bound by it.
+    Contract {
+        /// The contract namespace.
+        namespace: String,
+    },
+}
+
+/// A verified caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// Whom the token belongs to.
+    pub identity: Identity,
+    /// What it is to this server.
+    pub kind: Kind,
+}
+
+/// Why a token is refused. No variant carries any of it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Denial {
+    /// There is none, or more than one.
+    #[error("send exactly one header authorization: Bearer <token>")]
+    Missing,
+    /// It does not hold.
+    #[error("the token is not valid: {0}")]
+    Invalid(&'static str),
+    /// Its time is over.
+    #[error("the token has expired; get a new one")]
+    Expired,
+    /// It is for somebody else.
+    #[error("the token is not for this server: its audience must contain {expected}")]
+    Audience {
+        /// The audience of this server.
+        expected: String,
+    },
+    /// Nobody here vouches for its issuer.
+    #[error("the token's issuer is not trusted here")]
+    Issuer,
+}
+
+/// That a token could not be checked at all.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// The API server did not check it.
+    #[error("cannot check the token: {0}")]
+    Api(#[from] kube::Error),
+}
+
+/// What a check comes to: an identity or a denial, both worth remembering.
+pub type Verdict = Result<Identity, Denial>;
+
+/// Checks the tokens of some issuers.
+pub trait Authenticator: fmt::Debug + Send + Sync {
+    /// Whether this one, and no later one, is responsible for a token with these claims, which nobody has verified yet.
+    fn is_for(&self, claims: &Claims) -> bool;
+
+    /// Refuses what needs no asking. Runs before every check.
+    fn precheck(&self, token: &Presented) -> Result<(), Denial>;
+
+    /// Asks who the token belongs to. Its answers are cached by [`Authenticators`].
+    fn check<'a>(&'a self, token: &'a Presented) -> BoxFuture<'a, Result<Verdict, CheckError>>;
+
+    /// Whether names and groups that begin with `system:` may come from here: from the provider's own cluster alone.
+    fn may_name_system(&self) -> bool {
+        false
+    }
+}
+
+/// All authenticators, in the order in which they are asked whether a token is theirs.
+#[derive(Clone, Debug)]
+pub struct Authenticators {
+    list: Arc<[Arc<dyn Authenticator>]>,
+    cached: Cached,
+}
+
+impl Authenticators {
+    /// A list of authenticators, with a cache of their verdicts.
+    pub fn new(list: Vec<Arc<dyn Authenticator>>) -> Self {
+        Self {
+            list: list.into(),
+            cached: Cached::default(),
+        }
+    }
+
+    /// Whether the verdict on a token is at hand, so that asking costs nothing.
+    pub fn is_known(&self, token: &Presented) -> bool {
+        self.cached.holds(token)
+    }
+
+    /// Whom a token belongs to.
+    pub async fn authenticate(&self, token: &Presented) -> Outcome<Identity> {
+        let authenticator = self
+            .list
+            .iter()
+            .find(|authenticator| authenticator.is_for(token.claims()))
+            .ok_or(Denial::Issuer)?;
+        authenticator.precheck(token)?;
+        let verdict = self
+            .cached
+            .get(token, authenticator)
+            .await
+            .map_err(|error| match error.as_ref() {
+                CheckError::Api(error) => Failure::of_kube("check the token", error),
+            })?;
+        let identity = verdict?;
+        let system = |name: &String| name.starts_with("system:");
+        if !authenticator.may_name_system() && (system(&identity.username) || identity.groups.iter().any(system)) {
+            return Err(Denial::Invalid("its issuer names a user or group of Kubernetes itself").into());
+        }
+        Ok(identity)
+    }
+}
+
+impl Caller {
+    /// What the identity is to this server. A contract's ServiceAccount is told by its name and by the contract's
+    /// existence: the same name in another namespace is a principal like any other.
+    pub fn new(identity: Identity, is_contract: impl FnOnce(&str) -> bool) -> Self {
+        let contract = identity
+            .username
+            .strip_prefix("system:serviceaccount:")
+            .and_then(|rest| rest.split_once(':'))
+            .filter(|(_, name)| *name == bindery_api::names::KUBE_BINDER)
+            .map(|(namespace, _)| namespace.to_owned())
+            .filter(|namespace| is_contract(namespace));
+        Self {
+            identity,
+            kind: contract.map_or(Kind::Principal, |namespace| Kind::Contract { namespace }),
+        }
+    }
+
+    /// The name of the caller.
+    pub fn username(&self) -> &str {
+        &self.identity.username
+    }
+
+    /// The caller as it is recorded in annotations. A UID is kept for ServiceAccounts alone: a user directory may
+    /// change those of its users.
+    pub fn principal(&self) -> Principal {
+        let uid = self.identity.uid.clone();
+        Principal {
+            username: self.identity.username.clone(),
+            uid: uid.filter(|_| self.identity.username.starts_with("system:serviceaccount:")),
+        }
+    }
+
+    /// The contract that this caller is the ServiceAccount of.
+    pub fn contract(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Principal => None,
+            Kind::Contract { namespace } => Some(namespace),
+        }
+    }
+}
+
+impl Denial {
+    /// The reason that the caller is told.
+    pub fn reason(&self) -> ErrorReason {
+        match self {
+            Self::Missing => ErrorReason::TokenMissing,
+            Self::Invalid(_) => ErrorReason::TokenInvalid,
+            Self::Expired => ErrorReason::TokenExpired,
+            Self::Audience { .. } => ErrorReason::TokenAudienceWrong,
+            Self::Issuer => ErrorReason::IssuerUntrusted,
+        }
+    }
+}
+
+impl From<Denial> for Failure {
+    fn from(denial: Denial) -> Self {
+        let failure = Self::new(denial.reason(), denial.to_string());
+        match denial {
+            Denial::Audience { expected } => failure.with("audience", expected),
+            _ => failure,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Always(Identity);
+
+    impl Authenticator for Always {
+        fn is_for(&self, claims: &Claims) -> bool {
+            claims.issuer.as_deref() == Some("https://issuer")
+        }
+
+        fn precheck(&self, _: &Presented) -> Result<(), Denial> {
+            Ok(())
+        }
+
+        fn check<'a>(&'a self, _: &'a Presented) -> BoxFuture<'a, Result<Verdict, CheckError>> {
+            Box::pin(async { Ok(Ok(self.0.clone())) })
+        }
+    }
+
+    fn identity(username: &str, groups: &[&str]) -> Identity {
+        Identity {
+            username: username.to_owned(),
+            groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+            ..Identity::default()
+        }
+    }
+
+    #[track_caller]
+    fn check_kind(username: &str, contract: Option<&str>) {
+        let caller = Caller::new(identity(username, &[]), |namespace| namespace == "kube-bind-a");
+        assert_eq!(caller.contract(), contract, "{username}");
+    }
+
+    #[test]
+    fn a_contract_is_told_by_its_account_and_its_existence() {
+        check_kind("system:serviceaccount:kube-bind-a:kube-binder", Some("kube-bind-a"));
+        check_kind("system:serviceaccount:kube-bind-b:kube-binder", None);
+        check_kind("system:serviceaccount:kube-bind-a:default", None);
+        check_kind("kube-bind-a:kube-binder", None);
+        check_kind("https://issuer#system:serviceaccount:kube-bind-a:kube-binder", None);
+    }
+
+    #[tokio::test]
+    async fn kubernetes_own_names_come_from_kubernetes_alone() {
+        for (username, groups, refused) in [
+            ("https://issuer#alice", vec!["team"], false),
+            ("system:admin", vec![], true),
+            ("https://issuer#alice", vec!["team", "system:masters"], true),
+        ] {
+            let always: Arc<dyn Authenticator> = Arc::new(Always(identity(username, &groups)));
+            let token = bearer::tests::token(&serde_json::json!({"iss": "https://issuer"}));
+            let outcome = Authenticators::new(vec![always]).authenticate(&token).await;
+            assert_eq!(outcome.is_err(), refused, "{username} {groups:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stranger_s_token_is_for_nobody() {
+        let always: Arc<dyn Authenticator> = Arc::new(Always(identity("a", &[])));
+        let token = bearer::tests::token(&serde_json::json!({"iss": "https://other"}));
+        let failure = Authenticators::new(vec![always])
+            .authenticate(&token)
+            .await
+            .expect_err("a refusal");
+        assert_eq!(failure.reason(), ErrorReason::IssuerUntrusted);
+    }
+}

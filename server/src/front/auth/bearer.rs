@@ -1,0 +1,176 @@
+//! A bearer token as it was presented: one header, one JWT, its claims read but not verified.
+
+use std::fmt;
+
+use http::{HeaderMap, header::AUTHORIZATION};
+use jiff::Timestamp;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::{Deserialize, Deserializer};
+use sha2::{Digest as _, Sha256};
+
+use super::Denial;
+
+/// A longer token is none.
+const LENGTH_MAX: usize = 12 * 1024;
+
+/// A token that nobody has checked yet.
+pub struct Presented {
+    text: SecretString,
+    digest: [u8; 32],
+    claims: Claims,
+}
+
+/// The claims that matter before a token is checked.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Claims {
+    /// Who issued it.
+    #[serde(default, rename = "iss")]
+    pub issuer: Option<String>,
+    /// Whom it is for.
+    #[serde(default, rename = "aud", deserialize_with = "one_or_many")]
+    pub audiences: Vec<String>,
+    /// When it expires, in seconds since 1970.
+    #[serde(default, rename = "exp")]
+    expires: Option<f64>,
+}
+
+impl Presented {
+    /// Reads the one bearer token of a call.
+    pub fn read(headers: &HeaderMap) -> Result<Self, Denial> {
+        let mut values = headers.get_all(AUTHORIZATION).iter();
+        let (Some(value), None) = (values.next(), values.next()) else {
+            return Err(Denial::Missing);
+        };
+        let text = value.to_str().map_err(|_| Denial::Missing)?;
+        let (scheme, token) = text.split_once(' ').ok_or(Denial::Missing)?;
+        if !scheme.eq_ignore_ascii_case("bearer") || token.trim().is_empty() {
+            return Err(Denial::Missing);
+        }
+        Self::parse(token.trim())
+    }
+
+    fn parse(token: &str) -> Result<Self, Denial> {
+        if token.len() > LENGTH_MAX {
+            return Err(Denial::Invalid("it is too long"));
+        }
+        let segments = token.split('.').count();
+        let is_jwt = segments == 3 && jsonwebtoken::decode_header(token).is_ok();
+        let claims = jsonwebtoken::dangerous::insecure_decode_claims(token);
+        match claims {
+            Ok(claims) if is_jwt => Ok(Self {
+                digest: Sha256::digest(token.as_bytes()).into(),
+                text: SecretString::from(token),
+                claims,
+            }),
+            _ => Err(Denial::Invalid("it is no JWT")),
+        }
+    }
+
+    /// What the token says of itself.
+    pub fn claims(&self) -> &Claims {
+        &self.claims
+    }
+
+    /// Stands for the token in maps, where the token itself must not be.
+    pub fn digest(&self) -> [u8; 32] {
+        self.digest
+    }
+
+    /// The token, for whoever checks it.
+    pub fn expose(&self) -> &str {
+        self.text.expose_secret()
+    }
+}
+
+impl fmt::Debug for Presented {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Presented")
+            .field("claims", &self.claims)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Claims {
+    /// When the token says it expires.
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "a saturating cast; what is out of range is no timestamp"
+        )]
+        Timestamp::from_second(self.expires? as i64).ok()
+    }
+}
+
+/// RFC 7519: `aud` is a list, or a text where there is only one.
+fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Audience {
+        One(String),
+        Many(Vec<String>),
+    }
+    Ok(match Audience::deserialize(deserializer)? {
+        Audience::One(one) => vec![one],
+        Audience::Many(many) => many,
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    pub(crate) fn encoded(claims: &Value) -> String {
+        let header = URL_SAFE_NO_PAD.encode(json!({"alg": "RS256", "typ": "JWT"}).to_string());
+        format!("{header}.{}.c2lnbmF0dXJl", URL_SAFE_NO_PAD.encode(claims.to_string()))
+    }
+
+    pub(crate) fn token(claims: &Value) -> Presented {
+        Presented::parse(&encoded(claims)).expect("a JWT")
+    }
+
+    #[track_caller]
+    fn check(values: &[&str], expect: Option<&Denial>) {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(AUTHORIZATION, value.parse().expect("a header"));
+        }
+        assert_eq!(Presented::read(&headers).err().as_ref(), expect, "{values:?}");
+    }
+
+    #[test]
+    fn exactly_one_jwt_is_read() {
+        let good = encoded(&json!({"aud": "x"}));
+        let bearer = format!("Bearer {good}");
+        let no_jwt = Denial::Invalid("it is no JWT");
+        check(&[&bearer], None);
+        check(&[&format!("bearer {good}")], None);
+        check(&[], Some(&Denial::Missing));
+        check(&[""], Some(&Denial::Missing));
+        check(&["Bearer "], Some(&Denial::Missing));
+        check(&["Basic dXNlcjpwYXNz"], Some(&Denial::Missing));
+        check(&[&bearer, &bearer], Some(&Denial::Missing));
+        check(&["Bearer opaque"], Some(&no_jwt));
+        check(&["Bearer a.b.c"], Some(&no_jwt));
+        check(&[&format!("{bearer}.more")], Some(&no_jwt));
+        check(
+            &[&format!("Bearer {}", "x".repeat(LENGTH_MAX + 1))],
+            Some(&Denial::Invalid("it is too long")),
+        );
+    }
+
+    #[test]
+    fn audiences_are_one_or_many_and_the_token_is_not_shown() {
+        assert_eq!(token(&json!({"aud": "a"})).claims().audiences, ["a"]);
+        assert_eq!(token(&json!({"aud": ["a", "b"]})).claims().audiences, ["a", "b"]);
+        assert!(token(&json!({})).claims().audiences.is_empty());
+        let presented = token(&json!({"aud": "a", "exp": 1_700_000_000}));
+        assert_eq!(
+            presented.claims().expires_at().map(Timestamp::as_second),
+            Some(1_700_000_000)
+        );
+        assert!(!format!("{presented:?}").contains(presented.expose()));
+    }
+}

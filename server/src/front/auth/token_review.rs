@@ -1,0 +1,177 @@
+//! Tokens of the provider cluster, checked by its API server.
+
+use futures::future::BoxFuture;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
+use kube::{Api, Client, api::PostParams};
+
+use super::{Authenticator, CheckError, Claims, Denial, Identity, Presented, Verdict};
+
+/// A token that expired longer ago than clocks may differ is refused without asking.
+const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(60);
+
+/// Asks the API server. Responsible for every token that no other authenticator takes, so it stands last.
+pub struct TokenReviewer {
+    api: Api<TokenReview>,
+    audiences: Vec<String>,
+}
+
+impl TokenReviewer {
+    /// Checks tokens for these audiences, of which the first is the one to tell callers.
+    pub fn new(client: Client, audiences: Vec<String>) -> Self {
+        Self {
+            api: Api::all(client),
+            audiences,
+        }
+    }
+}
+
+impl std::fmt::Debug for TokenReviewer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TokenReviewer")
+            .field("audiences", &self.audiences)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Authenticator for TokenReviewer {
+    fn is_for(&self, _: &Claims) -> bool {
+        true
+    }
+
+    fn precheck(&self, token: &Presented) -> Result<(), Denial> {
+        precheck(token.claims(), &self.audiences, Timestamp::now())
+    }
+
+    fn check<'a>(&'a self, token: &'a Presented) -> BoxFuture<'a, Result<Verdict, CheckError>> {
+        Box::pin(async {
+            let review = TokenReview {
+                spec: TokenReviewSpec {
+                    token: Some(token.expose().to_owned()),
+                    audiences: Some(self.audiences.clone()),
+                },
+                ..TokenReview::default()
+            };
+            let answer = self.api.create(&PostParams::default(), &review).await?;
+            Ok(verdict(
+                answer.status.unwrap_or_default(),
+                token.claims(),
+                &self.audiences,
+                Timestamp::now(),
+            ))
+        })
+    }
+
+    fn may_name_system(&self) -> bool {
+        true
+    }
+}
+
+fn audience_wrong(audiences: &[String]) -> Denial {
+    Denial::Audience {
+        expected: audiences.first().cloned().unwrap_or_default(),
+    }
+}
+
+/// A token for another audience must not even be shown to the API server, which may well take it.
+fn precheck(claims: &Claims, audiences: &[String], now: Timestamp) -> Result<(), Denial> {
+    if !claims.audiences.iter().any(|audience| audiences.contains(audience)) {
+        return Err(audience_wrong(audiences));
+    }
+    match claims.expires_at() {
+        Some(end) if now.duration_since(end) > CLOCK_SKEW => Err(Denial::Expired),
+        _ => Ok(()),
+    }
+}
+
+fn verdict(status: TokenReviewStatus, claims: &Claims, audiences: &[String], now: Timestamp) -> Verdict {
+    if status.authenticated != Some(true) {
+        let expired = claims.expires_at().is_some_and(|end| end <= now);
+        return Err(if expired {
+            Denial::Expired
+        } else {
+            Denial::Invalid("the provider's API server refuses it")
+        });
+    }
+    // An API server that knows nothing of audiences answers without them: that is no yes.
+    let granted = status.audiences.unwrap_or_default();
+    if !granted.iter().any(|audience| audiences.contains(audience)) {
+        return Err(audience_wrong(audiences));
+    }
+    let user = status.user.unwrap_or_default();
+    let username = user.username.filter(|name| !name.is_empty());
+    Ok(Identity {
+        username: username.ok_or(Denial::Invalid("it belongs to nobody"))?,
+        uid: user.uid.filter(|uid| !uid.is_empty()),
+        groups: user.groups.unwrap_or_default(),
+        extra: user.extra.unwrap_or_default(),
+        expires_at: claims.expires_at(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::front::auth::bearer::tests::token;
+
+    fn ours() -> Vec<String> {
+        vec![
+            "https://bind.example.com".to_owned(),
+            "https://old.example.com".to_owned(),
+        ]
+    }
+
+    fn now() -> Timestamp {
+        Timestamp::from_second(1_000_000).expect("a time")
+    }
+
+    #[track_caller]
+    fn check_before(claims: &Value, expect: Result<(), &Denial>) {
+        let outcome = precheck(token(claims).claims(), &ours(), now());
+        assert_eq!(outcome.as_ref().copied(), expect, "{claims}");
+    }
+
+    #[test]
+    fn what_cannot_be_for_us_is_never_shown_to_the_api_server() {
+        let wrong = audience_wrong(&ours());
+        check_before(&json!({"aud": ["https://bind.example.com"]}), Ok(()));
+        check_before(&json!({"aud": "https://old.example.com"}), Ok(()));
+        check_before(&json!({"aud": ["x", "https://bind.example.com"]}), Ok(()));
+        check_before(&json!({"aud": "https://kubernetes.default.svc"}), Err(&wrong));
+        check_before(&json!({"aud": "https://bind.example.com/"}), Err(&wrong));
+        check_before(&json!({}), Err(&wrong));
+        let at = |exp: i64| json!({"aud": "https://bind.example.com", "exp": exp});
+        check_before(&at(1_000_000 - 59), Ok(()));
+        check_before(&at(1_000_000 - 61), Err(&Denial::Expired));
+    }
+
+    #[track_caller]
+    fn check_after(status: Value, exp: i64, expect: Result<&str, &Denial>) {
+        let status: TokenReviewStatus = serde_json::from_value(status).expect("a status");
+        let outcome = verdict(status, token(&json!({"exp": exp})).claims(), &ours(), now());
+        assert_eq!(outcome.as_ref().map(|identity| identity.username.as_str()), expect);
+    }
+
+    #[test]
+    fn only_an_answer_that_names_our_audience_is_a_yes() {
+        let user = json!({"username": "alice", "groups": ["team"]});
+        let later = 2_000_000;
+        let yes = json!({"authenticated": true, "audiences": ["https://bind.example.com"], "user": user});
+        check_after(yes, later, Ok("alice"));
+        let wrong = audience_wrong(&ours());
+        check_after(json!({"authenticated": true, "user": user}), later, Err(&wrong));
+        check_after(
+            json!({"authenticated": true, "audiences": ["other"], "user": user}),
+            later,
+            Err(&wrong),
+        );
+        let refused = Denial::Invalid("the provider's API server refuses it");
+        check_after(json!({"authenticated": false, "error": "why"}), later, Err(&refused));
+        check_after(json!({}), later, Err(&refused));
+        check_after(json!({}), 999_999, Err(&Denial::Expired));
+        let nobody = json!({"authenticated": true, "audiences": ["https://bind.example.com"], "user": {}});
+        check_after(nobody, later, Err(&Denial::Invalid("it belongs to nobody")));
+    }
+}

@@ -1,0 +1,357 @@
+//! Create: checked as a whole before anything is written; idempotent by its key; answered when the controller has
+//! finished, or, in time for the caller's deadline, with the request as it stands.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bindery_api::{annotations, labels, names, v1alpha2 as api};
+use bindery_proto::v1alpha2::{
+    BindableResourcesRequest, CreateBindableResourcesRequestRequest, CreateBindableResourcesRequestResponse,
+    ErrorReason,
+};
+use bindery_runtime::{cache::ObjectKey, errors};
+use kube::{
+    ResourceExt as _,
+    api::{DeleteParams, ObjectMeta, PostParams, Preconditions},
+};
+use tokio::time::Instant;
+
+use super::{Key, is_of};
+use crate::{
+    actions,
+    contract::{self, Located},
+    credentials,
+    front::{
+        Front,
+        auth::Caller,
+        convert::{request, response},
+        error::{Failure, Outcome},
+        gate::Call,
+        validate::{self, Validate as _},
+        wait::until_shown,
+    },
+    rights::RightsError,
+    template::{self, ExportPlan},
+    writes,
+};
+
+/// Rounds of reading, deciding and writing, where others write the same request at the same time.
+const ROUNDS: usize = 8;
+
+/// A create that holds: the caller may, and everything it asks for can be made.
+pub(super) struct Checked {
+    pub(super) key: Key,
+    pub(super) spec: api::BindableResourcesRequestSpec,
+    pub(super) plan: ExportPlan,
+    pub(super) located: Located,
+}
+
+/// What is to be done about a request that is there already.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    /// It is under way, or done: wait for it, or return it.
+    Join,
+    /// It is done, and its export is not what the template makes today.
+    RunAgain,
+    /// It failed: begin anew.
+    Restart,
+}
+
+impl Front {
+    pub(super) async fn create_request(
+        &self,
+        call: &Call,
+        message: &CreateBindableResourcesRequestRequest,
+    ) -> Outcome<CreateBindableResourcesRequestResponse> {
+        let caller = call.caller()?;
+        let checked = self.check_create(caller, message).await?;
+        if message.validate_only {
+            return Ok(planned(&checked));
+        }
+        let until = call.deadline.wait_until(validate::duration(message.wait.as_ref()));
+        self.reinstate(&checked, until).await?;
+        let begun = self.begin(&checked).await?;
+        let found = self.finished(&begun, until).await?;
+        self.answer(&checked, &found, until).await
+    }
+
+    /// Everything that can be said before anything is written, in the order in which a caller may learn it.
+    async fn check_create(&self, caller: &Caller, message: &CreateBindableResourcesRequestRequest) -> Outcome<Checked> {
+        let template = validate::template_name(message)?;
+        self.templates.require_bind(caller, template).await?;
+        message.validate()?;
+        let asked = message.bindable_resources_request.clone().unwrap_or_default();
+        let name = asked.metadata.unwrap_or_default().name;
+        let spec = request::wanted(&asked.spec.unwrap_or_default(), caller.username().to_owned());
+        let key = Key::new(caller, &spec.cluster_identity.identity, &name);
+        let located = self.locate(&key)?;
+        let plan = self.offer(template).await?;
+        let bound = self.state.caches.bound_schemas.list_in(&located.name);
+        plan.fits(bound.iter().map(AsRef::as_ref))
+            .map_err(|refusal| of_template(template, &refusal))?;
+        self.refuse_other_export(&key, &located.name, template)?;
+        Ok(Checked {
+            key,
+            spec,
+            plan,
+            located,
+        })
+    }
+
+    fn locate(&self, key: &Key) -> Outcome<Located> {
+        let prefix = &self.state.settings.namespace_prefix;
+        let namespaces = self.state.caches.namespaces.list(contract::is_contract);
+        let mut located =
+            contract::locate(&namespaces, prefix, &key.identity).map_err(|refusal| of_contract(&refusal))?;
+        if located.namespace.is_none() {
+            // One that is labelled and no contract stands in the way.
+            located.namespace = self.state.caches.namespaces.get("", &located.name);
+        }
+        contract::admit(&located, &key.identity, &key.principal).map_err(|refusal| of_contract(&refusal))?;
+        Ok(located)
+    }
+
+    async fn offer(&self, name: &str) -> Outcome<ExportPlan> {
+        let template = self.template(name)?;
+        let plan = template::assess(&template, &self.state.caches.definitions, &self.state.settings);
+        let plan = plan.map_err(|refusal| of_template(name, &refusal))?;
+        match self.state.rights.check(&plan).await {
+            Ok(()) => Ok(plan),
+            Err(RightsError::Lacking(refusal)) => Err(of_template(name, &refusal)),
+            Err(RightsError::Api(error)) => Err(Failure::of_kube("review the server's own rights", &error)),
+        }
+    }
+
+    /// An export of that name that was made from another template is not taken from whoever uses it.
+    fn refuse_other_export(&self, key: &Key, contract: &str, template: &str) -> Outcome<()> {
+        let Some(export) = self.state.caches.exports.get(contract, &key.name) else {
+            return Ok(());
+        };
+        let from = export.annotations().get(annotations::TEMPLATE);
+        if export.metadata.deletion_timestamp.is_some() || from.is_some_and(|from| from == template) {
+            return Ok(());
+        }
+        let text = format!(
+            "export {} of contract {contract} was made from {}; choose another name, or unbind it first",
+            key.name,
+            from.map_or_else(|| "no template".to_owned(), |from| format!("template {from}")),
+        );
+        Err(Failure::new(ErrorReason::ExportNameTaken, text)
+            .with("export", &key.name)
+            .with("contract", contract))
+    }
+
+    /// A bind by an owner ends a revocation.
+    async fn reinstate(&self, checked: &Checked, until: Instant) -> Outcome<()> {
+        let contract = &checked.located.name;
+        let bindings = &self.state.caches.cluster_bindings;
+        let is_revoked = |binding: Option<&api::ClusterBinding>| {
+            binding.is_some_and(|binding| credentials::revocation(binding).is_some())
+        };
+        if !is_revoked(bindings.get(contract, names::CLUSTER_BINDING).as_deref()) {
+            return Ok(());
+        }
+        self.issuer.reinstate(contract).await?;
+        let key = ObjectKey::new(contract.as_str(), names::CLUSTER_BINDING);
+        until_shown(bindings, &key, until, |binding| !is_revoked(binding)).await;
+        Ok(())
+    }
+
+    /// Makes the request, or takes up the one that is there.
+    async fn begin(&self, checked: &Checked) -> Outcome<Arc<api::BindableResourcesRequest>> {
+        let Checked { key, spec, .. } = checked;
+        let mut known = self.request_of_any(key, true).await?;
+        for _ in 0..ROUNDS {
+            let Some(existing) = known else {
+                match self
+                    .requests()
+                    .create(&PostParams::default(), &self.object(key, spec))
+                    .await
+                {
+                    Ok(created) => {
+                        tracing::info!(request = key.object, name = key.name, "request made");
+                        return Ok(Arc::new(created));
+                    }
+                    Err(error) if errors::is_already_exists(&error) => {
+                        known = self.request_of_any(key, false).await?;
+                        continue;
+                    }
+                    Err(error) => return Err(Failure::of_kube("make the request", &error)),
+                }
+            };
+            if !is_of(&existing, &key.principal) {
+                return Err(taken(key, "author"));
+            }
+            match decide(&existing, spec, || actions::needs_rerun(&self.state, &existing))
+                .map_err(|field| taken(key, field))?
+            {
+                Step::Join => return Ok(existing),
+                Step::RunAgain => match actions::rerun(&self.state, &existing).await {
+                    Ok(running) => return Ok(Arc::new(running)),
+                    Err(error) if error.is_stale() || is_gone(&error) => {}
+                    Err(error) => return Err(Failure::of_write("run the request again", &error)),
+                },
+                Step::Restart => self.remove(&existing).await?,
+            }
+            known = self.request_of_any(key, false).await?;
+        }
+        Err(key.changed())
+    }
+
+    /// The request of that key, whoever made it: from the cache, or, where that proved too old, as it is.
+    async fn request_of_any(&self, key: &Key, cached: bool) -> Outcome<Option<Arc<api::BindableResourcesRequest>>> {
+        let namespace = &self.state.settings.namespace;
+        if cached {
+            return Ok(self.state.caches.requests.get(namespace, &key.object));
+        }
+        let found = self.requests().get_opt(&key.object).await;
+        Ok(found
+            .map_err(|error| Failure::of_kube("read the request", &error))?
+            .map(Arc::new))
+    }
+
+    async fn remove(&self, failed: &api::BindableResourcesRequest) -> Outcome<()> {
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: failed.uid(),
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        match self.requests().delete(&failed.name_any(), &params).await {
+            Ok(_) => Ok(()),
+            // Somebody else began anew.
+            Err(error) if errors::is_not_found(&error) || errors::is_conflict(&error) => Ok(()),
+            Err(error) => Err(Failure::of_kube("restart the failed request", &error)),
+        }
+    }
+
+    fn object(&self, key: &Key, spec: &api::BindableResourcesRequestSpec) -> api::BindableResourcesRequest {
+        let annotations = [
+            (annotations::REQUEST_NAME, key.name.clone()),
+            (annotations::PRINCIPAL, key.principal.to_json()),
+        ];
+        api::BindableResourcesRequest {
+            metadata: ObjectMeta {
+                name: Some(key.object.clone()),
+                namespace: Some(self.state.settings.namespace.clone()),
+                labels: Some(BTreeMap::from([(labels::VIA.to_owned(), labels::VIA_GRPC.to_owned())])),
+                annotations: Some(annotations.map(|(name, value)| (name.to_owned(), value)).into()),
+                ..ObjectMeta::default()
+            },
+            spec: spec.clone(),
+            status: None,
+        }
+    }
+
+    /// Waits until the controller has decided. What the cache shows from before the request was begun does not count.
+    async fn finished(
+        &self,
+        begun: &Arc<api::BindableResourcesRequest>,
+        until: Instant,
+    ) -> Outcome<Arc<api::BindableResourcesRequest>> {
+        if phase(begun) != api::Phase::Pending {
+            return Ok(Arc::clone(begun));
+        }
+        let (uid, from) = (begun.uid(), version(begun));
+        let is_newer = |shown: &api::BindableResourcesRequest| shown.uid() == uid && version(shown) >= from;
+        let is_decided = |shown: Option<&api::BindableResourcesRequest>| {
+            shown.is_some_and(|shown| is_newer(shown) && phase(shown) != api::Phase::Pending)
+        };
+        let key = ObjectKey::of(begun.as_ref());
+        let requests = &self.state.caches.requests;
+        until_shown(requests, &key, until, is_decided).await;
+        let shown = requests.get_key(&key).filter(|shown| is_newer(shown));
+        Ok(shown.unwrap_or_else(|| Arc::clone(begun)))
+    }
+}
+
+/// What a create that only validates answers.
+fn planned(checked: &Checked) -> CreateBindableResourcesRequestResponse {
+    let schemas = response::planned_schemas(&checked.plan);
+    let request = api::BindableResourcesRequest {
+        metadata: ObjectMeta::default(),
+        spec: checked.spec.clone(),
+        status: None,
+    };
+    let mut shown: BindableResourcesRequest = request::request(&request);
+    shown
+        .metadata
+        .get_or_insert_default()
+        .name
+        .clone_from(&checked.key.name);
+    CreateBindableResourcesRequestResponse {
+        bindable_resources_request: Some(shown),
+        response: Some(response::response(
+            &checked.key.name,
+            &checked.located.name,
+            &checked.plan,
+            schemas,
+            None,
+        )),
+    }
+}
+
+/// What to do about a request that is there, or the field in which it asks for something else.
+fn decide(
+    existing: &api::BindableResourcesRequest,
+    wanted: &api::BindableResourcesRequestSpec,
+    needs_rerun: impl FnOnce() -> bool,
+) -> Result<Step, &'static str> {
+    let spec = &existing.spec;
+    let ttl =
+        |spec: &api::BindableResourcesRequestSpec| spec.ttl_after_finished.as_ref().map(bindery_api::Duration::parse);
+    if spec.template_ref != wanted.template_ref {
+        return Err("spec.template_ref.name");
+    }
+    if spec.cluster_identity != wanted.cluster_identity {
+        return Err("spec.cluster_identity.pretty_name");
+    }
+    if ttl(spec) != ttl(wanted) {
+        return Err("spec.ttl_after_finished");
+    }
+    if spec.compatibility != wanted.compatibility {
+        return Err("spec.compatibility");
+    }
+    Ok(match phase(existing) {
+        api::Phase::Failed => Step::Restart,
+        api::Phase::Succeeded if needs_rerun() => Step::RunAgain,
+        api::Phase::Succeeded | api::Phase::Pending => Step::Join,
+    })
+}
+
+pub(super) fn phase(request: &api::BindableResourcesRequest) -> api::Phase {
+    request.status.as_ref().map(|status| status.phase).unwrap_or_default()
+}
+
+fn version(request: &api::BindableResourcesRequest) -> u64 {
+    let version = request.metadata.resource_version.as_deref();
+    version.and_then(|version| version.parse().ok()).unwrap_or_default()
+}
+
+fn is_gone(error: &writes::WriteError) -> bool {
+    matches!(error, writes::WriteError::Api(error) if errors::is_not_found(error))
+}
+
+fn taken(key: &Key, field: &str) -> Failure {
+    let text = format!(
+        "request {} for this cluster exists with another {field}; choose another name, or delete that request first",
+        key.name
+    );
+    Failure::new(ErrorReason::RequestNameTaken, text)
+        .with("request", &key.name)
+        .with("field", field)
+}
+
+fn of_contract(refusal: &contract::Refusal) -> Failure {
+    Failure::new(refusal.error_reason(), refusal.to_string())
+}
+
+fn of_template(template: &str, refusal: &template::Refusal) -> Failure {
+    let text = format!("template {template} cannot be bound: {refusal}");
+    Failure::new(refusal.error_reason(), text)
+        .with("template", template)
+        .with("cause", refusal.reason())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! CredentialService: staying connected, and cutting off.
+
+use bindery_proto::v1alpha2::{
+    RenewKubeconfigRequest, RenewKubeconfigResponse, RevokeCredentialsRequest, RevokeCredentialsResponse,
+    credential_service_server::CredentialService,
+};
+use kube::ResourceExt as _;
+use tonic::{Request, Response, Status};
+
+use super::{
+    Front,
+    convert::{meta, response},
+    error::{Failure, Outcome},
+    gate::Call,
+    validate::Validate as _,
+};
+use crate::{credentials::IssueError, writes::WriteError};
+
+#[derive(Debug)]
+pub(super) struct Service(pub(super) Front);
+
+#[tonic::async_trait]
+impl CredentialService for Service {
+    async fn renew_kubeconfig(
+        &self,
+        request: Request<RenewKubeconfigRequest>,
+    ) -> Result<Response<RenewKubeconfigResponse>, Status> {
+        let call = Call::of(&request)?;
+        Ok(Response::new(self.0.renew(&call, request.get_ref()).await?))
+    }
+
+    async fn revoke_credentials(
+        &self,
+        request: Request<RevokeCredentialsRequest>,
+    ) -> Result<Response<RevokeCredentialsResponse>, Status> {
+        let call = Call::of(&request)?;
+        Ok(Response::new(self.0.revoke(&call, request.get_ref()).await?))
+    }
+}
+
+impl Front {
+    async fn renew(&self, call: &Call, message: &RenewKubeconfigRequest) -> Outcome<RenewKubeconfigResponse> {
+        message.validate()?;
+        let contract = self.contracts.one(call.caller()?, &message.contract)?.name_any();
+        let minted = self.issuer.mint(&contract).await?;
+        Ok(RenewKubeconfigResponse {
+            kubeconfig: Some(response::kubeconfig(&minted)),
+            contract,
+        })
+    }
+
+    async fn revoke(&self, call: &Call, message: &RevokeCredentialsRequest) -> Outcome<RevokeCredentialsResponse> {
+        message.validate()?;
+        let contract = self.contracts.one(call.caller()?, &message.contract)?.name_any();
+        let reason = Some(message.reason.as_str()).filter(|reason| !reason.is_empty());
+        let revoked = self.issuer.revoke(&contract, reason).await?;
+        Ok(RevokeCredentialsResponse {
+            revoked_count: i32::try_from(revoked.anchors).unwrap_or(i32::MAX),
+            revocation_time: Some(meta::timestamp(revoked.time)),
+        })
+    }
+}
+
+impl From<IssueError> for Failure {
+    fn from(error: IssueError) -> Self {
+        match &error {
+            IssueError::Write { contract, source } => {
+                Self::of_write("issue credentials", source).with("contract", contract)
+            }
+            IssueError::ContractNotFound { contract } | IssueError::Revoked { contract } => {
+                Self::new(error.error_reason(), error.to_string()).with("contract", contract)
+            }
+            IssueError::TokenUnreadable | IssueError::Kubeconfig { .. } => Self::internal(&error),
+        }
+    }
+}
+
+impl Failure {
+    /// What a write that was not made means to the caller. `doing` completes "cannot …".
+    pub(super) fn of_write(doing: &str, error: &WriteError) -> Self {
+        use bindery_proto::v1alpha2::ErrorReason;
+        match error {
+            WriteError::Api(error) => Self::of_kube(doing, error),
+            WriteError::Unasked(error) => Self::of_kube(doing, error),
+            WriteError::Foreign { kind, name } => {
+                let message =
+                    format!("cannot {doing}: {kind} {name} is in the way; the provider's admin renames or removes it");
+                Self::new(ErrorReason::PlacementConflict, message).with("object", name)
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The one place where a status is built: a code, exactly one ErrorInfo, and the details that belong to its reason.
+//!
+//! What the server could not do is told; why it could not is for its log, for a cause may name what is not the caller's.
+
+use std::{collections::HashMap, fmt, time::Duration};
+
+use bindery_proto::{ERROR_DOMAIN, v1alpha2::ErrorReason};
+use bindery_runtime::errors;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, FieldViolation, PreconditionViolation, StatusExt as _};
+
+/// When to come back, where nothing better is known.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Result of a call.
+pub type Outcome<T> = Result<T, Failure>;
+
+/// Why a call fails. Becomes a status at the very end.
+pub struct Failure(Box<Inner>);
+
+struct Inner {
+    reason: ErrorReason,
+    message: String,
+    metadata: HashMap<String, String>,
+    violations: Vec<FieldViolation>,
+    retry_after: Option<Duration>,
+}
+
+impl Failure {
+    /// A failure for a reason, in a sentence that names the object and the mend.
+    pub fn new(reason: ErrorReason, message: impl Into<String>) -> Self {
+        let retry_after = match reason.code() {
+            Code::Unavailable => Some(RETRY_AFTER),
+            _ if matches!(reason, ErrorReason::RateLimited | ErrorReason::StreamLimit) => Some(RETRY_AFTER),
+            _ => None,
+        };
+        Self(Box::new(Inner {
+            reason,
+            message: message.into(),
+            metadata: HashMap::new(),
+            violations: Vec::new(),
+            retry_after,
+        }))
+    }
+
+    /// Wrong input: every field that is wrong, at once.
+    pub fn invalid(violations: Vec<FieldViolation>) -> Self {
+        let fields: Vec<_> = violations
+            .iter()
+            .map(|violation| format!("{}: {}", violation.field, violation.description))
+            .collect();
+        let mut failure = Self::new(ErrorReason::FieldInvalid, fields.join("; "));
+        failure.0.violations = violations;
+        failure
+    }
+
+    /// Something that cannot happen, or that only the log may tell.
+    pub fn internal(cause: impl fmt::Display) -> Self {
+        tracing::error!(%cause, "internal error");
+        Self::new(
+            ErrorReason::Internal,
+            "the server failed; the provider finds the cause in its log under the request id",
+        )
+    }
+
+    /// What the API server's refusal, or its silence, means to the caller. `doing` completes "cannot …".
+    pub fn of_kube(doing: &str, error: &kube::Error) -> Self {
+        let cause = errors::explain(error);
+        if errors::is_transient(error) {
+            tracing::warn!(doing, %cause, "the API server does not answer");
+            return Self::new(
+                ErrorReason::ApiServerUnreachable,
+                format!("cannot {doing}: the provider's API server does not answer; try again"),
+            );
+        }
+        if errors::is_forbidden(error) {
+            tracing::error!(doing, %cause, "the server lacks a right");
+            return Self::new(
+                ErrorReason::ServerLacksRights,
+                format!(
+                    "the server lacks a right that it needs to {doing}; its log names the rule for the provider's admin"
+                ),
+            )
+            .with("operation", doing);
+        }
+        if errors::is_conflict(error) {
+            return Self::new(
+                ErrorReason::ObjectChanged,
+                format!("cannot {doing}: the object changed meanwhile; read it again"),
+            );
+        }
+        Self::internal(format_args!("cannot {doing}: {cause}"))
+    }
+
+    /// Adds what varies in the message, under a lowerCamelCase key.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl Into<String>) -> Self {
+        self.0.metadata.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// Says when to come back.
+    #[must_use]
+    pub fn retry_after(mut self, delay: Duration) -> Self {
+        self.0.retry_after = Some(delay);
+        self
+    }
+
+    /// The reason.
+    pub fn reason(&self) -> ErrorReason {
+        self.0.reason
+    }
+
+    /// The sentence.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.0.reason.reason_str(), self.0.message)
+    }
+}
+
+impl From<Failure> for Status {
+    fn from(failure: Failure) -> Self {
+        let inner = *failure.0;
+        let reason = inner.reason.reason_str();
+        let code = inner.reason.code();
+        let mut details = ErrorDetails::new();
+        if code == Code::FailedPrecondition {
+            let subject = inner.metadata.values().min().cloned().unwrap_or_default();
+            let violation = PreconditionViolation::new(reason, subject, inner.message.clone());
+            details.set_precondition_failure(vec![violation]);
+        }
+        if !inner.violations.is_empty() {
+            details.set_bad_request(inner.violations);
+        }
+        if inner.retry_after.is_some() {
+            details.set_retry_info(inner.retry_after);
+        }
+        details.set_error_info(reason, ERROR_DOMAIN, inner.metadata);
+        Self::with_error_details(code, inner.message, details)
+    }
+}
+
+/// Completes a status on its way out: the request's id is added, and a status that is not of our making becomes one.
+pub(super) fn complete(status: &Status, request_id: &str) -> Status {
+    let mut details = status.get_error_details();
+    if details.error_info().is_some() {
+        details.set_request_info(request_id, "");
+        return Status::with_error_details(status.code(), status.message(), details);
+    }
+    // What tonic itself answers: it decodes requests before a handler sees them.
+    let failure = match status.code() {
+        Code::OutOfRange | Code::ResourceExhausted => Failure::new(
+            ErrorReason::MessageTooLarge,
+            "the request is larger than the server takes; see GetProvider",
+        ),
+        Code::Unimplemented => Failure::new(ErrorReason::FeatureOff, status.message().to_owned()),
+        Code::Internal | Code::InvalidArgument => Failure::invalid(vec![FieldViolation::new(
+            "",
+            "the request cannot be decoded as the message that this method takes",
+        )]),
+        Code::Cancelled | Code::DeadlineExceeded => Failure::new(ErrorReason::Deadline, "the call's deadline passed"),
+        _ => Failure::internal(status.message()),
+    };
+    complete(&failure.into(), request_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_becomes_a_status_with_one_error_info() {
+        for reason in ErrorReason::all() {
+            let status = Status::from(Failure::new(reason, "why").with("name", "cowboys"));
+            assert_eq!(status.code(), reason.code());
+            let details = status.get_error_details();
+            let info = details.error_info().expect("an ErrorInfo");
+            assert_eq!(
+                (info.reason.as_str(), info.domain.as_str()),
+                (reason.reason_str(), "kube-bind.io")
+            );
+            assert_eq!(info.metadata["name"], "cowboys");
+            assert_eq!(
+                details.retry_info().is_some(),
+                reason.code() == Code::Unavailable
+                    || matches!(reason, ErrorReason::RateLimited | ErrorReason::StreamLimit)
+            );
+            assert_eq!(
+                details.precondition_failure().is_some(),
+                reason.code() == Code::FailedPrecondition
+            );
+        }
+    }
+
+    #[test]
+    fn wrong_fields_are_named_one_by_one() {
+        let failure = Failure::invalid(vec![
+            FieldViolation::new("name", "is empty"),
+            FieldViolation::new("uid", "is empty"),
+        ]);
+        let details = Status::from(failure).get_error_details();
+        let fields: Vec<_> = details
+            .bad_request()
+            .expect("a BadRequest")
+            .field_violations
+            .iter()
+            .map(|v| v.field.as_str())
+            .collect();
+        assert_eq!(fields, ["name", "uid"]);
+    }
+
+    #[track_caller]
+    fn check_kube(code: u16, reason: &str, expect: ErrorReason) {
+        let mut status = kube::core::Status::failure("secret detail of the cluster", reason);
+        status.code = code;
+        let failure = Failure::of_kube("read the template", &kube::Error::Api(status.boxed()));
+        assert_eq!(failure.reason(), expect);
+        assert!(!failure.message().contains("secret detail"), "{failure:?}");
+    }
+
+    #[test]
+    fn refusals_of_the_api_server_are_told_without_their_cause() {
+        check_kube(403, "Forbidden", ErrorReason::ServerLacksRights);
+        check_kube(409, "Conflict", ErrorReason::ObjectChanged);
+        check_kube(429, "TooManyRequests", ErrorReason::ApiServerUnreachable);
+        check_kube(503, "ServiceUnavailable", ErrorReason::ApiServerUnreachable);
+        check_kube(422, "Invalid", ErrorReason::Internal);
+    }
+
+    #[test]
+    fn a_foreign_status_is_made_ours_and_carries_the_request_id() {
+        for (code, expect) in [
+            (Code::OutOfRange, "MESSAGE_TOO_LARGE"),
+            (Code::Internal, "FIELD_INVALID"),
+            (Code::Unimplemented, "FEATURE_OFF"),
+            (Code::Cancelled, "DEADLINE"),
+            (Code::Unknown, "INTERNAL"),
+        ] {
+            let details = complete(&Status::new(code, "x"), "id-1").get_error_details();
+            assert_eq!(details.error_info().expect("an ErrorInfo").reason, expect);
+            assert_eq!(details.request_info().expect("a RequestInfo").request_id, "id-1");
+        }
+    }
+}

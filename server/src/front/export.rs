@@ -1,0 +1,159 @@
+//! ExportService: what is bound, its schemas, and its end.
+
+use std::sync::Arc;
+
+use bindery_api::v1alpha2 as api;
+use bindery_proto::v1alpha2::{
+    DeleteExportRequest, DeleteExportResponse, ErrorReason, Export, GetBoundSchemaRequest, GetBoundSchemaResponse,
+    GetExportRequest, GetExportResponse, ListExportsRequest, ListExportsResponse, WatchExportsRequest,
+    export_service_server::ExportService,
+};
+use kube::ResourceExt as _;
+use tonic::{Request, Response, Status};
+
+use super::{
+    Front,
+    auth::Caller,
+    catalog::selector,
+    convert::{boundschema, export},
+    error::{Failure, Outcome},
+    gate::Call,
+    page::Page,
+    stream::Outgoing,
+    validate::Validate as _,
+};
+
+mod delete;
+mod watch;
+
+#[derive(Debug)]
+pub(super) struct Service(pub(super) Front);
+
+#[tonic::async_trait]
+impl ExportService for Service {
+    type WatchExportsStream = Outgoing<bindery_proto::v1alpha2::WatchExportsResponse>;
+
+    async fn list_exports(
+        &self,
+        request: Request<ListExportsRequest>,
+    ) -> Result<Response<ListExportsResponse>, Status> {
+        let call = Call::of(&request)?;
+        Ok(Response::new(
+            self.0.list_exports(call.caller()?, request.get_ref()).await?,
+        ))
+    }
+
+    async fn get_export(&self, request: Request<GetExportRequest>) -> Result<Response<GetExportResponse>, Status> {
+        let call = Call::of(&request)?;
+        Ok(Response::new(self.0.get_export(call.caller()?, request.get_ref())?))
+    }
+
+    async fn watch_exports(
+        &self,
+        request: Request<WatchExportsRequest>,
+    ) -> Result<Response<Self::WatchExportsStream>, Status> {
+        let call = Call::of(&request)?;
+        Ok(Response::new(self.0.watch_exports(&call, request.get_ref())?))
+    }
+
+    async fn get_bound_schema(
+        &self,
+        request: Request<GetBoundSchemaRequest>,
+    ) -> Result<Response<GetBoundSchemaResponse>, Status> {
+        let call = Call::of(&request)?;
+        Ok(Response::new(
+            self.0.get_bound_schema(call.caller()?, request.get_ref())?,
+        ))
+    }
+
+    async fn delete_export(
+        &self,
+        request: Request<DeleteExportRequest>,
+    ) -> Result<Response<DeleteExportResponse>, Status> {
+        let call = Call::of(&request)?;
+        Ok(Response::new(self.0.delete_export(&call, request.get_ref()).await?))
+    }
+}
+
+impl Front {
+    async fn list_exports(&self, caller: &Caller, message: &ListExportsRequest) -> Outcome<ListExportsResponse> {
+        message.validate()?;
+        let arguments = [message.contract.as_str(), &message.label_selector];
+        let page = Page::read(message.page_size, &message.page_token, &arguments)?;
+        let selector = selector(&message.label_selector)?;
+        let contracts = self.contracts.all(caller, &message.contract)?;
+        let mut contracts: Vec<_> = contracts.iter().map(|contract| contract.name_any()).collect();
+        contracts.sort_unstable();
+        let found = self.state.caches.exports.list(|export| {
+            let contract = export.metadata.namespace.as_deref().unwrap_or_default();
+            contracts.binary_search_by(|known| known.as_str().cmp(contract)).is_ok()
+                && selector.matches(export.labels())
+        });
+        let mut keyed: Vec<_> = found
+            .into_iter()
+            .map(|export| {
+                (
+                    format!("{}/{}", export.namespace().unwrap_or_default(), export.name_any()),
+                    export,
+                )
+            })
+            .collect();
+        keyed.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let filled = page
+            .fill(keyed, |found| async move { Ok(Some(self.show(&found))) })
+            .await?;
+        Ok(ListExportsResponse {
+            exports: filled.entries,
+            next_page_token: filled.next_page_token,
+        })
+    }
+
+    fn get_export(&self, caller: &Caller, message: &GetExportRequest) -> Outcome<GetExportResponse> {
+        message.validate()?;
+        let contract = self.contracts.one(caller, &message.contract)?.name_any();
+        let found = self
+            .export(&contract, &message.name)
+            .ok_or_else(|| not_found(&contract, &message.name))?;
+        Ok(GetExportResponse {
+            export: Some(self.show(&found)),
+        })
+    }
+
+    fn get_bound_schema(&self, caller: &Caller, message: &GetBoundSchemaRequest) -> Outcome<GetBoundSchemaResponse> {
+        message.validate()?;
+        let contract = self.contracts.one(caller, &message.contract)?.name_any();
+        let found = self
+            .state
+            .caches
+            .bound_schemas
+            .get(&contract, &message.name)
+            .ok_or_else(|| {
+                let text = format!(
+                    "contract {contract} has no schema {}; its exports name those it has",
+                    message.name
+                );
+                Failure::new(ErrorReason::BoundSchemaNotFound, text).with("boundSchema", &message.name)
+            })?;
+        let unchanged = !message.known_hash.is_empty() && self.schemas.of(&found).hash == message.known_hash;
+        Ok(GetBoundSchemaResponse {
+            bound_schema: (!unchanged).then(|| boundschema::bound_schema(&found)),
+            unchanged,
+        })
+    }
+
+    fn export(&self, contract: &str, name: &str) -> Option<Arc<api::APIServiceExport>> {
+        self.state.caches.exports.get(contract, name)
+    }
+
+    /// An export as callers see it.
+    fn show(&self, found: &api::APIServiceExport) -> Export {
+        export::export(found, self.schemas.of_export(&self.state.caches, found))
+    }
+}
+
+fn not_found(contract: &str, name: &str) -> Failure {
+    let message = format!("contract {contract} has no export {name}");
+    Failure::new(ErrorReason::ExportNotFound, message)
+        .with("export", name)
+        .with("contract", contract)
+}

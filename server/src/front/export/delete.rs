@@ -1,0 +1,91 @@
+//! Unbinding: the export goes, and the controllers take everything that was made for it.
+
+use bindery_api::v1alpha2 as api;
+use bindery_proto::v1alpha2::{DeleteExportRequest, DeleteExportResponse, ErrorReason};
+use bindery_runtime::cache::ObjectKey;
+use kube::ResourceExt as _;
+
+use super::not_found;
+use crate::{
+    actions,
+    front::{
+        Front,
+        error::{Failure, Outcome},
+        gate::Call,
+        validate::{self, Validate as _},
+        wait::until_shown,
+    },
+    remaining::{self, Remaining},
+};
+
+impl Front {
+    pub(super) async fn delete_export(
+        &self,
+        call: &Call,
+        message: &DeleteExportRequest,
+    ) -> Outcome<DeleteExportResponse> {
+        message.validate()?;
+        let contract = self.contracts.one(call.caller()?, &message.contract)?.name_any();
+        let Some(export) = self.export(&contract, &message.name) else {
+            return if message.allow_missing {
+                Ok(DeleteExportResponse::default())
+            } else {
+                Err(not_found(&contract, &message.name))
+            };
+        };
+        if export.uid().as_deref() != Some(message.uid.as_str()) {
+            let text = format!(
+                "export {} of contract {contract} is another one than is meant; read it again",
+                message.name
+            );
+            return Err(Failure::new(ErrorReason::ObjectChanged, text)
+                .with("export", &message.name)
+                .with("uid", export.uid().unwrap_or_default()));
+        }
+        let deleting = export.metadata.deletion_timestamp.is_some();
+        let remaining = self.remaining(&export).await?;
+        if remaining.count() > 0 && !message.force && !deleting {
+            return Err(not_empty(&contract, &message.name, &remaining));
+        }
+        if message.validate_only {
+            return Ok(DeleteExportResponse {
+                export: Some(self.show(&export)),
+                remaining_objects: count(&remaining),
+            });
+        }
+        let deleted = actions::delete_export(&self.state, &export, message.force).await;
+        deleted.map_err(|error| Failure::of_write("delete the export", &error))?;
+        tracing::info!(contract, export = message.name, force = message.force, "export deleted");
+
+        let until = call.deadline.wait_until(validate::duration(message.wait.as_ref()));
+        let is_gone = |shown: Option<&api::APIServiceExport>| shown.is_none_or(|shown| shown.uid() != export.uid());
+        let key = ObjectKey::of(&*export);
+        if until_shown(&self.state.caches.exports, &key, until, is_gone).await {
+            return Ok(DeleteExportResponse::default());
+        }
+        let now = self.export(&contract, &message.name).unwrap_or_else(|| export.clone());
+        Ok(DeleteExportResponse {
+            remaining_objects: count(&self.remaining(&now).await?),
+            export: Some(self.show(&now)),
+        })
+    }
+
+    async fn remaining(&self, export: &api::APIServiceExport) -> Outcome<Remaining> {
+        let remaining = remaining::remaining_objects(&self.state, export).await;
+        remaining.map_err(|error| Failure::of_write("count the objects that are left", &error))
+    }
+}
+
+fn count(remaining: &Remaining) -> i32 {
+    i32::try_from(remaining.count()).unwrap_or(i32::MAX)
+}
+
+fn not_empty(contract: &str, name: &str, remaining: &Remaining) -> Failure {
+    let text = format!(
+        "export {name} of contract {contract}: {remaining}; delete them on the consumer, or set force to let them stay"
+    );
+    Failure::new(ErrorReason::ExportNotEmpty, text)
+        .with("export", name)
+        .with("contract", contract)
+        .with("remainingObjects", remaining.count().to_string())
+}

@@ -1,0 +1,222 @@
+//! Pages of a list. A token is the key after which to go on, tied to the other arguments of the call, so it works on
+//! every replica and never expires. It grants nothing: what a page shows is decided anew for each caller.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use bindery_proto::v1alpha2::ErrorReason;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use prost::Message;
+use sha2::{Digest as _, Sha256};
+
+use super::error::{Failure, Outcome};
+
+/// Entries of a page where the call does not say.
+const SIZE_DEFAULT: usize = 50;
+/// Entries of the largest page.
+pub const SIZE_MAX: usize = 500;
+/// A page ends here even if it is not full.
+const BYTES_MAX: usize = 1024 * 1024;
+/// Candidates that one page looks at, whether it shows them or not.
+const EXAMINED_MAX: usize = 500;
+/// Candidates that are looked at together.
+const TOGETHER: usize = 16;
+const TOKEN_VERSION: u8 = 1;
+const TOKEN_LENGTH_MAX: usize = 2_048;
+
+/// One page that is asked for.
+#[derive(Debug)]
+pub struct Page {
+    size: usize,
+    after: Option<String>,
+    arguments: [u8; 8],
+}
+
+/// A page that was filled.
+#[derive(Debug)]
+pub struct Filled<M> {
+    /// Its entries.
+    pub entries: Vec<M>,
+    /// Token of the next page; empty on the last.
+    pub next_page_token: String,
+}
+
+impl Page {
+    /// Reads what a call asks for; `arguments` are all its others. A negative size is for the validator to refuse.
+    pub fn read(size: i32, token: &str, arguments: &[&str]) -> Outcome<Self> {
+        let size = match usize::try_from(size).unwrap_or(0) {
+            0 => SIZE_DEFAULT,
+            size => size.min(SIZE_MAX),
+        };
+        let arguments = digest(arguments);
+        let after = match token {
+            "" => None,
+            token => Some(decode(token, arguments).ok_or_else(|| {
+                Failure::new(
+                    ErrorReason::PageTokenInvalid,
+                    "the page token is not one of this list, or the other arguments changed; begin again without it",
+                )
+            })?),
+        };
+        Ok(Self { size, after, arguments })
+    }
+
+    /// Fills the page from candidates, which come in order of their keys; `look` says what is shown of each.
+    pub async fn fill<T, M: Message, F>(self, candidates: Vec<(String, T)>, look: impl Fn(T) -> F) -> Outcome<Filled<M>>
+    where
+        F: Future<Output = Outcome<Option<M>>>,
+    {
+        let start = self
+            .after
+            .as_ref()
+            .map_or(0, |after| candidates.partition_point(|(key, _)| key <= after));
+        let total = candidates.len();
+        let examined = candidates.into_iter().enumerate().skip(start).take(EXAMINED_MAX);
+        let mut looked = stream::iter(examined)
+            .map(|(index, (key, candidate))| {
+                let shown = look(candidate);
+                async move { shown.await.map(|shown| (index, key, shown)) }
+            })
+            .buffered(TOGETHER);
+        let mut entries: Vec<M> = Vec::new();
+        let mut bytes = 0;
+        let mut last = None;
+        while let Some((index, key, shown)) = looked.try_next().await? {
+            if let Some(entry) = shown {
+                bytes += entry.encoded_len();
+                // One entry is shown however large it is, or the list would never go on.
+                if !entries.is_empty() && bytes > BYTES_MAX {
+                    break;
+                }
+                entries.push(entry);
+            }
+            last = Some((index, key));
+            if entries.len() == self.size {
+                break;
+            }
+        }
+        let next_page_token = match last {
+            Some((index, key)) if index + 1 < total => encode(&key, self.arguments),
+            _ => String::new(),
+        };
+        Ok(Filled {
+            entries,
+            next_page_token,
+        })
+    }
+}
+
+/// Each argument with its length, so that no two lists of arguments read the same.
+fn digest(arguments: &[&str]) -> [u8; 8] {
+    let mut hash = Sha256::new();
+    for argument in arguments {
+        hash.update((argument.len() as u64).to_be_bytes());
+        hash.update(argument.as_bytes());
+    }
+    hash.finalize().first_chunk().copied().unwrap_or_default()
+}
+
+fn encode(key: &str, arguments: [u8; 8]) -> String {
+    let bytes = [&[TOKEN_VERSION], arguments.as_slice(), key.as_bytes()].concat();
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+fn decode(token: &str, arguments: [u8; 8]) -> Option<String> {
+    if token.len() > TOKEN_LENGTH_MAX {
+        return None;
+    }
+    let bytes = URL_SAFE_NO_PAD.decode(token).ok()?;
+    let key = bytes.strip_prefix(&[TOKEN_VERSION])?.strip_prefix(&arguments)?;
+    String::from_utf8(key.to_vec()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use bindery_proto::v1alpha2::NameRef;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn candidates(count: usize) -> Vec<(String, usize)> {
+        (0..count).map(|number| (format!("key-{number:05}"), number)).collect()
+    }
+
+    fn run<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread()
+            .build()
+            .expect("a runtime")
+            .block_on(future)
+    }
+
+    /// Walks a whole list and returns what it showed, with the number of pages.
+    fn walk(count: usize, size: i32, show: impl Fn(usize) -> Option<String>) -> (Vec<String>, usize) {
+        let (mut seen, mut pages, mut token) = (Vec::new(), 0, String::new());
+        loop {
+            let page = Page::read(size, &token, &["x"]).expect("a page");
+            let filled = run(page.fill(candidates(count), |number| {
+                let shown = show(number).map(|name| NameRef { name });
+                async { Ok(shown) }
+            }))
+            .expect("entries");
+            seen.extend(filled.entries.into_iter().map(|entry| entry.name));
+            pages += 1;
+            if filled.next_page_token.is_empty() {
+                return (seen, pages);
+            }
+            token = filled.next_page_token;
+        }
+    }
+
+    #[test]
+    fn every_entry_is_shown_once_whatever_the_size_of_a_page() {
+        let all = |count: usize| (0..count).map(|number| number.to_string()).collect::<Vec<_>>();
+        for (count, size, pages) in [
+            (0, 0, 1),
+            (50, 0, 1),
+            (51, 0, 2),
+            (10, 3, 4),
+            (9, 3, 3),
+            (1_200, 9_999, 3),
+        ] {
+            assert_eq!(
+                walk(count, size, |number| Some(number.to_string())),
+                (all(count), pages),
+                "{count} by {size}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_page_ends_for_bytes_and_for_candidates_too() {
+        let large = "x".repeat(BYTES_MAX / 2);
+        let (seen, pages) = walk(4, 0, |_| Some(large.clone()));
+        assert_eq!((seen.len(), pages), (4, 4));
+        let huge = "x".repeat(BYTES_MAX * 2);
+        assert_eq!(walk(2, 0, |_| Some(huge.clone())).1, 2);
+        let (seen, pages) = walk(1_001, 10, |number| (number == 1_000).then(|| "last".to_owned()));
+        assert_eq!((seen.as_slice(), pages), (["last".to_owned()].as_slice(), 3));
+    }
+
+    #[test]
+    fn a_token_is_for_its_own_arguments_alone() {
+        let token = encode("key", digest(&["a", "bc"]));
+        assert_eq!(
+            Page::read(0, &token, &["a", "bc"]).expect("a page").after.as_deref(),
+            Some("key")
+        );
+        for (token, arguments) in [(token.as_str(), ["ab", "c"]), ("!", ["a", "bc"]), ("AA", ["a", "bc"])] {
+            let failure = Page::read(0, token, &arguments).expect_err("a refusal");
+            assert_eq!(failure.reason(), ErrorReason::PageTokenInvalid);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_token_brings_it_down(token in "\\PC{0,64}") {
+            let _ = Page::read(0, &token, &[]);
+        }
+
+        #[test]
+        fn keys_come_back(key in "\\PC{0,64}") {
+            prop_assert_eq!(decode(&encode(&key, digest(&[])), digest(&[])), Some(key));
+        }
+    }
+}

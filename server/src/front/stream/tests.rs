@@ -1,0 +1,342 @@
+use std::collections::BTreeMap;
+
+use bindery_runtime::{queue::Lane, telemetry};
+use futures::{FutureExt as _, StreamExt as _};
+use http::HeaderMap;
+use tokio::time::{advance, sleep};
+
+use super::{hub::Note, *};
+use crate::front::{
+    auth::{Caller, Identity, Kind},
+    limits::Deadline,
+};
+
+/// A feed of numbers by name.
+#[derive(Clone, Default)]
+struct Numbers(Arc<Mutex<World>>);
+
+#[derive(Default)]
+struct World {
+    numbers: BTreeMap<String, u64>,
+    refused: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Text {
+    said: String,
+    token: String,
+}
+
+impl Numbers {
+    fn set(&self, hub: &Hub, name: &str, number: u64) {
+        self.0.lock().numbers.insert(name.to_owned(), number);
+        hub.note(&Note {
+            scope: "a",
+            name,
+            gone: None,
+            source: 0,
+            version: Some(number),
+            lane: Lane::Live,
+        });
+    }
+
+    fn remove(&self, hub: &Hub, name: &str) {
+        self.0.lock().numbers.remove(name);
+        hub.note(&Note {
+            scope: "a",
+            name,
+            gone: Some(gone(name)),
+            source: 0,
+            version: None,
+            lane: Lane::Live,
+        });
+    }
+
+    fn shown(name: &str, number: u64) -> Shown<String> {
+        Shown {
+            key: name.into(),
+            identity: gone(name),
+            object: format!("{name}={number}"),
+        }
+    }
+}
+
+fn gone(name: &str) -> Gone {
+    Gone {
+        name: name.to_owned(),
+        uid: format!("uid-{name}"),
+    }
+}
+
+impl Feed for Numbers {
+    type Object = String;
+    type Message = Text;
+
+    fn all(&self) -> Vec<Shown<String>> {
+        self.0
+            .lock()
+            .numbers
+            .iter()
+            .map(|(name, number)| Self::shown(name, *number))
+            .collect()
+    }
+
+    fn now(&self, changed: &str) -> Vec<Now<String>> {
+        let number = self.0.lock().numbers.get(changed).copied();
+        vec![(changed.into(), number.map(|number| Self::shown(changed, number)))]
+    }
+
+    fn namespace(&self) -> String {
+        "a".to_owned()
+    }
+
+    fn may_go_on(&self) -> Outcome<()> {
+        if self.0.lock().refused {
+            return Err(Failure::new(ErrorReason::CredentialRevoked, "revoked"));
+        }
+        Ok(())
+    }
+
+    fn message(event: Event<String>, token: String) -> Text {
+        let said = match event {
+            Event::Begin(begin) if begin.resume_refused => "begin again".to_owned(),
+            Event::Begin(_) => "begin".to_owned(),
+            Event::Applied(text) => text,
+            Event::Removed(removed) => format!("-{}/{}", removed.name, removed.uid),
+            Event::Complete(complete) => format!("complete {}", complete.object_count),
+            Event::Heartbeat(_) => "heartbeat".to_owned(),
+        };
+        Text { said, token }
+    }
+}
+
+struct Stage {
+    hub: Arc<Hub>,
+    streams: Streams,
+    stop: CancellationToken,
+    feed: Numbers,
+    call: Call,
+}
+
+fn stage() -> Stage {
+    let hub = Hub::new();
+    hub.never_from(1);
+    let stop = CancellationToken::new();
+    let metrics = Metrics::new(&mut telemetry::registry());
+    Stage {
+        streams: Streams::new(Authenticators::new(Vec::new()), metrics, stop.clone()),
+        hub,
+        stop,
+        feed: Numbers::default(),
+        call: call(None),
+    }
+}
+
+fn call(expires_in: Option<i64>) -> Call {
+    let caller = Caller {
+        identity: Identity {
+            username: "alice".to_owned(),
+            expires_at: expires_in.map(|seconds| Timestamp::now() + jiff::SignedDuration::from_secs(seconds)),
+            ..Identity::default()
+        },
+        kind: Kind::Principal,
+    };
+    Call::new(Some(Arc::new(caller)), None, Deadline::of(&HeaderMap::new()))
+}
+
+impl Stage {
+    fn open(&self, resume_token: &str) -> Outcome<Outgoing<Text>> {
+        let asked = Asked {
+            method: "test",
+            scope: "a",
+            filter: Filter::of(&["a"]),
+            resume_token,
+        };
+        self.streams.open(&self.call, &asked, &self.hub, self.feed.clone())
+    }
+}
+
+async fn next(stream: &mut Outgoing<Text>) -> Text {
+    stream.next().await.expect("a message").expect("no error")
+}
+
+async fn said(stream: &mut Outgoing<Text>, count: usize) -> Vec<String> {
+    let mut said = Vec::new();
+    for _ in 0..count {
+        said.push(next(stream).await.said);
+    }
+    said
+}
+
+async fn end(stream: &mut Outgoing<Text>) -> Option<Status> {
+    loop {
+        match stream.next().await {
+            None => return None,
+            Some(Err(status)) => return Some(status),
+            Some(Ok(_)) => {}
+        }
+    }
+}
+
+fn is_silent(stream: &mut Outgoing<Text>) -> bool {
+    stream.next().now_or_never().is_none()
+}
+
+/// Lets the stream's task run until it waits.
+async fn settle() {
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_has_no_token_before_it_is_complete() {
+    let stage = stage();
+    stage.feed.set(&stage.hub, "x", 1);
+    stage.feed.set(&stage.hub, "y", 2);
+    let mut stream = stage.open("").expect("a stream");
+    let mut tokens = Vec::new();
+    for expect in ["begin", "x=1", "y=2", "complete 2"] {
+        let text = next(&mut stream).await;
+        assert_eq!(text.said, expect);
+        tokens.push(!text.token.is_empty());
+    }
+    assert_eq!(tokens, [false, false, false, true]);
+    settle().await;
+    assert!(is_silent(&mut stream));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_is_one_message_and_a_removal_names_what_is_gone() {
+    let stage = stage();
+    stage.feed.set(&stage.hub, "x", 1);
+    let mut stream = stage.open("").expect("a stream");
+    said(&mut stream, 3).await;
+    for number in 2..100 {
+        stage.feed.set(&stage.hub, "x", number);
+    }
+    stage.feed.set(&stage.hub, "y", 100);
+    assert_eq!(said(&mut stream, 2).await, ["x=99", "y=100"]);
+    stage.feed.remove(&stage.hub, "x");
+    // Came and went unseen: the client never knew it.
+    stage.feed.set(&stage.hub, "z", 101);
+    stage.feed.remove(&stage.hub, "z");
+    assert_eq!(said(&mut stream, 1).await, ["-x/uid-x"]);
+    settle().await;
+    assert!(is_silent(&mut stream));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_resumes_after_what_the_client_has_seen() {
+    let stage = stage();
+    stage.feed.set(&stage.hub, "x", 1);
+    stage.feed.set(&stage.hub, "y", 2);
+    let mut stream = stage.open("").expect("a stream");
+    said(&mut stream, 3).await;
+    let token = next(&mut stream).await.token;
+    drop(stream);
+    stage.feed.remove(&stage.hub, "x");
+    stage.feed.set(&stage.hub, "z", 3);
+    let mut stream = stage.open(&token).expect("a stream");
+    let (one, two, three) = (
+        next(&mut stream).await,
+        next(&mut stream).await,
+        next(&mut stream).await,
+    );
+    assert_eq!([&one.said, &two.said, &three.said], ["-x/uid-x", "z=3", "heartbeat"]);
+    // Only with the last of them is all of it seen.
+    assert!(one.token.is_empty() && !two.token.is_empty());
+    let mut again = stage.open(&two.token).expect("a stream");
+    assert_eq!(said(&mut again, 1).await, ["heartbeat"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_of_no_use_begins_again_and_a_broken_one_is_refused() {
+    let stage = stage();
+    let other = token::write(Filter::of(&["b"]), &Mark::default());
+    assert_eq!(
+        said(&mut stage.open(&other).expect("a stream"), 2).await,
+        ["begin again", "complete 0"]
+    );
+    let ahead = Mark {
+        position: [1_000, 0],
+        ..Mark::default()
+    };
+    let ahead = token::write(Filter::of(&["a"]), &ahead);
+    assert_eq!(
+        said(&mut stage.open(&ahead).expect("a stream"), 2).await,
+        ["begin again", "complete 0"]
+    );
+    let failure = stage.open("nonsense").expect_err("a refusal");
+    assert_eq!(failure.reason(), ErrorReason::ResumeTokenInvalid);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_stream_beats_and_is_not_for_ever() {
+    let stage = stage();
+    let mut stream = stage.open("").expect("a stream");
+    said(&mut stream, 2).await;
+    let begun = Instant::now();
+    let beat = next(&mut stream).await;
+    assert_eq!((beat.said.as_str(), begun.elapsed().as_secs()), ("heartbeat", 30));
+    assert!(!beat.token.is_empty());
+    assert!(end(&mut stream).await.is_none(), "ends well");
+    let age = begun.elapsed();
+    assert!(age <= AGE_MAX && age >= AGE_MAX.mul_f64(0.79), "{age:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_ends_with_its_token_with_its_right_and_with_the_server() {
+    let mut stage = stage();
+    let mut stream = stage.open("").expect("a stream");
+    said(&mut stream, 2).await;
+    stage.feed.0.lock().refused = true;
+    stage.hub.wake("a");
+    assert_eq!(end(&mut stream).await.expect("an error").code(), Code::Unauthenticated);
+    assert_eq!(
+        stage.open("").expect_err("a refusal").reason(),
+        ErrorReason::CredentialRevoked
+    );
+    stage.feed.0.lock().refused = false;
+
+    stage.call = call(Some(60));
+    let mut stream = stage.open("").expect("a stream");
+    let begun = Instant::now();
+    let status = end(&mut stream).await.expect("an error");
+    assert_eq!(status.code(), Code::Unauthenticated);
+    assert!(begun.elapsed() <= Duration::from_secs(61), "{:?}", begun.elapsed());
+
+    let mut stream = stage.open("").expect("a stream");
+    said(&mut stream, 2).await;
+    stage.stop.cancel();
+    assert!(end(&mut stream).await.is_none(), "ends well");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_read_is_let_go() {
+    let stage = stage();
+    for number in 0..100 {
+        stage.feed.set(&stage.hub, &format!("x{number}"), number);
+    }
+    let mut stream = stage.open("").expect("a stream");
+    settle().await;
+    sleep(SLOW_AFTER * 2).await;
+    let status = end(&mut stream).await.expect("an error");
+    assert_eq!(status.code(), Code::ResourceExhausted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_are_counted_and_given_back() {
+    let stage = stage();
+    let (one, two) = (stage.open("").expect("a stream"), stage.open("").expect("a stream"));
+    assert_eq!(
+        stage.open("").expect_err("a refusal").reason(),
+        ErrorReason::StreamLimit
+    );
+    drop(one);
+    settle().await;
+    advance(Duration::from_millis(1)).await;
+    settle().await;
+    assert!(stage.open("").is_ok(), "a stream that was closed counts no more");
+    drop(two);
+}

@@ -1,0 +1,166 @@
+use bindery_proto::v1alpha2::{
+    BindableResourcesRequestSpec, ClusterIdentity, NameRef, ObjectMeta, RenewKubeconfigRequest,
+};
+use tonic::Status;
+use tonic_types::StatusExt as _;
+
+use super::*;
+
+#[track_caller]
+fn check(request: &impl Validate, expect: &[&str]) {
+    let fields: Vec<_> = match request.validate() {
+        Ok(()) => Vec::new(),
+        Err(failure) => {
+            let details = Status::from(failure).get_error_details();
+            let violations = details.bad_request().expect("a BadRequest").field_violations.clone();
+            assert!(violations.iter().all(|violation| !violation.description.is_empty()));
+            violations.into_iter().map(|violation| violation.field).collect()
+        }
+    };
+    assert_eq!(fields, expect);
+}
+
+fn create() -> CreateBindableResourcesRequestRequest {
+    CreateBindableResourcesRequestRequest {
+        bindable_resources_request: Some(BindableResourcesRequest {
+            metadata: Some(ObjectMeta {
+                name: "cowboys".to_owned(),
+                ..ObjectMeta::default()
+            }),
+            spec: Some(BindableResourcesRequestSpec {
+                template_ref: Some(NameRef {
+                    name: "cowboys.wildwest.dev".to_owned(),
+                }),
+                cluster_identity: Some(ClusterIdentity {
+                    identity: "6b1f1c0e-0000-4000-8000-000000000001".to_owned(),
+                    pretty_name: "Ranch".to_owned(),
+                }),
+                ..BindableResourcesRequestSpec::default()
+            }),
+            status: None,
+        }),
+        wait: None,
+        validate_only: false,
+    }
+}
+
+fn changed(change: impl FnOnce(&mut BindableResourcesRequest)) -> CreateBindableResourcesRequestRequest {
+    let mut request = create();
+    change(request.bindable_resources_request.as_mut().expect("a request"));
+    request
+}
+
+fn seconds(seconds: i64) -> ProtoDuration {
+    ProtoDuration { seconds, nanos: 0 }
+}
+
+#[test]
+fn a_create_is_checked_field_by_field() {
+    check(&create(), &[]);
+    check(
+        &CreateBindableResourcesRequestRequest::default(),
+        &["bindable_resources_request"],
+    );
+    let at = |field: &str| format!("bindable_resources_request.{field}");
+    let name = at("metadata.name");
+    for wrong in ["", "Cowboys", "-a", "a.b", &"x".repeat(64)] {
+        let request = changed(|request| request.metadata.as_mut().expect("metadata").name = wrong.to_owned());
+        check(&request, &[&name]);
+    }
+    let everything = changed(|request| {
+        request.metadata = None;
+        request.spec = Some(BindableResourcesRequestSpec {
+            ttl_after_finished: Some(seconds(0)),
+            compatibility: 99,
+            ..BindableResourcesRequestSpec::default()
+        });
+    });
+    let fields = [
+        at("metadata.name"),
+        at("spec.template_ref.name"),
+        at("spec.cluster_identity.identity"),
+        at("spec.ttl_after_finished"),
+        at("spec.compatibility"),
+    ];
+    check(&everything, &fields.each_ref().map(String::as_str));
+    check(&changed(|request| request.spec = None), &[&at("spec")]);
+}
+
+#[test]
+fn durations_are_more_than_nothing_and_less_than_for_ever() {
+    let ttl = |value| changed(|request| request.spec.as_mut().expect("a spec").ttl_after_finished = Some(value));
+    let field = &["bindable_resources_request.spec.ttl_after_finished"][..];
+    check(&ttl(seconds(1)), &[]);
+    check(&ttl(seconds(-1)), field);
+    check(&ttl(seconds(i64::MAX)), field);
+    check(&ttl(seconds(11 * 366 * 86_400)), field);
+    check(&ttl(ProtoDuration { seconds: 0, nanos: -1 }), field);
+    let wait = |wait| CreateBindableResourcesRequestRequest {
+        wait: Some(wait),
+        ..create()
+    };
+    check(&wait(seconds(0)), &[]);
+    check(&wait(seconds(-1)), &["wait"]);
+}
+
+#[test]
+fn an_identity_has_no_form_but_bounds() {
+    let identity = |text: &str| {
+        changed(|request| {
+            let spec = request.spec.as_mut().expect("a spec");
+            spec.cluster_identity.as_mut().expect("an identity").identity = text.to_owned();
+        })
+    };
+    let field = &["bindable_resources_request.spec.cluster_identity.identity"][..];
+    check(&identity("https://issuer/Some User"), &[]);
+    check(&identity(&"x".repeat(253)), &[]);
+    check(&identity(&"x".repeat(254)), field);
+    check(&identity("a\nb"), field);
+    check(&identity(" a"), field);
+}
+
+#[test]
+fn every_required_field_is_missed() {
+    check(
+        &GetBindableResourcesRequestRequest::default(),
+        &["name", "cluster_identity"],
+    );
+    check(
+        &DeleteBindableResourcesRequestRequest::default(),
+        &["name", "cluster_identity"],
+    );
+    check(&bindery_proto::v1alpha2::GetExportRequest::default(), &["name"]);
+    check(&GetBoundSchemaRequest::default(), &["name"]);
+    check(&DeleteExportRequest::default(), &["name", "uid"]);
+    check(&RevokeCredentialsRequest::default(), &["contract"]);
+    assert!(object_name("name", "").is_err());
+    // These require nothing.
+    check(&ListTemplatesRequest::default(), &[]);
+    check(&ListCollectionsRequest::default(), &[]);
+    check(&ListBindableResourcesRequestsRequest::default(), &[]);
+    check(&WatchBindableResourcesRequestsRequest::default(), &[]);
+    check(&ListExportsRequest::default(), &[]);
+    check(&WatchExportsRequest::default(), &[]);
+    check(&RenewKubeconfigRequest::default(), &[]);
+}
+
+#[test]
+fn lists_and_watches_are_bounded() {
+    let list = ListTemplatesRequest {
+        page_size: -1,
+        page_token: "x".repeat(TOKEN_LENGTH_MAX + 1),
+        label_selector: "a b".to_owned(),
+        collection: "No".to_owned(),
+    };
+    check(&list, &["page_size", "page_token", "label_selector", "collection"]);
+    let watch = WatchBindableResourcesRequestsRequest {
+        names: vec!["a".to_owned(); WATCHED_NAMES_MAX + 1],
+        ..WatchBindableResourcesRequestsRequest::default()
+    };
+    check(&watch, &["names"]);
+    let watch = WatchBindableResourcesRequestsRequest {
+        names: vec!["a".to_owned(), "B".to_owned()],
+        ..WatchBindableResourcesRequestsRequest::default()
+    };
+    check(&watch, &["names[1]"]);
+}

@@ -1,0 +1,21 @@
+//! The backend: the gRPC front door and the controllers of the provider.
+//!
+//! Every replica answers calls from its caches ([`state`]); the leader alone runs the controllers. Both decide with the
+//! same pure functions: what a template offers ([`template`]), whose a contract is ([`contract`]), which rights an
+//! export needs ([`rbac`]).
+
+pub mod actions;
+pub mod args;
+pub mod contract;
+pub mod controllers;
+pub mod credentials;
+pub mod front;
+pub mod owner;
+pub mod principal;
+pub mod rbac;
+pub mod remaining;
+pub mod rights;
+pub mod settings;
+pub mod state;
+pub mod template;
+pub mod writes;

@@ -1,0 +1,184 @@
+//! The rights a contract is given, as objects: per contract, per export and per namespace, and never a wildcard.
+
+use std::collections::BTreeMap;
+
+use bindery_api::{annotations, labels, names, v1alpha2::GroupResource};
+use k8s_openapi::api::{
+    core::v1::Namespace,
+    rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject},
+};
+use kube::api::ObjectMeta;
+
+use crate::owner;
+
+/// What a consumer may do with its objects. Their status is the provider's, so that no rule names it.
+pub const WRITE_VERBS: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
+/// What a consumer may do where it only looks.
+pub const READ_VERBS: [&str; 3] = ["get", "list", "watch"];
+
+/// The shipped ClusterRole with the server's own rights inside a contract namespace.
+pub const SERVER_CONTRACT_ROLE: &str = "bindery-server-contract";
+/// The RoleBinding of that role.
+pub const SERVER_BINDING: &str = "bindery-server";
+
+const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
+
+/// Who asks for an export's rights, and for what.
+#[derive(Clone, Copy, Debug)]
+pub struct Grant<'a> {
+    /// The contract namespace.
+    pub contract: &'a str,
+    /// The export.
+    pub export: &'a str,
+    /// What it offers.
+    pub resources: &'a [GroupResource],
+}
+
+/// The labels of what is made for a contract outside its namespace, or for one of its exports.
+pub fn export_labels(contract: &str, export: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([
+        (labels::CONTRACT.to_owned(), contract.to_owned()),
+        (labels::EXPORT.to_owned(), export_label(export)),
+    ])
+}
+
+/// The value of label `kube-bind.io/export`: the name, or, where that is too long for a label, a hash of it.
+pub fn export_label(export: &str) -> String {
+    names::fit(export.to_owned(), names::NAMESPACE_LENGTH_MAX)
+}
+
+/// RoleBinding `kube-binder` of a contract.
+pub fn kube_binder(contract: &str) -> RoleBinding {
+    RoleBinding {
+        metadata: contract_meta(contract, names::KUBE_BINDER),
+        role_ref: role_ref("ClusterRole", names::KUBE_BINDER),
+        subjects: Some(vec![account(contract)]),
+    }
+}
+
+/// RoleBinding `bindery-server` of a contract.
+pub fn server(contract: &str, subject: Subject) -> RoleBinding {
+    RoleBinding {
+        metadata: contract_meta(contract, SERVER_BINDING),
+        role_ref: role_ref("ClusterRole", SERVER_CONTRACT_ROLE),
+        subjects: Some(vec![subject]),
+    }
+}
+
+/// The Role of an export in a provider namespace.
+pub fn namespace_role(grant: Grant<'_>, namespace: &str) -> Role {
+    Role {
+        metadata: export_meta(grant, names::resources_role(grant.export), Some(namespace)),
+        rules: Some(rules(grant.resources, &WRITE_VERBS)),
+    }
+}
+
+/// The RoleBinding of that Role.
+pub fn namespace_role_binding(grant: Grant<'_>, namespace: &str) -> RoleBinding {
+    let name = names::resources_role(grant.export);
+    RoleBinding {
+        role_ref: role_ref("Role", &name),
+        subjects: Some(vec![account(grant.contract)]),
+        metadata: export_meta(grant, name, Some(namespace)),
+    }
+}
+
+/// The ClusterRole of an export whose konnector watches cluster-wide: it looks, and writes nothing.
+pub fn cluster_role(grant: Grant<'_>, contract: &Namespace) -> ClusterRole {
+    let name = names::resources_cluster_role(grant.contract, grant.export);
+    ClusterRole {
+        metadata: ObjectMeta {
+            owner_references: Some(vec![owner::contract(contract)]),
+            ..export_meta(grant, name, None)
+        },
+        rules: Some(rules(grant.resources, &READ_VERBS)),
+        aggregation_rule: None,
+    }
+}
+
+/// The ClusterRoleBinding of that ClusterRole.
+pub fn cluster_role_binding(grant: Grant<'_>, contract: &Namespace) -> ClusterRoleBinding {
+    let name = names::resources_cluster_role(grant.contract, grant.export);
+    ClusterRoleBinding {
+        role_ref: role_ref("ClusterRole", &name),
+        subjects: Some(vec![account(grant.contract)]),
+        metadata: ObjectMeta {
+            owner_references: Some(vec![owner::contract(contract)]),
+            ..export_meta(grant, name, None)
+        },
+    }
+}
+
+/// Whether two bindings give the same role to the same subjects. The API server fills in the group of a subject, so
+/// that groups do not count.
+pub fn binds_the_same(one: &RoleBinding, other: &RoleBinding) -> bool {
+    let subjects = |binding: &RoleBinding| -> Vec<(String, String, Option<String>)> {
+        let subjects = binding.subjects.iter().flatten();
+        subjects
+            .map(|subject| (subject.kind.clone(), subject.name.clone(), subject.namespace.clone()))
+            .collect()
+    };
+    one.role_ref == other.role_ref && subjects(one) == subjects(other)
+}
+
+/// One rule per group, in order.
+pub fn rules(resources: &[GroupResource], verbs: &[&str]) -> Vec<PolicyRule> {
+    let mut groups: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for GroupResource { group, resource } in resources {
+        groups.entry(group).or_default().push(resource.clone());
+    }
+    let rule = |(group, mut resources): (&str, Vec<String>)| {
+        resources.sort_unstable();
+        resources.dedup();
+        PolicyRule {
+            api_groups: Some(vec![group.to_owned()]),
+            resources: Some(resources),
+            verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+            ..PolicyRule::default()
+        }
+    };
+    groups.into_iter().map(rule).collect()
+}
+
+/// ServiceAccount `kube-binder` of a contract, as a subject.
+fn account(contract: &str) -> Subject {
+    Subject {
+        kind: "ServiceAccount".to_owned(),
+        name: names::KUBE_BINDER.to_owned(),
+        namespace: Some(contract.to_owned()),
+        api_group: None,
+    }
+}
+
+fn role_ref(kind: &str, name: &str) -> RoleRef {
+    RoleRef {
+        api_group: RBAC_GROUP.to_owned(),
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+fn contract_meta(contract: &str, name: &str) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: Some(contract.to_owned()),
+        labels: Some(BTreeMap::from([(labels::CONTRACT.to_owned(), contract.to_owned())])),
+        ..ObjectMeta::default()
+    }
+}
+
+fn export_meta(grant: Grant<'_>, name: String, namespace: Option<&str>) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name),
+        namespace: namespace.map(ToOwned::to_owned),
+        labels: Some(export_labels(grant.contract, grant.export)),
+        annotations: Some(BTreeMap::from([(
+            annotations::EXPORT.to_owned(),
+            grant.export.to_owned(),
+        )])),
+        ..ObjectMeta::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

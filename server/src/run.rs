@@ -1,0 +1,108 @@
+//! Starts the parts of the server in order, and ends them in order.
+
+use anyhow::{Context as _, bail};
+use bindery_runtime::{
+    admin::{self, Readiness},
+    client::{self, Clients},
+    lease::Candidate,
+    shutdown, telemetry,
+};
+use bindery_server::{
+    args::Args,
+    controllers,
+    front::{self, Listener, Metrics, tls::Certificate},
+    state::State,
+};
+use tokio::time::{Duration, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// Idle connections per kind of traffic: as many as there are writes at once.
+const IDLE_CONNECTIONS: usize = 32;
+/// How long calls that are being answered may take at the end.
+const GRACE: Duration = Duration::from_secs(20);
+const LEASE: &str = "bindery-server";
+
+pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
+    telemetry::init(&args.log).context("--log")?;
+    // Both fail only where one is installed already, which is as good.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();
+    let stop = shutdown::on_signal()?;
+    let files = args.tls()?;
+    let config = client::config(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
+    let settings = args.settings(&config)?;
+    let certificate = files.map(Certificate::load).transpose()?;
+    let listener = Listener::bind(args.listen_address, certificate).await?;
+    let clients = Clients::new(&config, IDLE_CONNECTIONS)?;
+    let candidate = Candidate::new(clients.lease.clone(), &args.lease, LEASE, &settings.namespace);
+    let Some(state) = stop.run_until_cancelled(State::start(clients, settings)).await else {
+        return Ok(());
+    };
+    let state = state?;
+
+    let mut registry = telemetry::registry();
+    let metrics = Metrics::new(&mut registry);
+    let end = CancellationToken::new();
+    let readiness = state.readiness(Readiness::default());
+    let admin = tokio::spawn(admin::serve(args.admin_address, readiness, registry, end.clone()));
+    let outcome = serve(state, listener, metrics, candidate, stop, admin).await;
+    end.cancel();
+    outcome
+}
+
+/// Serves and, while leading, works. Whatever ends first ends the process.
+async fn serve(
+    state: State,
+    listener: Listener,
+    metrics: Metrics,
+    candidate: Candidate,
+    stop: CancellationToken,
+    mut admin: tokio::task::JoinHandle<std::io::Result<()>>,
+) -> anyhow::Result<()> {
+    let mut front = tokio::spawn(front::serve(state.clone(), listener, metrics, stop.clone()));
+    let mut leader = tokio::spawn(lead(state, candidate, stop.clone()));
+    tokio::select! {
+        ended = &mut front => ended?.context("the gRPC port closed")?,
+        ended = &mut leader => ended??,
+        ended = &mut admin => ended?.context("the admin port closed")?,
+        () = stop.cancelled() => {}
+    }
+    if !stop.is_cancelled() {
+        bail!("a part of the server ended by itself");
+    }
+    let (calls, work) = tokio::join!(finish(front, "calls"), finish(leader, "controllers"));
+    calls.and(work)
+}
+
+/// Waits for a part that was told to end, but not for ever.
+async fn finish<E>(part: tokio::task::JoinHandle<Result<(), E>>, what: &str) -> anyhow::Result<()>
+where
+    anyhow::Error: From<E>,
+{
+    if part.is_finished() {
+        return Ok(());
+    }
+    let Ok(ended) = timeout(GRACE, part).await else {
+        tracing::warn!(what, "not all of it ended in time");
+        return Ok(());
+    };
+    Ok(ended??)
+}
+
+/// Runs the controllers while this replica leads. Returns when told to stop, with the Lease given back; fails when
+/// leadership is lost, so that the process ends before another replica begins.
+async fn lead(state: State, candidate: Candidate, stop: CancellationToken) -> anyhow::Result<()> {
+    let Some(mut leadership) = stop.run_until_cancelled(candidate.elected()).await else {
+        return Ok(());
+    };
+    let mut work = tokio::spawn(controllers::run(state, stop.clone()));
+    tokio::select! {
+        () = leadership.lost() => bail!("leadership was lost"),
+        ended = &mut work => ended?,
+    }
+    if !stop.is_cancelled() {
+        bail!("the controllers ended by themselves");
+    }
+    leadership.release().await;
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! What the operator decided, as plain data: flags fill it, everything else reads it.
+
+use std::time::Duration;
+
+use bindery_api::v1alpha2::{InformerScope, Isolation};
+
+/// The settings of a server, the same on all replicas.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The server's own namespace, where BindableResourcesRequests live.
+    pub namespace: String,
+    /// What the names of contract namespaces begin with.
+    pub namespace_prefix: String,
+    /// How cluster-scoped objects are placed, unless a template says otherwise.
+    pub isolation: Isolation,
+    /// Whether konnectors watch cluster-wide or per provider namespace.
+    pub informer_scope: InformerScope,
+    /// The provider's name for people.
+    pub pretty_name: String,
+    /// The Kubernetes API as consumers reach it.
+    pub kubernetes: KubernetesEndpoint,
+    /// The gRPC endpoint as consumers reach it.
+    pub grpc: GrpcEndpoint,
+    /// How long a kubeconfig's token for the Kubernetes API is asked to live.
+    pub token_lifetime: Duration,
+    /// How long a kubeconfig's token for renewal is asked to live.
+    pub renewal_lifetime: Duration,
+    /// Whether the server installs its CRDs at start.
+    pub install_crds: bool,
+}
+
+/// What a consumer needs to reach the Kubernetes API of the provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KubernetesEndpoint {
+    /// Its URL.
+    pub address: String,
+    /// The CA of its certificate, PEM; the consumer's system roots if absent.
+    pub ca: Option<Vec<u8>>,
+    /// The name its certificate is checked for, where that is not the URL's host.
+    pub server_name: Option<String>,
+}
+
+/// What a consumer needs to reach this server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrpcEndpoint {
+    /// Its URL in canonical form, which is also the audience of tokens for it.
+    pub address: String,
+    /// The CA of its certificate, PEM; the consumer's system roots if absent.
+    pub ca: Option<Vec<u8>>,
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn settings() -> Settings {
+        Settings {
+            namespace: "kube-bind".to_owned(),
+            namespace_prefix: "kube-bind-".to_owned(),
+            isolation: Isolation::Prefixed,
+            informer_scope: InformerScope::Namespaced,
+            pretty_name: "Wild West".to_owned(),
+            kubernetes: KubernetesEndpoint {
+                address: "https://kubernetes.example.com".to_owned(),
+                ca: None,
+                server_name: None,
+            },
+            grpc: GrpcEndpoint {
+                address: "https://bind.example.com:443".to_owned(),
+                ca: None,
+            },
+            token_lifetime: Duration::from_hours(1),
+            renewal_lifetime: Duration::from_hours(7 * 24),
+            install_crds: true,
+        }
+    }
+}

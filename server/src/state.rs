@@ -1,0 +1,274 @@
+//! What every replica holds: clients, settings, who it is, and the provider's state in caches.
+
+use std::{fmt, sync::Arc};
+
+use bindery_api::{
+    labels,
+    v1alpha2::{
+        APIServiceExport, APIServiceExportRequest, APIServiceExportTemplate, APIServiceNamespace,
+        BindableResourcesRequest, BoundSchema, ClusterBinding, Collection,
+    },
+};
+use bindery_runtime::{
+    admin::Readiness,
+    cache::{Cache, Health},
+    client::Clients,
+    crds::{self, InstallError},
+    errors,
+    watch::Source,
+};
+use k8s_openapi::{
+    api::{
+        authentication::v1::SelfSubjectReview,
+        core::v1::Namespace,
+        rbac::v1::{ClusterRole, Subject},
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{Api, api::PostParams};
+use tokio::sync::watch;
+
+use crate::{contract, rights::Rights, settings::Settings};
+
+/// The aggregated ClusterRole with what the server may hand out, as shipped in `deploy/server`.
+pub const AGGREGATED_ROLE: &str = "bindery-server-exports";
+
+/// Everything a replica works with. Cheap to clone.
+#[derive(Clone)]
+pub struct State {
+    /// Clients for the provider cluster.
+    pub clients: Clients,
+    /// What the operator decided.
+    pub settings: Arc<Settings>,
+    /// The provider's state, kept current.
+    pub caches: Caches,
+    /// Who the server is to the provider's API server.
+    pub identity: Arc<Identity>,
+    /// What the server itself may do.
+    pub rights: Rights,
+}
+
+/// The provider's state.
+#[derive(Clone, Debug)]
+pub struct Caches {
+    /// The catalog's templates.
+    pub templates: Cache<APIServiceExportTemplate>,
+    /// The catalog's collections.
+    pub collections: Cache<Collection>,
+    /// CRDs that may be exported.
+    pub definitions: Cache<CustomResourceDefinition>,
+    /// Requests in the server's own namespace.
+    pub requests: Cache<BindableResourcesRequest>,
+    /// Namespaces that carry a contract's label: the contracts, and the provider namespaces made for them.
+    pub namespaces: Cache<Namespace>,
+    /// One per contract.
+    pub cluster_bindings: Cache<ClusterBinding>,
+    /// Requests for exports, in contract namespaces.
+    pub export_requests: Cache<APIServiceExportRequest>,
+    /// Exports, in contract namespaces.
+    pub exports: Cache<APIServiceExport>,
+    /// Schemas of exports, in contract namespaces.
+    pub bound_schemas: Cache<BoundSchema>,
+    /// Mapped namespaces, in contract namespaces.
+    pub service_namespaces: Cache<APIServiceNamespace>,
+    /// The one aggregated ClusterRole whose rules the server may hand out.
+    pub aggregated_role: Cache<ClusterRole>,
+}
+
+/// Who the server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its Kubernetes username.
+    pub username: String,
+}
+
+/// Why a replica cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The server's CRDs are not there and could not be installed.
+    #[error(transparent)]
+    Install(#[from] InstallError),
+    /// The API server does not say who the server is.
+    #[error("cannot ask the API server who this server is: {}", errors::explain(.0))]
+    Identity(#[source] kube::Error),
+    /// The API server takes the server for nobody.
+    #[error("the API server takes this server for an anonymous user; give it credentials")]
+    Anonymous,
+}
+
+// === impl State ===
+
+impl State {
+    /// Installs CRDs if so decided, asks who the server is, and starts the caches.
+    pub async fn start(clients: Clients, settings: Settings) -> Result<Self, StartError> {
+        if settings.install_crds {
+            crds::install(&clients.write, bindery_api::crds::for_provider()).await?;
+        }
+        let identity = Identity::ask(&clients).await?;
+        tracing::info!(username = identity.username, "known to the API server");
+        Ok(Self {
+            caches: Caches::start(&clients, &settings),
+            rights: Rights::new(clients.write.clone()),
+            settings: Arc::new(settings),
+            identity: Arc::new(identity),
+            clients,
+        })
+    }
+
+    /// Waits until every cache has seen a complete list.
+    pub async fn synced(&self) {
+        for (_, mut health) in self.caches.health() {
+            // A sender lives in each cache, so waiting cannot fail.
+            let _ = health.wait_for(|health| health.synced).await;
+        }
+    }
+
+    /// True once every cache has seen a complete list.
+    pub fn is_synced(&self) -> bool {
+        self.caches.health().iter().all(|(_, health)| health.borrow().synced)
+    }
+
+    /// The first cache that has not seen a complete list yet or cannot follow its changes, in words.
+    pub fn complaint(&self) -> Option<String> {
+        self.caches.health().into_iter().find_map(|(name, health)| {
+            let health = health.borrow();
+            match (&health.failure, health.synced) {
+                (Some(failure), _) => Some(format!("cannot watch {name}: {failure}")),
+                (None, false) => Some(format!("still listing {name}")),
+                (None, true) => None,
+            }
+        })
+    }
+
+    /// Readiness: every cache has seen a complete list. One that fell behind later does not count: a replica that can
+    /// still answer from what it knows is of more use than none.
+    pub fn readiness(&self, readiness: Readiness) -> Readiness {
+        let state = self.clone();
+        readiness.with("caches", move || {
+            if state.is_synced() {
+                return Ok(());
+            }
+            Err(state.complaint().unwrap_or_else(|| "still listing".to_owned()))
+        })
+    }
+
+    /// The contract Namespace of that name.
+    pub fn contract(&self, name: &str) -> Option<Arc<Namespace>> {
+        self.caches
+            .namespaces
+            .get("", name)
+            .filter(|namespace| contract::is_contract(namespace))
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State")
+            .field("identity", &self.identity)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Caches ===
+
+impl Caches {
+    fn start(clients: &Clients, settings: &Settings) -> Self {
+        let client = || clients.watch.clone();
+        Self {
+            templates: Cache::start(client(), Source::of::<APIServiceExportTemplate>(None)),
+            collections: Cache::start(client(), Source::of::<Collection>(None)),
+            definitions: Cache::start(
+                client(),
+                Source::of::<CustomResourceDefinition>(None).labels(format!("{}=true", labels::EXPORTED)),
+            ),
+            requests: Cache::start(
+                client(),
+                Source::of::<BindableResourcesRequest>(Some(&settings.namespace)),
+            ),
+            namespaces: Cache::start(client(), Source::of::<Namespace>(None).labels(labels::CONTRACT)),
+            cluster_bindings: Cache::start(client(), Source::of::<ClusterBinding>(None)),
+            export_requests: Cache::start(client(), Source::of::<APIServiceExportRequest>(None)),
+            exports: Cache::start(client(), Source::of::<APIServiceExport>(None)),
+            bound_schemas: Cache::start(client(), Source::of::<BoundSchema>(None)),
+            service_namespaces: Cache::start(client(), Source::of::<APIServiceNamespace>(None)),
+            aggregated_role: Cache::start(
+                client(),
+                Source::of::<ClusterRole>(None).fields(format!("metadata.name={AGGREGATED_ROLE}")),
+            ),
+        }
+    }
+
+    /// How each watch is doing, by the name of what it watches.
+    pub fn health(&self) -> [(&'static str, watch::Receiver<Health>); 11] {
+        [
+            ("apiserviceexporttemplates", self.templates.health()),
+            ("collections", self.collections.health()),
+            ("customresourcedefinitions", self.definitions.health()),
+            ("bindableresourcesrequests", self.requests.health()),
+            ("namespaces", self.namespaces.health()),
+            ("clusterbindings", self.cluster_bindings.health()),
+            ("apiserviceexportrequests", self.export_requests.health()),
+            ("apiserviceexports", self.exports.health()),
+            ("boundschemas", self.bound_schemas.health()),
+            ("apiservicenamespaces", self.service_namespaces.health()),
+            ("clusterroles", self.aggregated_role.health()),
+        ]
+    }
+}
+
+// === impl Identity ===
+
+impl Identity {
+    async fn ask(clients: &Clients) -> Result<Self, StartError> {
+        let review: SelfSubjectReview = Api::all(clients.write.clone())
+            .create(&PostParams::default(), &SelfSubjectReview::default())
+            .await
+            .map_err(StartError::Identity)?;
+        let username = review.status.and_then(|status| status.user_info?.username);
+        match username {
+            Some(username) if username != "system:anonymous" => Ok(Self { username }),
+            _ => Err(StartError::Anonymous),
+        }
+    }
+
+    /// The subject that a role binding for the server names.
+    pub fn subject(&self) -> Subject {
+        let mut parts = self.username.splitn(4, ':');
+        let account = (parts.next(), parts.next(), parts.next(), parts.next());
+        match account {
+            (Some("system"), Some("serviceaccount"), Some(namespace), Some(name)) => Subject {
+                kind: "ServiceAccount".to_owned(),
+                name: name.to_owned(),
+                namespace: Some(namespace.to_owned()),
+                api_group: None,
+            },
+            _ => Subject {
+                kind: "User".to_owned(),
+                name: self.username.clone(),
+                namespace: None,
+                api_group: Some("rbac.authorization.k8s.io".to_owned()),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_account_is_named_as_one_and_anybody_else_as_a_user() {
+        let subject = |username: &str| {
+            let username = username.to_owned();
+            Identity { username }.subject()
+        };
+        let account = subject("system:serviceaccount:kube-bind:bindery-server");
+        assert_eq!(account.kind, "ServiceAccount");
+        assert_eq!(
+            (account.namespace.as_deref(), &*account.name),
+            (Some("kube-bind"), "bindery-server")
+        );
+        assert_eq!(subject("system:admin").kind, "User");
+        assert_eq!(subject("jane").name, "jane");
+    }
+}

@@ -1,0 +1,281 @@
+//! What a template offers, and why it cannot be bound: one pure answer for the catalog, for calls and for controllers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bindery_api::{
+    annotations,
+    crd::{Offer, bound_schema_spec},
+    names,
+    v1alpha2::{
+        APIServiceExport, APIServiceExportRequest, APIServiceExportRequestSpec, APIServiceExportSpec,
+        APIServiceExportTemplate, BoundSchema, BoundSchemaSpec, ExportResource, GroupResource, InformerScope,
+        Isolation, NameRef, PermissionClaim, SchemaUpdatePolicy, Scope,
+    },
+};
+use bindery_runtime::crds::is_established;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::ResourceExt as _;
+
+use crate::settings::Settings;
+
+mod claims;
+mod refusal;
+
+pub use refusal::Refusal;
+
+/// Looks up the exported CRD of a resource.
+pub trait Definitions {
+    /// The CRD of that name, if there is one that is labelled for export.
+    fn definition(&self, name: &str) -> Option<std::sync::Arc<CustomResourceDefinition>>;
+}
+
+/// Everything an export of a template is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExportPlan {
+    /// The template.
+    pub template: String,
+    /// The template's labels, which the export carries.
+    pub labels: BTreeMap<String, String>,
+    /// The export's own fields.
+    pub export: APIServiceExportSpec,
+    /// Namespaces of the consumer to be mapped from the start.
+    pub namespaces: Vec<NameRef>,
+    /// Whether the export follows changes of the provider's CRDs.
+    pub schema_update_policy: SchemaUpdatePolicy,
+    /// The schema of each resource, in the order of the resources.
+    pub schemas: Vec<BoundSchemaSpec>,
+}
+
+/// Decides whether a template can be bound, and what its export is.
+pub fn assess(
+    template: &APIServiceExportTemplate,
+    definitions: &impl Definitions,
+    settings: &Settings,
+) -> Result<ExportPlan, Refusal> {
+    let spec = &template.spec;
+    let isolation = spec.isolation.unwrap_or(settings.isolation);
+    check_names(template)?;
+    let mut schemas = Vec::with_capacity(spec.resources.len());
+    for resource in &spec.resources {
+        schemas.push(schema(resource, definitions, settings.informer_scope)?);
+    }
+    check_scopes(spec.scope, &schemas)?;
+    claims::check(&spec.permission_claims, &spec.resources, isolation)?;
+    Ok(ExportPlan {
+        template: template.name_any(),
+        labels: carried_labels(template),
+        export: APIServiceExportSpec {
+            resources: spec.resources.clone(),
+            permission_claims: spec.permission_claims.clone(),
+            informer_scope: settings.informer_scope,
+            isolation,
+            conflict_policy: spec.conflict_policy,
+            cluster_scoped_namespace: spec.cluster_scoped_namespace.clone(),
+            ..APIServiceExportSpec::default()
+        },
+        namespaces: spec.namespaces.clone(),
+        schema_update_policy: spec.schema_update_policy,
+        schemas,
+    })
+}
+
+/// Whether a resource may be offered at all: groups of Kubernetes and of kube-bind itself may not.
+pub fn is_protected_group(group: &str) -> bool {
+    // Groups without a dot are Kubernetes' own, such as apps, and the core group is empty.
+    !group.contains('.')
+        || ["k8s.io", "kubernetes.io", "kube-bind.io"]
+            .iter()
+            .any(|reserved| group == *reserved || group.strip_suffix(reserved).is_some_and(|rest| rest.ends_with('.')))
+}
+
+/// Whether a name can be a namespace's: a DNS label.
+pub fn is_namespace_name(name: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=names::NAMESPACE_LENGTH_MAX).contains(&name.len())
+        && name.bytes().all(inner)
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+}
+
+/// The schema a resource is offered with.
+pub fn schema(
+    resource: &ExportResource,
+    definitions: &impl Definitions,
+    informer_scope: InformerScope,
+) -> Result<BoundSchemaSpec, Refusal> {
+    let GroupResource {
+        group,
+        resource: plural,
+    } = &resource.group_resource;
+    if is_protected_group(group) {
+        return Err(Refusal::ProtectedGroup {
+            resource: resource.group_resource.clone(),
+        });
+    }
+    let name = names::custom_resource_definition(plural, group);
+    let definition = definitions.definition(&name).ok_or_else(|| Refusal::SchemaNotFound {
+        definition: name.clone(),
+    })?;
+    if !is_established(&definition) {
+        return Err(Refusal::NotEstablished { definition: name });
+    }
+    let offer = Offer {
+        informer_scope,
+        scope: None,
+        versions: &resource.versions,
+    };
+    bound_schema_spec(&definition, &offer).map_err(|source| Refusal::Schema {
+        definition: name,
+        reason: source.reason(),
+        message: source.to_string(),
+    })
+}
+
+fn check_names(template: &APIServiceExportTemplate) -> Result<(), Refusal> {
+    let mut seen = BTreeSet::new();
+    for resource in &template.spec.resources {
+        if !seen.insert(&resource.group_resource) {
+            return Err(Refusal::DuplicateResource {
+                resource: resource.group_resource.clone(),
+            });
+        }
+    }
+    let wrong = template
+        .spec
+        .namespaces
+        .iter()
+        .find(|namespace| !is_namespace_name(&namespace.name));
+    match wrong {
+        Some(namespace) => Err(Refusal::InvalidNamespace {
+            namespace: namespace.name.clone(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// All resources of a template have one scope, which is the template's.
+fn check_scopes(offered: Scope, schemas: &[BoundSchemaSpec]) -> Result<(), Refusal> {
+    let of = |schema: &BoundSchemaSpec| GroupResource::new(&schema.group, &schema.names.plural);
+    if let [first, rest @ ..] = schemas
+        && let Some(other) = rest.iter().find(|other| other.scope != first.scope)
+    {
+        return Err(Refusal::DifferentScopes {
+            one: (of(first), first.scope),
+            other: (of(other), other.scope),
+        });
+    }
+    for schema in schemas {
+        if schema.scope != offered {
+            return Err(Refusal::ScopeOfTemplate {
+                resource: of(schema),
+                actual: schema.scope,
+                offered,
+            });
+        }
+        if schema.scope == Scope::Cluster {
+            return Err(Refusal::ClusterScoped { resource: of(schema) });
+        }
+    }
+    Ok(())
+}
+
+/// Labels of a template are the provider's; those that kube-bind gives a meaning are not carried on.
+fn carried_labels(template: &APIServiceExportTemplate) -> BTreeMap<String, String> {
+    let labels = template.labels().iter();
+    labels
+        .filter(|(key, _)| !annotations::is_reserved(key))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+// === impl ExportPlan ===
+
+impl ExportPlan {
+    /// What an APIServiceExportRequest for this plan asks for.
+    pub fn request_spec(&self) -> APIServiceExportRequestSpec {
+        APIServiceExportRequestSpec {
+            parameters: None,
+            resources: self.export.resources.clone(),
+            permission_claims: self.export.permission_claims.clone(),
+            namespaces: self.namespaces.clone(),
+            schema_update_policy: self.schema_update_policy,
+        }
+    }
+
+    /// Whether a request asks for exactly what the template offers.
+    pub fn answers(&self, request: &APIServiceExportRequest) -> bool {
+        let wanted = self.request_spec();
+        let asked = &request.spec;
+        asked.resources == wanted.resources
+            && asked.permission_claims == wanted.permission_claims
+            && asked.namespaces == wanted.namespaces
+            && asked.schema_update_policy == wanted.schema_update_policy
+    }
+
+    /// Whether an export is what the template makes today.
+    pub fn is_met_by(&self, export: &APIServiceExport) -> bool {
+        self.difference(export).is_none()
+    }
+
+    /// In what an export differs from what the template makes today. The placement is not compared: a change of the
+    /// server's own defaults is no change of the template, and would move objects.
+    pub fn difference(&self, export: &APIServiceExport) -> Option<&'static str> {
+        let spec = &export.spec;
+        if spec.resources != self.export.resources {
+            return Some("resources");
+        }
+        if spec.permission_claims != self.export.permission_claims {
+            return Some("permissionClaims");
+        }
+        if spec.conflict_policy != self.export.conflict_policy {
+            return Some("conflictPolicy");
+        }
+        if spec.cluster_scoped_namespace != self.export.cluster_scoped_namespace {
+            return Some("clusterScopedNamespace");
+        }
+        None
+    }
+
+    /// Refuses what a contract's schemas contradict: the scope of each is fixed by its first export.
+    pub fn fits<'a>(&self, bound: impl IntoIterator<Item = &'a BoundSchema>) -> Result<(), Refusal> {
+        for existing in bound {
+            let same = self.schemas.iter().find(|schema| {
+                schema.group == existing.spec.group && schema.names.plural == existing.spec.names.plural
+            });
+            if let Some(schema) = same
+                && schema.scope != existing.spec.scope
+            {
+                return Err(Refusal::ScopeFixed {
+                    resource: GroupResource::new(&schema.group, &schema.names.plural),
+                    bound: existing.spec.scope,
+                    offered: schema.scope,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The resources and claims, for rights.
+    pub fn resources(&self) -> impl Iterator<Item = &GroupResource> {
+        self.export.resources.iter().map(|resource| &resource.group_resource)
+    }
+
+    /// The claims.
+    pub fn claims(&self) -> &[PermissionClaim] {
+        &self.export.permission_claims
+    }
+
+    /// How cluster-scoped objects are placed.
+    pub fn isolation(&self) -> Isolation {
+        self.export.isolation
+    }
+}
+
+impl Definitions for bindery_runtime::cache::Cache<CustomResourceDefinition> {
+    fn definition(&self, name: &str) -> Option<std::sync::Arc<CustomResourceDefinition>> {
+        self.get("", name)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;
