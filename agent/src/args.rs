@@ -1,0 +1,80 @@
+//! Flags. Names are kube-bind's where they mean the same.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use bindery_runtime::{lease::LeaseArgs, telemetry::LogArgs};
+
+/// Keeps the objects of this cluster in sync with the providers whose APIs are bound here.
+#[derive(Clone, Debug, clap::Parser)]
+#[command(name = "bindery-konnector", version)]
+pub struct Args {
+    /// Kubeconfig of the consumer cluster; if not given, as kubectl finds it, else the ServiceAccount of the pod.
+    #[arg(long)]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig.
+    #[arg(long)]
+    pub context: Option<String>,
+    /// Address of the admin port, with /healthz, /readyz and /metrics.
+    #[arg(long, default_value = "127.0.0.1:8090")]
+    pub server_address: SocketAddr,
+    /// How often a provider or a backend that does not answer is asked again, at least.
+    #[arg(long, default_value = "15s", value_parser = duration)]
+    pub provider_polling_interval: Duration,
+    /// How often providers are told that this konnector lives.
+    #[arg(long, default_value = "5m", value_parser = duration)]
+    pub heartbeat_interval: Duration,
+    /// Install or update the CustomResourceDefinitions of kube-bind.io at start.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    pub install_crds: bool,
+    /// The konnector's own namespace, the only one whose Secrets it reads.
+    #[arg(long, env = "POD_NAMESPACE", default_value = bindery_api::names::KUBE_BIND_NAMESPACE)]
+    pub namespace: String,
+    /// Leader election.
+    #[command(flatten)]
+    pub lease: LeaseArgs,
+    /// Logging.
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// A duration as Kubernetes writes it, between a second and a day.
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed: bindery_api::Duration =
+        serde_json::from_value(text.into()).map_err(|error: serde_json::Error| error.to_string())?;
+    let duration = parsed.parse().map_err(|error| error.to_string())?;
+    let allowed = Duration::from_secs(1)..=Duration::from_hours(24);
+    if allowed.contains(&duration) {
+        Ok(duration)
+    } else {
+        Err("must be between 1s and 24h".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory as _, Parser as _};
+
+    use super::*;
+
+    #[track_caller]
+    fn check(args: &[&str], expect: Result<(u64, bool), ()>) {
+        let parsed = Args::try_parse_from([&["bindery-konnector"], args].concat());
+        let got = parsed.map(|args| (args.provider_polling_interval.as_secs(), args.install_crds));
+        assert_eq!(got.map_err(|_| ()), expect, "{args:?}");
+    }
+
+    #[test]
+    fn unknown_values_are_errors() {
+        Args::command().debug_assert();
+        check(&[], Ok((15, true)));
+        check(
+            &["--provider-polling-interval=1m30s", "--install-crds=false"],
+            Ok((90, false)),
+        );
+        check(&["--install-crds"], Ok((15, true)));
+        check(&["--provider-polling-interval=0s"], Err(()));
+        check(&["--provider-polling-interval=soon"], Err(()));
+        check(&["--install-crds=maybe"], Err(()));
+        check(&["--server-address=everywhere"], Err(()));
+    }
+}

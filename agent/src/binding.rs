@@ -1,0 +1,466 @@
+//! The controller of APIServiceBindings.
+//!
+//! One key per binding, worked on by one worker at a time: `observe` says what is seen, all of it from caches; `plan`
+//! and, for a binding that is being deleted, `unbind` decide; `apply` writes; `status` says how it stands. What needs
+//! the provider's answer runs beside that, in a session, so that a provider that hangs holds up no other binding.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use bindery_api::{
+    labels,
+    names::CLUSTER_BINDING,
+    v1alpha2::{APIServiceBinding, SecretRef},
+};
+use bindery_runtime::{
+    backoff::Backoff,
+    cache::Subscription,
+    errors,
+    queue::{Lane, Queue, Work},
+};
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use parking_lot::Mutex;
+use tokio_util::task::AbortOnDropHandle;
+
+pub mod apply;
+pub mod credential;
+pub mod observe;
+pub mod plan;
+pub mod resource;
+pub mod runtime;
+pub mod status;
+pub mod unbind;
+
+#[cfg(test)]
+mod testing;
+
+use crate::{
+    consumer::Consumer,
+    events::Recorder,
+    metrics::Metrics,
+    session::{
+        Session, Sessions, Settings,
+        credential::Renewal,
+        dial::{Dialer, Reached},
+        exports::Lookup,
+        heartbeat::Heartbeat,
+        secret::{self, Stored},
+    },
+    sync,
+};
+use credential::{Access, Known};
+use observe::{ClusterPin, Observed, SessionSeen};
+use plan::Op;
+use resource::Schema;
+use runtime::Runtime;
+
+const WORKERS: usize = 4;
+/// A renewal that failed this often in a row is said to fail.
+const RENEWAL_FAILURES_SHOWN: u32 = 3;
+/// When to look again for a Secret that nobody seems to need.
+const SWEEP_PAUSE: Duration = Duration::from_secs(5);
+
+/// What to work on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Key {
+    /// A binding, by name.
+    Binding(Arc<str>),
+    /// A contract, by UID: whether its stored credential is still needed.
+    Contract(Arc<str>),
+}
+
+/// Settings of the controller.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The interval that is promised to providers.
+    pub heartbeat_interval: Duration,
+    /// How often what does not answer is asked again, at least.
+    pub polling_interval: Duration,
+}
+
+/// The controller.
+#[derive(Debug)]
+pub struct Controller {
+    consumer: Consumer,
+    sessions: Sessions,
+    dialer: Dialer,
+    recorder: Recorder,
+    metrics: Arc<Metrics>,
+    sync_metrics: Arc<sync::Metrics>,
+    settings: Options,
+    queue: Queue<Key>,
+    runtimes: Mutex<HashMap<Arc<str>, Runtime>>,
+    /// The CRDs that each binding needs, also those that are not its own.
+    needs: Mutex<HashMap<Arc<str>, BTreeSet<String>>>,
+}
+
+/// The controller at work. Ends when dropped.
+#[derive(Debug)]
+pub struct Running {
+    _subscriptions: [Subscription; 3],
+    _workers: Vec<AbortOnDropHandle<()>>,
+}
+
+/// That a key is to be worked on again after a while.
+#[derive(Debug)]
+enum Next {
+    Done,
+    Retry,
+    Later(Duration),
+}
+
+impl Controller {
+    /// Starts to work. All caches of the consumer must be complete.
+    pub fn start(
+        consumer: Consumer,
+        recorder: Recorder,
+        metrics: Arc<Metrics>,
+        sync_metrics: Arc<sync::Metrics>,
+        settings: Options,
+    ) -> Running {
+        let controller = Arc::new(Self {
+            dialer: Dialer::new(settings.polling_interval),
+            sessions: Sessions::default(),
+            consumer,
+            recorder,
+            metrics,
+            sync_metrics,
+            settings,
+            queue: Queue::new(),
+            runtimes: Mutex::default(),
+            needs: Mutex::default(),
+        });
+        let workers = (0..WORKERS).map(|_| tokio::spawn(work(Arc::clone(&controller))));
+        Running {
+            _subscriptions: controller.subscribe(),
+            _workers: workers.map(AbortOnDropHandle::new).collect(),
+        }
+    }
+
+    fn subscribe(self: &Arc<Self>) -> [Subscription; 3] {
+        let (bindings, secrets, crds) = (Arc::downgrade(self), Arc::downgrade(self), Arc::downgrade(self));
+        [
+            self.consumer.bindings.subscribe(move |change| {
+                let Some(controller) = bindings.upgrade() else { return };
+                controller
+                    .queue
+                    .add(Key::Binding(Arc::clone(&change.key.name)), change.lane);
+                let contract = change.old.and_then(|old| old.status.as_ref()?.contract_uid.as_deref());
+                if let (None, Some(uid)) = (change.new, contract) {
+                    controller.queue.add(Key::Contract(uid.into()), change.lane);
+                }
+            }),
+            self.consumer.secrets.subscribe(move |change| {
+                let Some(controller) = secrets.upgrade() else { return };
+                let secret = change.new.or(change.old);
+                let contract = secret.and_then(|secret| secret.labels().get(labels::CONTRACT_UID).cloned());
+                controller.secret_changed(&change.key.name, contract.as_deref(), change.lane);
+            }),
+            self.consumer.crds.subscribe(move |change| {
+                let Some(controller) = crds.upgrade() else { return };
+                let needs = controller.needs.lock();
+                for (binding, _) in needs.iter().filter(|(_, names)| names.contains(&*change.key.name)) {
+                    controller.queue.add(Key::Binding(Arc::clone(binding)), change.lane);
+                }
+            }),
+        ]
+    }
+
+    fn secret_changed(&self, name: &str, contract: Option<&str>, lane: Lane) {
+        let concerned = self.consumer.bindings.list(|binding| {
+            let pinned = binding
+                .status
+                .as_ref()
+                .and_then(|status| status.contract_uid.as_deref());
+            binding.spec.kubeconfig_secret_ref.name == name || (contract.is_some() && pinned == contract)
+        });
+        for binding in concerned {
+            self.queue.add(Key::Binding(binding.name_any().into()), lane);
+        }
+        if let Some(contract) = contract {
+            self.queue.add(Key::Contract(contract.into()), lane);
+        }
+    }
+
+    async fn reconcile(&self, key: &Key) -> Next {
+        match key {
+            Key::Binding(name) => {
+                let Some(binding) = self.consumer.bindings.get("", name) else {
+                    self.runtimes.lock().remove(name);
+                    self.needs.lock().remove(name);
+                    return Next::Done;
+                };
+                // Nobody else works on this key, so the runtime is missed by nobody.
+                let mut runtime = self.runtimes.lock().remove(name).unwrap_or_default();
+                let next = self.serve(&binding, &mut runtime, key).await;
+                self.runtimes.lock().insert(Arc::clone(name), runtime);
+                next
+            }
+            Key::Contract(uid) => self.sweep(uid).await,
+        }
+    }
+
+    /// Brings one binding a step further.
+    async fn serve(&self, binding: &Arc<APIServiceBinding>, runtime: &mut Runtime, key: &Key) -> Next {
+        let seen = self.look(binding, runtime, key);
+        if binding.metadata.deletion_timestamp.is_some() {
+            return self.end(&seen, runtime).await;
+        }
+        let plan = plan::plan(&seen);
+        let begins = plan.ops.contains(&Op::SetFinalizer);
+        let outcome = self.apply(binding, plan.ops.clone(), runtime).await;
+        let failed = !outcome.failures.is_empty() || outcome.problem.is_some();
+        if let Some(problem) = &outcome.problem {
+            tracing::warn!(binding = binding.name_any(), problem, "binding is tried again");
+        }
+        // The finalizer changed the binding: the next look sees that.
+        if !begins {
+            let status = status::live(&seen, &plan, &outcome.failures);
+            if let (Some(session), Some(_)) = (runtime.session(), seen.export()) {
+                session.reports().export(&seen.name(), status::report(&status, &plan));
+                for (name, crd) in seen.owned() {
+                    session.reports().schema(name, crd);
+                }
+            }
+            if let Err(error) = self.write_status(binding, &status).await {
+                tracing::debug!(binding = binding.name_any(), error = %errors::explain(&error), "status not written");
+                return Next::Retry;
+            }
+        }
+        if failed { Next::Retry } else { Next::Done }
+    }
+
+    /// Brings the end of a binding a step further.
+    async fn end(&self, seen: &Observed, runtime: &mut Runtime) -> Next {
+        let binding = &seen.binding;
+        let mut ending = unbind::plan(seen);
+        let ends = ending.ops.contains(&Op::ClearFinalizer);
+        let outcome = self.apply(binding, std::mem::take(&mut ending.ops), runtime).await;
+        if ends && outcome.problem.is_none() {
+            tracing::info!(binding = binding.name_any(), "unbound");
+            let object = apply::reference(binding);
+            match &ending.leaves {
+                Some(leaves) => self.recorder.warn(&object, "ProviderKeepsExport", leaves.clone()),
+                None => self
+                    .recorder
+                    .normal(&object, "Unbound", "nothing of the binding is left"),
+            }
+            return Next::Done;
+        }
+        if let Some(problem) = &outcome.problem {
+            tracing::warn!(binding = binding.name_any(), problem, "unbind is tried again");
+            ending.message.clone_from(problem);
+        }
+        if !binding.finalizers().is_empty() && !ending.message.is_empty() {
+            let status = status::ending(seen, &ending);
+            if let Err(error) = self.write_status(binding, &status).await {
+                tracing::debug!(binding = binding.name_any(), error = %errors::explain(&error), "status not written");
+                return Next::Retry;
+            }
+        }
+        if outcome.problem.is_some() {
+            Next::Retry
+        } else {
+            Next::Done
+        }
+    }
+
+    /// Deletes the stored credential of a contract that no binding has.
+    async fn sweep(&self, contract_uid: &Arc<str>) -> Next {
+        let pinned = |binding: &APIServiceBinding| {
+            binding
+                .status
+                .as_ref()
+                .and_then(|status| status.contract_uid.as_deref())
+                == Some(&**contract_uid)
+        };
+        let stored = self
+            .consumer
+            .secrets
+            .get(&self.consumer.home, &secret::name(contract_uid));
+        if stored.is_none() || !self.consumer.bindings.list(pinned).is_empty() {
+            return Next::Done;
+        }
+        if self.sessions.is_open(contract_uid) {
+            return Next::Later(SWEEP_PAUSE);
+        }
+        match self.delete_stored(contract_uid).await {
+            Ok(()) => Next::Done,
+            Err(error) => {
+                tracing::warn!(error = %errors::explain(&error), "a credential that nobody needs is not deleted");
+                Next::Retry
+            }
+        }
+    }
+
+    /// Looks at everything that decisions are made of. Asks nobody: what is not known yet is being found out.
+    fn look(&self, binding: &Arc<APIServiceBinding>, runtime: &mut Runtime, key: &Key) -> Observed {
+        let now = Timestamp::now();
+        let consent = observe::consent(binding, now);
+        let known = self.known(binding, consent.is_some());
+        runtime.forget_dials(&known.candidates());
+        let access = known.resolve(
+            |reached: &Arc<Reached>| &reached.contract,
+            |access| runtime.dial(&self.dialer, access, &self.queue, key),
+        );
+        if let Access::Reached(reached) = &access {
+            let session = self
+                .sessions
+                .enter(reached, &self.consumer, &self.session_settings(binding), &self.metrics);
+            runtime.attach(session, &self.queue, key);
+        }
+        let session = runtime.session().cloned();
+        if let (Some(session), Some(until)) = (&session, consent) {
+            session.consent_until(until);
+        }
+        let mut seen = Observed {
+            binding: Arc::clone(binding),
+            now,
+            access: access.map(|reached| reached.contract.clone()),
+            session: session
+                .as_ref()
+                .map(|session| self.look_at_session(session, &binding.name_any(), consent)),
+            crds: BTreeMap::new(),
+            schemas: BTreeMap::new(),
+            engines: runtime.engines(),
+            releasers: runtime.releasers(),
+            deletion: runtime.deletion(),
+            contract_is_shared: known.pinned.is_some() && self.shares_contract(binding, known.pinned.as_deref()),
+            has_stored_secret: known
+                .pinned
+                .as_deref()
+                .is_some_and(|uid| self.stored_secret(uid).is_some()),
+        };
+        for crd in self.consumer.crds.list(|crd| resource::is_owned(crd, binding)) {
+            seen.crds.insert(crd.name_any(), crd);
+        }
+        let mut needs: BTreeSet<String> = seen.crds.keys().cloned().collect();
+        if let Some(Lookup::Present(export)) = seen.session.as_ref().map(|session| session.export.clone()) {
+            needs.extend(observe::crd_names(&export));
+        }
+        for name in &needs {
+            if let Some(crd) = self.consumer.crds.get("", name) {
+                seen.crds.insert(name.clone(), crd);
+            }
+            if let Some(session) = &session {
+                seen.schemas.insert(name.clone(), schema(session, name));
+            }
+        }
+        let name: Arc<str> = binding.name_any().into();
+        let before = self.needs.lock().insert(Arc::clone(&name), needs.clone());
+        if before.as_ref() != Some(&needs) {
+            // A CRD may have changed before anybody was told whom that concerns.
+            self.queue.add(key.clone(), Lane::Backlog);
+        }
+        seen
+    }
+
+    fn known(&self, binding: &APIServiceBinding, consent: bool) -> Known {
+        let home = &self.consumer.home;
+        let pinned = binding.status.as_ref().and_then(|status| status.contract_uid.clone());
+        let secret = self
+            .consumer
+            .secrets
+            .get(home, &binding.spec.kubeconfig_secret_ref.name);
+        Known {
+            secret: credential::read(binding, secret.as_deref(), home),
+            stored: pinned.as_deref().and_then(|uid| self.stored_secret(uid)),
+            pinned,
+            consent,
+            unbinding: binding.metadata.deletion_timestamp.is_some(),
+        }
+    }
+
+    fn stored_secret(&self, contract_uid: &str) -> Option<Stored> {
+        let stored = self
+            .consumer
+            .secrets
+            .get(&self.consumer.home, &secret::name(contract_uid))?;
+        secret::read(&stored, contract_uid)
+    }
+
+    fn shares_contract(&self, binding: &APIServiceBinding, pinned: Option<&str>) -> bool {
+        let shares = |other: &APIServiceBinding| {
+            other.metadata.uid != binding.metadata.uid
+                && other.status.as_ref().and_then(|status| status.contract_uid.as_deref()) == pinned
+        };
+        !self.consumer.bindings.list(shares).is_empty()
+    }
+
+    fn session_settings(&self, binding: &APIServiceBinding) -> Settings {
+        let reference = &binding.spec.kubeconfig_secret_ref;
+        Settings {
+            heartbeat_interval: self.settings.heartbeat_interval,
+            polling_interval: self.settings.polling_interval,
+            secret: SecretRef {
+                name: reference.name.clone(),
+                namespace: reference.namespace.clone(),
+            },
+        }
+    }
+
+    fn look_at_session(&self, session: &Session, export: &str, consent: Option<Timestamp>) -> SessionSeen {
+        let contract = session.contract();
+        let heartbeat = session.heartbeat().borrow().clone();
+        let cluster_binding = session.cluster_binding().get(&contract.namespace, CLUSTER_BINDING);
+        let recorded = cluster_binding
+            .as_ref()
+            .and_then(|seen| seen.status.as_ref()?.consumer_cluster_uid.as_deref());
+        let pin = match (recorded, self.consumer.cluster_uid()) {
+            (Some(recorded), Some(ours)) if recorded == ours => ClusterPin::Ours,
+            // With consent the next heartbeat takes the contract over.
+            (Some(_), Some(_)) if consent.is_some() => ClusterPin::Unknown,
+            (Some(recorded), Some(_)) => ClusterPin::Other {
+                recorded: recorded.to_owned(),
+            },
+            // A provider that took the heartbeat and does not record the cluster is kube-bind's.
+            (None, Some(_)) if heartbeat == Heartbeat::Beating && cluster_binding.is_some() => ClusterPin::Ours,
+            _ => ClusterPin::Unknown,
+        };
+        let held = session.credential().held();
+        let renewal_fails = match &held.renewal {
+            Renewal::Failing { message, count } if *count >= RENEWAL_FAILURES_SHOWN => Some(message.clone()),
+            Renewal::Denied { message } => Some(message.clone()),
+            Renewal::Well | Renewal::Failing { .. } => None,
+        };
+        SessionSeen {
+            id: session.id(),
+            contract_uid: Arc::clone(&contract.uid),
+            contract: Arc::clone(&contract.namespace),
+            export: session.exports().get(export),
+            pin,
+            heartbeat,
+            expired: held.expired(tokio::time::Instant::now()),
+            renewal_fails,
+            pretty_name: cluster_binding.map(|seen| seen.spec.provider_pretty_name.clone()),
+            has_backend: held.access.backend.is_some(),
+        }
+    }
+}
+
+fn schema(session: &Session, name: &str) -> Schema {
+    match session.schemas().get(&session.contract().namespace, name) {
+        Some(schema) => Schema::Present(schema),
+        None if session.schemas().is_synced() => Schema::Missing,
+        None => Schema::Unknown,
+    }
+}
+
+async fn work(controller: Arc<Controller>) {
+    while let Some(work) = controller.queue.next().await {
+        let next = controller.reconcile(work.key()).await;
+        settle(work, &next);
+    }
+}
+
+fn settle(work: Work<Key>, next: &Next) {
+    match next {
+        Next::Done => drop(work),
+        Next::Retry => work.retry(Backoff::OBJECT),
+        Next::Later(pause) => work.again_after(*pause),
+    }
+}

@@ -1,0 +1,328 @@
+//! Takes the steps that were decided. Nothing here decides.
+
+use std::{sync::Arc, time::Duration};
+
+use bindery_api::{
+    finalizers, names,
+    v1alpha2::{API_VERSION, APIServiceBinding, APIServiceBindingStatus},
+};
+use bindery_proto::v1alpha2::DeleteExportRequest;
+use bindery_runtime::{backoff::Backoff, errors};
+use k8s_openapi::{
+    api::{
+        core::v1::{ObjectReference, Secret},
+        rbac::v1::{ClusterRole, ClusterRoleBinding},
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
+use kube::{
+    Api, Resource, ResourceExt as _,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use super::{
+    Controller, Key,
+    observe::EngineSpec,
+    plan::Op,
+    runtime::Runtime,
+    status::{self, Failure, Failures},
+};
+use crate::{
+    attempt::Attempt,
+    release::Releaser,
+    rights,
+    session::{Session, secret},
+    sync::{Engine, Sides, Target},
+};
+
+/// How long the provider may take to see an export gone, within one call.
+const DELETE_WAIT_SECONDS: i64 = 10;
+const CRDS: &str = "customresourcedefinitions";
+const CRD_GROUP: &str = "apiextensions.k8s.io";
+
+/// What did not work.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Writes of CRDs that were refused.
+    pub failures: Failures,
+    /// Any other write that failed, in words.
+    pub problem: Option<String>,
+}
+
+impl Controller {
+    /// Takes the steps in their order. One that fails keeps no other CRD from being written.
+    pub(super) async fn apply(&self, binding: &APIServiceBinding, ops: Vec<Op>, runtime: &mut Runtime) -> Outcome {
+        let mut outcome = Outcome::default();
+        for op in ops {
+            let (name, reason, verb) = match &op {
+                Op::CreateCrd(crd) => (crd.name_any(), "CustomResourceDefinitionCreateFailed", "create"),
+                Op::PatchCrd { name, .. } => (name.clone(), "CustomResourceDefinitionUpdateFailed", "patch"),
+                _ => match self.step(binding, op, runtime).await {
+                    Ok(()) => continue,
+                    Err(error) => {
+                        outcome.problem = Some(errors::explain(&error));
+                        // Later steps rest on this one.
+                        return outcome;
+                    }
+                },
+            };
+            if let Err(error) = self.step(binding, op, runtime).await {
+                // Somebody else was quicker: the cache will show what is there.
+                if errors::code(&error) == Some(409) {
+                    outcome.problem = Some(errors::explain(&error));
+                    continue;
+                }
+                let mend = match errors::is_forbidden(&error) {
+                    true => format!("; the konnector needs {}", rights::rule(CRD_GROUP, &[CRDS], &[verb])),
+                    false => String::new(),
+                };
+                let message = format!("cannot {verb} CRD {name}: {}{mend}", errors::explain(&error));
+                outcome.failures.insert(name, Failure { reason, message });
+            }
+        }
+        outcome
+    }
+
+    async fn step(&self, binding: &APIServiceBinding, op: Op, runtime: &mut Runtime) -> Result<(), kube::Error> {
+        let key = Key::Binding(binding.name_any().into());
+        match op {
+            Op::SetFinalizer => self.set_finalizer(binding, true).await?,
+            Op::ClearFinalizer => self.set_finalizer(binding, false).await?,
+            Op::CreateCrd(crd) => {
+                let params = PostParams::default();
+                self.crds().create(&params, &crd).await?;
+            }
+            Op::PatchCrd { name, patch } => {
+                self.crds()
+                    .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
+                    .await?;
+            }
+            Op::DeleteCrd { name, uid } => delete(&self.crds(), &name, Some(uid)).await?,
+            Op::StartEngine { name, spec } => {
+                if let Some(session) = runtime.session().cloned() {
+                    let engine = self.engine(binding, &session, &spec);
+                    runtime.run(name, spec, engine, &self.queue, &key);
+                }
+            }
+            Op::StopEngine { name } => runtime.stop(&name),
+            Op::DrainEngine { name } => runtime.drain(&name),
+            Op::Pause(paused) => runtime.pause(paused),
+            Op::StartReleaser { name, mode } => {
+                let crd = self.consumer.crds.get("", &name);
+                if let Some(releaser) = crd.and_then(|crd| Releaser::start(&self.consumer.clients, &crd, mode)) {
+                    runtime.release(name, releaser, &self.queue, &key);
+                }
+            }
+            Op::StopReleaser { name } => runtime.stop_release(&name),
+            Op::DeleteExport { uid, force } => {
+                if let Some(session) = runtime.session().cloned() {
+                    let attempt =
+                        delete_export(&session, binding.name_any(), uid, force, self.settings.polling_interval);
+                    runtime.deleting(attempt, &self.queue, &key);
+                }
+            }
+            Op::DeleteStored { contract_uid } => self.delete_stored(&contract_uid).await?,
+            Op::DeleteRoles => self.delete_roles(binding).await?,
+        }
+        Ok(())
+    }
+
+    fn crds(&self) -> Api<CustomResourceDefinition> {
+        Api::all(self.consumer.clients.write.clone())
+    }
+
+    fn engine(&self, binding: &APIServiceBinding, session: &Session, spec: &EngineSpec) -> Engine {
+        let contract = session.contract();
+        let target = Target {
+            binding: binding.name_any().into(),
+            contract: Arc::clone(&contract.namespace),
+            export: OwnerReference {
+                api_version: API_VERSION.to_owned(),
+                kind: "APIServiceExport".to_owned(),
+                name: spec.export.0.clone(),
+                uid: spec.export.1.clone(),
+                ..OwnerReference::default()
+            },
+            resource: spec.resource.clone(),
+            informer_scope: spec.informer_scope,
+        };
+        let sides = Sides {
+            consumer: self.consumer.clients.clone(),
+            provider: session.clients().clone(),
+        };
+        Engine::start(
+            target,
+            sides,
+            session.namespaces().clone(),
+            self.consumer.namespaces.clone(),
+            self.recorder.clone(),
+            Arc::clone(&self.sync_metrics),
+        )
+    }
+
+    async fn set_finalizer(&self, binding: &APIServiceBinding, wanted: bool) -> Result<(), kube::Error> {
+        let mut list: Vec<_> = binding.finalizers().to_vec();
+        list.retain(|finalizer| finalizer != finalizers::KONNECTOR);
+        if wanted {
+            list.push(finalizers::KONNECTOR.to_owned());
+        }
+        let patch = json!({"metadata": {
+            "uid": binding.metadata.uid, "resourceVersion": binding.metadata.resource_version, "finalizers": list,
+        }});
+        let api: Api<APIServiceBinding> = Api::all(self.consumer.clients.write.clone());
+        match api
+            .patch(&binding.name_any(), &PatchParams::default(), &Patch::Merge(patch))
+            .await
+        {
+            Err(error) if !wanted && errors::is_not_found(&error) => Ok(()),
+            patched => patched.map(|_| ()),
+        }
+    }
+
+    /// Writes a status where it differs, and tells of conditions that turned.
+    pub(super) async fn write_status(
+        &self,
+        binding: &APIServiceBinding,
+        status: &APIServiceBindingStatus,
+    ) -> Result<(), kube::Error> {
+        let Some(mut patch) = status::patch(binding.status.as_ref(), status) else {
+            return Ok(());
+        };
+        patch["metadata"] = json!({
+            "uid": binding.metadata.uid, "resourceVersion": binding.metadata.resource_version,
+        });
+        let api: Api<APIServiceBinding> = Api::all(self.consumer.clients.write.clone());
+        api.patch_status(&binding.name_any(), &PatchParams::default(), &Patch::Merge(patch))
+            .await?;
+        self.tell(binding, status);
+        Ok(())
+    }
+
+    fn tell(&self, binding: &APIServiceBinding, status: &APIServiceBindingStatus) {
+        let object = reference(binding);
+        for turned in status::turned(binding.status.as_ref(), status) {
+            if turned.is_true() {
+                self.recorder
+                    .normal(&object, turned.type_.clone(), format!("{} holds", turned.type_));
+            } else {
+                self.recorder
+                    .warn(&object, turned.reason.clone(), turned.message.clone());
+            }
+        }
+    }
+
+    /// Deletes the konnector's own Secret of a contract, and no other.
+    pub(super) async fn delete_stored(&self, contract_uid: &str) -> Result<(), kube::Error> {
+        let home = &self.consumer.home;
+        let name = secret::name(contract_uid);
+        let existing = self.consumer.secrets.get(home, &name);
+        let Some(existing) = existing.filter(|existing| secret::is_ours(existing, contract_uid)) else {
+            return Ok(());
+        };
+        let api: Api<Secret> = Api::namespaced(self.consumer.clients.write.clone(), home);
+        delete(&api, &name, existing.metadata.uid.clone()).await
+    }
+
+    /// Deletes the role that was made for the binding together with its binding, each of which grants the right to
+    /// delete the other: both requests are under way before either takes effect.
+    async fn delete_roles(&self, binding: &APIServiceBinding) -> Result<(), kube::Error> {
+        let name = names::konnector_cluster_role(&binding.name_any());
+        let client = &self.consumer.clients.write;
+        let roles: Api<ClusterRole> = Api::all(client.clone());
+        let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
+        let rehearsal = DeleteParams {
+            dry_run: true,
+            ..DeleteParams::default()
+        };
+        // Without effect but for two connections that are open when it counts.
+        let _ = tokio::join!(roles.delete(&name, &rehearsal), bindings.delete(&name, &rehearsal));
+        let (role, role_binding) = tokio::join!(delete(&roles, &name, None), delete(&bindings, &name, None));
+        let is_forbidden = |outcome: &Result<(), kube::Error>| outcome.as_ref().is_err_and(errors::is_forbidden);
+        if is_forbidden(&role) && is_forbidden(&role_binding) {
+            // They are gone, or were never made for this konnector to delete.
+            return Ok(());
+        }
+        for (kind, outcome) in [("clusterrole", role), ("clusterrolebinding", role_binding)] {
+            match outcome {
+                Err(error) if errors::is_forbidden(&error) => {
+                    let mend = format!("{kind} {name} may be left; if so: kubectl delete {kind} {name}");
+                    self.recorder.warn(&reference(binding), "RoleNotDeleted", mend);
+                }
+                outcome => outcome?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The binding, for events about it.
+pub(super) fn reference(binding: &APIServiceBinding) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(API_VERSION.to_owned()),
+        kind: Some("APIServiceBinding".to_owned()),
+        name: binding.metadata.name.clone(),
+        uid: binding.metadata.uid.clone(),
+        ..ObjectReference::default()
+    }
+}
+
+async fn delete<K>(api: &Api<K>, name: &str, uid: Option<String>) -> Result<(), kube::Error>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let params = DeleteParams {
+        preconditions: uid.map(|uid| Preconditions {
+            uid: Some(uid),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    };
+    match api.delete(name, &params).await {
+        // Gone, or another one lives under the name.
+        Err(error) if errors::is_not_found(&error) || errors::is_conflict(&error) => Ok(()),
+        deleted => deleted.map(|_| ()),
+    }
+}
+
+/// Asks the provider to delete an export, until it has taken that.
+fn delete_export(
+    session: &Arc<Session>,
+    name: String,
+    uid: String,
+    force: bool,
+    pause_max: Duration,
+) -> Attempt<(), String> {
+    let credential = session.credential().clone();
+    let request = DeleteExportRequest {
+        contract: session.contract().namespace.to_string(),
+        name,
+        uid,
+        allow_missing: true,
+        force,
+        wait: Some(prost_types::Duration {
+            seconds: DELETE_WAIT_SECONDS,
+            nanos: 0,
+        }),
+        ..DeleteExportRequest::default()
+    };
+    Attempt::start(
+        Backoff::new(Duration::from_millis(250).min(pause_max), pause_max),
+        move || {
+            let (credential, request) = (credential.clone(), request.clone());
+            async move {
+                let client = credential.backend().ok_or("the kubeconfig names no usable backend")?;
+                let answer = client.delete_export(request).await.map_err(|error| error.to_string())?;
+                let meta = answer.export.map(|export| export.metadata.unwrap_or_default());
+                match meta {
+                    Some(meta) if meta.deletion_timestamp.is_none() => {
+                        Err(format!("{} objects are left there", answer.remaining_objects))
+                    }
+                    _ => Ok(()),
+                }
+            }
+        },
+    )
+}

@@ -1,0 +1,269 @@
+use std::collections::BTreeMap;
+
+use bindery_api::v1alpha2::{APIServiceBindingSpec, ClusterSecretKeyRef};
+use k8s_openapi::ByteString;
+
+use super::*;
+use crate::session::testing;
+
+fn binding(namespace: &str) -> APIServiceBinding {
+    APIServiceBinding::new(
+        "cowboys",
+        APIServiceBindingSpec {
+            kubeconfig_secret_ref: ClusterSecretKeyRef {
+                name: "kubeconfig-x".to_owned(),
+                key: "kubeconfig".to_owned(),
+                namespace: namespace.to_owned(),
+            },
+            ..APIServiceBindingSpec::default()
+        },
+    )
+}
+
+fn secret(key: &str, document: &str) -> Secret {
+    Secret {
+        data: Some(BTreeMap::from([(
+            key.to_owned(),
+            ByteString(document.as_bytes().to_vec()),
+        )])),
+        ..Secret::default()
+    }
+}
+
+#[track_caller]
+fn check_read(namespace: &str, secret: Option<&Secret>, reason: &str, says: &str) {
+    let problem = read(&binding(namespace), secret, "kube-bind").expect_err("a problem");
+    assert_eq!(problem.reason(), reason);
+    assert!(problem.to_string().contains(says), "{problem}");
+}
+
+#[test]
+fn every_problem_of_a_secret_is_told_apart() {
+    let good = secret("kubeconfig", &testing::document("x", 0, 3600));
+    assert!(read(&binding("kube-bind"), Some(&good), "kube-bind").is_ok());
+    check_read(
+        "default",
+        Some(&good),
+        "KubeconfigSecretInvalid",
+        "namespace kube-bind alone",
+    );
+    check_read("kube-bind", None, "KubeconfigSecretNotFound", "kube-bind/kubeconfig-x");
+    check_read(
+        "kube-bind",
+        Some(&secret("other", "")),
+        "KubeconfigSecretInvalid",
+        "no key kubeconfig",
+    );
+    check_read(
+        "kube-bind",
+        Some(&secret("kubeconfig", "x")),
+        "KubeconfigSecretInvalid",
+        "cannot be parsed",
+    );
+}
+
+/// What asking with a kubeconfig gives: the contract of this UID, a failure, or nothing yet.
+#[derive(Clone, Copy)]
+enum Answer {
+    Contract(&'static str),
+    Expired,
+    Pending,
+}
+
+/// A contract, and which kubeconfig led there.
+type Found = (Contract, Arc<ProviderAccess>);
+
+fn reached(access: &Arc<ProviderAccess>, uid: &str) -> Found {
+    let contract = Contract {
+        uid: uid.into(),
+        namespace: "kube-bind-x".into(),
+    };
+    (contract, Arc::clone(access))
+}
+
+struct Case {
+    given: Option<Answer>,
+    /// Whether the stored one is newer than the one given, whether that is known to be of the same contract, and what
+    /// the stored one gives.
+    stored: Option<(bool, bool, Answer)>,
+    pinned: Option<&'static str>,
+    consent: bool,
+    unbinding: bool,
+}
+
+const PLAIN: Case = Case {
+    given: Some(Answer::Contract("a")),
+    stored: None,
+    pinned: Some("a"),
+    consent: false,
+    unbinding: false,
+};
+
+/// The outcome in a word, and whether it was reached with the stored credential.
+fn outcome(case: &Case) -> String {
+    let given = testing::access("given", 1000, 3600);
+    let stored_access = |newer: bool| testing::access("stored", if newer { 2000 } else { 500 }, 3600);
+    let known = Known {
+        secret: match case.given {
+            Some(_) => Ok(Arc::clone(&given)),
+            None => read(&binding("kube-bind"), None, "kube-bind"),
+        },
+        stored: case.stored.map(|(newer, known, _)| Stored {
+            access: stored_access(newer),
+            origins: known
+                .then(|| given.fingerprint.as_str().to_owned())
+                .into_iter()
+                .collect(),
+        }),
+        pinned: case.pinned.map(str::to_owned),
+        consent: case.consent,
+        unbinding: case.unbinding,
+    };
+    let access = known.resolve(
+        |found: &Found| &found.0,
+        |access| {
+            let answer = if access.fingerprint == given.fingerprint {
+                case.given.unwrap()
+            } else {
+                case.stored.unwrap().2
+            };
+            match answer {
+                Answer::Contract(uid) => Some(Ok(reached(access, uid))),
+                Answer::Expired => Some(Err(DialError::Unauthorized {
+                    server: String::new(),
+                    message: String::new(),
+                })),
+                Answer::Pending => None,
+            }
+        },
+    );
+    match access {
+        Access::Problem(problem) => problem.reason().to_owned(),
+        Access::Connecting => "connecting".to_owned(),
+        Access::Failed(_) => "failed".to_owned(),
+        Access::Changed { pinned, found } => format!("{pinned} became {}", found.0.uid),
+        Access::Reached((contract, access)) => {
+            let by = if access.fingerprint == given.fingerprint {
+                "given"
+            } else {
+                "stored"
+            };
+            format!("{} by {by}", contract.uid)
+        }
+    }
+}
+
+#[test]
+fn the_newest_credential_of_the_same_contract_is_used() {
+    use Answer::{Contract, Expired, Pending};
+    let check = |case: Case, expect: &str| assert_eq!(outcome(&case), expect);
+    check(PLAIN, "a by given");
+    check(Case { pinned: None, ..PLAIN }, "a by given");
+    check(
+        Case {
+            given: Some(Pending),
+            ..PLAIN
+        },
+        "connecting",
+    );
+    check(
+        Case {
+            given: Some(Expired),
+            ..PLAIN
+        },
+        "failed",
+    );
+    let newer = Some((true, true, Contract("a")));
+    check(Case { stored: newer, ..PLAIN }, "a by stored");
+    check(
+        Case {
+            stored: newer,
+            given: Some(Expired),
+            ..PLAIN
+        },
+        "a by stored",
+    );
+    check(
+        Case {
+            stored: Some((false, true, Contract("a"))),
+            ..PLAIN
+        },
+        "a by given",
+    );
+    check(
+        Case {
+            stored: Some((true, true, Expired)),
+            ..PLAIN
+        },
+        "a by given",
+    );
+    let unknown = Some((true, false, Contract("a")));
+    check(
+        Case {
+            stored: unknown,
+            ..PLAIN
+        },
+        "a by given",
+    );
+    check(
+        Case {
+            stored: unknown,
+            given: Some(Expired),
+            ..PLAIN
+        },
+        "failed",
+    );
+}
+
+#[test]
+fn another_contract_needs_consent_and_a_lost_secret_ends_the_access() {
+    use Answer::Contract;
+    let check = |case: Case, expect: &str| assert_eq!(outcome(&case), expect);
+    let swapped = || Case {
+        given: Some(Contract("b")),
+        ..PLAIN
+    };
+    check(swapped(), "a became b");
+    check(
+        Case {
+            consent: true,
+            ..swapped()
+        },
+        "b by given",
+    );
+    let stored = Some((true, false, Contract("a")));
+    check(Case { stored, ..swapped() }, "a became b");
+    check(
+        Case {
+            stored,
+            unbinding: true,
+            ..swapped()
+        },
+        "a by stored",
+    );
+    check(
+        Case {
+            given: None,
+            stored,
+            ..PLAIN
+        },
+        "KubeconfigSecretNotFound",
+    );
+    check(
+        Case {
+            given: None,
+            stored,
+            unbinding: true,
+            ..PLAIN
+        },
+        "a by stored",
+    );
+    check(
+        Case {
+            given: None,
+            unbinding: true,
+            ..PLAIN
+        },
+        "KubeconfigSecretNotFound",
+    );
+}

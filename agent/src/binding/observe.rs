@@ -1,0 +1,191 @@
+//! What is seen of a binding before anything is decided.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bindery_api::{
+    annotations, names,
+    v1alpha2::{APIServiceBinding, APIServiceExport, DeletionPolicy, GroupResource, InformerScope},
+};
+use jiff::Timestamp;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::ResourceExt as _;
+
+use super::{credential::Access, resource::Schema};
+use crate::{
+    release::{Mode, Released},
+    session::{exports::Lookup, heartbeat::Heartbeat},
+    sync::{BoundResource, Progress},
+};
+
+/// All that decisions about a binding are made of.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The binding.
+    pub binding: Arc<APIServiceBinding>,
+    /// The time, for annotations that expire and for conditions.
+    pub now: Timestamp,
+    /// What its credentials lead to.
+    pub access: Access,
+    /// The contract it has a session with, as far as that is known.
+    pub session: Option<SessionSeen>,
+    /// The CRDs of the export's resources and all that belong to the binding, by name.
+    pub crds: BTreeMap<String, Arc<CustomResourceDefinition>>,
+    /// The schemas of the export's resources, by name.
+    pub schemas: BTreeMap<String, Schema>,
+    /// The engines that run, by name of their CRD.
+    pub engines: BTreeMap<String, EngineSeen>,
+    /// The releasers that run, by name of their CRD.
+    pub releasers: BTreeMap<String, (Mode, Released)>,
+    /// How the deletion of the export goes, once it was asked for.
+    pub deletion: Option<DeletionSeen>,
+    /// Another binding is pinned to the same contract.
+    pub contract_is_shared: bool,
+    /// The konnector's own Secret of the contract exists.
+    pub has_stored_secret: bool,
+}
+
+/// What a session knows.
+#[derive(Clone, Debug)]
+pub struct SessionSeen {
+    /// Tells this session from any other.
+    pub id: u64,
+    /// UID of its contract.
+    pub contract_uid: Arc<str>,
+    /// The contract namespace.
+    pub contract: Arc<str>,
+    /// The export of the binding's name.
+    pub export: Lookup,
+    /// Whether the contract is pinned to this cluster.
+    pub pin: ClusterPin,
+    /// How its heartbeat goes.
+    pub heartbeat: Heartbeat,
+    /// Why its credential is of no use for good.
+    pub expired: Option<String>,
+    /// Why its credential is not renewed, though it still works.
+    pub renewal_fails: Option<String>,
+    /// The provider's name for people.
+    pub pretty_name: Option<String>,
+    /// There is a gRPC endpoint.
+    pub has_backend: bool,
+}
+
+/// Which consumer cluster a contract is pinned to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClusterPin {
+    /// It is not known yet.
+    Unknown,
+    /// This one, or one that the provider does not record.
+    Ours,
+    /// Another one.
+    Other {
+        /// UID of its kube-system namespace.
+        recorded: String,
+    },
+}
+
+/// An engine that runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EngineSeen {
+    /// What it was started for.
+    pub spec: EngineSpec,
+    /// It was told to drain.
+    pub draining: bool,
+    /// How it is doing.
+    pub progress: Progress,
+}
+
+/// What an engine is started for. Another specification is another engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineSpec {
+    /// The session it runs in.
+    pub session: u64,
+    /// Name and UID of the export.
+    pub export: (String, String),
+    /// The resource.
+    pub resource: BoundResource,
+    /// Whether the provider is watched as a whole.
+    pub informer_scope: InformerScope,
+}
+
+/// How the deletion of an export goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeletionSeen {
+    /// It is under way.
+    Running,
+    /// It failed and is tried again.
+    Failing(String),
+    /// The provider took it.
+    Done,
+}
+
+// === impl Observed ===
+
+impl Observed {
+    /// Name of the binding and of its export.
+    pub fn name(&self) -> String {
+        self.binding.name_any()
+    }
+
+    /// The export, if it is there and not on its way out.
+    pub fn export(&self) -> Option<&Arc<APIServiceExport>> {
+        match &self.session.as_ref()?.export {
+            Lookup::Present(export) if export.metadata.deletion_timestamp.is_none() => Some(export),
+            _ => None,
+        }
+    }
+
+    /// Whether the export is certainly gone, or going.
+    pub fn export_is_gone(&self) -> bool {
+        match self.session.as_ref().map(|session| &session.export) {
+            Some(Lookup::Absent) => true,
+            Some(Lookup::Present(export)) => export.metadata.deletion_timestamp.is_some(),
+            Some(Lookup::Unknown { .. } | Lookup::Broken { .. }) | None => false,
+        }
+    }
+
+    /// The CRDs that belong to the binding.
+    pub fn owned(&self) -> impl Iterator<Item = (&String, &Arc<CustomResourceDefinition>)> {
+        self.crds
+            .iter()
+            .filter(|(_, crd)| super::resource::is_owned(crd, &self.binding))
+    }
+
+    /// The resources of those, as the status lists them.
+    pub fn bound(&self) -> Vec<GroupResource> {
+        let of = |crd: &CustomResourceDefinition| GroupResource::new(&crd.spec.group, &crd.spec.names.plural);
+        self.owned().map(|(_, crd)| of(crd)).collect()
+    }
+
+    /// UID of the contract that the binding is pinned to.
+    pub fn pinned(&self) -> Option<&str> {
+        self.binding.status.as_ref()?.contract_uid.as_deref()
+    }
+
+    /// Whether the user wants the unbind to end without the provider.
+    pub fn is_forced(&self) -> bool {
+        self.binding
+            .annotations()
+            .get(annotations::FORCE_UNBIND)
+            .is_some_and(|value| value == annotations::TRUE)
+    }
+
+    /// Whether the provider's objects are to stay.
+    pub fn orphans(&self) -> bool {
+        self.binding.spec.deletion_policy == Some(DeletionPolicy::Orphan)
+    }
+}
+
+/// Until when the user consents that another provider or cluster takes over; `None` where that is past or was not said.
+pub fn consent(binding: &APIServiceBinding, now: Timestamp) -> Option<Timestamp> {
+    let text = binding.annotations().get(annotations::ACCEPT_PROVIDER_CHANGE)?;
+    text.parse::<Timestamp>().ok().filter(|until| *until > now)
+}
+
+/// Names of the CRDs of an export.
+pub fn crd_names(export: &APIServiceExport) -> impl Iterator<Item = String> + '_ {
+    export
+        .spec
+        .resources
+        .iter()
+        .map(|resource| names::bound_schema(&resource.group_resource))
+}

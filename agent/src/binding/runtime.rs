@@ -1,0 +1,222 @@
+//! What runs for a binding: inquiries, its session, engines and releasers. Dropping it ends all of that.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
+
+use bindery_runtime::{cache::Subscription, queue::Queue};
+use tokio::sync::watch;
+
+use super::{
+    Key,
+    observe::{DeletionSeen, EngineSeen, EngineSpec},
+};
+use crate::{
+    attempt::{Attempt, Link},
+    kubeconfig::{Fingerprint, ProviderAccess},
+    release::{Mode, Released, Releaser},
+    session::{
+        Session,
+        dial::{Dial, DialError, Dialer, Reached},
+    },
+    sync::{Engine, Progress},
+};
+
+/// How often a binding is looked at because of mere progress.
+const PROGRESS_PAUSE: Duration = Duration::from_secs(2);
+
+/// What runs for a binding.
+#[derive(Debug, Default)]
+pub struct Runtime {
+    dials: HashMap<Fingerprint, (Arc<Dial>, Link)>,
+    attached: Option<Attached>,
+    engines: BTreeMap<String, Running>,
+    releasers: BTreeMap<String, (Releaser, Link)>,
+    deletion: Option<(Attempt<(), String>, Link)>,
+    paused: bool,
+}
+
+struct Attached {
+    session: Arc<Session>,
+    _links: [Link; 3],
+    _subscriptions: [Subscription; 2],
+}
+
+#[derive(Debug)]
+struct Running {
+    spec: EngineSpec,
+    draining: bool,
+    engine: Engine,
+    progress: watch::Receiver<Progress>,
+    _link: Link,
+}
+
+impl fmt::Debug for Attached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.session.fmt(f)
+    }
+}
+
+impl Runtime {
+    /// How asking with a kubeconfig went; starts to ask if nobody does.
+    pub(super) fn dial(
+        &mut self,
+        dialer: &Dialer,
+        access: &Arc<ProviderAccess>,
+        queue: &Queue<Key>,
+        key: &Key,
+    ) -> Option<Result<Arc<Reached>, DialError>> {
+        let (dial, _) = self.dials.entry(access.fingerprint.clone()).or_insert_with(|| {
+            let dial = dialer.dial(access);
+            let link = Link::new(dial.changes(), queue.clone(), key.clone());
+            (dial, link)
+        });
+        dial.outcome()
+    }
+
+    /// Ends the inquiries with other kubeconfigs than these.
+    pub(super) fn forget_dials(&mut self, current: &[Arc<ProviderAccess>]) {
+        self.dials
+            .retain(|fingerprint, _| current.iter().any(|access| access.fingerprint == *fingerprint));
+    }
+
+    /// The session that the binding is served by.
+    pub(super) fn session(&self) -> Option<&Arc<Session>> {
+        self.attached.as_ref().map(|attached| &attached.session)
+    }
+
+    /// From now on this session serves the binding.
+    pub(super) fn attach(&mut self, session: Arc<Session>, queue: &Queue<Key>, key: &Key) {
+        if self.session().is_some_and(|current| current.id() == session.id()) {
+            return;
+        }
+        let schemas = (queue.clone(), key.clone());
+        let bindings = schemas.clone();
+        self.attached = Some(Attached {
+            _links: [
+                Link::new(session.exports().changes(), queue.clone(), key.clone()),
+                Link::new(session.credential().changes(), queue.clone(), key.clone()),
+                Link::new(session.heartbeat(), queue.clone(), key.clone()),
+            ],
+            _subscriptions: [
+                session
+                    .schemas()
+                    .subscribe(move |change| schemas.0.add(schemas.1.clone(), change.lane)),
+                session
+                    .cluster_binding()
+                    .subscribe(move |change| bindings.0.add(bindings.1.clone(), change.lane)),
+            ],
+            session,
+        });
+    }
+
+    /// The engines, as decisions see them.
+    pub(super) fn engines(&self) -> BTreeMap<String, EngineSeen> {
+        let seen = |running: &Running| EngineSeen {
+            spec: running.spec.clone(),
+            draining: running.draining,
+            progress: running.progress.borrow().clone(),
+        };
+        self.engines
+            .iter()
+            .map(|(name, running)| (name.clone(), seen(running)))
+            .collect()
+    }
+
+    /// Puts an engine in the place of whatever runs for this CRD.
+    pub(super) fn run(&mut self, name: String, spec: EngineSpec, engine: Engine, queue: &Queue<Key>, key: &Key) {
+        engine.pause(self.paused);
+        let progress = engine.progress();
+        let before = std::sync::atomic::AtomicU8::new(0);
+        let urgent = move |progress: &Progress| {
+            let state = milestones(progress);
+            before.swap(state, std::sync::atomic::Ordering::Relaxed) != state
+        };
+        let link = Link::throttled(progress.clone(), queue.clone(), key.clone(), PROGRESS_PAUSE, urgent);
+        self.releasers.remove(&name);
+        let running = Running {
+            spec,
+            draining: false,
+            engine,
+            progress,
+            _link: link,
+        };
+        self.engines.insert(name, running);
+    }
+
+    /// Ends an engine.
+    pub(super) fn stop(&mut self, name: &str) {
+        self.engines.remove(name);
+    }
+
+    /// Has an engine delete all its objects.
+    pub(super) fn drain(&mut self, name: &str) {
+        if let Some(running) = self.engines.get_mut(name) {
+            running.draining = true;
+            running.engine.drain();
+        }
+    }
+
+    /// Lets no engine write, or all.
+    pub(super) fn pause(&mut self, paused: bool) {
+        self.paused = paused;
+        for running in self.engines.values() {
+            running.engine.pause(paused);
+        }
+    }
+
+    /// The releasers, as decisions see them.
+    pub(super) fn releasers(&self) -> BTreeMap<String, (Mode, Released)> {
+        let seen = |releaser: &Releaser| (releaser.mode(), releaser.progress().borrow().clone());
+        self.releasers
+            .iter()
+            .map(|(name, (releaser, _))| (name.clone(), seen(releaser)))
+            .collect()
+    }
+
+    /// Puts a releaser in the place of whatever runs for this CRD.
+    pub(super) fn release(&mut self, name: String, releaser: Releaser, queue: &Queue<Key>, key: &Key) {
+        let urgent = |released: &Released| released.remaining == Some(0);
+        let link = Link::throttled(releaser.progress(), queue.clone(), key.clone(), PROGRESS_PAUSE, urgent);
+        self.engines.remove(&name);
+        self.releasers.insert(name, (releaser, link));
+    }
+
+    /// Ends a releaser.
+    pub(super) fn stop_release(&mut self, name: &str) {
+        self.releasers.remove(name);
+    }
+
+    /// How the deletion of the export goes.
+    pub(super) fn deletion(&self) -> Option<DeletionSeen> {
+        let (attempt, _) = self.deletion.as_ref()?;
+        Some(match attempt.outcome() {
+            None => DeletionSeen::Running,
+            Some(Ok(())) => DeletionSeen::Done,
+            Some(Err(message)) => DeletionSeen::Failing(message),
+        })
+    }
+
+    /// The deletion of the export was asked for.
+    pub(super) fn deleting(&mut self, attempt: Attempt<(), String>, queue: &Queue<Key>, key: &Key) {
+        let link = Link::new(attempt.changes(), queue.clone(), key.clone());
+        self.deletion = Some((attempt, link));
+    }
+}
+
+/// What of an engine's progress matters at once, as bits.
+fn milestones(progress: &Progress) -> u8 {
+    [
+        progress.consumer_synced,
+        progress.provider_synced,
+        progress.problem.is_some(),
+        progress.failing > 0,
+        progress.remaining == Some(0),
+    ]
+    .into_iter()
+    .enumerate()
+    .fold(0, |bits, (at, is_set)| bits | (u8::from(is_set) << at))
+}

@@ -1,0 +1,276 @@
+use super::*;
+use crate::{
+    binding::{
+        credential::SecretProblem,
+        plan,
+        testing::{CRD, binding, crd, fresh, installed, pinned, reached, served, session},
+    },
+    session::dial::DialError,
+};
+
+fn with(mut seen: Observed, change: impl FnOnce(&mut Observed)) -> Observed {
+    change(&mut seen);
+    seen
+}
+
+fn status_of(seen: &Observed) -> APIServiceBindingStatus {
+    live(seen, &plan::plan(seen), &Failures::new())
+}
+
+/// Type, reason and severity of a condition that must not hold, and a part of its message.
+#[track_caller]
+fn check(seen: &Observed, kind: &str, reason: &str, severity: Severity, says: &str) {
+    let status = status_of(seen);
+    let condition = conditions::get(&status.conditions, kind).unwrap_or_else(|| panic!("no {kind}: {status:?}"));
+    assert!(!condition.is_true(), "{condition:?}");
+    assert_eq!((condition.reason.as_str(), condition.severity), (reason, severity));
+    assert!(condition.message.contains(says), "{}", condition.message);
+    assert!(!conditions::is_true(&status.conditions, conditions::READY));
+}
+
+#[test]
+fn all_is_well() {
+    let status = status_of(&served());
+    for kind in [
+        conditions::READY,
+        types::SECRET_VALID,
+        types::CONNECTED,
+        types::SCHEMA_IN_SYNC,
+        types::HEARTBEATING,
+        types::INFORMERS_SYNCED,
+        types::OBJECTS_IN_SYNC,
+    ] {
+        assert!(conditions::is_true(&status.conditions, kind), "{kind}: {status:?}");
+    }
+    assert_eq!(status.provider_pretty_name.as_deref(), Some("Wild West"));
+    assert_eq!(status.contract_uid.as_deref(), Some("a"));
+    assert_eq!(status.provider_namespace.as_deref(), Some("kube-bind-x"));
+    assert_eq!(status.bound_schemas.len(), 1);
+    let mut settled = served();
+    binding(&mut settled).status = Some(status.clone());
+    assert_eq!(
+        patch(Some(&status), &status_of(&settled)),
+        None,
+        "a second look writes nothing"
+    );
+}
+
+#[test]
+fn a_bad_secret_says_what_mends_it() {
+    let problem = |problem| with(fresh(), |seen| seen.access = Access::Problem(problem));
+    let (namespace, name, key) = ("kube-bind".to_owned(), "x".to_owned(), "kubeconfig".to_owned());
+    let missing = problem(SecretProblem::NotFound { namespace, name, key });
+    check(
+        &missing,
+        "SecretValid",
+        "KubeconfigSecretNotFound",
+        Severity::Error,
+        "kube-bind/x",
+    );
+    let failed = |failure| with(served(), |seen| seen.access = Access::Failed(failure));
+    let (server, message) = ("https://x".to_owned(), "Unauthorized".to_owned());
+    let expired = failed(DialError::Unauthorized { server, message });
+    check(
+        &expired,
+        "SecretValid",
+        "CredentialExpired",
+        Severity::Error,
+        "kubectl bind renew cowboys",
+    );
+    let over = with(served(), |seen| session(seen).expired = Some("revoked".to_owned()));
+    check(
+        &over,
+        "SecretValid",
+        "CredentialExpired",
+        Severity::Error,
+        "kubectl bind renew cowboys",
+    );
+    let failing = with(served(), |seen| {
+        session(seen).renewal_fails = Some("no route".to_owned())
+    });
+    check(
+        &failing,
+        "SecretValid",
+        "CredentialRenewalFailing",
+        Severity::Warning,
+        "no route",
+    );
+    let changed = with(served(), |seen| {
+        seen.access = Access::Changed {
+            pinned: "a".to_owned(),
+            found: reached("b"),
+        };
+    });
+    check(
+        &changed,
+        "SecretValid",
+        "ProviderChanged",
+        Severity::Error,
+        "accept-provider-change",
+    );
+    assert_eq!(status_of(&changed).contract_uid.as_deref(), Some("a"), "the pin stays");
+}
+
+#[test]
+fn what_the_provider_lacks_is_named() {
+    let (server, message) = ("https://x".to_owned(), "no route".to_owned());
+    let away = with(pinned(), |seen| {
+        seen.access = Access::Failed(DialError::Unreachable { server, message })
+    });
+    check(&away, "Connected", "ProviderUnreachable", Severity::Warning, "no route");
+    let absent = |seen| with(seen, |seen| session(seen).export = Lookup::Absent);
+    check(
+        &absent(pinned()),
+        "Connected",
+        "APIServiceExportNotFound",
+        Severity::Error,
+        "kube-bind-x/cowboys",
+    );
+    check(
+        &absent(installed()),
+        "Connected",
+        "ExportRemoved",
+        Severity::Error,
+        "not synced any more",
+    );
+    let schema = with(pinned(), |seen| {
+        drop(
+            seen.schemas
+                .insert(CRD.to_owned(), super::super::resource::Schema::Missing),
+        )
+    });
+    check(&schema, "Connected", "BoundSchemaFetchFailed", Severity::Error, CRD);
+    let heartbeat = with(served(), |seen| {
+        session(seen).heartbeat = Heartbeat::Failing {
+            message: "no route".to_owned(),
+        };
+    });
+    check(
+        &heartbeat,
+        "Heartbeating",
+        "ClusterBindingUpdateFailed",
+        Severity::Warning,
+        "no route",
+    );
+    let other = with(served(), |seen| {
+        session(seen).pin = ClusterPin::Other {
+            recorded: "theirs".to_owned(),
+        };
+    });
+    check(
+        &other,
+        "Heartbeating",
+        "ConsumerClusterMismatch",
+        Severity::Error,
+        "theirs",
+    );
+}
+
+#[test]
+fn what_the_consumer_refuses_is_named() {
+    let foreign = with(installed(), |seen| crd(seen).metadata.owner_references = None);
+    check(
+        &foreign,
+        "Connected",
+        "ForeignCustomResourceDefinition",
+        Severity::Error,
+        CRD,
+    );
+    let failure = Failure {
+        reason: "CustomResourceDefinitionCreateFailed",
+        message: "spec is invalid".to_owned(),
+    };
+    let seen = pinned();
+    let status = live(&seen, &plan::plan(&seen), &Failures::from([(CRD.to_owned(), failure)]));
+    let connected = conditions::get(&status.conditions, types::CONNECTED).unwrap();
+    assert_eq!(
+        (connected.reason.as_str(), connected.message.as_str()),
+        ("CustomResourceDefinitionCreateFailed", "spec is invalid")
+    );
+    check(
+        &pinned(),
+        "SchemaInSync",
+        "CustomResourceDefinitionMissing",
+        Severity::Info,
+        CRD,
+    );
+    let blind = with(served(), |seen| {
+        let progress = &mut seen.engines.get_mut(CRD).unwrap().progress;
+        progress.consumer_synced = false;
+        progress.problem = Some("cowboys.wildwest.dev is forbidden".to_owned());
+    });
+    check(
+        &blind,
+        "InformersSynced",
+        "InformerSyncTimeout",
+        Severity::Error,
+        "kube-bind-konnector-cowboys",
+    );
+    let failing = with(served(), |seen| {
+        let progress = &mut seen.engines.get_mut(CRD).unwrap().progress;
+        progress.failing = 1;
+        progress.problem = Some("billy: quota".to_owned());
+    });
+    check(
+        &failing,
+        "ObjectsInSync",
+        "ObjectsFailing",
+        Severity::Warning,
+        "billy: quota",
+    );
+}
+
+#[test]
+fn what_does_not_hold_any_more_is_taken_back() {
+    let mut seen = served();
+    binding(&mut seen).status = Some(status_of(&served()));
+    seen.crds.clear();
+    let status = status_of(&seen);
+    assert!(status.bound_schemas.is_empty());
+    let patch = patch(seen.binding.status.as_ref(), &status).unwrap();
+    assert_eq!(
+        patch["status"]["boundSchemas"],
+        Value::Null,
+        "the schema takes no empty list"
+    );
+}
+
+#[test]
+fn an_ending_is_not_ready() {
+    let seen = served();
+    let end = Ending {
+        message: "3 objects are left to delete".to_owned(),
+        ..Ending::default()
+    };
+    let status = ending(&seen, &end);
+    assert!(conditions::is_true(&status.conditions, types::DRAINING));
+    let ready = conditions::get(&status.conditions, conditions::READY).unwrap();
+    assert_eq!((ready.reason.as_str(), ready.severity), ("Unbinding", Severity::Info));
+}
+
+#[test]
+fn people_hear_of_what_turned_and_only_then() {
+    let well = status_of(&served());
+    let over = status_of(&with(served(), |seen| {
+        session(seen).expired = Some("revoked".to_owned())
+    }));
+    let reasons = |before: &APIServiceBindingStatus, after: &APIServiceBindingStatus| -> Vec<String> {
+        turned(Some(before), after)
+            .map(|condition| format!("{} {}", condition.type_, condition.reason))
+            .collect()
+    };
+    assert_eq!(reasons(&well, &over), ["SecretValid CredentialExpired"]);
+    assert_eq!(reasons(&over, &over), [""; 0]);
+    assert_eq!(reasons(&over, &well), ["Ready "]);
+}
+
+#[test]
+fn the_provider_hears_what_became_of_its_schemas() {
+    let report_of = |seen: &Observed| report(&status_of(seen), &plan::plan(seen));
+    let well = report_of(&served());
+    assert!(well.connected.is_true() && well.consumer_in_sync.is_true());
+    assert_eq!(well.consumer_in_sync.type_, "ConsumerInSync");
+    let foreign = report_of(&with(installed(), |seen| crd(seen).metadata.owner_references = None));
+    assert_eq!(foreign.connected.reason, "BoundSchemasNotValid");
+    assert!(!foreign.consumer_in_sync.is_true());
+}

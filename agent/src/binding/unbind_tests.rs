@@ -1,0 +1,179 @@
+use bindery_api::annotations;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
+
+use super::*;
+use crate::{
+    binding::testing::{
+        CRD, act, binding, crd, deleting_export, fresh, installed, pinned, reached, served, session, words,
+    },
+    release::Released,
+    session::dial::DialError,
+};
+
+fn with(mut seen: Observed, change: impl FnOnce(&mut Observed)) -> Observed {
+    binding(&mut seen).metadata.deletion_timestamp = Some(Time(seen.now));
+    change(&mut seen);
+    seen
+}
+
+#[track_caller]
+fn check(seen: &Observed, expect: &[&str], says: &str) {
+    let ending = plan(seen);
+    assert_eq!(words(&ending.ops), expect, "{}", ending.message);
+    assert!(ending.message.contains(says), "{}", ending.message);
+}
+
+fn forced(seen: &mut Observed) {
+    binding(seen)
+        .annotations_mut()
+        .insert(annotations::FORCE_UNBIND.to_owned(), annotations::TRUE.to_owned());
+}
+
+fn draining(remaining: Option<usize>) -> Observed {
+    with(served(), |seen| {
+        let engine = seen.engines.get_mut(CRD).unwrap();
+        engine.draining = true;
+        engine.progress.remaining = remaining;
+    })
+}
+
+#[test]
+fn objects_go_first_and_the_finalizer_last() {
+    check(&with(served(), |_| {}), &["drain", "go on"], "counting");
+    check(&draining(None), &["go on"], "counting");
+    check(&draining(Some(3)), &["go on"], "3 objects are left");
+    check(&draining(Some(0)), &["delete crd", "go on"], "all objects are gone");
+    let terminating = with(draining(Some(0)), |seen| {
+        let now = seen.now;
+        crd(seen).metadata.deletion_timestamp = Some(Time(now));
+    });
+    check(&terminating, &["go on"], "all objects are gone");
+    let empty = with(pinned(), |_| {});
+    check(&empty, &["delete export"], "asked");
+    let running = with(pinned(), |seen| seen.deletion = Some(DeletionSeen::Running));
+    check(&running, &[], "waiting");
+    let done = with(pinned(), |seen| seen.deletion = Some(DeletionSeen::Done));
+    check(&done, &["delete roles", "clear finalizer"], "");
+}
+
+#[test]
+fn a_successor_goes_on_where_the_last_one_was_killed() {
+    check(
+        &with(installed(), |_| {}),
+        &["start engine", "drain", "go on"],
+        "counting",
+    );
+    let terminating = with(installed(), |seen| {
+        let now = seen.now;
+        crd(seen).metadata.deletion_timestamp = Some(Time(now));
+    });
+    check(&terminating, &["start engine", "drain", "go on"], "counting");
+    for gone in [Lookup::Absent, deleting_export()] {
+        let ended = with(pinned(), |seen| session(seen).export = gone);
+        check(&ended, &["delete roles", "clear finalizer"], "");
+    }
+    check(&with(fresh(), |_| {}), &[], "");
+}
+
+#[test]
+fn the_stored_secret_goes_with_the_last_binding_of_its_contract() {
+    let last = with(pinned(), |seen| {
+        session(seen).export = Lookup::Absent;
+        seen.has_stored_secret = true;
+    });
+    check(&last, &["delete secret", "delete roles", "clear finalizer"], "");
+    let shared = with(last, |seen| seen.contract_is_shared = true);
+    check(&shared, &["delete roles", "clear finalizer"], "");
+}
+
+#[test]
+fn without_the_export_nobody_answers_for_the_objects() {
+    let gone = |seen: Observed| with(seen, |seen| session(seen).export = Lookup::Absent);
+    check(&gone(served()), &["stop engine", "release All"], "counting");
+    let released = gone(with(installed(), |seen| {
+        let released = Released {
+            remaining: Some(0),
+            problem: None,
+        };
+        seen.releasers.insert(CRD.to_owned(), (Mode::All, released));
+    }));
+    check(&released, &["delete crd"], "all objects are gone");
+}
+
+#[test]
+fn a_provider_that_cannot_be_asked_is_waited_for_unless_forced() {
+    let unreachable = DialError::Unreachable {
+        server: "https://x".to_owned(),
+        message: "no route".to_owned(),
+    };
+    let away = with(served(), |seen| seen.access = Access::Failed(unreachable));
+    check(&away, &["pause"], "force-unbind");
+    assert!(plan(&away).stuck);
+    let expired = with(served(), |seen| session(seen).expired = Some("revoked".to_owned()));
+    check(&expired, &["pause"], "kubectl bind renew");
+    let swapped = with(served(), |seen| {
+        seen.access = Access::Changed {
+            pinned: "a".to_owned(),
+            found: reached("b"),
+        };
+    });
+    check(&swapped, &["pause"], "another provider");
+    for mut seen in [away, expired, swapped] {
+        forced(&mut seen);
+        check(&seen, &["stop engine", "release All"], "");
+    }
+    let ended = with(pinned(), forced);
+    check(&ended, &["delete roles", "clear finalizer"], "");
+    assert!(plan(&ended).leaves.is_some());
+}
+
+#[test]
+fn a_binding_that_never_reached_a_provider_ends_at_once() {
+    let problem = SecretProblem::NotFound {
+        namespace: "kube-bind".to_owned(),
+        name: "x".to_owned(),
+        key: "kubeconfig".to_owned(),
+    };
+    let never = with(pinned(), |seen| {
+        binding(seen).status = None;
+        seen.session = None;
+        seen.access = Access::Problem(problem);
+    });
+    check(&never, &["delete roles", "clear finalizer"], "");
+}
+
+#[test]
+fn what_stays_on_the_provider_is_said() {
+    let old = with(pinned(), |seen| session(seen).has_backend = false);
+    check(&old, &["delete roles", "clear finalizer"], "");
+    assert!(plan(&old).leaves.unwrap().contains("no backend"));
+    let kept = with(pinned(), |seen| {
+        let policy = bindery_api::v1alpha2::DeletionPolicy::Orphan;
+        binding(seen).spec.deletion_policy = Some(policy);
+    });
+    check(&kept, &["force export"], "asked");
+    let refused = with(pinned(), |seen| {
+        seen.deletion = Some(DeletionSeen::Failing("2 objects are left".to_owned()))
+    });
+    check(&refused, &[], "2 objects are left");
+}
+
+#[test]
+fn it_ends_from_anywhere() {
+    for start in [pinned(), installed(), served()] {
+        for force in [false, true] {
+            let mut seen = with(start.clone(), |seen| seen.has_stored_secret = true);
+            if force {
+                forced(&mut seen);
+            }
+            for _ in 0..10 {
+                let ops = plan(&seen).ops;
+                act(&mut seen, &ops);
+            }
+            assert!(seen.binding.finalizers().is_empty(), "{:?}", plan(&seen));
+            assert!(seen.crds.is_empty() && seen.engines.is_empty() && seen.releasers.is_empty());
+            assert!(!seen.has_stored_secret);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Kubernetes Events: what happened to an object, for whoever describes it.
+//!
+//! Recording never waits and never fails the caller: events go through a bounded queue to one writer, repetitions are
+//! counted instead of written anew, and what does not fit is dropped.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use bindery_runtime::errors;
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::{
+        core::v1::ObjectReference,
+        events::v1::{Event, EventSeries},
+    },
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout},
+};
+use tokio_util::task::AbortOnDropHandle;
+
+mod aggregate;
+
+use aggregate::{Aggregate, Decision, Occurrence};
+
+const QUEUE_LENGTH: usize = 512;
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The API server takes no longer text.
+const NOTE_BYTES_MAX: usize = 1000;
+const CONTROLLER: &str = "kube-bind.io/konnector";
+/// Where events about cluster-scoped objects stand.
+const CLUSTER_SCOPED_NAMESPACE: &str = "default";
+
+/// Records events. Clones share one writer, which ends with the last of them.
+#[derive(Clone)]
+pub struct Recorder {
+    sender: mpsc::Sender<Occurrence>,
+    _writer: Option<Arc<AbortOnDropHandle<()>>>,
+}
+
+struct Writer {
+    client: Client,
+    instance: String,
+    seen: Aggregate,
+}
+
+// === impl Recorder ===
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorder")
+            .field("queued", &(QUEUE_LENGTH - self.sender.capacity().min(QUEUE_LENGTH)))
+            .finish_non_exhaustive()
+    }
+}
+
+impl Recorder {
+    /// Starts the writer. `instance` names this process.
+    pub fn start(client: Client, instance: impl Into<String>) -> Self {
+        let (sender, receiver) = mpsc::channel(QUEUE_LENGTH);
+        let writer = Writer {
+            client,
+            instance: instance.into(),
+            seen: Aggregate::default(),
+        };
+        let task = tokio::spawn(writer.run(receiver));
+        Self {
+            sender,
+            _writer: Some(Arc::new(AbortOnDropHandle::new(task))),
+        }
+    }
+
+    /// A recorder that writes nothing, for tests.
+    pub fn silent() -> Self {
+        Self {
+            sender: mpsc::channel(1).0,
+            _writer: None,
+        }
+    }
+
+    /// Something that somebody should look at.
+    pub fn warn(&self, object: &ObjectReference, reason: impl Into<String>, message: impl Into<String>) {
+        self.record(object, "Warning", reason.into(), message.into());
+    }
+
+    /// Something that is as it should be.
+    pub fn normal(&self, object: &ObjectReference, reason: impl Into<String>, message: impl Into<String>) {
+        self.record(object, "Normal", reason.into(), message.into());
+    }
+
+    fn record(&self, object: &ObjectReference, kind: &'static str, reason: String, mut message: String) {
+        message.truncate(message.floor_char_boundary(NOTE_BYTES_MAX));
+        let occurrence = Occurrence {
+            object: object.clone(),
+            kind,
+            reason,
+            message,
+        };
+        // A full queue drops it: an event is a courtesy, and conditions tell what lasts.
+        let _ = self.sender.try_send(occurrence);
+    }
+}
+
+// === impl Writer ===
+
+impl Writer {
+    async fn run(mut self, mut receiver: mpsc::Receiver<Occurrence>) {
+        while let Some(occurrence) = receiver.recv().await {
+            let decision = self.seen.decide(&occurrence, Instant::now());
+            let outcome = match decision {
+                Decision::Drop => continue,
+                Decision::Create { name } => timeout(WRITE_TIMEOUT, self.create(&occurrence, name)).await,
+                Decision::Count { name, count } => timeout(WRITE_TIMEOUT, self.count(&occurrence, &name, count)).await,
+            };
+            match outcome {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    tracing::debug!(reason = occurrence.reason, error = %errors::explain(&error), "event not written");
+                }
+                Err(_) => tracing::debug!(reason = occurrence.reason, "event not written: no answer"),
+            }
+        }
+    }
+
+    async fn create(&self, occurrence: &Occurrence, name: String) -> Result<(), kube::Error> {
+        let event = event(occurrence, name, &self.instance, Timestamp::now());
+        self.api(occurrence)
+            .create(&PostParams::default(), &event)
+            .await
+            .map(|_| ())
+    }
+
+    async fn count(&self, occurrence: &Occurrence, name: &str, count: i32) -> Result<(), kube::Error> {
+        let series = EventSeries {
+            count,
+            last_observed_time: MicroTime(Timestamp::now()),
+        };
+        let patch = Patch::Merge(json!({"series": series}));
+        self.api(occurrence)
+            .patch(name, &PatchParams::default(), &patch)
+            .await
+            .map(|_| ())
+    }
+
+    fn api(&self, occurrence: &Occurrence) -> Api<Event> {
+        Api::namespaced(self.client.clone(), namespace(&occurrence.object))
+    }
+}
+
+fn namespace(object: &ObjectReference) -> &str {
+    let own = object.namespace.as_deref().filter(|namespace| !namespace.is_empty());
+    own.unwrap_or(CLUSTER_SCOPED_NAMESPACE)
+}
+
+fn event(occurrence: &Occurrence, name: String, instance: &str, now: Timestamp) -> Event {
+    Event {
+        metadata: ObjectMeta {
+            name: Some(name),
+            namespace: Some(namespace(&occurrence.object).to_owned()),
+            ..ObjectMeta::default()
+        },
+        action: Some("Sync".to_owned()),
+        event_time: Some(MicroTime(now)),
+        note: Some(occurrence.message.clone()),
+        reason: Some(occurrence.reason.clone()),
+        regarding: Some(occurrence.object.clone()),
+        reporting_controller: Some(CONTROLLER.to_owned()),
+        reporting_instance: Some(instance.to_owned()),
+        type_: Some(occurrence.kind.to_owned()),
+        ..Event::default()
+    }
+}

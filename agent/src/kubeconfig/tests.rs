@@ -1,0 +1,236 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A self-signed certificate; only its form matters here.
+const PEM: &str = "-----BEGIN CERTIFICATE-----\nMIIBAQ==\n-----END CERTIFICATE-----\n";
+
+fn good() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "default",
+        "contexts": [{"name": "default", "context": {"cluster": "default", "user": "default", "namespace": "kube-bind-x"}}],
+        "clusters": [{"name": "default", "cluster": {
+            "server": "https://api.example.com:6443",
+            "certificate-authority-data": STANDARD.encode(PEM),
+            "tls-server-name": "kubernetes",
+        }}],
+        "users": [{"name": "default", "user": {"token": "head.e30.sign"}}],
+    })
+}
+
+fn with(pointer: &str, value: Value) -> Value {
+    let mut document = good();
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    match document.pointer_mut(parent).unwrap() {
+        Value::Object(map) if value.is_null() => {
+            map.remove(key);
+        }
+        parent => parent[key] = value,
+    }
+    document
+}
+
+fn parse(document: &Value) -> Result<ProviderAccess, Refusal> {
+    ProviderAccess::parse(document.to_string().as_bytes())
+}
+
+#[test]
+fn a_whole_one_is_taken_apart() {
+    let backend = Backend {
+        address: "https://bind.example.com".to_owned(),
+        ca_data: None,
+        token: "renew.e30.sign".to_owned(),
+    };
+    let extension = backend.to_extension();
+    let extensions = json!([{"name": extension.name, "extension": extension.extension}]);
+    let access = parse(&with("/clusters/0/cluster/extensions", extensions)).unwrap();
+    assert_eq!(&*access.namespace, "kube-bind-x");
+    assert_eq!(access.config.default_namespace, "kube-bind-x");
+    assert_eq!(access.server(), "https://api.example.com:6443");
+    assert_eq!(access.config.tls_server_name.as_deref(), Some("kubernetes"));
+    assert_eq!(access.config.root_cert.as_ref().map(Vec::len), Some(1));
+    assert_eq!(access.backend, Some(backend));
+    assert!(
+        access.config.auth_info.token.is_none(),
+        "the token is given to requests one by one"
+    );
+    let shown = format!("{access:?}");
+    assert!(!shown.contains("e30"), "{shown}");
+}
+
+#[test]
+fn only_another_connection_is_another_endpoint() {
+    let first = parse(&good()).unwrap();
+    let renewed = parse(&with("/users/0/user/token", json!("head.e30.other"))).unwrap();
+    assert_eq!(first.endpoint, renewed.endpoint);
+    assert_ne!(first.fingerprint, renewed.fingerprint);
+    let moved = parse(&with("/clusters/0/cluster/server", json!("https://other.example.com"))).unwrap();
+    assert_ne!(first.endpoint, moved.endpoint);
+}
+
+#[track_caller]
+fn check(pointer: &str, value: Value, reason: &str, says: &str) {
+    let document = with(pointer, value);
+    let refusal = parse(&document).expect_err("a kubeconfig that must be refused");
+    let message = refusal.to_string();
+    assert_eq!(refusal.reason(), reason, "{message}");
+    assert!(message.contains(says), "{message}");
+    assert!(!message.contains("hunter2"), "{message}");
+}
+
+#[test]
+fn what_would_act_for_the_provider_is_refused() {
+    let exec =
+        json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "hunter2", "interactiveMode": "Never"});
+    check("/users/0/user/exec", exec, "Dangerous", "exec");
+    check(
+        "/users/0/user/auth-provider",
+        json!({"name": "hunter2"}),
+        "Dangerous",
+        "auth-provider",
+    );
+    check("/users/0/user/tokenFile", json!("/hunter2"), "Dangerous", "tokenFile");
+    check(
+        "/users/0/user/client-certificate",
+        json!("/hunter2"),
+        "Dangerous",
+        "client-certificate",
+    );
+    check("/users/0/user/client-key", json!("/hunter2"), "Dangerous", "client-key");
+    check("/users/0/user/username", json!("hunter2"), "Dangerous", "username");
+    check("/users/0/user/password", json!("hunter2"), "Dangerous", "password");
+    check("/users/0/user/as", json!("hunter2"), "Dangerous", "impersonation");
+    check(
+        "/clusters/0/cluster/insecure-skip-tls-verify",
+        json!(true),
+        "Dangerous",
+        "insecure-skip-tls-verify",
+    );
+    check(
+        "/clusters/0/cluster/certificate-authority",
+        json!("/hunter2"),
+        "Dangerous",
+        "certificate-authority",
+    );
+    check(
+        "/clusters/0/cluster/proxy-url",
+        json!("http://hunter2"),
+        "Dangerous",
+        "proxy-url",
+    );
+    check(
+        "/clusters/0/cluster/server",
+        json!("http://hunter2"),
+        "Dangerous",
+        "plain http",
+    );
+}
+
+#[test]
+fn what_is_missing_or_broken_is_named() {
+    check("/current-context", Value::Null, "Incomplete", "current-context");
+    check("/current-context", json!("other"), "Incomplete", "current-context");
+    check(
+        "/contexts/0/context/cluster",
+        json!("other"),
+        "Incomplete",
+        "cluster of the name",
+    );
+    check(
+        "/contexts/0/context/user",
+        json!("other"),
+        "Incomplete",
+        "user of the name",
+    );
+    check("/contexts/0/context/namespace", Value::Null, "NoNamespace", "namespace");
+    check("/contexts/0/context/namespace", json!(""), "NoNamespace", "namespace");
+    check(
+        "/contexts/0/context/namespace",
+        json!("../hunter2"),
+        "InvalidNamespace",
+        "namespace",
+    );
+    check("/clusters/0/cluster/server", Value::Null, "Incomplete", "server");
+    check(
+        "/clusters/0/cluster/server",
+        json!("hunter2"),
+        "InvalidServer",
+        "server",
+    );
+    check(
+        "/clusters/0/cluster/server",
+        json!("ftp://hunter2"),
+        "InvalidServer",
+        "server",
+    );
+    check(
+        "/clusters/0/cluster/server",
+        json!("https://hunter2@x"),
+        "InvalidServer",
+        "server",
+    );
+    check(
+        "/clusters/0/cluster/certificate-authority-data",
+        json!("hunter2!"),
+        "InvalidPem",
+        "certificate-authority-data",
+    );
+    check(
+        "/clusters/0/cluster/certificate-authority-data",
+        json!(STANDARD.encode("hunter2")),
+        "InvalidPem",
+        "certificate-authority-data",
+    );
+    check(
+        "/users/0/user/client-certificate-data",
+        json!(STANDARD.encode(PEM)),
+        "Incomplete",
+        "client-key-data",
+    );
+    check("/users/0/user/token", Value::Null, "NoCredential", "token");
+    check("/users/0/user/token", json!(""), "NoCredential", "token");
+    check("/users/0/user/token", json!("hunter2\n"), "InvalidToken", "line breaks");
+    let extensions = json!([{"name": "kube-bind.io/backend", "extension": {"token": "hunter2"}}]);
+    check(
+        "/clusters/0/cluster/extensions",
+        extensions,
+        "InvalidBackend",
+        "kube-bind.io/backend",
+    );
+}
+
+#[test]
+fn what_is_no_kubeconfig_is_refused_without_repeating_it() {
+    for document in [
+        "hunter2",
+        "- hunter2",
+        "a: [hunter2",
+        "{\"clusters\": 5, \"a\": \"hunter2\"}",
+        "",
+    ] {
+        let refusal = ProviderAccess::parse(document.as_bytes()).expect_err("a refusal");
+        assert!(
+            matches!(refusal, Refusal::Unparsable { .. } | Refusal::Incomplete { .. }),
+            "{document:?}: {refusal}"
+        );
+        assert!(!refusal.to_string().contains("hunter2"), "{refusal}");
+    }
+    let long = vec![b' '; DOCUMENT_LENGTH_MAX + 1];
+    assert_eq!(ProviderAccess::parse(&long).expect_err("a refusal").reason(), "TooLong");
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_fail(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
+        let _ = ProviderAccess::parse(&bytes);
+    }
+
+    #[test]
+    fn no_damage_makes_it_fail(at in 0_usize..600, byte: u8, cut: bool) {
+        let mut bytes = good().to_string().into_bytes();
+        let at = at % bytes.len();
+        if cut { bytes.truncate(at) } else { bytes[at] = byte };
+        let _ = ProviderAccess::parse(&bytes);
+    }
+}

@@ -1,0 +1,8 @@
+//! The konnector's binary.
+
+use clap::Parser as _;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    Box::pin(bindery_agent::run::run(bindery_agent::args::Args::parse())).await
+}

@@ -1,0 +1,68 @@
+//! What the konnector counts besides its objects.
+
+use std::sync::Arc;
+
+use bindery_runtime::telemetry::Registry;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+};
+
+/// Counters and gauges of the konnector.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    renewals: Family<Outcome, Counter>,
+    heartbeats: Family<Outcome, Counter>,
+    sessions: Gauge,
+    leading: Gauge,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Outcome {
+    outcome: &'static str,
+}
+
+impl Metrics {
+    /// Makes the metrics and has them served.
+    pub fn register(registry: &mut Registry) -> Arc<Self> {
+        let metrics = Self::default();
+        registry.register(
+            "credential_renewals",
+            "Attempts to renew a provider's credential",
+            metrics.renewals.clone(),
+        );
+        registry.register("heartbeats", "Heartbeats sent to providers", metrics.heartbeats.clone());
+        registry.register("sessions", "Contracts with a session", metrics.sessions.clone());
+        registry.register("leading", "Whether this replica leads", metrics.leading.clone());
+        Arc::new(metrics)
+    }
+
+    pub(crate) fn renewal(&self, ok: bool) {
+        self.renewals.get_or_create(&Outcome::of(ok)).inc();
+    }
+
+    pub(crate) fn heartbeat(&self, ok: bool) {
+        self.heartbeats.get_or_create(&Outcome::of(ok)).inc();
+    }
+
+    pub(crate) fn session_began(&self) {
+        self.sessions.inc();
+    }
+
+    pub(crate) fn session_ended(&self) {
+        self.sessions.dec();
+    }
+
+    /// This replica leads from now on.
+    pub fn leads(&self) {
+        self.leading.set(1);
+    }
+}
+
+impl Outcome {
+    fn of(ok: bool) -> Self {
+        Self {
+            outcome: if ok { "ok" } else { "error" },
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Puts the konnector together and runs it until it is told to stop, or leads no more.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use bindery_api::crds;
+use bindery_runtime::{
+    admin::{self, Readiness},
+    client::{self, Clients},
+    crds::install,
+    lease::{Candidate, Leadership},
+    shutdown, telemetry,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    args::Args,
+    binding::{Controller, Options},
+    consumer::Consumer,
+    events::Recorder,
+    metrics::Metrics,
+    sync,
+};
+
+/// The Lease of kube-bind's konnector, so that the two never work at the same time in one namespace.
+const LEASE: &str = "kube-bind";
+/// Idle connections to the consumer's API server, kept per kind of traffic.
+const IDLE_MAX: usize = 128;
+
+/// Runs until stopped. An error ends the process with a failure, for its supervisor to start it anew.
+pub async fn run(args: Args) -> anyhow::Result<()> {
+    if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
+        bail!("another cryptography provider is installed already");
+    }
+    telemetry::init(&args.log).context("--log is no log filter")?;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        namespace = args.namespace,
+        "konnector starts"
+    );
+    let stop = shutdown::on_signal().context("cannot listen for signals")?;
+    let mut registry = telemetry::registry();
+    let metrics = Metrics::register(&mut registry);
+    let sync_metrics = sync::Metrics::register(&mut registry);
+    let config = client::config(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
+    let clients = Clients::new(&config, IDLE_MAX)?;
+    let consumer = Consumer::watch(clients.clone(), args.namespace.as_str());
+    let readiness = Readiness::default().with("consumer", {
+        let consumer = consumer.clone();
+        move || consumer.check()
+    });
+    // Open to the end: whoever asks sees how the process stops.
+    let admin = tokio::spawn(admin::serve(
+        args.server_address,
+        readiness,
+        registry,
+        CancellationToken::new(),
+    ));
+    let work = async {
+        if args.install_crds {
+            install(&clients.write, crds::for_consumer()).await?;
+        }
+        let candidate = Candidate::new(clients.lease.clone(), &args.lease, LEASE, &args.namespace);
+        let leadership = tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            leadership = candidate.elected() => leadership,
+        };
+        metrics.leads();
+        lead(leadership, &args, consumer, metrics, sync_metrics, &stop).await
+    };
+    tokio::select! {
+        outcome = work => outcome,
+        ended = admin => match ended {
+            Ok(Err(error)) => Err(error).with_context(|| format!("cannot serve on --server-address {}", args.server_address)),
+            Ok(Ok(())) => Ok(()),
+            Err(error) => Err(error).context("the admin port failed"),
+        },
+    }
+}
+
+/// Works while this replica leads.
+async fn lead(
+    mut leadership: Leadership,
+    args: &Args,
+    consumer: Consumer,
+    metrics: Arc<Metrics>,
+    sync_metrics: Arc<sync::Metrics>,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    let instance = args
+        .lease
+        .lease_identity
+        .clone()
+        .unwrap_or_else(|| "konnector".to_owned());
+    let recorder = Recorder::start(consumer.clients.write.clone(), instance);
+    let options = Options {
+        heartbeat_interval: args.heartbeat_interval,
+        polling_interval: args.provider_polling_interval,
+    };
+    let work = async {
+        consumer.synced().await;
+        tracing::info!("all bindings are known; work begins");
+        let _running = Controller::start(consumer, recorder, metrics, sync_metrics, options);
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        // First of all: whoever leads no more must not write.
+        biased;
+        () = leadership.lost() => bail!("leadership lost"),
+        () = stop.cancelled() => {}
+        () = work => {}
+    }
+    leadership.release().await;
+    tracing::info!("konnector ends");
+    Ok(())
+}

@@ -1,0 +1,250 @@
+//! The credential of a session: one cell that all its requests read, so that a newer one takes effect at once.
+
+use std::sync::Arc;
+
+use bindery_runtime::client::SharedToken;
+use futures::future::ready;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use secrecy::SecretString;
+use tokio::{sync::watch, time::Instant};
+
+use super::{backend, renewal::Schedule};
+use crate::kubeconfig::ProviderAccess;
+
+/// The credential of a session. Clones are the same cell.
+#[derive(Clone, Debug)]
+pub struct Credential {
+    cell: Arc<Cell>,
+}
+
+struct Cell {
+    token: Option<SharedToken>,
+    held: watch::Sender<Held>,
+    client: Mutex<Option<(String, Option<String>, bindery_sdk::Client)>>,
+}
+
+/// What is held, and what became of it.
+#[derive(Clone, Debug)]
+pub struct Held {
+    /// The kubeconfig.
+    pub access: Arc<ProviderAccess>,
+    /// When it is to be renewed.
+    pub schedule: Schedule,
+    /// The API server answered 401: it is of no use any more.
+    pub refused: bool,
+    /// How its renewal goes.
+    pub renewal: Renewal,
+}
+
+/// How the renewal of a credential goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Renewal {
+    /// Nothing is wrong.
+    #[default]
+    Well,
+    /// It failed and is tried again.
+    Failing {
+        /// Why.
+        message: String,
+        /// How often in a row.
+        count: u32,
+    },
+    /// The backend will not renew it.
+    Denied {
+        /// Why.
+        message: String,
+    },
+}
+
+// === impl Credential ===
+
+impl std::fmt::Debug for Cell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cell")
+            .field("held", &*self.held.borrow())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Credential {
+    /// A cell that holds this credential; `token` is the one that the clients read.
+    pub fn new(access: Arc<ProviderAccess>, schedule: Schedule, token: Option<SharedToken>) -> Self {
+        let held = Held {
+            access,
+            schedule,
+            refused: false,
+            renewal: Renewal::Well,
+        };
+        Self {
+            cell: Arc::new(Cell {
+                token,
+                held: watch::Sender::new(held),
+                client: Mutex::new(None),
+            }),
+        }
+    }
+
+    /// What is held now.
+    pub fn held(&self) -> Held {
+        self.cell.held.borrow().clone()
+    }
+
+    /// Tells of every change.
+    pub fn changes(&self) -> watch::Receiver<Held> {
+        self.cell.held.subscribe()
+    }
+
+    /// Takes a credential of the same contract over the same connection if it is newer than the one held, or if that one
+    /// is of no use. True if it was taken.
+    pub fn offer(&self, access: &Arc<ProviderAccess>, schedule: Schedule) -> bool {
+        self.cell.held.send_if_modified(|held| {
+            let same = held.access.fingerprint == access.fingerprint;
+            let better = access.lifetime.is_newer_than(&held.access.lifetime) || held.refused;
+            if same || !better || access.endpoint != held.access.endpoint || !self.arm(access) {
+                return false;
+            }
+            *held = Held {
+                access: Arc::clone(access),
+                schedule,
+                refused: false,
+                renewal: Renewal::Well,
+            };
+            true
+        })
+    }
+
+    /// The requests' token; false if it cannot be one.
+    fn arm(&self, access: &ProviderAccess) -> bool {
+        match (&self.cell.token, &access.token) {
+            (Some(cell), Some(token)) => cell.set(token).is_ok(),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
+    /// The API server refused the credential with this fingerprint's token.
+    pub fn refuse(&self, access: &ProviderAccess) {
+        self.cell.held.send_if_modified(|held| {
+            let meant = held.access.fingerprint == access.fingerprint;
+            meant && !std::mem::replace(&mut held.refused, true)
+        });
+    }
+
+    /// Has everybody look again.
+    pub fn touch(&self) {
+        self.cell.held.send_modify(|_| {});
+    }
+
+    /// Notes how the renewal goes.
+    pub fn note(&self, renewal: Renewal) {
+        self.cell.held.send_if_modified(|held| {
+            let changed = held.renewal != renewal;
+            held.renewal = renewal;
+            changed
+        });
+    }
+
+    /// A client for the backend that sends the token held at the time of each call; `None` without a usable backend.
+    pub fn backend(&self) -> Option<bindery_sdk::Client> {
+        let backend = self.cell.held.borrow().access.backend.clone()?;
+        let mut known = self.cell.client.lock();
+        if let Some((address, authority, client)) = &*known {
+            if *address == backend.address && *authority == backend.ca_data {
+                return Some(client.clone());
+            }
+        }
+        let held = self.changes();
+        let tokens = bindery_sdk::token_fn(move || {
+            let token = held
+                .borrow()
+                .access
+                .backend
+                .as_ref()
+                .map(|backend| backend.token.clone());
+            ready(Ok(SecretString::from(token.unwrap_or_default())))
+        });
+        match backend::client(&backend, tokens) {
+            Ok(client) => {
+                *known = Some((backend.address, backend.ca_data, client.clone()));
+                Some(client)
+            }
+            Err(error) => {
+                tracing::warn!(address = backend.address, %error, "the backend cannot be used");
+                None
+            }
+        }
+    }
+}
+
+// === impl Held ===
+
+impl Held {
+    /// Why the credential is of no use for good, and what mends that; `None` while it is, or may yet be, of use.
+    pub fn expired(&self, now: Instant) -> Option<String> {
+        let gone = self.refused || self.schedule.is_over(now);
+        if !gone {
+            return None;
+        }
+        match (&self.renewal, &self.access.backend) {
+            (Renewal::Denied { message }, _) => Some(format!("the backend does not renew it: {message}")),
+            (_, None) => Some("its provider has no backend that renews it".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+/// When a credential that was read from a Secret is to be renewed.
+pub fn schedule_of(access: &ProviderAccess, now: Timestamp) -> Schedule {
+    Schedule::estimated(Instant::now(), access.lifetime.total(), access.lifetime.age(now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::testing;
+
+    #[tokio::test]
+    async fn the_newer_credential_wins_and_the_older_does_not_come_back() {
+        let at = Timestamp::from_second(5000).unwrap();
+        let offer =
+            |credential: &Credential, access: &Arc<ProviderAccess>| credential.offer(access, schedule_of(access, at));
+        let (old, new) = (testing::access("x", 1000, 3600), testing::access("x", 4000, 3600));
+        let token = SharedToken::new(old.token.as_ref().unwrap()).unwrap();
+        let credential = Credential::new(Arc::clone(&old), schedule_of(&old, at), Some(token));
+        assert!(offer(&credential, &new));
+        assert!(!offer(&credential, &new), "the same again");
+        assert!(!offer(&credential, &old));
+        assert_eq!(credential.held().access.fingerprint, new.fingerprint);
+        credential.refuse(&old);
+        assert!(!credential.held().refused, "another one was refused");
+        credential.refuse(&new);
+        assert!(credential.held().refused);
+        assert!(offer(&credential, &old), "any is better than one that is refused");
+        let elsewhere = testing::access("y", 9000, 3600);
+        assert!(
+            !offer(&credential, &elsewhere),
+            "another connection is another session's"
+        );
+    }
+
+    #[tokio::test]
+    async fn expired_for_good_only_when_nothing_can_renew() {
+        let at = Timestamp::from_second(1000).unwrap();
+        let access = testing::access("x", 1000, 3600);
+        let credential = Credential::new(Arc::clone(&access), schedule_of(&access, at), None);
+        let expired = |credential: &Credential| credential.held().expired(Instant::now()).is_some();
+        assert!(!expired(&credential));
+        credential.refuse(&access);
+        assert!(!expired(&credential), "the backend may renew");
+        credential.note(Renewal::Failing {
+            message: "no route".to_owned(),
+            count: 9,
+        });
+        assert!(!expired(&credential));
+        credential.note(Renewal::Denied {
+            message: "revoked".to_owned(),
+        });
+        assert!(expired(&credential));
+    }
+}

@@ -1,0 +1,231 @@
+//! Finds out which contract a kubeconfig leads to. Only the provider's answer tells: names may be reused.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use bindery_runtime::{
+    backoff::Backoff,
+    client::{ClientError, Clients, SharedToken},
+    errors,
+};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use parking_lot::Mutex;
+use secrecy::SecretString;
+
+use super::{
+    Contract,
+    backend::{self, RenewError, Renewed},
+};
+use crate::{
+    attempt::Attempt,
+    kubeconfig::{Fingerprint, ProviderAccess},
+};
+
+/// Idle connections kept per pool of a session.
+const IDLE_MAX: usize = 64;
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+
+/// An attempt to find out, repeated until it succeeds.
+pub type Dial = Attempt<Arc<Reached>, DialError>;
+
+/// Where a kubeconfig leads.
+#[derive(Clone, Debug)]
+pub struct Reached {
+    /// The contract.
+    pub contract: Contract,
+    /// The kubeconfig that was given.
+    pub origin: Fingerprint,
+    /// The credential that got there: the one given, or its renewal.
+    pub access: Arc<ProviderAccess>,
+    /// Clients with that credential.
+    pub clients: Clients,
+    /// The token that the clients read.
+    pub token: Option<SharedToken>,
+    /// The renewal, where the given credential had expired.
+    pub renewed: Option<Renewed>,
+}
+
+/// Why a kubeconfig leads nowhere.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DialError {
+    /// Nobody answers, or not sensibly.
+    #[error("the provider at {server} cannot be reached: {message}")]
+    Unreachable {
+        /// The API server.
+        server: String,
+        /// What happened.
+        message: String,
+    },
+    /// The token is not, or no longer, valid, and cannot be renewed.
+    #[error("the provider at {server} refuses the token: {message}")]
+    Unauthorized {
+        /// The API server.
+        server: String,
+        /// What it said.
+        message: String,
+    },
+    /// The token may not see its contract.
+    #[error("the provider at {server} denies access to the contract: {message}")]
+    Denied {
+        /// The API server.
+        server: String,
+        /// What it said.
+        message: String,
+    },
+    /// The contract does not exist.
+    #[error("namespace {namespace} does not exist on the provider at {server}: the contract has ended; bind again")]
+    Gone {
+        /// The API server.
+        server: String,
+        /// The contract namespace.
+        namespace: String,
+    },
+    /// The connection cannot be set up.
+    #[error("the kubeconfig cannot be used: {message}")]
+    Setup {
+        /// Why.
+        message: String,
+    },
+}
+
+/// All that is being found out, or is known while somebody holds on to it.
+#[derive(Debug)]
+pub struct Dialer {
+    dials: Mutex<HashMap<Fingerprint, Weak<Dial>>>,
+    backoff: Backoff,
+}
+
+// === impl Dialer ===
+
+impl Dialer {
+    /// A dialer that tries again at least this often.
+    pub fn new(pause_max: Duration) -> Self {
+        Self {
+            dials: Mutex::default(),
+            backoff: Backoff::new(FIRST_PAUSE.min(pause_max), pause_max),
+        }
+    }
+
+    /// The attempt for a kubeconfig, started if there is none. It goes on while somebody holds it.
+    pub fn dial(&self, access: &Arc<ProviderAccess>) -> Arc<Dial> {
+        let mut dials = self.dials.lock();
+        if let Some(dial) = dials.get(&access.fingerprint).and_then(Weak::upgrade) {
+            return dial;
+        }
+        dials.retain(|_, dial| dial.strong_count() > 0);
+        let target = Arc::clone(access);
+        let dial = Arc::new(Attempt::start(self.backoff, move || reach(Arc::clone(&target))));
+        dials.insert(access.fingerprint.clone(), Arc::downgrade(&dial));
+        dial
+    }
+}
+
+async fn reach(access: Arc<ProviderAccess>) -> Result<Arc<Reached>, DialError> {
+    let origin = access.fingerprint.clone();
+    let setup = |error: ClientError| DialError::Setup {
+        message: errors::chain(&error),
+    };
+    let (clients, token) = clients(&access).map_err(setup)?;
+    let refusal = match contract(&clients, &access).await {
+        Ok(contract) => {
+            return Ok(Arc::new(Reached {
+                contract,
+                origin,
+                access,
+                clients,
+                token,
+                renewed: None,
+            }));
+        }
+        Err(error @ DialError::Unauthorized { .. }) => error,
+        Err(error) => return Err(error),
+    };
+    let renewed = match renew(&access).await {
+        Some(Ok(renewed)) => renewed,
+        Some(Err(error)) => {
+            let message = format!("{refusal}; renewing it failed: {error}");
+            let server = access.server();
+            return Err(match error {
+                RenewError::Refused(_) | RenewError::Unusable(_) => DialError::Unauthorized { server, message },
+                RenewError::Failed(_) => DialError::Unreachable { server, message },
+            });
+        }
+        None => return Err(refusal),
+    };
+    let access = Arc::clone(&renewed.access);
+    let (clients, token) = self::clients(&access).map_err(setup)?;
+    let contract = contract(&clients, &access).await?;
+    if renewed.contract_uid != *contract.uid {
+        return Err(DialError::Setup {
+            message: "its backend renews it with a kubeconfig of another contract".to_owned(),
+        });
+    }
+    let renewed = Some(renewed);
+    Ok(Arc::new(Reached {
+        contract,
+        origin,
+        access,
+        clients,
+        token,
+        renewed,
+    }))
+}
+
+fn clients(access: &ProviderAccess) -> Result<(Clients, Option<SharedToken>), ClientError> {
+    match &access.token {
+        Some(token) => {
+            let token = SharedToken::new(token)?;
+            Ok((Clients::with_token(&access.config, IDLE_MAX, &token)?, Some(token)))
+        }
+        None => Ok((Clients::new(&access.config, IDLE_MAX)?, None)),
+    }
+}
+
+async fn contract(clients: &Clients, access: &ProviderAccess) -> Result<Contract, DialError> {
+    let namespaces: Api<Namespace> = Api::all(clients.lease.clone());
+    let server = access.server();
+    let namespace = namespaces.get(&access.namespace).await.map_err(|error| {
+        let message = errors::explain(&error);
+        match errors::code(&error) {
+            Some(401) => DialError::Unauthorized {
+                server: server.clone(),
+                message,
+            },
+            Some(403) => DialError::Denied {
+                server: server.clone(),
+                message,
+            },
+            Some(404) => DialError::Gone {
+                server: server.clone(),
+                namespace: access.namespace.to_string(),
+            },
+            _ => DialError::Unreachable {
+                server: server.clone(),
+                message,
+            },
+        }
+    })?;
+    let uid = namespace.metadata.uid.ok_or_else(|| DialError::Unreachable {
+        server,
+        message: "it answers without a UID".to_owned(),
+    })?;
+    Ok(Contract {
+        uid: uid.into(),
+        namespace: Arc::clone(&access.namespace),
+    })
+}
+
+/// A new credential from the backend, where there is one.
+async fn renew(access: &ProviderAccess) -> Option<Result<Renewed, RenewError>> {
+    let endpoint = access.backend.as_ref()?;
+    let token = SecretString::from(endpoint.token.clone());
+    let client = match backend::client(endpoint, bindery_sdk::StaticToken::new(token)) {
+        Ok(client) => client,
+        Err(error) => return Some(Err(RenewError::Refused(error.to_string()))),
+    };
+    Some(backend::renew(&client, &access.namespace).await)
+}

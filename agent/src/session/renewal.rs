@@ -1,0 +1,411 @@
+//! Renews the credential of a session before it expires.
+//!
+//! All is reckoned in durations since a credential was received, never by comparing clocks of two machines. Of a
+//! credential that was read from a Secret the age is an estimate by this machine's clock; where that is wrong, the API
+//! server's refusal tells, and a renewal follows at once.
+
+use std::time::Duration;
+
+use bindery_runtime::backoff::Backoff;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    Core,
+    backend::{self, RenewError},
+    credential::{Held, Renewal},
+};
+
+/// Between attempts that failed.
+const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
+/// How often a backend that refused is asked again: somebody may have lifted a revocation.
+const DENIED_PAUSE: Duration = Duration::from_mins(10);
+/// Renewed at this part of the lifetime at the latest.
+const SHARE: f64 = 2.0 / 3.0;
+/// How much sooner it may be, so that agents do not come together.
+const JITTER: f64 = 0.15;
+
+/// How long a credential holds, counted from when it was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    received: Instant,
+    /// What was left then; `None` for ever.
+    left: Option<Duration>,
+    /// When to renew, counted from then.
+    due: Option<Duration>,
+}
+
+/// What is known when deciding.
+#[derive(Clone, Debug)]
+pub struct Seen<'a> {
+    /// How long since the credential was received.
+    pub elapsed: Duration,
+    /// The credential's schedule.
+    pub schedule: &'a Schedule,
+    /// There is a backend to ask.
+    pub has_backend: bool,
+    /// The API server refused the credential.
+    pub refused: bool,
+    /// How the renewal goes so far.
+    pub renewal: &'a Renewal,
+    /// How long since the last attempt, if there was one.
+    pub since_attempt: Option<Duration>,
+    /// Between 0 and 1.
+    pub jitter: f64,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Ask for a new one.
+    Renew,
+    /// Look again after this time.
+    Wait(Duration),
+    /// Nothing, until the credential changes.
+    Rest,
+}
+
+// === impl Schedule ===
+
+impl Schedule {
+    /// Of a credential that was just granted: durations as its issuer gave them.
+    pub fn granted(received: Instant, expires_in: Option<Duration>, renew_after: Option<Duration>) -> Self {
+        let latest = expires_in.map(|left| left.mul_f64(SHARE));
+        Self {
+            received,
+            left: expires_in,
+            due: match (renew_after, latest) {
+                (Some(after), Some(latest)) => Some(after.min(latest)),
+                (after, latest) => after.or(latest),
+            },
+        }
+    }
+
+    /// Of a credential that somebody else received: its whole lifetime, and the estimated part that has passed.
+    pub fn estimated(received: Instant, total: Option<Duration>, age: Duration) -> Self {
+        Self {
+            received,
+            left: total.map(|total| total.saturating_sub(age)),
+            due: total.map(|total| total.mul_f64(SHARE).saturating_sub(age)),
+        }
+    }
+
+    /// Whether it has expired, as far as can be told here.
+    pub fn is_over(&self, now: Instant) -> bool {
+        self.left.is_some_and(|left| now.duration_since(self.received) >= left)
+    }
+}
+
+/// Decides.
+pub fn next(seen: &Seen<'_>) -> Step {
+    let retry = |pause: Duration| match seen.since_attempt {
+        Some(since) if since < pause => Step::Wait(pause - since),
+        _ => Step::Renew,
+    };
+    // Expiry itself is looked at, since it may end the credential for good.
+    let until_expiry = seen.schedule.left.map(|left| left.saturating_sub(seen.elapsed));
+    if !seen.has_backend {
+        return match until_expiry {
+            Some(left) if !left.is_zero() && !seen.refused => Step::Wait(left),
+            _ => Step::Rest,
+        };
+    }
+    match seen.renewal {
+        Renewal::Denied { .. } => match retry(DENIED_PAUSE) {
+            Step::Wait(pause) => match until_expiry {
+                Some(left) if !left.is_zero() => Step::Wait(pause.min(left)),
+                _ => Step::Wait(pause),
+            },
+            step => step,
+        },
+        Renewal::Failing { count, .. } => {
+            let step = RETRY
+                .first
+                .saturating_mul(1 << count.saturating_sub(1).min(10))
+                .min(RETRY.max);
+            retry(step.mul_f64(1.0 - seen.jitter / 2.0))
+        }
+        Renewal::Well if seen.refused => retry(RETRY.first),
+        Renewal::Well => match seen.schedule.due {
+            None => Step::Rest,
+            Some(due) => {
+                let due = due.mul_f64(1.0 - JITTER * seen.jitter);
+                if seen.elapsed >= due {
+                    Step::Renew
+                } else {
+                    Step::Wait(due - seen.elapsed)
+                }
+            }
+        },
+    }
+}
+
+/// Renews until dropped.
+pub(super) async fn run(core: std::sync::Arc<Core>) {
+    let mut changes = core.credential.changes();
+    let mut last_attempt: Option<Instant> = None;
+    let mut jitter = (core.credential.held().access.fingerprint.clone(), rand::random());
+    loop {
+        let held = changes.borrow_and_update().clone();
+        if jitter.0 != held.access.fingerprint {
+            jitter = (held.access.fingerprint.clone(), rand::random());
+        }
+        let now = Instant::now();
+        let step = next(&Seen {
+            elapsed: now.duration_since(held.schedule.received),
+            schedule: &held.schedule,
+            has_backend: held.access.backend.is_some(),
+            refused: held.refused,
+            renewal: &held.renewal,
+            since_attempt: last_attempt.map(|at| now.duration_since(at)),
+            jitter: jitter.1,
+        });
+        match step {
+            Step::Renew => {
+                last_attempt = Some(now);
+                renew(&core, &held).await;
+            }
+            Step::Wait(pause) => {
+                tokio::select! {
+                    changed = changes.changed() => if changed.is_err() { return },
+                    () = sleep(pause) => core.look_at_credential(),
+                }
+            }
+            Step::Rest if changes.changed().await.is_err() => return,
+            Step::Rest => {}
+        }
+    }
+}
+
+async fn renew(core: &Core, held: &Held) {
+    let Some(client) = core.credential.backend() else {
+        core.credential.note(Renewal::Denied {
+            message: "the backend's address or CA in the kubeconfig cannot be used".to_owned(),
+        });
+        return;
+    };
+    let contract = &core.contract;
+    match backend::renew(&client, &contract.namespace).await {
+        Ok(renewed) if renewed.contract_uid != *contract.uid || renewed.access.namespace != contract.namespace => {
+            core.metrics.renewal(false);
+            core.credential.note(Renewal::Denied {
+                message: "it answered with a kubeconfig of another contract".to_owned(),
+            });
+        }
+        Ok(renewed) => {
+            tracing::info!(contract = %contract.namespace, "credential renewed");
+            core.metrics.renewal(true);
+            core.take(renewed);
+        }
+        Err(error) => {
+            core.metrics.renewal(false);
+            tracing::warn!(contract = %contract.namespace, %error, "credential not renewed");
+            core.credential.note(match error {
+                RenewError::Refused(message) => Renewal::Denied { message },
+                RenewError::Failed(_) | RenewError::Unusable(_) => Renewal::Failing {
+                    message: error.to_string(),
+                    count: match &held.renewal {
+                        Renewal::Failing { count, .. } => count.saturating_add(1),
+                        Renewal::Well | Renewal::Denied { .. } => 1,
+                    },
+                },
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn failing(count: u32) -> Renewal {
+        Renewal::Failing {
+            message: String::new(),
+            count,
+        }
+    }
+
+    fn denied() -> Renewal {
+        Renewal::Denied { message: String::new() }
+    }
+
+    struct Case {
+        schedule: Schedule,
+        elapsed: u64,
+        has_backend: bool,
+        refused: bool,
+        renewal: Renewal,
+        since_attempt: Option<u64>,
+    }
+
+    /// An hour's credential with a backend, just received.
+    fn hour() -> Case {
+        Case {
+            schedule: Schedule::granted(Instant::now(), Some(seconds(3600)), Some(seconds(2400))),
+            elapsed: 0,
+            has_backend: true,
+            refused: false,
+            renewal: Renewal::Well,
+            since_attempt: None,
+        }
+    }
+
+    #[track_caller]
+    fn check(case: &Case, expect: Step) {
+        let got = next(&Seen {
+            elapsed: seconds(case.elapsed),
+            schedule: &case.schedule,
+            has_backend: case.has_backend,
+            refused: case.refused,
+            renewal: &case.renewal,
+            since_attempt: case.since_attempt.map(seconds),
+            jitter: 0.0,
+        });
+        assert_eq!(got, expect);
+    }
+
+    #[tokio::test]
+    async fn renews_at_two_thirds() {
+        check(&hour(), Step::Wait(seconds(2400)));
+        check(
+            &Case {
+                elapsed: 2399,
+                ..hour()
+            },
+            Step::Wait(seconds(1)),
+        );
+        check(
+            &Case {
+                elapsed: 2400,
+                ..hour()
+            },
+            Step::Renew,
+        );
+        let estimated = |age| Schedule::estimated(Instant::now(), Some(seconds(3600)), seconds(age));
+        check(
+            &Case {
+                schedule: estimated(600),
+                ..hour()
+            },
+            Step::Wait(seconds(1800)),
+        );
+        check(
+            &Case {
+                schedule: estimated(3000),
+                ..hour()
+            },
+            Step::Renew,
+        );
+        let late = Schedule::granted(Instant::now(), Some(seconds(3600)), Some(seconds(9999)));
+        check(
+            &Case {
+                schedule: late,
+                ..hour()
+            },
+            Step::Wait(seconds(2400)),
+        );
+    }
+
+    #[tokio::test]
+    async fn what_does_not_expire_or_cannot_be_renewed_is_left_alone() {
+        let eternal = Schedule::estimated(Instant::now(), None, Duration::ZERO);
+        check(
+            &Case {
+                schedule: eternal,
+                ..hour()
+            },
+            Step::Rest,
+        );
+        check(
+            &Case {
+                has_backend: false,
+                ..hour()
+            },
+            Step::Wait(seconds(3600)),
+        );
+        check(
+            &Case {
+                has_backend: false,
+                elapsed: 3600,
+                ..hour()
+            },
+            Step::Rest,
+        );
+        check(
+            &Case {
+                has_backend: false,
+                refused: true,
+                ..hour()
+            },
+            Step::Rest,
+        );
+    }
+
+    #[tokio::test]
+    async fn a_refusal_of_the_api_server_brings_a_renewal_at_once() {
+        check(
+            &Case {
+                refused: true,
+                ..hour()
+            },
+            Step::Renew,
+        );
+        let again = Case {
+            refused: true,
+            since_attempt: Some(0),
+            ..hour()
+        };
+        check(&again, Step::Wait(seconds(1)));
+    }
+
+    #[tokio::test]
+    async fn failures_wait_longer_and_a_denial_longest() {
+        let after = |renewal, since| Case {
+            elapsed: 2500,
+            renewal,
+            since_attempt: Some(since),
+            ..hour()
+        };
+        check(&after(failing(1), 0), Step::Wait(seconds(1)));
+        check(&after(failing(4), 0), Step::Wait(seconds(8)));
+        check(&after(failing(60), 0), Step::Wait(seconds(60)));
+        check(&after(failing(60), 60), Step::Renew);
+        check(&after(denied(), 0), Step::Wait(seconds(600)));
+        check(
+            &Case {
+                elapsed: 3500,
+                ..after(denied(), 0)
+            },
+            Step::Wait(seconds(100)),
+        );
+        check(&after(denied(), 600), Step::Renew);
+    }
+
+    proptest! {
+        #[test]
+        fn never_later_than_two_thirds_and_never_in_a_spin(
+            total in 1_u64..1_000_000, elapsed in 0_u64..2_000_000, jitter in 0.0..1.0_f64, count in 0_u32..100,
+        ) {
+            let schedule = Schedule::estimated(Instant::now(), Some(seconds(total)), Duration::ZERO);
+            let seen = |renewal: &Renewal, since_attempt| next(&Seen {
+                elapsed: seconds(elapsed), schedule: &schedule, has_backend: true, refused: false, renewal,
+                since_attempt, jitter,
+            });
+            match seen(&Renewal::Well, None) {
+                Step::Wait(wait) => prop_assert!(seconds(elapsed) + wait <= seconds(total).mul_f64(SHARE)),
+                step => prop_assert_eq!(step, Step::Renew),
+            }
+            for renewal in [failing(count), denied()] {
+                let Step::Wait(wait) = seen(&renewal, Some(Duration::ZERO)) else {
+                    return Err(TestCaseError::fail("it spins"));
+                };
+                prop_assert!(!wait.is_zero(), "it spins");
+            }
+        }
+    }
+}

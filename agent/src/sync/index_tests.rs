@@ -1,0 +1,107 @@
+use serde_json::json;
+
+use super::*;
+
+fn object(namespace: &str, name: &str, uid: &str, version: u64) -> Object {
+    let json = json!({"metadata": {
+        "namespace": namespace, "name": name, "uid": uid, "resourceVersion": version.to_string(),
+    }});
+    serde_json::from_str(&json.to_string()).unwrap()
+}
+
+fn index() -> Index {
+    let mut index = Index::new("contract".into());
+    index.set_place(&"ns".into(), Some("contract-ns".into()));
+    index
+}
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::new("ns", name)
+}
+
+#[test]
+fn nothing_is_decided_before_both_sides_are_listed() {
+    let mut index = index();
+    index.consumer_seen(&key("a"), object("ns", "a", "u", 5));
+    assert!(index.known(&key("a")).is_none());
+    let mut listing = Listing::default();
+    listing.saw(key("a"));
+    index.consumer_listed(&listing, Version(5));
+    assert!(index.known(&key("a")).is_none(), "the provider namespace is not listed");
+    index.provider_listed(&"ns".into(), &Listing::default(), Version(5));
+    assert!(index.known(&key("a")).is_some());
+}
+
+#[test]
+fn a_list_ends_what_it_did_not_show_but_not_what_is_newer() {
+    let mut index = index();
+    index.consumer_seen(&key("old"), object("ns", "old", "u1", 5));
+    index.consumer_seen(&key("new"), object("ns", "new", "u2", 9));
+    let gone = index.consumer_listed(&Listing::default(), Version(7));
+    assert_eq!(gone, [key("old")]);
+    assert_eq!(index.consumer_count(), 1);
+    index.provider_seen(&key("new"), object("contract-ns", "new", "p", 4));
+    let gone = index.provider_listed(&"ns".into(), &Listing::default(), Version(7));
+    assert_eq!(gone, [key("new")]);
+    assert!(index.pair(&key("new")).unwrap().provider_gone);
+}
+
+#[test]
+fn what_is_older_than_our_own_write_is_passed_over() {
+    let mut index = index();
+    index.consumer_seen(&key("a"), object("ns", "a", "u", 5));
+    let last = LastProjection {
+        fingerprint: index.pair(&key("a")).unwrap().consumer.as_ref().unwrap().projection,
+        corrected: false,
+    };
+    let written = Learned::Written {
+        uid: "p".into(),
+        version: Version(20),
+        last,
+    };
+    index.learn(&key("a"), written);
+    assert!(!index.provider_seen(&key("a"), object("contract-ns", "a", "p", 19)));
+    assert!(index.provider_seen(&key("a"), object("contract-ns", "a", "p", 20)));
+    // A successor of another UID is news whatever its version.
+    assert!(index.provider_seen(&key("a"), object("contract-ns", "a", "q", 3)));
+}
+
+#[test]
+fn the_end_of_a_predecessor_is_not_the_end_of_its_successor() {
+    let mut index = index();
+    index.provider_seen(&key("a"), object("contract-ns", "a", "second", 8));
+    index.provider_deleted(&key("a"), Some("first"));
+    assert!(index.pair(&key("a")).unwrap().provider.is_some());
+    index.provider_deleted(&key("a"), Some("second"));
+    assert!(index.pair(&key("a")).is_none());
+}
+
+#[test]
+fn a_place_that_changes_makes_its_copies_unknown() {
+    let mut index = index();
+    index.consumer_seen(&key("a"), object("ns", "a", "u", 5));
+    index.provider_seen(&key("a"), object("contract-ns", "a", "p", 6));
+    index.consumer_listed(
+        &{
+            let mut all = Listing::default();
+            all.saw(key("a"));
+            all
+        },
+        Version(9),
+    );
+    index.provider_listed(
+        &"ns".into(),
+        &{
+            let mut all = Listing::default();
+            all.saw(key("a"));
+            all
+        },
+        Version(9),
+    );
+    assert_eq!(index.consumer_namespace("contract-ns").as_deref(), Some("ns"));
+    index.set_place(&"ns".into(), None);
+    assert!(index.known(&key("a")).is_none());
+    assert!(index.needs_place(&key("a")));
+    assert!(index.pair(&key("a")).unwrap().provider.is_none());
+    assert_eq!(index.consumer_namespace("contract-ns"), None);
+}

@@ -1,0 +1,168 @@
+//! What is known of one object on both clusters: what each side last showed, and what we wrote since.
+//!
+//! Content is held only as long as it may be needed; once both sides agree, fingerprints stay and the bytes go.
+
+use std::sync::Arc;
+
+use bindery_api::{annotations, finalizers};
+
+use super::{
+    object::{Object, Version},
+    projection::{self, Fingerprint, LastProjection},
+};
+
+/// An object and its copy.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pair {
+    pub consumer: Option<Consumer>,
+    pub provider: Option<Provider>,
+    /// The provider said that there is no object, after it had one or when it was asked.
+    pub provider_gone: bool,
+    /// The last comparison of contents.
+    pub compared: Option<Compared>,
+}
+
+/// The consumer's object.
+#[derive(Clone, Debug)]
+pub(crate) struct Consumer {
+    pub uid: Arc<str>,
+    pub version: Version,
+    pub deleting: bool,
+    /// Our finalizer is on it.
+    pub held: bool,
+    pub other_finalizers: Vec<Box<str>>,
+    /// The provider namespace and UID noted on it.
+    pub noted_namespace: Option<Box<str>>,
+    pub noted_uid: Option<Box<str>>,
+    pub projection: Fingerprint,
+    pub status: Option<Fingerprint>,
+    pub content: Option<Arc<Object>>,
+}
+
+/// The provider's copy.
+#[derive(Clone, Debug)]
+pub(crate) struct Provider {
+    pub uid: Arc<str>,
+    pub version: Version,
+    pub deleting: bool,
+    pub owner: Owner,
+    pub last: Option<LastProjection>,
+    /// What it showed. `None` for our own write that the watch has not shown yet.
+    pub seen: Option<Seen>,
+    pub content: Option<Arc<Object>>,
+}
+
+/// Fingerprints of what the provider's copy showed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub content: Fingerprint,
+    pub status: Option<Fingerprint>,
+}
+
+/// Whose the provider's copy is, by its marks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// This contract's, made of the consumer object with this UID.
+    Ours { source_uid: Box<str> },
+    /// Another contract's.
+    Other { contract: Box<str> },
+    /// Nobody's that we know of.
+    Unmarked,
+}
+
+/// The outcome of comparing a projection with the provider's content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Compared {
+    pub projection: Fingerprint,
+    pub content: Fingerprint,
+    pub holds: bool,
+}
+
+// === impl Consumer ===
+
+impl Consumer {
+    pub(crate) fn of(object: Object) -> Self {
+        let meta = &object.meta;
+        let mut other_finalizers = meta.finalizers.clone();
+        other_finalizers.retain(|finalizer| &**finalizer != finalizers::SYNCER);
+        Self {
+            uid: Arc::clone(&meta.uid),
+            version: meta.resource_version,
+            deleting: meta.deletion_timestamp,
+            held: other_finalizers.len() < meta.finalizers.len(),
+            other_finalizers,
+            noted_namespace: meta.annotations.get(annotations::PROVIDER_NAMESPACE).cloned(),
+            noted_uid: meta.annotations.get(annotations::PROVIDER_UID).cloned(),
+            projection: projection::fingerprint(&object),
+            status: projection::status_fingerprint(object.status.as_deref()),
+            content: Some(Arc::new(object)),
+        }
+    }
+}
+
+// === impl Provider ===
+
+impl Provider {
+    pub(crate) fn of(object: Object, contract: &str) -> Self {
+        let meta = &object.meta;
+        let mark = |key: &str| meta.annotations.get(key).map(|value| &**value);
+        let owner = match mark(annotations::CLUSTER_NAMESPACE) {
+            Some(other) if other == contract => Owner::Ours {
+                source_uid: mark(annotations::CONSUMER_UID).unwrap_or_default().into(),
+            },
+            Some(other) => Owner::Other { contract: other.into() },
+            None => Owner::Unmarked,
+        };
+        Self {
+            uid: Arc::clone(&meta.uid),
+            version: meta.resource_version,
+            deleting: meta.deletion_timestamp,
+            owner,
+            last: mark(annotations::PROJECTION_HASH).and_then(|text| text.parse().ok()),
+            seen: Some(Seen {
+                content: projection::fingerprint(&object),
+                status: projection::status_fingerprint(object.status.as_deref()),
+            }),
+            content: Some(Arc::new(object)),
+        }
+    }
+}
+
+// === impl Pair ===
+
+impl Pair {
+    /// Compares the contents where both are at hand and that was not done yet.
+    pub(crate) fn compare(&mut self) {
+        let (Some(consumer), Some(provider)) = (&self.consumer, &self.provider) else {
+            return;
+        };
+        let (Some(seen), Some(wanted), Some(actual)) = (provider.seen, &consumer.content, &provider.content) else {
+            return;
+        };
+        let known = self
+            .compared
+            .is_some_and(|compared| compared.projection == consumer.projection && compared.content == seen.content);
+        if !known {
+            self.compared = Some(Compared {
+                projection: consumer.projection,
+                content: seen.content,
+                holds: projection::holds(actual, wanted),
+            });
+        }
+    }
+
+    /// Lets go of the contents.
+    pub(crate) fn forget_content(&mut self) {
+        if let Some(consumer) = &mut self.consumer {
+            consumer.content = None;
+        }
+        if let Some(provider) = &mut self.provider {
+            provider.content = None;
+        }
+    }
+
+    /// True when there is nothing left to know.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.consumer.is_none() && self.provider.is_none()
+    }
+}

@@ -1,0 +1,194 @@
+//! The provider namespaces that copies live in: an APIServiceNamespace asks for one, the backend assigns it.
+
+use std::sync::Arc;
+
+use bindery_api::{labels, v1alpha2::APIServiceNamespace};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions},
+};
+use serde_json::json;
+
+/// Value of the label `kube-bind.io/owner` on what the provider made before any consumer asked for it.
+const OWNER_PROVIDER: &str = "provider";
+
+/// What is known when a consumer namespace is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Observed<'a> {
+    /// The consumer has objects there that need a place.
+    pub wanted: bool,
+    /// The consumer namespace exists.
+    pub exists: bool,
+    /// The request for a place, if there is one.
+    pub request: Option<&'a APIServiceNamespace>,
+    /// The export that the place is for.
+    pub export: &'a OwnerReference,
+}
+
+/// One write to an APIServiceNamespace.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum PlaceOp {
+    /// Asks for a place.
+    Request,
+    /// Says that this export uses the place too, so that another's end does not take it away.
+    Share {
+        owners: Vec<OwnerReference>,
+        version: Option<String>,
+    },
+    /// Gives the place back: nobody needs it.
+    GiveBack {
+        uid: Option<String>,
+        version: Option<String>,
+    },
+}
+
+/// Decides what is to be written, if anything.
+pub(crate) fn plan(seen: &Observed<'_>) -> Option<PlaceOp> {
+    let Some(request) = seen.request else {
+        return seen.wanted.then_some(PlaceOp::Request);
+    };
+    if request.metadata.deletion_timestamp.is_some() {
+        // It ends first; then there is none.
+        return None;
+    }
+    let owners = request.owner_references();
+    let ours = owners.iter().any(|owner| owner.uid == seen.export.uid);
+    if seen.wanted {
+        return (!ours).then(|| {
+            let mut owners: Vec<_> = owners.to_vec();
+            owners.push(seen.export.clone());
+            PlaceOp::Share {
+                owners,
+                version: request.resource_version(),
+            }
+        });
+    }
+    let provided = request
+        .labels()
+        .get(labels::OWNER)
+        .is_some_and(|owner| owner == OWNER_PROVIDER);
+    let alone = ours && owners.len() == 1;
+    (!seen.exists && alone && !provided).then(|| PlaceOp::GiveBack {
+        uid: request.uid(),
+        version: request.resource_version(),
+    })
+}
+
+/// Does it.
+pub(crate) async fn apply(
+    client: &Client,
+    contract: &str,
+    namespace: &str,
+    export: &OwnerReference,
+    op: PlaceOp,
+) -> Result<(), kube::Error> {
+    let api: Api<APIServiceNamespace> = Api::namespaced(client.clone(), contract);
+    match op {
+        PlaceOp::Request => {
+            let request = APIServiceNamespace {
+                metadata: ObjectMeta {
+                    name: Some(namespace.to_owned()),
+                    owner_references: Some(vec![export.clone()]),
+                    ..ObjectMeta::default()
+                },
+                ..APIServiceNamespace::default()
+            };
+            match api.create(&PostParams::default(), &request).await {
+                // Another engine was quicker; the cache shows its request, to be shared.
+                Err(error) if bindery_runtime::errors::is_already_exists(&error) => Ok(()),
+                created => created.map(drop),
+            }
+        }
+        PlaceOp::Share { owners, version } => {
+            let patch = json!({"metadata": {"resourceVersion": version, "ownerReferences": owners}});
+            api.patch(namespace, &PatchParams::default(), &Patch::Merge(patch))
+                .await
+                .map(drop)
+        }
+        PlaceOp::GiveBack { uid, version } => {
+            let params = DeleteParams {
+                preconditions: Some(Preconditions {
+                    uid,
+                    resource_version: version,
+                }),
+                ..DeleteParams::default()
+            };
+            match api.delete(namespace, &params).await {
+                Err(error) if bindery_runtime::errors::is_not_found(&error) => Ok(()),
+                deleted => deleted.map(drop),
+            }
+        }
+    }
+}
+
+/// The provider namespace that was assigned, while it is not being taken away.
+pub(crate) fn assigned(request: &APIServiceNamespace) -> Option<Arc<str>> {
+    if request.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let namespace = request.status.as_ref()?.namespace.as_deref()?;
+    (!namespace.is_empty()).then(|| namespace.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(uid: &str) -> OwnerReference {
+        OwnerReference {
+            api_version: "kube-bind.io/v1alpha2".to_owned(),
+            kind: "APIServiceExport".to_owned(),
+            name: uid.to_owned(),
+            uid: uid.to_owned(),
+            ..OwnerReference::default()
+        }
+    }
+
+    fn request(owners: &[&str]) -> APIServiceNamespace {
+        let mut request = APIServiceNamespace::default();
+        request.metadata.owner_references = Some(owners.iter().map(|uid| owner(uid)).collect());
+        request
+    }
+
+    #[track_caller]
+    fn check(wanted: bool, exists: bool, request: Option<&APIServiceNamespace>, expect: Option<&str>) {
+        let export = owner("us");
+        let op = plan(&Observed {
+            wanted,
+            exists,
+            request,
+            export: &export,
+        });
+        let name = op.map(|op| match op {
+            PlaceOp::Request => "request".to_owned(),
+            PlaceOp::Share { owners, .. } => format!("share {}", owners.len()),
+            PlaceOp::GiveBack { .. } => "give back".to_owned(),
+        });
+        assert_eq!(name.as_deref(), expect);
+    }
+
+    #[test]
+    fn a_place_is_requested_shared_and_given_back() {
+        check(true, true, None, Some("request"));
+        check(false, true, None, None);
+        check(true, true, Some(&request(&["us"])), None);
+        check(true, true, Some(&request(&["other"])), Some("share 2"));
+        check(false, true, Some(&request(&["us"])), None);
+        check(false, false, Some(&request(&["us"])), Some("give back"));
+        check(false, false, Some(&request(&["us", "other"])), None);
+        check(false, false, Some(&request(&["other"])), None);
+    }
+
+    #[test]
+    fn what_the_provider_made_or_what_is_ending_is_left() {
+        let mut provided = request(&["us"]);
+        provided
+            .labels_mut()
+            .insert(labels::OWNER.to_owned(), OWNER_PROVIDER.to_owned());
+        check(false, false, Some(&provided), None);
+        let mut ending = request(&["other"]);
+        ending.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
+        check(true, true, Some(&ending), None);
+    }
+}

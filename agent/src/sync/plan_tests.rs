@@ -1,0 +1,513 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::sync::index::{Index, Learned, Listing};
+use bindery_api::annotations;
+use bindery_runtime::cache::ObjectKey;
+
+const CONTRACT: &str = "kube-bind-abc";
+const PLACE: &str = "kube-bind-abc-wild-west";
+const MODE: Mode = Mode {
+    draining: false,
+    status_subresource: true,
+};
+
+/// Two clusters with one object at most, which do what an API server would.
+#[derive(Debug)]
+struct World {
+    consumer: Option<Value>,
+    provider: Option<Value>,
+    version: u64,
+    uids: u32,
+    writes: Vec<&'static str>,
+    index: Index,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut index = Index::new(CONTRACT.into());
+        index.set_place(&"wild-west".into(), Some(PLACE.into()));
+        index.consumer_listed(&Listing::default(), Version(0));
+        index.provider_listed(&"wild-west".into(), &Listing::default(), Version(0));
+        Self {
+            consumer: None,
+            provider: None,
+            version: 1,
+            uids: 0,
+            writes: Vec::new(),
+            index,
+        }
+    }
+
+    fn key() -> ObjectKey {
+        ObjectKey::new("wild-west", "billy")
+    }
+
+    fn next_version(&mut self) -> String {
+        self.version += 1;
+        self.version.to_string()
+    }
+
+    fn next_uid(&mut self) -> String {
+        self.uids += 1;
+        format!("uid-{}", self.uids)
+    }
+
+    fn create_consumer(&mut self, spec: u8) {
+        let (uid, version) = (self.next_uid(), self.next_version());
+        self.consumer = Some(json!({
+            "metadata": {"name": "billy", "namespace": "wild-west", "uid": uid, "resourceVersion": version},
+            "spec": {"intent": spec},
+        }));
+        self.show_consumer();
+    }
+
+    fn create_foreign(&mut self, annotations: &Value) {
+        let (uid, version) = (self.next_uid(), self.next_version());
+        self.provider = Some(json!({
+            "metadata": {
+                "name": "billy", "namespace": PLACE, "uid": uid, "resourceVersion": version, "annotations": annotations,
+            },
+            "spec": {"intent": "theirs"},
+        }));
+        self.show_provider();
+    }
+
+    fn set_consumer(&mut self, pointer: &str, value: Value) {
+        let version = self.next_version();
+        set(self.consumer.as_mut().unwrap(), pointer, value);
+        set(
+            self.consumer.as_mut().unwrap(),
+            "/metadata/resourceVersion",
+            json!(version),
+        );
+        self.end_if_released();
+        self.show_consumer();
+    }
+
+    fn set_provider(&mut self, pointer: &str, value: Value) {
+        let version = self.next_version();
+        set(self.provider.as_mut().unwrap(), pointer, value);
+        set(
+            self.provider.as_mut().unwrap(),
+            "/metadata/resourceVersion",
+            json!(version),
+        );
+        self.show_provider();
+    }
+
+    fn delete_consumer(&mut self) {
+        self.set_consumer("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"));
+    }
+
+    fn delete_provider(&mut self) {
+        self.provider = None;
+        self.show_provider();
+    }
+
+    fn end_if_released(&mut self) {
+        let meta = &self.consumer.as_ref().unwrap()["metadata"];
+        let held = meta["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+        if !meta["deletionTimestamp"].is_null() && !held {
+            self.consumer = None;
+        }
+    }
+
+    fn show_consumer(&mut self) {
+        match &self.consumer {
+            Some(value) => drop(self.index.consumer_seen(&Self::key(), parse(value))),
+            None => self.index.consumer_deleted(&Self::key()),
+        }
+    }
+
+    fn show_provider(&mut self) {
+        match &self.provider {
+            Some(value) => drop(self.index.provider_seen(&Self::key(), parse(value))),
+            None => self.index.provider_deleted(&Self::key(), None),
+        }
+    }
+
+    fn plan(&mut self, mode: Mode) -> Plan {
+        let Some((pair, place)) = self.index.known(&Self::key()) else {
+            return Plan::default();
+        };
+        pair.compare();
+        let plan = plan(pair, &place, mode);
+        if plan.ops.is_empty() {
+            pair.forget_content();
+        }
+        plan
+    }
+
+    /// Works until nothing is left to do; answers what was written.
+    fn settle(&mut self, mode: Mode) -> (Vec<&'static str>, Option<Blocked>) {
+        self.writes.clear();
+        for _ in 0..12 {
+            let plan = self.plan(mode);
+            if plan.ops.is_empty() {
+                return (std::mem::take(&mut self.writes), plan.blocked);
+            }
+            for op in plan.ops {
+                self.apply(&op);
+            }
+        }
+        panic!("does not settle: {self:#?}");
+    }
+
+    fn apply(&mut self, op: &Op) {
+        if !matches!(op, Op::ReadConsumer | Op::ReadProvider) {
+            self.writes.push(op.name());
+        }
+        match op {
+            Op::ReadConsumer => {
+                let read = self.consumer.as_ref().map(parse);
+                self.index.learn(&Self::key(), Learned::Consumer(read));
+            }
+            Op::ReadProvider => {
+                let read = self.provider.as_ref().map(parse);
+                self.index.learn(&Self::key(), Learned::Provider(read));
+            }
+            Op::Hold {
+                version,
+                finalizers,
+                namespace,
+            } => {
+                assert_eq!(
+                    json!(version.to_string()),
+                    self.consumer.as_ref().unwrap()["metadata"]["resourceVersion"]
+                );
+                self.set_consumer("/metadata/finalizers", json!(finalizers));
+                self.annotate_consumer(annotations::PROVIDER_NAMESPACE, namespace);
+            }
+            Op::Create { source, last } => {
+                assert!(self.provider.is_none(), "would take over an object");
+                let uid = self.next_uid();
+                self.write_copy(source, uid, *last);
+            }
+            Op::Update { source, uid, last } => {
+                assert_eq!(self.provider.as_ref().unwrap()["metadata"]["uid"], json!(uid));
+                self.write_copy(source, uid.to_string(), *last);
+            }
+            Op::Note { provider_uid, .. } => self.annotate_consumer(annotations::PROVIDER_UID, provider_uid),
+            Op::Status { source, .. } => {
+                let status = source.as_ref().and_then(|source| source.status.as_ref());
+                let status = status.map_or(Value::Null, |text| serde_json::from_str(text.get()).unwrap());
+                self.set_consumer("/status", status);
+            }
+            Op::DeleteProvider { uid } => {
+                assert_eq!(self.provider.as_ref().unwrap()["metadata"]["uid"], json!(uid));
+                self.delete_provider();
+            }
+            Op::DeleteOrphan { uid } => {
+                assert_eq!(self.provider.as_ref().unwrap()["metadata"]["uid"], json!(uid));
+                assert!(self.consumer.is_none(), "has a source");
+                self.delete_provider();
+            }
+            Op::DeleteConsumer { .. } => self.delete_consumer(),
+            Op::Release { finalizers, .. } => {
+                assert!(
+                    self.provider
+                        .as_ref()
+                        .is_none_or(|copy| !is_copy_of(copy, self.consumer.as_ref().unwrap()))
+                );
+                self.set_consumer("/metadata/finalizers", json!(finalizers));
+            }
+        }
+    }
+
+    fn annotate_consumer(&mut self, key: &str, value: &str) {
+        let mut annotations = self.consumer.as_ref().unwrap()["metadata"]["annotations"].clone();
+        if annotations.is_null() {
+            annotations = json!({});
+        }
+        annotations[key] = json!(value);
+        self.set_consumer("/metadata/annotations", annotations);
+    }
+
+    /// As server-side apply does with a status and other writers' fields left alone.
+    fn write_copy(&mut self, source: &Object, uid: String, last: LastProjection) {
+        let spec = source
+            .body
+            .iter()
+            .find(|(key, _)| &**key == "spec")
+            .map(|(_, text)| text.get())
+            .unwrap();
+        let mut spec: Value = serde_json::from_str(spec).unwrap();
+        let status = self
+            .provider
+            .as_ref()
+            .map(|copy| copy["status"].clone())
+            .unwrap_or_default();
+        if let Some(added) = self
+            .provider
+            .as_ref()
+            .map(|copy| &copy["spec"]["added"])
+            .filter(|added| !added.is_null())
+        {
+            spec["added"] = added.clone();
+        }
+        let version = self.next_version();
+        self.provider = Some(json!({
+            "metadata": {
+                "name": "billy", "namespace": PLACE, "uid": uid, "resourceVersion": version,
+                "labels": source.meta.labels,
+                "annotations": {
+                    annotations::CLUSTER_NAMESPACE: CONTRACT,
+                    annotations::CONSUMER_UID: source.meta.uid,
+                    annotations::PROJECTION_HASH: last.to_string(),
+                },
+            },
+            "spec": spec,
+        }));
+        if !status.is_null() {
+            set(self.provider.as_mut().unwrap(), "/status", status);
+        }
+        let learned = Learned::Written {
+            uid: uid.into(),
+            version: Version(self.version),
+            last,
+        };
+        self.index.learn(&Self::key(), learned);
+        // The watch shows the write after its answer.
+        self.show_provider();
+    }
+}
+
+fn is_copy_of(copy: &Value, source: &Value) -> bool {
+    copy["metadata"]["annotations"][annotations::CONSUMER_UID] == source["metadata"]["uid"]
+        && copy["metadata"]["annotations"][annotations::CLUSTER_NAMESPACE] == json!(CONTRACT)
+}
+
+fn parse(value: &Value) -> Object {
+    serde_json::from_str(&value.to_string()).unwrap()
+}
+
+fn set(target: &mut Value, pointer: &str, value: Value) {
+    let (parent, field) = pointer.rsplit_once('/').unwrap();
+    let parent = target.pointer_mut(parent).unwrap().as_object_mut().unwrap();
+    if value.is_null() {
+        parent.remove(field);
+    } else {
+        parent.insert(field.to_owned(), value);
+    }
+}
+
+#[test]
+fn a_life_costs_as_few_writes_as_it_can() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    assert_eq!(world.settle(MODE).0, ["hold", "create", "note"]);
+    assert_eq!(world.settle(MODE).0, [""; 0]);
+    world.set_consumer("/spec/intent", json!(2));
+    assert_eq!(world.settle(MODE).0, ["update"]);
+    world.set_provider("/status", json!({"result": "done"}));
+    assert_eq!(world.settle(MODE).0, ["status"]);
+    world.set_consumer("/status", json!({"result": "edited"}));
+    assert_eq!(world.settle(MODE).0, ["status"]);
+    assert_eq!(world.consumer.as_ref().unwrap()["status"], json!({"result": "done"}));
+    world.set_consumer("/metadata/labels", json!({"team": "a"}));
+    assert_eq!(world.settle(MODE).0, ["update"]);
+    world.delete_consumer();
+    assert_eq!(world.settle(MODE).0, ["delete_provider", "release"]);
+    assert!(world.consumer.is_none() && world.provider.is_none());
+}
+
+#[test]
+fn a_restart_with_all_in_sync_writes_nothing() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(MODE);
+    world.set_provider("/status", json!({"result": "done"}));
+    world.settle(MODE);
+    let mut after = World::new();
+    (after.consumer, after.provider, after.version) = (world.consumer, world.provider, world.version);
+    after.show_consumer();
+    after.show_provider();
+    assert_eq!(after.settle(MODE).0, [""; 0]);
+}
+
+#[test]
+fn a_value_the_provider_changes_is_written_back_once_then_left() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(MODE);
+    world.set_provider("/spec/added", json!("by the provider"));
+    assert_eq!(world.settle(MODE), (vec![], None), "an addition is no drift");
+    world.set_provider("/spec/intent", json!(9));
+    assert_eq!(world.settle(MODE), (vec!["update"], None));
+    world.set_provider("/spec/intent", json!(9));
+    assert_eq!(world.settle(MODE), (vec![], Some(Blocked::Drift)));
+    world.set_consumer("/spec/intent", json!(3));
+    assert_eq!(world.settle(MODE), (vec!["update"], None), "a new wish is written");
+}
+
+#[test]
+fn what_is_not_ours_is_left_and_shown() {
+    for (marks, expect) in [
+        (json!({}), Blocked::Unmarked),
+        (
+            json!({annotations::CLUSTER_NAMESPACE: "kube-bind-abcd"}),
+            Blocked::OtherContract("kube-bind-abcd".into()),
+        ),
+    ] {
+        let mut world = World::new();
+        world.create_foreign(&marks);
+        let foreign = world.provider.clone();
+        world.create_consumer(1);
+        assert_eq!(world.settle(MODE), (vec![], Some(expect.clone())));
+        world.delete_consumer();
+        world.settle(MODE);
+        assert_eq!(world.provider, foreign, "{expect}");
+    }
+}
+
+#[test]
+fn a_copy_of_an_earlier_object_is_left_while_its_name_is_in_use() {
+    let mut world = World::new();
+    world.create_foreign(&json!({annotations::CLUSTER_NAMESPACE: CONTRACT, annotations::CONSUMER_UID: "before"}));
+    world.create_consumer(1);
+    assert_eq!(
+        world.settle(MODE),
+        (vec![], Some(Blocked::OtherSource("before".into())))
+    );
+    // With its name free, the source is known to be gone, and what carries our mark goes too.
+    world.delete_consumer();
+    assert_eq!(world.settle(MODE).0, ["delete_orphan"]);
+}
+
+#[test]
+fn the_finalizer_waits_for_the_provider() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(MODE);
+    world.delete_consumer();
+    // The provider's own finalizers hold its copy.
+    world.set_provider("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"));
+    assert_eq!(world.settle(MODE).0, [""; 0]);
+    world.delete_provider();
+    assert_eq!(world.settle(MODE).0, ["release"]);
+}
+
+#[test]
+fn a_copy_deleted_on_the_provider_is_made_again() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(MODE);
+    world.delete_provider();
+    assert_eq!(world.settle(MODE).0, ["create", "note"]);
+}
+
+#[test]
+fn draining_leaves_nothing() {
+    let mut world = World::new();
+    let draining = Mode { draining: true, ..MODE };
+    world.create_consumer(1);
+    world.settle(MODE);
+    assert_eq!(
+        world.settle(draining).0,
+        ["delete_consumer", "delete_provider", "release"]
+    );
+    assert_eq!(world.index.remaining(), 0);
+}
+
+#[test]
+fn a_copy_whose_source_vanished_without_a_word_goes() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(MODE);
+    world.consumer = None;
+    world.show_consumer();
+    assert_eq!(world.settle(MODE).0, ["delete_orphan"]);
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Create(u8),
+    Edit(u8),
+    Label(bool),
+    EditStatus,
+    Delete,
+    ProviderStatus(u8),
+    ProviderEdit(u8),
+    ProviderDelete,
+    Foreign,
+    Restart,
+    Settle,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        (0..3_u8).prop_map(Event::Create),
+        (0..3_u8).prop_map(Event::Edit),
+        any::<bool>().prop_map(Event::Label),
+        Just(Event::EditStatus),
+        Just(Event::Delete),
+        (0..3_u8).prop_map(Event::ProviderStatus),
+        (0..3_u8).prop_map(Event::ProviderEdit),
+        Just(Event::ProviderDelete),
+        Just(Event::Foreign),
+        Just(Event::Restart),
+        Just(Event::Settle),
+    ]
+}
+
+impl World {
+    fn happen(&mut self, event: &Event) {
+        let live = self
+            .consumer
+            .as_ref()
+            .is_some_and(|object| object["metadata"]["deletionTimestamp"].is_null());
+        match event {
+            Event::Create(spec) if self.consumer.is_none() => self.create_consumer(*spec),
+            Event::Edit(spec) if live => self.set_consumer("/spec/intent", json!(spec)),
+            Event::Label(on) if live => self.set_consumer("/metadata/labels", json!({"on": on.to_string()})),
+            Event::EditStatus if live => self.set_consumer("/status", json!({"result": "forged"})),
+            Event::Delete if live => self.delete_consumer(),
+            Event::ProviderStatus(status) if self.provider.is_some() => {
+                self.set_provider("/status", json!({"result": status}));
+            }
+            Event::ProviderEdit(spec) if self.provider.is_some() => self.set_provider("/spec/intent", json!(spec)),
+            Event::ProviderDelete if self.provider.is_some() => self.delete_provider(),
+            Event::Foreign if self.provider.is_none() && self.consumer.is_none() => self.create_foreign(&json!({})),
+            Event::Restart => {
+                let mut after = Self::new();
+                (after.consumer, after.provider) = (self.consumer.take(), self.provider.take());
+                (after.version, after.uids) = (self.version, self.uids);
+                *self = after;
+                self.show_consumer();
+                self.show_provider();
+            }
+            Event::Settle => drop(self.settle(MODE)),
+            _ => {}
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_history_settles_in_sync_and_then_writes_nothing(events in prop::collection::vec(event(), 0..24)) {
+        let mut world = World::new();
+        for event in &events {
+            world.happen(event);
+        }
+        let (_, blocked) = world.settle(MODE);
+        let (again, _) = world.settle(MODE);
+        prop_assert!(again.is_empty(), "not idempotent: {again:?}");
+        match (&world.consumer, &world.provider) {
+            (None, None) => {}
+            (None, Some(copy)) => prop_assert!(copy["metadata"]["annotations"] == json!({}), "an orphan is left"),
+            (Some(source), Some(copy)) if blocked.is_none() => {
+                prop_assert!(is_copy_of(copy, source));
+                prop_assert_eq!(&copy["spec"]["intent"], &source["spec"]["intent"]);
+                prop_assert_eq!(&copy["status"], &source["status"]);
+                prop_assert_eq!(&source["metadata"]["annotations"][annotations::PROVIDER_UID], &copy["metadata"]["uid"]);
+            }
+            (Some(_), Some(copy)) => prop_assert!(
+                blocked == Some(Blocked::Drift) || copy["metadata"]["annotations"] == json!({}),
+                "blocked without a cause"
+            ),
+            (Some(_), None) => prop_assert!(false, "not created"),
+        }
+    }
+}

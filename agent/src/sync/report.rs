@@ -1,0 +1,134 @@
+//! What is amiss with which object, and how it is told.
+
+use std::{collections::HashMap, time::Duration};
+
+use bindery_runtime::{cache::ObjectKey, errors};
+
+use super::plan::Blocked;
+
+/// The objects of an engine that are not well.
+#[derive(Debug, Default)]
+pub(crate) struct Issues {
+    by_key: HashMap<ObjectKey, Issue>,
+    watch: HashMap<Watched, String>,
+}
+
+/// What is wrong with one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Issue {
+    pub reason: &'static str,
+    pub message: String,
+    /// Worth another look as soon as a cluster is reachable again.
+    pub transient: bool,
+}
+
+/// One of the watches of an engine.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Watched {
+    Consumer,
+    /// The provider, in a namespace; empty for all of it.
+    Provider(std::sync::Arc<str>),
+}
+
+/// How long to wait before an invalid object is tried again: only a change of object or schema can mend it, and the
+/// first comes as an event.
+pub(crate) const INVALID_RETRY: Duration = Duration::from_mins(5);
+
+impl Issues {
+    /// Notes the state of an object; true if that is news worth an event.
+    pub(crate) fn set(&mut self, key: &ObjectKey, issue: Option<&Issue>) -> bool {
+        let Some(issue) = issue else {
+            self.by_key.remove(key);
+            return false;
+        };
+        let before = self.by_key.insert(key.clone(), issue.clone());
+        !issue.transient && before.as_ref() != Some(issue)
+    }
+
+    /// Notes the state of a watch; true if it is well again after a failure.
+    pub(crate) fn set_watch(&mut self, watched: Watched, failure: Option<String>) -> bool {
+        match failure {
+            Some(failure) => {
+                self.watch.insert(watched, failure);
+                false
+            }
+            None => self.watch.remove(&watched).is_some(),
+        }
+    }
+
+    /// Objects whose trouble may be over now that a cluster answers again.
+    pub(crate) fn transient(&self) -> Vec<ObjectKey> {
+        let issues = self.by_key.iter().filter(|(_, issue)| issue.transient);
+        issues.map(|(key, _)| key.clone()).collect()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.by_key.len()
+    }
+
+    /// One sentence: an unreachable cluster before an object, the first object by name.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let watch = self.watch.iter().map(|(watched, failure)| match watched {
+            Watched::Consumer => format!("cannot watch the consumer: {failure}"),
+            Watched::Provider(namespace) if namespace.is_empty() => format!("cannot watch the provider: {failure}"),
+            Watched::Provider(namespace) => format!("cannot watch namespace {namespace} of the provider: {failure}"),
+        });
+        watch.min().or_else(|| {
+            let (key, issue) = self.by_key.iter().min_by_key(|(key, _)| *key)?;
+            Some(format!("{key}: {}", issue.message))
+        })
+    }
+}
+
+impl Issue {
+    pub(crate) fn of_blocked(blocked: &Blocked) -> Self {
+        Self {
+            reason: blocked.reason(),
+            message: blocked.to_string(),
+            transient: false,
+        }
+    }
+
+    /// What a refused or failed request means. `side` names the cluster.
+    pub(crate) fn of_error(error: &kube::Error, side: &str) -> Self {
+        let reason = match errors::code(error) {
+            Some(403) => "Forbidden",
+            Some(400 | 413 | 422) => "Invalid",
+            _ => "SyncFailed",
+        };
+        Self {
+            reason,
+            message: format!("the {side} refused: {}", errors::explain(error)),
+            transient: errors::is_transient(error) || errors::code(error).is_none_or(|code| code == 409 || code == 404),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn news_is_told_once() {
+        let mut issues = Issues::default();
+        let key = ObjectKey::new("ns", "a");
+        let issue = Issue::of_blocked(&Blocked::Unmarked);
+        assert!(issues.set(&key, Some(&issue)));
+        assert!(!issues.set(&key, Some(&issue)));
+        assert!(issues.set(&key, Some(&Issue::of_blocked(&Blocked::Drift))));
+        assert_eq!(issues.count(), 1);
+        issues.set(&key, None);
+        assert!(issues.set(&key, Some(&issue)), "told again after it was well");
+    }
+
+    #[test]
+    fn an_unreachable_cluster_comes_before_any_object() {
+        let mut issues = Issues::default();
+        issues.set(&ObjectKey::new("ns", "a"), Some(&Issue::of_blocked(&Blocked::Unmarked)));
+        assert!(issues.problem().unwrap().starts_with("ns/a: "));
+        issues.set_watch(Watched::Consumer, Some("gone".to_owned()));
+        assert_eq!(issues.problem().unwrap(), "cannot watch the consumer: gone");
+        assert!(issues.set_watch(Watched::Consumer, None));
+        assert!(!issues.set_watch(Watched::Consumer, None));
+    }
+}

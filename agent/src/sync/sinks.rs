@@ -1,0 +1,159 @@
+//! Puts what the watches show into the index, and queues what changed.
+
+use std::sync::Arc;
+
+use bindery_runtime::{cache::ObjectKey, errors, queue::Lane, watch::Event};
+
+use super::{
+    engine::Shared,
+    index::Listing,
+    object::{Object, Version},
+    report::Watched,
+};
+
+/// The sink of the watch of the consumer's objects.
+pub(crate) fn consumer(shared: Arc<Shared>) -> impl FnMut(Event<Object>) + Send {
+    let mut listing = Listing::default();
+    move |event| {
+        shared.watch_state(&Watched::Consumer, &event);
+        match event {
+            Event::Reset => listing = Listing::default(),
+            Event::Listed(object) => {
+                let key = key_of(&object);
+                shared.index.lock().consumer_seen(&key, object);
+                listing.saw(key);
+            }
+            Event::Complete(version) => {
+                let mut index = shared.index.lock();
+                let listing = std::mem::take(&mut listing);
+                let gone = index.consumer_listed(&listing, parse(&version));
+                shared.enqueue(gone.into_iter().chain(index.keys()), Lane::Backlog);
+            }
+            Event::Applied(object) => {
+                let key = key_of(&object);
+                if shared.index.lock().consumer_seen(&key, object) {
+                    shared.queue.add(key, Lane::Live);
+                }
+            }
+            Event::Deleted(object) => {
+                let key = key_of(&object);
+                shared.index.lock().consumer_deleted(&key);
+                shared.queue.add(key, Lane::Live);
+            }
+            Event::Failed(_) => {}
+        }
+    }
+}
+
+/// The sink of the watch of one provider namespace, which holds the copies of one consumer namespace.
+pub(crate) fn provider_namespace(
+    shared: Arc<Shared>,
+    consumer_namespace: Arc<str>,
+    namespace: Arc<str>,
+) -> impl FnMut(Event<Object>) + Send {
+    let mut listing = Listing::default();
+    move |event| {
+        shared.watch_state(&Watched::Provider(Arc::clone(&namespace)), &event);
+        match event {
+            Event::Reset => listing = Listing::default(),
+            Event::Listed(object) => {
+                let key = ObjectKey::new(Arc::clone(&consumer_namespace), Arc::clone(&object.meta.name));
+                shared.index.lock().provider_seen(&key, object);
+                listing.saw(key);
+            }
+            Event::Complete(version) => {
+                let mut index = shared.index.lock();
+                let listing = std::mem::take(&mut listing);
+                let gone = index.provider_listed(&consumer_namespace, &listing, parse(&version));
+                let keys = index.keys_in(&consumer_namespace);
+                shared.enqueue(gone.into_iter().chain(keys), Lane::Backlog);
+            }
+            other => live(&shared, &consumer_namespace, other),
+        }
+    }
+}
+
+/// The sink of a watch over the whole provider: objects outside the places in use are none of ours.
+pub(crate) fn provider_cluster(shared: Arc<Shared>) -> impl FnMut(Event<Object>) + Send {
+    let mut listing = Listing::default();
+    move |event| {
+        shared.watch_state(&Watched::Provider("".into()), &event);
+        match event {
+            Event::Reset => listing = Listing::default(),
+            Event::Listed(object) => {
+                let mut index = shared.index.lock();
+                if let Some(consumer_namespace) = index.consumer_namespace(&object.meta.namespace) {
+                    let key = ObjectKey::new(consumer_namespace, Arc::clone(&object.meta.name));
+                    index.provider_seen(&key, object);
+                    listing.saw(key);
+                }
+            }
+            Event::Complete(version) => {
+                let mut index = shared.index.lock();
+                let listing = std::mem::take(&mut listing);
+                for namespace in index.listed_places() {
+                    let gone = index.provider_listed(&namespace, &listing, parse(&version));
+                    let keys = index.keys_in(&namespace);
+                    shared.enqueue(gone.into_iter().chain(keys), Lane::Backlog);
+                }
+            }
+            Event::Applied(ref object) | Event::Deleted(ref object) => {
+                let namespace = shared.index.lock().consumer_namespace(&object.meta.namespace);
+                if let Some(namespace) = namespace {
+                    live(&shared, &namespace, event);
+                }
+            }
+            Event::Failed(_) => {}
+        }
+    }
+}
+
+fn live(shared: &Shared, consumer_namespace: &Arc<str>, event: Event<Object>) {
+    match event {
+        Event::Applied(object) => {
+            let key = ObjectKey::new(Arc::clone(consumer_namespace), Arc::clone(&object.meta.name));
+            if shared.index.lock().provider_seen(&key, object) {
+                shared.queue.add(key, Lane::Live);
+            }
+        }
+        Event::Deleted(object) => {
+            let key = ObjectKey::new(Arc::clone(consumer_namespace), Arc::clone(&object.meta.name));
+            shared.index.lock().provider_deleted(&key, Some(&object.meta.uid));
+            shared.queue.add(key, Lane::Live);
+        }
+        _ => {}
+    }
+}
+
+fn key_of(object: &Object) -> ObjectKey {
+    ObjectKey::new(Arc::clone(&object.meta.namespace), Arc::clone(&object.meta.name))
+}
+
+/// A version that cannot be read is older than all: nothing counts as gone on its word.
+fn parse(version: &str) -> Version {
+    Version(version.parse().unwrap_or(0))
+}
+
+impl Shared {
+    fn watch_state(&self, watched: &Watched, event: &Event<Object>) {
+        let failure = match event {
+            Event::Failed(error) => Some(errors::explain(error)),
+            Event::Reset | Event::Listed(_) => return,
+            _ => None,
+        };
+        let mut issues = self.issues.lock();
+        if issues.set_watch(watched.clone(), failure) {
+            let waiting = issues.transient();
+            drop(issues);
+            self.enqueue(waiting, Lane::Live);
+        }
+        self.changed.notify_one();
+    }
+
+    pub(crate) fn enqueue(&self, keys: impl IntoIterator<Item = ObjectKey>, lane: Lane) {
+        for key in keys {
+            self.queue.add(key, lane);
+        }
+        self.changed.notify_one();
+    }
+}

@@ -1,0 +1,322 @@
+//! Does the operations of a plan: the only part of the engine that writes.
+
+use std::sync::Arc;
+
+use bindery_api::annotations;
+use bindery_runtime::{cache::ObjectKey, errors};
+use http::{Method, Request, header};
+use kube::Client;
+use serde::{Deserialize, Serialize, ser::SerializeMap as _};
+use serde_json::{json, value::RawValue};
+
+use super::{
+    BoundResource,
+    index::Learned,
+    object::{Object, Version},
+    plan::Op,
+    projection::{LastProjection, carried},
+};
+
+/// Who writes, for server-side apply. kube-bind's name, so that either may continue the other's work.
+const FIELD_MANAGER: &str = "kube-bind.io";
+/// Answers carry metadata only: the content is ours or comes by the watch.
+const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+/// A resource version that no object has: server-side apply with it creates, and refuses to touch what exists.
+const CREATE_ONLY: &str = "1";
+
+/// Writes to both sides of one bound resource.
+#[derive(Clone)]
+pub(crate) struct Writer {
+    pub consumer: Client,
+    pub provider: Client,
+    pub resource: Arc<BoundResource>,
+    pub contract: Arc<str>,
+}
+
+/// Where an operation goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target<'a> {
+    /// The consumer's object.
+    pub key: &'a ObjectKey,
+    /// The provider namespace of its copy.
+    pub place: &'a str,
+}
+
+/// The metadata of an answer.
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(default)]
+    kind: Box<str>,
+    metadata: AnswerMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AnswerMeta {
+    #[serde(default)]
+    uid: Arc<str>,
+    #[serde(default)]
+    resource_version: Version,
+}
+
+/// The body of a server-side apply.
+struct Copy<'a> {
+    source: &'a Object,
+    resource: &'a BoundResource,
+    meta: CopyMeta<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CopyMeta<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    namespace: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uid: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource_version: Option<&'a str>,
+    labels: std::collections::BTreeMap<&'a str, &'a str>,
+    annotations: std::collections::BTreeMap<&'a str, &'a str>,
+}
+
+impl Writer {
+    /// Does one operation.
+    pub(crate) async fn apply(&self, target: Target<'_>, op: &Op) -> Result<Option<Learned>, kube::Error> {
+        match op {
+            Op::ReadConsumer => {
+                let read = self.read(&self.consumer, &self.consumer_path(target.key)).await?;
+                Ok(Some(Learned::Consumer(read)))
+            }
+            Op::ReadProvider => {
+                let read = self.read(&self.provider, &self.provider_path(target)).await?;
+                Ok(Some(Learned::Provider(read)))
+            }
+            Op::Hold {
+                version,
+                finalizers,
+                namespace,
+            } => self.hold(target, *version, finalizers, namespace).await,
+            Op::Create { source, last } => self.write_copy(target, source, None, *last).await,
+            Op::Update { source, uid, last } => self.write_copy(target, source, Some(uid), *last).await,
+            Op::Note { uid, provider_uid } => self.note(target, uid, provider_uid).await,
+            Op::Status {
+                uid,
+                source,
+                subresource,
+            } => self.status(target, uid, source.as_deref(), *subresource).await,
+            Op::DeleteProvider { uid } => self.delete_provider(target, uid).await,
+            Op::DeleteOrphan { uid } => self.delete_orphan(target, uid).await,
+            Op::DeleteConsumer { uid } => {
+                self.delete(&self.consumer, &self.consumer_path(target.key), uid)
+                    .await?;
+                // The watch shows the deletion timestamp or the end.
+                Ok(None)
+            }
+            Op::Release { version, finalizers } => self.release(target, *version, finalizers).await,
+        }
+    }
+
+    async fn hold(
+        &self,
+        target: Target<'_>,
+        version: Version,
+        finalizers: &[Box<str>],
+        namespace: &Arc<str>,
+    ) -> Result<Option<Learned>, kube::Error> {
+        let patch = json!({"metadata": {
+            "resourceVersion": version.to_string(),
+            "finalizers": finalizers,
+            "annotations": {annotations::PROVIDER_NAMESPACE: namespace},
+        }});
+        let answer = self.patch_consumer(target.key, "", MERGE, &patch).await?;
+        let version = answer.metadata.resource_version;
+        let namespace = Arc::clone(namespace);
+        Ok(Some(Learned::Held { version, namespace }))
+    }
+
+    async fn note(
+        &self,
+        target: Target<'_>,
+        uid: &Arc<str>,
+        provider_uid: &Arc<str>,
+    ) -> Result<Option<Learned>, kube::Error> {
+        let patch = json!({"metadata": {"uid": uid, "annotations": {annotations::PROVIDER_UID: provider_uid}}});
+        let answer = self.patch_consumer(target.key, "", MERGE, &patch).await?;
+        Ok(Some(Learned::Noted {
+            version: answer.metadata.resource_version,
+            uid: Arc::clone(provider_uid),
+        }))
+    }
+
+    async fn status(
+        &self,
+        target: Target<'_>,
+        uid: &Arc<str>,
+        source: Option<&Object>,
+        subresource: bool,
+    ) -> Result<Option<Learned>, kube::Error> {
+        let test = json!({"op": "test", "path": "/metadata/uid", "value": uid});
+        // "add" replaces what is there, all of it.
+        let change = match source.and_then(|source| source.status.as_ref()) {
+            Some(status) => StatusOp::Add {
+                path: "/status",
+                value: status,
+            },
+            None => StatusOp::Remove { path: "/status" },
+        };
+        let path = if subresource { "/status" } else { "" };
+        let answer = self.patch_consumer(target.key, path, JSON, &(test, change)).await?;
+        let version = answer.metadata.resource_version;
+        Ok(Some(Learned::StatusWritten { version }))
+    }
+
+    async fn release(
+        &self,
+        target: Target<'_>,
+        version: Version,
+        finalizers: &[Box<str>],
+    ) -> Result<Option<Learned>, kube::Error> {
+        let patch = json!({"metadata": {"resourceVersion": version.to_string(), "finalizers": finalizers}});
+        match self.patch_consumer(target.key, "", MERGE, &patch).await {
+            Ok(_) if finalizers.is_empty() => Ok(Some(Learned::ConsumerGone)),
+            Ok(_) => Ok(None),
+            Err(error) if errors::is_not_found(&error) => Ok(Some(Learned::ConsumerGone)),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn write_copy(
+        &self,
+        target: Target<'_>,
+        source: &Object,
+        uid: Option<&Arc<str>>,
+        last: LastProjection,
+    ) -> Result<Option<Learned>, kube::Error> {
+        let mark = last.to_string();
+        let mut notes: std::collections::BTreeMap<_, _> = carried(&source.meta.annotations).collect();
+        notes.extend([
+            (annotations::CLUSTER_NAMESPACE, &*self.contract),
+            (annotations::CONSUMER_NAMESPACE, &*source.meta.namespace),
+            (annotations::CONSUMER_UID, &*source.meta.uid),
+            (annotations::BOUND, annotations::TRUE),
+            (annotations::PROJECTION_HASH, &mark),
+        ]);
+        let body = Copy {
+            source,
+            resource: &self.resource,
+            meta: CopyMeta {
+                name: &target.key.name,
+                namespace: target.place,
+                uid: uid.map(|uid| &**uid),
+                resource_version: uid.is_none().then_some(CREATE_ONLY),
+                labels: carried(&source.meta.labels).collect(),
+                annotations: notes,
+            },
+        };
+        let path = format!("{}?fieldManager={FIELD_MANAGER}&force=true", self.provider_path(target));
+        let answer: Answer = send(&self.provider, Method::PATCH, &path, APPLY, &body).await?;
+        Ok(Some(Learned::Written {
+            uid: answer.metadata.uid,
+            version: answer.metadata.resource_version,
+            last,
+        }))
+    }
+
+    async fn delete_provider(&self, target: Target<'_>, uid: &str) -> Result<Option<Learned>, kube::Error> {
+        let gone = self.delete(&self.provider, &self.provider_path(target), uid).await?;
+        Ok(Some(if gone {
+            Learned::ProviderGone
+        } else {
+            Learned::ProviderDeleting
+        }))
+    }
+
+    async fn delete_orphan(&self, target: Target<'_>, uid: &str) -> Result<Option<Learned>, kube::Error> {
+        match self.read(&self.consumer, &self.consumer_path(target.key)).await? {
+            // The cache was behind; what to do with another object of the name is for the next plan.
+            Some(object) => Ok(Some(Learned::Consumer(Some(object)))),
+            None => self.delete_provider(target, uid).await,
+        }
+    }
+
+    /// Deletes an object of this UID; true if it is gone, false if finalizers hold it.
+    async fn delete(&self, client: &Client, path: &str, uid: &str) -> Result<bool, kube::Error> {
+        let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}});
+        match send::<Answer>(client, Method::DELETE, path, PLAIN, &body).await {
+            Ok(answer) => Ok(&*answer.kind == "Status"),
+            Err(error) if errors::is_not_found(&error) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn read(&self, client: &Client, path: &str) -> Result<Option<Object>, kube::Error> {
+        let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+        match client.request(request).await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if errors::is_not_found(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn patch_consumer(
+        &self,
+        key: &ObjectKey,
+        subresource: &str,
+        kind: &'static str,
+        patch: &impl Serialize,
+    ) -> Result<Answer, kube::Error> {
+        let uri = format!("{}{subresource}?fieldManager={FIELD_MANAGER}", self.consumer_path(key));
+        send(&self.consumer, Method::PATCH, &uri, kind, patch).await
+    }
+
+    fn consumer_path(&self, key: &ObjectKey) -> String {
+        format!("{}/{}", self.resource.collection(&key.namespace), key.name)
+    }
+
+    fn provider_path(&self, target: Target<'_>) -> String {
+        format!("{}/{}", self.resource.collection(target.place), target.key.name)
+    }
+}
+
+const MERGE: &str = "application/merge-patch+json";
+const JSON: &str = "application/json-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+const PLAIN: &str = "application/json";
+
+async fn send<T: serde::de::DeserializeOwned>(
+    client: &Client,
+    method: Method,
+    path: &str,
+    content_type: &'static str,
+    body: &impl Serialize,
+) -> Result<T, kube::Error> {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::CONTENT_TYPE, content_type)
+        .header(header::ACCEPT, METADATA_ONLY)
+        .body(serde_json::to_vec(body).map_err(kube::Error::SerdeError)?)
+        .map_err(kube::Error::HttpError)?;
+    client.request(request).await
+}
+
+#[derive(Serialize)]
+#[serde(tag = "op", rename_all = "lowercase")]
+enum StatusOp<'a> {
+    Add { path: &'static str, value: &'a RawValue },
+    Remove { path: &'static str },
+}
+
+impl Serialize for Copy<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("apiVersion", &self.resource.api_version())?;
+        map.serialize_entry("kind", &*self.resource.kind)?;
+        map.serialize_entry("metadata", &self.meta)?;
+        for (key, text) in &self.source.body {
+            map.serialize_entry(&**key, text)?;
+        }
+        map.end()
+    }
+}
