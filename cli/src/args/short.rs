@@ -1,0 +1,184 @@
+//! The short form: `kubectl bind TEMPLATE` for `kubectl bind apiservice TEMPLATE`.
+
+use std::ffi::OsString;
+
+use clap::{CommandFactory as _, Parser as _, error::ErrorKind};
+
+use super::{Args, Command};
+
+/// Reads the command line, the short form included.
+pub(crate) fn parse(mut words: Vec<OsString>) -> Result<Args, clap::Error> {
+    let args = Args::try_parse_from(&words)?;
+    let Command::Short(rest) = &args.command else {
+        return Ok(args);
+    };
+    refuse_near_miss(rest)?;
+    words.insert(words.len() - rest.len(), "apiservice".into());
+    Args::try_parse_from(&words)
+}
+
+/// A slip of the finger in a command must not bind anything.
+fn refuse_near_miss(rest: &[OsString]) -> Result<(), clap::Error> {
+    let Some(word) = rest.first().and_then(|word| word.to_str()) else {
+        return Ok(());
+    };
+    let mut command = Args::command();
+    let meant = command
+        .get_subcommands()
+        .map(clap::Command::get_name)
+        .chain(["help"])
+        .find(|name| is_near(word, name))
+        .map(str::to_owned);
+    match meant {
+        None => Ok(()),
+        Some(meant) => Err(command.error(
+            ErrorKind::InvalidSubcommand,
+            format!(
+                "{word:?} is close to the command {meant:?}\n\n  \
+                 kubectl bind {meant}\n  kubectl bind apiservice {word}    # if it is a template"
+            ),
+        )),
+    }
+}
+
+/// Whether one letter more, less, other or swapped with its neighbour makes one word of the other.
+fn is_near(one: &str, other: &str) -> bool {
+    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    let (short, long) = if one.len() <= other.len() {
+        (one, other)
+    } else {
+        (other, one)
+    };
+    let same = short.iter().zip(&long).take_while(|(a, b)| a == b).count();
+    let (short, long) = (&short[same..], &long[same..]);
+    match long.len() - short.len() {
+        0 => match (short, long) {
+            ([], []) => true,
+            ([a, b, rest @ ..], [c, d, others @ ..]) if a == d && b == c => rest == others || short[1..] == long[1..],
+            _ => short[1..] == long[1..],
+        },
+        1 => short == &long[1..],
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        std::iter::once("kubectl-bind")
+            .chain(line.split_whitespace())
+            .map(Into::into)
+            .collect()
+    }
+
+    #[track_caller]
+    fn check_binds(line: &str, template: &str, name: Option<&str>) {
+        let args = parse(words(line)).unwrap();
+        let Command::Apiservice(bind) = args.command else {
+            panic!("{line:?} binds nothing: {:?}", args.command);
+        };
+        assert_eq!(
+            (bind.template.as_str(), bind.name.as_deref()),
+            (template, name),
+            "{line:?}"
+        );
+    }
+
+    #[track_caller]
+    fn check_refused(line: &str, kind: ErrorKind) {
+        let error = parse(words(line)).expect_err(line);
+        assert_eq!(error.kind(), kind, "{line:?}: {error}");
+        if kind != ErrorKind::DisplayHelp {
+            assert_eq!(error.exit_code(), 2);
+        }
+    }
+
+    #[test]
+    fn a_word_that_is_no_command_is_a_template() {
+        check_binds("cowboys", "cowboys", None);
+        check_binds("apiservice cowboys", "cowboys", None);
+        check_binds("cowboys --name west", "cowboys", Some("west"));
+        check_binds(
+            "--server https://x -o json cowboys --name west --quiet",
+            "cowboys",
+            Some("west"),
+        );
+        // The value of a flag is not the first word, though it is named like a template.
+        check_binds("--context cowboys sheriffs", "sheriffs", None);
+    }
+
+    #[test]
+    fn a_template_named_like_a_command_needs_the_long_form() {
+        assert!(matches!(parse(words("status")).unwrap().command, Command::Status(_)));
+        check_binds("apiservice status", "status", None);
+        check_binds("apiservice apiservice", "apiservice", None);
+    }
+
+    #[test]
+    fn flags_before_and_after_the_word_count_alike() {
+        for line in ["--timeout 5s cowboys --dry-run", "cowboys --dry-run --timeout 5s"] {
+            let args = parse(words(line)).unwrap();
+            assert_eq!(args.display.timeout, Some(std::time::Duration::from_secs(5)));
+            assert!(matches!(args.command, Command::Apiservice(bind) if bind.dry_run));
+        }
+    }
+
+    #[test]
+    fn slips_bind_nothing() {
+        for line in [
+            "template",
+            "statsu",
+            "stats",
+            "unbnd cowboys",
+            "apiservices cowboys",
+            "hepl",
+        ] {
+            check_refused(line, ErrorKind::InvalidSubcommand);
+        }
+    }
+
+    #[test]
+    fn nonsense_is_a_usage_error() {
+        check_refused("", ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand);
+        check_refused("cowboys sheriffs", ErrorKind::UnknownArgument);
+        check_refused("cowboys --no-such-flag", ErrorKind::UnknownArgument);
+        check_refused("cowboys -o xml", ErrorKind::InvalidValue);
+        check_refused("cowboys --show-secrets", ErrorKind::MissingRequiredArgument);
+        check_refused("templates cowboys -l a=b", ErrorKind::ArgumentConflict);
+        check_refused("--help", ErrorKind::DisplayHelp);
+    }
+
+    #[test]
+    fn wait_is_on_unless_switched_off() {
+        for (line, expect) in [
+            ("unbind x", true),
+            ("unbind x --wait", true),
+            ("unbind x --wait=false", false),
+        ] {
+            let Command::Unbind(unbind) = parse(words(line)).unwrap().command else {
+                panic!("{line:?} is an unbind");
+            };
+            assert_eq!(unbind.wait, expect, "{line:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nearness_is_mutual(one in "[ab]{0,5}", other in "[ab]{0,5}") {
+            prop_assert_eq!(is_near(&one, &other), is_near(&other, &one));
+            prop_assert!(is_near(&one, &one));
+        }
+
+        #[test]
+        fn one_slip_is_near_and_no_more(word in "[a-z]{3,9}", at in 0_usize..3) {
+            let without: String = word.char_indices().filter(|(index, _)| *index != at).map(|(_, char)| char).collect();
+            prop_assert!(is_near(&word, &without));
+            let farther = format!("{word}--");
+            prop_assert!(!is_near(&word, &farther));
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! What each command does.
+
+pub(crate) mod apiservice;
+pub(crate) mod catalog;
+pub(crate) mod renew;
+pub(crate) mod small;
+pub(crate) mod status;
+pub(crate) mod unbind;
+
+use std::io::Write;
+
+use crate::{args::Command, errors::Failure, output::Printer, settings::Settings, steps::Steps};
+
+/// What every command works with.
+pub(crate) struct Context<W> {
+    pub(crate) settings: Settings,
+    pub(crate) steps: Steps,
+    pub(crate) printer: Printer<W>,
+}
+
+/// Runs a command.
+pub(crate) async fn run<W: Write>(mut context: Context<W>, command: Command) -> Result<(), Failure> {
+    let context = &mut context;
+    match command {
+        Command::Templates(args) => catalog::templates(context, &args).await,
+        Command::Collections(args) => catalog::collections(context, &args).await,
+        Command::Apiservice(args) => Box::pin(apiservice::run(context, &args)).await,
+        Command::Status(args) => status::run(context, &args).await,
+        Command::Renew(args) => Box::pin(renew::run(context, &args)).await,
+        Command::Unbind(args) => Box::pin(unbind::run(context, &args)).await,
+        Command::Version => small::version(context).await,
+        Command::ClusterIdentity => small::cluster_identity(context).await,
+        Command::Completion(args) => small::completion(context, &args),
+        // The parser has made a bind of it.
+        Command::Short(_) => Err(Failure::Usage("write `kubectl bind apiservice TEMPLATE`".to_owned())),
+    }
+}

@@ -1,0 +1,235 @@
+//! `templates` and `collections`: what may be bound.
+
+use std::{fmt::Write as _, io::Write};
+
+use bindery_api::{
+    Conditions as _, conditions,
+    v1alpha2::{APIServiceExportTemplate, Collection},
+};
+use bindery_proto::v1alpha2::{ListCollectionsRequest, ListTemplatesRequest, TemplateSchema};
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+
+use super::Context;
+use crate::{
+    args::{CollectionsArgs, TemplatesArgs},
+    convert,
+    errors::Failure,
+    output::{Format, Show, age, joined, printable, table},
+    provider::Provider,
+};
+
+/// `kubectl bind templates [NAME]`
+pub(crate) async fn templates<W: Write>(context: &mut Context<W>, args: &TemplatesArgs) -> Result<(), Failure> {
+    let provider = Provider::new(&context.settings)?;
+    let now = Timestamp::now();
+    if let Some(name) = &args.name {
+        let details = provider.template(name).await?;
+        let template = convert::template(details.template);
+        return match context.printer.format() {
+            Format::Table | Format::Wide => context.printer.text(&described(&template, &details.schemas)),
+            _ => context.printer.one(&template, now),
+        };
+    }
+    let request = ListTemplatesRequest {
+        label_selector: args.selector.clone().unwrap_or_default(),
+        collection: args.collection.clone().unwrap_or_default(),
+        ..ListTemplatesRequest::default()
+    };
+    let templates: Vec<_> = provider
+        .templates(request)
+        .await?
+        .into_iter()
+        .map(convert::template)
+        .collect();
+    if templates.is_empty() {
+        context
+            .steps
+            .note("no templates that you may bind; ask the provider's admin for the right to bind one");
+    }
+    context.printer.list(&templates, now)
+}
+
+/// `kubectl bind collections [NAME]`
+pub(crate) async fn collections<W: Write>(context: &mut Context<W>, args: &CollectionsArgs) -> Result<(), Failure> {
+    let provider = Provider::new(&context.settings)?;
+    let now = Timestamp::now();
+    if let Some(name) = &args.name {
+        let collection = convert::collection(provider.collection(name).await?);
+        return context.printer.one(&collection, now);
+    }
+    let request = ListCollectionsRequest {
+        label_selector: args.selector.clone().unwrap_or_default(),
+        ..ListCollectionsRequest::default()
+    };
+    let collections = provider.collections(request).await?;
+    let collections: Vec<_> = collections.into_iter().map(convert::collection).collect();
+    if collections.is_empty() {
+        context.steps.note("no collections with a template that you may bind");
+    }
+    context.printer.list(&collections, now)
+}
+
+impl Show for APIServiceExportTemplate {
+    const HEADINGS: &'static [&'static str] = &[
+        "NAME",
+        "RESOURCES",
+        "CLAIMS",
+        "READY",
+        "AGE",
+        "SCOPE",
+        "ISOLATION",
+        "SCHEMA-UPDATES",
+        "DESCRIPTION",
+    ];
+    const PLAIN: usize = 5;
+
+    fn cells(&self, now: Timestamp) -> Vec<String> {
+        vec![
+            self.name_any(),
+            joined(self.spec.resources.iter().map(|resource| &resource.group_resource)),
+            joined(self.spec.permission_claims.iter().map(|claim| &claim.group_resource)),
+            ready(self.condition(conditions::READY)),
+            age(self.creation_timestamp().map(|time| time.0), now),
+            self.spec.scope.to_string(),
+            self.spec
+                .isolation
+                .map_or_else(|| "<default>".to_owned(), |isolation| isolation.to_string()),
+            self.spec.schema_update_policy.to_string(),
+            self.spec.description.clone().unwrap_or_default(),
+        ]
+    }
+
+    fn reference(&self) -> String {
+        format!("apiserviceexporttemplate.kube-bind.io/{}", self.name_any())
+    }
+}
+
+impl Show for Collection {
+    const HEADINGS: &'static [&'static str] = &["NAME", "TEMPLATES", "AGE", "DESCRIPTION"];
+    const PLAIN: usize = 3;
+
+    fn cells(&self, now: Timestamp) -> Vec<String> {
+        vec![
+            self.name_any(),
+            joined(self.spec.templates.iter().map(|template| &template.name)),
+            age(self.creation_timestamp().map(|time| time.0), now),
+            self.spec.description.clone().unwrap_or_default(),
+        ]
+    }
+
+    fn reference(&self) -> String {
+        format!("collection.kube-bind.io/{}", self.name_any())
+    }
+}
+
+fn ready(condition: Option<&bindery_api::Condition>) -> String {
+    condition.map_or_else(|| "Unknown".to_owned(), |ready| ready.status.as_str().to_owned())
+}
+
+/// One template for people: what it is, and what would appear on this cluster.
+fn described(template: &APIServiceExportTemplate, schemas: &[TemplateSchema]) -> String {
+    let mut text = String::new();
+    let mut line = |head: &str, value: &str| {
+        let _ = writeln!(text, "{:<16}{}", format!("{head}:"), printable(value));
+    };
+    line("Name", &template.name_any());
+    if let Some(description) = &template.spec.description {
+        line("Description", description);
+    }
+    let condition = template.condition(conditions::READY);
+    match condition.filter(|ready| !ready.is_true()) {
+        Some(broken) => line("Ready", &format!("{}: {}", broken.status.as_str(), broken.message)),
+        None => line("Ready", &ready(condition)),
+    }
+    line("Schema updates", template.spec.schema_update_policy.as_str());
+    if let Some(isolation) = template.spec.isolation {
+        line("Isolation", isolation.as_str());
+    }
+    for claim in &template.spec.permission_claims {
+        line("Claims", &claim.group_resource.to_string());
+    }
+    if !template.spec.namespaces.is_empty() {
+        line(
+            "Namespaces",
+            &joined(template.spec.namespaces.iter().map(|namespace| &namespace.name)),
+        );
+    }
+    let headings = ["KIND", "RESOURCE", "SCOPE", "VERSIONS"];
+    let rows = schemas.iter().map(|schema| {
+        vec![
+            schema.kind.clone(),
+            format!("{}.{}", schema.resource, schema.group),
+            schema.scope().as_crd_str().unwrap_or("Unknown").to_owned(),
+            joined(&schema.versions),
+        ]
+    });
+    text.push('\n');
+    text.push_str(&table(&headings, rows, headings.len()));
+    let _ = write!(
+        text,
+        "\nBind it with: kubectl bind apiservice {}\n",
+        printable(&template.name_any())
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use bindery_api::v1alpha2::{APIServiceExportTemplateSpec, ExportResource, GroupResource};
+    use bindery_proto::v1alpha2::Scope;
+
+    use super::*;
+
+    fn template() -> APIServiceExportTemplate {
+        let spec = APIServiceExportTemplateSpec {
+            description: Some("Cowboys\u{1b}[2J".to_owned()),
+            resources: vec![ExportResource {
+                group_resource: GroupResource::new("wildwest.dev", "cowboys"),
+                versions: Vec::new(),
+            }],
+            ..APIServiceExportTemplateSpec::default()
+        };
+        APIServiceExportTemplate::new("cowboys", spec)
+    }
+
+    #[test]
+    fn every_column_has_a_cell() {
+        let cells = template().cells(Timestamp::UNIX_EPOCH);
+        assert_eq!(cells.len(), APIServiceExportTemplate::HEADINGS.len());
+        assert_eq!(
+            cells[..5],
+            ["cowboys", "cowboys.wildwest.dev", "<none>", "Unknown", "<unknown>"]
+        );
+        let collection = Collection::new("west", bindery_api::v1alpha2::CollectionSpec::default());
+        assert_eq!(
+            collection.cells(Timestamp::UNIX_EPOCH).len(),
+            Collection::HEADINGS.len()
+        );
+    }
+
+    #[test]
+    fn a_template_is_described_by_what_it_brings() {
+        let schema = TemplateSchema {
+            group: "wildwest.dev".to_owned(),
+            resource: "cowboys".to_owned(),
+            kind: "Cowboy".to_owned(),
+            scope: Scope::Namespaced.into(),
+            versions: vec!["v1alpha1".to_owned()],
+        };
+        assert_eq!(
+            described(&template(), &[schema]),
+            "\
+Name:           cowboys
+Description:    Cowboys [2J
+Ready:          Unknown
+Schema updates: Never
+
+KIND     RESOURCE               SCOPE        VERSIONS
+Cowboy   cowboys.wildwest.dev   Namespaced   v1alpha1
+
+Bind it with: kubectl bind apiservice cowboys
+"
+        );
+    }
+}

@@ -1,0 +1,188 @@
+//! What can go wrong, the exit code of each, and what mends it.
+
+use std::{fmt, io, process::ExitCode};
+
+use bindery_runtime::{client::ClientError, errors as cluster};
+
+use crate::{kubeconfig, offer, plan, provider::ProviderError};
+
+/// How the command ends, for scripts. Documented in `--help`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Done = 0,
+    Failed = 1,
+    Usage = 2,
+    Denied = 3,
+    NotFound = 4,
+    TimedOut = 5,
+}
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The command line is wrong, or something it needs is missing.
+    #[error("{0}")]
+    Usage(String),
+    /// The consumer cluster has no usable kubeconfig.
+    #[error("{0}")]
+    Kubeconfig(#[from] ClientError),
+    /// The consumer cluster refused, or could not be asked.
+    #[error("cannot {doing}: {}", cluster::explain(.source))]
+    Cluster { doing: String, source: Box<kube::Error> },
+    /// The consumer cluster does not serve bindings.
+    #[error("this cluster does not serve APIServiceBindings")]
+    NoKonnector,
+    /// The provider refused, or could not be asked.
+    #[error(transparent)]
+    Provider(#[from] ProviderError),
+    /// What the provider wants installed is more than was asked for.
+    #[error("refused what the provider wants installed: {0}")]
+    Offer(#[from] offer::Refusal),
+    /// The provider's kubeconfig is dangerous, or no kubeconfig.
+    #[error("refused the provider's kubeconfig: {0}")]
+    Credential(#[from] kubeconfig::KubeconfigError),
+    /// What is installed already stands in the way.
+    #[error("{0}")]
+    Conflict(#[from] plan::Conflict),
+    /// There is no such binding.
+    #[error("there is no APIServiceBinding {0:?} on this cluster")]
+    NoBinding(String),
+    /// It was begun, and is not finished.
+    #[error("{what} after {} s: {last}", .waited.as_secs())]
+    TimedOut {
+        what: String,
+        waited: std::time::Duration,
+        last: String,
+    },
+    /// The result cannot be written.
+    #[error("cannot write the result: {0}")]
+    Output(#[from] io::Error),
+    /// The result cannot be put into YAML or JSON.
+    #[error("cannot show the result: {0}")]
+    Format(String),
+}
+
+impl Exit {
+    pub(crate) fn code(self) -> ExitCode {
+        ExitCode::from(self as u8)
+    }
+}
+
+impl Failure {
+    /// The cluster's refusal, with what was tried in words such as "read Namespace kube-system".
+    pub(crate) fn cluster(doing: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
+        let doing = doing.into();
+        |source| Self::Cluster {
+            doing,
+            source: Box::new(source),
+        }
+    }
+
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::Usage(_) => Exit::Usage,
+            Self::Cluster { source, .. } => match cluster::code(source) {
+                Some(401 | 403) => Exit::Denied,
+                Some(404) => Exit::NotFound,
+                _ => Exit::Failed,
+            },
+            Self::Provider(error) => error.exit(),
+            Self::NoBinding(_) => Exit::NotFound,
+            Self::TimedOut { .. } => Exit::TimedOut,
+            // Whoever reads the output has seen enough.
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
+            Self::Kubeconfig(_)
+            | Self::NoKonnector
+            | Self::Offer(_)
+            | Self::Credential(_)
+            | Self::Conflict(_)
+            | Self::Output(_)
+            | Self::Format(_) => Exit::Failed,
+        }
+    }
+
+    /// What to do about it, where that is more than the message says.
+    pub(crate) fn mend(&self) -> Option<String> {
+        match self {
+            Self::NoKonnector => Some(
+                "The konnector installs them when it starts: start it on this cluster, then run this again.".to_owned(),
+            ),
+            Self::Cluster { source, .. } if cluster::is_forbidden(source) => Some(
+                "Ask an admin of this cluster to run the command, or to apply what it prints with --dry-run.\n\
+                 Nobody can hand out rights in a ClusterRole that they do not hold."
+                    .to_owned(),
+            ),
+            Self::Provider(error) => error.mend(),
+            Self::Offer(_) | Self::Credential(_) => Some(
+                "Nothing of it was installed on this cluster. Tell the provider's admin; binding again is safe."
+                    .to_owned(),
+            ),
+            Self::NoBinding(_) => Some("`kubectl bind status` lists the bindings of this cluster.".to_owned()),
+            Self::TimedOut { .. } => {
+                Some("It goes on by itself: `kubectl bind status` shows how far it is.".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A failure as it stands on standard error.
+#[derive(Debug)]
+pub(crate) struct Shown<'a>(pub(crate) &'a Failure);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}", self.0)?;
+        match self.0.mend() {
+            Some(mend) => write!(f, "\n\n{mend}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    fn refusal(code: u16) -> Failure {
+        let status = Status::failure("no", "Reason").with_code(code);
+        Failure::cluster("read Namespace kube-system")(kube::Error::Api(Box::new(status)))
+    }
+
+    #[track_caller]
+    fn check(failure: &Failure, expect: Exit) {
+        assert_eq!(failure.exit(), expect, "{failure}");
+    }
+
+    #[test]
+    fn each_failure_has_its_exit_code() {
+        check(&Failure::Usage("no backend".to_owned()), Exit::Usage);
+        check(&refusal(401), Exit::Denied);
+        check(&refusal(403), Exit::Denied);
+        check(&refusal(404), Exit::NotFound);
+        check(&refusal(409), Exit::Failed);
+        check(&refusal(503), Exit::Failed);
+        check(&Failure::NoKonnector, Exit::Failed);
+        check(&Failure::NoBinding("cowboys".to_owned()), Exit::NotFound);
+        let timed_out = Failure::TimedOut {
+            what: "APIServiceBinding cowboys is not ready".to_owned(),
+            waited: std::time::Duration::from_secs(5),
+            last: "SecretValid=False".to_owned(),
+        };
+        check(&timed_out, Exit::TimedOut);
+        check(&Failure::Output(io::ErrorKind::BrokenPipe.into()), Exit::Done);
+        check(&Failure::Output(io::ErrorKind::StorageFull.into()), Exit::Failed);
+    }
+
+    #[test]
+    fn a_failure_names_the_object_and_the_mend() {
+        let shown = Shown(&refusal(403)).to_string();
+        assert!(
+            shown.starts_with("error: cannot read Namespace kube-system: no\n\n"),
+            "{shown}"
+        );
+        assert!(shown.contains("--dry-run"), "{shown}");
+    }
+}

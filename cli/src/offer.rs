@@ -1,0 +1,219 @@
+//! What a provider wants installed, judged: nothing beyond the APIs of the export and its claims.
+
+use std::collections::BTreeSet;
+
+use bindery_api::v1alpha2::{GROUP, GroupResource};
+use bindery_proto::v1alpha2::{BindingResourceResponse, ConsumerRule};
+use k8s_openapi::api::rbac::v1::PolicyRule;
+
+/// Core resources that a provider may claim.
+const CLAIMABLE: [&str; 3] = ["configmaps", "secrets", "serviceaccounts"];
+/// What a konnector does with the objects of a resource.
+pub(crate) const VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
+
+/// What is to be installed, after it has been judged.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Offer {
+    /// The contract namespace on the provider.
+    pub(crate) contract: String,
+    /// The APIs of the export.
+    pub(crate) resources: BTreeSet<GroupResource>,
+    /// What else the provider asks to see and to write.
+    pub(crate) claims: BTreeSet<GroupResource>,
+    /// Rights on what is claimed.
+    pub(crate) claim_rules: Vec<PolicyRule>,
+}
+
+/// Why an offer is not installed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    /// The answer is for something else than what was asked for.
+    #[error("it answers for {got:?} instead of {want:?}")]
+    OtherBinding { got: String, want: String },
+    /// There is no contract namespace.
+    #[error("it names no contract namespace")]
+    NoContract,
+    /// There is nothing to bind.
+    #[error("it exports no API")]
+    Empty,
+    /// An API that no provider can export.
+    #[error("it exports {resource}, which belongs to {owner}")]
+    ForeignApi {
+        resource: GroupResource,
+        owner: &'static str,
+    },
+    /// A claim on what may not be claimed.
+    #[error("it claims {resource}; only configmaps, secrets and serviceaccounts can be claimed")]
+    Unclaimable { resource: GroupResource },
+    /// A rule for everything.
+    #[error("it asks for a right on \"*\" ({rule})")]
+    Wildcard { rule: String },
+    /// A rule for something else.
+    #[error("it asks for rights on {resource}, which is neither exported nor claimed ({rule})")]
+    Beyond { resource: String, rule: String },
+    /// A verb that no konnector needs.
+    #[error("it asks for the right to {verb:?} ({rule})")]
+    Verb { verb: String, rule: String },
+}
+
+impl Refusal {
+    /// Stable word for programs.
+    #[cfg(test)]
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::OtherBinding { .. } => "OtherBinding",
+            Self::NoContract => "NoContract",
+            Self::Empty => "Empty",
+            Self::ForeignApi { .. } => "ForeignApi",
+            Self::Unclaimable { .. } => "Unclaimable",
+            Self::Wildcard { .. } => "Wildcard",
+            Self::Beyond { .. } => "Beyond",
+            Self::Verb { .. } => "Verb",
+        }
+    }
+}
+
+/// Judges an answer to the request for a binding of this name.
+pub(crate) fn judge(answer: &BindingResourceResponse, binding: &str) -> Result<Offer, Refusal> {
+    for got in std::iter::once(&answer.binding_name).chain(answer.requests.iter().map(|request| &request.name)) {
+        if got != binding {
+            return Err(Refusal::OtherBinding {
+                got: got.clone(),
+                want: binding.to_owned(),
+            });
+        }
+    }
+    if answer.provider_namespace.is_empty() {
+        return Err(Refusal::NoContract);
+    }
+    let resources: BTreeSet<_> = answer
+        .requests
+        .iter()
+        .flat_map(|request| &request.resources)
+        .map(|resource| GroupResource::new(&resource.group, &resource.resource))
+        .collect();
+    let claims: BTreeSet<_> = answer
+        .requests
+        .iter()
+        .flat_map(|request| &request.permission_claims)
+        .map(|claim| GroupResource::new(&claim.group, &claim.resource))
+        .collect();
+    if resources.is_empty() {
+        return Err(Refusal::Empty);
+    }
+    resources.iter().try_for_each(judge_resource)?;
+    for claim in &claims {
+        judge_claim(claim, &resources)?;
+    }
+    let mut claim_rules = Vec::new();
+    for rule in &answer.consumer_rules {
+        judge_rule(rule, &resources, &claims)?;
+        claim_rules.extend(on_claims(rule, &claims));
+    }
+    Ok(Offer {
+        contract: answer.provider_namespace.clone(),
+        resources,
+        claims,
+        claim_rules,
+    })
+}
+
+/// An export is a role on this cluster: it must not name what is here already.
+fn judge_resource(resource: &GroupResource) -> Result<(), Refusal> {
+    let group = resource.group.as_str();
+    let under = |domain: &str| group == domain || group.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
+    let owner = if !group.contains('.') || under("k8s.io") || under("kubernetes.io") {
+        "Kubernetes itself"
+    } else if under(GROUP) || under("kubebind.io") {
+        "kube-bind itself"
+    } else if !is_name(group) || !is_name(&resource.resource) {
+        "nobody: it is no name of an API"
+    } else {
+        return Ok(());
+    };
+    Err(Refusal::ForeignApi {
+        resource: resource.clone(),
+        owner,
+    })
+}
+
+fn judge_claim(claim: &GroupResource, resources: &BTreeSet<GroupResource>) -> Result<(), Refusal> {
+    let core = claim.is_core() && CLAIMABLE.contains(&claim.resource.as_str());
+    if core || resources.contains(claim) {
+        return Ok(());
+    }
+    Err(Refusal::Unclaimable {
+        resource: claim.clone(),
+    })
+}
+
+fn judge_rule(
+    rule: &ConsumerRule,
+    resources: &BTreeSet<GroupResource>,
+    claims: &BTreeSet<GroupResource>,
+) -> Result<(), Refusal> {
+    let parts = [&rule.api_groups, &rule.resources, &rule.verbs, &rule.resource_names];
+    if parts.iter().any(|part| part.iter().any(|item| item.contains('*'))) {
+        return Err(Refusal::Wildcard { rule: shown(rule) });
+    }
+    for group in &rule.api_groups {
+        for resource in &rule.resources {
+            let base = resource.strip_suffix("/status").unwrap_or(resource);
+            let exported = resources.contains(&GroupResource::new(group, base));
+            let claimed = claims.contains(&GroupResource::new(group, resource));
+            if !exported && !claimed {
+                let resource = GroupResource::new(group, resource).to_string();
+                return Err(Refusal::Beyond {
+                    resource,
+                    rule: shown(rule),
+                });
+            }
+        }
+    }
+    match rule.verbs.iter().find(|verb| !VERBS.contains(&verb.as_str())) {
+        Some(verb) => Err(Refusal::Verb {
+            verb: verb.clone(),
+            rule: shown(rule),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// The part of a rule that is about claims. The rest is not taken over: rights on the export's own APIs follow from them.
+fn on_claims(rule: &ConsumerRule, claims: &BTreeSet<GroupResource>) -> Vec<PolicyRule> {
+    rule.api_groups
+        .iter()
+        .filter_map(|group| {
+            let claimed: Vec<_> = rule
+                .resources
+                .iter()
+                .filter(|resource| claims.contains(&GroupResource::new(group, *resource)))
+                .cloned()
+                .collect();
+            (!claimed.is_empty()).then(|| PolicyRule {
+                api_groups: Some(vec![group.clone()]),
+                resources: Some(claimed),
+                resource_names: (!rule.resource_names.is_empty()).then(|| rule.resource_names.clone()),
+                verbs: rule.verbs.clone(),
+                non_resource_urls: None,
+            })
+        })
+        .collect()
+}
+
+fn is_name(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
+    !text.is_empty() && text.bytes().all(inner)
+}
+
+fn shown(rule: &ConsumerRule) -> String {
+    format!(
+        "{} of {} in {:?}",
+        rule.verbs.join(","),
+        rule.resources.join(","),
+        rule.api_groups.join(",")
+    )
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

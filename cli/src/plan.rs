@@ -1,0 +1,290 @@
+//! What differs between what is wanted and what is installed. Pure: nothing is read or written here.
+
+use std::fmt;
+
+use bindery_api::{
+    Conditions as _,
+    conditions::ConditionStatus,
+    v1alpha2::{APIServiceBinding, GroupResource},
+};
+use bindery_sdk::{Address, audience};
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::{
+        core::v1::{Namespace, Secret},
+        rbac::v1::{ClusterRole, ClusterRoleBinding},
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::ResourceExt as _;
+
+use crate::{
+    kubeconfig::Credential,
+    manifests::{Manifests, is_ours},
+};
+
+/// What stands on the consumer of that which a bind installs.
+#[derive(Debug, Default)]
+pub(crate) struct Installed {
+    pub(crate) namespace: bool,
+    pub(crate) secret: Option<Secret>,
+    /// The kubeconfig in the Secret, if it is a good one.
+    pub(crate) credential: Option<Credential>,
+    pub(crate) cluster_role: Option<ClusterRole>,
+    pub(crate) cluster_role_binding: Option<ClusterRoleBinding>,
+    pub(crate) binding: Option<APIServiceBinding>,
+}
+
+/// A CRD of the consumer that has the name of one to be bound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct InstalledApi {
+    pub(crate) resource: GroupResource,
+    /// The binding that owns it; none if somebody else made it.
+    pub(crate) binding: Option<String>,
+}
+
+/// One write.
+#[derive(Clone, Debug)]
+pub(crate) struct Op {
+    pub(crate) object: Object,
+    /// Whether the object exists and is changed.
+    pub(crate) exists: bool,
+}
+
+/// What is written.
+#[derive(Clone, Debug)]
+pub(crate) enum Object {
+    Namespace(Namespace),
+    ClusterRole(ClusterRole),
+    ClusterRoleBinding(ClusterRoleBinding),
+    Secret(Secret),
+    Binding(Box<APIServiceBinding>),
+}
+
+/// What stands in the way of a bind.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Conflict {
+    /// The binding leads to another provider.
+    #[error(
+        "APIServiceBinding {binding} uses the provider {uses}, not {asked}; \
+         choose another name with --name, or end it first with `kubectl bind unbind {binding}`"
+    )]
+    OtherProvider {
+        binding: String,
+        uses: String,
+        asked: String,
+    },
+    /// The binding is about to go.
+    #[error(
+        "APIServiceBinding {binding} is being unbound; bind again when it is gone (`kubectl bind status {binding}`)"
+    )]
+    Unbinding { binding: String },
+    /// Something that this command did not make has the name of what it would make.
+    #[error(
+        "{kind} {name} exists and was not made by kubectl bind; \
+         choose another name of the binding with --name, or rename or remove it"
+    )]
+    ForeignObject { kind: &'static str, name: String },
+    /// The API is on this cluster already.
+    #[error("CustomResourceDefinition {resource} exists on this cluster and belongs to {owner}; {mend}")]
+    ForeignApi {
+        resource: GroupResource,
+        owner: String,
+        mend: &'static str,
+    },
+}
+
+impl Object {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Namespace(_) => "Namespace",
+            Self::ClusterRole(_) => "ClusterRole",
+            Self::ClusterRoleBinding(_) => "ClusterRoleBinding",
+            Self::Secret(_) => "Secret",
+            Self::Binding(_) => "APIServiceBinding",
+        }
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        match self {
+            Self::Namespace(object) => &object.metadata,
+            Self::ClusterRole(object) => &object.metadata,
+            Self::ClusterRoleBinding(object) => &object.metadata,
+            Self::Secret(object) => &object.metadata,
+            Self::Binding(object) => &object.metadata,
+        }
+    }
+}
+
+impl fmt::Display for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.meta().name.as_deref().unwrap_or_default();
+        match &self.meta().namespace {
+            Some(namespace) => write!(f, "{} {namespace}/{name}", self.kind()),
+            None => write!(f, "{} {name}", self.kind()),
+        }
+    }
+}
+
+/// Before anybody is asked: whether the binding of this name can be one with the backend at this address.
+pub(crate) fn before_asking(seen: &Installed, asked: &Address) -> Result<(), Conflict> {
+    let Some(binding) = &seen.binding else {
+        return Ok(());
+    };
+    if binding.metadata.deletion_timestamp.is_some() {
+        return Err(Conflict::Unbinding {
+            binding: binding.name_any(),
+        });
+    }
+    let uses = seen
+        .credential
+        .as_ref()
+        .and_then(|credential| credential.backend.as_ref());
+    let uses = uses.and_then(|backend| audience(&backend.address).ok());
+    match uses {
+        Some(uses) if uses != asked.to_string() => Err(Conflict::OtherProvider {
+            binding: binding.name_any(),
+            uses,
+            asked: asked.to_string(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// After the provider has answered: whether its contract is the one that the binding uses.
+pub(crate) fn same_contract(seen: &Installed, got: &Credential, contract_uid: &str) -> Result<(), Conflict> {
+    let Some(binding) = &seen.binding else {
+        return Ok(());
+    };
+    let pinned = binding
+        .status
+        .as_ref()
+        .and_then(|status| status.contract_uid.as_deref());
+    if pinned.is_some() && pinned == Some(contract_uid) {
+        return Ok(());
+    }
+    // A contract made anew at the same place is the same provider: the konnector asks for consent before it goes on.
+    match &seen.credential {
+        Some(used) if used.server != got.server || used.namespace != got.namespace => Err(Conflict::OtherProvider {
+            binding: binding.name_any(),
+            uses: format!("{} (contract {})", used.server, used.namespace),
+            asked: format!("{} (contract {})", got.server, got.namespace),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Whether APIs that are to be bound are on this cluster already, other than by this binding.
+pub(crate) fn foreign_apis(seen: &[InstalledApi], binding: &str) -> Result<(), Conflict> {
+    let foreign = seen.iter().find(|api| api.binding.as_deref() != Some(binding));
+    foreign.map_or(Ok(()), |api| {
+        Err(Conflict::ForeignApi {
+            resource: api.resource.clone(),
+            owner: match &api.binding {
+                Some(other) => format!("APIServiceBinding {other}"),
+                None => "somebody else".to_owned(),
+            },
+            mend: match &api.binding {
+                Some(_) => "an API can be bound once, so end that binding first",
+                None => "objects of it would get into the provider's hands, so bind on another cluster",
+            },
+        })
+    })
+}
+
+/// The writes that are missing, in the order in which they are made: the binding last, for the konnector acts on it.
+pub(crate) fn plan(wanted: &Manifests, seen: &Installed, now: Timestamp) -> Result<Vec<Op>, Conflict> {
+    let mut ops = Vec::new();
+    if !seen.namespace {
+        ops.push(create(Object::Namespace(wanted.namespace.clone())));
+    }
+    let role = Object::ClusterRole(wanted.cluster_role.clone());
+    let same_role = |role: &ClusterRole| role.rules == wanted.cluster_role.rules;
+    ops.extend(marked(role, seen.cluster_role.as_ref(), same_role)?);
+    let grant = Object::ClusterRoleBinding(wanted.cluster_role_binding.clone());
+    ops.extend(marked(grant, seen.cluster_role_binding.as_ref(), |grant| {
+        same_grant(grant, wanted)
+    })?);
+    let secret = Object::Secret(wanted.secret.clone());
+    ops.extend(marked(secret, seen.secret.as_ref(), |_| {
+        keeps_credential(wanted, seen, now)
+    })?);
+    ops.extend(plan_binding(wanted, seen));
+    Ok(ops)
+}
+
+/// A write unless the object is as it should be. One that is not ours is kept as it is, or stands in the way.
+fn marked<K: kube::Resource>(
+    wanted: Object,
+    seen: Option<&K>,
+    is_same: impl FnOnce(&K) -> bool,
+) -> Result<Option<Op>, Conflict> {
+    match seen {
+        None => Ok(Some(create(wanted))),
+        Some(seen) if is_same(seen) => Ok(None),
+        Some(seen) if is_ours(seen.meta()) => Ok(Some(Op {
+            object: wanted,
+            exists: true,
+        })),
+        Some(seen) => Err(Conflict::ForeignObject {
+            kind: wanted.kind(),
+            name: seen.name_any(),
+        }),
+    }
+}
+
+fn create(object: Object) -> Op {
+    Op { object, exists: false }
+}
+
+fn same_grant(seen: &ClusterRoleBinding, wanted: &Manifests) -> bool {
+    let subjects = |grant: &ClusterRoleBinding| -> Vec<_> {
+        let subjects = grant.subjects.iter().flatten();
+        subjects
+            .map(|subject| (subject.kind.clone(), subject.namespace.clone(), subject.name.clone()))
+            .collect()
+    };
+    seen.role_ref.name == wanted.cluster_role_binding.role_ref.name
+        && seen.role_ref.kind == wanted.cluster_role_binding.role_ref.kind
+        && subjects(seen) == subjects(&wanted.cluster_role_binding)
+}
+
+/// Whether the installed kubeconfig is as good as the new one: it leads to the same place, has not expired, and nobody
+/// complains of it.
+fn keeps_credential(wanted: &Manifests, seen: &Installed, now: Timestamp) -> bool {
+    let Some(installed) = &seen.credential else {
+        return false;
+    };
+    let complaint = seen.binding.as_ref().is_some_and(|binding| {
+        ["SecretValid", "Connected", "Heartbeating"].iter().any(|type_| {
+            binding
+                .condition(type_)
+                .is_some_and(|condition| condition.status == ConditionStatus::False)
+        })
+    });
+    let documents = wanted.secret.data.iter().flatten();
+    let offered = documents.map(|(_, document)| Credential::parse(&document.0)).next();
+    // Without a new one, as before a bind, the question is only whether the old one may stay.
+    let same = offered.is_none_or(|offered| offered.is_ok_and(|offered| offered.differs_by_token_alone(installed)));
+    same && installed.is_valid_at(now) && !complaint
+}
+
+/// A binding that somebody else made is used as it is.
+fn plan_binding(wanted: &Manifests, seen: &Installed) -> Option<Op> {
+    let object = Object::Binding(Box::new(wanted.binding.clone()));
+    let Some(seen) = &seen.binding else {
+        return Some(create(object));
+    };
+    let same = holds(seen.labels(), wanted.binding.labels()) && holds(seen.annotations(), wanted.binding.annotations());
+    (is_ours(&seen.metadata) && !same).then_some(Op { object, exists: true })
+}
+
+fn holds(
+    seen: &std::collections::BTreeMap<String, String>,
+    wanted: &std::collections::BTreeMap<String, String>,
+) -> bool {
+    wanted.iter().all(|(key, value)| seen.get(key) == Some(value))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,232 @@
+use bindery_api::{
+    conditions::{Severity, false_condition},
+    v1alpha2::APIServiceBindingStatus,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::*;
+use crate::{
+    kubeconfig::tests::{kubeconfig, parse},
+    manifests::{Kubeconfig, tests::manifests},
+};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// What is wanted, with a kubeconfig whose tokens expire at second 1000.
+fn wanted() -> Manifests {
+    manifests(Kubeconfig::Is(kubeconfig(1000, 1000).to_string().into_bytes()))
+}
+
+/// What stands there after a bind at second 0, whose tokens expired at second 100 and 200.
+fn installed() -> Installed {
+    let old = kubeconfig(100, 200);
+    let manifests = manifests(Kubeconfig::Is(old.to_string().into_bytes()));
+    Installed {
+        namespace: true,
+        secret: Some(manifests.secret),
+        credential: parse(&old).ok(),
+        cluster_role: Some(manifests.cluster_role),
+        cluster_role_binding: Some(manifests.cluster_role_binding),
+        binding: Some(manifests.binding),
+    }
+}
+
+#[track_caller]
+fn check(seen: &Installed, now: i64, expect: &[&str]) {
+    let ops = plan(&wanted(), seen, at(now)).unwrap();
+    let ops: Vec<_> = ops
+        .iter()
+        .map(|op| format!("{} {}", if op.exists { "change" } else { "create" }, op.object))
+        .collect();
+    assert_eq!(ops, expect);
+}
+
+#[test]
+fn a_first_bind_makes_everything_and_the_binding_last() {
+    check(
+        &Installed::default(),
+        0,
+        &[
+            "create Namespace kube-bind",
+            "create ClusterRole kube-bind-konnector-west",
+            "create ClusterRoleBinding kube-bind-konnector-west",
+            "create Secret kube-bind/kubeconfig-west",
+            "create APIServiceBinding west",
+        ],
+    );
+}
+
+#[test]
+fn a_second_bind_changes_nothing() {
+    check(&installed(), 50, &[]);
+}
+
+#[test]
+fn a_bind_that_was_interrupted_goes_on() {
+    let seen = Installed {
+        binding: None,
+        cluster_role_binding: None,
+        ..installed()
+    };
+    check(
+        &seen,
+        50,
+        &[
+            "create ClusterRoleBinding kube-bind-konnector-west",
+            "create APIServiceBinding west",
+        ],
+    );
+}
+
+#[test]
+fn credentials_are_replaced_when_they_are_bad() {
+    let replaced = &["change Secret kube-bind/kubeconfig-west"];
+    check(&installed(), 100, replaced);
+    check(
+        &Installed {
+            credential: None,
+            ..installed()
+        },
+        50,
+        replaced,
+    );
+    let mut moved = kubeconfig(100, 200);
+    moved["clusters"][0]["cluster"]["server"] = "https://other.example.com".into();
+    check(
+        &Installed {
+            credential: parse(&moved).ok(),
+            ..installed()
+        },
+        50,
+        replaced,
+    );
+    let mut complaining = installed();
+    let complaint = false_condition("SecretValid", Severity::Error, "CredentialExpired", "expired");
+    complaining.binding.as_mut().unwrap().set_condition(complaint, at(0));
+    check(&complaining, 50, replaced);
+}
+
+#[test]
+fn what_was_changed_by_hand_is_put_back() {
+    let mut seen = installed();
+    seen.cluster_role.as_mut().unwrap().rules.as_mut().unwrap()[0].resource_names = Some(vec!["one".to_owned()]);
+    seen.cluster_role_binding.as_mut().unwrap().subjects = None;
+    seen.binding.as_mut().unwrap().annotations_mut().clear();
+    check(
+        &seen,
+        50,
+        &[
+            "change ClusterRole kube-bind-konnector-west",
+            "change ClusterRoleBinding kube-bind-konnector-west",
+            "change APIServiceBinding west",
+        ],
+    );
+}
+
+#[test]
+fn what_a_server_fills_in_is_no_difference() {
+    let mut seen = installed();
+    let subject = &mut seen.cluster_role_binding.as_mut().unwrap().subjects.as_mut().unwrap()[0];
+    subject.api_group = Some(String::new());
+    seen.binding
+        .as_mut()
+        .unwrap()
+        .annotations_mut()
+        .insert("a".to_owned(), "b".to_owned());
+    check(&seen, 50, &[]);
+}
+
+#[test]
+fn what_is_not_ours_is_never_changed() {
+    let unmark = |meta: &mut ObjectMeta| meta.labels = None;
+    let mut seen = installed();
+    unmark(&mut seen.cluster_role.as_mut().unwrap().metadata);
+    check(&seen, 50, &[]);
+    seen.cluster_role.as_mut().unwrap().rules = None;
+    let conflict = plan(&wanted(), &seen, at(50)).expect_err("a conflict");
+    assert_eq!(
+        conflict,
+        Conflict::ForeignObject {
+            kind: "ClusterRole",
+            name: "kube-bind-konnector-west".to_owned()
+        }
+    );
+
+    let mut seen = installed();
+    unmark(&mut seen.secret.as_mut().unwrap().metadata);
+    unmark(&mut seen.binding.as_mut().unwrap().metadata);
+    check(&seen, 50, &[]);
+    assert!(
+        plan(&wanted(), &seen, at(150)).is_err(),
+        "an expired Secret of somebody else"
+    );
+}
+
+#[test]
+fn another_provider_is_named_before_anybody_is_asked() {
+    let asked = |text: &str| before_asking(&installed(), &text.parse().unwrap());
+    assert_eq!(asked("https://bind.example.com:443/"), Ok(()));
+    let message = asked("https://other.example.com").expect_err("a conflict").to_string();
+    for part in [
+        "west",
+        "https://bind.example.com",
+        "https://other.example.com",
+        "--name",
+        "unbind west",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+    assert_eq!(
+        before_asking(&Installed::default(), &"https://other".parse().unwrap()),
+        Ok(())
+    );
+}
+
+#[test]
+fn a_binding_that_is_going_is_left_alone() {
+    let mut seen = installed();
+    seen.binding.as_mut().unwrap().metadata.deletion_timestamp = Some(Time(at(1)));
+    let conflict = before_asking(&seen, &"https://bind.example.com".parse().unwrap()).expect_err("a conflict");
+    assert!(matches!(conflict, Conflict::Unbinding { .. }));
+}
+
+#[track_caller]
+fn check_contract(pinned: Option<&str>, server: &str, expect: bool) {
+    let mut seen = installed();
+    seen.binding.as_mut().unwrap().status = Some(APIServiceBindingStatus {
+        contract_uid: pinned.map(str::to_owned),
+        ..APIServiceBindingStatus::default()
+    });
+    let mut got = kubeconfig(1000, 1000);
+    got["clusters"][0]["cluster"]["server"] = server.into();
+    let same = same_contract(&seen, &parse(&got).unwrap(), "uid-1");
+    assert_eq!(same.is_ok(), expect, "{pinned:?} {server}: {same:?}");
+}
+
+#[test]
+fn a_contract_is_known_by_its_uid_or_its_place() {
+    let (here, elsewhere) = ("https://api.example.com:6443", "https://elsewhere.example.com");
+    check_contract(None, here, true);
+    check_contract(None, elsewhere, false);
+    check_contract(Some("uid-1"), elsewhere, true);
+    check_contract(Some("uid-2"), here, true);
+    check_contract(Some("uid-2"), elsewhere, false);
+}
+
+#[test]
+fn an_api_that_is_there_already_is_not_given_away() {
+    let api = |binding: Option<&str>| InstalledApi {
+        resource: GroupResource::new("wildwest.dev", "cowboys"),
+        binding: binding.map(str::to_owned),
+    };
+    assert_eq!(foreign_apis(&[], "west"), Ok(()));
+    assert_eq!(foreign_apis(&[api(Some("west"))], "west"), Ok(()));
+    for foreign in [api(None), api(Some("east"))] {
+        let message = foreign_apis(&[api(Some("west")), foreign], "west")
+            .expect_err("a conflict")
+            .to_string();
+        assert!(message.contains("cowboys.wildwest.dev"), "{message}");
+    }
+}

@@ -1,0 +1,151 @@
+//! What to do about an error of the provider: who must grant, say or choose what.
+
+use bindery_api::v1alpha2::GROUP;
+use bindery_proto::v1alpha2::ErrorReason;
+use bindery_sdk::{BuildError, Error, TransportFault};
+
+use super::ProviderError;
+
+/// The mend, where it is more than the message says.
+pub(super) fn of(error: &ProviderError) -> Option<String> {
+    match error {
+        ProviderError::Build(BuildError::Plaintext { address, .. }) if address.is_loopback() => {
+            Some("Add --allow-plaintext to speak plaintext on this machine's loopback.".to_owned())
+        }
+        ProviderError::Build(_) | ProviderError::CertificateAuthority { .. } => None,
+        ProviderError::Call {
+            template,
+            principal,
+            audience,
+            source,
+            ..
+        } => match source.as_ref() {
+            Error::Transport(transport) => match transport.fault {
+                TransportFault::CertificateUntrusted => {
+                    Some("Give the CA of the backend with --certificate-authority FILE.".to_owned())
+                }
+                _ => None,
+            },
+            Error::Token(_) => Some(get_a_token(audience)),
+            Error::Pending(_) => Some("The provider goes on: run the same command again to wait longer.".to_owned()),
+            _ => by_reason(source.reason()?, template.as_deref(), principal.as_deref(), audience),
+        },
+    }
+}
+
+fn by_reason(reason: ErrorReason, template: Option<&str>, principal: Option<&str>, audience: &str) -> Option<String> {
+    match reason {
+        ErrorReason::TokenMissing
+        | ErrorReason::TokenInvalid
+        | ErrorReason::TokenExpired
+        | ErrorReason::TokenAudienceWrong => Some(get_a_token(audience)),
+        ErrorReason::TemplateBindDenied => Some(bind_role(template?, principal)),
+        ErrorReason::TemplateNotFound => Some("`kubectl bind templates` lists what you may bind.".to_owned()),
+        ErrorReason::CollectionNotFound => Some("`kubectl bind collections` lists what there is.".to_owned()),
+        ErrorReason::ClusterIdentityTaken | ErrorReason::ContractDenied => Some(format!(
+            "Another principal bound this cluster first. The provider's admin can make {} an owner as well, in the\n\
+             annotation {} of the contract's namespace.",
+            principal.unwrap_or("you"),
+            bindery_api::annotations::OWNERS,
+        )),
+        ErrorReason::RequestNameTaken | ErrorReason::ExportNameTaken => {
+            Some("Choose another name for the binding with --name.".to_owned())
+        }
+        ErrorReason::TemplateNotReady | ErrorReason::ServerLacksRights => {
+            Some("Only the provider's admin can mend this: show them this message.".to_owned())
+        }
+        _ => None,
+    }
+}
+
+fn get_a_token(audience: &str) -> String {
+    format!(
+        "The token must be for the audience {audience}. On the provider's cluster,\n\
+         `kubectl create token NAME --audience {audience}` makes one for a ServiceAccount."
+    )
+}
+
+/// The right to bind a template, as the provider's admin would grant it.
+fn bind_role(template: &str, principal: Option<&str>) -> String {
+    let role = format!("bind-{template}");
+    let subject = match principal.map(|principal| (principal, principal.strip_prefix("system:serviceaccount:"))) {
+        Some((_, Some(account))) if account.contains(':') => {
+            let (namespace, name) = account.split_once(':').unwrap_or_default();
+            format!("- kind: ServiceAccount\n  namespace: {namespace}\n  name: {name}")
+        }
+        Some((principal, _)) => {
+            format!("- apiGroup: rbac.authorization.k8s.io\n  kind: User\n  name: {principal:?}")
+        }
+        None => "- apiGroup: rbac.authorization.k8s.io\n  kind: User\n  name: YOUR-NAME".to_owned(),
+    };
+    format!(
+        "If there is such a template, the provider's admin can grant you the right to bind it:\n\n\
+         apiVersion: rbac.authorization.k8s.io/v1\n\
+         kind: ClusterRole\n\
+         metadata:\n  name: {role}\n\
+         rules:\n\
+         - apiGroups: [{GROUP}]\n  resources: [apiserviceexporttemplates]\n  verbs: [bind]\n  resourceNames: [{template}]\n\
+         ---\n\
+         apiVersion: rbac.authorization.k8s.io/v1\n\
+         kind: ClusterRoleBinding\n\
+         metadata:\n  name: {role}\n\
+         roleRef:\n  apiGroup: rbac.authorization.k8s.io\n  kind: ClusterRole\n  name: {role}\n\
+         subjects:\n{subject}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+
+    use super::*;
+
+    /// The two manifests as an admin would apply them.
+    fn manifests(principal: Option<&str>) -> (ClusterRole, ClusterRoleBinding) {
+        let text = bind_role("cowboys", principal);
+        let (_, yaml) = text.split_once("\n\n").unwrap();
+        let (role, binding) = yaml.split_once("---\n").unwrap();
+        (
+            serde_saphyr::from_str(role).unwrap(),
+            serde_saphyr::from_str(binding).unwrap(),
+        )
+    }
+
+    #[test]
+    fn the_role_can_be_applied_as_it_is_printed() {
+        let (role, binding) = manifests(Some("system:serviceaccount:tenants:west"));
+        let granted = &role.rules.unwrap()[0];
+        assert_eq!(granted.verbs, ["bind"]);
+        assert_eq!(granted.resource_names.as_deref(), Some(&["cowboys".to_owned()][..]));
+        assert_eq!(Some(&binding.role_ref.name), role.metadata.name.as_ref());
+        let subject = &binding.subjects.unwrap()[0];
+        assert_eq!(
+            (subject.namespace.as_deref(), subject.name.as_str()),
+            (Some("tenants"), "west")
+        );
+    }
+
+    #[test]
+    fn people_are_users() {
+        for (principal, name) in [
+            (Some("https://id.example.com#42"), "https://id.example.com#42"),
+            (None, "YOUR-NAME"),
+        ] {
+            let (_, binding) = manifests(principal);
+            let subject = &binding.subjects.unwrap()[0];
+            assert_eq!((subject.kind.as_str(), subject.name.as_str()), ("User", name));
+        }
+    }
+
+    #[test]
+    fn every_login_problem_names_the_audience() {
+        for reason in [
+            ErrorReason::TokenMissing,
+            ErrorReason::TokenExpired,
+            ErrorReason::TokenAudienceWrong,
+        ] {
+            let mend = by_reason(reason, None, None, "https://bind.example.com").unwrap();
+            assert!(mend.contains("--audience https://bind.example.com"), "{mend}");
+        }
+    }
+}
