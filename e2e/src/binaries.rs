@@ -1,0 +1,145 @@
+//! The programs of a control plane: taken from `KUBEBUILDER_ASSETS` where it holds them, else built once per user.
+//!
+//! The Go module in `controlplane/` pins them; the cache is keyed by it and by the build flags, so that a change of
+//! either builds anew beside the old.
+
+mod build;
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+use tokio::sync::OnceCell;
+
+static BINARIES: OnceCell<Binaries> = OnceCell::const_new();
+
+/// A program that the tests run as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// The store of the API server.
+    Etcd,
+    /// The Kubernetes API server.
+    KubeApiserver,
+    /// Garbage collection, namespaces, service accounts.
+    KubeControllerManager,
+    /// The Kubernetes command line.
+    Kubectl,
+    /// A generic gRPC client that works by reflection.
+    Grpcurl,
+}
+
+/// Where every [`Program`] is.
+#[derive(Debug)]
+pub struct Binaries {
+    paths: [PathBuf; Program::ALL.len()],
+}
+
+impl Program {
+    /// All of them, in the order in which they are built.
+    pub const ALL: [Self; 5] = [
+        Self::Etcd,
+        Self::KubeApiserver,
+        Self::KubeControllerManager,
+        Self::Kubectl,
+        Self::Grpcurl,
+    ];
+
+    /// File name of the binary.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::KubeApiserver => "kube-apiserver",
+            Self::KubeControllerManager => "kube-controller-manager",
+            Self::Kubectl => "kubectl",
+            Self::Grpcurl => "grpcurl",
+        }
+    }
+
+    fn package(self) -> &'static str {
+        match self {
+            Self::Etcd => "go.etcd.io/etcd/server/v3",
+            Self::KubeApiserver => "k8s.io/kubernetes/cmd/kube-apiserver",
+            Self::KubeControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
+            Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
+            Self::Grpcurl => "github.com/fullstorydev/grpcurl/cmd/grpcurl",
+        }
+    }
+
+    fn module(self) -> &'static str {
+        match self {
+            Self::Etcd => "go.etcd.io/etcd/server/v3",
+            Self::KubeApiserver | Self::KubeControllerManager | Self::Kubectl => "k8s.io/kubernetes",
+            Self::Grpcurl => "github.com/fullstorydev/grpcurl",
+        }
+    }
+}
+
+impl Binaries {
+    /// The binaries of this process, built now if nobody did before.
+    pub async fn get() -> Result<&'static Self> {
+        BINARIES
+            .get_or_try_init(async || tokio::task::spawn_blocking(Self::locate).await?)
+            .await
+    }
+
+    /// Finds the binaries and builds those that are missing. Blocks for minutes the first time.
+    pub fn locate() -> Result<Self> {
+        let assets = env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
+        let cache = cache_root()?.join("bindery/controlplane").join(build::key());
+        let paths = choose(assets.as_deref(), &cache);
+        build::missing(&cache, &paths)?;
+        Ok(Self { paths })
+    }
+
+    /// Path of one program.
+    pub fn path(&self, program: Program) -> &Path {
+        &self.paths[program as usize]
+    }
+}
+
+/// Each program from `assets` if it is there, else its place in the cache.
+fn choose(assets: Option<&Path>, cache: &Path) -> [PathBuf; Program::ALL.len()] {
+    Program::ALL.map(|program| {
+        assets
+            .map(|assets| assets.join(program.name()))
+            .filter(|path| path.is_file())
+            .unwrap_or_else(|| cache.join(program.name()))
+    })
+}
+
+fn cache_root() -> Result<PathBuf> {
+    env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+        .or_else(|| env::home_dir().map(|home| home.join(".cache")))
+        .context("no folder to cache the control plane's binaries in: set HOME or XDG_CACHE_HOME")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn assets_are_taken_program_by_program() {
+        let assets = tempfile::tempdir().unwrap();
+        fs::write(assets.path().join("etcd"), "").unwrap();
+        fs::write(assets.path().join("kubectl"), "").unwrap();
+        let cache = Path::new("/cache");
+        let chosen = choose(Some(assets.path()), cache);
+        for program in Program::ALL {
+            let expect = match program {
+                Program::Etcd | Program::Kubectl => assets.path(),
+                _ => cache,
+            };
+            assert_eq!(chosen[program as usize], expect.join(program.name()));
+        }
+        assert_eq!(
+            choose(None, cache),
+            Program::ALL.map(|program| cache.join(program.name()))
+        );
+    }
+}

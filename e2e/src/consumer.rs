@@ -1,0 +1,127 @@
+//! A consumer: a control plane with the konnector installed as it ships, run as its ServiceAccount.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, ResourceExt as _};
+
+use crate::{
+    ControlPlane, Process, Provider, eventually, http, manifests,
+    process::run,
+    provider::{NAMESPACE, free_port},
+};
+
+const START_TIMEOUT: Duration = Duration::from_mins(1);
+const COMMAND_TIMEOUT: Duration = Duration::from_mins(3);
+
+/// A consumer cluster with its konnector.
+#[derive(Debug)]
+pub struct Consumer {
+    /// The cluster.
+    pub plane: ControlPlane,
+    /// Running konnectors.
+    pub konnectors: Vec<Process>,
+    extra: Vec<String>,
+    kubeconfig: PathBuf,
+}
+
+impl Consumer {
+    /// Starts a cluster, installs the konnector and starts it.
+    pub async fn start(name: &str) -> Result<Self> {
+        Self::start_with(name, &[]).await
+    }
+
+    /// As [`Consumer::start`], with more flags for the konnector.
+    pub async fn start_with(name: &str, extra: &[&str]) -> Result<Self> {
+        let plane = ControlPlane::start(name).await?;
+        plane.apply(&manifests::folder("konnector")?).await?;
+        let kubeconfig = plane.service_account_kubeconfig(NAMESPACE, "konnector").await?;
+        let mut consumer = Self {
+            plane,
+            konnectors: Vec::new(),
+            extra: extra.iter().map(|flag| (*flag).to_owned()).collect(),
+            kubeconfig,
+        };
+        consumer.start_konnector().await?;
+        Ok(consumer)
+    }
+
+    /// Starts one more konnector and waits until it is ready.
+    pub async fn start_konnector(&mut self) -> Result<()> {
+        let admin = self.spawn_konnector()?;
+        let konnector = self.konnectors.last_mut().context("just started")?;
+        let ready = eventually("the konnector to be ready", START_TIMEOUT, || async {
+            Ok((http::get(admin, "/readyz").await?.0 == 200).then_some(()))
+        });
+        ready
+            .await
+            .with_context(|| format!("log of the konnector:\n{}", konnector.log()))?;
+        ensure!(konnector.is_running(), "the konnector ended");
+        Ok(())
+    }
+
+    /// Starts one more konnector; answers its admin port.
+    pub fn spawn_konnector(&mut self) -> Result<u16> {
+        let admin = free_port()?;
+        let mut command = Process::cargo_bin("bindery-konnector")?;
+        command.arg("--kubeconfig").arg(&self.kubeconfig);
+        command.args(["--server-address", &format!("127.0.0.1:{admin}")]);
+        command.args(["--namespace", NAMESPACE, "--lease-namespace", NAMESPACE]);
+        command.args([
+            "--lease-duration",
+            "5",
+            "--lease-renew-deadline",
+            "3",
+            "--lease-retry-period",
+            "1",
+        ]);
+        command.args(&self.extra);
+        let name = format!("{}-konnector-{}", self.plane.name(), self.konnectors.len());
+        self.konnectors.push(Process::spawn(&name, &command)?);
+        Ok(admin)
+    }
+
+    /// UID of `kube-system`, by which a provider knows the cluster.
+    pub async fn identity(&self) -> Result<String> {
+        let namespace = Api::<Namespace>::all(self.plane.client()).get("kube-system").await?;
+        namespace.uid().context("a namespace has a UID")
+    }
+
+    /// `kubectl-bind`, run by the admin of this cluster.
+    pub fn bind_command(&self) -> Result<Command> {
+        let mut command = Process::cargo_bin("kubectl-bind")?;
+        command.env("KUBECONFIG", self.plane.kubeconfig_path());
+        Ok(command)
+    }
+
+    /// `kubectl-bind` with the flags that name a provider and the caller's token.
+    pub fn bind_command_for(&self, provider: &Provider, token: &Path) -> Result<Command> {
+        let mut command = self.bind_command()?;
+        command.args(["--server", &provider.address()]);
+        command.arg("--certificate-authority").arg(provider.ca_path());
+        command.arg("--token-file").arg(token);
+        Ok(command)
+    }
+
+    /// Runs `kubectl-bind ARGS` against a provider and fails with what it said if it fails.
+    pub async fn bind(&self, provider: &Provider, token: &Path, args: &[&str]) -> Result<String> {
+        let mut command = self.bind_command_for(provider, token)?;
+        command.args(args);
+        let output = run(command, COMMAND_TIMEOUT).await?;
+        let (stdout, stderr) = (
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        );
+        ensure!(
+            output.status.success(),
+            "kubectl-bind {} failed: {stderr}\n{stdout}",
+            args.join(" ")
+        );
+        Ok(stdout.into_owned())
+    }
+}

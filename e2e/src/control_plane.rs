@@ -1,0 +1,260 @@
+//! An etcd, an API server and a controller manager on loopback.
+
+mod ports;
+mod programs;
+mod readiness;
+mod service_accounts;
+mod tokens;
+
+use std::{
+    fmt,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use kube::Client;
+use parking_lot::Mutex;
+
+pub use self::tokens::{LEEWAY, ServiceAccountClaims};
+use self::{programs::Layout, tokens::SigningKey};
+use crate::{
+    Kubeconfig, Process, Proxy, User, Workdir,
+    binaries::{Binaries, Program},
+    pki::Authority,
+    process::{self, Signal},
+};
+
+/// How often a start is tried with other ports when the chosen ones were taken meanwhile.
+const ATTEMPTS: usize = 5;
+
+const KUBECTL_LIMIT: Duration = Duration::from_mins(1);
+
+/// A Kubernetes cluster without nodes. Stops on drop and leaves nothing behind.
+///
+/// Fields are dropped in their order: the processes before the folder that they write to.
+pub struct ControlPlane {
+    name: String,
+    binaries: &'static Binaries,
+    layout: Layout,
+    authority: Authority,
+    admin: Kubeconfig,
+    admin_path: PathBuf,
+    client: Client,
+    signing_key: SigningKey,
+    controller_manager: Mutex<Process>,
+    /// None while it is stopped.
+    api_server: Mutex<Option<Process>>,
+    etcd: Mutex<Process>,
+    workdir: Workdir,
+}
+
+impl ControlPlane {
+    /// Starts a control plane and waits until it is ready. The first start of a user builds the binaries.
+    pub async fn start(name: &str) -> Result<Self> {
+        let binaries = Binaries::get().await?;
+        let mut attempt = 1;
+        loop {
+            match Self::try_start(name, binaries).await {
+                Err(error) if attempt < ATTEMPTS && programs::is_port_collision(&error) => attempt += 1,
+                outcome => return outcome.with_context(|| format!("cannot start the control plane {name:?}")),
+            }
+        }
+    }
+
+    async fn try_start(name: &str, binaries: &'static Binaries) -> Result<Self> {
+        let workdir = Workdir::new(name)?;
+        let authority = Authority::new(&format!("{name} CA"))?;
+        let signing_key = SigningKey::generate()?;
+        let layout = Layout::prepare(&workdir, &authority, &signing_key)?;
+        let admin = Kubeconfig {
+            server: layout.server_url(),
+            ca_pem: authority.pem(),
+            namespace: "default".to_owned(),
+            user: User::Certificate(authority.client("admin", "system:masters")?),
+        };
+        let admin_path = workdir.write("admin.kubeconfig", admin.to_yaml()?)?;
+        let client = admin.client().await?;
+
+        let mut etcd = layout.spawn_etcd(binaries)?;
+        readiness::listening(&mut etcd, &layout.etcd_socket()).await?;
+        let mut api_server = layout.spawn_api_server(binaries)?;
+        readiness::ready(&mut api_server, &client).await?;
+        // Not before: it asks for the API server once a second only.
+        let mut controller_manager = layout.spawn_controller_manager(binaries, &admin_path)?;
+        readiness::default_service_account(&mut controller_manager, &client).await?;
+        Ok(Self {
+            name: name.to_owned(),
+            binaries,
+            layout,
+            authority,
+            admin,
+            admin_path,
+            client,
+            signing_key,
+            controller_manager: Mutex::new(controller_manager),
+            api_server: Mutex::new(Some(api_server)),
+            etcd: Mutex::new(etcd),
+            workdir,
+        })
+    }
+
+    /// What it was named when started.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A client of its admin.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// The admin's kubeconfig.
+    pub fn kubeconfig(&self) -> &Kubeconfig {
+        &self.admin
+    }
+
+    /// The file with the admin's kubeconfig.
+    pub fn kubeconfig_path(&self) -> &Path {
+        &self.admin_path
+    }
+
+    /// The content of [`Self::kubeconfig_path`].
+    pub fn kubeconfig_yaml(&self) -> Result<String> {
+        self.admin.to_yaml()
+    }
+
+    /// URL of the API server, which is also its service-account issuer and the audience of its own tokens.
+    pub fn server_url(&self) -> String {
+        self.layout.server_url()
+    }
+
+    /// Address of the API server.
+    pub fn server_address(&self) -> SocketAddr {
+        self.layout.server_address()
+    }
+
+    /// Certificate authority of the API server, PEM.
+    pub fn ca_pem(&self) -> String {
+        self.authority.pem()
+    }
+
+    /// The file with [`Self::ca_pem`].
+    pub fn ca_path(&self) -> PathBuf {
+        self.layout.ca_path()
+    }
+
+    /// Signs whatever else should be trusted with the same CA.
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// A folder for files of the test, removed with the control plane.
+    pub fn workdir(&self) -> &Workdir {
+        &self.workdir
+    }
+
+    /// Process ids of what runs now.
+    pub fn pids(&self) -> Vec<u32> {
+        let api_server = self.api_server.lock().as_ref().map(Process::id);
+        let others = [self.etcd.lock().id(), self.controller_manager.lock().id()];
+        api_server.into_iter().chain(others).collect()
+    }
+
+    /// Kills the API server. Its state stays in etcd.
+    pub fn stop_api_server(&self) -> Result<()> {
+        match self.api_server.lock().take() {
+            Some(mut process) => process.kill9(),
+            None => Ok(()),
+        }
+    }
+
+    /// Starts the API server again under the same address and waits until it is ready. Nothing happens if it runs.
+    pub async fn start_api_server(&self) -> Result<()> {
+        if self.api_server.lock().as_mut().is_some_and(Process::is_running) {
+            return Ok(());
+        }
+        let mut process = self.layout.spawn_api_server(self.binaries)?;
+        readiness::ready(&mut process, &self.client).await?;
+        *self.api_server.lock() = Some(process);
+        Ok(())
+    }
+
+    /// Pauses the API server, so that clients wait instead of being refused, until [`Self::resume_api_server`].
+    pub fn pause_api_server(&self) -> Result<()> {
+        self.signal_api_server(Signal::SIGSTOP)
+    }
+
+    /// Lets a paused API server go on.
+    pub fn resume_api_server(&self) -> Result<()> {
+        self.signal_api_server(Signal::SIGCONT)
+    }
+
+    fn signal_api_server(&self, signal: Signal) -> Result<()> {
+        let mut slot = self.api_server.lock();
+        slot.as_mut().context("the API server is stopped")?.signal(signal)
+    }
+
+    /// A proxy to the API server, for clients that should lose their connections while others keep theirs.
+    pub async fn proxy(&self) -> Result<Proxy> {
+        Proxy::start(self.server_address()).await
+    }
+
+    /// Runs kubectl as admin and returns its standard output; a failure shows its standard error.
+    pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
+        self.kubectl_with_input(args, "").await
+    }
+
+    /// Applies manifests as admin.
+    pub async fn apply(&self, yaml: &str) -> Result<String> {
+        self.kubectl_with_input(&["apply", "--server-side", "--filename=-"], yaml)
+            .await
+    }
+
+    async fn kubectl_with_input(&self, args: &[&str], input: &str) -> Result<String> {
+        let mut command = self.kubectl_command(&self.admin_path);
+        command.args(args);
+        let output = process::run_with_input(command, input.as_bytes().to_vec(), KUBECTL_LIMIT).await?;
+        process::stdout(&output).with_context(|| format!("kubectl {}", args.join(" ")))
+    }
+
+    /// A kubectl with a kubeconfig of the caller's choice and a cache of its own.
+    pub fn kubectl_command(&self, kubeconfig: &Path) -> Command {
+        let mut command = Command::new(self.binaries.path(Program::Kubectl));
+        command
+            .env("KUBECONFIG", kubeconfig)
+            .env("KUBECACHEDIR", self.workdir.path().join("kubectl-cache"));
+        command
+    }
+
+    /// Path of grpcurl.
+    pub fn grpcurl_path(&self) -> &Path {
+        self.binaries.path(Program::Grpcurl)
+    }
+
+    /// Path of kubectl, whose folder in `PATH` makes `kubectl bind` work.
+    pub fn kubectl_path(&self) -> &Path {
+        self.binaries.path(Program::Kubectl)
+    }
+
+    /// The kubeconfig of a user that authenticates by `token`, in `namespace`.
+    pub fn token_kubeconfig(&self, namespace: &str, token: impl Into<String>) -> Kubeconfig {
+        Kubeconfig {
+            namespace: namespace.to_owned(),
+            user: User::Token(token.into()),
+            ..self.admin.clone()
+        }
+    }
+}
+
+impl fmt::Debug for ControlPlane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ControlPlane")
+            .field("name", &self.name)
+            .field("server", &self.server_url())
+            .field("workdir", &self.workdir.path())
+            .finish_non_exhaustive()
+    }
+}

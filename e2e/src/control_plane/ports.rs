@@ -1,0 +1,32 @@
+//! Free ports on loopback.
+
+use std::{
+    collections::HashSet,
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    ops::RangeInclusive,
+    sync::LazyLock,
+};
+
+use anyhow::{Result, bail};
+use parking_lot::Mutex;
+
+/// Below the range that the kernel takes the local ports of connections from: a server that is down for a while finds
+/// its port free when it comes back.
+const RANGE: RangeInclusive<u16> = 20_000..=31_999;
+
+const TRIES: usize = 1_000;
+
+/// Handed out by this process, where several control planes may start at once.
+static TAKEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
+
+/// An address that nobody listens on now. Another process may take it before it is used: whoever starts a server there
+/// must be ready to try another.
+pub(super) fn free() -> Result<SocketAddr> {
+    for _ in 0..TRIES {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, rand::random_range(RANGE)));
+        if TAKEN.lock().insert(address.port()) && TcpListener::bind(address).is_ok() {
+            return Ok(address);
+        }
+    }
+    bail!("no free port on loopback between {} and {}", RANGE.start(), RANGE.end())
+}

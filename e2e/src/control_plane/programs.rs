@@ -1,0 +1,138 @@
+//! The three programs: their files, addresses and flags.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::Result;
+
+use super::{ports, tokens::SigningKey};
+use crate::{
+    Process, Workdir,
+    binaries::{Binaries, Program},
+    pki::Authority,
+};
+
+/// What Kubernetes needs beside the API server to behave as its users know it, save what runs pods.
+const CONTROLLERS: [&str; 7] = [
+    "clusterrole-aggregation-controller",
+    "garbage-collector-controller",
+    "namespace-controller",
+    "persistentvolumeclaim-protection-controller",
+    "serviceaccount-controller",
+    "serviceaccount-token-controller",
+    "validatingadmissionpolicy-status-controller",
+];
+
+/// Addresses and files of one control plane.
+#[derive(Debug)]
+pub(super) struct Layout {
+    dir: PathBuf,
+    server: SocketAddr,
+}
+
+impl Layout {
+    /// Chooses addresses and writes keys and certificates.
+    pub(super) fn prepare(workdir: &Workdir, authority: &Authority, signing_key: &SigningKey) -> Result<Self> {
+        let serving = authority.server(&["127.0.0.1", "localhost", "kubernetes.default.svc"])?;
+        workdir.write("ca.crt", authority.pem())?;
+        workdir.write("serving.crt", &serving.certificate)?;
+        workdir.write("serving.key", &serving.key)?;
+        workdir.write("service-account.pub", signing_key.public_pem())?;
+        workdir.write("service-account.key", signing_key.private_pem())?;
+        Ok(Self {
+            dir: workdir.path().to_owned(),
+            server: ports::free()?,
+        })
+    }
+
+    /// A socket in the folder rather than a port: nobody else can take it, nor read what the API server protects.
+    pub(super) fn etcd_socket(&self) -> PathBuf {
+        self.dir.join("etcd.sock")
+    }
+
+    pub(super) fn server_address(&self) -> SocketAddr {
+        self.server
+    }
+
+    pub(super) fn server_url(&self) -> String {
+        format!("https://{}", self.server)
+    }
+
+    pub(super) fn ca_path(&self) -> PathBuf {
+        self.dir.join("ca.crt")
+    }
+
+    pub(super) fn spawn_etcd(&self, binaries: &Binaries) -> Result<Process> {
+        let flags = [
+            format!("--data-dir={}", self.file("etcd")),
+            format!("--listen-client-urls=unix://{}", self.file("etcd.sock")),
+            // The two others are demanded and used by nobody: it is the only member.
+            "--advertise-client-urls=http://localhost:2379".to_owned(),
+            "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
+            "--unsafe-no-fsync".to_owned(),
+            "--log-level=warn".to_owned(),
+        ];
+        self.spawn(binaries, Program::Etcd, &flags)
+    }
+
+    pub(super) fn spawn_api_server(&self, binaries: &Binaries) -> Result<Process> {
+        let url = self.server_url();
+        let flags = [
+            format!("--etcd-servers=unix://{}", self.file("etcd.sock")),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--advertise-address=127.0.0.1".to_owned(),
+            format!("--secure-port={}", self.server.port()),
+            format!("--tls-cert-file={}", self.file("serving.crt")),
+            format!("--tls-private-key-file={}", self.file("serving.key")),
+            format!("--client-ca-file={}", self.file("ca.crt")),
+            "--authorization-mode=RBAC".to_owned(),
+            format!("--service-account-issuer={url}"),
+            format!("--service-account-jwks-uri={url}/openid/v1/jwks"),
+            format!("--service-account-key-file={}", self.file("service-account.pub")),
+            format!(
+                "--service-account-signing-key-file={}",
+                self.file("service-account.key")
+            ),
+            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+            "--endpoint-reconciler-type=none".to_owned(),
+            "--profiling=false".to_owned(),
+        ];
+        self.spawn(binaries, Program::KubeApiserver, &flags)
+    }
+
+    pub(super) fn spawn_controller_manager(&self, binaries: &Binaries, kubeconfig: &Path) -> Result<Process> {
+        let flags = [
+            format!("--kubeconfig={}", kubeconfig.display()),
+            format!("--controllers={}", CONTROLLERS.join(",")),
+            format!(
+                "--service-account-private-key-file={}",
+                self.file("service-account.key")
+            ),
+            "--leader-elect=false".to_owned(),
+            // No port to collide on: nobody asks it for its health.
+            "--secure-port=0".to_owned(),
+            "--kube-api-qps=200".to_owned(),
+            "--kube-api-burst=400".to_owned(),
+            "--profiling=false".to_owned(),
+        ];
+        self.spawn(binaries, Program::KubeControllerManager, &flags)
+    }
+
+    fn spawn(&self, binaries: &Binaries, program: Program, flags: &[String]) -> Result<Process> {
+        let mut command = Command::new(binaries.path(program));
+        command.args(flags);
+        Process::spawn_in(&self.dir, program.name(), &command)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.dir.join(name).display().to_string()
+    }
+}
+
+/// Whether a program ended because somebody else listens on its port. Errors carry the last lines of its log.
+pub(super) fn is_port_collision(error: &anyhow::Error) -> bool {
+    format!("{error:#}").contains("address already in use")
+}

@@ -1,0 +1,185 @@
+//! A gate between a program and its API server that shuts right after a given write: the moment to kill the program in,
+//! for it has written and does not know it.
+
+use std::{fmt, net::Ipv4Addr, sync::Arc};
+
+use anyhow::{Context as _, Result};
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    extract::{Request, State},
+    response::{IntoResponse as _, Response},
+};
+use http::{Method, StatusCode};
+use kube::{
+    Client, Config,
+    config::{AuthInfo, KubeConfigOptions},
+};
+use parking_lot::Mutex;
+use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
+
+use crate::ControlPlane;
+
+/// What only asks, or is not the program's work: not counted.
+const UNCOUNTED: [&str; 4] = [
+    "/apis/authentication.k8s.io/",
+    "/apis/authorization.k8s.io/",
+    "/apis/coordination.k8s.io/",
+    "/apis/events.k8s.io/",
+];
+
+/// Longest body of a request.
+const BODY_MAX: usize = 4 << 20;
+
+/// Passes requests on to an API server, with the credentials of whoever sends them. Listens without TLS, on loopback.
+/// Ends on drop.
+pub struct Gate {
+    url: String,
+    shared: Arc<Shared>,
+    serving: JoinHandle<()>,
+}
+
+struct Shared {
+    upstream: Client,
+    door: watch::Sender<Door>,
+    writes: Mutex<Vec<String>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Door {
+    /// Everything passes.
+    Open,
+    /// This many writes more pass, and the answer to the last one does not.
+    Closing(usize),
+    /// Nothing passes; the last write is still under way.
+    Shut,
+    /// Nothing passes, and the last write was answered.
+    Silent,
+}
+
+/// What becomes of a request.
+enum Verdict {
+    Pass,
+    /// It passes, and its answer does not.
+    Last,
+    Hold,
+}
+
+impl Gate {
+    /// An open gate to a control plane.
+    pub async fn start(plane: &ControlPlane) -> Result<Self> {
+        let admin = serde_json::from_value(plane.kubeconfig().to_value())?;
+        let mut config = Config::from_custom_kubeconfig(admin, &KubeConfigOptions::default()).await?;
+        // Verified as the admin does it, but who asks is up to whoever sends the request. A watch may be silent.
+        config.auth_info = AuthInfo::default();
+        config.read_timeout = None;
+        config.default_retry = false;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .context("no free loopback port")?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let shared = Arc::new(Shared {
+            upstream: Client::try_from(config)?,
+            door: watch::Sender::new(Door::Open),
+            writes: Mutex::default(),
+        });
+        let router = Router::new().fallback(pass).with_state(Arc::clone(&shared));
+        let serving = tokio::spawn(async move {
+            // It ends with the gate alone.
+            let _ = axum::serve(listener, router).await;
+        });
+        Ok(Self { url, shared, serving })
+    }
+
+    /// Where it listens.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Shuts right after this many writes, counted from now.
+    pub fn shut_after(&self, writes: usize) {
+        self.shared.writes.lock().clear();
+        self.shared.door.send_replace(Door::Closing(writes));
+    }
+
+    /// Lets everything pass again that is sent from now on.
+    pub fn open(&self) {
+        self.shared.door.send_replace(Door::Open);
+    }
+
+    /// Waits until the last write has been made, and nothing passes any more.
+    pub async fn silent(&self) {
+        let mut door = self.shared.door.subscribe();
+        // The sender lives as long as the gate.
+        let _ = door.wait_for(|door| *door == Door::Silent).await;
+    }
+
+    /// The writes that passed since [`Gate::shut_after`], such as `POST /api/v1/namespaces`.
+    pub fn writes(&self) -> Vec<String> {
+        self.shared.writes.lock().clone()
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+impl Shared {
+    fn admit(&self, request: &Request) -> Verdict {
+        let path = request.uri().path();
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        let counts = !reads && !UNCOUNTED.iter().any(|prefix| path.starts_with(prefix));
+        let mut verdict = Verdict::Pass;
+        self.door.send_if_modified(|door| {
+            match *door {
+                Door::Shut | Door::Silent => verdict = Verdict::Hold,
+                Door::Closing(0 | 1) if counts => {
+                    verdict = Verdict::Last;
+                    *door = Door::Shut;
+                }
+                Door::Closing(left) if counts => *door = Door::Closing(left - 1),
+                Door::Closing(_) | Door::Open => {}
+            }
+            true
+        });
+        if counts && !matches!(verdict, Verdict::Hold) {
+            self.writes.lock().push(format!("{} {path}", request.method()));
+        }
+        verdict
+    }
+
+    async fn forward(&self, request: Request) -> Response {
+        let answer = async {
+            let (mut parts, body) = request.into_parts();
+            parts.headers.remove(http::header::HOST);
+            let body = to_bytes(body, BODY_MAX).await?;
+            let request = http::Request::from_parts(parts, kube::client::Body::from(body.to_vec()));
+            anyhow::Ok(self.upstream.send(request).await?)
+        };
+        match answer.await {
+            Ok(answer) => answer.map(Body::new),
+            Err(error) => (StatusCode::BAD_GATEWAY, format!("{error:#}")).into_response(),
+        }
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    match shared.admit(&request) {
+        Verdict::Pass => shared.forward(request).await,
+        Verdict::Last => {
+            shared.forward(request).await;
+            shared.door.send_replace(Door::Silent);
+            std::future::pending().await
+        }
+        // Whoever sent it is about to be killed: it is not answered after the gate has opened either.
+        Verdict::Hold => std::future::pending().await,
+    }
+}

@@ -1,0 +1,33 @@
+//! Real control planes for the tests, and the end-to-end suites that use them.
+//!
+//! A [`ControlPlane`] is an etcd, an API server and a controller manager of its own on loopback, with its own CA.
+//! [`Process`] runs the project's binaries against it. Whatever either starts ends with its owner, also when the test
+//! process panics or is killed. [`Provider`] and [`Consumer`] are control planes with the project installed as it ships.
+
+pub mod binaries;
+mod consumer;
+pub mod control_plane;
+mod eventually;
+mod gate;
+pub mod http;
+mod kubeconfig;
+pub mod manifests;
+pub mod pki;
+pub mod process;
+mod provider;
+mod proxy;
+pub mod remains;
+mod runtime;
+pub mod wildwest;
+mod workdir;
+
+pub use consumer::Consumer;
+pub use control_plane::{ControlPlane, ServiceAccountClaims};
+pub use eventually::{eventually, eventually_ok, holds_for};
+pub use gate::Gate;
+pub use kubeconfig::{Kubeconfig, User};
+pub use process::Process;
+pub use provider::{NAMESPACE, Provider};
+pub use proxy::Proxy;
+pub use runtime::run;
+pub use workdir::Workdir;

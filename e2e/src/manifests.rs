@@ -1,0 +1,29 @@
+//! The manifests that ship in `deploy/`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+
+/// All YAML files of a folder of `deploy/`, in the order of their names, as one stream.
+pub fn folder(name: &str) -> Result<String> {
+    let folder = deploy().join(name);
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        files.push(entry?.path());
+    }
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    ensure!(!files.is_empty(), "no manifests in {}", folder.display());
+    files.sort();
+    let texts: Result<Vec<_>, _> = files.iter().map(std::fs::read_to_string).collect();
+    Ok(texts?.join("\n---\n"))
+}
+
+/// One file of `deploy/`.
+pub fn file(name: &str) -> Result<String> {
+    let path = deploy().join(name);
+    std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn deploy() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
+}

@@ -1,0 +1,247 @@
+//! Child processes that end with their owner.
+
+mod command;
+mod guard;
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus},
+    sync::LazyLock,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, anyhow, bail};
+pub use nix::sys::signal::Signal;
+use nix::{
+    sys::signal::{kill, killpg},
+    unistd::Pid,
+};
+use tokio::time::{Instant, sleep};
+
+pub use self::command::{cargo_bin_path, run, run_with_input, stdout};
+
+use crate::Workdir;
+
+const POLL: Duration = Duration::from_millis(20);
+
+/// Lines of a log that an error shows.
+const TAIL: usize = 20;
+
+/// Where the logs of [`Process::spawn`] go; its janitor removes it at the end of the test process.
+static LOGS: LazyLock<Result<Workdir>> = LazyLock::new(|| Workdir::new("logs"));
+
+/// A running command with a log file. It is killed on drop, and also when the process that spawned it dies, however.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+    /// Where the log ended before this process began: a restart appends.
+    log_start: u64,
+    shows_log: bool,
+    exit: Option<ExitStatus>,
+}
+
+impl Process {
+    /// Runs `command` for a test, with its output in a log file whose last lines are printed on drop: libtest shows
+    /// them for a test that failed. Its environment is that of the caller with the changes made on `command`;
+    /// `env_clear` is not seen.
+    pub fn spawn(name: &str, command: &Command) -> Result<Self> {
+        let logs = LOGS
+            .as_ref()
+            .map_err(|error| anyhow!("no folder for logs: {error:#}"))?;
+        let mut process = Self::spawn_in(logs.path(), name, command)?;
+        process.shows_log = true;
+        Ok(process)
+    }
+
+    /// Runs `command` with its output appended to `<dir>/<name>.log`, and prints nothing of it.
+    pub fn spawn_in(dir: &Path, name: &str, command: &Command) -> Result<Self> {
+        let log = dir.join(format!("{name}.log"));
+        let file = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .with_context(|| format!("cannot open {}", log.display()))?;
+        let log_start = file.metadata()?.len();
+        let child = guard::guarded(command)
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .spawn()
+            .with_context(|| format!("cannot start {name}"))?;
+        Ok(Self {
+            name: name.to_owned(),
+            child,
+            log,
+            log_start,
+            shows_log: false,
+            exit: None,
+        })
+    }
+
+    /// The command of one of the project's binaries, found beside the running executable.
+    pub fn cargo_bin(name: &str) -> Result<Command> {
+        Ok(Command::new(cargo_bin_path(name)?))
+    }
+
+    /// What it was named when spawned.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it has not ended yet.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.try_wait(), Ok(None))
+    }
+
+    /// Sends a signal. `SIGSTOP` and `SIGCONT` pause and resume it.
+    pub fn signal(&mut self, signal: Signal) -> Result<()> {
+        if let Some(status) = self.try_wait()? {
+            bail!("{} has ended already: {status}", self.name);
+        }
+        kill(self.pid(), signal).with_context(|| format!("cannot send {signal} to {}", self.name))
+    }
+
+    /// Kills it with SIGKILL and waits until it is gone. Nothing happens if it has ended already.
+    pub fn kill9(&mut self) -> Result<()> {
+        if self.exit.is_none() {
+            self.child
+                .kill()
+                .with_context(|| format!("cannot kill {}", self.name))?;
+            self.finished(None)?;
+        }
+        Ok(())
+    }
+
+    /// Sends SIGTERM and waits for the end; one that takes longer than `limit` is killed and an error.
+    pub async fn terminate(&mut self, limit: Duration) -> Result<ExitStatus> {
+        if self.is_running() {
+            self.signal(Signal::SIGTERM)?;
+        }
+        match self.wait(limit).await {
+            Ok(status) => Ok(status),
+            Err(error) => {
+                self.kill9()?;
+                Err(error.context("SIGTERM did not end it"))
+            }
+        }
+    }
+
+    /// Waits until it ends by itself.
+    pub async fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(status) = self.try_wait()? {
+                return Ok(status);
+            }
+            if Instant::now() >= deadline {
+                bail!(
+                    "{} has not ended after {limit:?}; its log ends:\n{}",
+                    self.name,
+                    self.tail()
+                );
+            }
+            sleep(POLL).await;
+        }
+    }
+
+    /// How it ended, if it has.
+    pub fn try_wait(&mut self) -> Result<Option<ExitStatus>> {
+        if self.exit.is_none()
+            && let Some(status) = self.child.try_wait()?
+        {
+            self.finished(Some(status))?;
+        }
+        Ok(self.exit)
+    }
+
+    /// Waits until a line of the log since this start contains `pattern`, and returns that line.
+    pub async fn wait_for_line(&mut self, pattern: &str, limit: Duration) -> Result<String> {
+        let deadline = Instant::now() + limit;
+        loop {
+            // Asked before the log is read, so that the last lines of a process that ended are seen.
+            let exit = self.try_wait()?;
+            if let Some(line) = self.log().lines().find(|line| line.contains(pattern)) {
+                return Ok(line.to_owned());
+            }
+            let tail = || self.tail();
+            if let Some(status) = exit {
+                bail!(
+                    "{} ended ({status}) without the line {pattern:?}; its log ends:\n{}",
+                    self.name,
+                    tail()
+                );
+            }
+            if Instant::now() >= deadline {
+                bail!(
+                    "{} has not written {pattern:?} after {limit:?}; its log ends:\n{}",
+                    self.name,
+                    tail()
+                );
+            }
+            sleep(POLL).await;
+        }
+    }
+
+    /// What it wrote since this start.
+    pub fn log(&self) -> String {
+        let bytes = fs::read(&self.log).unwrap_or_default();
+        let start = usize::try_from(self.log_start).unwrap_or(usize::MAX).min(bytes.len());
+        String::from_utf8_lossy(&bytes[start..]).into_owned()
+    }
+
+    /// The log file, which a process of the same name in the same folder goes on with.
+    pub fn log_path(&self) -> &Path {
+        &self.log
+    }
+
+    /// The last lines of the log.
+    pub fn tail(&self) -> String {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(TAIL)..].join("\n")
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id().cast_signed())
+    }
+
+    /// Reaps it and then ends its guard, which is the rest of its process group.
+    fn finished(&mut self, status: Option<ExitStatus>) -> Result<()> {
+        let status = match status {
+            Some(status) => status,
+            None => self.child.wait()?,
+        };
+        self.exit = Some(status);
+        // As long as the guard lives, the group's id belongs to nobody else.
+        if let Some(mut stdin) = self.child.stdin.take() {
+            let _ = killpg(self.pid(), Signal::SIGKILL);
+            let _ = stdin.write_all(b"\n");
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Process {
+    #[expect(clippy::print_stderr, reason = "belongs to the output of the test that failed")]
+    fn drop(&mut self) {
+        if self.shows_log {
+            eprintln!(
+                "---- the log of {} ({}) ends:\n{}",
+                self.name,
+                self.log.display(),
+                self.tail()
+            );
+        }
+        if let Err(error) = self.kill9() {
+            eprintln!("{error:#}");
+        }
+    }
+}

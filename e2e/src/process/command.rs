@@ -1,0 +1,72 @@
+//! Commands that run to their end, and where the project's own binaries are.
+
+use std::{
+    env,
+    os::unix::process::ExitStatusExt,
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, anyhow, bail};
+use tokio::{io::AsyncWriteExt, time::timeout};
+
+/// Runs a command to its end and collects its output; one that takes longer than `limit` is killed and an error.
+pub async fn run(command: Command, limit: Duration) -> Result<Output> {
+    run_with_input(command, Vec::new(), limit).await
+}
+
+/// Like [`run`], with `input` as its standard input.
+pub async fn run_with_input(command: Command, input: Vec<u8>, limit: Duration) -> Result<Output> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let mut command = tokio::process::Command::from(command);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command
+        .kill_on_drop(true)
+        .spawn()
+        .with_context(|| format!("cannot run {program}"))?;
+    let stdin = child.stdin.take();
+    let feed = async move {
+        if let Some(mut stdin) = stdin {
+            // A program that does not read its input is no error.
+            let _ = stdin.write_all(&input).await;
+        }
+    };
+    let both = async { tokio::join!(child.wait_with_output(), feed).0 };
+    let output = timeout(limit, both)
+        .await
+        .map_err(|_| anyhow!("{program} has not ended after {limit:?}"))??;
+    Ok(output)
+}
+
+/// Standard output of a command that succeeded; otherwise an error with what it wrote to standard error.
+pub fn stdout(output: &Output) -> Result<String> {
+    if !output.status.success() {
+        let how = match output.status.code() {
+            Some(code) => format!("exit code {code}"),
+            None => format!("signal {:?}", output.status.signal()),
+        };
+        bail!("{how}: {}", String::from_utf8_lossy(&output.stderr).trim_end());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Path of one of the project's binaries: in the target folder, beside the running executable or above its `deps`.
+pub fn cargo_bin_path(name: &str) -> Result<PathBuf> {
+    let executable = env::current_exe().context("cannot tell the path of the running executable")?;
+    executable
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|dir| dir.join(name))
+        .find(|path| path.is_file())
+        .with_context(|| {
+            format!(
+                "{name} is not built beside {}: run `cargo build --workspace --bins`",
+                executable.display()
+            )
+        })
+}

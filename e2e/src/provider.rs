@@ -1,0 +1,259 @@
+//! A provider: a control plane with the backend installed as it ships, run as its ServiceAccount.
+
+use std::{
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::{
+    Api,
+    api::{ObjectMeta, PostParams},
+};
+use serde_json::json;
+
+use crate::{ControlPlane, Process, eventually, http, manifests};
+
+/// Namespace of the backend.
+pub const NAMESPACE: &str = "kube-bind";
+const START_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// A provider cluster with its backend.
+#[derive(Debug)]
+pub struct Provider {
+    /// The cluster.
+    pub plane: ControlPlane,
+    /// Running servers. The first listens on [`Provider::address`].
+    pub servers: Vec<Process>,
+    ports: Ports,
+    /// Ports of all servers that were ever started, in their order.
+    replicas: Vec<Ports>,
+    extra: Vec<String>,
+    kubeconfig: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ports {
+    grpc: u16,
+    admin: u16,
+}
+
+impl Provider {
+    /// Starts a cluster, installs the backend and the example API `cowboys`, and starts one server.
+    pub async fn start(name: &str) -> Result<Self> {
+        Self::start_with(name, &[]).await
+    }
+
+    /// As [`Provider::start`], with more flags for the server.
+    pub async fn start_with(name: &str, extra: &[&str]) -> Result<Self> {
+        let plane = ControlPlane::start(name).await?;
+        plane.apply(&manifests::folder("crds")?).await?;
+        plane.apply(&manifests::folder("server")?).await?;
+        plane.apply(&manifests::folder("examples/cowboys/provider")?).await?;
+        let kubeconfig = plane.service_account_kubeconfig(NAMESPACE, "bindery-server").await?;
+        let identity = plane.authority().server(&["127.0.0.1", "localhost"])?;
+        std::fs::write(plane.workdir().path().join("grpc.crt"), &identity.certificate)?;
+        std::fs::write(plane.workdir().path().join("grpc.key"), &identity.key)?;
+        let mut provider = Self {
+            plane,
+            servers: Vec::new(),
+            ports: Ports {
+                grpc: free_port()?,
+                admin: free_port()?,
+            },
+            replicas: Vec::new(),
+            extra: extra.iter().map(|flag| (*flag).to_owned()).collect(),
+            kubeconfig,
+        };
+        provider.start_server().await?;
+        Ok(provider)
+    }
+
+    /// Starts one more server: the first on the address that consumers know, others beside it. Waits until it is ready.
+    pub async fn start_server(&mut self) -> Result<()> {
+        let ports = if self.servers.is_empty() {
+            self.ports
+        } else {
+            Ports {
+                grpc: free_port()?,
+                admin: free_port()?,
+            }
+        };
+        let name = format!("{}-server-{}", self.plane.name(), self.servers.len());
+        let server = Process::spawn(&name, &self.server_command(ports)?)?;
+        self.servers.push(server);
+        self.replicas.push(ports);
+        self.server_ready(self.servers.len() - 1, ports.admin).await
+    }
+
+    /// Starts the first server again, after it was killed.
+    pub async fn restart_server(&mut self) -> Result<()> {
+        self.spawn_server()?;
+        self.server_ready(0, self.ports.admin).await
+    }
+
+    /// As [`Provider::restart_server`], without waiting until it is ready.
+    pub fn spawn_server(&mut self) -> Result<()> {
+        let name = format!("{}-server-0", self.plane.name());
+        self.servers[0] = Process::spawn(&name, &self.server_command(self.ports)?)?;
+        Ok(())
+    }
+
+    /// Does for the first server what a kubelet would: starts it again whenever it has ended, until it is ready.
+    pub async fn keep_server_up(&mut self) -> Result<()> {
+        let admin = self.ports.admin;
+        let outcome = eventually("the server to be ready again", START_TIMEOUT, async || {
+            if !self.servers[0].is_running() {
+                self.spawn_server()?;
+            }
+            Ok((http::get(admin, "/readyz").await?.0 == 200).then_some(()))
+        });
+        outcome
+            .await
+            .with_context(|| format!("log of the server:\n{}", self.servers[0].log()))
+    }
+
+    /// Has servers that are started from now on reach the API server at another URL, such as a [`Gate`](crate::Gate)'s.
+    /// Consumers reach it as before.
+    pub fn reach_through(&mut self, url: &str) -> Result<()> {
+        let direct = self.plane.server_url();
+        let kubeconfig = std::fs::read_to_string(&self.kubeconfig)?.replace(&direct, url);
+        self.kubeconfig = self.plane.workdir().write("detour.kubeconfig", kubeconfig)?;
+        self.extra.extend(["--external-address".to_owned(), direct]);
+        Ok(())
+    }
+
+    async fn server_ready(&mut self, index: usize, admin: u16) -> Result<()> {
+        let server = &mut self.servers[index];
+        let ready = eventually("the server to be ready", START_TIMEOUT, || async {
+            Ok((http::get(admin, "/readyz").await?.0 == 200).then_some(()))
+        });
+        ready
+            .await
+            .with_context(|| format!("log of the server:\n{}", server.log()))?;
+        ensure!(server.is_running(), "the server ended");
+        Ok(())
+    }
+
+    fn server_command(&self, ports: Ports) -> Result<Command> {
+        let mut command = Process::cargo_bin("bindery-server")?;
+        let path = |name: &str| self.plane.workdir().path().join(name);
+        command.arg("--kubeconfig").arg(&self.kubeconfig);
+        command.args(["--listen-address", &format!("127.0.0.1:{}", ports.grpc)]);
+        command.args(["--admin-address", &format!("127.0.0.1:{}", ports.admin)]);
+        command.arg("--tls-cert-file").arg(path("grpc.crt"));
+        command.arg("--tls-key-file").arg(path("grpc.key"));
+        command.args(["--external-grpc-address", &self.address()]);
+        command.arg("--external-grpc-ca-file").arg(self.ca_path());
+        command.args([
+            "--namespace",
+            NAMESPACE,
+            "--lease-namespace",
+            NAMESPACE,
+            "--pretty-name",
+            "Wild West",
+        ]);
+        command.args([
+            "--lease-duration",
+            "5",
+            "--lease-renew-deadline",
+            "3",
+            "--lease-retry-period",
+            "1",
+        ]);
+        command.args(&self.extra);
+        Ok(command)
+    }
+
+    /// The URL that clients dial, and the audience of their tokens.
+    pub fn address(&self) -> String {
+        format!("https://127.0.0.1:{}", self.ports.grpc)
+    }
+
+    /// The URL of one server. All of them expect tokens for [`Provider::address`].
+    pub fn replica_address(&self, index: usize) -> String {
+        format!("https://127.0.0.1:{}", self.replicas[index].grpc)
+    }
+
+    /// Port of the first server's admin address.
+    pub fn admin_port(&self) -> u16 {
+        self.ports.admin
+    }
+
+    /// The CA that signed the server's certificate.
+    pub fn ca_path(&self) -> PathBuf {
+        self.plane.ca_path()
+    }
+
+    /// Makes a ServiceAccount that may bind the named templates, in a namespace of its own, and gives a file with a
+    /// token of it for this backend.
+    pub async fn principal(&self, name: &str, templates: &[&str]) -> Result<PathBuf> {
+        let client = self.plane.client();
+        let meta = |name: &str| ObjectMeta {
+            name: Some(name.to_owned()),
+            ..ObjectMeta::default()
+        };
+        let namespace = Namespace {
+            metadata: meta(name),
+            ..Namespace::default()
+        };
+        Api::all(client.clone())
+            .create(&PostParams::default(), &namespace)
+            .await?;
+        let account = ServiceAccount {
+            metadata: meta("binder"),
+            ..ServiceAccount::default()
+        };
+        Api::namespaced(client, name)
+            .create(&PostParams::default(), &account)
+            .await?;
+        if !templates.is_empty() {
+            let grant = json!({"apiVersion": "v1", "kind": "List", "items": [
+                {
+                    "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
+                    "rules": [{
+                        "apiGroups": ["kube-bind.io"], "resources": ["apiserviceexporttemplates"],
+                        "resourceNames": templates, "verbs": ["bind"],
+                    }],
+                },
+                {
+                    "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+                    "metadata": {"name": name},
+                    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+                    "subjects": [{"kind": "ServiceAccount", "namespace": name, "name": "binder"}],
+                },
+            ]});
+            self.plane.apply(&grant.to_string()).await?;
+        }
+        self.token_file(name).await
+    }
+
+    /// A file with a fresh token of a principal for this backend.
+    pub async fn token_file(&self, principal: &str) -> Result<PathBuf> {
+        let token = self
+            .plane
+            .token_for(principal, "binder", &[&self.address()], 3600)
+            .await?;
+        let path = self.plane.workdir().path().join(format!("{principal}.token"));
+        std::fs::write(&path, token)?;
+        Ok(path)
+    }
+
+    /// The contract namespace of a consumer, by the UID of its `kube-system`.
+    pub fn contract(identity: &str) -> String {
+        bindery_api::names::contract_namespace("kube-bind-", identity)
+    }
+
+    /// Path of the kubeconfig that the server runs with.
+    pub fn server_kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+}
+
+/// A port that nobody listens on now.
+pub(crate) fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}

@@ -1,0 +1,402 @@
+//! One provider and one consumer for all cases, and for each case an API, a principal and a contract of its own.
+
+use std::{fmt, path::PathBuf, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use bindery_api::{Condition, Conditions, annotations, conditions::ConditionStatus, v1alpha2 as api};
+use bindery_e2e::{Consumer, Provider, eventually, run, wildwest::SOON};
+use bindery_proto::v1alpha2::{
+    BindableResourcesRequest, BindableResourcesRequestSpec, ClusterIdentity, CreateBindableResourcesRequestRequest,
+    ErrorReason, NameRef, ObjectMeta,
+};
+use bindery_sdk::{Bound, Client, Code, Error, StatusError};
+use k8s_openapi::{
+    ByteString,
+    api::core::v1::{Namespace, Secret},
+};
+use kube::{
+    Api, Resource, ResourceExt as _,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams},
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+/// How long a bind may take.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// How long something that must not happen is waited for.
+pub(crate) const A_WHILE: Duration = Duration::from_secs(2);
+
+static WORLD: OnceCell<World> = OnceCell::const_new();
+
+/// What the cases share. It lives as long as the process, whose end ends it.
+pub(crate) struct World {
+    pub(crate) provider: Provider,
+    pub(crate) consumer: Consumer,
+}
+
+/// A case: its name is that of its API, its principal, its template and its contract.
+pub(crate) struct Case {
+    pub(crate) world: &'static World,
+    pub(crate) name: &'static str,
+}
+
+/// Runs a case; if it fails, with what server and konnector said last.
+pub(crate) fn case(name: &'static str, body: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
+    run(async {
+        let world = WORLD.get_or_try_init(World::start).await?;
+        body(&Case { world, name }).await.with_context(|| {
+            let logs = world.provider.servers.iter().chain(&world.consumer.konnectors);
+            let tails: Vec<_> = logs
+                .map(|process| format!("{}:\n{}", process.name(), process.tail()))
+                .collect();
+            format!("case {name}\n{}", tails.join("\n"))
+        })
+    })
+}
+
+// === impl World ===
+
+impl World {
+    async fn start() -> Result<Self> {
+        let (provider, consumer) = tokio::try_join!(Provider::start("bad-p"), Consumer::start("bad-c"))?;
+        Ok(Self { provider, consumer })
+    }
+}
+
+// === impl Case ===
+
+impl Case {
+    pub(crate) fn provider(&self) -> &'static Provider {
+        &self.world.provider
+    }
+
+    pub(crate) fn consumer(&self) -> &'static Consumer {
+        &self.world.consumer
+    }
+
+    /// Identity of a consumer cluster of the case's own.
+    pub(crate) fn identity(&self) -> String {
+        format!("cluster-of-{}", self.name)
+    }
+
+    /// The contract namespace for that identity.
+    pub(crate) fn contract(&self) -> String {
+        Provider::contract(&self.identity())
+    }
+
+    /// A principal of that name who may bind these templates, and a client that calls as it.
+    pub(crate) async fn principal(&self, name: &str, templates: &[&str]) -> Result<Principal> {
+        let token = self.provider().principal(name, templates).await?;
+        Ok(Principal {
+            client: self.client(&std::fs::read_to_string(&token)?)?,
+            username: format!("system:serviceaccount:{name}:binder"),
+            token,
+        })
+    }
+
+    /// A client that sends this token.
+    pub(crate) fn client(&self, token: &str) -> Result<Client> {
+        let builder = Client::builder(self.provider().address()).ca_pem(self.provider().plane.ca_pem());
+        Ok(builder.token(token.to_owned()).build()?)
+    }
+
+    /// Offers an API of the case's own, ready to be bound.
+    pub(crate) async fn offer(&self) -> Result<Offer> {
+        let offer = Offer::new(self.name);
+        offer.publish(self.provider()).await?;
+        Ok(offer)
+    }
+
+    /// Offers an API and binds it to the consumer with kubectl-bind, under the case's identity.
+    pub(crate) async fn bind(&self, principal: &Principal, more: &[&str]) -> Result<()> {
+        let identity = self.identity();
+        let args = [&[self.name, "--cluster-identity", &identity], more].concat();
+        self.consumer()
+            .bind(self.provider(), &principal.token, &args)
+            .await
+            .map(drop)
+    }
+
+    /// Makes a Secret with a kubeconfig, and a binding that names it.
+    pub(crate) async fn plant_binding(&self, name: &str, kubeconfig: &str) -> Result<()> {
+        self.plant_secret(name, "kubeconfig", kubeconfig).await?;
+        self.plant_binding_to(name, "kube-bind", name).await
+    }
+
+    /// Makes a Secret with one key in the konnector's namespace.
+    pub(crate) async fn plant_secret(&self, name: &str, key: &str, content: &str) -> Result<()> {
+        let mut secret = Secret {
+            data: Some([(key.to_owned(), ByteString(content.as_bytes().to_vec()))].into()),
+            ..Secret::default()
+        };
+        secret.metadata.name = Some(name.to_owned());
+        let secrets = Api::namespaced(self.consumer().plane.client(), "kube-bind");
+        secrets.create(&PostParams::default(), &secret).await?;
+        Ok(())
+    }
+
+    /// Makes a binding to key `kubeconfig` of a Secret.
+    pub(crate) async fn plant_binding_to(&self, name: &str, namespace: &str, secret: &str) -> Result<()> {
+        let spec = api::APIServiceBindingSpec {
+            kubeconfig_secret_ref: api::ClusterSecretKeyRef {
+                name: secret.to_owned(),
+                key: "kubeconfig".to_owned(),
+                namespace: namespace.to_owned(),
+            },
+            ..api::APIServiceBindingSpec::default()
+        };
+        let bindings = Api::all(self.consumer().plane.client());
+        bindings
+            .create(&PostParams::default(), &api::APIServiceBinding::new(name, spec))
+            .await?;
+        Ok(())
+    }
+
+    /// Waits until a binding's condition is `False` for this reason; its message must say all of `says`.
+    pub(crate) async fn refused_binding(&self, name: &str, type_: &str, reason: &str, says: &[&str]) -> Result<()> {
+        let bindings: Api<api::APIServiceBinding> = Api::all(self.consumer().plane.client());
+        is_false(&bindings, name, type_, reason, says).await
+    }
+
+    /// Waits until a binding is ready.
+    pub(crate) async fn ready_binding(&self, name: &str) -> Result<()> {
+        let bindings: Api<api::APIServiceBinding> = Api::all(self.consumer().plane.client());
+        eventually(format!("binding {name} to be ready"), SOON, || async {
+            let binding = bindings.get(name).await?;
+            ensure!(binding.is_condition_true("Ready"), "{:?}", binding.conditions());
+            Ok(Some(()))
+        })
+        .await
+    }
+
+    /// Deletes a binding and waits until it is gone.
+    pub(crate) async fn unbind(&self, name: &str) -> Result<()> {
+        let bindings: Api<api::APIServiceBinding> = Api::all(self.consumer().plane.client());
+        bindings.delete(name, &kube::api::DeleteParams::default()).await?;
+        eventually(format!("binding {name} to be gone"), SOON, || async {
+            let left = bindings.get_opt(name).await?;
+            ensure!(left.is_none(), "{:?}", left.and_then(|binding| binding.status));
+            Ok(Some(()))
+        })
+        .await
+    }
+
+    /// Nothing was written for this principal or this cluster identity.
+    pub(crate) async fn nothing_written(&self, principal: &Principal, identity: &str) -> Result<()> {
+        let requests = self.requests(principal).await?;
+        ensure!(requests.is_empty(), "requests of {}: {requests:?}", principal.username);
+        let namespaces: Api<Namespace> = Api::all(self.provider().plane.client());
+        let contract = namespaces.get_opt(&Provider::contract(identity)).await?;
+        ensure!(contract.is_none(), "a contract for {identity} was made");
+        Ok(())
+    }
+
+    /// Resource versions of a principal's requests.
+    pub(crate) async fn requests(&self, principal: &Principal) -> Result<Vec<(String, Option<String>)>> {
+        let api: Api<api::BindableResourcesRequest> = Api::namespaced(self.provider().plane.client(), "kube-bind");
+        let is_of = |request: &api::BindableResourcesRequest| {
+            let by = request.annotations().get(annotations::PRINCIPAL);
+            by.is_some_and(|by| by.contains(&format!("{:?}", principal.username)))
+        };
+        let list = api.list(&ListParams::default()).await?;
+        let versions = list.into_iter().filter(is_of);
+        Ok(versions
+            .map(|request| (request.name_any(), request.resource_version()))
+            .collect())
+    }
+}
+
+/// Somebody who calls the server.
+pub(crate) struct Principal {
+    pub(crate) client: Client,
+    pub(crate) username: String,
+    /// The file with its token.
+    pub(crate) token: PathBuf,
+}
+
+impl Principal {
+    /// Binds a template for a cluster, under the template's name.
+    pub(crate) async fn bind(&self, template: &str, identity: &str) -> Result<Bound, Error> {
+        self.client
+            .bind(wish(template, template, identity), PATIENCE, |_| ())
+            .await
+    }
+
+    /// Asks once to bind a template for a cluster, under the template's name.
+    pub(crate) async fn ask(&self, template: &str, identity: &str) -> Result<(), Error> {
+        let answer = self
+            .client
+            .create_bindable_resources_request(wish(template, template, identity))
+            .await;
+        answer.map(drop)
+    }
+}
+
+/// A request to bind.
+pub(crate) fn wish(name: &str, template: &str, identity: &str) -> CreateBindableResourcesRequestRequest {
+    CreateBindableResourcesRequestRequest {
+        bindable_resources_request: Some(BindableResourcesRequest {
+            metadata: Some(ObjectMeta {
+                name: name.to_owned(),
+                ..ObjectMeta::default()
+            }),
+            spec: Some(BindableResourcesRequestSpec {
+                template_ref: Some(NameRef {
+                    name: template.to_owned(),
+                }),
+                cluster_identity: Some(ClusterIdentity {
+                    identity: identity.to_owned(),
+                    pretty_name: String::new(),
+                }),
+                ..BindableResourcesRequestSpec::default()
+            }),
+            status: None,
+        }),
+        ..CreateBindableResourcesRequestRequest::default()
+    }
+}
+
+/// A kubeconfig from a bind, as text.
+pub(crate) fn kubeconfig(bound: &Bound) -> Result<String> {
+    let kubeconfig = bound
+        .response
+        .kubeconfig
+        .as_ref()
+        .context("a bind without a kubeconfig")?;
+    Ok(String::from_utf8(kubeconfig.kubeconfig.to_vec())?)
+}
+
+/// An API: the resource `widgets` of a group made from `name`, offered by the template `name`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offer {
+    pub(crate) name: &'static str,
+}
+
+impl Offer {
+    pub(crate) fn new(name: &'static str) -> Self {
+        Self { name }
+    }
+
+    pub(crate) fn group(self) -> String {
+        format!("{}.example.dev", self.name)
+    }
+
+    /// Name of the CRD and of the BoundSchema.
+    pub(crate) fn crd_name(self) -> String {
+        format!("widgets.{}", self.group())
+    }
+
+    pub(crate) fn resource(self) -> ApiResource {
+        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(&self.group(), "v1", "Widget"), "widgets")
+    }
+
+    pub(crate) fn widget(self, name: &str, color: &str) -> DynamicObject {
+        DynamicObject::new(name, &self.resource()).data(json!({"spec": {"color": color}}))
+    }
+
+    pub(crate) fn crd(self) -> Value {
+        let text = json!({"type": "object", "properties": {"color": {"type": "string"}}});
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": self.crd_name(), "labels": {"kube-bind.io/exported": "true"}},
+            "spec": {
+                "group": self.group(), "scope": "Namespaced",
+                "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": text, "status": text}}},
+                }],
+            },
+        })
+    }
+
+    pub(crate) fn template(self) -> Value {
+        json!({
+            "apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceExportTemplate", "metadata": {"name": self.name},
+            "spec": {"scope": "Namespaced", "resources": [{"group": self.group(), "resource": "widgets", "versions": ["v1"]}]},
+        })
+    }
+
+    /// What lets the server hand out rights on the API.
+    fn rights(self) -> Value {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {
+                "name": format!("bindery-server-export-{}", self.name),
+                "labels": {"rbac.kube-bind.io/aggregate-to-server": "true"},
+            },
+            "rules": [{
+                "apiGroups": [self.group()], "resources": ["widgets"],
+                "verbs": ["create", "delete", "get", "list", "patch", "update", "watch"],
+            }],
+        })
+    }
+
+    /// Makes all of it on a provider, and waits until the template is ready.
+    pub(crate) async fn publish(self, provider: &Provider) -> Result<()> {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": [self.rights(), self.crd(), self.template()]});
+        provider.plane.apply(&list.to_string()).await?;
+        self.ready(provider).await
+    }
+
+    /// Waits until the template is ready.
+    pub(crate) async fn ready(self, provider: &Provider) -> Result<()> {
+        let templates: Api<api::APIServiceExportTemplate> = Api::all(provider.plane.client());
+        eventually(format!("template {} to be ready", self.name), SOON, || async {
+            let template = templates.get(self.name).await?;
+            ensure!(template.is_condition_true("Ready"), "{:?}", template.conditions());
+            Ok(Some(()))
+        })
+        .await
+    }
+}
+
+/// Waits until an object's condition is `False` for this reason; its message must say all of `says`.
+pub(crate) async fn is_false<K>(api: &Api<K>, name: &str, type_: &str, reason: &str, says: &[&str]) -> Result<()>
+where
+    K: Resource + Conditions + Clone + DeserializeOwned + fmt::Debug,
+{
+    eventually(format!("{name} to be {type_}=False/{reason}"), SOON, || async {
+        let object = api.get(name).await?;
+        let found = object.condition(type_).filter(|found| found.reason == reason);
+        let found: &Condition = found.with_context(|| format!("conditions: {:?}", object.conditions()))?;
+        ensure!(found.status == ConditionStatus::False, "{found:?}");
+        tells(&found.message, says)?;
+        let sum = object.condition("Ready").context("no condition Ready")?;
+        ensure!(sum.status == ConditionStatus::False, "ready all the same: {sum:?}");
+        Ok(Some(()))
+    })
+    .await
+}
+
+/// A call must have failed with this code and reason, in words that say all of `says`.
+pub(crate) fn refused<T>(
+    outcome: Result<T, Error>,
+    code: Code,
+    reason: ErrorReason,
+    says: &[&str],
+) -> Result<StatusError> {
+    let error = match outcome {
+        Ok(_) => anyhow::bail!(
+            "it succeeded, and should have been refused with {}",
+            reason.reason_str()
+        ),
+        Err(Error::Status(error)) => *error,
+        Err(other) => anyhow::bail!("no answer of the server: {other}"),
+    };
+    ensure!(
+        (error.code, error.reason) == (code, Some(reason)),
+        "refused in another way: {error:?}"
+    );
+    tells(&error.message, says)?;
+    ensure!(!error.request_id.is_empty(), "without a request id: {error:?}");
+    Ok(error)
+}
+
+/// A text for people must hold all of `says`.
+pub(crate) fn tells(text: &str, says: &[&str]) -> Result<()> {
+    let missing: Vec<_> = says.iter().filter(|part| !text.contains(**part)).collect();
+    ensure!(missing.is_empty(), "does not say {missing:?}: {text}");
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! The main job: an API is bound over gRPC, its objects are kept in sync, and unbinding leaves nothing.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, ensure};
+use bindery_e2e::{
+    Consumer, Provider, holds_for, remains, run,
+    wildwest::{self, Cowboys},
+};
+use kube::{
+    ResourceExt as _,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+};
+use serde_json::json;
+
+#[test]
+fn an_api_is_bound_synced_and_unbound() -> Result<()> {
+    run(async {
+        let (provider, mut consumer) = tokio::try_join!(Provider::start("main-p"), Consumer::start("main-c"))?;
+        let token = provider.principal("team", &["cowboys"]).await?;
+        let listed = consumer.bind(&provider, &token, &["templates"]).await?;
+        ensure!(listed.contains("cowboys"), "{listed}");
+        consumer.bind(&provider, &token, &["cowboys"]).await?;
+        // The same once more changes nothing and succeeds.
+        consumer.bind(&provider, &token, &["cowboys"]).await?;
+        wildwest::namespace(consumer.plane.client(), "wild-west").await?;
+        let cowboys = Cowboys::of(&provider, &consumer, "wild-west").await?;
+
+        spec_goes_up_and_status_comes_down(&cowboys).await?;
+        removed_fields_are_removed(&cowboys).await?;
+        a_restart_writes_nothing(&mut consumer, &cowboys).await?;
+        a_copy_deleted_on_the_provider_comes_back(&cowboys).await?;
+
+        cowboys.ours.delete("billy", &DeleteParams::default()).await?;
+        cowboys.gone("billy").await?;
+        cowboys.create("left-over", "stay").await?;
+        cowboys.copied("left-over", "stay").await?;
+        let tree = consumer.bind(&provider, &token, &["status"]).await?;
+        ensure!(tree.contains("cowboys"), "{tree}");
+        consumer.bind(&provider, &token, &["unbind", "cowboys"]).await?;
+        remains::none(&provider, &consumer, "cowboys", "wildwest.dev").await
+    })
+}
+
+async fn spec_goes_up_and_status_comes_down(cowboys: &Cowboys) -> Result<()> {
+    let ours = cowboys.create("billy", "rob a train").await?;
+    let copy = cowboys.copied("billy", "rob a train").await?;
+    let mark = |key: &str| copy.annotations().get(key).cloned();
+    ensure!(
+        mark("kube-bind.io/consumer-uid") == ours.uid(),
+        "{:?}",
+        copy.annotations()
+    );
+    ensure!(mark("kube-bind.io/consumer-namespace").as_deref() == Some("wild-west"));
+    ensure!(mark("kube-bind.io/cluster-namespace").is_some());
+    ensure!(mark("kube-bind.io/bound").as_deref() == Some("true"));
+    cowboys.report("billy", "caught").await?;
+    let seen = cowboys.reported("billy", "caught").await?;
+    ensure!(
+        seen.annotations().get("kube-bind.io/provider-uid").cloned() == copy.uid(),
+        "{:?}",
+        seen.annotations()
+    );
+    ensure!(
+        seen.finalizers()
+            .iter()
+            .any(|finalizer| finalizer == "kubebind.io/syncer")
+    );
+    // One that the user edits is put back.
+    let forged = Patch::Merge(json!({"status": {"result": "escaped"}}));
+    cowboys
+        .ours
+        .patch_status("billy", &PatchParams::default(), &forged)
+        .await?;
+    cowboys.reported("billy", "caught").await.map(drop)
+}
+
+async fn removed_fields_are_removed(cowboys: &Cowboys) -> Result<()> {
+    let add = Patch::Merge(json!({
+        "metadata": {"labels": {"gang": "dalton", "kubernetes.io/own": "x"}},
+        "spec": {"secretRefs": [{"name": "colt-45-permit"}]},
+    }));
+    cowboys.ours.patch("billy", &PatchParams::default(), &add).await?;
+    let copy = wildwest::wait(
+        "the label and the field on the copy",
+        &cowboys.copies,
+        "billy",
+        |copy| copy.labels().contains_key("gang") && copy.data["spec"]["secretRefs"].is_array(),
+    )
+    .await?;
+    ensure!(!copy.labels().contains_key("kubernetes.io/own"), "{:?}", copy.labels());
+    // What the provider adds stays.
+    let added = Patch::Merge(json!({"metadata": {"labels": {"provider": "was-here"}}}));
+    cowboys.copies.patch("billy", &PatchParams::default(), &added).await?;
+    let remove = Patch::Merge(json!({"metadata": {"labels": {"gang": null}}, "spec": {"secretRefs": null}}));
+    cowboys.ours.patch("billy", &PatchParams::default(), &remove).await?;
+    let copy = wildwest::wait(
+        "label and field to go from the copy",
+        &cowboys.copies,
+        "billy",
+        |copy| !copy.labels().contains_key("gang") && copy.data["spec"]["secretRefs"].is_null(),
+    )
+    .await?;
+    ensure!(
+        copy.labels().get("provider").map(String::as_str) == Some("was-here"),
+        "{:?}",
+        copy.labels()
+    );
+    Ok(())
+}
+
+async fn a_restart_writes_nothing(consumer: &mut Consumer, cowboys: &Cowboys) -> Result<()> {
+    for number in 0..20 {
+        cowboys.create(&format!("extra-{number}"), "ride").await?;
+    }
+    for number in 0..20 {
+        let name = format!("extra-{number}");
+        cowboys.copied(&name, "ride").await?;
+        let noted = |object: &kube::api::DynamicObject| object.annotations().contains_key("kube-bind.io/provider-uid");
+        wildwest::wait("the copy to be noted", &cowboys.ours, &name, noted).await?;
+    }
+    consumer.konnectors[0].terminate(wildwest::SOON).await?;
+    consumer.konnectors.clear();
+    let before = versions(cowboys).await?;
+    consumer.start_konnector().await?;
+    // In sync again: a change goes through. All others must have stayed as they were.
+    cowboys.create("after-restart", "ride on").await?;
+    cowboys.copied("after-restart", "ride on").await?;
+    holds_for("no write at rest", std::time::Duration::from_secs(2), async || {
+        let after = versions(cowboys).await?;
+        let changed: Vec<_> = before
+            .iter()
+            .filter(|(key, version)| after.get(*key) != Some(*version))
+            .collect();
+        ensure!(changed.is_empty(), "written at restart: {changed:?}");
+        Ok(())
+    })
+    .await
+}
+
+async fn a_copy_deleted_on_the_provider_comes_back(cowboys: &Cowboys) -> Result<()> {
+    let before = cowboys.copies.get("extra-0").await?.uid().context("a UID")?;
+    cowboys.copies.delete("extra-0", &DeleteParams::default()).await?;
+    let back = |copy: &kube::api::DynamicObject| copy.uid().as_ref() != Some(&before);
+    wildwest::wait("the copy to come back", &cowboys.copies, "extra-0", back)
+        .await
+        .map(drop)
+}
+
+/// Resource versions of all objects on both sides.
+async fn versions(cowboys: &Cowboys) -> Result<BTreeMap<String, Option<String>>> {
+    let mut versions = BTreeMap::new();
+    for (side, api) in [("consumer", &cowboys.ours), ("provider", &cowboys.copies)] {
+        for object in api.list(&ListParams::default()).await? {
+            versions.insert(format!("{side}/{}", object.name_any()), object.resource_version());
+        }
+    }
+    Ok(versions)
+}

@@ -1,0 +1,227 @@
+//! Two clusters with `cowboys` bound from one to the other, and what must hold of them whatever happened.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use bindery_api::{Condition, Conditions as _, annotations, finalizers, labels, names, v1alpha2::APIServiceBinding};
+use bindery_e2e::{
+    Consumer, NAMESPACE, Provider, eventually_ok, remains,
+    wildwest::{self, Cowboys, SOON},
+};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Secret};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DeleteParams, DynamicObject, ListParams},
+};
+
+/// Requests of a test under way at once.
+const CONCURRENCY: usize = 8;
+
+/// A provider, a consumer, and a binding of `cowboys` between them.
+pub(super) struct Bound {
+    pub(super) provider: Provider,
+    pub(super) consumer: Consumer,
+    /// File with the owner's token.
+    pub(super) token: PathBuf,
+    /// Those of namespace `wild-west`.
+    pub(super) cowboys: Cowboys,
+    /// Names and intents of the cowboys that there should be.
+    pub(super) expected: BTreeMap<String, String>,
+}
+
+impl Bound {
+    /// Two fresh clusters, with nothing bound yet.
+    pub(super) async fn prepare(name: &str) -> Result<Self> {
+        let (provider, consumer) = (format!("{name}-p"), format!("{name}-c"));
+        let (provider, consumer) = tokio::try_join!(Provider::start(&provider), Consumer::start(&consumer))?;
+        let token = provider.principal("team", &["cowboys"]).await?;
+        wildwest::namespace(consumer.plane.client(), "wild-west").await?;
+        let cowboys = Cowboys::of(&provider, &consumer, "wild-west").await?;
+        Ok(Self {
+            provider,
+            consumer,
+            token,
+            cowboys,
+            expected: BTreeMap::new(),
+        })
+    }
+
+    /// Two fresh clusters with the binding.
+    pub(super) async fn start(name: &str) -> Result<Self> {
+        let bound = Self::prepare(name).await?;
+        bound.bind(&["cowboys"]).await?;
+        Ok(bound)
+    }
+
+    /// Runs `kubectl bind ARGS` as the owner.
+    pub(super) async fn bind(&self, args: &[&str]) -> Result<String> {
+        self.consumer.bind(&self.provider, &self.token, args).await
+    }
+
+    /// Creates cowboys with these names, several at a time.
+    pub(super) async fn create(&mut self, names: impl IntoIterator<Item = String>) -> Result<()> {
+        let names: Vec<_> = names.into_iter().collect();
+        create(&self.cowboys, names.clone()).await?;
+        self.expected.extend(names.into_iter().map(|name| (name, "ride".to_owned())));
+        Ok(())
+    }
+
+    /// Changes what a cowboy is to do.
+    pub(super) async fn intend(&mut self, name: &str, intent: &str) -> Result<()> {
+        self.cowboys.intend(name, intent).await?;
+        self.expected.insert(name.to_owned(), intent.to_owned());
+        Ok(())
+    }
+
+    /// Deletes a cowboy on the consumer.
+    pub(super) async fn delete(&mut self, name: &str) -> Result<()> {
+        self.cowboys.ours.delete(name, &DeleteParams::default()).await?;
+        self.expected.remove(name);
+        Ok(())
+    }
+
+    /// Waits until each cowboy has one copy with its intent, and nothing else has any.
+    pub(super) async fn converged(&self) -> Result<()> {
+        eventually_ok("each cowboy to have one copy", SOON, async || {
+            let ours = by_name(self.cowboys.ours.list(&ListParams::default()).await?.items);
+            ensure!(
+                ours.keys().eq(self.expected.keys()),
+                "on the consumer: {:?}",
+                ours.keys()
+            );
+            // In all namespaces: a second copy would not stand beside the first.
+            let everywhere = Api::<DynamicObject>::all_with(self.provider.plane.client(), &wildwest::resource());
+            let copies = everywhere.list(&ListParams::default()).await?.items;
+            ensure!(
+                copies.len() == ours.len(),
+                "{} copies of {} objects",
+                copies.len(),
+                ours.len()
+            );
+            let copies = by_name(copies);
+            for (name, object) in &ours {
+                let copy = copies.get(name).with_context(|| format!("{name} has no copy"))?;
+                is_copy_of(copy, object)?;
+                let (intent, expected) = (&copy.data["spec"]["intent"], &self.expected[name]);
+                ensure!(intent == expected, "{name} intends {intent} and not {expected}");
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Sets the status of every copy as the provider's operator would, and waits until it is seen on the consumer.
+    pub(super) async fn status_flows(&self, result: &str) -> Result<()> {
+        let cowboys = &self.cowboys;
+        stream::iter(self.expected.keys().map(Ok))
+            .try_for_each_concurrent(CONCURRENCY, async |name| cowboys.report(name, result).await)
+            .await?;
+        eventually_ok(format!("every cowboy to be {result}"), SOON, async || {
+            for object in cowboys.ours.list(&ListParams::default()).await? {
+                let seen = &object.data["status"]["result"];
+                ensure!(seen == result, "{} is {seen}", object.name_any());
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Exactly one Secret with a kubeconfig for the binding, at most one with its renewal, and a binding that is ready.
+    pub(super) async fn bound_once(&self) -> Result<()> {
+        eventually_ok("one binding with one credential", SOON, async || {
+            let bindings: Api<APIServiceBinding> = Api::all(self.consumer.plane.client());
+            let bindings = bindings.list(&ListParams::default()).await?.items;
+            ensure!(bindings.len() == 1, "{} bindings", bindings.len());
+            ensure!(bindings[0].is_condition_true("Ready"), "{:?}", bindings[0].conditions());
+            let (renewed, given): (Vec<_>, Vec<_>) = self
+                .kubeconfigs()
+                .await?
+                .into_iter()
+                .partition(|secret| secret.labels().contains_key(labels::CONTRACT_UID));
+            ensure!(
+                given.len() == 1 && renewed.len() <= 1,
+                "{} given, {} renewed",
+                given.len(),
+                renewed.len()
+            );
+            Ok(())
+        })
+        .await
+    }
+
+    /// The consumer's Secrets that hold a kubeconfig.
+    pub(super) async fn kubeconfigs(&self) -> Result<Vec<Secret>> {
+        let secrets: Api<Secret> = Api::namespaced(self.consumer.plane.client(), NAMESPACE);
+        let mut secrets = secrets.list(&ListParams::default()).await?.items;
+        let holds = |secret: &Secret| secret.data.as_ref().is_some_and(|data| data.contains_key(names::KUBECONFIG_KEY));
+        secrets.retain(holds);
+        Ok(secrets)
+    }
+
+    /// A condition of the binding.
+    pub(super) async fn condition(&self, type_: &str) -> Result<Condition> {
+        let bindings: Api<APIServiceBinding> = Api::all(self.consumer.plane.client());
+        let binding = bindings.get("cowboys").await?;
+        binding
+            .condition(type_)
+            .cloned()
+            .with_context(|| format!("no condition {type_}"))
+    }
+
+    /// Unbinds, which must leave nothing.
+    pub(super) async fn unbind(&self) -> Result<()> {
+        self.bind(&["unbind", "cowboys"]).await?;
+        ensure!(self.kubeconfigs().await?.is_empty(), "a Secret with a kubeconfig is left");
+        remains::none(&self.provider, &self.consumer, "cowboys", "wildwest.dev").await
+    }
+}
+
+/// Names of cowboys.
+pub(super) fn names(prefix: &str, numbers: std::ops::Range<usize>) -> impl Iterator<Item = String> {
+    numbers.map(move |number| format!("{prefix}-{number:03}"))
+}
+
+/// Creates cowboys, several at a time.
+pub(super) async fn create(cowboys: &Cowboys, names: Vec<String>) -> Result<()> {
+    stream::iter(names.into_iter().map(Ok))
+        .try_for_each_concurrent(CONCURRENCY, async |name| cowboys.create(&name, "ride").await.map(drop))
+        .await
+}
+
+/// Waits until there are this many copies.
+pub(super) async fn copies(cowboys: &Cowboys, at_least: usize) -> Result<()> {
+    eventually_ok(format!("{at_least} copies"), SOON, async || {
+        let copies = cowboys.copies.list_metadata(&ListParams::default()).await?.items.len();
+        ensure!(copies >= at_least, "{copies}");
+        Ok(())
+    })
+    .await
+}
+
+/// Takes a Lease from a process that was killed, so that its successor need not wait.
+pub(super) async fn free_lease(client: Client, name: &str) -> Result<()> {
+    let leases: Api<Lease> = Api::namespaced(client, NAMESPACE);
+    leases.delete(name, &DeleteParams::default()).await?;
+    Ok(())
+}
+
+fn is_copy_of(copy: &DynamicObject, object: &DynamicObject) -> Result<()> {
+    let name = object.name_any();
+    let mark = |object: &DynamicObject, key: &str| object.annotations().get(key).cloned();
+    ensure!(
+        mark(copy, annotations::CONSUMER_UID) == object.uid(),
+        "the copy of {name} is another object's"
+    );
+    ensure!(
+        mark(object, annotations::PROVIDER_UID) == copy.uid(),
+        "{name} has noted another copy"
+    );
+    let held = object.finalizers().iter().filter(|held| *held == finalizers::SYNCER);
+    ensure!(held.count() == 1, "{name} is not held");
+    Ok(())
+}
+
+fn by_name(objects: Vec<DynamicObject>) -> BTreeMap<String, DynamicObject> {
+    objects.into_iter().map(|object| (object.name_any(), object)).collect()
+}

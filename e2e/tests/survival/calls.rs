@@ -1,0 +1,58 @@
+//! The calls of a bind, as a program makes them.
+
+use std::{path::Path, time::Duration};
+
+use anyhow::Result;
+use bindery_e2e::Provider;
+use bindery_proto::v1alpha2::{
+    BindableResourcesRequest, BindableResourcesRequestSpec, ClusterIdentity, CreateBindableResourcesRequestRequest,
+    DeleteExportRequest, NameRef, ObjectMeta,
+};
+use bindery_sdk::{Bound, Client, Error};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A client that dials this address of a provider.
+pub(super) fn client(provider: &Provider, address: &str, token: &Path) -> Result<Client> {
+    let builder = Client::builder(address).ca_pem(std::fs::read(provider.ca_path())?);
+    Ok(builder.token_file(token).build()?)
+}
+
+/// Binds the template `cowboys` for a cluster.
+pub(super) async fn bind(client: &Client, identity: &str) -> Result<Bound, Error> {
+    let spec = BindableResourcesRequestSpec {
+        template_ref: Some(NameRef {
+            name: "cowboys".to_owned(),
+        }),
+        cluster_identity: Some(ClusterIdentity {
+            identity: identity.to_owned(),
+            ..ClusterIdentity::default()
+        }),
+        ..BindableResourcesRequestSpec::default()
+    };
+    let request = BindableResourcesRequest {
+        metadata: Some(ObjectMeta {
+            name: "cowboys".to_owned(),
+            ..ObjectMeta::default()
+        }),
+        spec: Some(spec),
+        status: None,
+    };
+    let request = CreateBindableResourcesRequestRequest {
+        bindable_resources_request: Some(request),
+        ..CreateBindableResourcesRequestRequest::default()
+    };
+    client.bind(request, PATIENCE, |_| ()).await
+}
+
+/// Deletes the export `cowboys` of that UID.
+pub(super) async fn unbind(client: &Client, contract: &str, uid: &str) -> Result<(), Error> {
+    let request = DeleteExportRequest {
+        contract: contract.to_owned(),
+        name: "cowboys".to_owned(),
+        uid: uid.to_owned(),
+        allow_missing: true,
+        ..DeleteExportRequest::default()
+    };
+    client.delete_export(request).await.map(drop)
+}

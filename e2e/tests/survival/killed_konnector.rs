@@ -1,0 +1,42 @@
+//! The konnector is killed again and again while objects come, change and go.
+
+use anyhow::Result;
+use bindery_e2e::run;
+
+use super::bound::{self, Bound, copies, names};
+
+const BURST: usize = 200;
+
+/// Kills when so many copies were made.
+const KILL_AT: [usize; 3] = [20, 80, 150];
+
+#[test]
+fn konnector_killed_during_a_burst() -> Result<()> {
+    run(async {
+        let mut bound = Bound::start("burst").await?;
+        bound.create(names("early", 0..20)).await?;
+        bound.converged().await?;
+
+        let burst: Vec<_> = names("burst", 0..BURST).collect();
+        let creating = tokio::spawn({
+            let (cowboys, burst) = (bound.cowboys.clone(), burst.clone());
+            async move { bound::create(&cowboys, burst).await }
+        });
+        bound.expected.extend(burst.into_iter().map(|name| (name, "ride".to_owned())));
+        for (round, count) in KILL_AT.into_iter().enumerate() {
+            copies(&bound.cowboys, 20 + count).await?;
+            bound.consumer.konnectors[round].kill9()?;
+            // What happens while nobody looks.
+            for name in names("early", 5 * round..5 * round + 5) {
+                bound.intend(&name, &format!("ride {round}")).await?;
+            }
+            bound.delete(&format!("early-{:03}", 15 + round)).await?;
+            bound.consumer.start_konnector().await?;
+        }
+        creating.await??;
+        bound.converged().await?;
+        bound.status_flows("caught").await?;
+        bound.bound_once().await?;
+        bound.unbind().await
+    })
+}

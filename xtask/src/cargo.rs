@@ -1,0 +1,46 @@
+//! Runs cargo on this workspace.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::Instant,
+};
+
+use anyhow::{Context as _, Result, ensure};
+
+/// The folder of the workspace.
+pub(crate) fn root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().unwrap_or(manifest).to_owned()
+}
+
+/// Runs one step and says how long it took.
+pub(crate) fn step(name: &str, args: &[&str], env: &[(&str, &str)]) -> Result<()> {
+    eprintln!("==> {name}: cargo {}", args.join(" "));
+    let start = Instant::now();
+    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(args)
+        .envs(env.iter().copied())
+        .current_dir(root())
+        .status()
+        .context("cannot run cargo")?;
+    ensure!(status.success(), "{name} failed: cargo {}", args.join(" "));
+    eprintln!("==> {name}: done in {:.0} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Builds the binaries that tests and demo run.
+pub(crate) fn build_binaries() -> Result<()> {
+    let args = [
+        "build",
+        "--locked",
+        "-p",
+        "bindery-server",
+        "-p",
+        "bindery-agent",
+        "-p",
+        "bindery-cli",
+        "--bins",
+    ];
+    step("binaries", &args, &[])
+}

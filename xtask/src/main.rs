@@ -1,0 +1,44 @@
+//! The developer's commands: `cargo xtask demo`, `test` and `gen`.
+#![expect(clippy::print_stderr, reason = "a command line tells what it does")]
+
+mod cargo;
+mod demo;
+mod generate;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The developer's commands.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs the main job on two real clusters: bind an API, sync objects, unbind. Builds what it needs the first time.
+    Demo(demo::Args),
+    /// Runs all checks: format, lints, docs, unit tests, end-to-end tests.
+    Test(test::Args),
+    /// Writes the generated files: `deploy/crds`.
+    Gen,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Args::parse().command {
+        Command::Demo(args) => demo::run(&args),
+        Command::Test(args) => test::run(&args),
+        Command::Gen => generate::run(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

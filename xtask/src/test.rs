@@ -1,0 +1,39 @@
+//! `cargo xtask test`: all checks, in the order in which they are most likely to fail soon.
+
+use anyhow::{Context as _, Result};
+
+use crate::cargo::{build_binaries, step};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Only tests whose name contains this, and no other check.
+    filter: Option<String>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if let Some(filter) = &args.filter {
+        build_binaries()?;
+        return step("tests", &["test", "--locked", "--workspace", "--", filter], &[]);
+    }
+    step("format", &["fmt", "--all", "--check"], &[])?;
+    let clippy = [
+        "clippy",
+        "--locked",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    step("lints", &clippy, &[])?;
+    let docs = ["doc", "--locked", "--workspace", "--no-deps"];
+    step("docs", &docs, &[("RUSTDOCFLAGS", "-D warnings")])?;
+    let unit = ["test", "--locked", "--workspace", "--exclude", "bindery-e2e"];
+    step("unit tests", &unit, &[])?;
+    build_binaries()?;
+    // Built here and not in the first test, which would time out on a fresh machine.
+    bindery_e2e::binaries::Binaries::locate().context("cannot provide control planes")?;
+    step("end-to-end tests", &["test", "--locked", "-p", "bindery-e2e"], &[])?;
+    eprintln!("==> all checks passed");
+    Ok(())
+}
