@@ -132,13 +132,12 @@ mod tests {
             },
         );
         let mut changes = attempt.changes();
-        let done = changes
+        let done = *changes
             .wait_for(|outcome| matches!(outcome, Some(Ok(_))))
             .await
-            .unwrap()
-            .clone();
+            .unwrap();
         assert_eq!(done, Some(Ok(4)));
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
         assert_eq!(tries.load(Ordering::Relaxed), 4, "it goes on after success");
         assert_eq!(attempt.outcome(), Some(Ok(4)));
     }

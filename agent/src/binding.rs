@@ -221,7 +221,7 @@ impl Controller {
         if !begins {
             let status = status::live(&seen, &plan, &outcome.failures);
             if let (Some(session), Some(_)) = (runtime.session(), seen.export()) {
-                session.reports().export(&seen.name(), status::report(&status, &plan));
+                session.reports().export(&seen.name(), &status::report(&status, &plan));
                 for (name, crd) in seen.owned() {
                     session.reports().schema(name, crd);
                 }

@@ -9,7 +9,6 @@ pub mod attempt;
 pub mod binding;
 pub mod consumer;
 pub mod events;
-pub mod kubeconfig;
 pub mod metrics;
 pub mod release;
 pub mod rights;

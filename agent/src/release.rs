@@ -154,12 +154,12 @@ impl Releaser {
         });
         let progress = shared.progress.subscribe();
         let workers = (0..WORKERS).map(|_| tokio::spawn(work(Arc::clone(&shared))));
-        let counter = tokio::spawn(count(Arc::clone(&shared)));
+        let publisher = tokio::spawn(count(Arc::clone(&shared)));
         Some(Self {
             mode,
             progress,
             _subscription: subscription,
-            _tasks: workers.chain([counter]).map(AbortOnDropHandle::new).collect(),
+            _tasks: workers.chain([publisher]).map(AbortOnDropHandle::new).collect(),
         })
     }
 

@@ -20,11 +20,17 @@ use bindery_api::{
 use bindery_runtime::{
     cache::{Cache, Subscription},
     client::Clients,
+    errors,
     watch::Source,
 };
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::{
+    sync::{Notify, watch},
+    time::sleep,
+};
 use tokio_util::task::AbortOnDropHandle;
 
 pub mod backend;
@@ -39,8 +45,9 @@ pub mod secret;
 #[cfg(test)]
 pub(crate) mod testing;
 
-use crate::{consumer::Consumer, kubeconfig::Fingerprint, metrics::Metrics};
+use crate::{consumer::Consumer, metrics::Metrics};
 use backend::Renewed;
+use bindery_runtime::kubeconfig::Fingerprint;
 use credential::Credential;
 use dial::Reached;
 use exports::{Exports, follow::Follow};
@@ -210,6 +217,7 @@ impl Session {
             tokio::spawn(wake_on(core.credential.changes(), Arc::clone(&wake))),
             tokio::spawn(wake_on(core.consent.subscribe(), Arc::clone(&wake))),
             tokio::spawn(look_again_on(core.exports.changes(), Arc::clone(&core))),
+            tokio::spawn(probe_on_failure(Arc::clone(&core))),
         ];
         Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
@@ -312,6 +320,21 @@ async fn look_again_on(mut changes: watch::Receiver<u64>, core: Arc<Core>) {
     }
 }
 
+/// When a watch fails, asks whether that is because of the credential, so that it is renewed at once.
+async fn probe_on_failure(core: Arc<Core>) {
+    let namespaces: Api<Namespace> = Api::all(core.clients.lease.clone());
+    let mut health = core.cluster_binding.health();
+    while health.wait_for(|health| health.failure.is_some()).await.is_ok() {
+        let access = core.credential.held().access;
+        if let Err(error) = namespaces.get(&access.namespace).await
+            && errors::code(&error) == Some(401)
+        {
+            core.credential.refuse(&access);
+        }
+        sleep(core.settings.polling_interval).await;
+    }
+}
+
 // === impl Core ===
 
 impl Core {
@@ -350,11 +373,6 @@ impl Core {
     fn know(&self, origin: &Fingerprint) {
         self.wanted
             .send_if_modified(|wanted| wanted.origins.insert(origin.clone()));
-    }
-
-    /// Has everybody look at the credential, since time passed.
-    fn look_at_credential(&self) {
-        self.credential.touch();
     }
 
     fn set_heartbeat(&self, heartbeat: Heartbeat) {

@@ -7,7 +7,6 @@
 mod args;
 mod commands;
 mod consumer;
-mod convert;
 mod errors;
 mod kubeconfig;
 mod manifests;

@@ -1,7 +1,12 @@
 //! Kubernetes clients with limits chosen for a controller: no request is delayed, none hangs, and retries are left to
 //! the caller, who knows what the request means.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    error::Error as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use http::{HeaderValue, Request, header::AUTHORIZATION};
@@ -12,7 +17,7 @@ use hyper_util::{
 use kube::{
     Client, Config,
     client::{Body, ConfigExt as _},
-    config::{KubeConfigOptions, Kubeconfig},
+    config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use secrecy::{ExposeSecret as _, SecretString};
 use tower::{BoxError, ServiceBuilder, util::Either};
@@ -26,9 +31,22 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Why no client could be made. No variant carries a credential.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The kubeconfig names no usable cluster, context or user.
-    #[error("cannot use the kubeconfig: {0}")]
-    Kubeconfig(#[from] kube::config::KubeconfigError),
+    /// The kubeconfig is not there, or names no usable cluster, context or user.
+    #[error("cannot use the kubeconfig{}: {source}", of(.path.as_deref()))]
+    Kubeconfig {
+        /// The file, if one was named.
+        path: Option<PathBuf>,
+        /// What is wrong.
+        source: KubeconfigError,
+    },
+    /// What should be a kubeconfig is none. Its text is not repeated, as the parser would: it holds credentials.
+    #[error("the kubeconfig{} is none: its YAML cannot be parsed{}", of(.path.as_deref()), at(.line.as_ref()))]
+    Unparsable {
+        /// The file, if one was named.
+        path: Option<PathBuf>,
+        /// Where the parser gave up.
+        line: Option<u64>,
+    },
     /// Neither a kubeconfig nor an in-cluster environment was found.
     #[error("found neither a kubeconfig nor an in-cluster service account: {0}")]
     Infer(#[from] kube::config::InferConfigError),
@@ -110,16 +128,50 @@ fn bearer(token: &SecretString) -> Result<HeaderValue, ClientError> {
 }
 
 /// Reads a kubeconfig (of the path, else as kubectl finds it) or the in-cluster environment.
-pub async fn config(kubeconfig: Option<&std::path::Path>, context: Option<&str>) -> Result<Config, ClientError> {
+pub async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Config, ClientError> {
     let options = KubeConfigOptions {
         context: context.map(str::to_owned),
         ..KubeConfigOptions::default()
     };
-    match kubeconfig {
-        Some(path) => Ok(Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &options).await?),
-        None if context.is_some() => Ok(Config::from_kubeconfig(&options).await?),
-        None => Ok(Config::infer().await?),
+    let read = match kubeconfig {
+        Some(path) => match Kubeconfig::read_from(path) {
+            Ok(document) => Config::from_custom_kubeconfig(document, &options).await,
+            Err(error) => Err(error),
+        },
+        None if context.is_some() => Config::from_kubeconfig(&options).await,
+        None => return Config::infer().await.map_err(not_inferred),
+    };
+    read.map_err(|source| match unparsable(kubeconfig, &source) {
+        Some(error) => error,
+        None => ClientError::Kubeconfig {
+            path: kubeconfig.map(Path::to_owned),
+            source,
+        },
+    })
+}
+
+fn not_inferred(error: InferConfigError) -> ClientError {
+    let kubeconfig = error.source().and_then(|source| source.downcast_ref());
+    let unparsable = kubeconfig.and_then(|kubeconfig| unparsable(None, kubeconfig));
+    unparsable.unwrap_or(ClientError::Infer(error))
+}
+
+fn unparsable(path: Option<&Path>, error: &KubeconfigError) -> Option<ClientError> {
+    match error {
+        KubeconfigError::Parse(error) => Some(ClientError::Unparsable {
+            path: path.map(Path::to_owned),
+            line: error.location().map(|location| location.line()),
+        }),
+        _ => None,
     }
+}
+
+fn of(path: Option<&Path>) -> String {
+    path.map_or_else(String::new, |path| format!(" {}", path.display()))
+}
+
+fn at(line: Option<&u64>) -> String {
+    line.map_or_else(String::new, |line| format!(" (line {line})"))
 }
 
 fn client(
@@ -162,4 +214,31 @@ fn client(
         .map_err(BoxError::from)
         .service(transport);
     Ok(Client::new(service, config.default_namespace.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::errors;
+
+    async fn refusal(content: &str) -> String {
+        let path = std::env::temp_dir().join(format!("bindery-kubeconfig-{:032x}", rand::random::<u128>()));
+        std::fs::write(&path, content).unwrap();
+        let refusal = config(Some(&path), None).await.unwrap_err();
+        std::fs::remove_file(&path).unwrap();
+        let text = errors::chain(&refusal);
+        assert!(text.contains(path.to_str().unwrap()), "{text}");
+        text
+    }
+
+    #[tokio::test]
+    async fn an_unusable_kubeconfig_is_named_and_not_repeated() {
+        let spoiled = refusal("users:\n- user: {token: hunter2\n- [").await;
+        assert!(
+            spoiled.contains("cannot be parsed (line 3)") && !spoiled.contains("hunter2"),
+            "{spoiled}"
+        );
+        let empty = refusal("apiVersion: v1\nkind: Config\n").await;
+        assert!(empty.contains("current context"), "{empty}");
+    }
 }

@@ -8,6 +8,7 @@ pub mod client;
 pub mod crds;
 pub mod errors;
 pub mod json;
+pub mod kubeconfig;
 pub mod lease;
 pub mod queue;
 pub mod shutdown;

@@ -161,7 +161,12 @@ where
     D: Decode,
     S: FnMut(Event<D::Object>) + Send,
 {
-    let mut pump = Pump { client, source, decode, sink };
+    let mut pump = Pump {
+        client,
+        source,
+        decode,
+        sink,
+    };
     let mut failures = 0;
     while let Err(error) = pump.list().await {
         (pump.sink)(Event::Failed(error));

@@ -186,7 +186,7 @@ impl Issuer {
             before.time.0
         } else {
             let revocation = v1alpha2::Revocation {
-                time: Time(Timestamp::now()),
+                time: Time(whole_seconds(Timestamp::now())),
                 reason: reason.map(ToOwned::to_owned),
             };
             let patch = json!({ "metadata": { "uid": binding.metadata.uid }, "status": { "revocation": revocation } });
@@ -344,6 +344,11 @@ fn refuse_revoked(contract: &str, binding: Option<&ClusterBinding>) -> Result<()
             contract: contract.to_owned(),
         }),
     }
+}
+
+/// Kubernetes' times have no fraction.
+fn whole_seconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
 /// The revocation that is in force, if one is.

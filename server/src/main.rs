@@ -1,6 +1,6 @@
 //! `bindery-server`: the backend of a provider.
 
-use std::process::ExitCode;
+use std::{io::Write as _, process::ExitCode};
 
 use bindery_server::args::Args;
 use clap::Parser as _;
@@ -13,8 +13,18 @@ async fn main() -> ExitCode {
     match run::run(&args).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(error = format!("{error:#}"), "bindery-server ends");
+            tell(&error);
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Says why the server ends: in the log, or, where even that cannot be begun, as it is.
+fn tell(error: &anyhow::Error) {
+    if tracing::dispatcher::has_been_set() {
+        tracing::error!(error = format!("{error:#}"), "bindery-server ends");
+    } else {
+        // Where nobody reads, there is nobody to tell.
+        let _ = writeln!(std::io::stderr().lock(), "bindery-server: {error:#}");
     }
 }

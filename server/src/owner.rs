@@ -41,6 +41,12 @@ pub fn shared<K: Resource>(object: &K, owners: &[OwnerReference]) -> Option<Vec<
     (after != before).then_some(after)
 }
 
+/// Whether an object has this owner and no other, and so ends with it.
+pub fn is_alone<K: Resource>(object: &K, uid: Option<&str>) -> bool {
+    let owners = object.meta().owner_references.as_deref().unwrap_or_default();
+    owners.len() == 1 && owners.first().map(|owner| owner.uid.as_str()) == uid
+}
+
 fn plain(owner: OwnerReference) -> OwnerReference {
     OwnerReference {
         controller: None,
@@ -54,6 +60,19 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;
+
+    #[test]
+    fn only_a_sole_owner_takes_an_object_along() {
+        let object = |owners: &[&str]| {
+            let mut object = ConfigMap::default();
+            object.metadata.owner_references = Some(owners.iter().map(|uid| owner("export", uid, None)).collect());
+            object
+        };
+        assert!(is_alone(&object(&["a"]), Some("a")));
+        assert!(!is_alone(&object(&["a", "b"]), Some("a")));
+        assert!(!is_alone(&object(&["b"]), Some("a")));
+        assert!(!is_alone(&object(&[]), None));
+    }
 
     fn owner(name: &str, uid: &str, controller: Option<bool>) -> OwnerReference {
         OwnerReference {

@@ -253,7 +253,11 @@ impl fmt::Display for Remaining {
             )
             .collect();
         let more = if held.len() > NAMED { ", ..." } else { "" };
-        let remain = if held.len() == 1 { "object remains" } else { "objects remain" };
+        let remain = if held.len() == 1 {
+            "object remains"
+        } else {
+            "objects remain"
+        };
         write!(f, "{} {remain}: {}{more}", held.len(), named.join(", "))
     }
 }

@@ -58,6 +58,8 @@ impl Rights {
         for resource in plan.resources() {
             let missing = self.missing(resource).await?;
             if !missing.is_empty() {
+                // Whoever mends it is not to wait for an old answer.
+                self.answers.invalidate(resource).await;
                 rules.extend(rbac::rules(std::slice::from_ref(resource), &missing));
             }
         }

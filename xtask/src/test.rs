@@ -12,7 +12,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(filter) = &args.filter {
-        build_binaries()?;
+        provide()?;
         return step("tests", &["test", "--locked", "--workspace", "--", filter], &[]);
     }
     step("format", &["fmt", "--all", "--check"], &[])?;
@@ -30,10 +30,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     step("docs", &docs, &[("RUSTDOCFLAGS", "-D warnings")])?;
     let unit = ["test", "--locked", "--workspace", "--exclude", "bindery-e2e"];
     step("unit tests", &unit, &[])?;
-    build_binaries()?;
-    // Built here and not in the first test, which would time out on a fresh machine.
-    bindery_e2e::binaries::Binaries::locate().context("cannot provide control planes")?;
+    provide()?;
     step("end-to-end tests", &["test", "--locked", "-p", "bindery-e2e"], &[])?;
     eprintln!("==> all checks passed");
+    Ok(())
+}
+
+/// What the end-to-end tests run. Control planes are built here and not in the first test, which would time out on a fresh
+/// machine.
+fn provide() -> Result<()> {
+    build_binaries()?;
+    bindery_e2e::binaries::Binaries::locate().context("cannot provide control planes")?;
     Ok(())
 }

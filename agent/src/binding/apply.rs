@@ -75,9 +75,10 @@ impl Controller {
                     outcome.problem = Some(errors::explain(&error));
                     continue;
                 }
-                let mend = match errors::is_forbidden(&error) {
-                    true => format!("; the konnector needs {}", rights::rule(CRD_GROUP, &[CRDS], &[verb])),
-                    false => String::new(),
+                let mend = if errors::is_forbidden(&error) {
+                    format!("; the konnector needs {}", rights::rule(CRD_GROUP, &[CRDS], &[verb]))
+                } else {
+                    String::new()
                 };
                 let message = format!("cannot {verb} CRD {name}: {}{mend}", errors::explain(&error));
                 outcome.failures.insert(name, Failure { reason, message });

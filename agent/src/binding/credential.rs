@@ -2,60 +2,42 @@
 
 use std::sync::Arc;
 
-use bindery_api::v1alpha2::APIServiceBinding;
+use bindery_api::v1alpha2::{APIServiceBinding, ClusterSecretKeyRef};
 use k8s_openapi::api::core::v1::Secret;
 
-use crate::{
-    kubeconfig::{ProviderAccess, Refusal},
-    session::{Contract, dial::DialError, secret::Stored},
-};
+use crate::session::{Contract, dial::DialError, secret::Stored};
+use bindery_runtime::kubeconfig::{ProviderAccess, Refusal};
 
-/// Why the Secret that a binding names is of no use.
+/// Why the Secret that a binding names is of no use. `at` is where the binding says it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretProblem {
     /// It would stand in a namespace whose Secrets the konnector does not read.
     #[error(
-        "Secret {namespace}/{name} is not read: the konnector reads Secrets in namespace {home} alone; bind again with a Secret there"
+        "Secret {at} is not read: the konnector reads Secrets in namespace {home} alone; bind again with one there"
     )]
     Elsewhere {
-        /// Namespace of the reference.
-        namespace: String,
-        /// Name of the reference.
-        name: String,
+        /// The reference.
+        at: Box<ClusterSecretKeyRef>,
         /// Where it must be.
         home: String,
     },
     /// It does not exist.
-    #[error(
-        "Secret {namespace}/{name} does not exist; create it with the provider's kubeconfig in key {key}, or bind again"
-    )]
+    #[error("Secret {at} does not exist; create it with the provider's kubeconfig in key {}, or bind again", at.key)]
     NotFound {
-        /// Namespace of the reference.
-        namespace: String,
-        /// Name of the reference.
-        name: String,
-        /// Key of the reference.
-        key: String,
+        /// The reference.
+        at: Box<ClusterSecretKeyRef>,
     },
     /// It has no such key.
-    #[error("Secret {namespace}/{name} has no key {key}; store the provider's kubeconfig there")]
+    #[error("Secret {at} has no key {}; store the provider's kubeconfig there", at.key)]
     NoKey {
-        /// Namespace of the reference.
-        namespace: String,
-        /// Name of the reference.
-        name: String,
-        /// Key of the reference.
-        key: String,
+        /// The reference.
+        at: Box<ClusterSecretKeyRef>,
     },
     /// Its kubeconfig is not used.
-    #[error("Secret {namespace}/{name}, key {key}: {refusal}")]
+    #[error("Secret {at}, key {}: {refusal}", at.key)]
     Refused {
-        /// Namespace of the reference.
-        namespace: String,
-        /// Name of the reference.
-        name: String,
-        /// Key of the reference.
-        key: String,
+        /// The reference.
+        at: Box<ClusterSecretKeyRef>,
         /// Why.
         refusal: Refusal,
     },
@@ -114,26 +96,20 @@ pub fn read(
     secret: Option<&Secret>,
     home: &str,
 ) -> Result<Arc<ProviderAccess>, SecretProblem> {
-    let reference = binding.spec.kubeconfig_secret_ref.clone();
-    let (namespace, name, key) = (reference.namespace, reference.name, reference.key);
-    if namespace != home {
+    let at = Box::new(binding.spec.kubeconfig_secret_ref.clone());
+    if at.namespace != home {
         let home = home.to_owned();
-        return Err(SecretProblem::Elsewhere { namespace, name, home });
+        return Err(SecretProblem::Elsewhere { at, home });
     }
     let Some(secret) = secret else {
-        return Err(SecretProblem::NotFound { namespace, name, key });
+        return Err(SecretProblem::NotFound { at });
     };
-    let Some(document) = secret.data.as_ref().and_then(|data| data.get(&key)) else {
-        return Err(SecretProblem::NoKey { namespace, name, key });
+    let Some(document) = secret.data.as_ref().and_then(|data| data.get(&at.key)) else {
+        return Err(SecretProblem::NoKey { at });
     };
     match ProviderAccess::parse(&document.0) {
         Ok(access) => Ok(Arc::new(access)),
-        Err(refusal) => Err(SecretProblem::Refused {
-            namespace,
-            name,
-            key,
-            refusal,
-        }),
+        Err(refusal) => Err(SecretProblem::Refused { at, refusal }),
     }
 }
 

@@ -14,6 +14,10 @@ fn check(seen: &Observed, expect: &[&str]) {
     assert_eq!(words(&plan(seen).ops), expect);
 }
 
+fn schema_is(seen: &mut Observed, schema: Schema) {
+    seen.schemas.insert(CRD.to_owned(), schema);
+}
+
 fn with(mut seen: Observed, change: impl FnOnce(&mut Observed)) -> Observed {
     change(&mut seen);
     seen
@@ -31,11 +35,7 @@ fn a_binding_grows_step_by_step() {
 
 #[test]
 fn nothing_is_written_while_it_is_not_known_for_whom() {
-    let problem = SecretProblem::NotFound {
-        namespace: String::new(),
-        name: String::new(),
-        key: String::new(),
-    };
+    let problem = SecretProblem::NotFound { at: Box::default() };
     let failure = DialError::Unreachable {
         server: String::new(),
         message: String::new(),
@@ -86,13 +86,9 @@ fn an_engine_follows_its_session_its_export_and_its_schema() {
         session(seen).export = Lookup::Present(std::sync::Arc::new(export));
     });
     check(&replaced, &["start engine", "go on"]);
-    let unlisted = with(served(), |seen| {
-        drop(seen.schemas.insert(CRD.to_owned(), Schema::Unknown))
-    });
+    let unlisted = with(served(), |seen| schema_is(seen, Schema::Unknown));
     check(&unlisted, &["go on"]);
-    let lost = with(served(), |seen| {
-        drop(seen.schemas.insert(CRD.to_owned(), Schema::Missing))
-    });
+    let lost = with(served(), |seen| schema_is(seen, Schema::Missing));
     check(&lost, &["stop engine", "go on"]);
 }
 

@@ -259,7 +259,7 @@ fn stamped(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
 /// Digest of a specification.
 fn stamp(crd: &CustomResourceDefinition) -> String {
     let text = hash::canonical_json(&crd.spec);
-    crate::kubeconfig::Fingerprint::of([text.as_bytes()])
+    bindery_runtime::kubeconfig::Fingerprint::of([text.as_bytes()])
         .as_str()
         .to_owned()
 }

@@ -94,7 +94,7 @@ fn every_change_of_a_schema_is_written_also_a_removal() {
         assert!(matches!(decision.op, Some(CrdOp::Patch(_))), "{decision:?}");
         assert_eq!(reason(&decision), "usable");
     }
-    let mut drifted = crd.clone();
+    let mut drifted = crd;
     drifted.spec.versions[0].served = false;
     assert!(plan(NAME, &wide, Some(&drifted), &binding("1")).op.is_some());
 }

@@ -16,7 +16,6 @@ use super::{
 };
 use crate::{
     attempt::{Attempt, Link},
-    kubeconfig::{Fingerprint, ProviderAccess},
     release::{Mode, Released, Releaser},
     session::{
         Session,
@@ -24,6 +23,7 @@ use crate::{
     },
     sync::{Engine, Progress},
 };
+use bindery_runtime::kubeconfig::{Fingerprint, ProviderAccess};
 
 /// How often a binding is looked at because of mere progress.
 const PROGRESS_PAUSE: Duration = Duration::from_secs(2);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bindery_api::{
-    Condition, Severity,
+    Condition, Conditions as _, Severity,
     conditions::{self, false_condition, true_condition, unknown_condition},
     v1alpha2::APIServiceBindingStatus,
 };
@@ -62,12 +62,7 @@ pub fn live(seen: &Observed, plan: &Plan, failures: &Failures) -> APIServiceBind
     };
     if matches!(seen.access, Access::Connecting) {
         // Nothing is known that was not known before.
-        if !seen
-            .binding
-            .status
-            .as_ref()
-            .is_some_and(|status| conditions::get(&status.conditions, types::CONNECTED).is_some())
-        {
+        if seen.binding.condition(types::CONNECTED).is_none() {
             let connecting = false_condition(
                 types::CONNECTED,
                 Severity::Info,

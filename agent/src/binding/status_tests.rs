@@ -58,8 +58,12 @@ fn all_is_well() {
 #[test]
 fn a_bad_secret_says_what_mends_it() {
     let problem = |problem| with(fresh(), |seen| seen.access = Access::Problem(problem));
-    let (namespace, name, key) = ("kube-bind".to_owned(), "x".to_owned(), "kubeconfig".to_owned());
-    let missing = problem(SecretProblem::NotFound { namespace, name, key });
+    let at = bindery_api::v1alpha2::ClusterSecretKeyRef {
+        namespace: "kube-bind".to_owned(),
+        name: "x".to_owned(),
+        key: "kubeconfig".to_owned(),
+    };
+    let missing = problem(SecretProblem::NotFound { at: Box::new(at) });
     check(
         &missing,
         "SecretValid",
@@ -86,7 +90,7 @@ fn a_bad_secret_says_what_mends_it() {
         "kubectl bind renew cowboys",
     );
     let failing = with(served(), |seen| {
-        session(seen).renewal_fails = Some("no route".to_owned())
+        session(seen).renewal_fails = Some("no route".to_owned());
     });
     check(
         &failing,
@@ -115,7 +119,7 @@ fn a_bad_secret_says_what_mends_it() {
 fn what_the_provider_lacks_is_named() {
     let (server, message) = ("https://x".to_owned(), "no route".to_owned());
     let away = with(pinned(), |seen| {
-        seen.access = Access::Failed(DialError::Unreachable { server, message })
+        seen.access = Access::Failed(DialError::Unreachable { server, message });
     });
     check(&away, "Connected", "ProviderUnreachable", Severity::Warning, "no route");
     let absent = |seen| with(seen, |seen| session(seen).export = Lookup::Absent);
@@ -137,7 +141,7 @@ fn what_the_provider_lacks_is_named() {
         drop(
             seen.schemas
                 .insert(CRD.to_owned(), super::super::resource::Schema::Missing),
-        )
+        );
     });
     check(&schema, "Connected", "BoundSchemaFetchFailed", Severity::Error, CRD);
     let heartbeat = with(served(), |seen| {
@@ -252,7 +256,7 @@ fn an_ending_is_not_ready() {
 fn people_hear_of_what_turned_and_only_then() {
     let well = status_of(&served());
     let over = status_of(&with(served(), |seen| {
-        session(seen).expired = Some("revoked".to_owned())
+        session(seen).expired = Some("revoked".to_owned());
     }));
     let reasons = |before: &APIServiceBindingStatus, after: &APIServiceBindingStatus| -> Vec<String> {
         turned(Some(before), after)

@@ -130,11 +130,7 @@ fn a_provider_that_cannot_be_asked_is_waited_for_unless_forced() {
 
 #[test]
 fn a_binding_that_never_reached_a_provider_ends_at_once() {
-    let problem = SecretProblem::NotFound {
-        namespace: "kube-bind".to_owned(),
-        name: "x".to_owned(),
-        key: "kubeconfig".to_owned(),
-    };
+    let problem = SecretProblem::NotFound { at: Box::default() };
     let never = with(pinned(), |seen| {
         binding(seen).status = None;
         seen.session = None;
@@ -154,7 +150,7 @@ fn what_stays_on_the_provider_is_said() {
     });
     check(&kept, &["force export"], "asked");
     let refused = with(pinned(), |seen| {
-        seen.deletion = Some(DeletionSeen::Failing("2 objects are left".to_owned()))
+        seen.deletion = Some(DeletionSeen::Failing("2 objects are left".to_owned()));
     });
     check(&refused, &[], "2 objects are left");
 }

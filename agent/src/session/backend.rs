@@ -9,7 +9,7 @@ use secrecy::SecretSlice;
 use tokio::time::Instant;
 
 use super::renewal::Schedule;
-use crate::kubeconfig::{ProviderAccess, Refusal};
+use bindery_runtime::kubeconfig::{ProviderAccess, Refusal};
 
 /// A new credential.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use secrecy::SecretString;
 use tokio::{sync::watch, time::Instant};
 
 use super::{backend, renewal::Schedule};
-use crate::kubeconfig::ProviderAccess;
+use bindery_runtime::kubeconfig::ProviderAccess;
 
 /// The credential of a session. Clones are the same cell.
 #[derive(Clone, Debug)]
@@ -149,10 +149,11 @@ impl Credential {
     pub fn backend(&self) -> Option<bindery_sdk::Client> {
         let backend = self.cell.held.borrow().access.backend.clone()?;
         let mut known = self.cell.client.lock();
-        if let Some((address, authority, client)) = &*known {
-            if *address == backend.address && *authority == backend.ca_data {
-                return Some(client.clone());
-            }
+        if let Some((address, authority, client)) = &*known
+            && *address == backend.address
+            && *authority == backend.ca_data
+        {
+            return Some(client.clone());
         }
         let held = self.changes();
         let tokens = bindery_sdk::token_fn(move || {

@@ -20,10 +20,8 @@ use super::{
     Contract,
     backend::{self, RenewError, Renewed},
 };
-use crate::{
-    attempt::Attempt,
-    kubeconfig::{Fingerprint, ProviderAccess},
-};
+use crate::attempt::Attempt;
+use bindery_runtime::kubeconfig::{Fingerprint, ProviderAccess};
 
 /// Idle connections kept per pool of a session.
 const IDLE_MAX: usize = 64;

@@ -95,11 +95,11 @@ impl Exports {
     }
 
     /// An export is there, or changed.
-    pub(crate) fn apply(&self, name: &str, entry: Entry) {
+    pub(crate) fn apply(&self, name: &str, entry: &Entry) {
         let mut view = self.shared.view.write();
         view.failure = None;
         let before = view.exports.insert(name.into(), entry.clone());
-        let changed = before.as_ref() != Some(&entry);
+        let changed = before.as_ref() != Some(entry);
         drop(view);
         self.tell(changed);
     }
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn only_a_complete_list_proves_an_absence() {
         let exports = Exports::default();
-        exports.apply("a", export("a", "1"));
+        exports.apply("a", &export("a", "1"));
         assert!(matches!(exports.get("a"), Lookup::Present(_)));
         assert_eq!(exports.get("b"), Lookup::Unknown { failure: None });
         exports.fail("no route".to_owned());
@@ -213,7 +213,7 @@ mod tests {
     fn a_late_word_of_an_old_export_removes_no_new_one() {
         let exports = Exports::default();
         exports.replace(Snapshot::default());
-        exports.apply("a", export("a", "2"));
+        exports.apply("a", &export("a", "2"));
         exports.remove("a", "1");
         assert!(matches!(exports.get("a"), Lookup::Present(_)));
         exports.remove("a", "2");
@@ -224,10 +224,10 @@ mod tests {
     fn what_changes_nothing_is_not_told() {
         let exports = Exports::default();
         let mut changes = exports.changes();
-        exports.apply("a", export("a", "1"));
+        exports.apply("a", &export("a", "1"));
         assert!(changes.has_changed().unwrap());
         changes.mark_unchanged();
-        exports.apply("a", export("a", "1"));
+        exports.apply("a", &export("a", "1"));
         assert!(!changes.has_changed().unwrap());
     }
 }

@@ -1,6 +1,6 @@
 //! Tells the provider that the konnector lives, and which cluster it serves.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use bindery_api::{
     Duration as ApiDuration, conditions,
@@ -101,7 +101,7 @@ pub fn decide(
     let period = me.interval / 2;
     let is_taken_over = recorded.is_some_and(|uid| uid != me.cluster_uid);
     match since {
-        Some(since) if since < period && !is_taken_over => Decision::Rest(period - since),
+        Some(since) if since < period && !is_taken_over => Decision::Rest(period.saturating_sub(since)),
         _ => Decision::Beat(Box::new(patch(seen, me, now))),
     }
 }
@@ -137,57 +137,84 @@ fn version() -> String {
 /// Beats until dropped. `wake` is notified when something it looks at has changed.
 pub(super) async fn run(core: Arc<Core>, wake: Arc<Notify>) {
     let api: Api<ClusterBinding> = Api::namespaced(core.clients.lease.clone(), &core.contract.namespace);
+    let beat = |since| {
+        let (core, api) = (Arc::clone(&core), api.clone());
+        async move { beat(&core, &api, since).await }
+    };
+    drive(beat, |outcome| core.note(outcome), &wake).await;
+}
+
+/// Calls `beat` whenever it is time to, with the time since the last one that was taken, and notes each outcome, which
+/// tells when to look again.
+async fn drive<F>(
+    beat: impl Fn(Option<Duration>) -> F,
+    note: impl Fn(Result<Decision, kube::Error>) -> Option<Duration>,
+    wake: &Notify,
+) where
+    F: Future<Output = Result<Decision, kube::Error>>,
+{
     let mut last: Option<Instant> = None;
     let mut failures = 0;
     loop {
-        let pause = match beat(&core, &api, last).await {
+        let outcome = beat(last.map(|last| last.elapsed())).await;
+        match &outcome {
             Ok(Decision::Beat(_)) => {
                 last = Some(Instant::now());
                 failures = 0;
-                core.metrics.heartbeat(true);
-                core.set_heartbeat(Heartbeat::Beating);
-                None
             }
-            Ok(Decision::Rest(pause)) => Some(pause),
-            Ok(Decision::OtherCluster { recorded }) => {
-                core.set_heartbeat(Heartbeat::OtherCluster { recorded });
-                Some(core.settings.heartbeat_interval)
-            }
-            Ok(Decision::Missing) => {
-                let message = format!(
-                    "ClusterBinding {}/{CLUSTER_BINDING} does not exist",
-                    core.contract.namespace
-                );
-                core.set_heartbeat(Heartbeat::Failing { message });
-                Some(core.settings.heartbeat_interval)
-            }
-            Ok(Decision::Unknown) => {
-                if let Some(message) = core.cluster_binding.health().borrow().failure.clone() {
-                    core.set_heartbeat(Heartbeat::Failing { message });
-                }
-                Some(core.settings.polling_interval)
-            }
-            Err(error) => {
-                core.metrics.heartbeat(false);
-                let pause = RETRY.delay(failures);
-                failures += 1;
-                // A conflict means that the cache is a step behind: the next look sees what the other writer wrote.
-                if errors::code(&error) != Some(409) {
-                    core.set_heartbeat(Heartbeat::Failing {
-                        message: errors::explain(&error),
-                    });
-                }
-                Some(pause)
-            }
-        };
+            Ok(_) => {}
+            Err(_) => failures += 1,
+        }
+        let failed = outcome.is_err();
+        let pause = note(outcome);
         sleep(PAUSE_MIN).await;
+        let pause = if failed { Some(RETRY.delay(failures - 1)) } else { pause };
         if let Some(pause) = pause {
             tokio::select! { () = sleep(pause) => {}, () = wake.notified() => {} }
         }
     }
 }
 
-async fn beat(core: &Core, api: &Api<ClusterBinding>, last: Option<Instant>) -> Result<Decision, kube::Error> {
+impl Core {
+    /// Shows how a heartbeat went; answers how long nothing is to be done, if nobody wakes it.
+    fn note(&self, outcome: Result<Decision, kube::Error>) -> Option<Duration> {
+        match outcome {
+            Ok(Decision::Beat(_)) => {
+                self.metrics.heartbeat(true);
+                self.set_heartbeat(Heartbeat::Beating);
+                None
+            }
+            Ok(Decision::Rest(pause)) => Some(pause),
+            Ok(Decision::OtherCluster { recorded }) => {
+                self.set_heartbeat(Heartbeat::OtherCluster { recorded });
+                Some(self.settings.heartbeat_interval)
+            }
+            Ok(Decision::Missing) => {
+                let namespace = &self.contract.namespace;
+                let message = format!("ClusterBinding {namespace}/{CLUSTER_BINDING} does not exist");
+                self.set_heartbeat(Heartbeat::Failing { message });
+                Some(self.settings.heartbeat_interval)
+            }
+            Ok(Decision::Unknown) => {
+                if let Some(message) = self.cluster_binding.health().borrow().failure.clone() {
+                    self.set_heartbeat(Heartbeat::Failing { message });
+                }
+                Some(self.settings.polling_interval)
+            }
+            Err(error) => {
+                self.metrics.heartbeat(false);
+                // A conflict means that the cache is a step behind: the next look sees what the other writer wrote.
+                if errors::code(&error) != Some(409) {
+                    let message = errors::explain(&error);
+                    self.set_heartbeat(Heartbeat::Failing { message });
+                }
+                None
+            }
+        }
+    }
+}
+
+async fn beat(core: &Core, api: &Api<ClusterBinding>, since: Option<Duration>) -> Result<Decision, kube::Error> {
     let Some(cluster_uid) = core.consumer.cluster_uid() else {
         return Ok(Decision::Unknown);
     };
@@ -199,7 +226,6 @@ async fn beat(core: &Core, api: &Api<ClusterBinding>, last: Option<Instant>) -> 
         secret: Some(&secret),
         consent: core.has_consent(),
     };
-    let since = last.map(|last| last.elapsed());
     let decision = decide(
         seen.as_deref(),
         core.cluster_binding.is_synced(),
@@ -226,6 +252,8 @@ async fn beat(core: &Core, api: &Api<ClusterBinding>, last: Option<Instant>) -> 
 mod tests {
     use bindery_api::v1alpha2::{ClusterBindingSpec, Revocation};
 
+    use parking_lot::Mutex;
+
     use super::*;
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -250,7 +278,7 @@ mod tests {
     fn me(consent: bool) -> Me<'static> {
         Me {
             cluster_uid: "mine",
-            interval: Duration::from_secs(300),
+            interval: Duration::from_mins(5),
             secret: None,
             consent,
         }
@@ -311,5 +339,38 @@ mod tests {
             .map(|one| &one["type"])
             .collect();
         assert_eq!(types, ["Ready", "Healthy", "SecretValid", "ValidVersion"]);
+    }
+
+    /// Times, in seconds from the start, at which a heartbeat is tried, within so many seconds.
+    async fn beats(within: u64, answer: impl Fn(Option<Duration>) -> Result<Decision, kube::Error>) -> Vec<u64> {
+        let (start, times) = (Instant::now(), Mutex::new(Vec::new()));
+        let beat = |since| {
+            let answer = answer(since);
+            if !matches!(answer, Ok(Decision::Rest(_))) {
+                times.lock().push(start.elapsed().as_secs());
+            }
+            std::future::ready(answer)
+        };
+        let note = |outcome| match outcome {
+            Ok(Decision::Rest(pause)) => Some(pause),
+            _ => None,
+        };
+        let wake = Notify::new();
+        let _ = tokio::time::timeout(Duration::from_secs(within), drive(beat, note, &wake)).await;
+        times.into_inner()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_goes_on_at_half_of_the_interval() {
+        let seen = binding(Some("mine"));
+        let times = beats(600, |since| Ok(decide(Some(&seen), true, &me(false), since, NOW))).await;
+        assert_eq!(times, [0, 150, 300, 450]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_provider_that_is_away_is_tried_with_patience() {
+        let times = beats(600, |_| Err(kube::Error::LinesCodecMaxLineLengthExceeded)).await;
+        assert!((30..=90).contains(&times.len()), "{times:?}");
+        assert!(times[1] <= 1, "{times:?}");
     }
 }

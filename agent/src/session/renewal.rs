@@ -4,7 +4,7 @@
 //! credential that was read from a Secret the age is an estimate by this machine's clock; where that is wrong, the API
 //! server's refusal tells, and a renewal follows at once.
 
-use std::time::Duration;
+use std::{future::Future, sync::Arc, time::Duration};
 
 use bindery_runtime::backoff::Backoff;
 use tokio::time::{Instant, sleep};
@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     Core,
     backend::{self, RenewError},
-    credential::{Held, Renewal},
+    credential::{Credential, Held, Renewal},
 };
 
 /// Between attempts that failed.
@@ -98,7 +98,7 @@ impl Schedule {
 /// Decides.
 pub fn next(seen: &Seen<'_>) -> Step {
     let retry = |pause: Duration| match seen.since_attempt {
-        Some(since) if since < pause => Step::Wait(pause - since),
+        Some(since) if since < pause => Step::Wait(pause.saturating_sub(since)),
         _ => Step::Renew,
     };
     // Expiry itself is looked at, since it may end the credential for good.
@@ -132,7 +132,7 @@ pub fn next(seen: &Seen<'_>) -> Step {
                 if seen.elapsed >= due {
                     Step::Renew
                 } else {
-                    Step::Wait(due - seen.elapsed)
+                    Step::Wait(due.saturating_sub(seen.elapsed))
                 }
             }
         },
@@ -140,10 +140,20 @@ pub fn next(seen: &Seen<'_>) -> Step {
 }
 
 /// Renews until dropped.
-pub(super) async fn run(core: std::sync::Arc<Core>) {
-    let mut changes = core.credential.changes();
+pub(super) async fn run(core: Arc<Core>) {
+    let credential = core.credential.clone();
+    drive(&credential, |held| {
+        let core = Arc::clone(&core);
+        async move { renew(&core, &held).await }
+    })
+    .await;
+}
+
+/// Calls `renew` whenever it is time to.
+async fn drive<F: Future<Output = ()>>(credential: &Credential, renew: impl Fn(Held) -> F) {
+    let mut changes = credential.changes();
     let mut last_attempt: Option<Instant> = None;
-    let mut jitter = (core.credential.held().access.fingerprint.clone(), rand::random());
+    let mut jitter = (credential.held().access.fingerprint.clone(), rand::random());
     loop {
         let held = changes.borrow_and_update().clone();
         if jitter.0 != held.access.fingerprint {
@@ -162,12 +172,13 @@ pub(super) async fn run(core: std::sync::Arc<Core>) {
         match step {
             Step::Renew => {
                 last_attempt = Some(now);
-                renew(&core, &held).await;
+                renew(held).await;
             }
             Step::Wait(pause) => {
                 tokio::select! {
-                    changed = changes.changed() => if changed.is_err() { return },
-                    () = sleep(pause) => core.look_at_credential(),
+                    ended = changes.changed() => if ended.is_err() { return },
+                    // Whoever shows the credential looks again, since time passed.
+                    () = sleep(pause) => credential.touch(),
                 }
             }
             Step::Rest if changes.changed().await.is_err() => return,
@@ -215,9 +226,11 @@ async fn renew(core: &Core, held: &Held) {
 
 #[cfg(test)]
 mod tests {
+    use parking_lot::Mutex;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::session::testing;
 
     fn seconds(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -384,6 +397,62 @@ mod tests {
             Step::Wait(seconds(100)),
         );
         check(&after(denied(), 600), Step::Renew);
+    }
+
+    /// Times, in seconds from the start, at which a renewal is asked for, within so many seconds; `answer` gets the
+    /// number of the attempt.
+    async fn attempts(within: u64, answer: impl Fn(&Credential, usize)) -> Vec<u64> {
+        let access = testing::access("x", 1000, 3600);
+        let schedule = Schedule::granted(Instant::now(), Some(seconds(3600)), None);
+        let credential = Credential::new(access, schedule, None);
+        let (start, times) = (Instant::now(), Mutex::new(Vec::new()));
+        let driven = drive(&credential, |_| {
+            times.lock().push(start.elapsed().as_secs());
+            answer(&credential, times.lock().len());
+            std::future::ready(())
+        });
+        let _ = tokio::time::timeout(seconds(within), driven).await;
+        times.into_inner()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_renewed_credential_is_renewed_in_its_turn() {
+        let times = attempts(3 * 3600, |credential, number| {
+            let issued = 1000 + i64::try_from(number).unwrap() * 2000;
+            let renewed = testing::access_without_token(issued);
+            assert!(credential.offer(&renewed, Schedule::granted(Instant::now(), Some(seconds(3600)), None)));
+        })
+        .await;
+        assert!((4..=5).contains(&times.len()), "{times:?}");
+        let gaps = std::iter::once(times[0]).chain(times.windows(2).map(|pair| pair[1] - pair[0]));
+        for gap in gaps {
+            assert!((2039..=2400).contains(&gap), "{times:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_backend_that_is_away_is_asked_again_and_again_but_not_in_a_spin() {
+        let times = attempts(3600, |credential, number| {
+            credential.note(Renewal::Failing {
+                message: "no route".to_owned(),
+                count: u32::try_from(number).unwrap(),
+            });
+        })
+        .await;
+        let tries = times.len();
+        assert!((20..=60).contains(&tries), "{times:?}");
+        assert!(times[1] - times[0] <= 1, "{times:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_denial_is_taken_seriously() {
+        let times = attempts(3600, |credential, _| {
+            credential.note(Renewal::Denied {
+                message: "revoked".to_owned(),
+            });
+        })
+        .await;
+        assert!((2..=3).contains(&times.len()), "{times:?}");
     }
 
     proptest! {

@@ -51,10 +51,10 @@ pub struct ExportReport {
 
 impl Reports {
     /// Says how an export is doing on the consumer.
-    pub fn export(&self, name: &str, report: ExportReport) {
+    pub fn export(&self, name: &str, report: &ExportReport) {
         let name: Arc<str> = name.into();
         let before = self.exports.lock().insert(Arc::clone(&name), report.clone());
-        if before.as_ref() != Some(&report) {
+        if before.as_ref() != Some(report) {
             self.queue.add(Subject::Export(name), Lane::Live);
         }
     }
@@ -112,7 +112,7 @@ pub fn schema_patch(schema: &BoundSchema, crd: &CustomResourceDefinition, now: T
         accepted_names: source
             .accepted_names
             .filter(|names| !names.plural.is_empty())
-            .or(before.accepted_names.clone()),
+            .or_else(|| before.accepted_names.clone()),
         stored_versions: source.stored_versions.unwrap_or_else(|| before.stored_versions.clone()),
         instantiations: before.instantiations,
         conditions: list,

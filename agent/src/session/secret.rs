@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::Core;
-use crate::kubeconfig::{Fingerprint, ProviderAccess};
+use bindery_runtime::kubeconfig::{Fingerprint, ProviderAccess};
 
 /// Digests of the kubeconfigs that lead to the contract, newest last.
 const ORIGINS: &str = "kube-bind.io/kubeconfig-origins";
@@ -125,10 +125,10 @@ pub fn plan(existing: Option<&Secret>, wanted: &Wanted, namespace: &str, contrac
         patch["metadata"]["annotations"][ORIGINS] = newest.join(",").into();
     }
     let stored = existing.data.as_ref().and_then(|data| data.get(names::KUBECONFIG_KEY));
-    if let Some((_, document)) = &wanted.document {
-        if stored.is_none_or(|stored| stored.0 != document.expose_secret()) {
-            patch["data"] = json!({names::KUBECONFIG_KEY: STANDARD.encode(document.expose_secret())});
-        }
+    if let Some((_, document)) = &wanted.document
+        && stored.is_none_or(|stored| stored.0 != document.expose_secret())
+    {
+        patch["data"] = json!({names::KUBECONFIG_KEY: STANDARD.encode(document.expose_secret())});
     }
     if patch == json!({}) {
         return Op::Nothing;

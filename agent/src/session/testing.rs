@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use bindery_api::backend::Backend;
 use serde_json::json;
 
-use crate::kubeconfig::ProviderAccess;
+use bindery_runtime::kubeconfig::ProviderAccess;
 
 /// The document of a kubeconfig with a backend, whose token was issued then and lives that long.
 pub(crate) fn document(host: &str, issued: i64, seconds: i64) -> String {
@@ -32,4 +32,11 @@ pub(crate) fn document(host: &str, issued: i64, seconds: i64) -> String {
 /// The same, taken apart.
 pub(crate) fn access(host: &str, issued: i64, seconds: i64) -> Arc<ProviderAccess> {
     Arc::new(ProviderAccess::parse(document(host, issued, seconds).as_bytes()).unwrap())
+}
+
+/// One whose connection has no token, as the cell of a test has none, issued then for an hour.
+pub(crate) fn access_without_token(issued: i64) -> Arc<ProviderAccess> {
+    let mut access = ProviderAccess::parse(document("x", issued, 3600).as_bytes()).unwrap();
+    access.token = None;
+    Arc::new(access)
 }

@@ -209,7 +209,7 @@ impl Shared {
         let mut reread = false;
         for _ in 0..ROUNDS {
             let Some((plan, place)) = self.plan(key) else {
-                return Ok(None);
+                return Ok(self.index.lock().refusal(key).map(|refusal| Issue::of_refusal(refusal)));
             };
             if plan.ops.is_empty() {
                 return Ok(plan.blocked.as_ref().map(Issue::of_blocked));
@@ -349,6 +349,7 @@ impl Shared {
         let request = self.namespaces.get(&self.target.contract, namespace);
         let assigned = request.as_deref().and_then(places::assigned);
         self.use_place(namespace, assigned);
+        self.note_refusal(namespace, request.as_deref().and_then(places::refusal));
         let wanted = {
             let index = self.index.lock();
             let keys = index.keys_in(namespace);
@@ -370,6 +371,17 @@ impl Shared {
             .lock()
             .set_watch(Watched::Provider(Arc::clone(namespace)), None);
         Ok(())
+    }
+
+    /// Has the objects of a consumer namespace say why they get no place, or no longer say it.
+    fn note_refusal(&self, consumer_namespace: &Arc<str>, refusal: Option<Arc<str>>) {
+        let mut index = self.index.lock();
+        if !index.set_refusal(consumer_namespace, refusal) {
+            return;
+        }
+        let keys = index.keys_in(consumer_namespace);
+        drop(index);
+        self.enqueue(keys, Lane::Live);
     }
 
     /// Watches the provider namespace that a consumer namespace has been given, and stops to watch one before it.

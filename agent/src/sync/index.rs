@@ -18,6 +18,8 @@ pub(crate) struct Index {
     /// By consumer namespace, then by name.
     rows: HashMap<Arc<str>, HashMap<Arc<str>, Pair>>,
     places: HashMap<Arc<str>, Place>,
+    /// Consumer namespaces that get no place, and why.
+    refusals: HashMap<Arc<str>, Arc<str>>,
     /// Consumer namespaces by the provider namespace of their copies.
     sources: HashMap<Arc<str>, Arc<str>>,
     consumer_synced: bool,
@@ -70,6 +72,7 @@ impl Index {
             contract,
             rows: HashMap::new(),
             places: HashMap::new(),
+            refusals: HashMap::new(),
             sources: HashMap::new(),
             consumer_synced: false,
             consumer_count: 0,
@@ -90,6 +93,20 @@ impl Index {
     /// True if a pair waits for a provider namespace that nobody has asked for yet.
     pub(crate) fn needs_place(&self, key: &ObjectKey) -> bool {
         self.pair(key).is_some_and(wants_place) && !self.places.contains_key(&key.namespace)
+    }
+
+    /// Notes why a consumer namespace gets no place; true if that is news.
+    pub(crate) fn set_refusal(&mut self, consumer_namespace: &Arc<str>, refusal: Option<Arc<str>>) -> bool {
+        let before = match &refusal {
+            Some(refusal) => self.refusals.insert(Arc::clone(consumer_namespace), Arc::clone(refusal)),
+            None => self.refusals.remove(consumer_namespace),
+        };
+        before != refusal
+    }
+
+    /// Why a pair that waits for a place gets none.
+    pub(crate) fn refusal(&self, key: &ObjectKey) -> Option<&Arc<str>> {
+        self.refusals.get(&key.namespace).filter(|_| self.needs_place(key))
     }
 
     pub(crate) fn pair(&self, key: &ObjectKey) -> Option<&Pair> {

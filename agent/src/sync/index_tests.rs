@@ -105,3 +105,17 @@ fn a_place_that_changes_makes_its_copies_unknown() {
     assert!(index.pair(&key("a")).unwrap().provider.is_none());
     assert_eq!(index.consumer_namespace("contract-ns"), None);
 }
+
+#[test]
+fn a_refused_place_is_told_of_while_objects_wait_for_it() {
+    let mut index = Index::new("contract".into());
+    let namespace: Arc<str> = "ns".into();
+    assert!(index.set_refusal(&namespace, Some("taken".into())));
+    assert!(!index.set_refusal(&namespace, Some("taken".into())));
+    assert_eq!(index.refusal(&key("a")), None, "there is no such object");
+    index.consumer_seen(&key("a"), object("ns", "a", "u", 5));
+    assert_eq!(index.refusal(&key("a")).map(|refusal| &**refusal), Some("taken"));
+    index.set_place(&namespace, Some("contract-ns".into()));
+    assert_eq!(index.refusal(&key("a")), None, "there is a place by now");
+    assert!(index.set_refusal(&namespace, None));
+}

@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
-use bindery_api::{labels, v1alpha2::APIServiceNamespace};
+use bindery_api::{
+    Conditions as _, Severity,
+    conditions::{ConditionStatus, READY},
+    labels,
+    v1alpha2::APIServiceNamespace,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
     Api, Client, ResourceExt as _,
@@ -131,8 +136,16 @@ pub(crate) fn assigned(request: &APIServiceNamespace) -> Option<Arc<str>> {
     (!namespace.is_empty()).then(|| namespace.into())
 }
 
+/// Why the backend gives no provider namespace, in its own words.
+pub(crate) fn refusal(request: &APIServiceNamespace) -> Option<Arc<str>> {
+    let ready = request.condition(READY).filter(|_| assigned(request).is_none())?;
+    (ready.status == ConditionStatus::False && ready.severity == Severity::Error).then(|| ready.message.as_str().into())
+}
+
 #[cfg(test)]
 mod tests {
+    use bindery_api::conditions::false_condition;
+
     use super::*;
 
     fn owner(uid: &str) -> OwnerReference {
@@ -190,5 +203,21 @@ mod tests {
         let mut ending = request(&["other"]);
         ending.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
         check(true, true, Some(&ending), None);
+    }
+
+    #[test]
+    fn only_an_error_without_a_place_is_a_refusal() {
+        let with = |ready: bindery_api::Condition, namespace: Option<&str>| {
+            let mut request = request(&[]);
+            let status = request.status.get_or_insert_default();
+            status.namespace = namespace.map(str::to_owned);
+            status.conditions.push(ready);
+            refusal(&request)
+        };
+        let not_ready = |severity| false_condition(READY, severity, "ForeignNamespace", "it is in the way");
+        assert_eq!(refusal(&request(&[])), None);
+        assert_eq!(with(not_ready(Severity::Error), None).as_deref(), Some("it is in the way"));
+        assert_eq!(with(not_ready(Severity::Info), None), None);
+        assert_eq!(with(not_ready(Severity::Error), Some("place")), None);
     }
 }

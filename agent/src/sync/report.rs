@@ -89,6 +89,15 @@ impl Issue {
         }
     }
 
+    /// The object's namespace gets no place on the provider, for the reason that the backend gives.
+    pub(crate) fn of_refusal(refusal: &str) -> Self {
+        Self {
+            reason: "NoProviderNamespace",
+            message: format!("the object's namespace gets none on the provider: {refusal}"),
+            transient: false,
+        }
+    }
+
     /// What a refused or failed request means. `side` names the cluster.
     pub(crate) fn of_error(error: &kube::Error, side: &str) -> Self {
         let reason = match errors::code(error) {

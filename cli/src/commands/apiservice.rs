@@ -200,7 +200,7 @@ pub(super) fn accept_kubeconfig(
     contract: &str,
     seen: &Installed,
 ) -> Result<Vec<u8>, Failure> {
-    let kubeconfig = answer.kubeconfig.as_ref().ok_or(KubeconfigError::Missing("content"))?;
+    let kubeconfig = answer.kubeconfig.as_ref().ok_or(KubeconfigError::Missing)?;
     let credential = Credential::parse(&kubeconfig.kubeconfig)?.for_contract(contract)?;
     plan::same_contract(seen, &credential, &kubeconfig.contract_uid)?;
     Ok(kubeconfig.kubeconfig.to_vec())

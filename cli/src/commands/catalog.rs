@@ -7,13 +7,13 @@ use bindery_api::{
     v1alpha2::{APIServiceExportTemplate, Collection},
 };
 use bindery_proto::v1alpha2::{ListCollectionsRequest, ListTemplatesRequest, TemplateSchema};
+use bindery_sdk::objects;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::Context;
 use crate::{
     args::{CollectionsArgs, TemplatesArgs},
-    convert,
     errors::Failure,
     output::{Format, Show, age, joined, printable, table},
     provider::Provider,
@@ -25,7 +25,7 @@ pub(crate) async fn templates<W: Write>(context: &mut Context<W>, args: &Templat
     let now = Timestamp::now();
     if let Some(name) = &args.name {
         let details = provider.template(name).await?;
-        let template = convert::template(details.template);
+        let template = objects::template(details.template);
         return match context.printer.format() {
             Format::Table | Format::Wide => context.printer.text(&described(&template, &details.schemas)),
             _ => context.printer.one(&template, now),
@@ -40,7 +40,7 @@ pub(crate) async fn templates<W: Write>(context: &mut Context<W>, args: &Templat
         .templates(request)
         .await?
         .into_iter()
-        .map(convert::template)
+        .map(objects::template)
         .collect();
     if templates.is_empty() {
         context
@@ -55,7 +55,7 @@ pub(crate) async fn collections<W: Write>(context: &mut Context<W>, args: &Colle
     let provider = Provider::new(&context.settings)?;
     let now = Timestamp::now();
     if let Some(name) = &args.name {
-        let collection = convert::collection(provider.collection(name).await?);
+        let collection = objects::collection(provider.collection(name).await?);
         return context.printer.one(&collection, now);
     }
     let request = ListCollectionsRequest {
@@ -63,7 +63,7 @@ pub(crate) async fn collections<W: Write>(context: &mut Context<W>, args: &Colle
         ..ListCollectionsRequest::default()
     };
     let collections = provider.collections(request).await?;
-    let collections: Vec<_> = collections.into_iter().map(convert::collection).collect();
+    let collections: Vec<_> = collections.into_iter().map(objects::collection).collect();
     if collections.is_empty() {
         context.steps.note("no collections with a template that you may bind");
     }

@@ -59,7 +59,7 @@ fn kubectl_bind_tells_by_its_exit_code_what_went_wrong() -> Result<()> {
             bind()?,
             &["cowboys", "--name", "Not_A_Name", "--cluster-identity", &identity],
             2,
-            &["Not_A_Name", "--name"],
+            &["Not_A_Name", "lower-case", "choose another"],
         )
         .await?;
         check(

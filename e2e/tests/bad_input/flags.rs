@@ -8,6 +8,8 @@ use bindery_e2e::{Process, process::run};
 use crate::world::{Case, case, tells};
 
 const LIMIT: Duration = Duration::from_secs(20);
+/// Stands in a file that cannot be read, and must not be shown.
+const SECRET: &str = "hunter2";
 
 /// The command must end by itself with this code and a text that says all of `says`.
 async fn check(mut command: Command, more: &[&str], code: i32, says: &[&str]) -> Result<()> {
@@ -24,7 +26,7 @@ async fn check(mut command: Command, more: &[&str], code: i32, says: &[&str]) ->
         "{more:?}: on standard output: {:?}",
         output.stdout
     );
-    ensure!(!text.contains("panicked"), "{more:?}: {text}");
+    ensure!(!text.contains("panicked") && !text.contains(SECRET), "{more:?}: {text}");
     tells(&text, says)
 }
 
@@ -171,7 +173,7 @@ fn a_konnector_that_cannot_be_says_which_flag_is_wrong() -> Result<()> {
             .consumer()
             .plane
             .workdir()
-            .write("nonsense.kubeconfig", "[{")?
+            .write("nonsense.kubeconfig", format!("users: [{{user: {{token: {SECRET}"))?
             .display()
             .to_string();
         let konnector = || Process::cargo_bin("bindery-konnector");
@@ -191,6 +193,12 @@ fn a_konnector_that_cannot_be_says_which_flag_is_wrong() -> Result<()> {
         )
         .await?;
         check(konnector()?, &["--kubeconfig", &missing], 1, &[&missing]).await?;
-        check(konnector()?, &["--kubeconfig", &nonsense], 1, &[&nonsense]).await
+        check(
+            konnector()?,
+            &["--kubeconfig", &nonsense],
+            1,
+            &[&nonsense, "cannot be parsed"],
+        )
+        .await
     })
 }

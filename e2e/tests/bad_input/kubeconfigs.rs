@@ -182,12 +182,11 @@ async fn plant(case: &Case, good: &str, trap: &Path) -> Result<()> {
 }
 
 async fn sync_works(case: &Case, offer: Offer) -> Result<()> {
-    let (client, namespace) = (case.consumer().plane.client(), "wild-secrets");
-    let ours = Api::namespaced_with(client, namespace, &offer.resource());
+    let namespace = "wild-secrets";
+    let ours = case.ours(offer, namespace);
     ours.create(&PostParams::default(), &offer.widget("good", "red"))
         .await?;
-    let place = bindery_api::names::provider_namespace(&case.contract(), namespace);
-    let copies = Api::namespaced_with(case.provider().plane.client(), &place, &offer.resource());
+    let copies = case.copies(offer, namespace);
     wildwest::wait("the good one's copy", &copies, "good", |copy| {
         copy.data["spec"]["color"] == "red"
     })

@@ -3,6 +3,7 @@
 
 mod commands;
 mod contracts;
+mod exports;
 mod flags;
 mod kubeconfigs;
 mod names;

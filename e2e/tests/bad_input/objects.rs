@@ -1,15 +1,27 @@
-//! One invalid object among good ones.
+//! Objects that cannot be synced, among others that can.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use bindery_e2e::{eventually, wildwest};
-use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::{core::v1::Namespace, events::v1::Event};
 use kube::{
     Api, ResourceExt as _,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
-use crate::world::{case, tells};
+use crate::world::{Case, case, kubeconfig, tells};
+
+/// Waits for the one event about an object.
+async fn event(case: &Case, namespace: &str, object: &str, reason: &str) -> Result<Event> {
+    let events: Api<Event> = Api::namespaced(case.consumer().plane.client(), namespace);
+    let about = ListParams::default().fields(&format!("regarding.name={object}"));
+    eventually(format!("an event of {object}"), wildwest::SOON, || async {
+        let events = events.list(&about).await?.items;
+        ensure!(events.len() <= 1, "told more than once: {events:?}");
+        Ok(events.into_iter().find(|event| event.reason.as_deref() == Some(reason)))
+    })
+    .await
+}
 
 #[test]
 fn an_object_that_the_provider_refuses_is_told_of_and_the_others_sync() -> Result<()> {
@@ -29,9 +41,8 @@ fn an_object_that_the_provider_refuses_is_told_of_and_the_others_sync() -> Resul
 
         let client = case.consumer().plane.client();
         wildwest::namespace(client.clone(), "objects").await?;
-        let ours = Api::namespaced_with(client.clone(), "objects", &offer.resource());
-        let place = bindery_api::names::provider_namespace(&case.contract(), "objects");
-        let copies = Api::namespaced_with(provider.client(), &place, &offer.resource());
+        let ours = case.ours(offer, "objects");
+        let copies = case.copies(offer, "objects");
         for (name, color) in [("a-good", "red"), ("b-bad", "mauve"), ("c-good", "blue")] {
             ours.create(&PostParams::default(), &offer.widget(name, color)).await?;
         }
@@ -39,17 +50,7 @@ fn an_object_that_the_provider_refuses_is_told_of_and_the_others_sync() -> Resul
             wildwest::wait("a good one's copy", &copies, name, |_| true).await?;
         }
 
-        let events: Api<Event> = Api::namespaced(client, "objects");
-        let about = ListParams::default().fields("regarding.name=b-bad");
-        let note = eventually("an event of the bad one", wildwest::SOON, || async {
-            let events = events.list(&about).await?;
-            ensure!(events.items.len() <= 1, "told more than once: {events:?}");
-            Ok(events
-                .items
-                .into_iter()
-                .find(|event| event.reason.as_deref() == Some("Invalid")))
-        })
-        .await?;
+        let note = event(case, "objects", "b-bad", "Invalid").await?;
         ensure!(note.type_.as_deref() == Some("Warning"), "{note:?}");
         let uid = note.regarding.as_ref().and_then(|object| object.uid.clone());
         ensure!(uid == ours.get("b-bad").await?.uid(), "{note:?}");
@@ -73,5 +74,92 @@ fn an_object_that_the_provider_refuses_is_told_of_and_the_others_sync() -> Resul
         })
         .await?;
         case.ready_binding("objects").await
+    })
+}
+
+#[test]
+fn what_stands_in_the_way_on_the_provider_is_left_alone_and_told_of() -> Result<()> {
+    case("in-the-way", async |case| {
+        let offer = case.offer().await?;
+        let principal = case.principal("in-the-way", &["in-the-way"]).await?;
+        case.bind(&principal, &[]).await?;
+        let (consumer, provider) = (case.consumer().plane.client(), case.provider().plane.client());
+        let create = PostParams::default();
+        wildwest::namespace(consumer.clone(), "shared").await?;
+        wildwest::namespace(consumer, "taken").await?;
+        let (ours, copies) = (case.ours(offer, "shared"), case.copies(offer, "shared"));
+        ours.create(&create, &offer.widget("first", "red")).await?;
+        wildwest::wait("the first copy", &copies, "first", |_| true).await?;
+
+        // An object of the provider's own, in the namespace that was made for the consumer.
+        let theirs = copies.create(&create, &offer.widget("theirs", "black")).await?;
+        ours.create(&create, &offer.widget("theirs", "white")).await?;
+        let note = event(case, "shared", "theirs", "Conflict").await?;
+        tells(
+            &note.note.unwrap_or_default(),
+            &["not managed by this binding", "left alone"],
+        )?;
+        let now = copies.get("theirs").await?;
+        ensure!(now.resource_version() == theirs.resource_version(), "{now:?}");
+
+        // A whole namespace of the provider's own, under the name that the consumer's would get.
+        let place = bindery_api::names::provider_namespace(&case.contract(), "taken");
+        wildwest::namespace(provider.clone(), &place).await?;
+        let before = Api::<Namespace>::all(provider.clone()).get(&place).await?;
+        case.ours(offer, "taken")
+            .create(&create, &offer.widget("homeless", "red"))
+            .await?;
+        let note = event(case, "taken", "homeless", "NoProviderNamespace").await?;
+        tells(&note.note.unwrap_or_default(), &[&place, "taken"])?;
+        let says = ["taken/homeless", place.as_str()];
+        ensure!(case.copies(offer, "taken").get_opt("homeless").await?.is_none());
+        let after = Api::<Namespace>::all(provider.clone()).get(&place).await?;
+        ensure!(after.resource_version() == before.resource_version(), "{after:?}");
+
+        // Each ends with what stood in the way.
+        copies.delete("theirs", &DeleteParams::default()).await?;
+        wildwest::wait("the copy", &copies, "theirs", |copy| {
+            copy.data["spec"]["color"] == "white"
+        })
+        .await?;
+        case.refused_binding("in-the-way", "ObjectsInSync", "ObjectsFailing", &says)
+            .await?;
+        Api::<Namespace>::all(provider)
+            .delete(&place, &DeleteParams::default())
+            .await?;
+        wildwest::wait("the copy", &case.copies(offer, "taken"), "homeless", |_| true).await?;
+        case.ready_binding("in-the-way").await
+    })
+}
+
+#[test]
+fn a_konnector_without_rights_on_a_resource_prints_the_rule() -> Result<()> {
+    case("no-role", async |case| {
+        let offer = case.offer().await?;
+        let principal = case.principal("no-role", &["no-role"]).await?;
+        let bound = principal.bind("no-role", &case.identity()).await?;
+        case.plant_binding("no-role", &kubeconfig(&bound)?).await?;
+        let says = [
+            "forbidden",
+            "ClusterRole kube-bind-konnector-no-role",
+            "widgets/status",
+            &offer.group(),
+        ];
+        case.refused_binding("no-role", "InformersSynced", "InformerSyncTimeout", &says)
+            .await?;
+        // The command makes what is missing, and all goes on by itself.
+        let identity = case.identity();
+        let args = ["no-role", "--cluster-identity", &identity, "--dry-run"];
+        let manifests = case.consumer().bind(case.provider(), &principal.token, &args).await?;
+        let role = |kind: &str| {
+            let mut documents = manifests.split("---\n");
+            documents
+                .find(|document| document.contains(&format!("kind: {kind}\n")))
+                .with_context(|| manifests.clone())
+        };
+        for kind in ["ClusterRole", "ClusterRoleBinding"] {
+            case.consumer().plane.apply(role(kind)?).await?;
+        }
+        case.ready_binding("no-role").await
     })
 }

@@ -7,7 +7,7 @@ use bindery_sdk::Client;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{
     Api, ResourceExt as _,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    api::{DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -28,7 +28,7 @@ async fn bind_elsewhere(case: &Case, offer: Offer, other: &Provider) -> Result<S
 /// What the other provider holds of the consumer: nothing but the contract itself, and nothing written to it.
 async fn untouched(case: &Case, offer: Offer, other: &Provider) -> Result<()> {
     let (client, contract) = (other.plane.client(), case.contract());
-    let copies = Api::all_with(client.clone(), &offer.resource());
+    let copies: Api<DynamicObject> = Api::all_with(client.clone(), &offer.resource());
     let copies = copies.list(&ListParams::default()).await?.items;
     ensure!(copies.is_empty(), "objects on the other provider: {copies:?}");
     let places: Api<api::APIServiceNamespace> = Api::namespaced(client.clone(), &contract);
@@ -50,9 +50,8 @@ fn a_secret_of_another_provider_stops_the_binding_and_writes_nothing_there() -> 
         case.bind(&principal, &[]).await?;
         let client = case.consumer().plane.client();
         wildwest::namespace(client.clone(), "swapped").await?;
-        let ours = Api::namespaced_with(client.clone(), "swapped", &offer.resource());
-        let place = bindery_api::names::provider_namespace(&case.contract(), "swapped");
-        let copies = Api::namespaced_with(case.provider().plane.client(), &place, &offer.resource());
+        let ours = case.ours(offer, "swapped");
+        let copies = case.copies(offer, "swapped");
         let has = async |color: &str| {
             wildwest::wait("the copy to follow", &copies, "one", |copy| {
                 copy.data["spec"]["color"] == color

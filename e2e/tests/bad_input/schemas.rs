@@ -76,11 +76,10 @@ fn an_invalid_schema_is_a_condition_and_the_mended_one_is_installed() -> Result<
         let after = crd(case, &name).await?.context("the CRD")?;
         ensure!(after.spec == before.spec, "the CRD was changed");
         wildwest::namespace(case.consumer().plane.client(), "schema").await?;
-        let ours = Api::namespaced_with(case.consumer().plane.client(), "schema", &offer.resource());
+        let ours = case.ours(offer, "schema");
         ours.create(&PostParams::default(), &offer.widget("still", "red"))
             .await?;
-        let place = bindery_api::names::provider_namespace(&case.contract(), "schema");
-        let copies = Api::namespaced_with(case.provider().plane.client(), &place, &offer.resource());
+        let copies = case.copies(offer, "schema");
         wildwest::wait("the copy", &copies, "still", |copy| copy.data["spec"]["color"] == "red").await?;
         Ok(())
     })
@@ -98,7 +97,7 @@ fn a_foreign_crd_of_the_same_name_is_left_alone() -> Result<()> {
             .kubectl(&["wait", "--for=condition=Established", "crd", &offer.crd_name()])
             .await?;
         wildwest::namespace(consumer.plane.client(), "foreign").await?;
-        let own = Api::namespaced_with(consumer.plane.client(), "foreign", &offer.resource());
+        let own = case.ours(offer, "foreign");
         own.create(&PostParams::default(), &offer.widget("mine", "red")).await?;
         let versions = async || -> Result<_> {
             let crd = crd(case, &offer.crd_name()).await?.context("the CRD")?;
@@ -154,7 +153,7 @@ fn apis_of_kubernetes_itself_do_not_come_from_a_provider() -> Result<()> {
         let mut items = Vec::new();
         let groups = [
             ("p-k8s", "apps.k8s.io"),
-            ("p-kubernetes", "x.kubernetes.io"),
+            ("p-kubernetes", "apps.kubernetes.io"),
             ("p-own", "kube-bind.io"),
             ("p-plain", "apps"),
         ];

@@ -22,7 +22,7 @@ fn an_unknown_template_is_told_from_a_forbidden_one_by_who_may_bind_it_alone() -
         refused(may.client.get_template("ghost").await, Code::NotFound, ghost, &says)?;
         case.nothing_written(&may, &case.identity()).await?;
 
-        let may_not = case.principal("ghost-may-not", &[]).await?;
+        let may_not = case.principal("stranger", &[]).await?;
         let mut texts = Vec::new();
         for template in ["ghost", "cowboys"] {
             let says = [
@@ -157,8 +157,26 @@ fn a_template_that_cannot_be_served_says_why() -> Result<()> {
                 ErrorReason::SchemaUnsupported,
                 "protected group",
             ),
+            (
+                "wrong-scope",
+                "unservable.example.dev",
+                "Cluster",
+                "ScopeMismatch",
+                ErrorReason::TemplateNotReady,
+                "set it to Namespaced",
+            ),
+            (
+                "cluster-wide",
+                "clusterwide.example.dev",
+                "Cluster",
+                "ClusterScopedResource",
+                ErrorReason::SchemaUnsupported,
+                "cluster-scoped",
+            ),
         ];
-        let mut items = vec![unlabelled];
+        let mut cluster_wide = Offer::new("clusterwide").crd();
+        cluster_wide["spec"]["scope"] = json!("Cluster");
+        let mut items = vec![unlabelled, cluster_wide, Offer::new(case.name).crd()];
         items.extend(cases.map(|(name, group, scope, ..)| template(name, group, scope)));
         provider
             .plane

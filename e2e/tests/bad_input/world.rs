@@ -2,8 +2,8 @@
 
 use std::{fmt, path::PathBuf, time::Duration};
 
-use anyhow::{Context as _, Result, ensure};
-use bindery_api::{Condition, Conditions, annotations, conditions::ConditionStatus, v1alpha2 as api};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use bindery_api::{Condition, Conditions, annotations, conditions::ConditionStatus, names, v1alpha2 as api};
 use bindery_e2e::{Consumer, Provider, eventually, run, wildwest::SOON};
 use bindery_proto::v1alpha2::{
     BindableResourcesRequest, BindableResourcesRequestSpec, ClusterIdentity, CreateBindableResourcesRequestRequest,
@@ -27,7 +27,8 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// How long something that must not happen is waited for.
 pub(crate) const A_WHILE: Duration = Duration::from_secs(2);
 
-static WORLD: OnceCell<World> = OnceCell::const_new();
+/// Why it could not be started is told by every case: it is not tried again.
+static WORLD: OnceCell<Result<World, String>> = OnceCell::const_new();
 
 /// What the cases share. It lives as long as the process, whose end ends it.
 pub(crate) struct World {
@@ -44,13 +45,14 @@ pub(crate) struct Case {
 /// Runs a case; if it fails, with what server and konnector said last.
 pub(crate) fn case(name: &'static str, body: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
     run(async {
-        let world = WORLD.get_or_try_init(World::start).await?;
-        body(&Case { world, name }).await.with_context(|| {
+        let started = WORLD.get_or_init(async || World::start().await.map_err(|error| format!("{error:#}")));
+        let world = started.await.as_ref().map_err(anyhow::Error::msg)?;
+        body(&Case { world, name }).await.map_err(|error| {
             let logs = world.provider.servers.iter().chain(&world.consumer.konnectors);
             let tails: Vec<_> = logs
                 .map(|process| format!("{}:\n{}", process.name(), process.tail()))
                 .collect();
-            format!("case {name}\n{}", tails.join("\n"))
+            anyhow!("case {name}: {error:#}\n\n{}", tails.join("\n"))
         })
     })
 }
@@ -116,6 +118,17 @@ impl Case {
             .bind(self.provider(), &principal.token, &args)
             .await
             .map(drop)
+    }
+
+    /// The consumer's objects of an API in a namespace.
+    pub(crate) fn ours(&self, offer: Offer, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.consumer().plane.client(), namespace, &offer.resource())
+    }
+
+    /// Their copies on the provider.
+    pub(crate) fn copies(&self, offer: Offer, namespace: &str) -> Api<DynamicObject> {
+        let place = names::provider_namespace(&self.contract(), namespace);
+        Api::namespaced_with(self.provider().plane.client(), &place, &offer.resource())
     }
 
     /// Makes a Secret with a kubeconfig, and a binding that names it.
@@ -378,12 +391,12 @@ pub(crate) fn refused<T>(
     says: &[&str],
 ) -> Result<StatusError> {
     let error = match outcome {
-        Ok(_) => anyhow::bail!(
+        Ok(_) => bail!(
             "it succeeded, and should have been refused with {}",
             reason.reason_str()
         ),
         Err(Error::Status(error)) => *error,
-        Err(other) => anyhow::bail!("no answer of the server: {other}"),
+        Err(other) => bail!("no answer of the server: {other}"),
     };
     ensure!(
         (error.code, error.reason) == (code, Some(reason)),

@@ -8,7 +8,7 @@ use bindery_e2e::{
     Consumer, NAMESPACE, Provider, eventually_ok, remains,
     wildwest::{self, Cowboys, SOON},
 };
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{TryStreamExt as _, stream};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Secret};
 use kube::{
     Api, Client, ResourceExt as _,
@@ -63,7 +63,8 @@ impl Bound {
     pub(super) async fn create(&mut self, names: impl IntoIterator<Item = String>) -> Result<()> {
         let names: Vec<_> = names.into_iter().collect();
         create(&self.cowboys, names.clone()).await?;
-        self.expected.extend(names.into_iter().map(|name| (name, "ride".to_owned())));
+        self.expected
+            .extend(names.into_iter().map(|name| (name, "ride".to_owned())));
         Ok(())
     }
 
@@ -154,7 +155,12 @@ impl Bound {
     pub(super) async fn kubeconfigs(&self) -> Result<Vec<Secret>> {
         let secrets: Api<Secret> = Api::namespaced(self.consumer.plane.client(), NAMESPACE);
         let mut secrets = secrets.list(&ListParams::default()).await?.items;
-        let holds = |secret: &Secret| secret.data.as_ref().is_some_and(|data| data.contains_key(names::KUBECONFIG_KEY));
+        let holds = |secret: &Secret| {
+            secret
+                .data
+                .as_ref()
+                .is_some_and(|data| data.contains_key(names::KUBECONFIG_KEY))
+        };
         secrets.retain(holds);
         Ok(secrets)
     }
@@ -172,7 +178,10 @@ impl Bound {
     /// Unbinds, which must leave nothing.
     pub(super) async fn unbind(&self) -> Result<()> {
         self.bind(&["unbind", "cowboys"]).await?;
-        ensure!(self.kubeconfigs().await?.is_empty(), "a Secret with a kubeconfig is left");
+        ensure!(
+            self.kubeconfigs().await?.is_empty(),
+            "a Secret with a kubeconfig is left"
+        );
         remains::none(&self.provider, &self.consumer, "cowboys", "wildwest.dev").await
     }
 }
@@ -192,11 +201,16 @@ pub(super) async fn create(cowboys: &Cowboys, names: Vec<String>) -> Result<()> 
 /// Waits until there are this many copies.
 pub(super) async fn copies(cowboys: &Cowboys, at_least: usize) -> Result<()> {
     eventually_ok(format!("{at_least} copies"), SOON, async || {
-        let copies = cowboys.copies.list_metadata(&ListParams::default()).await?.items.len();
+        let copies = count_copies(cowboys).await?;
         ensure!(copies >= at_least, "{copies}");
         Ok(())
     })
     .await
+}
+
+/// How many copies there are.
+pub(super) async fn count_copies(cowboys: &Cowboys) -> Result<usize> {
+    Ok(cowboys.copies.list_metadata(&ListParams::default()).await?.items.len())
 }
 
 /// Takes a Lease from a process that was killed, so that its successor need not wait.

@@ -1,31 +1,37 @@
-//! The provider's tokens expire, before and behind the konnector's back.
+//! The provider's tokens expire: while the konnector is away, and while it works.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use bindery_api::{backend, conditions::ConditionStatus, labels, names};
-use bindery_e2e::{
-    NAMESPACE, Provider, ServiceAccountClaims, eventually, eventually_ok, run,
-    wildwest::SOON,
-};
+use bindery_api::{backend, conditions::ConditionStatus, labels, names as fixed, v1alpha2::APIServiceExport};
+use bindery_e2e::{NAMESPACE, Provider, ServiceAccountClaims, eventually_ok, run, wildwest::SOON};
 use k8s_openapi::{
     ByteString,
     api::core::v1::{Secret, ServiceAccount},
 };
 use kube::{
     Api, ResourceExt as _,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::bound::{Bound, names};
 
-/// Longer than the API server trusts what it knows of a token.
+/// Longer than the API server trusts what it remembers of a token.
 const REFUSED_BY_THEN: Duration = Duration::from_secs(12);
-
+/// How long a short token lives.
+const SHORT: Duration = Duration::from_secs(20);
+/// The pace of steady work.
+const PACE: Duration = Duration::from_millis(100);
 /// The user's Secret of the binding.
 const GIVEN: &str = "kubeconfig-cowboys";
+
+/// The ServiceAccount of a contract, for which tests sign tokens with the provider's own key.
+struct Binder {
+    contract: String,
+    uid: String,
+}
 
 #[test]
 fn expired_tokens_are_renewed_or_named() -> Result<()> {
@@ -33,38 +39,45 @@ fn expired_tokens_are_renewed_or_named() -> Result<()> {
         let mut bound = Bound::start("expired").await?;
         bound.create(names("early", 0..5)).await?;
         bound.converged().await?;
-        let tokens = Tokens::of(&bound).await?;
+        let binder = Binder::of(&bound).await?;
+        let expired = |bound: &Bound, audiences: &[&str]| {
+            let mut claims = binder.claims(Duration::from_hours(1), audiences);
+            claims.issued_at -= Duration::from_hours(2);
+            claims.expires_at -= Duration::from_hours(2);
+            bound.provider.plane.sign_service_account_token(&claims)
+        };
 
-        // Down over the hour: the token for the API server has expired, the one for the backend has not.
-        away_until(&mut bound, Some(tokens.sign(-3600, &[])?), None).await?;
-        bound.create(names("hour", 0..5)).await?;
-        let before = versions(&bound).await?;
-        bound.consumer.start_konnector().await?;
+        // Away for hours: the token for the API server has expired, the one for the backend has not.
+        leave(&mut bound).await?;
+        give(&bound, Some(expired(&bound, &[])?), None).await?;
+        let early = come_back(&mut bound, "hours").await?;
         bound.converged().await?;
-        unchanged(&before, &versions(&bound).await?, "early")?;
-        ensure!(renewed(&bound).await?.len() == 1, "one renewed Secret");
+        ensure!(early == versions(&bound).await?, "objects in sync were touched");
+        ensure!(
+            renewed(&bound).await?.len() == 1,
+            "a renewed credential is kept in one Secret"
+        );
         bound.bound_once().await?;
 
-        // Down for longer than that: both have expired.
-        let (api, backend) = (tokens.sign(-3600, &[])?, tokens.sign(-3600, &[&bound.provider.address()])?);
-        away_until(&mut bound, Some(api), Some(backend)).await?;
-        bound.create(names("week", 0..5)).await?;
-        let before = versions(&bound).await?;
-        bound.consumer.start_konnector().await?;
+        // Away for weeks: both have expired.
+        leave(&mut bound).await?;
+        let backend = expired(&bound, &[&bound.provider.address()])?;
+        give(&bound, Some(expired(&bound, &[])?), Some(backend)).await?;
+        let early = come_back(&mut bound, "weeks").await?;
         eventually_ok("the binding to say what mends it", SOON, async || {
             let condition = bound.condition("SecretValid").await?;
+            let expired = condition.status == ConditionStatus::False && condition.reason == "CredentialExpired";
             ensure!(
-                condition.status == ConditionStatus::False && condition.reason == "CredentialExpired",
+                expired && condition.message.contains("kubectl bind renew cowboys"),
                 "{condition:?}"
             );
-            ensure!(condition.message.contains("kubectl bind renew cowboys"), "{}", condition.message);
             Ok(())
         })
         .await?;
-        unchanged(&before, &versions(&bound).await?, "")?;
+        ensure!(early == versions(&bound).await?, "objects were touched");
         bound.bind(&["renew", "cowboys"]).await?;
         bound.converged().await?;
-        unchanged(&before, &versions(&bound).await?, "early")?;
+        ensure!(early == versions(&bound).await?, "objects in sync were touched");
         bound.status_flows("caught").await?;
         bound.bound_once().await?;
         bound.unbind().await
@@ -74,54 +87,135 @@ fn expired_tokens_are_renewed_or_named() -> Result<()> {
 #[test]
 fn sync_goes_on_while_a_token_is_renewed() -> Result<()> {
     run(async {
-        let mut bound = Bound::start("short").await?;
-        bound.create(names("early", 0..5)).await?;
-        bound.converged().await?;
-        let tokens = Tokens::of(&bound).await?;
-        // Void when its anchor goes, as one that has expired.
-        let anchors: Api<Secret> = Api::namespaced(bound.provider.plane.client(), &tokens.contract);
+        let mut bound = Bound::start("renewal").await?;
+        let binder = Binder::of(&bound).await?;
+        let provider = bound.provider.plane.client();
+        // When it goes, the short token is void, as if its time were over.
+        let anchors: Api<Secret> = Api::namespaced(provider, &binder.contract);
         let anchor = serde_json::from_value(json!({"metadata": {"name": "short-lived"}}))?;
         let anchor = anchors.create(&PostParams::default(), &anchor).await?;
-        let claims = tokens.claims(20, &[]);
-        let claims = claims.bound_to("short-lived", &anchor.uid().context("a UID")?);
+        let claims = binder
+            .claims(SHORT, &[])
+            .bound_to("short-lived", &anchor.uid().context("no UID")?);
         let short = bound.provider.plane.sign_service_account_token(&claims)?;
-        give(&bound, Some(short), None).await?;
+        give(&bound, Some(short.clone()), None).await?;
 
         let start = Instant::now();
-        let mut is_renewed = None;
-        let mut number = 0;
-        // Until the token is refused, whatever the API server remembers of it.
-        while is_renewed.is_none_or(|at: Instant| at.elapsed() < REFUSED_BY_THEN) {
-            let name = format!("steady-{number:03}");
-            bound.create([name.clone()]).await?;
-            bound.cowboys.copied(&name, "ride").await?;
-            bound.cowboys.report(&name, "riding").await?;
-            bound.cowboys.reported(&name, "riding").await?;
-            for type_ in ["SecretValid", "Connected", "Heartbeating", "InformersSynced"] {
-                let condition = bound.condition(type_).await?;
-                ensure!(condition.status == ConditionStatus::True, "after {:?}: {condition:?}", start.elapsed());
-            }
-            if is_renewed.is_none() && !renewed(&bound).await?.is_empty() {
+        let mut voided: Option<Instant> = None;
+        let mut names = names("steady", 0..1000);
+        while voided.is_none_or(|at| at.elapsed() < REFUSED_BY_THEN) {
+            works(&mut bound, &names.next().context("no more names")?).await?;
+            if voided.is_none() && !renewed(&bound).await?.is_empty() {
                 anchors.delete("short-lived", &DeleteParams::default()).await?;
-                is_renewed = Some(Instant::now());
+                voided = Some(Instant::now());
             }
-            ensure!(is_renewed.is_some() || start.elapsed() < SOON, "not renewed");
-            number += 1;
-            sleep(Duration::from_millis(100)).await;
+            ensure!(voided.is_some() || start.elapsed() < SOON, "the token is not renewed");
+            sleep(PACE).await;
         }
-        let refused = bound.provider.plane.token_kubeconfig(&tokens.contract, tokens.sign_claims(&claims)?).client().await?;
-        let exports: Api<bindery_api::v1alpha2::APIServiceExport> = Api::namespaced(refused, &tokens.contract);
+        let refused = bound
+            .provider
+            .plane
+            .token_kubeconfig(&binder.contract, short)
+            .client()
+            .await?;
+        let exports: Api<APIServiceExport> = Api::namespaced(refused, &binder.contract);
         let answer = exports.get("cowboys").await;
-        ensure!(matches!(&answer, Err(kube::Error::Api(status)) if status.code == 401), "{answer:?}");
+        ensure!(
+            matches!(&answer, Err(kube::Error::Api(status)) if status.code == 401),
+            "{answer:?}"
+        );
         bound.converged().await?;
         bound.bound_once().await?;
         bound.unbind().await
     })
 }
 
-/// Signs tokens of a contract with the provider's own key.
-struct Tokens<'a> {
-    provider: &'a Provider,
-    contract: String,
-    uid: String,
+/// A cowboy rides and is heard of, and the binding knows of no trouble.
+async fn works(bound: &mut Bound, name: &str) -> Result<()> {
+    bound.create([name.to_owned()]).await?;
+    bound.cowboys.copied(name, "ride").await?;
+    bound.cowboys.report(name, "riding").await?;
+    bound.cowboys.reported(name, "riding").await?;
+    for type_ in ["Ready", "SecretValid", "Connected", "Heartbeating", "InformersSynced"] {
+        let condition = bound.condition(type_).await?;
+        ensure!(condition.status == ConditionStatus::True, "{condition:?}");
+    }
+    Ok(())
+}
+
+/// The konnector ends, and what it renewed is lost.
+async fn leave(bound: &mut Bound) -> Result<()> {
+    bound.consumer.konnectors[0].terminate(SOON).await?;
+    bound.consumer.konnectors.clear();
+    let secrets: Api<Secret> = Api::namespaced(bound.consumer.plane.client(), NAMESPACE);
+    for secret in renewed(bound).await? {
+        secrets.delete(&secret.name_any(), &DeleteParams::default()).await?;
+    }
+    Ok(())
+}
+
+/// The konnector starts again, with more to do than when it left. Answers how objects in sync stand before that.
+async fn come_back(bound: &mut Bound, name: &str) -> Result<BTreeMap<String, Option<String>>> {
+    bound.create(names(name, 0..5)).await?;
+    let before = versions(bound).await?;
+    bound.consumer.start_konnector().await?;
+    Ok(before)
+}
+
+/// Resource versions of what was in sync from the start, on both sides.
+async fn versions(bound: &Bound) -> Result<BTreeMap<String, Option<String>>> {
+    let mut versions = BTreeMap::new();
+    for (side, api) in [("ours", &bound.cowboys.ours), ("copies", &bound.cowboys.copies)] {
+        for object in api.list_metadata(&ListParams::default()).await? {
+            if object.name_any().starts_with("early") {
+                versions.insert(format!("{side}/{}", object.name_any()), object.resource_version());
+            }
+        }
+    }
+    Ok(versions)
+}
+
+/// What the konnector renewed.
+async fn renewed(bound: &Bound) -> Result<Vec<Secret>> {
+    let mut secrets = bound.kubeconfigs().await?;
+    secrets.retain(|secret| secret.labels().contains_key(labels::CONTRACT_UID));
+    Ok(secrets)
+}
+
+/// Puts other tokens into the user's Secret.
+async fn give(bound: &Bound, api_server: Option<String>, backend: Option<String>) -> Result<()> {
+    let secrets: Api<Secret> = Api::namespaced(bound.consumer.plane.client(), NAMESPACE);
+    let secret = secrets.get(GIVEN).await?;
+    let document = secret.data.as_ref().and_then(|data| data.get(fixed::KUBECONFIG_KEY));
+    let document = std::str::from_utf8(&document.context("no kubeconfig")?.0)?;
+    let mut kubeconfig: Value = serde_saphyr::from_str(document)?;
+    if let Some(token) = api_server {
+        kubeconfig["users"][0]["user"]["token"] = token.into();
+    }
+    if let Some(token) = backend {
+        let extensions = kubeconfig["clusters"][0]["cluster"]["extensions"].as_array_mut();
+        let extension = extensions
+            .into_iter()
+            .flatten()
+            .find(|entry| entry["name"] == backend::EXTENSION);
+        extension.context("no extension")?["extension"]["token"] = token.into();
+    }
+    let data = BTreeMap::from([(fixed::KUBECONFIG_KEY, ByteString(kubeconfig.to_string().into_bytes()))]);
+    let patch = Patch::Merge(json!({"data": data}));
+    secrets.patch(GIVEN, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+impl Binder {
+    async fn of(bound: &Bound) -> Result<Self> {
+        let contract = Provider::contract(&bound.consumer.identity().await?);
+        let accounts: Api<ServiceAccount> = Api::namespaced(bound.provider.plane.client(), &contract);
+        let uid = accounts.get(fixed::KUBE_BINDER).await?.uid().context("no UID")?;
+        Ok(Self { contract, uid })
+    }
+
+    fn claims(&self, lifetime: Duration, audiences: &[&str]) -> ServiceAccountClaims {
+        let claims = ServiceAccountClaims::new(&self.contract, fixed::KUBE_BINDER, &self.uid, lifetime);
+        claims.audiences(audiences)
+    }
 }

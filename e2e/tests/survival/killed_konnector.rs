@@ -1,6 +1,6 @@
 //! The konnector is killed again and again while objects come, change and go.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use bindery_e2e::run;
 
 use super::bound::{self, Bound, copies, names};
@@ -8,7 +8,7 @@ use super::bound::{self, Bound, copies, names};
 const BURST: usize = 200;
 
 /// Kills when so many copies were made.
-const KILL_AT: [usize; 3] = [20, 80, 150];
+const KILL_AT: [usize; 3] = [10, 50, 100];
 
 #[test]
 fn konnector_killed_during_a_burst() -> Result<()> {
@@ -22,10 +22,14 @@ fn konnector_killed_during_a_burst() -> Result<()> {
             let (cowboys, burst) = (bound.cowboys.clone(), burst.clone());
             async move { bound::create(&cowboys, burst).await }
         });
-        bound.expected.extend(burst.into_iter().map(|name| (name, "ride".to_owned())));
+        bound
+            .expected
+            .extend(burst.into_iter().map(|name| (name, "ride".to_owned())));
+        let mut in_the_middle = 0;
         for (round, count) in KILL_AT.into_iter().enumerate() {
             copies(&bound.cowboys, 20 + count).await?;
             bound.consumer.konnectors[round].kill9()?;
+            in_the_middle += usize::from(bound::count_copies(&bound.cowboys).await? < BURST);
             // What happens while nobody looks.
             for name in names("early", 5 * round..5 * round + 5) {
                 bound.intend(&name, &format!("ride {round}")).await?;
@@ -34,6 +38,10 @@ fn konnector_killed_during_a_burst() -> Result<()> {
             bound.consumer.start_konnector().await?;
         }
         creating.await??;
+        ensure!(
+            in_the_middle >= 2,
+            "only {in_the_middle} of the kills came before the last copy"
+        );
         bound.converged().await?;
         bound.status_flows("caught").await?;
         bound.bound_once().await?;

@@ -38,7 +38,10 @@ fn provider_down_for_twenty_seconds() -> Result<()> {
         bound.converged().await?;
         bound.status_flows("caught").await?;
         let survivor = &mut bound.consumer.konnectors[0];
-        ensure!(survivor.is_running() && survivor.id() == konnector, "the konnector ended");
+        ensure!(
+            survivor.is_running() && survivor.id() == konnector,
+            "the konnector ended"
+        );
         bound.bound_once().await?;
         eventually_ok("templates to be listed", SOON, async || {
             bound.bind(&["templates"]).await.map(drop)

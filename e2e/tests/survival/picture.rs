@@ -47,9 +47,21 @@ pub(super) async fn of(client: &Client, identity: &str) -> Result<Picture> {
     let mut picture = Picture::new();
     let mut take = |kind: &str, objects: Vec<DynamicObject>| {
         for object in objects {
-            let record = if kind == "BindableResourcesRequest" { object.name_any() } else { String::new() };
-            let name = format!("{kind} {}/{}", object.namespace().unwrap_or_default(), object.name_any());
-            let known = [(record.as_str(), "<request>"), (&contract, "<contract>"), (identity, "<identity>")];
+            let record = if kind == "BindableResourcesRequest" {
+                object.name_any()
+            } else {
+                String::new()
+            };
+            let name = format!(
+                "{kind} {}/{}",
+                object.namespace().unwrap_or_default(),
+                object.name_any()
+            );
+            let known = [
+                (record.as_str(), "<request>"),
+                (&contract, "<contract>"),
+                (identity, "<identity>"),
+            ];
             let value = serde_json::to_value(object).unwrap_or_default();
             picture.insert(plain_text(&name, &known), plain(value, &known));
         }
@@ -88,17 +100,30 @@ pub(super) async fn of(client: &Client, identity: &str) -> Result<Picture> {
     Ok(picture)
 }
 
-/// What is there once nothing changes any more.
+/// What is there of a bind once it is whole and nothing changes any more.
 pub(super) async fn settled(client: &Client, identity: &str) -> Result<Picture> {
+    settled_with(client, identity, |picture| has_one_of_each(picture).is_ok()).await
+}
+
+/// What is there once it is as it should be and nothing changes any more.
+pub(super) async fn settled_with(client: &Client, identity: &str, is_so: impl Fn(&Picture) -> bool) -> Result<Picture> {
     let mut last = (Picture::new(), Instant::now());
     eventually("nothing to change any more", SOON, async || {
         let now = of(client, identity).await?;
         if now != last.0 {
             last = (now, Instant::now());
         }
-        Ok((last.1.elapsed() >= STILL).then(|| last.0.clone()))
+        Ok((is_so(&last.0) && last.1.elapsed() >= STILL).then(|| last.0.clone()))
     })
     .await
+}
+
+/// How many objects of a kind there are.
+pub(super) fn count(picture: &Picture, kind: &str) -> usize {
+    picture
+        .keys()
+        .filter(|name| name.split(' ').next() == Some(kind))
+        .count()
 }
 
 /// Waits until there is for one consumer what there is for another.
@@ -108,7 +133,10 @@ pub(super) async fn becomes(client: &Client, identity: &str, wanted: &Picture) -
         let differs = |name: &&String| now.get(*name) != wanted.get(*name);
         let different: Vec<_> = wanted.keys().chain(now.keys()).filter(differs).collect();
         let first = different.first().map(|name| (now.get(*name), wanted.get(*name)));
-        ensure!(different.is_empty(), "{different:?} differ; the first is, and should be: {first:#?}");
+        ensure!(
+            different.is_empty(),
+            "{different:?} differ; the first is, and should be: {first:#?}"
+        );
         Ok(())
     })
     .await
@@ -143,11 +171,23 @@ fn plain_text(text: &str, known: &[(&str, &str)]) -> String {
 
 /// Whether a picture holds exactly one object of each of these kinds.
 pub(super) fn has_one_of_each(picture: &Picture) -> Result<()> {
-    for kind in ["APIServiceExport", "APIServiceExportRequest", "BindableResourcesRequest", "BoundSchema", "ClusterBinding"] {
-        let count = picture.keys().filter(|name| name.split(' ').next() == Some(kind)).count();
+    for kind in [
+        "APIServiceExport",
+        "APIServiceExportRequest",
+        "BindableResourcesRequest",
+        "BoundSchema",
+        "ClusterBinding",
+    ] {
+        let count = count(picture, kind);
         ensure!(count == 1, "{count} of kind {kind}: {:?}", picture.keys());
     }
-    let accounts = picture.keys().filter(|name| name.ends_with(&format!("/{}", names::KUBE_BINDER)));
-    ensure!(accounts.count() >= 2, "ServiceAccount and RoleBinding are missing: {:?}", picture.keys());
+    let accounts = picture
+        .keys()
+        .filter(|name| name.ends_with(&format!("/{}", names::KUBE_BINDER)));
+    ensure!(
+        accounts.count() >= 2,
+        "ServiceAccount and RoleBinding are missing: {:?}",
+        picture.keys()
+    );
     Ok(())
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use bindery_e2e::{Consumer, Provider, Proxy, run};
+use bindery_e2e::{Provider, Proxy, run};
 use futures::future::{join_all, try_join_all};
-use tokio::time::{interval, timeout};
+use tokio::time::interval;
 
 use super::{
     bound::Bound,
@@ -30,9 +30,15 @@ fn the_same_command_twice_and_at_once() -> Result<()> {
         bound.bind(&["cowboys"]).await?;
         bound.bound_once().await?;
         let version = |secrets: &[k8s_openapi::api::core::v1::Secret]| -> Vec<_> {
-            secrets.iter().map(|secret| secret.metadata.resource_version.clone()).collect()
+            secrets
+                .iter()
+                .map(|secret| secret.metadata.resource_version.clone())
+                .collect()
         };
-        ensure!(version(&secrets) == version(&bound.kubeconfigs().await?), "a Secret was written anew");
+        ensure!(
+            version(&secrets) == version(&bound.kubeconfigs().await?),
+            "a Secret was written anew"
+        );
         let again = picture::of(&client, &identity).await?;
         picture::has_one_of_each(&again)?;
         bound.converged().await?;
@@ -71,7 +77,9 @@ fn the_same_call_at_once_and_over_a_bad_line() -> Result<()> {
         };
         let (first, ()) = tokio::join!(calls::bind(&over_the_line, "bad-line"), cutting);
         if first.is_err() {
-            calls::bind(&over_the_line, "bad-line").await.context("the same once more")?;
+            calls::bind(&over_the_line, "bad-line")
+                .await
+                .context("the same once more")?;
         }
         becomes(&admin, "bad-line", &once).await
     })

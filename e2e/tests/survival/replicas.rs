@@ -35,16 +35,22 @@ fn leaders_killed_during_work() -> Result<()> {
             let (cowboys, burst) = (bound.cowboys.clone(), burst.clone());
             async move { bound::create(&cowboys, burst).await }
         });
-        bound.expected.extend(burst.into_iter().map(|name| (name, "ride".to_owned())));
+        bound
+            .expected
+            .extend(burst.into_iter().map(|name| (name, "ride".to_owned())));
         copies(&bound.cowboys, 20).await?;
-        let (led, follows) = kill_leader(&mut bound.consumer.konnectors).await?;
-        let (server_led, server_follows) = kill_leader(&mut bound.provider.servers).await?;
+        let (led, follows) = kill_leader(&mut bound.consumer.konnectors)?;
+        let (server_led, server_follows) = kill_leader(&mut bound.provider.servers)?;
         // The replica that is left answers at once, also while nobody leads.
         let left = bound.provider.replica_address(server_follows);
         let left = calls::client(&bound.provider, &left, &bound.token)?;
         ensure!(!left.list_templates(ListTemplatesRequest::default()).await?.is_empty());
-        let other = async { calls::bind(&left, "other-replica").await.context("over the replica that is left") };
-        let (others, _, _) = tokio::try_join!(
+        let other = async {
+            calls::bind(&left, "other-replica")
+                .await
+                .context("over the replica that is left")
+        };
+        let (others, (), ()) = tokio::try_join!(
             other,
             leads(&bound.consumer.konnectors[follows]),
             leads(&bound.provider.servers[server_follows])
@@ -64,10 +70,6 @@ fn leaders_killed_during_work() -> Result<()> {
         bound.create(names("late", 0..5)).await?;
         bound.converged().await?;
         bound.bound_once().await?;
-        let leaders = |processes: &mut Vec<Process>| {
-            let leading = processes.iter_mut().filter(|process| process.is_running() && process.log().contains(LEADING));
-            leading.count()
-        };
         ensure!(leaders(&mut bound.consumer.konnectors) == 1 && leaders(&mut bound.provider.servers) == 1);
         bound.bind(&["cowboys"]).await?;
         bound.unbind().await
@@ -84,7 +86,7 @@ async fn both_answer(provider: &Provider, token: &Path) -> Result<()> {
 }
 
 /// Kills the one that leads; answers its number and the other's.
-async fn kill_leader(processes: &mut [Process]) -> Result<(usize, usize)> {
+fn kill_leader(processes: &mut [Process]) -> Result<(usize, usize)> {
     let leader = processes.iter().position(|process| process.log().contains(LEADING));
     let leader = leader.context("nobody leads")?;
     ensure!(
@@ -93,6 +95,14 @@ async fn kill_leader(processes: &mut [Process]) -> Result<(usize, usize)> {
     );
     processes[leader].kill9()?;
     Ok((leader, 1 - leader))
+}
+
+/// How many lead now.
+fn leaders(processes: &mut [Process]) -> usize {
+    let running = processes
+        .iter_mut()
+        .map(|process| process.is_running() && process.log().contains(LEADING));
+    running.filter(|leads| *leads).count()
 }
 
 async fn leads(process: &Process) -> Result<()> {

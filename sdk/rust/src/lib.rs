@@ -23,6 +23,7 @@ mod builder;
 mod client;
 mod error;
 mod method;
+pub mod objects;
 mod page;
 mod retry;
 mod token;

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use bindery_api::{
     annotations, names,
-    v1alpha2::{APIServiceExport, APIServiceExportRequest, BindableResourcesRequest, BoundSchema, Phase},
+    v1alpha2::{
+        APIServiceExport, APIServiceExportRequest, APIServiceNamespace, BindableResourcesRequest, BoundSchema, Phase,
+    },
 };
 use bindery_runtime::{
     cache::{Cache, ObjectKey},
@@ -21,7 +23,7 @@ use serde_json::json;
 
 use super::{Context, Next, Reconcile, Running, request, subject};
 use crate::{
-    contract, rbac,
+    contract, owner, rbac,
     remaining::{self, Remaining},
     state::State,
     template,
@@ -263,7 +265,8 @@ impl Exports {
         }
     }
 
-    /// Removes what was made for an export and does not go with it by itself: rights, requests.
+    /// Removes what was made for an export. Schemas and mapped namespaces would go with it by their owner references too,
+    /// but the garbage collector learns of new kinds only every half a minute.
     async fn take_all(&self, export: &APIServiceExport) -> Result<(), WriteError> {
         let state = &self.context.state;
         let client = || state.clients.write.clone();
@@ -285,6 +288,18 @@ impl Exports {
         if let Some(request) = state.caches.export_requests.get(&contract, &name) {
             let api: Api<APIServiceExportRequest> = Api::namespaced(client(), &contract);
             writes::delete(&api, &name, request.metadata.uid.as_deref()).await?;
+        }
+        for schema in state.caches.bound_schemas.list_in(&contract) {
+            if owner::is_alone(&*schema, export.metadata.uid.as_deref()) {
+                let api: Api<BoundSchema> = Api::namespaced(client(), &contract);
+                writes::delete_seen(&api, &*schema).await?;
+            }
+        }
+        for namespace in state.caches.service_namespaces.list_in(&contract) {
+            if owner::is_alone(&*namespace, export.metadata.uid.as_deref()) {
+                let api: Api<APIServiceNamespace> = Api::namespaced(client(), &contract);
+                writes::delete_seen(&api, &*namespace).await?;
+            }
         }
         for request in state
             .caches

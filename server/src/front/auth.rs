@@ -7,7 +7,12 @@ use bindery_proto::v1alpha2::ErrorReason;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 
-use super::error::{Failure, Outcome};
+use tokio::time::timeout;
+
+use super::{
+    error::{Failure, Outcome},
+    limits::REVIEW_MAX,
+};
 use crate::principal::Principal;
 
 mod bearer;
@@ -137,13 +142,14 @@ impl Authenticators {
             .find(|authenticator| authenticator.is_for(token.claims()))
             .ok_or(Denial::Issuer)?;
         authenticator.precheck(token)?;
-        let verdict = self
-            .cached
-            .get(token, authenticator)
-            .await
-            .map_err(|error| match error.as_ref() {
-                CheckError::Api(error) => Failure::of_kube("check the token", error),
-            })?;
+        let checked = timeout(REVIEW_MAX, self.cached.get(token, authenticator)).await;
+        let verdict = match checked {
+            Ok(Ok(verdict)) => verdict,
+            Ok(Err(error)) => match error.as_ref() {
+                CheckError::Api(error) => return Err(Failure::of_kube("check the token", error)),
+            },
+            Err(_) => return Err(Failure::unanswered("check the token")),
+        };
         let identity = verdict?;
         let system = |name: &String| name.starts_with("system:");
         if !authenticator.may_name_system() && (system(&identity.username) || identity.groups.iter().any(system)) {

@@ -111,7 +111,11 @@ impl Front {
         message: &ListBindableResourcesRequestsRequest,
     ) -> Outcome<ListBindableResourcesRequestsResponse> {
         message.validate()?;
-        let page = Page::read(message.page_size, &message.page_token, &[&message.cluster_identity])?;
+        let page = Page::read(
+            message.page_size,
+            &message.page_token,
+            &["requests", &message.cluster_identity],
+        )?;
         let principal = caller.principal();
         let found = self.state.caches.requests.list(|request| {
             let identity = &request.spec.cluster_identity.identity;

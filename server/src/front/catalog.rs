@@ -72,7 +72,7 @@ impl CatalogService for Service {
 impl Front {
     async fn list_templates(&self, caller: &Caller, message: &ListTemplatesRequest) -> Outcome<ListTemplatesResponse> {
         message.validate()?;
-        let arguments = [message.label_selector.as_str(), &message.collection];
+        let arguments = ["templates", &message.label_selector, &message.collection];
         let page = Page::read(message.page_size, &message.page_token, &arguments)?;
         let selector = selector(&message.label_selector)?;
         let members = match message.collection.as_str() {
@@ -135,7 +135,11 @@ impl Front {
         message: &ListCollectionsRequest,
     ) -> Outcome<ListCollectionsResponse> {
         message.validate()?;
-        let page = Page::read(message.page_size, &message.page_token, &[&message.label_selector])?;
+        let page = Page::read(
+            message.page_size,
+            &message.page_token,
+            &["collections", &message.label_selector],
+        )?;
         let selector = selector(&message.label_selector)?;
         let found = self
             .state

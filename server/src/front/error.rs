@@ -12,6 +12,14 @@ use tonic_types::{ErrorDetails, FieldViolation, PreconditionViolation, StatusExt
 /// When to come back, where nothing better is known.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// Keys of the metadata that name what a precondition is about, closest first.
+const SUBJECTS: [&str; 4] = ["export", "template", "object", "contract"];
+
+/// A status travels in headers, of which many clients take 16 KiB: longer messages are cut.
+const MESSAGE_BYTES_MAX: usize = 2_048;
+/// For the same reason no more fields than these are named at once.
+const VIOLATIONS_MAX: usize = 20;
+
 /// Result of a call.
 pub type Outcome<T> = Result<T, Failure>;
 
@@ -36,7 +44,7 @@ impl Failure {
         };
         Self(Box::new(Inner {
             reason,
-            message: message.into(),
+            message: fit(message.into()),
             metadata: HashMap::new(),
             violations: Vec::new(),
             retry_after,
@@ -44,7 +52,8 @@ impl Failure {
     }
 
     /// Wrong input: every field that is wrong, at once.
-    pub fn invalid(violations: Vec<FieldViolation>) -> Self {
+    pub fn invalid(mut violations: Vec<FieldViolation>) -> Self {
+        violations.truncate(VIOLATIONS_MAX);
         let fields: Vec<_> = violations
             .iter()
             .map(|violation| format!("{}: {}", violation.field, violation.description))
@@ -68,10 +77,7 @@ impl Failure {
         let cause = errors::explain(error);
         if errors::is_transient(error) {
             tracing::warn!(doing, %cause, "the API server does not answer");
-            return Self::new(
-                ErrorReason::ApiServerUnreachable,
-                format!("cannot {doing}: the provider's API server does not answer; try again"),
-            );
+            return Self::unanswered(doing);
         }
         if errors::is_forbidden(error) {
             tracing::error!(doing, %cause, "the server lacks a right");
@@ -90,6 +96,14 @@ impl Failure {
             );
         }
         Self::internal(format_args!("cannot {doing}: {cause}"))
+    }
+
+    /// That the API server is silent.
+    pub fn unanswered(doing: &str) -> Self {
+        Self::new(
+            ErrorReason::ApiServerUnreachable,
+            format!("cannot {doing}: the provider's API server does not answer; try again"),
+        )
     }
 
     /// Adds what varies in the message, under a lowerCamelCase key.
@@ -130,8 +144,12 @@ impl From<Failure> for Status {
         let code = inner.reason.code();
         let mut details = ErrorDetails::new();
         if code == Code::FailedPrecondition {
-            let subject = inner.metadata.values().min().cloned().unwrap_or_default();
-            let violation = PreconditionViolation::new(reason, subject, inner.message.clone());
+            let subject = SUBJECTS
+                .iter()
+                .find_map(|key| inner.metadata.get(*key))
+                .cloned()
+                .unwrap_or_default();
+            let violation = PreconditionViolation::new(reason, subject, first_line(&inner.message));
             details.set_precondition_failure(vec![violation]);
         }
         if !inner.violations.is_empty() {
@@ -143,6 +161,19 @@ impl From<Failure> for Status {
         details.set_error_info(reason, ERROR_DOMAIN, inner.metadata);
         Self::with_error_details(code, inner.message, details)
     }
+}
+
+/// The message, or as much of it as fits.
+fn fit(mut message: String) -> String {
+    if message.len() > MESSAGE_BYTES_MAX {
+        message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
+        message.push('…');
+    }
+    message
+}
+
+fn first_line(message: &str) -> &str {
+    message.lines().next().unwrap_or_default()
 }
 
 /// Completes a status on its way out: the request's id is added, and a status that is not of our making becomes one.
@@ -212,6 +243,21 @@ mod tests {
             .map(|v| v.field.as_str())
             .collect();
         assert_eq!(fields, ["name", "uid"]);
+    }
+
+    #[test]
+    fn a_status_fits_into_headers() {
+        let fields =
+            (0..1_000).map(|number| FieldViolation::new(format!("names[{number}]"), "must be a DNS label".repeat(5)));
+        for failure in [
+            Failure::invalid(fields.collect()),
+            Failure::new(ErrorReason::ServerLacksRights, "é\n".repeat(100_000)),
+        ] {
+            let mut headers = http::HeaderMap::new();
+            Status::from(failure).add_header(&mut headers).expect("headers");
+            let bytes: usize = headers.values().map(http::HeaderValue::len).sum();
+            assert!(bytes < 15 * 1024, "{bytes}");
+        }
     }
 
     #[track_caller]

@@ -78,7 +78,7 @@ impl ExportService for Service {
 impl Front {
     async fn list_exports(&self, caller: &Caller, message: &ListExportsRequest) -> Outcome<ListExportsResponse> {
         message.validate()?;
-        let arguments = [message.contract.as_str(), &message.label_selector];
+        let arguments = ["exports", &message.contract, &message.label_selector];
         let page = Page::read(message.page_size, &message.page_token, &arguments)?;
         let selector = selector(&message.label_selector)?;
         let contracts = self.contracts.all(caller, &message.contract)?;

@@ -17,11 +17,11 @@ use tower::{Layer, Service};
 use tracing::{Instrument as _, Span, field};
 
 use super::{
-    access::{self, Method, Shape},
+    access::{self, Method},
     auth::{Authenticators, Caller, Presented},
     connection::Peer,
     error::{self, Failure, Outcome},
-    limits::{CALLS_MAX, Deadline, PEER_RATE, PRINCIPAL_CALLS_MAX, PRINCIPAL_RATE, Rate, Slots},
+    limits::{CALLS_MAX, Deadline, PEER_RATE, PRINCIPAL_CALLS_MAX, PRINCIPAL_RATE, Rate, Slot, Slots},
     metrics::{self, Metrics},
     request_id::{self, RequestId},
 };
@@ -141,9 +141,14 @@ impl Gate {
             principal = field::Empty,
             code = field::Empty
         );
-        let answer = AssertUnwindSafe(self.answer(inner, request, method)).catch_unwind();
-        let answer = answer.instrument(span.clone()).await;
-        let answer = answer.unwrap_or_else(|_| Err(Failure::internal("a handler panicked")));
+        let deadline = Deadline::of(request.headers());
+        let answer = AssertUnwindSafe(self.answer(inner, request, method, deadline)).catch_unwind();
+        let answer = timeout_at(deadline.answer_by(), answer.instrument(span.clone())).await;
+        let answer = match answer {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(Failure::internal("a handler panicked")),
+            Err(_) => Err(Failure::new(ErrorReason::Deadline, "the call's deadline passed")),
+        };
         let response = answer.unwrap_or_else(|failure| Status::from(failure).into_http());
         let foreign = method.is_some_and(|method| method.path.starts_with("/grpc."));
         let (response, status) = finish(response, &id, foreign);
@@ -151,7 +156,7 @@ impl Gate {
         span.record("code", metrics::code_name(code));
         span.in_scope(|| {
             if let Some(status) = &status {
-                tracing::info!(message = status.message(), "refused");
+                tracing::info!(why = status.message(), "refused");
             } else {
                 tracing::debug!("answered");
             }
@@ -165,60 +170,52 @@ impl Gate {
         mut inner: S,
         mut request: Request<Body>,
         method: Option<&'static Method>,
+        deadline: Deadline,
     ) -> Outcome<Response<Body>>
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Send,
         S::Future: Send,
     {
-        let deadline = Deadline::of(request.headers());
-        let (caller, token) = match method {
+        let peer = peer(&request);
+        let call = match method {
             Some(method) if method.open => {
-                self.peers.check(&peer(&request))?;
-                (None, None)
+                self.peers.check(&peer)?;
+                Call::new(None, None, deadline)
             }
             _ => {
                 self.admit()?;
-                let (caller, token) = self.identify(request.headers(), peer(&request)).await?;
-                (Some(caller), Some(token))
+                let (caller, token) = self.identify(request.headers(), peer).await?;
+                Call::new(Some(Arc::new(caller)), Some(Arc::new(token)), deadline)
             }
         };
         let Some(method) = method else {
             return Err(Failure::new(ErrorReason::FeatureOff, "this server has no such method")
                 .with("method", request.uri().path()));
         };
-        let slot = match &caller {
+        let _slot = match call.caller.as_deref() {
             None => None,
-            Some(caller) => {
-                method.admit(caller)?;
-                self.principals.check(&caller.identity.username)?;
-                let slot = self.calls_of_principal.take(caller.identity.username.clone());
-                Some(slot.ok_or_else(|| {
-                    Failure::new(
-                        ErrorReason::RateLimited,
-                        "too many calls at once; wait for some to be answered",
-                    )
-                })?)
-            }
+            Some(caller) => Some(self.charge(method, caller)?),
         };
         let permit = self.calls.try_acquire();
         if permit.is_err() && !method.open {
-            return Err(Failure::new(
-                ErrorReason::Overloaded,
-                "the server answers as many calls as it can; try again",
-            ));
+            let text = "the server answers as many calls as it can; try again";
+            return Err(Failure::new(ErrorReason::Overloaded, text));
         }
-        request.extensions_mut().insert(Call::new(caller, token, deadline));
-        let answer = inner.call(request);
-        let response = match method.shape {
-            Shape::Stream => answer.await,
-            Shape::Unary => timeout_at(deadline.answer_by(), answer)
-                .await
-                .map_err(|_| Failure::new(ErrorReason::Deadline, "the call's deadline passed"))?,
-        };
-        drop((slot, permit));
-        Ok(match response {
-            Ok(response) => response,
+        request.extensions_mut().insert(call);
+        match inner.call(request).await {
+            Ok(response) => Ok(response),
             Err(never) => match never {},
+        }
+    }
+
+    /// Holds a call against what its caller may do, and how often.
+    fn charge(&self, method: &Method, caller: &Caller) -> Outcome<Slot<String>> {
+        method.admit(caller)?;
+        let name = &caller.identity.username;
+        self.principals.check(name)?;
+        self.calls_of_principal.take(name.clone()).ok_or_else(|| {
+            let text = "too many calls at once; wait for some to be answered";
+            Failure::new(ErrorReason::RateLimited, text)
         })
     }
 
@@ -238,7 +235,7 @@ impl Gate {
         Ok(())
     }
 
-    async fn identify(&self, headers: &HeaderMap, peer: IpAddr) -> Outcome<(Arc<Caller>, Arc<Presented>)> {
+    async fn identify(&self, headers: &HeaderMap, peer: IpAddr) -> Outcome<(Caller, Presented)> {
         let token = match Presented::read(headers) {
             Ok(token) => token,
             Err(denial) => {
@@ -253,7 +250,7 @@ impl Gate {
         let identity = self.authenticators.authenticate(&token).await?;
         Span::current().record("principal", identity.username.as_str());
         let caller = Caller::new(identity, |namespace| self.backend.is_contract(namespace));
-        Ok((Arc::new(caller), Arc::new(token)))
+        Ok((caller, token))
     }
 }
 

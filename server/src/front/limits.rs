@@ -21,6 +21,9 @@ pub const WAIT_MAX: Duration = Duration::from_mins(2);
 /// How long a call waits that does not say.
 pub const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 
+/// How long the API server may take to say who calls and what they may do.
+pub(super) const REVIEW_MAX: Duration = Duration::from_secs(5);
+
 /// Calls a second of one principal, and how many may come at once.
 pub(super) const PRINCIPAL_RATE: (u32, u32) = (100, 200);
 /// The same for one peer address without a verified token. Many agents may share a proxy's address.

@@ -8,7 +8,7 @@ use tokio::{
     sync::{Semaphore, mpsc},
     time::{sleep, timeout},
 };
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
@@ -18,6 +18,8 @@ use super::{connection::Connection, tls::Certificate};
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Handshakes at the same time: each costs a signature.
 const HANDSHAKES_MAX: usize = 256;
+/// Connections at the same time; further ones wait in the kernel.
+const CONNECTIONS_MAX: usize = 16_384;
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 
 /// A bound port.
@@ -80,10 +82,15 @@ impl Listener {
 }
 
 async fn accept(tcp: TcpListener, acceptor: Option<TlsAcceptor>, sender: mpsc::Sender<io::Result<Connection>>) {
+    let all = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let handshakes = Arc::new(Semaphore::new(HANDSHAKES_MAX));
     loop {
-        let stream = match tcp.accept().await {
-            Ok((stream, _)) => stream,
+        // Neither semaphore is ever closed.
+        let Ok(permit) = Arc::clone(&all).acquire_owned().await else {
+            return;
+        };
+        let (stream, peer) = match tcp.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 // Out of descriptors, most likely: others must end before more can come.
                 tracing::warn!(%error, "cannot accept a connection");
@@ -94,31 +101,104 @@ async fn accept(tcp: TcpListener, acceptor: Option<TlsAcceptor>, sender: mpsc::S
         // Small messages must not wait for one another.
         let _ = stream.set_nodelay(true);
         let Some(acceptor) = acceptor.clone() else {
-            if sender.send(Ok(Connection::Plain(stream))).await.is_err() {
+            if sender.send(Ok(Connection::new(stream, peer, permit))).await.is_err() {
                 return;
             }
             continue;
         };
-        let Ok(permit) = Arc::clone(&handshakes).acquire_owned().await else {
+        let Ok(handshake) = Arc::clone(&handshakes).acquire_owned().await else {
             return;
         };
         let sender = sender.clone();
         tokio::spawn(async move {
-            if let Some(connection) = handshake(acceptor, stream).await {
-                let _ = sender.send(Ok(connection)).await;
+            if let Some(stream) = encrypted(acceptor, stream).await {
+                let _ = sender.send(Ok(Connection::new(stream, peer, permit))).await;
             }
-            drop(permit);
+            drop(handshake);
         });
     }
 }
 
-async fn handshake(acceptor: TlsAcceptor, stream: TcpStream) -> Option<Connection> {
+async fn encrypted(acceptor: TlsAcceptor, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
     match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => Some(Connection::Tls(Box::new(stream))),
+        Ok(Ok(stream)) => Some(stream),
         Ok(Err(error)) => {
             tracing::debug!(%error, "a TLS handshake failed");
             None
         }
         Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use futures::StreamExt as _;
+    use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio_rustls::TlsConnector;
+    use tonic::transport::server::Connected as _;
+
+    use super::*;
+    use crate::front::tls::Files;
+
+    async fn listen(certificate: Option<Arc<Certificate>>) -> (SocketAddr, impl Stream<Item = io::Result<Connection>>) {
+        let listener = Listener::bind("127.0.0.1:0".parse().expect("an address"), certificate)
+            .await
+            .expect("a port");
+        let address = listener.address().expect("an address");
+        (
+            address,
+            listener.connections(CancellationToken::new()).expect("connections"),
+        )
+    }
+
+    #[tokio::test]
+    async fn plaintext_comes_through_with_its_peer() {
+        let (address, mut connections) = listen(None).await;
+        let mut client = TcpStream::connect(address).await.expect("a connection");
+        let mut server = connections.next().await.expect("a connection").expect("no error");
+        assert_eq!(server.connect_info().0, client.local_addr().expect("an address"));
+        client.write_all(b"hello").await.expect("written");
+        let mut bytes = [0; 5];
+        server.read_exact(&mut bytes).await.expect("read");
+        assert_eq!(&bytes, b"hello");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_says_nothing_holds_up_nobody_s_handshake() {
+        let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+        let folder = tempfile::tempdir().expect("a folder");
+        let files = Files {
+            certificate: folder.path().join("tls.crt"),
+            key: folder.path().join("tls.key"),
+        };
+        fs::write(&files.certificate, issued.cert.pem()).expect("a file");
+        fs::write(&files.key, issued.signing_key.serialize_pem()).expect("a file");
+        let (address, mut connections) = listen(Some(Certificate::load(files).expect("a certificate"))).await;
+        let _silent = TcpStream::connect(address).await.expect("a connection");
+
+        let mut roots = RootCertStore::empty();
+        roots.add(issued.cert.der().clone()).expect("a root");
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let stream = TcpStream::connect(address).await.expect("a connection");
+        let name = ServerName::try_from("localhost").expect("a name");
+        let client = TlsConnector::from(Arc::new(config))
+            .connect(name, stream)
+            .await
+            .expect("a handshake");
+        assert_eq!(client.get_ref().1.alpn_protocol(), Some(b"h2".as_slice()));
+        let server = connections.next().await.expect("a connection").expect("no error");
+        assert_eq!(
+            server.connect_info().0,
+            client.get_ref().0.local_addr().expect("an address")
+        );
     }
 }

@@ -40,7 +40,7 @@ pub struct Filled<M> {
 }
 
 impl Page {
-    /// Reads what a call asks for; `arguments` are all its others. A negative size is for the validator to refuse.
+    /// Reads what a call asks for; `arguments` are the name of the list and all others of the call. A negative size is for the validator to refuse.
     pub fn read(size: i32, token: &str, arguments: &[&str]) -> Outcome<Self> {
         let size = match usize::try_from(size).unwrap_or(0) {
             0 => SIZE_DEFAULT,

@@ -2,16 +2,11 @@
 
 use std::sync::Arc;
 
-use bindery_api::{
-    Condition, ConditionStatus, Severity,
-    v1alpha2::{
-        APIServiceExport, APIServiceExportSpec, APIServiceExportStatus, ConflictPolicy, ExportResource, GroupResource,
-        InformerScope, Isolation, NamedResource, PermissionClaim, ReferencePath, Selector, SelectorReference,
-    },
+use bindery_api::v1alpha2::{
+    APIServiceExport, APIServiceExportSpec, APIServiceExportStatus, ConflictPolicy, InformerScope, Isolation,
 };
 use bindery_proto::v1alpha2 as proto;
-use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement, Time};
+use bindery_sdk::objects;
 
 use super::Entry;
 
@@ -23,15 +18,9 @@ pub(crate) fn export(export: proto::Export) -> (String, Entry) {
         Ok(spec) => {
             let status = export.status.unwrap_or_default();
             let mut whole = APIServiceExport::new(&name, spec);
-            whole.metadata.namespace = Some(meta.namespace);
-            whole.metadata.uid = Some(meta.uid);
-            whole.metadata.generation = Some(meta.generation);
-            whole.metadata.resource_version = Some(meta.resource_version);
-            whole.metadata.creation_timestamp = meta.creation_timestamp.map(|at| time(at.seconds, at.nanos));
-            whole.metadata.deletion_timestamp = meta.deletion_timestamp.map(|at| time(at.seconds, at.nanos));
-            whole.metadata.labels = (!meta.labels.is_empty()).then(|| meta.labels.into_iter().collect());
+            whole.metadata = objects::metadata(Some(meta));
             whole.status = Some(APIServiceExportStatus {
-                conditions: status.conditions.into_iter().map(condition).collect(),
+                conditions: status.conditions.into_iter().map(objects::condition).collect(),
             });
             Entry::Whole(Arc::new(whole))
         }
@@ -63,91 +52,14 @@ fn spec(spec: proto::ExportSpec) -> Result<APIServiceExportSpec, &'static str> {
         return Err("without resources");
     }
     Ok(APIServiceExportSpec {
-        resources: spec.resources.into_iter().map(resource).collect(),
-        permission_claims: spec.permission_claims.into_iter().map(claim).collect(),
+        resources: spec.resources.into_iter().map(objects::resource).collect(),
+        permission_claims: spec.permission_claims.into_iter().map(objects::claim).collect(),
         informer_scope,
         isolation,
         cluster_scoped_isolation: None,
         conflict_policy: policy.as_crd_str().and_then(ConflictPolicy::from_name),
         cluster_scoped_namespace: None,
     })
-}
-
-fn resource(resource: proto::Resource) -> ExportResource {
-    ExportResource {
-        group_resource: GroupResource::new(resource.group, resource.resource),
-        versions: resource.versions,
-    }
-}
-
-fn claim(claim: proto::PermissionClaim) -> PermissionClaim {
-    PermissionClaim {
-        group_resource: GroupResource::new(claim.group, claim.resource),
-        selector: claim.selector.map(selector).unwrap_or_default(),
-    }
-}
-
-fn selector(selector: proto::Selector) -> Selector {
-    Selector {
-        label_selector: selector.label_selector.map(label_selector),
-        named_resources: selector
-            .named_resources
-            .into_iter()
-            .map(|named| NamedResource {
-                name: named.name,
-                namespace: some(named.namespace),
-            })
-            .collect(),
-        references: selector.references.into_iter().map(reference).collect(),
-    }
-}
-
-fn label_selector(selector: proto::LabelSelector) -> LabelSelector {
-    let expressions: Vec<_> = selector
-        .match_expressions
-        .into_iter()
-        .map(|requirement| LabelSelectorRequirement {
-            key: requirement.key,
-            operator: requirement.operator,
-            values: (!requirement.values.is_empty()).then_some(requirement.values),
-        })
-        .collect();
-    LabelSelector {
-        match_labels: (!selector.match_labels.is_empty()).then(|| selector.match_labels.into_iter().collect()),
-        match_expressions: (!expressions.is_empty()).then_some(expressions),
-    }
-}
-
-fn reference(reference: proto::SelectorReference) -> SelectorReference {
-    let path = reference.json_path.unwrap_or_default();
-    SelectorReference {
-        group_resource: GroupResource::new(reference.group, reference.resource),
-        versions: reference.versions,
-        json_path: ReferencePath {
-            name: path.name,
-            namespace: some(path.namespace),
-        },
-    }
-}
-
-fn condition(condition: proto::Condition) -> Condition {
-    let changed = condition.last_transition_time.map(|at| time(at.seconds, at.nanos));
-    Condition {
-        type_: condition.r#type,
-        status: ConditionStatus::from(condition.status),
-        severity: Severity::from(condition.severity),
-        last_transition_time: changed.unwrap_or(Time(Timestamp::UNIX_EPOCH)),
-        reason: condition.reason,
-        message: condition.message,
-    }
-}
-
-fn time(seconds: i64, nanos: i32) -> Time {
-    Time(Timestamp::new(seconds, nanos).unwrap_or(Timestamp::UNIX_EPOCH))
-}
-
-fn some(text: String) -> Option<String> {
-    (!text.is_empty()).then_some(text)
 }
 
 #[cfg(test)]

@@ -108,7 +108,7 @@ impl Follow {
         let cache: Cache<APIServiceExport> = Cache::start(self.watch.clone(), source);
         let exports = self.exports.clone();
         let subscription = cache.subscribe(move |change| match (change.new, change.old) {
-            (Some(export), _) => exports.apply(&change.key.name, Entry::Whole(Arc::clone(export))),
+            (Some(export), _) => exports.apply(&change.key.name, &Entry::Whole(Arc::clone(export))),
             (None, Some(old)) => exports.remove(&change.key.name, old.metadata.uid.as_deref().unwrap_or_default()),
             (None, None) => {}
         });
@@ -130,7 +130,7 @@ impl Stream {
                 if let Some(snapshot) = &mut self.snapshot {
                     snapshot.add(&name, entry.clone());
                 }
-                exports.apply(&name, entry);
+                exports.apply(&name, &entry);
             }
             WatchEvent::Removed(removed) => {
                 if let Some(snapshot) = &mut self.snapshot {

@@ -6,15 +6,19 @@ use bindery_api::v1alpha2::GROUP;
 use bindery_proto::v1alpha2::ErrorReason;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::{Api, Client, api::PostParams};
-use moka::future::Cache;
+use moka::{Expiry, future::Cache};
 use sha2::{Digest as _, Sha256};
+use tokio::time::timeout;
 
 use crate::front::{
     auth::{Caller, Identity},
     error::{Failure, Outcome},
+    limits::REVIEW_MAX,
 };
 
-const REMEMBERED_FOR: Duration = Duration::from_secs(10);
+const ALLOWED_FOR: Duration = Duration::from_secs(10);
+/// Who was just granted the right does not wait for it.
+const DENIED_FOR: Duration = Duration::from_secs(1);
 const ENTRIES_MAX: u64 = 50_000;
 
 /// Asks whether callers may `bind` templates. Clones share one memory.
@@ -24,6 +28,14 @@ pub struct TemplateAccess {
     answers: Cache<[u8; 32], bool>,
 }
 
+struct Lifetime;
+
+impl Expiry<[u8; 32], bool> for Lifetime {
+    fn expire_after_create(&self, _: &[u8; 32], allowed: &bool, _: std::time::Instant) -> Option<Duration> {
+        Some(if *allowed { ALLOWED_FOR } else { DENIED_FOR })
+    }
+}
+
 impl TemplateAccess {
     /// Asks with this client.
     pub fn new(client: Client) -> Self {
@@ -31,7 +43,7 @@ impl TemplateAccess {
             api: Api::all(client),
             answers: Cache::builder()
                 .max_capacity(ENTRIES_MAX)
-                .time_to_live(REMEMBERED_FOR)
+                .expire_after(Lifetime)
                 .build(),
         }
     }
@@ -71,8 +83,12 @@ impl TemplateAccess {
                     .is_some_and(|status| status.allowed && status.denied != Some(true)),
             )
         };
-        let asked = self.answers.try_get_with(key, ask).await;
-        asked.map_err(|error: Arc<kube::Error>| Failure::of_kube("review the right to bind", &error))
+        match timeout(REVIEW_MAX, self.answers.try_get_with(key, ask)).await {
+            Ok(answer) => {
+                answer.map_err(|error: Arc<kube::Error>| Failure::of_kube("review the right to bind", &error))
+            }
+            Err(_) => Err(Failure::unanswered("review the right to bind")),
+        }
     }
 }
 

@@ -18,8 +18,8 @@ use crate::{
     writes::WriteError,
 };
 
-/// How long it may take at least until rights that were just given count.
-const RIGHTS_SETTLE: Duration = Duration::from_secs(2);
+/// How long it may take at least until what was just made is seen, and counts.
+const SETTLE: Duration = Duration::from_secs(2);
 const RETRY: Backoff = Backoff::new(Duration::from_millis(25), Duration::from_millis(500));
 
 impl Front {
@@ -38,6 +38,7 @@ impl Front {
             return Ok(answer);
         };
         // The controller may run on another replica, and this one sees its work a little later.
+        let until = until.max(Instant::now() + SETTLE);
         let namespaces = &self.state.caches.namespaces;
         until_shown(namespaces, &ObjectKey::new("", contract), until, |shown| {
             shown.is_some()
@@ -58,7 +59,6 @@ impl Front {
 
     /// Makes a credential in a contract that may be moments old: the server's own rights there take a while to count.
     async fn mint_new(&self, contract: &str, until: Instant) -> Outcome<Minted> {
-        let until = until.max(Instant::now() + RIGHTS_SETTLE);
         let mut attempt = 0;
         loop {
             match self.issuer.mint(contract).await {

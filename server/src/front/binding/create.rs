@@ -159,7 +159,7 @@ impl Front {
     /// Makes the request, or takes up the one that is there.
     async fn begin(&self, checked: &Checked) -> Outcome<Arc<api::BindableResourcesRequest>> {
         let Checked { key, spec, .. } = checked;
-        let mut known = self.request_of_any(key, true).await?;
+        let mut known = self.request_of_any(key).await?;
         for _ in 0..ROUNDS {
             let Some(existing) = known else {
                 match self
@@ -172,7 +172,7 @@ impl Front {
                         return Ok(Arc::new(created));
                     }
                     Err(error) if errors::is_already_exists(&error) => {
-                        known = self.request_of_any(key, false).await?;
+                        known = self.request_of_any(key).await?;
                         continue;
                     }
                     Err(error) => return Err(Failure::of_kube("make the request", &error)),
@@ -192,21 +192,16 @@ impl Front {
                 },
                 Step::Restart => self.remove(&existing).await?,
             }
-            known = self.request_of_any(key, false).await?;
+            known = self.request_of_any(key).await?;
         }
         Err(key.changed())
     }
 
-    /// The request of that key, whoever made it: from the cache, or, where that proved too old, as it is.
-    async fn request_of_any(&self, key: &Key, cached: bool) -> Outcome<Option<Arc<api::BindableResourcesRequest>>> {
-        let namespace = &self.state.settings.namespace;
-        if cached {
-            return Ok(self.state.caches.requests.get(namespace, &key.object));
-        }
+    /// The request of that key, whoever made it, as the API server has it: what is written next must not rest on a cache.
+    async fn request_of_any(&self, key: &Key) -> Outcome<Option<Arc<api::BindableResourcesRequest>>> {
         let found = self.requests().get_opt(&key.object).await;
-        Ok(found
-            .map_err(|error| Failure::of_kube("read the request", &error))?
-            .map(Arc::new))
+        let found = found.map_err(|error| Failure::of_kube("read the request", &error))?;
+        Ok(found.map(Arc::new))
     }
 
     async fn remove(&self, failed: &api::BindableResourcesRequest) -> Outcome<()> {

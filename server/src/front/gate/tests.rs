@@ -51,6 +51,9 @@ impl Authenticator for Named {
     fn check<'a>(&'a self, token: &'a Presented) -> BoxFuture<'a, Result<Verdict, CheckError>> {
         Box::pin(async {
             let username = token.claims().issuer.clone().unwrap_or_default();
+            if username == "hanging" {
+                std::future::pending::<()>().await;
+            }
             if username == "unreachable" {
                 let status = kube::core::Status::failure("down", "ServiceUnavailable").with_code(503);
                 return Err(CheckError::Api(kube::Error::Api(status.boxed())));
@@ -235,6 +238,9 @@ async fn what_goes_wrong_behind_the_gate_is_told_in_its_words() {
     let mut slow = by("slow", GetExportRequest::default());
     slow.set_timeout(Duration::from_millis(400));
     assert_eq!(reason(server.export(slow).await), "DEADLINE");
+    let mut unchecked = by("hanging", GetExportRequest::default());
+    unchecked.set_timeout(Duration::from_millis(400));
+    assert_eq!(reason(server.export(unchecked).await), "DEADLINE");
 }
 
 #[tokio::test]

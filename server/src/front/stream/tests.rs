@@ -1,11 +1,17 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use bindery_runtime::{queue::Lane, telemetry};
 use futures::{FutureExt as _, StreamExt as _};
 use http::HeaderMap;
+use jiff::Timestamp;
 use tokio::time::{advance, sleep};
+use tonic::Code;
 
-use super::{hub::Note, *};
+use super::{
+    hub::{Mark, Note},
+    task::{AGE_MAX, SLOW_AFTER},
+    *,
+};
 use crate::front::{
     auth::{Caller, Identity, Kind},
     limits::Deadline,

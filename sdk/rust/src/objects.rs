@@ -1,4 +1,7 @@
-//! From messages of the backend to the Kubernetes objects that people know.
+//! From messages to the Kubernetes objects that they speak of, for programs that know those.
+//!
+//! A field that a message leaves empty is missing in the object. Values of enums that this version does not know read as
+//! the default; where that would be unsafe, look at the message itself.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +15,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement, ObjectMeta, Time};
 
 /// A template as the object that stands on the provider.
-pub(crate) fn template(message: proto::Template) -> api::APIServiceExportTemplate {
+pub fn template(message: proto::Template) -> api::APIServiceExportTemplate {
     let spec = message.spec.unwrap_or_default();
     let (isolation, conflict_policy) = (spec.isolation(), spec.conflict_policy());
     let (scope, policy) = (spec.scope(), spec.schema_update_policy());
@@ -43,7 +46,7 @@ pub(crate) fn template(message: proto::Template) -> api::APIServiceExportTemplat
 }
 
 /// A collection as the object that stands on the provider.
-pub(crate) fn collection(message: proto::Collection) -> api::Collection {
+pub fn collection(message: proto::Collection) -> api::Collection {
     let spec = message.spec.unwrap_or_default();
     api::Collection {
         metadata: metadata(message.metadata),
@@ -61,7 +64,8 @@ pub(crate) fn collection(message: proto::Collection) -> api::Collection {
     }
 }
 
-fn metadata(message: Option<proto::ObjectMeta>) -> ObjectMeta {
+/// Metadata, as far as messages carry it.
+pub fn metadata(message: Option<proto::ObjectMeta>) -> ObjectMeta {
     let message = message.unwrap_or_default();
     ObjectMeta {
         name: Some(message.name),
@@ -76,14 +80,16 @@ fn metadata(message: Option<proto::ObjectMeta>) -> ObjectMeta {
     }
 }
 
-fn resource(message: proto::Resource) -> api::ExportResource {
+/// A resource of an export or template.
+pub fn resource(message: proto::Resource) -> api::ExportResource {
     api::ExportResource {
         group_resource: api::GroupResource::new(message.group, message.resource),
         versions: message.versions,
     }
 }
 
-fn claim(message: proto::PermissionClaim) -> api::PermissionClaim {
+/// A permission claim.
+pub fn claim(message: proto::PermissionClaim) -> api::PermissionClaim {
     api::PermissionClaim {
         group_resource: api::GroupResource::new(message.group, message.resource),
         selector: selector(message.selector.unwrap_or_default()),
@@ -127,7 +133,8 @@ fn labels(message: proto::LabelSelector) -> LabelSelector {
     }
 }
 
-fn condition(message: proto::Condition) -> Condition {
+/// A condition.
+pub fn condition(message: proto::Condition) -> Condition {
     Condition {
         type_: message.r#type,
         status: ConditionStatus::from(message.status),

@@ -69,6 +69,14 @@ fn only_another_connection_is_another_endpoint() {
     assert_ne!(first.endpoint, moved.endpoint);
 }
 
+#[test]
+fn entries_that_no_context_uses_are_judged_as_well() {
+    let mut document = good();
+    let sleeper = json!({"name": "sleeper", "user": {"exec": {"command": "x"}}});
+    document["users"].as_array_mut().unwrap().push(sleeper);
+    assert!(matches!(parse(&document), Err(Refusal::Dangerous { field: "exec", .. })));
+}
+
 #[track_caller]
 fn check(pointer: &str, value: Value, reason: &str, says: &str) {
     let document = with(pointer, value);
@@ -230,7 +238,7 @@ proptest! {
     fn no_damage_makes_it_fail(at in 0_usize..600, byte: u8, cut: bool) {
         let mut bytes = good().to_string().into_bytes();
         let at = at % bytes.len();
-        if cut { bytes.truncate(at) } else { bytes[at] = byte };
+        if cut { bytes.truncate(at) } else { bytes[at] = byte }
         let _ = ProviderAccess::parse(&bytes);
     }
 }

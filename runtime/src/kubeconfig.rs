@@ -1,8 +1,8 @@
 //! A provider's kubeconfig, taken apart and judged.
 //!
 //! Its author is the provider, and it is used inside the consumer's cluster: whatever would run a program, read a file,
-//! go through a stranger's proxy or trust an unverified server is refused, not ignored. Nothing here reads a file or
-//! dials; no error repeats what the document holds.
+//! go through a stranger's proxy or trust an unverified server is refused, not ignored. That is judged of every entry,
+//! also of those that no context uses. Nothing here reads a file or dials; no error repeats what the document holds.
 
 use std::{fmt, sync::Arc};
 
@@ -59,7 +59,7 @@ pub enum Refusal {
         length: usize,
     },
     /// It is no YAML, or not that of a kubeconfig.
-    #[error("the kubeconfig cannot be parsed{}; store the one that the provider gave, unchanged", place(.line))]
+    #[error("the kubeconfig cannot be parsed{}; store the one that the provider gave, unchanged", place(*.line))]
     Unparsable {
         /// Where the parser gave up.
         line: Option<u64>,
@@ -78,7 +78,7 @@ pub enum Refusal {
     /// The contract namespace has a name that no namespace can have.
     #[error("the namespace of the kubeconfig's current context is no valid name; bind again to get a whole one")]
     InvalidNamespace,
-    /// A field that would make the konnector do what the provider says.
+    /// A field that would make its reader do what the provider says.
     #[error("the kubeconfig uses {field}, which {danger}; {mend}")]
     Dangerous {
         /// The field.
@@ -131,7 +131,7 @@ impl Refusal {
     }
 }
 
-fn place(line: &Option<u64>) -> String {
+fn place(line: Option<u64>) -> String {
     line.map_or_else(String::new, |line| format!(" (line {line})"))
 }
 
@@ -145,13 +145,10 @@ impl Fingerprint {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
-        let text: String = hash
-            .finalize()
-            .iter()
-            .take(16)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        Self(text.into())
+        let digest: [u8; 32] = hash.finalize().into();
+        // Half of the digest tells documents apart.
+        let half = digest.first_chunk().copied().map_or(0, u128::from_be_bytes);
+        Self(format!("{half:032x}").into())
     }
 
     /// As hexadecimal text.
@@ -181,9 +178,13 @@ impl ProviderAccess {
         let kubeconfig: Kubeconfig = serde_saphyr::from_slice(document).map_err(|error| Refusal::Unparsable {
             line: error.location().map(|at| at.line()),
         })?;
+        for named in &kubeconfig.clusters {
+            named.cluster.as_ref().map_or(Ok(()), refuse_dangerous_cluster)?;
+        }
+        for named in &kubeconfig.auth_infos {
+            named.auth_info.as_ref().map_or(Ok(()), refuse_dangerous_user)?;
+        }
         let (context, cluster, user) = current(&kubeconfig)?;
-        refuse_dangerous_cluster(cluster)?;
-        refuse_dangerous_user(user)?;
         let namespace = namespace(context)?;
         let config = connection(cluster, user, namespace)?;
         let token = token(user)?;
@@ -243,14 +244,14 @@ fn refuse_dangerous_cluster(cluster: &Cluster) -> Result<(), Refusal> {
     if cluster.certificate_authority.is_some() {
         return dangerous(
             "certificate-authority",
-            "reads a file of the konnector",
+            "reads a file",
             "give its content in certificate-authority-data",
         );
     }
     if cluster.proxy_url.is_some() {
         return dangerous(
             "proxy-url",
-            "leads the konnector's traffic through a host of the provider's choice",
+            "leads traffic through a host of the provider's choice",
             "remove it",
         );
     }
@@ -260,29 +261,19 @@ fn refuse_dangerous_cluster(cluster: &Cluster) -> Result<(), Refusal> {
 fn refuse_dangerous_user(user: &AuthInfo) -> Result<(), Refusal> {
     const TOKEN: &str = "give a token in users[].user.token";
     let fields = [
-        (user.exec.is_some(), "exec", "runs a program in the konnector", TOKEN),
-        (
-            user.auth_provider.is_some(),
-            "auth-provider",
-            "runs a plugin in the konnector",
-            TOKEN,
-        ),
-        (
-            user.token_file.is_some(),
-            "tokenFile",
-            "reads a file of the konnector",
-            TOKEN,
-        ),
+        (user.exec.is_some(), "exec", "runs a program", TOKEN),
+        (user.auth_provider.is_some(), "auth-provider", "runs a plugin", TOKEN),
+        (user.token_file.is_some(), "tokenFile", "reads a file", TOKEN),
         (
             user.client_certificate.is_some(),
             "client-certificate",
-            "reads a file of the konnector",
+            "reads a file",
             "give its content in client-certificate-data",
         ),
         (
             user.client_key.is_some(),
             "client-key",
-            "reads a file of the konnector",
+            "reads a file",
             "give its content in client-key-data",
         ),
         (

@@ -11,15 +11,13 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use backend::Backend;
 use bindery_api::v1alpha2::APIServiceBinding;
-use bindery_e2e::{ControlPlane, run};
+use bindery_e2e::{ControlPlane, Process, run};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, ResourceExt as _,
     api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
-
-const KUBECTL_BIND: &str = env!("CARGO_BIN_EXE_kubectl-bind");
 
 /// A cluster where bindings are served, and a backend.
 struct World {
@@ -65,7 +63,7 @@ impl World {
     }
 
     async fn bind_at(&self, server: &str, args: &[&str]) -> Result<Ended> {
-        let mut command = Command::new(KUBECTL_BIND);
+        let mut command = Process::cargo_bin("kubectl-bind")?;
         command.env("KUBECONFIG", self.plane.kubeconfig_path());
         command
             .args(["--server", server, "--token", "t", "--allow-plaintext"])
@@ -444,7 +442,7 @@ async fn no_konnector(world: &World) -> Result<()> {
 
 #[test]
 fn a_reader_that_goes_away_is_no_failure() -> Result<()> {
-    let mut child = Command::new(KUBECTL_BIND)
+    let mut child = Process::cargo_bin("kubectl-bind")?
         .args(["completion", "bash"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -458,7 +456,7 @@ fn a_reader_that_goes_away_is_no_failure() -> Result<()> {
 
 #[test]
 fn help_teaches_and_usage_errors_are_told_apart() -> Result<()> {
-    let help = Command::new(KUBECTL_BIND).arg("--help").output()?;
+    let help = Process::cargo_bin("kubectl-bind")?.arg("--help").output()?;
     let text = String::from_utf8(help.stdout)?;
     ensure!(help.status.code() == Some(0));
     for part in [
@@ -475,7 +473,7 @@ fn help_teaches_and_usage_errors_are_told_apart() -> Result<()> {
         &["statsu"],
         &["cowboys", "sheriffs"],
     ] {
-        let output = Command::new(KUBECTL_BIND)
+        let output = Process::cargo_bin("kubectl-bind")?
             .args(args)
             .env_remove("KUBECTL_BIND_SERVER")
             .output()?;
