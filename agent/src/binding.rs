@@ -5,29 +5,25 @@
 //! the provider's answer runs beside that, in a session, so that a provider that hangs holds up no other binding.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
 
-use bindery_api::{
-    labels,
-    names::CLUSTER_BINDING,
-    v1alpha2::{APIServiceBinding, SecretRef},
-};
+use bindery_api::{labels, v1alpha2::APIServiceBinding};
 use bindery_runtime::{
     backoff::Backoff,
     cache::Subscription,
     errors,
     queue::{Lane, Queue, Work},
 };
-use jiff::Timestamp;
 use kube::ResourceExt as _;
 use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 
 pub mod apply;
 pub mod credential;
+mod look;
 pub mod observe;
 pub mod plan;
 pub mod resource;
@@ -42,25 +38,14 @@ use crate::{
     consumer::Consumer,
     events::Recorder,
     metrics::Metrics,
-    session::{
-        Session, Sessions, Settings,
-        credential::Renewal,
-        dial::{Dialer, Reached},
-        exports::Lookup,
-        heartbeat::Heartbeat,
-        secret::{self, Stored},
-    },
+    session::{Sessions, dial::Dialer, secret},
     sync,
 };
-use credential::{Access, Known};
-use observe::{ClusterPin, Observed, SessionSeen};
+use observe::Observed;
 use plan::Op;
-use resource::Schema;
 use runtime::Runtime;
 
 const WORKERS: usize = 4;
-/// A renewal that failed this often in a row is said to fail.
-const RENEWAL_FAILURES_SHOWN: u32 = 3;
 /// When to look again for a Secret that nobody seems to need.
 const SWEEP_PAUSE: Duration = Duration::from_secs(5);
 
@@ -195,7 +180,9 @@ impl Controller {
                     return Next::Done;
                 };
                 // Nobody else works on this key, so the runtime is missed by nobody.
-                let mut runtime = self.runtimes.lock().remove(name).unwrap_or_default();
+                let uid = binding.metadata.uid.as_ref();
+                let known = self.runtimes.lock().remove(name).filter(|runtime| runtime.is_for(uid));
+                let mut runtime = known.unwrap_or_else(|| Runtime::new(uid.cloned()));
                 let next = self.serve(&binding, &mut runtime, key).await;
                 self.runtimes.lock().insert(Arc::clone(name), runtime);
                 next
@@ -206,6 +193,9 @@ impl Controller {
 
     /// Brings one binding a step further.
     async fn serve(&self, binding: &Arc<APIServiceBinding>, runtime: &mut Runtime, key: &Key) -> Next {
+        if runtime.has_ended() {
+            return Next::Done;
+        }
         let seen = self.look(binding, runtime, key);
         if binding.metadata.deletion_timestamp.is_some() {
             return self.end(&seen, runtime).await;
@@ -241,6 +231,7 @@ impl Controller {
         let ends = ending.ops.contains(&Op::ClearFinalizer);
         let outcome = self.apply(binding, std::mem::take(&mut ending.ops), runtime).await;
         if ends && outcome.problem.is_none() {
+            runtime.end();
             tracing::info!(binding = binding.name_any(), "unbound");
             let object = apply::reference(binding);
             match &ending.leaves {
@@ -295,158 +286,6 @@ impl Controller {
                 Next::Retry
             }
         }
-    }
-
-    /// Looks at everything that decisions are made of. Asks nobody: what is not known yet is being found out.
-    fn look(&self, binding: &Arc<APIServiceBinding>, runtime: &mut Runtime, key: &Key) -> Observed {
-        let now = Timestamp::now();
-        let consent = observe::consent(binding, now);
-        let known = self.known(binding, consent.is_some());
-        runtime.forget_dials(&known.candidates());
-        let access = known.resolve(
-            |reached: &Arc<Reached>| &reached.contract,
-            |access| runtime.dial(&self.dialer, access, &self.queue, key),
-        );
-        if let Access::Reached(reached) = &access {
-            let session = self
-                .sessions
-                .enter(reached, &self.consumer, &self.session_settings(binding), &self.metrics);
-            runtime.attach(session, &self.queue, key);
-        }
-        let session = runtime.session().cloned();
-        if let (Some(session), Some(until)) = (&session, consent) {
-            session.consent_until(until);
-        }
-        let mut seen = Observed {
-            binding: Arc::clone(binding),
-            now,
-            access: access.map(|reached| reached.contract.clone()),
-            session: session
-                .as_ref()
-                .map(|session| self.look_at_session(session, &binding.name_any(), consent)),
-            crds: BTreeMap::new(),
-            schemas: BTreeMap::new(),
-            engines: runtime.engines(),
-            releasers: runtime.releasers(),
-            deletion: runtime.deletion(),
-            contract_is_shared: known.pinned.is_some() && self.shares_contract(binding, known.pinned.as_deref()),
-            has_stored_secret: known
-                .pinned
-                .as_deref()
-                .is_some_and(|uid| self.stored_secret(uid).is_some()),
-        };
-        for crd in self.consumer.crds.list(|crd| resource::is_owned(crd, binding)) {
-            seen.crds.insert(crd.name_any(), crd);
-        }
-        let mut needs: BTreeSet<String> = seen.crds.keys().cloned().collect();
-        if let Some(Lookup::Present(export)) = seen.session.as_ref().map(|session| session.export.clone()) {
-            needs.extend(observe::crd_names(&export));
-        }
-        for name in &needs {
-            if let Some(crd) = self.consumer.crds.get("", name) {
-                seen.crds.insert(name.clone(), crd);
-            }
-            if let Some(session) = &session {
-                seen.schemas.insert(name.clone(), schema(session, name));
-            }
-        }
-        let name: Arc<str> = binding.name_any().into();
-        let before = self.needs.lock().insert(Arc::clone(&name), needs.clone());
-        if before.as_ref() != Some(&needs) {
-            // A CRD may have changed before anybody was told whom that concerns.
-            self.queue.add(key.clone(), Lane::Backlog);
-        }
-        seen
-    }
-
-    fn known(&self, binding: &APIServiceBinding, consent: bool) -> Known {
-        let home = &self.consumer.home;
-        let pinned = binding.status.as_ref().and_then(|status| status.contract_uid.clone());
-        let secret = self
-            .consumer
-            .secrets
-            .get(home, &binding.spec.kubeconfig_secret_ref.name);
-        Known {
-            secret: credential::read(binding, secret.as_deref(), home),
-            stored: pinned.as_deref().and_then(|uid| self.stored_secret(uid)),
-            pinned,
-            consent,
-            unbinding: binding.metadata.deletion_timestamp.is_some(),
-        }
-    }
-
-    fn stored_secret(&self, contract_uid: &str) -> Option<Stored> {
-        let stored = self
-            .consumer
-            .secrets
-            .get(&self.consumer.home, &secret::name(contract_uid))?;
-        secret::read(&stored, contract_uid)
-    }
-
-    fn shares_contract(&self, binding: &APIServiceBinding, pinned: Option<&str>) -> bool {
-        let shares = |other: &APIServiceBinding| {
-            other.metadata.uid != binding.metadata.uid
-                && other.status.as_ref().and_then(|status| status.contract_uid.as_deref()) == pinned
-        };
-        !self.consumer.bindings.list(shares).is_empty()
-    }
-
-    fn session_settings(&self, binding: &APIServiceBinding) -> Settings {
-        let reference = &binding.spec.kubeconfig_secret_ref;
-        Settings {
-            heartbeat_interval: self.settings.heartbeat_interval,
-            polling_interval: self.settings.polling_interval,
-            secret: SecretRef {
-                name: reference.name.clone(),
-                namespace: reference.namespace.clone(),
-            },
-        }
-    }
-
-    fn look_at_session(&self, session: &Session, export: &str, consent: Option<Timestamp>) -> SessionSeen {
-        let contract = session.contract();
-        let heartbeat = session.heartbeat().borrow().clone();
-        let cluster_binding = session.cluster_binding().get(&contract.namespace, CLUSTER_BINDING);
-        let recorded = cluster_binding
-            .as_ref()
-            .and_then(|seen| seen.status.as_ref()?.consumer_cluster_uid.as_deref());
-        let pin = match (recorded, self.consumer.cluster_uid()) {
-            (Some(recorded), Some(ours)) if recorded == ours => ClusterPin::Ours,
-            // With consent the next heartbeat takes the contract over.
-            (Some(_), Some(_)) if consent.is_some() => ClusterPin::Unknown,
-            (Some(recorded), Some(_)) => ClusterPin::Other {
-                recorded: recorded.to_owned(),
-            },
-            // A provider that took the heartbeat and does not record the cluster is kube-bind's.
-            (None, Some(_)) if heartbeat == Heartbeat::Beating && cluster_binding.is_some() => ClusterPin::Ours,
-            _ => ClusterPin::Unknown,
-        };
-        let held = session.credential().held();
-        let renewal_fails = match &held.renewal {
-            Renewal::Failing { message, count } if *count >= RENEWAL_FAILURES_SHOWN => Some(message.clone()),
-            Renewal::Denied { message } => Some(message.clone()),
-            Renewal::Well | Renewal::Failing { .. } => None,
-        };
-        SessionSeen {
-            id: session.id(),
-            contract_uid: Arc::clone(&contract.uid),
-            contract: Arc::clone(&contract.namespace),
-            export: session.exports().get(export),
-            pin,
-            heartbeat,
-            expired: held.expired(tokio::time::Instant::now()),
-            renewal_fails,
-            pretty_name: cluster_binding.map(|seen| seen.spec.provider_pretty_name.clone()),
-            has_backend: held.access.backend.is_some(),
-        }
-    }
-}
-
-fn schema(session: &Session, name: &str) -> Schema {
-    match session.schemas().get(&session.contract().namespace, name) {
-        Some(schema) => Schema::Present(schema),
-        None if session.schemas().is_synced() => Schema::Missing,
-        None => Schema::Unknown,
     }
 }
 

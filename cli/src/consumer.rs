@@ -159,7 +159,10 @@ impl Consumer {
         match &op.object {
             Object::Namespace(object) => self.patch(&Api::all(self.client()), object, op.exists, doing).await,
             Object::ClusterRole(object) => self.patch(&Api::all(self.client()), object, op.exists, doing).await,
-            Object::ClusterRoleBinding(object) => self.patch(&Api::all(self.client()), object, op.exists, doing).await,
+            Object::ClusterRoleBinding(object) => {
+                let tied = self.tied_to_role(object).await?;
+                self.patch(&Api::all(self.client()), &tied, op.exists, doing).await
+            }
             Object::Binding(object) => {
                 self.patch(&Api::all(self.client()), object.as_ref(), op.exists, doing)
                     .await
@@ -170,6 +173,17 @@ impl Consumer {
                     .await
             }
         }
+    }
+
+    /// The binding with its role as owner. The pair gives the konnector the right to delete the pair, and the first of two
+    /// deletions takes that right away: the garbage collector does the second for certain.
+    async fn tied_to_role(&self, binding: &ClusterRoleBinding) -> Result<ClusterRoleBinding, Failure> {
+        let role = self
+            .find::<ClusterRole>(Api::all(self.client()), &binding.role_ref.name)
+            .await?;
+        let mut tied = binding.clone();
+        tied.metadata.owner_references = role.and_then(|role| role.owner_ref(&())).map(|owner| vec![owner]);
+        Ok(tied)
     }
 
     /// Puts a kubeconfig into the Secret of a binding, whoever made that.

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt as _};
 
 use crate::{
-    ControlPlane, Process, Provider, eventually, http, manifests,
+    ControlPlane, Process, Provider, eventually, http, lease, manifests,
     process::run,
     provider::{NAMESPACE, free_port},
 };
@@ -72,14 +72,7 @@ impl Consumer {
         command.arg("--kubeconfig").arg(&self.kubeconfig);
         command.args(["--server-address", &format!("127.0.0.1:{admin}")]);
         command.args(["--namespace", NAMESPACE, "--lease-namespace", NAMESPACE]);
-        command.args([
-            "--lease-duration",
-            "5",
-            "--lease-renew-deadline",
-            "3",
-            "--lease-retry-period",
-            "1",
-        ]);
+        command.args(lease::flags(&self.extra));
         command.args(&self.extra);
         let name = format!("{}-konnector-{}", self.plane.name(), self.konnectors.len());
         self.konnectors.push(Process::spawn(&name, &command)?);

@@ -179,6 +179,11 @@ impl ControlPlane {
         let mut process = self.layout.spawn_api_server(self.binaries)?;
         readiness::ready(&mut process, &self.client).await?;
         *self.api_server.lock() = Some(process);
+        // One that elects leaders ends without an API server and is started again. This one does not, and would wait
+        // for as long as it has learnt to by now.
+        let mut controller_manager = self.controller_manager.lock();
+        controller_manager.kill9()?;
+        *controller_manager = self.layout.spawn_controller_manager(self.binaries, &self.admin_path)?;
         Ok(())
     }
 

@@ -11,6 +11,7 @@ mod eventually;
 mod gate;
 pub mod http;
 mod kubeconfig;
+pub mod lease;
 pub mod manifests;
 pub mod pki;
 pub mod process;

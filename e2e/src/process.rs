@@ -81,6 +81,11 @@ impl Process {
         })
     }
 
+    /// All went well: nothing of its log is printed on drop.
+    pub fn hush(&mut self) {
+        self.shows_log = false;
+    }
+
     /// The command of one of the project's binaries, found beside the running executable.
     pub fn cargo_bin(name: &str) -> Result<Command> {
         Ok(Command::new(cargo_bin_path(name)?))

@@ -15,7 +15,7 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::{ControlPlane, Process, eventually, http, manifests};
+use crate::{ControlPlane, Process, eventually, http, lease, manifests};
 
 /// Namespace of the backend.
 pub const NAMESPACE: &str = "kube-bind";
@@ -156,14 +156,7 @@ impl Provider {
             "--pretty-name",
             "Wild West",
         ]);
-        command.args([
-            "--lease-duration",
-            "5",
-            "--lease-renew-deadline",
-            "3",
-            "--lease-retry-period",
-            "1",
-        ]);
+        command.args(lease::flags(&self.extra));
         command.args(&self.extra);
         Ok(command)
     }

@@ -4,7 +4,7 @@ use std::{path::Path, process::Command, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use bindery_e2e::{Process, Provider, process, run};
+use bindery_e2e::{Process, Provider, lease, process, run};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
@@ -16,7 +16,11 @@ static PROVIDER: OnceCell<Result<Provider, String>> = OnceCell::const_new();
 /// Runs a test against the one provider, which lives as long as the process.
 fn with_provider(test: impl AsyncFnOnce(&'static Provider) -> Result<()>) -> Result<()> {
     run(async {
-        let started = async || Provider::start("grpcurl").await.map_err(|error| format!("{error:#}"));
+        let started = async || {
+            Provider::start_with("grpcurl", &lease::PATIENT)
+                .await
+                .map_err(|error| format!("{error:#}"))
+        };
         let provider = PROVIDER
             .get_or_init(started)
             .await
@@ -140,7 +144,7 @@ fn the_readmes_commands_work_as_they_stand_there() -> Result<()> {
         );
 
         let mut shell = Command::new("sh");
-        let tools = provider.plane.grpcurl_path().parent().unwrap_or(Path::new("/"));
+        let tools = provider.plane.grpcurl_path().parent().context("a folder")?;
         let path = std::env::join_paths([tools, Path::new("/usr/bin"), Path::new("/bin")])?;
         shell.env("PATH", path).current_dir(&folder);
         shell.args(["-ec", &script.replace("bind.example.com:443", &authority(provider))]);

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 use bindery_e2e::{
-    Consumer, Provider, remains,
+    Consumer, Process, Provider, remains,
     wildwest::{self, Cowboys},
 };
 use kube::{ResourceExt as _, api::DeleteParams};
@@ -69,6 +69,11 @@ async fn demo(args: &Args) -> Result<()> {
         return demo.keep().await;
     }
     demo.unbind().await?;
+    demo.provider
+        .servers
+        .iter_mut()
+        .chain(&mut demo.consumer.konnectors)
+        .for_each(Process::hush);
     demo.steps.table()
 }
 
@@ -89,6 +94,10 @@ impl Demo {
         let cowboys = Cowboys::of(&self.provider, &self.consumer, NAMESPACE).await?;
         let start = Instant::now();
         cowboys.create(COWBOY, "rob a train").await?;
+        // An API server holds the first create of a new CRD back for two seconds.
+        self.steps
+            .record("first Cowboy taken by the consumer's API server", start)?;
+        let start = Instant::now();
         let copy = cowboys.copied(COWBOY, "rob a train").await?;
         self.steps.record("Cowboy on the provider, its namespace made", start)?;
         show(&format!(

@@ -8,7 +8,7 @@ use std::{
 };
 
 use bindery_runtime::{cache::Subscription, queue::Queue};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 use super::{
     Key,
@@ -28,9 +28,18 @@ use bindery_runtime::kubeconfig::{Fingerprint, ProviderAccess};
 /// How often a binding is looked at because of mere progress.
 const PROGRESS_PAUSE: Duration = Duration::from_secs(2);
 
+/// How long a schema may come after its export.
+const SCHEMA_PATIENCE: Duration = Duration::from_secs(3);
+
 /// What runs for a binding.
 #[derive(Debug, Default)]
 pub struct Runtime {
+    /// UID of the binding that all this is for.
+    uid: Option<String>,
+    /// The binding's finalizer was taken away: nothing is left to do for it.
+    ended: bool,
+    /// When a schema was first missed.
+    missed: HashMap<String, Instant>,
     dials: HashMap<Fingerprint, (Arc<Dial>, Link)>,
     attached: Option<Attached>,
     engines: BTreeMap<String, Running>,
@@ -61,6 +70,40 @@ impl fmt::Debug for Attached {
 }
 
 impl Runtime {
+    /// Nothing runs yet for this binding.
+    pub(super) fn new(uid: Option<String>) -> Self {
+        Self { uid, ..Self::default() }
+    }
+
+    /// Whether all this is for the binding of that UID, and not for a namesake before it.
+    pub(super) fn is_for(&self, uid: Option<&String>) -> bool {
+        self.uid.as_ref() == uid
+    }
+
+    /// Nothing is left to do for the binding.
+    pub(super) fn end(&mut self) {
+        self.ended = true;
+    }
+
+    /// Whether that is so.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// A schema is there.
+    pub(super) fn found(&mut self, name: &str) {
+        self.missed.remove(name);
+    }
+
+    /// A schema is not there. Answers how long that may still be because it comes by another watch than its export;
+    /// nothing, if it is certainly missing.
+    pub(super) fn missed(&mut self, name: &str) -> Option<Duration> {
+        let since = self.missed.entry(name.to_owned()).or_insert_with(Instant::now);
+        SCHEMA_PATIENCE
+            .checked_sub(since.elapsed())
+            .filter(|left| !left.is_zero())
+    }
+
     /// How asking with a kubeconfig went; starts to ask if nobody does.
     pub(super) fn dial(
         &mut self,

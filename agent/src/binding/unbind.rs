@@ -121,7 +121,7 @@ fn way(seen: &Observed) -> Way {
     };
     if let Some(expired) = &session.expired {
         return wait(
-            format!("the credential has expired ({expired}); run kubectl bind renew, or {FORCE}"),
+            format!("the credential has expired ({expired}); run kubectl bind renew; {FORCE}"),
             true,
         );
     }
@@ -148,8 +148,8 @@ fn way(seen: &Observed) -> Way {
     }
 }
 
-const FORCE: &str = "or annotate the binding with kube-bind.io/force-unbind=true to end it without the provider, whose \
-                     objects then stay there";
+const FORCE: &str = "mend that, or annotate the binding with kube-bind.io/force-unbind=true to end it without the \
+                     provider, whose objects then stay there";
 
 fn drain(seen: &Observed, session: u64) -> Ending {
     let mut ending = Ending {
@@ -330,7 +330,7 @@ fn export(seen: &Observed) -> Export {
                 .map_or_else(String::new, |failure| format!(": {failure}"));
             match &session.expired {
                 Some(expired) => wait(
-                    format!("the credential has expired ({expired}); run kubectl bind renew, {FORCE}"),
+                    format!("the credential has expired ({expired}); run kubectl bind renew; {FORCE}"),
                     true,
                 ),
                 None => wait(format!("waiting for the provider to list its exports{why}"), false),

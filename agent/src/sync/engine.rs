@@ -349,7 +349,7 @@ impl Shared {
         let request = self.namespaces.get(&self.target.contract, namespace);
         let assigned = request.as_deref().and_then(places::assigned);
         self.use_place(namespace, assigned);
-        self.note_refusal(namespace, request.as_deref().and_then(places::refusal));
+        self.note_refusal(namespace, request.as_deref().and_then(places::refusal).as_ref());
         let wanted = {
             let index = self.index.lock();
             let keys = index.keys_in(namespace);
@@ -374,7 +374,7 @@ impl Shared {
     }
 
     /// Has the objects of a consumer namespace say why they get no place, or no longer say it.
-    fn note_refusal(&self, consumer_namespace: &Arc<str>, refusal: Option<Arc<str>>) {
+    fn note_refusal(&self, consumer_namespace: &Arc<str>, refusal: Option<&Arc<str>>) {
         let mut index = self.index.lock();
         if !index.set_refusal(consumer_namespace, refusal) {
             return;

@@ -96,12 +96,14 @@ impl Index {
     }
 
     /// Notes why a consumer namespace gets no place; true if that is news.
-    pub(crate) fn set_refusal(&mut self, consumer_namespace: &Arc<str>, refusal: Option<Arc<str>>) -> bool {
-        let before = match &refusal {
-            Some(refusal) => self.refusals.insert(Arc::clone(consumer_namespace), Arc::clone(refusal)),
+    pub(crate) fn set_refusal(&mut self, consumer_namespace: &Arc<str>, refusal: Option<&Arc<str>>) -> bool {
+        let before = match refusal {
+            Some(refusal) => self
+                .refusals
+                .insert(Arc::clone(consumer_namespace), Arc::clone(refusal)),
             None => self.refusals.remove(consumer_namespace),
         };
-        before != refusal
+        before.as_ref() != refusal
     }
 
     /// Why a pair that waits for a place gets none.

@@ -110,11 +110,12 @@ fn a_place_that_changes_makes_its_copies_unknown() {
 fn a_refused_place_is_told_of_while_objects_wait_for_it() {
     let mut index = Index::new("contract".into());
     let namespace: Arc<str> = "ns".into();
-    assert!(index.set_refusal(&namespace, Some("taken".into())));
-    assert!(!index.set_refusal(&namespace, Some("taken".into())));
+    let taken: Arc<str> = "taken".into();
+    assert!(index.set_refusal(&namespace, Some(&taken)));
+    assert!(!index.set_refusal(&namespace, Some(&taken)));
     assert_eq!(index.refusal(&key("a")), None, "there is no such object");
     index.consumer_seen(&key("a"), object("ns", "a", "u", 5));
-    assert_eq!(index.refusal(&key("a")).map(|refusal| &**refusal), Some("taken"));
+    assert_eq!(index.refusal(&key("a")), Some(&taken));
     index.set_place(&namespace, Some("contract-ns".into()));
     assert_eq!(index.refusal(&key("a")), None, "there is a place by now");
     assert!(index.set_refusal(&namespace, None));

@@ -216,7 +216,10 @@ mod tests {
         };
         let not_ready = |severity| false_condition(READY, severity, "ForeignNamespace", "it is in the way");
         assert_eq!(refusal(&request(&[])), None);
-        assert_eq!(with(not_ready(Severity::Error), None).as_deref(), Some("it is in the way"));
+        assert_eq!(
+            with(not_ready(Severity::Error), None).as_deref(),
+            Some("it is in the way")
+        );
         assert_eq!(with(not_ready(Severity::Info), None), None);
         assert_eq!(with(not_ready(Severity::Error), Some("place")), None);
     }

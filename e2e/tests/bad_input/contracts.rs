@@ -12,7 +12,10 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt as _, config::Kubeconfig};
 use secrecy::ExposeSecret as _;
 
-use crate::world::{Principal, case, kubeconfig, refused, tells, wish};
+use crate::{
+    expect::{refused, tells},
+    world::{Principal, case, kubeconfig, wish},
+};
 
 const DENIED: (Code, ErrorReason) = (Code::PermissionDenied, ErrorReason::ContractDenied);
 

@@ -15,7 +15,10 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::world::{Case, case, is_false, kubeconfig, refused, tells};
+use crate::{
+    expect::{is_false, refused, tells},
+    world::{Case, case, kubeconfig},
+};
 
 #[test]
 fn an_export_is_deleted_by_its_uid_and_when_it_is_empty() -> Result<()> {

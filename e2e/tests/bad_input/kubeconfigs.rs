@@ -13,7 +13,10 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::world::{A_WHILE, Case, Offer, case, kubeconfig};
+use crate::{
+    offer::Offer,
+    world::{A_WHILE, Case, case, kubeconfig},
+};
 
 const INVALID: &str = "KubeconfigSecretInvalid";
 

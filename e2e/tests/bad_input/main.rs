@@ -3,11 +3,13 @@
 
 mod commands;
 mod contracts;
+mod expect;
 mod exports;
 mod flags;
 mod kubeconfigs;
 mod names;
 mod objects;
+mod offer;
 mod provider_changed;
 mod schemas;
 mod templates;

@@ -8,7 +8,10 @@ use bindery_proto::v1alpha2::{
 use bindery_sdk::{Code, Error, StatusError};
 use futures::StreamExt as _;
 
-use crate::world::{case, refused, wish};
+use crate::{
+    expect::refused,
+    world::{case, wish},
+};
 
 /// The fields that an answer calls wrong.
 fn wrong<T>(outcome: Result<T, Error>) -> Result<Vec<String>> {

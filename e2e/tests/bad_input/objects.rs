@@ -9,7 +9,10 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::world::{Case, case, kubeconfig, tells};
+use crate::{
+    expect::tells,
+    world::{Case, case, kubeconfig},
+};
 
 /// Waits for the one event about an object.
 async fn event(case: &Case, namespace: &str, object: &str, reason: &str) -> Result<Event> {
@@ -113,7 +116,7 @@ fn what_stands_in_the_way_on_the_provider_is_left_alone_and_told_of() -> Result<
         tells(&note.note.unwrap_or_default(), &[&place, "taken"])?;
         let says = ["taken/homeless", place.as_str()];
         ensure!(case.copies(offer, "taken").get_opt("homeless").await?.is_none());
-        let after = Api::<Namespace>::all(provider.clone()).get(&place).await?;
+        let after = Api::<Namespace>::all(provider).get(&place).await?;
         ensure!(after.resource_version() == before.resource_version(), "{after:?}");
 
         // Each ends with what stood in the way.
@@ -124,9 +127,18 @@ fn what_stands_in_the_way_on_the_provider_is_left_alone_and_told_of() -> Result<
         .await?;
         case.refused_binding("in-the-way", "ObjectsInSync", "ObjectsFailing", &says)
             .await?;
-        Api::<Namespace>::all(provider)
-            .delete(&place, &DeleteParams::default())
-            .await?;
+        // The server looks again once a minute, and when the request for the namespace changes.
+        let (contract, cluster) = (case.contract(), &case.provider().plane);
+        cluster.kubectl(&["delete", "namespace", &place]).await?;
+        let look = [
+            "annotate",
+            "apiservicenamespace",
+            "taken",
+            "-n",
+            &contract,
+            "look=again",
+        ];
+        cluster.kubectl(&look).await?;
         wildwest::wait("the copy", &case.copies(offer, "taken"), "homeless", |_| true).await?;
         case.ready_binding("in-the-way").await
     })

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_api::v1alpha2 as api;
-use bindery_e2e::{Provider, eventually, holds_for, wildwest};
+use bindery_e2e::{Provider, eventually, holds_for, lease, wildwest};
 use bindery_sdk::Client;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{
@@ -11,7 +11,10 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::world::{A_WHILE, Case, Offer, case, kubeconfig, wish};
+use crate::{
+    offer::Offer,
+    world::{A_WHILE, Case, case, kubeconfig, wish},
+};
 
 /// Binds the same API of another provider for the same cluster; answers the kubeconfig.
 async fn bind_elsewhere(case: &Case, offer: Offer, other: &Provider) -> Result<String> {
@@ -45,7 +48,7 @@ async fn untouched(case: &Case, offer: Offer, other: &Provider) -> Result<()> {
 #[test]
 fn a_secret_of_another_provider_stops_the_binding_and_writes_nothing_there() -> Result<()> {
     case("swapped", async |case| {
-        let (offer, other) = tokio::try_join!(case.offer(), Provider::start("bad-other"))?;
+        let (offer, other) = tokio::try_join!(case.offer(), Provider::start_with("bad-other", &lease::PATIENT))?;
         let principal = case.principal("swapped", &["swapped"]).await?;
         case.bind(&principal, &[]).await?;
         let client = case.consumer().plane.client();

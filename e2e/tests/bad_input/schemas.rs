@@ -10,7 +10,11 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::world::{A_WHILE, Case, Offer, case, kubeconfig, tells};
+use crate::{
+    expect::tells,
+    offer::Offer,
+    world::{A_WHILE, Case, case, kubeconfig},
+};
 
 /// Puts a schema in place of what the provider exports, as its admin could.
 async fn plant_schema(case: &Case, offer: Offer, schema: &Value) -> Result<()> {

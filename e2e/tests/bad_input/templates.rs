@@ -8,7 +8,11 @@ use bindery_sdk::Code;
 use kube::Api;
 use serde_json::json;
 
-use crate::world::{Offer, case, is_false, refused, tells};
+use crate::{
+    expect::{is_false, refused, tells},
+    offer::Offer,
+    world::case,
+};
 
 #[test]
 fn an_unknown_template_is_told_from_a_forbidden_one_by_who_may_bind_it_alone() -> Result<()> {

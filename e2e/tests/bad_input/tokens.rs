@@ -9,7 +9,10 @@ use bindery_sdk::{Client, Code};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::{Api, ResourceExt as _};
 
-use crate::world::{Case, case, refused, wish};
+use crate::{
+    expect::refused,
+    world::{Case, case, wish},
+};
 
 /// Every method that needs a caller answers such a token in the same way; these stand for them.
 async fn check(client: &Client, reason: ErrorReason, says: &[&str]) -> Result<()> {

@@ -15,7 +15,10 @@ use tonic::{
 };
 use tonic_types::StatusExt as _;
 
-use crate::world::{Case, case, tells, wish};
+use crate::{
+    expect::tells,
+    world::{Case, case, wish},
+};
 
 /// Sends bytes as they are.
 #[derive(Clone, Copy, Debug, Default)]

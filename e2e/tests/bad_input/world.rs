@@ -1,26 +1,26 @@
 //! One provider and one consumer for all cases, and for each case an API, a principal and a contract of its own.
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use bindery_api::{Condition, Conditions, annotations, conditions::ConditionStatus, names, v1alpha2 as api};
-use bindery_e2e::{Consumer, Provider, eventually, run, wildwest::SOON};
+use anyhow::{Context as _, Result, anyhow, ensure};
+use bindery_api::{Conditions as _, annotations, names, v1alpha2 as api};
+use bindery_e2e::{Consumer, Provider, eventually, lease, run, wildwest::SOON};
 use bindery_proto::v1alpha2::{
     BindableResourcesRequest, BindableResourcesRequestSpec, ClusterIdentity, CreateBindableResourcesRequestRequest,
-    ErrorReason, NameRef, ObjectMeta,
+    NameRef, ObjectMeta,
 };
-use bindery_sdk::{Bound, Client, Code, Error, StatusError};
+use bindery_sdk::{Bound, Client, Error};
 use k8s_openapi::{
     ByteString,
     api::core::v1::{Namespace, Secret},
 };
 use kube::{
-    Api, Resource, ResourceExt as _,
-    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams},
+    Api, ResourceExt as _,
+    api::{DynamicObject, ListParams, PostParams},
 };
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
 use tokio::sync::OnceCell;
+
+use crate::{expect::is_false, offer::Offer};
 
 /// How long a bind may take.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -61,7 +61,10 @@ pub(crate) fn case(name: &'static str, body: impl AsyncFnOnce(&Case) -> Result<(
 
 impl World {
     async fn start() -> Result<Self> {
-        let (provider, consumer) = tokio::try_join!(Provider::start("bad-p"), Consumer::start("bad-c"))?;
+        let (provider, consumer) = tokio::try_join!(
+            Provider::start_with("bad-p", &lease::PATIENT),
+            Consumer::start_with("bad-c", &lease::PATIENT)
+        )?;
         Ok(Self { provider, consumer })
     }
 }
@@ -278,138 +281,4 @@ pub(crate) fn kubeconfig(bound: &Bound) -> Result<String> {
         .as_ref()
         .context("a bind without a kubeconfig")?;
     Ok(String::from_utf8(kubeconfig.kubeconfig.to_vec())?)
-}
-
-/// An API: the resource `widgets` of a group made from `name`, offered by the template `name`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Offer {
-    pub(crate) name: &'static str,
-}
-
-impl Offer {
-    pub(crate) fn new(name: &'static str) -> Self {
-        Self { name }
-    }
-
-    pub(crate) fn group(self) -> String {
-        format!("{}.example.dev", self.name)
-    }
-
-    /// Name of the CRD and of the BoundSchema.
-    pub(crate) fn crd_name(self) -> String {
-        format!("widgets.{}", self.group())
-    }
-
-    pub(crate) fn resource(self) -> ApiResource {
-        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(&self.group(), "v1", "Widget"), "widgets")
-    }
-
-    pub(crate) fn widget(self, name: &str, color: &str) -> DynamicObject {
-        DynamicObject::new(name, &self.resource()).data(json!({"spec": {"color": color}}))
-    }
-
-    pub(crate) fn crd(self) -> Value {
-        let text = json!({"type": "object", "properties": {"color": {"type": "string"}}});
-        json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": self.crd_name(), "labels": {"kube-bind.io/exported": "true"}},
-            "spec": {
-                "group": self.group(), "scope": "Namespaced",
-                "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-                "versions": [{
-                    "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
-                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": text, "status": text}}},
-                }],
-            },
-        })
-    }
-
-    pub(crate) fn template(self) -> Value {
-        json!({
-            "apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceExportTemplate", "metadata": {"name": self.name},
-            "spec": {"scope": "Namespaced", "resources": [{"group": self.group(), "resource": "widgets", "versions": ["v1"]}]},
-        })
-    }
-
-    /// What lets the server hand out rights on the API.
-    fn rights(self) -> Value {
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": {
-                "name": format!("bindery-server-export-{}", self.name),
-                "labels": {"rbac.kube-bind.io/aggregate-to-server": "true"},
-            },
-            "rules": [{
-                "apiGroups": [self.group()], "resources": ["widgets"],
-                "verbs": ["create", "delete", "get", "list", "patch", "update", "watch"],
-            }],
-        })
-    }
-
-    /// Makes all of it on a provider, and waits until the template is ready.
-    pub(crate) async fn publish(self, provider: &Provider) -> Result<()> {
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": [self.rights(), self.crd(), self.template()]});
-        provider.plane.apply(&list.to_string()).await?;
-        self.ready(provider).await
-    }
-
-    /// Waits until the template is ready.
-    pub(crate) async fn ready(self, provider: &Provider) -> Result<()> {
-        let templates: Api<api::APIServiceExportTemplate> = Api::all(provider.plane.client());
-        eventually(format!("template {} to be ready", self.name), SOON, || async {
-            let template = templates.get(self.name).await?;
-            ensure!(template.is_condition_true("Ready"), "{:?}", template.conditions());
-            Ok(Some(()))
-        })
-        .await
-    }
-}
-
-/// Waits until an object's condition is `False` for this reason; its message must say all of `says`.
-pub(crate) async fn is_false<K>(api: &Api<K>, name: &str, type_: &str, reason: &str, says: &[&str]) -> Result<()>
-where
-    K: Resource + Conditions + Clone + DeserializeOwned + fmt::Debug,
-{
-    eventually(format!("{name} to be {type_}=False/{reason}"), SOON, || async {
-        let object = api.get(name).await?;
-        let found = object.condition(type_).filter(|found| found.reason == reason);
-        let found: &Condition = found.with_context(|| format!("conditions: {:?}", object.conditions()))?;
-        ensure!(found.status == ConditionStatus::False, "{found:?}");
-        tells(&found.message, says)?;
-        let sum = object.condition("Ready").context("no condition Ready")?;
-        ensure!(sum.status == ConditionStatus::False, "ready all the same: {sum:?}");
-        Ok(Some(()))
-    })
-    .await
-}
-
-/// A call must have failed with this code and reason, in words that say all of `says`.
-pub(crate) fn refused<T>(
-    outcome: Result<T, Error>,
-    code: Code,
-    reason: ErrorReason,
-    says: &[&str],
-) -> Result<StatusError> {
-    let error = match outcome {
-        Ok(_) => bail!(
-            "it succeeded, and should have been refused with {}",
-            reason.reason_str()
-        ),
-        Err(Error::Status(error)) => *error,
-        Err(other) => bail!("no answer of the server: {other}"),
-    };
-    ensure!(
-        (error.code, error.reason) == (code, Some(reason)),
-        "refused in another way: {error:?}"
-    );
-    tells(&error.message, says)?;
-    ensure!(!error.request_id.is_empty(), "without a request id: {error:?}");
-    Ok(error)
-}
-
-/// A text for people must hold all of `says`.
-pub(crate) fn tells(text: &str, says: &[&str]) -> Result<()> {
-    let missing: Vec<_> = says.iter().filter(|part| !text.contains(**part)).collect();
-    ensure!(missing.is_empty(), "does not say {missing:?}: {text}");
-    Ok(())
 }

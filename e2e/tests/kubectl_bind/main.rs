@@ -3,10 +3,7 @@
 
 mod backend;
 
-use std::{
-    process::{Command, Stdio},
-    time::Duration,
-};
+use std::{process::Stdio, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use backend::Backend;
@@ -51,7 +48,11 @@ impl Ended {
 impl World {
     async fn start(name: &str) -> Result<Self> {
         let plane = ControlPlane::start(name).await?;
-        bindery_runtime::crds::install(&plane.client(), bindery_api::crds::for_consumer()).await?;
+        plane
+            .apply(&bindery_e2e::manifests::file(
+                "crds/kube-bind.io_apiservicebindings.yaml",
+            )?)
+            .await?;
         Ok(Self {
             plane,
             backend: Backend::start().await?,

@@ -31,10 +31,11 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// Two fresh clusters, with nothing bound yet.
-    pub(super) async fn prepare(name: &str) -> Result<Self> {
+    /// Two fresh clusters, with nothing bound yet. Server and konnector lead by these flags.
+    pub(super) async fn prepare(name: &str, lease: &[&str]) -> Result<Self> {
         let (provider, consumer) = (format!("{name}-p"), format!("{name}-c"));
-        let (provider, consumer) = tokio::try_join!(Provider::start(&provider), Consumer::start(&consumer))?;
+        let provider = Provider::start_with(&provider, lease);
+        let (provider, consumer) = tokio::try_join!(provider, Consumer::start_with(&consumer, lease))?;
         let token = provider.principal("team", &["cowboys"]).await?;
         wildwest::namespace(consumer.plane.client(), "wild-west").await?;
         let cowboys = Cowboys::of(&provider, &consumer, "wild-west").await?;
@@ -48,8 +49,8 @@ impl Bound {
     }
 
     /// Two fresh clusters with the binding.
-    pub(super) async fn start(name: &str) -> Result<Self> {
-        let bound = Self::prepare(name).await?;
+    pub(super) async fn start(name: &str, lease: &[&str]) -> Result<Self> {
+        let bound = Self::prepare(name, lease).await?;
         bound.bind(&["cowboys"]).await?;
         Ok(bound)
     }
@@ -178,11 +179,18 @@ impl Bound {
     /// Unbinds, which must leave nothing.
     pub(super) async fn unbind(&self) -> Result<()> {
         self.bind(&["unbind", "cowboys"]).await?;
-        ensure!(
-            self.kubeconfigs().await?.is_empty(),
-            "a Secret with a kubeconfig is left"
-        );
-        remains::none(&self.provider, &self.consumer, "cowboys", "wildwest.dev").await
+        self.is_gone().await
+    }
+
+    /// Waits until nothing of the binding is left.
+    pub(super) async fn is_gone(&self) -> Result<()> {
+        remains::none(&self.provider, &self.consumer, "cowboys", "wildwest.dev").await?;
+        eventually_ok("all kubeconfigs to be gone", SOON, async || {
+            let left = self.kubeconfigs().await?;
+            ensure!(left.is_empty(), "{} are left", left.len());
+            Ok(())
+        })
+        .await
     }
 }
 

@@ -1,10 +1,10 @@
-//! The provider's tokens expire: while the konnector is away, and while it works.
+//! The provider's tokens expire or are revoked: while the konnector is away, and while it works.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_api::{backend, conditions::ConditionStatus, labels, names as fixed, v1alpha2::APIServiceExport};
-use bindery_e2e::{NAMESPACE, Provider, ServiceAccountClaims, eventually_ok, run, wildwest::SOON};
+use bindery_e2e::{NAMESPACE, Provider, ServiceAccountClaims, eventually_ok, lease::PATIENT, run, wildwest::SOON};
 use k8s_openapi::{
     ByteString,
     api::core::v1::{Secret, ServiceAccount},
@@ -16,7 +16,10 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::bound::{Bound, names};
+use super::{
+    bound::{Bound, names},
+    calls,
+};
 
 /// Longer than the API server trusts what it remembers of a token.
 const REFUSED_BY_THEN: Duration = Duration::from_secs(12);
@@ -36,7 +39,7 @@ struct Binder {
 #[test]
 fn expired_tokens_are_renewed_or_named() -> Result<()> {
     run(async {
-        let mut bound = Bound::start("expired").await?;
+        let mut bound = Bound::start("expired", &PATIENT).await?;
         bound.create(names("early", 0..5)).await?;
         bound.converged().await?;
         let binder = Binder::of(&bound).await?;
@@ -64,21 +67,24 @@ fn expired_tokens_are_renewed_or_named() -> Result<()> {
         let backend = expired(&bound, &[&bound.provider.address()])?;
         give(&bound, Some(expired(&bound, &[])?), Some(backend)).await?;
         let early = come_back(&mut bound, "weeks").await?;
-        eventually_ok("the binding to say what mends it", SOON, async || {
-            let condition = bound.condition("SecretValid").await?;
-            let expired = condition.status == ConditionStatus::False && condition.reason == "CredentialExpired";
-            ensure!(
-                expired && condition.message.contains("kubectl bind renew cowboys"),
-                "{condition:?}"
-            );
-            Ok(())
-        })
-        .await?;
+        says_what_mends_it(&bound).await?;
         ensure!(early == versions(&bound).await?, "objects were touched");
         bound.bind(&["renew", "cowboys"]).await?;
         bound.converged().await?;
         ensure!(early == versions(&bound).await?, "objects in sync were touched");
         bound.status_flows("caught").await?;
+        bound.bound_once().await?;
+
+        // Under the konnector's hands: the owner takes all credentials, and nobody renews them.
+        let client = calls::client(&bound.provider, &bound.provider.address(), &bound.token)?;
+        client.revoke_credentials(&binder.contract, "lost laptop").await?;
+        let early = versions(&bound).await?;
+        bound.create(names("revoked", 0..5)).await?;
+        says_what_mends_it(&bound).await?;
+        ensure!(early == versions(&bound).await?, "objects were touched");
+        bound.bind(&["renew", "cowboys"]).await?;
+        bound.converged().await?;
+        ensure!(early == versions(&bound).await?, "objects in sync were touched");
         bound.bound_once().await?;
         bound.unbind().await
     })
@@ -87,16 +93,18 @@ fn expired_tokens_are_renewed_or_named() -> Result<()> {
 #[test]
 fn sync_goes_on_while_a_token_is_renewed() -> Result<()> {
     run(async {
-        let mut bound = Bound::start("renewal").await?;
+        let mut bound = Bound::start("renewal", &PATIENT).await?;
         let binder = Binder::of(&bound).await?;
         let provider = bound.provider.plane.client();
         // When it goes, the short token is void, as if its time were over.
         let anchors: Api<Secret> = Api::namespaced(provider, &binder.contract);
         let anchor = serde_json::from_value(json!({"metadata": {"name": "short-lived"}}))?;
         let anchor = anchors.create(&PostParams::default(), &anchor).await?;
-        let claims = binder
+        let mut claims = binder
             .claims(SHORT, &[])
             .bound_to("short-lived", &anchor.uid().context("no UID")?);
+        // Tokens count whole seconds: newer than the one of the bind, whenever in this second that was.
+        claims.issued_at += Duration::from_secs(1);
         let short = bound.provider.plane.sign_service_account_token(&claims)?;
         give(&bound, Some(short.clone()), None).await?;
 
@@ -128,6 +136,19 @@ fn sync_goes_on_while_a_token_is_renewed() -> Result<()> {
         bound.bound_once().await?;
         bound.unbind().await
     })
+}
+
+async fn says_what_mends_it(bound: &Bound) -> Result<()> {
+    eventually_ok("the binding to say what mends it", SOON, async || {
+        let condition = bound.condition("SecretValid").await?;
+        let expired = condition.status == ConditionStatus::False && condition.reason == "CredentialExpired";
+        ensure!(
+            expired && condition.message.contains("kubectl bind renew cowboys"),
+            "{condition:?}"
+        );
+        Ok(())
+    })
+    .await
 }
 
 /// A cowboy rides and is heard of, and the binding knows of no trouble.

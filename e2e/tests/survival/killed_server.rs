@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, pin::pin};
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_api::v1alpha2::{APIServiceExport, APIServiceNamespace, APIServiceNamespaceSpec};
-use bindery_e2e::{Gate, Provider, run, wildwest::SOON};
+use bindery_e2e::{Gate, Provider, lease::PATIENT, run, wildwest::SOON};
 use bindery_sdk::Client;
 use kube::{
     Api, Resource as _, ResourceExt as _,
@@ -87,7 +87,7 @@ impl Step {
 #[test]
 fn server_killed_between_any_two_writes() -> Result<()> {
     run(async {
-        let mut provider = Provider::start("killed").await?;
+        let mut provider = Provider::start_with("killed", &PATIENT).await?;
         let token = provider.principal("team", &["cowboys"]).await?;
         let client = calls::client(&provider, &provider.address(), &token)?;
         let mut stage = Stage::set(&mut provider, client).await?;
@@ -118,7 +118,7 @@ fn server_killed_between_any_two_writes() -> Result<()> {
 #[test]
 fn a_bind_command_survives_the_server() -> Result<()> {
     run(async {
-        let mut bound = Bound::prepare("command").await?;
+        let mut bound = Bound::prepare("command", &PATIENT).await?;
         let client = calls::client(&bound.provider, &bound.provider.address(), &bound.token)?;
         let mut stage = Stage::set(&mut bound.provider, client).await?;
         let mut kills = 0;

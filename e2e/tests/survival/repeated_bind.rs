@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use bindery_e2e::{Provider, Proxy, run};
+use bindery_e2e::{Provider, Proxy, lease::PATIENT, run};
 use futures::future::{join_all, try_join_all};
 use tokio::time::interval;
 
@@ -16,7 +16,7 @@ use super::{
 #[test]
 fn the_same_command_twice_and_at_once() -> Result<()> {
     run(async {
-        let mut bound = Bound::prepare("twice").await?;
+        let mut bound = Bound::prepare("twice", &PATIENT).await?;
         try_join_all((0..4).map(|_| bound.bind(&["cowboys"]))).await?;
         let identity = bound.consumer.identity().await?;
         let client = bound.provider.plane.client();
@@ -50,7 +50,7 @@ fn the_same_command_twice_and_at_once() -> Result<()> {
 #[test]
 fn the_same_call_at_once_and_over_a_bad_line() -> Result<()> {
     run(async {
-        let provider = Provider::start("retries").await?;
+        let provider = Provider::start_with("retries", &PATIENT).await?;
         let token = provider.principal("team", &["cowboys"]).await?;
         let admin = provider.plane.client();
         let client = calls::client(&provider, &provider.address(), &token)?;

@@ -15,12 +15,22 @@ use super::{
 /// What a replica logs when it begins to lead.
 const LEADING: &str = "lease: leading";
 
+/// Short for a test, and long enough for a busy machine.
+const LEASE: [&str; 6] = [
+    "--lease-duration",
+    "10",
+    "--lease-renew-deadline",
+    "8",
+    "--lease-retry-period",
+    "1",
+];
+
 const LOAD: usize = 120;
 
 #[test]
 fn leaders_killed_during_work() -> Result<()> {
     run(async {
-        let mut bound = Bound::start("replicas").await?;
+        let mut bound = Bound::start("replicas", &LEASE).await?;
         bound.provider.start_server().await?;
         bound.consumer.start_konnector().await?;
         both_answer(&bound.provider, &bound.token).await?;

@@ -44,8 +44,6 @@ pub const API_SERVICE_NAMESPACE: &str = "kube-bind.io/api-service-namespace";
 pub const CLUSTER_NAMESPACE: &str = "kube-bind.io/cluster-namespace";
 /// The consumer's namespace, empty for a cluster-scoped object; on the provider's copy.
 pub const CONSUMER_NAMESPACE: &str = "kube-bind.io/consumer-namespace";
-/// The consumer's name, where the provider's is not plainly made from it; on the provider's copy.
-pub const CONSUMER_NAME: &str = "kube-bind.io/consumer-name";
 /// The UID of the consumer's object; on the provider's copy.
 pub const CONSUMER_UID: &str = "kube-bind.io/consumer-uid";
 /// The provider's namespace, empty for a cluster-scoped object; on the consumer's object.
@@ -63,10 +61,6 @@ pub const RELEASED: &str = "kube-bind.io/released";
 
 // What users set.
 
-/// `true` on an object or a binding that is not to be synced for now.
-pub const PAUSED: &str = "kube-bind.io/paused";
-/// Until when (RFC 3339) the user consents to what was held back; on a binding.
-pub const CONSENT_UNTIL: &str = "kube-bind.io/consent-until";
 /// Until when (RFC 3339) the user consents that another provider, or another cluster, takes the place of the pinned one; on
 /// a binding.
 pub const ACCEPT_PROVIDER_CHANGE: &str = "kube-bind.io/accept-provider-change";

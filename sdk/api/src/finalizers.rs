@@ -2,13 +2,9 @@
 
 /// On a consumer's synced object until its copy on the provider is gone. Spelled without a dash, as on the wire.
 pub const SYNCER: &str = "kubebind.io/syncer";
-/// On an APIServiceBinding or its bundle until its objects have drained.
-pub const BINDING: &str = "kube-bind.io/binding";
 /// On an APIServiceBinding from before its konnector makes anything until all of it is gone.
 pub const KONNECTOR: &str = "kube-bind.io/konnector";
 /// On an APIServiceExport until the rights made for it outside its namespace are gone.
 pub const EXPORT: &str = "kube-bind.io/export";
 /// On an APIServiceNamespace until its provider namespace is empty of synced objects, and gone.
 pub const NAMESPACE: &str = "kube-bind.io/namespace";
-/// On a contract Namespace until what was made for it elsewhere is gone.
-pub const CONTRACT: &str = "kube-bind.io/contract";

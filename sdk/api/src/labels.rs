@@ -18,8 +18,6 @@ pub const VIA: &str = "kube-bind.io/via";
 pub const VIA_GRPC: &str = "grpc";
 /// What an object of ours is for, such as `token-anchor`.
 pub const COMPONENT: &str = "kube-bind.io/component";
-/// `true` on an existing provider namespace that isolation None may share.
-pub const SHARED: &str = "kube-bind.io/shared";
 /// `true` on a ClusterRole whose rules the server gets, and may then hand out.
 pub const AGGREGATE_TO_SERVER: &str = "rbac.kube-bind.io/aggregate-to-server";
 /// The aggregation of rights over all consumers that a taken-over contract may still be part of; looked for to be removed.
