@@ -11,7 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::{
     errors,
     queue::Lane,
-    watch::{self, Decode, Event, Source},
+    watch::{self, Decode, Event, Name, Source},
 };
 
 /// Namespace and name of an object; the namespace is empty for cluster-scoped ones.
@@ -218,6 +218,13 @@ fn sink<K: Resource + Send + Sync + 'static>(shared: Arc<Shared<K>>) -> impl FnM
                 listed.insert(ObjectKey::of(&object), Arc::new(object));
             }
         }
+        Event::Unreadable(Name { namespace, name }) => {
+            // As it was last read: that it is there now is certain, and its absence would be taken for an end.
+            let key = ObjectKey::new(namespace, name);
+            if let Some((listed, known)) = listed.as_mut().zip(shared.objects.read().get(&key).cloned()) {
+                listed.insert(key, known);
+            }
+        }
         Event::Complete(_) => {
             if let Some(listed) = listed.take() {
                 shared.replace(listed);
@@ -376,5 +383,34 @@ mod tests {
         );
         assert_eq!(list(vec![map("a", "1"), map("c", "3")]), [change("c", true)]);
         assert!(shared.health.borrow().synced);
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_stays_as_it_was() {
+        let shared = Arc::new(Shared {
+            objects: RwLock::default(),
+            handlers: RwLock::default(),
+            health: channel::Sender::default(),
+        });
+        let mut sink = sink(Arc::clone(&shared));
+        for event in [
+            Event::Reset,
+            Event::Listed(map("a", "1")),
+            Event::Complete("1".to_owned()),
+            Event::Reset,
+            Event::Unreadable(Name {
+                namespace: "ns".into(),
+                name: "a".into(),
+            }),
+            Event::Unreadable(Name {
+                namespace: "ns".into(),
+                name: "never-read".into(),
+            }),
+            Event::Complete("2".to_owned()),
+        ] {
+            sink(event);
+        }
+        let known: Vec<_> = shared.objects.read().keys().map(ToString::to_string).collect();
+        assert_eq!(known, ["ns/a"]);
     }
 }

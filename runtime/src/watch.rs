@@ -53,6 +53,8 @@ pub enum Event<T> {
     Reset,
     /// An object of the list.
     Listed(T),
+    /// An object of the list that cannot be decoded. It is there, whatever it says.
+    Unreadable(Name),
     /// The list is complete: what was not listed since [`Event::Reset`] did not exist at this resource version.
     Complete(String),
     /// An object was created or changed.
@@ -61,6 +63,21 @@ pub enum Event<T> {
     Deleted(T),
     /// The API server could not be reached or refused. The pump tries again by itself.
     Failed(kube::Error),
+}
+
+/// Which object.
+#[derive(Debug, Deserialize)]
+pub struct Name {
+    /// Its namespace; empty for a cluster-scoped one.
+    #[serde(default)]
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    metadata: Name,
 }
 
 #[derive(Deserialize)]
@@ -274,6 +291,8 @@ where
             for item in page.items.into_iter().flatten() {
                 if let Some(object) = self.decode(item) {
                     (self.sink)(Event::Listed(object));
+                } else if let Ok(named) = serde_json::from_str::<Named>(item.get()) {
+                    (self.sink)(Event::Unreadable(named.metadata));
                 }
             }
             if page.metadata.next.is_empty() {

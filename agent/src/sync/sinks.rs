@@ -23,6 +23,7 @@ pub(crate) fn consumer(shared: Arc<Shared>) -> impl FnMut(Event<Object>) + Send 
                 shared.index.lock().consumer_seen(&key, object);
                 listing.saw(key);
             }
+            Event::Unreadable(named) => listing.saw(ObjectKey::new(named.namespace, named.name)),
             Event::Complete(version) => {
                 let mut index = shared.index.lock();
                 let listing = std::mem::take(&mut listing);
@@ -61,6 +62,7 @@ pub(crate) fn provider_namespace(
                 shared.index.lock().provider_seen(&key, object);
                 listing.saw(key);
             }
+            Event::Unreadable(named) => listing.saw(ObjectKey::new(Arc::clone(&consumer_namespace), named.name)),
             Event::Complete(version) => {
                 let mut index = shared.index.lock();
                 let listing = std::mem::take(&mut listing);
@@ -86,6 +88,11 @@ pub(crate) fn provider_cluster(shared: Arc<Shared>) -> impl FnMut(Event<Object>)
                     let key = ObjectKey::new(consumer_namespace, Arc::clone(&object.meta.name));
                     index.provider_seen(&key, object);
                     listing.saw(key);
+                }
+            }
+            Event::Unreadable(named) => {
+                if let Some(consumer_namespace) = shared.index.lock().consumer_namespace(&named.namespace) {
+                    listing.saw(ObjectKey::new(consumer_namespace, named.name));
                 }
             }
             Event::Complete(version) => {
@@ -138,7 +145,7 @@ impl Shared {
     fn watch_state(&self, watched: &Watched, event: &Event<Object>) {
         let failure = match event {
             Event::Failed(error) => Some(errors::explain(error)),
-            Event::Reset | Event::Listed(_) => return,
+            Event::Reset | Event::Listed(_) | Event::Unreadable(_) => return,
             _ => None,
         };
         let mut issues = self.issues.lock();

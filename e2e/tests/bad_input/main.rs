@@ -11,6 +11,7 @@ mod names;
 mod objects;
 mod offer;
 mod provider_changed;
+mod revoked;
 mod schemas;
 mod templates;
 mod tokens;

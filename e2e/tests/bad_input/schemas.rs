@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::{
     expect::tells,
     offer::Offer,
-    world::{A_WHILE, Case, case, kubeconfig},
+    world::{A_WHILE, Case, case, kubeconfig, wish},
 };
 
 /// Puts a schema in place of what the provider exports, as its admin could.
@@ -143,6 +143,46 @@ fn a_foreign_crd_of_the_same_name_is_left_alone() -> Result<()> {
         // Unbinding takes what the binding made, which is not this.
         case.unbind("foreign").await?;
         ensure!(versions().await? == before);
+        Ok(())
+    })
+}
+
+#[test]
+fn an_api_is_bound_once() -> Result<()> {
+    case("once", async |case| {
+        let offer = case.offer().await?;
+        let principal = case.principal("once", &["once"]).await?;
+        case.bind(&principal, &[]).await?;
+        let consumer = case.consumer();
+        let mut command = consumer.bind_command_for(case.provider(), &principal.token)?;
+        command.args(["once", "--name", "twice", "--cluster-identity", &case.identity()]);
+        let output = run(command, wildwest::SOON).await?;
+        ensure!(output.status.code() == Some(1), "{output:?}");
+        let says = [
+            &offer.crd_name(),
+            "belongs to APIServiceBinding once",
+            "end that binding first",
+        ];
+        tells(&String::from_utf8_lossy(&output.stderr), &says)?;
+
+        let identity = case.identity();
+        let wish = wish("twice", "once", &identity);
+        let bound = principal.client.bind(wish, wildwest::SOON, |_| ()).await?;
+        case.plant_binding("twice", &kubeconfig(&bound)?).await?;
+        let says = [
+            &offer.crd_name(),
+            "belongs to APIServiceBinding once",
+            "unbind that first",
+        ];
+        case.refused_binding("twice", "Connected", "ForeignCustomResourceDefinition", &says)
+            .await?;
+        // The end of the second takes nothing of the first.
+        case.unbind("twice").await?;
+        case.ready_binding("once").await?;
+        wildwest::namespace(consumer.plane.client(), "once").await?;
+        let ours = case.ours(offer, "once");
+        ours.create(&PostParams::default(), &offer.widget("one", "red")).await?;
+        wildwest::wait("the copy", &case.copies(offer, "once"), "one", |_| true).await?;
         Ok(())
     })
 }

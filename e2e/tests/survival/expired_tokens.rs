@@ -27,6 +27,8 @@ const REFUSED_BY_THEN: Duration = Duration::from_secs(12);
 const SHORT: Duration = Duration::from_secs(20);
 /// The pace of steady work.
 const PACE: Duration = Duration::from_millis(100);
+/// The Secret that a token of the tests' own is bound to.
+const ANCHOR: &str = "short-lived";
 /// The user's Secret of the binding.
 const GIVEN: &str = "kubeconfig-cowboys";
 
@@ -95,47 +97,99 @@ fn sync_goes_on_while_a_token_is_renewed() -> Result<()> {
     run(async {
         let mut bound = Bound::start("renewal", &PATIENT).await?;
         let binder = Binder::of(&bound).await?;
-        let provider = bound.provider.plane.client();
-        // When it goes, the short token is void, as if its time were over.
-        let anchors: Api<Secret> = Api::namespaced(provider, &binder.contract);
-        let anchor = serde_json::from_value(json!({"metadata": {"name": "short-lived"}}))?;
-        let anchor = anchors.create(&PostParams::default(), &anchor).await?;
-        let mut claims = binder
-            .claims(SHORT, &[])
-            .bound_to("short-lived", &anchor.uid().context("no UID")?);
-        // Tokens count whole seconds: newer than the one of the bind, whenever in this second that was.
-        claims.issued_at += Duration::from_secs(1);
-        let short = bound.provider.plane.sign_service_account_token(&claims)?;
-        give(&bound, Some(short.clone()), None).await?;
+        let short = Anchored::new(&bound, &binder, SHORT).await?;
+        give(&bound, Some(short.token.clone()), None).await?;
 
         let start = Instant::now();
-        let mut voided: Option<Instant> = None;
         let mut names = names("steady", 0..1000);
-        while voided.is_none_or(|at| at.elapsed() < REFUSED_BY_THEN) {
-            works(&mut bound, &names.next().context("no more names")?).await?;
-            if voided.is_none() && !renewed(&bound).await?.is_empty() {
-                anchors.delete("short-lived", &DeleteParams::default()).await?;
-                voided = Some(Instant::now());
-            }
-            ensure!(voided.is_some() || start.elapsed() < SOON, "the token is not renewed");
+        let mut next = || names.next().context("no more names");
+        while renewed(&bound).await?.is_empty() {
+            works(&mut bound, &next()?).await?;
+            ensure!(start.elapsed() < SOON, "the token is not renewed");
             sleep(PACE).await;
         }
-        let refused = bound
-            .provider
-            .plane
-            .token_kubeconfig(&binder.contract, short)
+        // Nothing may need the old one any more.
+        short.void().await?;
+        let voided = Instant::now();
+        while voided.elapsed() < REFUSED_BY_THEN {
+            works(&mut bound, &next()?).await?;
+            sleep(PACE).await;
+        }
+        short.is_refused(&bound).await?;
+        bound.converged().await?;
+        bound.bound_once().await?;
+        bound.unbind().await
+    })
+}
+
+#[test]
+fn a_token_that_is_refused_before_its_time_is_renewed_at_once() -> Result<()> {
+    run(async {
+        let mut bound = Bound::start("early", &PATIENT).await?;
+        let binder = Binder::of(&bound).await?;
+        leave(&mut bound).await?;
+        let long = Anchored::new(&bound, &binder, Duration::from_hours(1)).await?;
+        give(&bound, Some(long.token.clone()), None).await?;
+        bound.consumer.start_konnector().await?;
+        works(&mut bound, "before").await?;
+        ensure!(renewed(&bound).await?.is_empty(), "renewed before it was refused");
+
+        long.void().await?;
+        eventually_ok("the token to be refused", SOON, async || long.is_refused(&bound).await).await?;
+        bound.create(names("after", 0..5)).await?;
+        bound.converged().await?;
+        bound.status_flows("caught").await?;
+        ensure!(
+            renewed(&bound).await?.len() == 1,
+            "a renewed credential is kept in one Secret"
+        );
+        bound.bound_once().await?;
+        bound.unbind().await
+    })
+}
+
+/// A token that is void once its anchor is gone, as if its time were over.
+struct Anchored {
+    token: String,
+    contract: String,
+    anchors: Api<Secret>,
+}
+
+impl Anchored {
+    async fn new(bound: &Bound, binder: &Binder, lifetime: Duration) -> Result<Self> {
+        let anchors: Api<Secret> = Api::namespaced(bound.provider.plane.client(), &binder.contract);
+        let anchor = serde_json::from_value(json!({"metadata": {"name": ANCHOR}}))?;
+        let anchor = anchors.create(&PostParams::default(), &anchor).await?;
+        let uid = anchor.uid().context("no UID")?;
+        let mut claims = binder.claims(lifetime, &[]).bound_to(ANCHOR, &uid);
+        // Tokens count whole seconds: newer than the one of the bind, whenever in this second that was.
+        claims.issued_at += Duration::from_secs(1);
+        Ok(Self {
+            token: bound.provider.plane.sign_service_account_token(&claims)?,
+            contract: binder.contract.clone(),
+            anchors,
+        })
+    }
+
+    async fn void(&self) -> Result<()> {
+        self.anchors.delete(ANCHOR, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    async fn is_refused(&self, bound: &Bound) -> Result<()> {
+        let plane = &bound.provider.plane;
+        let client = plane
+            .token_kubeconfig(&self.contract, self.token.clone())
             .client()
             .await?;
-        let exports: Api<APIServiceExport> = Api::namespaced(refused, &binder.contract);
+        let exports: Api<APIServiceExport> = Api::namespaced(client, &self.contract);
         let answer = exports.get("cowboys").await;
         ensure!(
             matches!(&answer, Err(kube::Error::Api(status)) if status.code == 401),
             "{answer:?}"
         );
-        bound.converged().await?;
-        bound.bound_once().await?;
-        bound.unbind().await
-    })
+        Ok(())
+    }
 }
 
 async fn says_what_mends_it(bound: &Bound) -> Result<()> {

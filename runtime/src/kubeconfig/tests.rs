@@ -74,7 +74,10 @@ fn entries_that_no_context_uses_are_judged_as_well() {
     let mut document = good();
     let sleeper = json!({"name": "sleeper", "user": {"exec": {"command": "x"}}});
     document["users"].as_array_mut().unwrap().push(sleeper);
-    assert!(matches!(parse(&document), Err(Refusal::Dangerous { field: "exec", .. })));
+    assert!(matches!(
+        parse(&document),
+        Err(Refusal::Dangerous { field: "exec", .. })
+    ));
 }
 
 #[track_caller]

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bindery_api::v1alpha2::APIServiceExport;
-use bindery_proto::v1alpha2::{Export, WatchExportsRequest};
+use bindery_proto::v1alpha2::{ErrorReason, Export, WatchExportsRequest};
 use bindery_runtime::{
     cache::{Cache, Subscription},
     watch::Source,
@@ -71,6 +71,7 @@ impl Follow {
 
     /// Follows the backend's stream until it refuses; says why.
     async fn stream(&self, client: &bindery_sdk::Client, fallback: &mut Option<Fallback>) -> String {
+        let access = self.credential.held().access;
         let mut watch = client.watch_exports(WatchExportsRequest {
             contract: self.namespace.to_string(),
             ..WatchExportsRequest::default()
@@ -91,7 +92,13 @@ impl Follow {
             };
             match next {
                 None => return "it ended".to_owned(),
-                Some(Err(error)) => return error.to_string(),
+                Some(Err(error)) => {
+                    // The kubeconfig's own token goes with it, though open watches live on for minutes.
+                    if error.reason() == Some(ErrorReason::CredentialRevoked) {
+                        self.credential.refuse(&access);
+                    }
+                    return error.to_string();
+                }
                 Some(Ok(event)) => {
                     if matches!(event, WatchEvent::SnapshotComplete) {
                         // First the fallback ends, so that no older word of its comes after the list.

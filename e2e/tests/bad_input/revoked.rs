@@ -1,0 +1,116 @@
+//! Credentials that their owner took back.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use bindery_api::backend::Backend;
+use bindery_e2e::{eventually, holds_for, wildwest};
+use bindery_proto::v1alpha2::{ErrorReason, ListExportsRequest};
+use bindery_sdk::{Client, Code};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::{
+    Api, Config,
+    api::{Patch, PatchParams, PostParams},
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde_json::json;
+
+use crate::{
+    expect::refused,
+    world::{A_WHILE, Case, case},
+};
+
+/// The kubeconfig that a binding was made with.
+async fn installed(case: &Case) -> Result<Kubeconfig> {
+    let secrets: Api<Secret> = Api::namespaced(case.consumer().plane.client(), "kube-bind");
+    let secret = secrets.get(&format!("kubeconfig-{}", case.name)).await?;
+    let document = secret.data.and_then(|mut data| data.remove("kubeconfig"));
+    Ok(serde_saphyr::from_slice(&document.context("a kubeconfig")?.0)?)
+}
+
+/// A client of the server that sends the token which a kubeconfig has for it.
+fn binder(case: &Case, kubeconfig: &Kubeconfig) -> Result<Client> {
+    let cluster = kubeconfig
+        .clusters
+        .first()
+        .and_then(|named| named.cluster.as_ref())
+        .context("a cluster")?;
+    let backend = Backend::find(cluster.extensions.as_deref().unwrap_or_default())?;
+    case.client(&backend.context("no extension")?.token)
+}
+
+/// Waits until the API server does not know the kubeconfig's token any more; it remembers good ones for seconds.
+async fn refused_by_kubernetes(kubeconfig: Kubeconfig, contract: &str) -> Result<()> {
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    let namespaces: Api<Namespace> = Api::all(kube::Client::try_from(config)?);
+    eventually("the token to be refused", wildwest::SOON, || async {
+        match namespaces.get(contract).await {
+            Err(kube::Error::Api(status)) if status.code == 401 => Ok(Some(())),
+            Err(kube::Error::Api(status)) => bail!("{status}"),
+            Err(error) => bail!("{error}"),
+            Ok(_) => bail!("it still opens the contract"),
+        }
+    })
+    .await
+}
+
+#[test]
+fn revoked_credentials_open_nothing_until_the_owner_binds_again() -> Result<()> {
+    case("revoked", async |case| {
+        let offer = case.offer().await?;
+        let owner = case.principal("revoked", &["revoked"]).await?;
+        case.bind(&owner, &[]).await?;
+        wildwest::namespace(case.consumer().plane.client(), "revoked").await?;
+        let (ours, copies) = (case.ours(offer, "revoked"), case.copies(offer, "revoked"));
+        ours.create(&PostParams::default(), &offer.widget("one", "red")).await?;
+        wildwest::wait("the copy", &copies, "one", |_| true).await?;
+
+        let kubeconfig = installed(case).await?;
+        let binder = binder(case, &kubeconfig)?;
+        binder.list_exports(ListExportsRequest::default()).await?;
+        let revoked = owner.client.revoke_credentials(&case.contract(), "lost laptop").await?;
+        ensure!(revoked.revoked_count >= 1, "{revoked:?}");
+        let says = [case.contract(), "bind again".to_owned()];
+        let says: Vec<&str> = says.iter().map(String::as_str).collect();
+        // The answer to a token that was just checked is remembered for a moment; the record of the revocation is not.
+        let outcome = binder.list_exports(ListExportsRequest::default()).await;
+        refused(outcome, Code::Unauthenticated, ErrorReason::CredentialRevoked, &says)?;
+        let outcome = binder.renew_kubeconfig("").await;
+        refused(outcome, Code::Unauthenticated, ErrorReason::CredentialRevoked, &says)?;
+        let outcome = owner.client.renew_kubeconfig(&case.contract()).await;
+        refused(outcome, Code::FailedPrecondition, ErrorReason::RenewalStopped, &says)?;
+
+        let says = ["kubectl bind renew revoked", "objects stay"];
+        case.refused_binding("revoked", "SecretValid", "CredentialExpired", &says)
+            .await?;
+        refused_by_kubernetes(kubeconfig, &case.contract()).await?;
+        let blue = Patch::Merge(json!({"spec": {"color": "blue"}}));
+        ours.patch("one", &PatchParams::default(), &blue).await?;
+        holds_for("nothing written", A_WHILE, async || {
+            ensure!(copies.get("one").await?.data["spec"]["color"] == "red");
+            Ok(())
+        })
+        .await?;
+
+        let identity = case.identity();
+        let renew = ["renew", "revoked", "--cluster-identity", &identity];
+        case.consumer().bind(case.provider(), &owner.token, &renew).await?;
+        wildwest::wait("the change", &copies, "one", |copy| {
+            copy.data["spec"]["color"] == "blue"
+        })
+        .await?;
+        case.ready_binding("revoked").await?;
+        // What was revoked stays so; its successor works.
+        let successor = self::binder(case, &installed(case).await?)?;
+        successor.list_exports(ListExportsRequest::default()).await?;
+        eventually("the old token to be refused", wildwest::SOON, || async {
+            let outcome = binder.list_exports(ListExportsRequest::default()).await;
+            refused(
+                outcome,
+                Code::Unauthenticated,
+                ErrorReason::TokenInvalid,
+                &["refuses it"],
+            )?;
+            Ok(Some(()))
+        })
+        .await
+    })
+}
