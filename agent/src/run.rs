@@ -60,7 +60,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         if args.install_crds {
             install(&clients.write, crds::for_consumer()).await?;
         }
-        let candidate = Candidate::new(clients.lease.clone(), &args.lease, LEASE, &args.namespace);
+        let candidate = Candidate::new(clients.lease.clone(), &args.lease, LEASE, &args.namespace)?;
         let leadership = tokio::select! {
             () = stop.cancelled() => return Ok(()),
             leadership = candidate.elected() => leadership,

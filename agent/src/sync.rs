@@ -7,10 +7,12 @@
 //! 2. Each change queues the object's key; a worker takes it and asks `plan`, a pure function, what is to be done.
 //! 3. `write` does it, one request an operation, and what it learns goes into the index for the next plan.
 //!
-//! `places` provides the provider namespaces that copies live in. `projection` says which content goes up.
+//! Copies live in provider namespaces: `places` decides when to ask for one, `keep` takes them into use. `projection` says
+//! which content goes up.
 
 mod engine;
 mod index;
+mod keep;
 mod metrics;
 mod object;
 mod pair;

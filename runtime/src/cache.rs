@@ -237,6 +237,7 @@ fn sink<K: Resource + Send + Sync + 'static>(shared: Arc<Shared<K>>) -> impl FnM
                 std::mem::replace(health, well.clone()) != well
             });
         }
+        Event::Following => shared.well(),
         Event::Applied(object) => {
             shared.well();
             shared.set(&ObjectKey::of(&object), Some(&Arc::new(object)), Lane::Live);

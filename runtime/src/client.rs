@@ -9,7 +9,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use http::{HeaderValue, Request, header::AUTHORIZATION};
+use http::{HeaderValue, Request, Response, StatusCode, header::AUTHORIZATION};
 use hyper_util::{
     client::legacy::{Client as HyperClient, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
@@ -20,7 +20,11 @@ use kube::{
     config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use secrecy::{ExposeSecret as _, SecretString};
-use tower::{BoxError, ServiceBuilder, util::Either};
+use tokio::sync::Notify;
+use tower::{
+    BoxError, ServiceBuilder,
+    util::{Either, MapResponseLayer},
+};
 
 /// Idle connections are closed before the API server (90 s) closes them under a request.
 const POOL_IDLE: Duration = Duration::from_mins(1);
@@ -60,7 +64,12 @@ pub enum ClientError {
 
 /// A bearer token that every request reads anew: a renewed one takes effect with no new connection and no pause.
 #[derive(Clone)]
-pub struct SharedToken(Arc<ArcSwap<HeaderValue>>);
+pub struct SharedToken(Arc<Cell>);
+
+struct Cell {
+    header: ArcSwap<HeaderValue>,
+    refused: Notify,
+}
 
 /// Clients for one cluster, one connection pool per kind of traffic, so that none waits behind another.
 #[derive(Clone)]
@@ -104,13 +113,29 @@ impl Clients {
 impl SharedToken {
     /// A cell that holds this token.
     pub fn new(token: &SecretString) -> Result<Self, ClientError> {
-        Ok(Self(Arc::new(ArcSwap::from_pointee(bearer(token)?))))
+        Ok(Self(Arc::new(Cell {
+            header: ArcSwap::from_pointee(bearer(token)?),
+            refused: Notify::new(),
+        })))
     }
 
     /// Replaces the token, for all clients that share the cell.
     pub fn set(&self, token: &SecretString) -> Result<(), ClientError> {
-        self.0.store(Arc::new(bearer(token)?));
+        self.0.header.store(Arc::new(bearer(token)?));
         Ok(())
+    }
+
+    /// Waits until some request was answered 401 since this was last waited for. That may have been with a token that
+    /// was replaced meanwhile.
+    pub async fn refused(&self) {
+        self.0.refused.notified().await;
+    }
+
+    fn heed<B>(&self, response: Response<B>) -> Response<B> {
+        if response.status() == StatusCode::UNAUTHORIZED {
+            self.0.refused.notify_one();
+        }
+        response
     }
 }
 
@@ -207,10 +232,15 @@ fn client(
             tower::util::MapRequestLayer::new(move |mut request: Request<Body>| {
                 request
                     .headers_mut()
-                    .insert(AUTHORIZATION, HeaderValue::clone(&token.0.load()));
+                    .insert(AUTHORIZATION, HeaderValue::clone(&token.0.header.load()));
                 request
             })
         }))
+        .option_layer(
+            token
+                .cloned()
+                .map(|token| MapResponseLayer::new(move |response| token.heed(response))),
+        )
         .map_err(BoxError::from)
         .service(transport);
     Ok(Client::new(service, config.default_namespace.clone()))
@@ -218,8 +248,37 @@ fn client(
 
 #[cfg(test)]
 mod tests {
+    use axum::{Router, http::HeaderMap};
+    use futures::FutureExt as _;
+
     use super::*;
     use crate::errors;
+
+    #[tokio::test]
+    async fn a_refused_token_is_told_of_once_and_replaced_without_a_new_client() {
+        let answer = async |headers: HeaderMap| {
+            let good = headers.get(AUTHORIZATION).is_some_and(|value| value == "Bearer new");
+            if good { StatusCode::OK } else { StatusCode::UNAUTHORIZED }
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, Router::new().fallback(answer)).await });
+
+        let token = SharedToken::new(&"old".into()).unwrap();
+        let clients = Clients::with_token(&Config::new(url.parse().unwrap()), 1, &token).unwrap();
+        let ask = async || {
+            let request = Request::get("/").body(Body::empty()).unwrap();
+            clients.write.send(request).await.unwrap().status()
+        };
+        assert_eq!(token.refused().now_or_never(), None);
+        assert_eq!(ask().await, StatusCode::UNAUTHORIZED);
+        assert_eq!(ask().await, StatusCode::UNAUTHORIZED);
+        assert_eq!(token.refused().now_or_never(), Some(()));
+        assert_eq!(token.refused().now_or_never(), None);
+        token.set(&"new".into()).unwrap();
+        assert_eq!(ask().await, StatusCode::OK);
+        assert_eq!(token.refused().now_or_never(), None);
+    }
 
     async fn refusal(content: &str) -> String {
         let path = std::env::temp_dir().join(format!("bindery-kubeconfig-{:032x}", rand::random::<u128>()));

@@ -15,6 +15,15 @@ pub fn is_not_found(error: &Error) -> bool {
     code(error) == Some(404)
 }
 
+/// True if the API server says that the object of this name does not exist. A 404 that names no object may come from a proxy
+/// on the way, or speak of the whole API: it says nothing of the object.
+pub fn is_object_gone(error: &Error, name: &str) -> bool {
+    let Error::Api(status) = error else {
+        return false;
+    };
+    status.is_not_found() && status.details.as_ref().is_some_and(|details| details.name == name)
+}
+
 /// True for 409 because the object exists.
 pub fn is_already_exists(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.is_already_exists())
@@ -63,4 +72,36 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         source = inner.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::{Status, response::StatusDetails};
+
+    use super::*;
+
+    #[test]
+    fn only_a_404_that_names_the_object_is_proof() {
+        let error = |reason: &str, name: &str| {
+            let details = StatusDetails {
+                name: name.to_owned(),
+                group: String::new(),
+                kind: String::new(),
+                uid: String::new(),
+                causes: Vec::new(),
+                retry_after_seconds: 0,
+            };
+            Error::Api(Status::failure("", reason).with_code(404).with_details(details).boxed())
+        };
+        assert!(is_object_gone(&error("NotFound", "billy"), "billy"));
+        assert!(
+            !is_object_gone(&error("NotFound", ""), "billy"),
+            "the API is not served"
+        );
+        assert!(!is_object_gone(&error("", "billy"), "billy"), "a proxy answered");
+        assert!(!is_object_gone(
+            &Error::Api(Status::failure("page not found", "").with_code(404).boxed()),
+            "billy"
+        ));
+    }
 }

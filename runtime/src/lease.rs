@@ -39,6 +39,19 @@ pub struct LeaseArgs {
     pub lease_retry_period: u32,
 }
 
+/// Why the flags are refused.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "--lease-duration {duration}, --lease-renew-deadline {deadline} and --lease-retry-period {retry} could make two replicas \
+     lead at once or none for long: the duration must be longer than deadline and retry period together, and the deadline \
+     longer than the retry period"
+)]
+pub struct InvalidLease {
+    duration: u32,
+    deadline: u32,
+    retry: u32,
+}
+
 /// One candidate for leadership.
 #[derive(Clone)]
 pub struct Candidate {
@@ -78,19 +91,25 @@ impl std::fmt::Debug for Candidate {
 
 impl Candidate {
     /// A candidate with the flags given, else with the defaults of the component.
-    pub fn new(client: Client, args: &LeaseArgs, name: &str, namespace: &str) -> Self {
+    pub fn new(client: Client, args: &LeaseArgs, name: &str, namespace: &str) -> Result<Self, InvalidLease> {
+        let (duration, deadline, retry) = (args.lease_duration, args.lease_renew_deadline, args.lease_retry_period);
+        if duration <= deadline + retry || deadline <= retry {
+            return Err(InvalidLease {
+                duration,
+                deadline,
+                retry,
+            });
+        }
         let namespace = args.lease_namespace.as_deref().unwrap_or(namespace);
-        let duration = Duration::from_secs(args.lease_duration.into());
-        let identity = args.lease_identity.clone().unwrap_or_else(|| "replica".to_owned());
-        Self {
+        Ok(Self {
             api: Api::namespaced(client, namespace),
             name: args.lease_name.clone().unwrap_or_else(|| name.to_owned()),
             // Two processes with one name (a restart on the same host) are still two.
-            identity: format!("{identity}_{:016x}", rand::random::<u64>()),
-            duration,
-            renew_deadline: Duration::from_secs(args.lease_renew_deadline.into()).min(duration.mul_f64(0.9)),
-            retry_period: Duration::from_secs(args.lease_retry_period.into()),
-        }
+            identity: format!("{}_{:016x}", identity(args), rand::random::<u64>()),
+            duration: Duration::from_secs(duration.into()),
+            renew_deadline: Duration::from_secs(deadline.into()),
+            retry_period: Duration::from_secs(retry.into()),
+        })
     }
 
     /// Waits until this candidate leads.
@@ -183,13 +202,18 @@ impl Candidate {
     }
 }
 
+fn identity(args: &LeaseArgs) -> &str {
+    args.lease_identity.as_deref().unwrap_or("replica")
+}
+
 // === impl Leadership ===
 
 impl Leadership {
     /// Renews until that fails for too long, or another holds the Lease. The caller then stops all work at once.
     pub async fn lost(&mut self) {
         loop {
-            sleep(self.candidate.retry_period).await;
+            let left = self.candidate.renew_deadline.saturating_sub(self.renewed.elapsed());
+            sleep(self.candidate.retry_period.min(left)).await;
             let before = Instant::now();
             let wanted = self.candidate.claim(Some(self.lease.clone()));
             let left = self.candidate.renew_deadline.saturating_sub(self.renewed.elapsed());
@@ -202,6 +226,13 @@ impl Leadership {
                 Ok(Ok(lease)) => {
                     self.lease = lease;
                     self.renewed = before;
+                }
+                Ok(Err(error)) if errors::is_object_gone(&error, &self.candidate.name) => {
+                    tracing::error!(
+                        lease = self.candidate.name,
+                        "the Lease was deleted; another replica may lead"
+                    );
+                    return;
                 }
                 Ok(Err(error)) if errors::code(&error) == Some(409) => {
                     if !self.reread().await {
@@ -250,5 +281,41 @@ impl Leadership {
         }
         lease.metadata.managed_fields = None;
         let _ = timeout(self.candidate.retry_period, self.candidate.write(&lease)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn flags_that_could_make_two_lead_are_refused() {
+        let client = Client::new(
+            tower::service_fn(|_: http::Request<kube::client::Body>| async {
+                Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("nowhere"))
+            }),
+            "default",
+        );
+        for (duration, deadline, retry, fine) in [
+            (15, 10, 2, true),
+            (5, 3, 1, true),
+            (15, 14, 2, false),
+            (15, 10, 60, false),
+            (15, 2, 2, false),
+        ] {
+            let args = LeaseArgs {
+                lease_name: None,
+                lease_namespace: None,
+                lease_identity: None,
+                lease_duration: duration,
+                lease_renew_deadline: deadline,
+                lease_retry_period: retry,
+            };
+            assert_eq!(
+                Candidate::new(client.clone(), &args, "a", "b").is_ok(),
+                fine,
+                "{args:?}"
+            );
+        }
     }
 }

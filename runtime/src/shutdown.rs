@@ -1,4 +1,4 @@
-//! The signal to stop, and who is told of it.
+//! How a process ends: by a signal, or because it is broken.
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -20,4 +20,13 @@ pub fn on_signal() -> std::io::Result<CancellationToken> {
         }
     });
     Ok(token)
+}
+
+/// Ends the process on a panic of any task: a part that is gone without a word is worse than a restart.
+pub fn end_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
 }

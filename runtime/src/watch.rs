@@ -16,12 +16,16 @@ use tokio::time::{sleep, timeout};
 
 use crate::{backoff::Backoff, errors};
 
-/// Objects per page of a list.
+/// Objects per page of a list; fewer where they are large.
 const PAGE: usize = 500;
 /// The longest line of a watch: an object is at most some 1.5 MiB at rest, and JSON may escape it to more.
 const LINE_BYTES_MAX: usize = 16 << 20;
-/// The longest page of a list.
-const PAGE_BYTES_MAX: usize = 1 << 30;
+/// The longest page of a list; a longer one is asked for in smaller parts.
+const PAGE_BYTES_MAX: usize = 64 << 20;
+/// Without a first or a next byte for this long, a list, or the answer to a watch request, has failed.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// A position that fails this often in a row is given up for a list.
+const FAILURES_MAX: u32 = 3;
 /// How long one watch request lasts, at least; up to a fifth is added, so that watches do not end together.
 const WATCH_SECONDS: u64 = 240;
 /// A watch that says nothing, not even a bookmark, for longer than it was asked to last is dead.
@@ -57,6 +61,8 @@ pub enum Event<T> {
     Unreadable(Name),
     /// The list is complete: what was not listed since [`Event::Reset`] did not exist at this resource version.
     Complete(String),
+    /// Changes are followed from here, or again.
+    Following,
     /// An object was created or changed.
     Applied(T),
     /// An object was deleted; this is its last state.
@@ -119,6 +125,8 @@ struct Pump<D, S> {
     source: Source,
     decode: D,
     sink: S,
+    /// Objects per page.
+    page: usize,
 }
 
 /// Where a watch goes on after it ended.
@@ -138,6 +146,7 @@ where
         source,
         decode,
         sink,
+        page: PAGE,
     };
     let mut position: Option<String> = None;
     let mut failures = 0;
@@ -148,7 +157,15 @@ where
                 if errors::code(&error) == Some(410) {
                     return Ok((Next::Relist, reached.is_some()));
                 }
-                position = Some(reached.unwrap_or(version));
+                if reached.is_some() {
+                    failures = 0;
+                }
+                // A version that the API server cannot go on from, for whatever reason, is not asked for for ever. One that
+                // cannot be reached has said nothing of it.
+                let unreached = matches!(error, kube::Error::HyperError(_) | kube::Error::Service(_));
+                if unreached || failures < FAILURES_MAX {
+                    position = Some(reached.unwrap_or(version));
+                }
                 Err(error)
             }),
         };
@@ -183,6 +200,7 @@ where
         source,
         decode,
         sink,
+        page: PAGE,
     };
     let mut failures = 0;
     while let Err(error) = pump.list().await {
@@ -273,7 +291,7 @@ where
     S: FnMut(Event<D::Object>) + Send,
 {
     async fn list(&mut self) -> Result<String, kube::Error> {
-        let limit = PAGE.to_string();
+        let limit = self.page.to_string();
         let mut next = String::new();
         let mut first = true;
         loop {
@@ -281,9 +299,14 @@ where
             if !next.is_empty() {
                 pairs.push(("continue", &next));
             }
-            let mut body = std::pin::pin!(self.client.request_stream(self.source.request(&pairs)?).await?);
+            let mut body = std::pin::pin!(answer(self.client.request_stream(self.source.request(&pairs)?)).await?);
             let mut text = Vec::new();
-            while read_chunk(&mut body, &mut text, PAGE_BYTES_MAX).await? {}
+            while answer(read_chunk(&mut body, &mut text)).await? {
+                if text.len() > PAGE_BYTES_MAX {
+                    self.page = (self.page / 2).max(1);
+                    return Err(io_error("a page of the list is too long; smaller ones are asked for"));
+                }
+            }
             let page: Page<'_> = serde_json::from_slice(&text).map_err(kube::Error::SerdeError)?;
             if std::mem::take(&mut first) {
                 (self.sink)(Event::Reset);
@@ -313,11 +336,9 @@ where
             ("resourceVersion", &version),
         ];
         let request = self.source.request(&pairs).map_err(|error| (error, None))?;
-        let body = self
-            .client
-            .request_stream(request)
-            .await
-            .map_err(|error| (error, None))?;
+        let body = answer(self.client.request_stream(request)).await;
+        let body = body.map_err(|error| (error, None))?;
+        (self.sink)(Event::Following);
         let mut body = std::pin::pin!(body);
         let mut reached = None;
         let mut line = Vec::new();
@@ -377,20 +398,24 @@ where
     }
 }
 
+/// Waits for an answer, though not for ever.
+async fn answer<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
+    timeout(ANSWER_MAX, request)
+        .await
+        .unwrap_or_else(|_| Err(io_error("the API server does not answer")))
+}
+
 fn io_error(message: &'static str) -> kube::Error {
     kube::Error::ReadEvents(std::io::Error::other(message))
 }
 
 /// Appends what has arrived, waiting for some. False at the end of the body.
-async fn read_chunk<R>(body: &mut std::pin::Pin<&mut R>, text: &mut Vec<u8>, max: usize) -> Result<bool, kube::Error>
+async fn read_chunk<R>(body: &mut std::pin::Pin<&mut R>, text: &mut Vec<u8>) -> Result<bool, kube::Error>
 where
     R: AsyncBufRead,
 {
     let chunk = body.fill_buf().await.map_err(kube::Error::ReadEvents)?;
     let length = chunk.len();
-    if text.len() + length > max {
-        return Err(io_error("the answer is too long"));
-    }
     text.extend_from_slice(chunk);
     body.as_mut().consume(length);
     Ok(length > 0)

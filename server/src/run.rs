@@ -34,7 +34,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
     let certificate = files.map(Certificate::load).transpose()?;
     let listener = Listener::bind(args.listen_address, certificate).await?;
     let clients = Clients::new(&config, IDLE_CONNECTIONS)?;
-    let candidate = Candidate::new(clients.lease.clone(), &args.lease, LEASE, &settings.namespace);
+    let candidate = Candidate::new(clients.lease.clone(), &args.lease, LEASE, &settings.namespace)?;
     let Some(state) = stop.run_until_cancelled(State::start(clients, settings)).await else {
         return Ok(());
     };
@@ -98,7 +98,7 @@ async fn lead(state: State, candidate: Candidate, stop: CancellationToken) -> an
     let mut work = tokio::spawn(controllers::run(state, stop.clone()));
     tokio::select! {
         () = leadership.lost() => bail!("leadership was lost"),
-        ended = &mut work => ended?,
+        ended = &mut work => ended?.context("a controller failed")?,
     }
     if !stop.is_cancelled() {
         bail!("the controllers ended by themselves");

@@ -13,7 +13,6 @@ use bindery_api::v1alpha2::{APIServiceNamespace, InformerScope};
 use bindery_runtime::{
     backoff::Backoff,
     cache::{Cache, Subscription},
-    errors,
     queue::{Lane, Queue, Work},
     watch::{self, Source},
 };
@@ -27,11 +26,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     Metrics, Progress, Sides, Target,
-    index::{Index, Learned},
+    index::{Cast, Index, Learned},
     object::Lean,
-    places::{self, Observed},
     plan::{self, Mode, Op, Plan},
-    report::{INVALID_RETRY, Issue, Issues, Watched},
+    report::{INVALID_RETRY, Issue, Issues},
     sinks,
     write::{self, Writer},
 };
@@ -40,6 +38,8 @@ use bindery_runtime::cache::ObjectKey;
 
 /// Objects worked on at once. More only queue up in the API servers.
 const WORKERS: usize = 24;
+/// Consumer namespaces worked on at once.
+const PLACE_WORKERS: usize = 4;
 /// Plans for one object in a row, each after the operations of the one before: a creation needs two.
 const ROUNDS: usize = 6;
 /// Progress is published at most this often.
@@ -55,21 +55,23 @@ pub struct Engine {
 
 /// What the tasks of an engine share.
 pub(crate) struct Shared {
-    target: Target,
-    sides: Sides,
-    writer: Writer,
-    namespaces: Cache<APIServiceNamespace>,
-    consumer_namespaces: Cache<Namespace>,
+    pub(super) target: Target,
+    pub(super) sides: Sides,
+    pub(super) writer: Writer,
+    pub(super) namespaces: Cache<APIServiceNamespace>,
+    pub(super) consumer_namespaces: Cache<Namespace>,
     recorder: Recorder,
     metrics: Arc<Metrics>,
     pub(crate) index: Mutex<Index>,
     pub(crate) issues: Mutex<Issues>,
     pub(crate) queue: Queue<ObjectKey>,
-    place_queue: Queue<Arc<str>>,
+    pub(super) place_queue: Queue<Arc<str>>,
     /// Watches of provider namespaces, by consumer namespace.
-    pumps: Mutex<HashMap<Arc<str>, AbortOnDropHandle<()>>>,
+    pub(super) pumps: Mutex<HashMap<Arc<str>, AbortOnDropHandle<()>>>,
+    /// All places that were assigned before the start are in use.
+    pub(super) places_known: AtomicBool,
     draining: AtomicBool,
-    paused: channel::Sender<bool>,
+    pub(super) paused: channel::Sender<bool>,
     progress: channel::Sender<Progress>,
     pub(crate) changed: Notify,
 }
@@ -105,6 +107,7 @@ impl Engine {
             queue: Queue::new(),
             place_queue: Queue::new(),
             pumps: Mutex::default(),
+            places_known: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             paused: channel::Sender::new(false),
             progress: channel::Sender::default(),
@@ -168,7 +171,7 @@ impl Shared {
     }
 
     fn spawn(self: &Arc<Self>) -> Vec<AbortOnDropHandle<()>> {
-        let mut tasks = Vec::with_capacity(WORKERS + 4);
+        let mut tasks = Vec::with_capacity(WORKERS + PLACE_WORKERS + 3);
         let mut spawn = |task| tasks.push(AbortOnDropHandle::new(task));
         let collection = Source::path(self.target.resource.collection(""));
         let consumer = self.sides.consumer.watch.clone();
@@ -185,7 +188,9 @@ impl Shared {
                 watch::run(provider, collection, Lean, sinks::provider_cluster(shared)).await;
             }));
         }
-        spawn(tokio::spawn(Arc::clone(self).keep_places()));
+        for _ in 0..PLACE_WORKERS {
+            spawn(tokio::spawn(Arc::clone(self).keep_places()));
+        }
         spawn(tokio::spawn(Arc::clone(self).publish()));
         for _ in 0..WORKERS {
             spawn(tokio::spawn(Arc::clone(self).work()));
@@ -208,7 +213,7 @@ impl Shared {
     async fn sync(&self, key: &ObjectKey) -> Result<Option<Issue>, Issue> {
         let mut reread = false;
         for _ in 0..ROUNDS {
-            let Some((plan, place)) = self.plan(key) else {
+            let Some((plan, place, cast)) = self.plan(key) else {
                 return Ok(self.index.lock().refusal(key).map(|refusal| Issue::of_refusal(refusal)));
             };
             if plan.ops.is_empty() {
@@ -218,7 +223,7 @@ impl Shared {
             for op in &plan.ops {
                 match self.apply(key, &place, op).await {
                     Ok(Some(learned)) => {
-                        self.index.lock().learn(key, learned);
+                        self.index.lock().learn(key, learned, &cast);
                         learned_any = true;
                     }
                     Ok(None) => {}
@@ -234,7 +239,9 @@ impl Shared {
                             .apply(key, &place, &read)
                             .await
                             .map_err(|error| issue(&error, &read))?;
-                        self.index.lock().learn(key, learned.unwrap_or(Learned::ConsumerGone));
+                        if let Some(learned) = learned {
+                            self.index.lock().learn(key, learned, &cast);
+                        }
                         learned_any = true;
                         break;
                     }
@@ -254,23 +261,26 @@ impl Shared {
     }
 
     /// Plans one object, or asks for the place that is missing to do so.
-    fn plan(&self, key: &ObjectKey) -> Option<(Plan, Arc<str>)> {
-        let mode = Mode {
+    fn plan(&self, key: &ObjectKey) -> Option<(Plan, Arc<str>, Cast)> {
+        let mut mode = Mode {
+            closing: false,
             draining: self.draining.load(Ordering::Relaxed),
             status_subresource: self.target.resource.status_subresource,
         };
         let mut index = self.index.lock();
         if let Some((pair, place)) = index.known(key) {
+            mode.closing = place.closing;
             pair.compare();
-            let plan = plan::plan(pair, &place, mode);
-            if plan.ops.is_empty() {
+            let plan = plan::plan(pair, &place.namespace, mode);
+            // What our own write has to be compared with is still to come.
+            if plan.ops.is_empty() && !pair.is_unseen() {
                 pair.forget_content();
             }
-            return Some((plan, place));
+            return Some((plan, place.namespace, Cast::of(pair)));
         }
-        let unplaced = index.pair(key).and_then(|pair| plan::unplaced(pair, mode));
-        if let Some(op) = unplaced {
-            return Some((Plan::of(op), "".into()));
+        let pair = index.pair(key)?;
+        if let Some(op) = plan::unplaced(pair, mode) {
+            return Some((Plan::of(op), "".into(), Cast::of(pair)));
         }
         if index.needs_place(key) {
             self.place_queue.add(Arc::clone(&key.namespace), Lane::Live);
@@ -289,6 +299,11 @@ impl Shared {
     }
 
     fn finish(&self, work: Work<ObjectKey>, outcome: Result<Option<Issue>, Issue>) {
+        let namespace = &work.key().namespace;
+        if self.index.lock().is_vacant(namespace) {
+            // With its last object gone, its place may be given back.
+            self.place_queue.add(Arc::clone(namespace), Lane::Backlog);
+        }
         let (issue, failed) = match &outcome {
             Ok(issue) => (issue.as_ref(), false),
             Err(issue) => (Some(issue), true),
@@ -324,94 +339,6 @@ impl Shared {
         }
     }
 
-    /// Works on consumer namespaces: asks for places, takes them into use when they are assigned, gives them back.
-    async fn keep_places(self: Arc<Self>) {
-        self.namespaces.synced().await;
-        self.consumer_namespaces.synced().await;
-        while let Some(work) = self.place_queue.next().await {
-            let namespace = Arc::clone(work.key());
-            match self.keep_place(&namespace).await {
-                Ok(()) => drop(work),
-                Err(error) => {
-                    let failure = errors::explain(&error);
-                    tracing::warn!(%namespace, failure, "cannot get a provider namespace");
-                    self.issues
-                        .lock()
-                        .set_watch(Watched::Provider(Arc::clone(&namespace)), Some(failure));
-                    self.changed.notify_one();
-                    work.retry(Backoff::OBJECT);
-                }
-            }
-        }
-    }
-
-    async fn keep_place(self: &Arc<Self>, namespace: &Arc<str>) -> Result<(), kube::Error> {
-        let request = self.namespaces.get(&self.target.contract, namespace);
-        let assigned = request.as_deref().and_then(places::assigned);
-        self.use_place(namespace, assigned);
-        self.note_refusal(namespace, request.as_deref().and_then(places::refusal).as_ref());
-        let wanted = {
-            let index = self.index.lock();
-            let keys = index.keys_in(namespace);
-            keys.iter().any(|key| index.pair(key).is_some_and(plan::wants_place))
-        };
-        let seen = Observed {
-            wanted,
-            exists: self.consumer_namespaces.get("", namespace).is_some(),
-            request: request.as_deref(),
-            export: &self.target.export,
-        };
-        if !*self.paused.borrow()
-            && let Some(op) = places::plan(&seen)
-        {
-            let provider = &self.sides.provider.write;
-            places::apply(provider, &self.target.contract, namespace, &self.target.export, op).await?;
-        }
-        self.issues
-            .lock()
-            .set_watch(Watched::Provider(Arc::clone(namespace)), None);
-        Ok(())
-    }
-
-    /// Has the objects of a consumer namespace say why they get no place, or no longer say it.
-    fn note_refusal(&self, consumer_namespace: &Arc<str>, refusal: Option<&Arc<str>>) {
-        let mut index = self.index.lock();
-        if !index.set_refusal(consumer_namespace, refusal) {
-            return;
-        }
-        let keys = index.keys_in(consumer_namespace);
-        drop(index);
-        self.enqueue(keys, Lane::Live);
-    }
-
-    /// Watches the provider namespace that a consumer namespace has been given, and stops to watch one before it.
-    fn use_place(self: &Arc<Self>, consumer_namespace: &Arc<str>, assigned: Option<Arc<str>>) {
-        let mut index = self.index.lock();
-        if index.place(consumer_namespace).map(|place| &place.namespace) == assigned.as_ref() {
-            return;
-        }
-        index.set_place(consumer_namespace, assigned.clone());
-        let keys = index.keys_in(consumer_namespace);
-        drop(index);
-        let Some(namespace) = assigned else {
-            self.pumps.lock().remove(consumer_namespace);
-            self.enqueue(keys, Lane::Backlog);
-            return;
-        };
-        let source = Source::path(self.target.resource.collection(&namespace));
-        let sink = sinks::provider_namespace(Arc::clone(self), Arc::clone(consumer_namespace), namespace);
-        let client = self.sides.provider.watch.clone();
-        let pump = if self.target.informer_scope == InformerScope::Cluster {
-            // The one watch brings what changes; what was there before is listed once.
-            tokio::spawn(watch::list(client, source, Lean, sink))
-        } else {
-            tokio::spawn(watch::run(client, source, Lean, sink))
-        };
-        self.pumps
-            .lock()
-            .insert(Arc::clone(consumer_namespace), AbortOnDropHandle::new(pump));
-    }
-
     async fn publish(self: Arc<Self>) {
         loop {
             let progress = self.observe_progress();
@@ -429,7 +356,7 @@ impl Shared {
         let index = self.index.lock();
         let issues = self.issues.lock();
         let consumer_synced = index.consumer_synced();
-        let provider_synced = self.namespaces.is_synced() && index.provider_synced();
+        let provider_synced = self.places_known.load(Ordering::Relaxed) && index.provider_synced();
         let draining = self.draining.load(Ordering::Relaxed);
         Progress {
             consumer_synced,
@@ -456,4 +383,73 @@ fn is_stale(error: &kube::Error) -> bool {
 
 fn issue(error: &kube::Error, op: &Op) -> Issue {
     Issue::of_error(error, if op.on_consumer() { "consumer" } else { "provider" })
+}
+
+#[cfg(test)]
+mod tests {
+    use bindery_api::v1alpha2::Scope;
+    use bindery_runtime::client::Clients;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+    use super::*;
+    use crate::sync::BoundResource;
+
+    /// Clients of a cluster that never answers.
+    fn silent() -> Clients {
+        let service = tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, std::io::Error>>()
+        });
+        let client = kube::Client::new(service, "default");
+        Clients {
+            watch: client.clone(),
+            write: client.clone(),
+            lease: client,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_dropped_engine_leaves_no_task_behind() {
+        let target = Target {
+            binding: "cowboys".into(),
+            contract: "kube-bind-x".into(),
+            export: OwnerReference::default(),
+            resource: BoundResource {
+                group: "wildwest.dev".into(),
+                version: "v1alpha1".into(),
+                plural: "cowboys".into(),
+                kind: "Cowboy".into(),
+                scope: Scope::Namespaced,
+                status_subresource: true,
+            },
+            informer_scope: InformerScope::Namespaced,
+        };
+        let (consumer, provider) = (silent(), silent());
+        let engine = Engine::start(
+            target,
+            Sides {
+                consumer: consumer.clone(),
+                provider: provider.clone(),
+            },
+            Cache::start(
+                provider.watch.clone(),
+                Source::of::<APIServiceNamespace>(Some("kube-bind-x")),
+            ),
+            Cache::start(consumer.watch.clone(), Source::of::<Namespace>(None)),
+            Recorder::silent(),
+            Metrics::register(&mut bindery_runtime::telemetry::registry()),
+        );
+        engine
+            .shared
+            .use_place(&"wild-west".into(), Some("kube-bind-x-wild-west".into()), false);
+        tokio::task::yield_now().await;
+        let left = Arc::downgrade(&engine.shared);
+        drop(engine);
+        for _ in 0..100 {
+            if left.strong_count() == 0 {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+        panic!("{} tasks hold a dropped engine", left.strong_count());
+    }
 }

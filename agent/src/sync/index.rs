@@ -8,7 +8,7 @@ use super::{
     object::{Object, Version},
     pair::{Consumer, Owner, Pair, Provider},
     plan::wants_place,
-    projection::LastProjection,
+    projection::{Fingerprint, LastProjection},
 };
 
 /// The index of one engine. It knows no client and waits for nothing.
@@ -32,6 +32,8 @@ pub(crate) struct Place {
     pub namespace: Arc<str>,
     /// Its copies have been listed, so that one that is missing here is missing there.
     pub listed: bool,
+    /// It is being taken away.
+    pub closing: bool,
 }
 
 /// What a write or a read taught us, to be noted before the next plan.
@@ -49,15 +51,24 @@ pub(crate) enum Learned {
     },
     Written {
         uid: Arc<str>,
+        source_uid: Arc<str>,
         version: Version,
         last: LastProjection,
     },
     StatusWritten {
         version: Version,
+        status: Option<Fingerprint>,
     },
     ProviderGone,
     ProviderDeleting,
     ConsumerGone,
+}
+
+/// Who stood where when a plan was made: an answer that comes after somebody else took the name says nothing of that one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cast {
+    pub consumer: Option<Arc<str>>,
+    pub provider: Option<Arc<str>>,
 }
 
 /// Keys that a list showed, to tell in the end which are gone.
@@ -80,14 +91,14 @@ impl Index {
     }
 
     /// The pair of a key with its place, if both sides are known well enough to decide.
-    pub(crate) fn known(&mut self, key: &ObjectKey) -> Option<(&mut Pair, Arc<str>)> {
+    pub(crate) fn known(&mut self, key: &ObjectKey) -> Option<(&mut Pair, Place)> {
         if !self.consumer_synced {
             return None;
         }
         let place = self.places.get(&key.namespace).filter(|place| place.listed)?;
-        let namespace = Arc::clone(&place.namespace);
+        let place = place.clone();
         let pair = self.rows.get_mut(&key.namespace)?.get_mut(&key.name)?;
-        Some((pair, namespace))
+        Some((pair, place))
     }
 
     /// True if a pair waits for a provider namespace that nobody has asked for yet.
@@ -144,6 +155,11 @@ impl Index {
             .collect()
     }
 
+    /// True if a consumer namespace has a place and no object that would need one.
+    pub(crate) fn is_vacant(&self, namespace: &Arc<str>) -> bool {
+        self.places.contains_key(namespace) && !self.rows.contains_key(namespace)
+    }
+
     /// All keys.
     pub(crate) fn keys(&self) -> Vec<ObjectKey> {
         self.rows.keys().flat_map(|namespace| self.keys_in(namespace)).collect()
@@ -165,7 +181,7 @@ impl Index {
     }
 
     /// Takes a provider namespace into use, or out of it. What was seen in the one before is forgotten.
-    pub(crate) fn set_place(&mut self, consumer_namespace: &Arc<str>, namespace: Option<Arc<str>>) {
+    pub(crate) fn set_place(&mut self, consumer_namespace: &Arc<str>, namespace: Option<Arc<str>>, closing: bool) {
         for pair in self
             .rows
             .get_mut(consumer_namespace)
@@ -185,8 +201,16 @@ impl Index {
             let place = Place {
                 namespace,
                 listed: false,
+                closing,
             };
             self.places.insert(Arc::clone(consumer_namespace), place);
+        }
+    }
+
+    /// Notes whether a place in use is being taken away.
+    pub(crate) fn set_closing(&mut self, consumer_namespace: &Arc<str>, closing: bool) {
+        if let Some(place) = self.places.get_mut(consumer_namespace) {
+            place.closing = closing;
         }
     }
 
@@ -203,8 +227,13 @@ impl Index {
         true
     }
 
-    pub(crate) fn consumer_deleted(&mut self, key: &ObjectKey) {
+    /// Notes that a consumer object is gone; `uid` is whose end was seen, if it is known.
+    pub(crate) fn consumer_deleted(&mut self, key: &ObjectKey, uid: Option<&str>) {
         let pair = Self::row(&mut self.rows, key);
+        let successor = |known: &Consumer| uid.is_some_and(|uid| *known.uid != *uid);
+        if pair.consumer.as_ref().is_some_and(successor) {
+            return;
+        }
         if pair.consumer.take().is_some() {
             self.consumer_count -= 1;
         }
@@ -231,7 +260,8 @@ impl Index {
         if pair.provider.as_ref().is_some_and(successor) {
             return;
         }
-        pair.provider = None;
+        let known = pair.provider.take().map(|known| known.uid);
+        pair.last_gone = uid.map(Arc::from).or(known).or_else(|| pair.last_gone.take());
         pair.provider_gone = true;
         self.sweep(key);
     }
@@ -245,7 +275,7 @@ impl Index {
                 .is_some_and(|consumer| consumer.version <= version)
         });
         for key in &gone {
-            self.consumer_deleted(key);
+            self.consumer_deleted(key, None);
         }
         gone
     }
@@ -271,51 +301,69 @@ impl Index {
         gone
     }
 
-    /// Notes what an operation taught.
-    pub(crate) fn learn(&mut self, key: &ObjectKey, learned: Learned) {
+    /// Notes what an operation taught, of those that were there when it was planned.
+    pub(crate) fn learn(&mut self, key: &ObjectKey, learned: Learned, cast: &Cast) {
         match learned {
             Learned::Consumer(Some(object)) => drop(self.consumer_seen(key, object)),
-            Learned::Consumer(None) | Learned::ConsumerGone => self.consumer_deleted(key),
             Learned::Provider(Some(object)) => drop(self.provider_seen(key, object)),
-            Learned::Provider(None) | Learned::ProviderGone => self.provider_deleted(key, None),
+            Learned::Consumer(None) | Learned::ConsumerGone => {
+                let current = self
+                    .pair(key)
+                    .and_then(|pair| pair.consumer.as_ref())
+                    .map(|consumer| &consumer.uid);
+                if current == cast.consumer.as_ref() {
+                    self.consumer_deleted(key, None);
+                }
+            }
+            Learned::Provider(None) | Learned::ProviderGone => {
+                let current = self
+                    .pair(key)
+                    .and_then(|pair| pair.provider.as_ref())
+                    .map(|provider| &provider.uid);
+                if current == cast.provider.as_ref() {
+                    self.provider_deleted(key, None);
+                }
+            }
             Learned::ProviderDeleting => {
-                if let Some(provider) = &mut Self::row(&mut self.rows, key).provider {
+                let provider = Self::row(&mut self.rows, key).provider.as_mut();
+                if let Some(provider) = provider.filter(|provider| Some(&provider.uid) == cast.provider.as_ref()) {
                     provider.deleting = true;
                 }
             }
-            Learned::Written { uid, version, last } => {
-                let pair = Self::row(&mut self.rows, key);
-                let source_uid = pair.consumer.as_ref().map_or("", |consumer| &consumer.uid).into();
-                pair.provider_gone = false;
-                if pair
-                    .provider
-                    .as_ref()
-                    .is_some_and(|known| known.uid == uid && known.version >= version)
-                {
-                    return;
-                }
-                pair.provider = Some(Provider {
-                    uid,
-                    version,
-                    deleting: false,
-                    owner: Owner::Ours { source_uid },
-                    last: Some(last),
-                    seen: None,
-                    content: None,
-                });
-            }
+            Learned::Written {
+                uid,
+                source_uid,
+                version,
+                last,
+            } => self.written(key, uid, &source_uid, version, last),
             Learned::Held { .. } | Learned::Noted { .. } | Learned::StatusWritten { .. } => {
-                let pair = Self::row(&mut self.rows, key);
-                let status = pair
-                    .provider
-                    .as_ref()
-                    .and_then(|provider| provider.seen)
-                    .and_then(|seen| seen.status);
-                if let Some(consumer) = &mut pair.consumer {
-                    consumer.learn(learned, status);
+                let consumer = Self::row(&mut self.rows, key).consumer.as_mut();
+                if let Some(consumer) = consumer.filter(|consumer| Some(&consumer.uid) == cast.consumer.as_ref()) {
+                    consumer.learn(learned);
                 }
             }
         }
+    }
+
+    /// Notes our own write, unless the watch was quicker, also with its end.
+    fn written(&mut self, key: &ObjectKey, uid: Arc<str>, source_uid: &str, version: Version, last: LastProjection) {
+        let pair = Self::row(&mut self.rows, key);
+        let known = |known: &Provider| known.uid == uid && known.version >= version;
+        if pair.provider.as_ref().is_some_and(known) || pair.last_gone.as_ref() == Some(&uid) {
+            return;
+        }
+        pair.provider_gone = false;
+        pair.provider = Some(Provider {
+            uid,
+            version,
+            deleting: false,
+            owner: Owner::Ours {
+                source_uid: source_uid.into(),
+            },
+            last: Some(last),
+            seen: None,
+            content: None,
+        });
     }
 
     fn row<'a>(rows: &'a mut HashMap<Arc<str>, HashMap<Arc<str>, Pair>>, key: &ObjectKey) -> &'a mut Pair {
@@ -370,6 +418,15 @@ fn is_ours(provider: &Provider) -> bool {
 
 // === impl Listing ===
 
+impl Cast {
+    pub(crate) fn of(pair: &Pair) -> Self {
+        Self {
+            consumer: pair.consumer.as_ref().map(|consumer| Arc::clone(&consumer.uid)),
+            provider: pair.provider.as_ref().map(|provider| Arc::clone(&provider.uid)),
+        }
+    }
+}
+
 impl Listing {
     pub(crate) fn saw(&mut self, key: ObjectKey) {
         self.keys.insert(key);
@@ -379,14 +436,15 @@ impl Listing {
 // === impl Consumer ===
 
 impl Consumer {
-    /// Notes our own write, unless the watch was quicker. `status` is what the provider shows.
-    fn learn(&mut self, learned: Learned, status: Option<super::projection::Fingerprint>) {
-        let (Learned::Held { version, .. } | Learned::Noted { version, .. } | Learned::StatusWritten { version }) =
+    /// Notes our own write, unless the watch shows something newer. An answer with the version that is known says that the
+    /// write changed nothing, as of a status that this cluster cannot hold: that is noted too, or it would be written again.
+    fn learn(&mut self, learned: Learned) {
+        let (Learned::Held { version, .. } | Learned::Noted { version, .. } | Learned::StatusWritten { version, .. }) =
             learned
         else {
             return;
         };
-        if self.version >= version {
+        if self.version > version {
             return;
         }
         self.version = version;
@@ -396,7 +454,8 @@ impl Consumer {
                 self.noted_namespace = Some((*namespace).into());
             }
             Learned::Noted { uid, .. } => self.noted_uid = Some((*uid).into()),
-            _ => self.status = status,
+            Learned::StatusWritten { status, .. } => self.status = status,
+            _ => {}
         }
     }
 }

@@ -11,7 +11,7 @@ fn object(namespace: &str, name: &str, uid: &str, version: u64) -> Object {
 
 fn index() -> Index {
     let mut index = Index::new("contract".into());
-    index.set_place(&"ns".into(), Some("contract-ns".into()));
+    index.set_place(&"ns".into(), Some("contract-ns".into()), false);
     index
 }
 
@@ -56,10 +56,11 @@ fn what_is_older_than_our_own_write_is_passed_over() {
     };
     let written = Learned::Written {
         uid: "p".into(),
+        source_uid: "u".into(),
         version: Version(20),
         last,
     };
-    index.learn(&key("a"), written);
+    index.learn(&key("a"), written, &Cast::default());
     assert!(!index.provider_seen(&key("a"), object("contract-ns", "a", "p", 19)));
     assert!(index.provider_seen(&key("a"), object("contract-ns", "a", "p", 20)));
     // A successor of another UID is news whatever its version.
@@ -99,7 +100,7 @@ fn a_place_that_changes_makes_its_copies_unknown() {
         Version(9),
     );
     assert_eq!(index.consumer_namespace("contract-ns").as_deref(), Some("ns"));
-    index.set_place(&"ns".into(), None);
+    index.set_place(&"ns".into(), None, false);
     assert!(index.known(&key("a")).is_none());
     assert!(index.needs_place(&key("a")));
     assert!(index.pair(&key("a")).unwrap().provider.is_none());
@@ -116,7 +117,48 @@ fn a_refused_place_is_told_of_while_objects_wait_for_it() {
     assert_eq!(index.refusal(&key("a")), None, "there is no such object");
     index.consumer_seen(&key("a"), object("ns", "a", "u", 5));
     assert_eq!(index.refusal(&key("a")), Some(&taken));
-    index.set_place(&namespace, Some("contract-ns".into()));
+    index.set_place(&namespace, Some("contract-ns".into()), false);
     assert_eq!(index.refusal(&key("a")), None, "there is a place by now");
     assert!(index.set_refusal(&namespace, None));
+}
+
+#[test]
+fn an_answer_says_nothing_of_whoever_took_the_name_since() {
+    let mut index = index();
+    index.consumer_seen(&key("a"), object("ns", "a", "first", 5));
+    index.provider_seen(&key("a"), object("contract-ns", "a", "copy", 6));
+    let cast = Cast::of(index.pair(&key("a")).unwrap());
+    index.consumer_seen(&key("a"), object("ns", "a", "second", 8));
+    index.provider_deleted(&key("a"), Some("copy"));
+    index.learn(&key("a"), Learned::ConsumerGone, &cast);
+    assert_eq!(
+        &*index.pair(&key("a")).unwrap().consumer.as_ref().unwrap().uid,
+        "second"
+    );
+    // A write of the copy that is answered after its end was seen makes no ghost of it.
+    let last = LastProjection {
+        fingerprint: index.pair(&key("a")).unwrap().consumer.as_ref().unwrap().projection,
+        corrected: false,
+    };
+    let written = Learned::Written {
+        uid: "copy".into(),
+        source_uid: "first".into(),
+        version: Version(7),
+        last,
+    };
+    index.learn(&key("a"), written, &cast);
+    assert!(index.pair(&key("a")).unwrap().provider.is_none());
+}
+
+#[test]
+fn a_place_without_objects_may_be_given_back() {
+    let mut index = index();
+    assert!(index.is_vacant(&"ns".into()));
+    index.consumer_seen(&key("a"), object("ns", "a", "u", 5));
+    assert!(!index.is_vacant(&"ns".into()));
+    index.consumer_deleted(&key("a"), Some("another"));
+    assert!(!index.is_vacant(&"ns".into()));
+    index.consumer_deleted(&key("a"), Some("u"));
+    assert!(index.is_vacant(&"ns".into()));
+    assert!(!index.is_vacant(&"unmapped".into()));
 }

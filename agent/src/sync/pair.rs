@@ -18,6 +18,8 @@ pub(crate) struct Pair {
     pub provider: Option<Provider>,
     /// The provider said that there is no object, after it had one or when it was asked.
     pub provider_gone: bool,
+    /// UID of the last copy whose end was seen: the answer to a write of it may come later.
+    pub last_gone: Option<Arc<str>>,
     /// The last comparison of contents.
     pub compared: Option<Compared>,
 }
@@ -64,6 +66,8 @@ pub(crate) struct Seen {
 pub(crate) enum Owner {
     /// This contract's, made of the consumer object with this UID.
     Ours { source_uid: Box<str> },
+    /// This contract's once, and let go: the provider keeps it.
+    Released,
     /// Another contract's.
     Other { contract: Box<str> },
     /// Nobody's that we know of.
@@ -106,12 +110,14 @@ impl Provider {
     pub(crate) fn of(object: Object, contract: &str) -> Self {
         let meta = &object.meta;
         let mark = |key: &str| meta.annotations.get(key).map(|value| &**value);
-        let owner = match mark(annotations::CLUSTER_NAMESPACE) {
-            Some(other) if other == contract => Owner::Ours {
-                source_uid: mark(annotations::CONSUMER_UID).unwrap_or_default().into(),
+        let source_uid = mark(annotations::CONSUMER_UID).filter(|uid| !uid.is_empty());
+        let owner = match (mark(annotations::CLUSTER_NAMESPACE), source_uid) {
+            (Some(other), _) if other != contract => Owner::Other { contract: other.into() },
+            (Some(_), _) if mark(annotations::RELEASED).is_some() => Owner::Released,
+            (Some(_), Some(source_uid)) => Owner::Ours {
+                source_uid: source_uid.into(),
             },
-            Some(other) => Owner::Other { contract: other.into() },
-            None => Owner::Unmarked,
+            _ => Owner::Unmarked,
         };
         Self {
             uid: Arc::clone(&meta.uid),
@@ -159,6 +165,11 @@ impl Pair {
         if let Some(provider) = &mut self.provider {
             provider.content = None;
         }
+    }
+
+    /// True while our own write has not come back by the watch, which is when contents are compared.
+    pub(crate) fn is_unseen(&self) -> bool {
+        self.provider.as_ref().is_some_and(|provider| provider.seen.is_none())
     }
 
     /// True when there is nothing left to know.

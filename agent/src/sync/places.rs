@@ -9,11 +9,7 @@ use bindery_api::{
     v1alpha2::APIServiceNamespace,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::{
-    Api, Client, ResourceExt as _,
-    api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions},
-};
-use serde_json::json;
+use kube::ResourceExt as _;
 
 /// Value of the label `kube-bind.io/owner` on what the provider made before any consumer asked for it.
 const OWNER_PROVIDER: &str = "provider";
@@ -73,65 +69,15 @@ pub(crate) fn plan(seen: &Observed<'_>) -> Option<PlaceOp> {
         .labels()
         .get(labels::OWNER)
         .is_some_and(|owner| owner == OWNER_PROVIDER);
-    let alone = ours && owners.len() == 1;
-    (!seen.exists && alone && !provided).then(|| PlaceOp::GiveBack {
+    // A namespace that does not exist has objects of no export.
+    (!seen.exists && ours && !provided).then(|| PlaceOp::GiveBack {
         uid: request.uid(),
         version: request.resource_version(),
     })
 }
 
-/// Does it.
-pub(crate) async fn apply(
-    client: &Client,
-    contract: &str,
-    namespace: &str,
-    export: &OwnerReference,
-    op: PlaceOp,
-) -> Result<(), kube::Error> {
-    let api: Api<APIServiceNamespace> = Api::namespaced(client.clone(), contract);
-    match op {
-        PlaceOp::Request => {
-            let request = APIServiceNamespace {
-                metadata: ObjectMeta {
-                    name: Some(namespace.to_owned()),
-                    owner_references: Some(vec![export.clone()]),
-                    ..ObjectMeta::default()
-                },
-                ..APIServiceNamespace::default()
-            };
-            match api.create(&PostParams::default(), &request).await {
-                // Another engine was quicker; the cache shows its request, to be shared.
-                Err(error) if bindery_runtime::errors::is_already_exists(&error) => Ok(()),
-                created => created.map(drop),
-            }
-        }
-        PlaceOp::Share { owners, version } => {
-            let patch = json!({"metadata": {"resourceVersion": version, "ownerReferences": owners}});
-            api.patch(namespace, &PatchParams::default(), &Patch::Merge(patch))
-                .await
-                .map(drop)
-        }
-        PlaceOp::GiveBack { uid, version } => {
-            let params = DeleteParams {
-                preconditions: Some(Preconditions {
-                    uid,
-                    resource_version: version,
-                }),
-                ..DeleteParams::default()
-            };
-            match api.delete(namespace, &params).await {
-                Err(error) if bindery_runtime::errors::is_not_found(&error) => Ok(()),
-                deleted => deleted.map(drop),
-            }
-        }
-    }
-}
-
-/// The provider namespace that was assigned, while it is not being taken away.
+/// The provider namespace that was assigned, also while it is being taken away: what is in it goes by us.
 pub(crate) fn assigned(request: &APIServiceNamespace) -> Option<Arc<str>> {
-    if request.metadata.deletion_timestamp.is_some() {
-        return None;
-    }
     let namespace = request.status.as_ref()?.namespace.as_deref()?;
     (!namespace.is_empty()).then(|| namespace.into())
 }
@@ -145,6 +91,7 @@ pub(crate) fn refusal(request: &APIServiceNamespace) -> Option<Arc<str>> {
 #[cfg(test)]
 mod tests {
     use bindery_api::conditions::false_condition;
+    use serde_json::json;
 
     use super::*;
 
@@ -189,7 +136,7 @@ mod tests {
         check(true, true, Some(&request(&["other"])), Some("share 2"));
         check(false, true, Some(&request(&["us"])), None);
         check(false, false, Some(&request(&["us"])), Some("give back"));
-        check(false, false, Some(&request(&["us", "other"])), None);
+        check(false, false, Some(&request(&["us", "other"])), Some("give back"));
         check(false, false, Some(&request(&["other"])), None);
     }
 

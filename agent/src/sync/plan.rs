@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     object::{Object, Version},
     pair::{Consumer, Owner, Pair, Provider},
-    projection::LastProjection,
+    projection::{Fingerprint, LastProjection},
 };
 
 /// What an engine does at the time of planning.
@@ -15,6 +15,8 @@ pub(crate) struct Mode {
     pub draining: bool,
     /// The resource serves `/status` apart.
     pub status_subresource: bool,
+    /// The provider namespace is being taken away: nothing new is put into it.
+    pub closing: bool,
 }
 
 /// One write or read. Operations of one plan are done in their order.
@@ -44,6 +46,7 @@ pub(crate) enum Op {
     Status {
         uid: Arc<str>,
         source: Option<Arc<Object>>,
+        fingerprint: Option<Fingerprint>,
         subresource: bool,
     },
     /// Deletes the provider's copy of this UID.
@@ -65,6 +68,12 @@ pub(crate) enum Blocked {
     /// The place is taken by an object without our marks.
     #[error("the provider has an object of this name that is not managed by this binding; it is left alone")]
     Unmarked,
+    /// The copy was let go when an earlier binding ended.
+    #[error(
+        "the provider kept its object of this name when an earlier binding ended; it is left alone: delete it on the \
+         provider, or give this object another name"
+    )]
+    Released,
     /// The place is taken by another contract.
     #[error("the provider's object of this name belongs to contract {0}; it is left alone")]
     OtherContract(Box<str>),
@@ -92,7 +101,7 @@ impl Blocked {
     /// Stable reason of the event.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
-            Self::Unmarked | Self::OtherContract(_) | Self::OtherSource(_) => "Conflict",
+            Self::Unmarked | Self::Released | Self::OtherContract(_) | Self::OtherSource(_) => "Conflict",
             Self::Drift => "ProviderOverrides",
         }
     }
@@ -143,6 +152,7 @@ pub(crate) fn plan(pair: &Pair, place: &Arc<str>, mode: Mode) -> Plan {
         (Some(consumer), _) if mode.draining => Plan::of(Op::DeleteConsumer {
             uid: Arc::clone(&consumer.uid),
         }),
+        (Some(_), None) if mode.closing => Plan::default(),
         (Some(consumer), None) => missing(consumer, place),
         (Some(consumer), Some(provider)) => present(pair, consumer, provider, place, mode),
     }
@@ -220,6 +230,7 @@ fn blocked(consumer: &Consumer, provider: &Provider) -> Option<Blocked> {
         Owner::Ours { source_uid } if **source_uid == *consumer.uid => None,
         Owner::Ours { source_uid } => Some(Blocked::OtherSource(source_uid.clone())),
         Owner::Other { contract } => Some(Blocked::OtherContract(contract.clone())),
+        Owner::Released => Some(Blocked::Released),
         Owner::Unmarked => Some(Blocked::Unmarked),
     }
 }
@@ -297,6 +308,7 @@ fn status_down(plan: &mut Plan, consumer: &Consumer, provider: &Provider, mode: 
     plan.ops.push(Op::Status {
         uid: Arc::clone(&consumer.uid),
         source,
+        fingerprint: seen.status,
         subresource: mode.status_subresource,
     });
 }

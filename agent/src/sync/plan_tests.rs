@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::sync::index::{Index, Learned, Listing};
+use crate::sync::index::{Cast, Index, Learned, Listing};
 use bindery_api::annotations;
 use bindery_runtime::cache::ObjectKey;
 
@@ -11,6 +11,7 @@ const PLACE: &str = "kube-bind-abc-wild-west";
 const MODE: Mode = Mode {
     draining: false,
     status_subresource: true,
+    closing: false,
 };
 
 /// Two clusters with one object at most, which do what an API server would.
@@ -27,7 +28,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let mut index = Index::new(CONTRACT.into());
-        index.set_place(&"wild-west".into(), Some(PLACE.into()));
+        index.set_place(&"wild-west".into(), Some(PLACE.into()), false);
         index.consumer_listed(&Listing::default(), Version(0));
         index.provider_listed(&"wild-west".into(), &Listing::default(), Version(0));
         Self {
@@ -117,7 +118,7 @@ impl World {
     fn show_consumer(&mut self) {
         match &self.consumer {
             Some(value) => drop(self.index.consumer_seen(&Self::key(), parse(value))),
-            None => self.index.consumer_deleted(&Self::key()),
+            None => self.index.consumer_deleted(&Self::key(), None),
         }
     }
 
@@ -133,7 +134,11 @@ impl World {
             return Plan::default();
         };
         pair.compare();
-        let plan = plan(pair, &place, mode);
+        let mode = Mode {
+            closing: place.closing || mode.closing,
+            ..mode
+        };
+        let plan = plan(pair, &place.namespace, mode);
         if plan.ops.is_empty() {
             pair.forget_content();
         }
@@ -162,11 +167,13 @@ impl World {
         match op {
             Op::ReadConsumer => {
                 let read = self.consumer.as_ref().map(parse);
-                self.index.learn(&Self::key(), Learned::Consumer(read));
+                let cast = self.cast();
+                self.index.learn(&Self::key(), Learned::Consumer(read), &cast);
             }
             Op::ReadProvider => {
                 let read = self.provider.as_ref().map(parse);
-                self.index.learn(&Self::key(), Learned::Provider(read));
+                let cast = self.cast();
+                self.index.learn(&Self::key(), Learned::Provider(read), &cast);
             }
             Op::Hold {
                 version,
@@ -214,6 +221,10 @@ impl World {
                 self.set_consumer("/metadata/finalizers", json!(finalizers));
             }
         }
+    }
+
+    fn cast(&self) -> Cast {
+        self.index.pair(&Self::key()).map(Cast::of).unwrap_or_default()
     }
 
     fn annotate_consumer(&mut self, key: &str, value: &str) {
@@ -265,10 +276,12 @@ impl World {
         }
         let learned = Learned::Written {
             uid: uid.into(),
+            source_uid: Arc::clone(&source.meta.uid),
             version: Version(self.version),
             last,
         };
-        self.index.learn(&Self::key(), learned);
+        let cast = self.cast();
+        self.index.learn(&Self::key(), learned, &cast);
         // The watch shows the write after its answer.
         self.show_provider();
     }
@@ -374,6 +387,58 @@ fn a_copy_of_an_earlier_object_is_left_while_its_name_is_in_use() {
     // With its name free, the source is known to be gone, and what carries our mark goes too.
     world.delete_consumer();
     assert_eq!(world.settle(MODE).0, ["delete_orphan"]);
+}
+
+#[test]
+fn what_an_earlier_binding_let_go_stays() {
+    let mut world = World::new();
+    world.create_foreign(&json!({
+        annotations::CLUSTER_NAMESPACE: CONTRACT, annotations::CONSUMER_UID: "before", annotations::RELEASED: "true",
+    }));
+    let kept = world.provider.clone();
+    assert_eq!(world.settle(MODE).0, [""; 0], "no orphan of ours");
+    world.create_consumer(1);
+    assert_eq!(world.settle(MODE), (vec![], Some(Blocked::Released)));
+    world.delete_consumer();
+    world.settle(MODE);
+    assert_eq!(world.provider, kept);
+}
+
+#[test]
+fn a_place_that_is_being_taken_away_gets_nothing_new_and_is_emptied() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(MODE);
+    let closing = Mode { closing: true, ..MODE };
+    world.set_consumer("/spec/intent", json!(2));
+    assert_eq!(world.settle(closing).0, ["update"]);
+    world.delete_provider();
+    assert_eq!(world.settle(closing).0, [""; 0]);
+    world.delete_consumer();
+    assert_eq!(world.settle(closing).0, ["release"]);
+}
+
+#[test]
+fn a_status_that_the_consumer_cannot_hold_is_written_once() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(MODE);
+    world.set_provider("/status", json!({"result": "done", "unknown": 1}));
+    let plan = world.plan(MODE);
+    let [Op::Status { fingerprint, .. }] = plan.ops[..] else {
+        panic!("{plan:?}");
+    };
+    // The API server prunes what it does not know: the object, and its version, stay what they were.
+    let (cast, version) = (world.cast(), world.version);
+    let consumer = world.consumer.as_ref().unwrap()["metadata"]["resourceVersion"].clone();
+    assert!(consumer.as_str().unwrap().parse::<u64>().unwrap() <= version);
+    let version = Version(consumer.as_str().unwrap().parse().unwrap());
+    let learned = Learned::StatusWritten {
+        version,
+        status: fingerprint,
+    };
+    world.index.learn(&World::key(), learned, &cast);
+    assert!(world.plan(MODE).ops.is_empty());
 }
 
 #[test]

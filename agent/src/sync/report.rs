@@ -28,6 +28,8 @@ pub(crate) enum Watched {
     Consumer,
     /// The provider, in a namespace; empty for all of it.
     Provider(std::sync::Arc<str>),
+    /// The place of a consumer namespace.
+    Place(std::sync::Arc<str>),
 }
 
 /// How long to wait before an invalid object is tried again: only a change of object or schema can mend it, and the
@@ -72,6 +74,9 @@ impl Issues {
             Watched::Consumer => format!("cannot watch the consumer: {failure}"),
             Watched::Provider(namespace) if namespace.is_empty() => format!("cannot watch the provider: {failure}"),
             Watched::Provider(namespace) => format!("cannot watch namespace {namespace} of the provider: {failure}"),
+            Watched::Place(namespace) => {
+                format!("cannot get a provider namespace for namespace {namespace}: {failure}")
+            }
         });
         watch.min().or_else(|| {
             let (key, issue) = self.by_key.iter().min_by_key(|(key, _)| *key)?;

@@ -1,6 +1,6 @@
 //! Puts what the watches show into the index, and queues what changed.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bindery_runtime::{cache::ObjectKey, errors, queue::Lane, watch::Event};
 
@@ -38,22 +38,26 @@ pub(crate) fn consumer(shared: Arc<Shared>) -> impl FnMut(Event<Object>) + Send 
             }
             Event::Deleted(object) => {
                 let key = key_of(&object);
-                shared.index.lock().consumer_deleted(&key);
+                shared.index.lock().consumer_deleted(&key, Some(&object.meta.uid));
                 shared.queue.add(key, Lane::Live);
             }
-            Event::Failed(_) => {}
+            Event::Failed(_) | Event::Following => {}
         }
     }
 }
 
-/// The sink of the watch of one provider namespace, which holds the copies of one consumer namespace.
+/// The sink of the watch of one provider namespace, which holds the copies of one consumer namespace. It keeps no engine
+/// alive, for the engine holds the watch.
 pub(crate) fn provider_namespace(
-    shared: Arc<Shared>,
+    shared: Weak<Shared>,
     consumer_namespace: Arc<str>,
     namespace: Arc<str>,
 ) -> impl FnMut(Event<Object>) + Send {
     let mut listing = Listing::default();
     move |event| {
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
         shared.watch_state(&Watched::Provider(Arc::clone(&namespace)), &event);
         match event {
             Event::Reset => listing = Listing::default(),
@@ -77,27 +81,29 @@ pub(crate) fn provider_namespace(
 
 /// The sink of a watch over the whole provider: objects outside the places in use are none of ours.
 pub(crate) fn provider_cluster(shared: Arc<Shared>) -> impl FnMut(Event<Object>) + Send {
-    let mut listing = Listing::default();
+    // By provider namespace, mapped or not: places are assigned while a long list runs.
+    let mut listed: Vec<(Arc<str>, Arc<str>)> = Vec::new();
     move |event| {
         shared.watch_state(&Watched::Provider("".into()), &event);
         match event {
-            Event::Reset => listing = Listing::default(),
+            Event::Reset => listed.clear(),
             Event::Listed(object) => {
+                listed.push((Arc::clone(&object.meta.namespace), Arc::clone(&object.meta.name)));
                 let mut index = shared.index.lock();
                 if let Some(consumer_namespace) = index.consumer_namespace(&object.meta.namespace) {
                     let key = ObjectKey::new(consumer_namespace, Arc::clone(&object.meta.name));
                     index.provider_seen(&key, object);
-                    listing.saw(key);
                 }
             }
-            Event::Unreadable(named) => {
-                if let Some(consumer_namespace) = shared.index.lock().consumer_namespace(&named.namespace) {
-                    listing.saw(ObjectKey::new(consumer_namespace, named.name));
-                }
-            }
+            Event::Unreadable(named) => listed.push((named.namespace, named.name)),
             Event::Complete(version) => {
                 let mut index = shared.index.lock();
-                let listing = std::mem::take(&mut listing);
+                let mut listing = Listing::default();
+                for (namespace, name) in std::mem::take(&mut listed) {
+                    if let Some(consumer_namespace) = index.consumer_namespace(&namespace) {
+                        listing.saw(ObjectKey::new(consumer_namespace, name));
+                    }
+                }
                 for namespace in index.listed_places() {
                     let gone = index.provider_listed(&namespace, &listing, parse(&version));
                     let keys = index.keys_in(&namespace);
@@ -110,7 +116,7 @@ pub(crate) fn provider_cluster(shared: Arc<Shared>) -> impl FnMut(Event<Object>)
                     live(&shared, &namespace, event);
                 }
             }
-            Event::Failed(_) => {}
+            Event::Failed(_) | Event::Following => {}
         }
     }
 }

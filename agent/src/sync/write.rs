@@ -1,18 +1,24 @@
 //! Does the operations of a plan: the only part of the engine that writes.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use bindery_api::annotations;
+use bindery_api::{annotations, v1alpha2::APIServiceNamespace};
 use bindery_runtime::{cache::ObjectKey, errors};
 use http::{Method, Request, header};
-use kube::Client;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+};
 use serde::{Deserialize, Serialize, ser::SerializeMap as _};
 use serde_json::{json, value::RawValue};
+use tokio::time::timeout;
 
 use super::{
     BoundResource,
     index::Learned,
     object::{Object, Version},
+    places::PlaceOp,
     plan::Op,
     projection::{LastProjection, carried},
 };
@@ -23,6 +29,9 @@ const FIELD_MANAGER: &str = "kube-bind.io";
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 /// A resource version that no object has: server-side apply with it creates, and refuses to touch what exists.
 const CREATE_ONLY: &str = "1";
+
+/// No request takes longer, its answer included.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 /// Writes to both sides of one bound resource.
 #[derive(Clone)]
@@ -81,8 +90,13 @@ struct CopyMeta<'a> {
 }
 
 impl Writer {
-    /// Does one operation.
+    /// Does one operation, within a time in which any API server that works has answered.
     pub(crate) async fn apply(&self, target: Target<'_>, op: &Op) -> Result<Option<Learned>, kube::Error> {
+        let answer = timeout(ANSWER_MAX, self.request(target, op)).await;
+        answer.unwrap_or_else(|late| Err(kube::Error::Service(late.into())))
+    }
+
+    async fn request(&self, target: Target<'_>, op: &Op) -> Result<Option<Learned>, kube::Error> {
         match op {
             Op::ReadConsumer => {
                 let read = self.read(&self.consumer, &self.consumer_path(target.key)).await?;
@@ -103,8 +117,15 @@ impl Writer {
             Op::Status {
                 uid,
                 source,
+                fingerprint,
                 subresource,
-            } => self.status(target, uid, source.as_deref(), *subresource).await,
+            } => {
+                let version = self.status(target, uid, source.as_deref(), *subresource).await?;
+                Ok(Some(Learned::StatusWritten {
+                    version,
+                    status: *fingerprint,
+                }))
+            }
             Op::DeleteProvider { uid } => self.delete_provider(target, uid).await,
             Op::DeleteOrphan { uid } => self.delete_orphan(target, uid).await,
             Op::DeleteConsumer { uid } => {
@@ -114,6 +135,47 @@ impl Writer {
                 Ok(None)
             }
             Op::Release { version, finalizers } => self.release(target, *version, finalizers).await,
+        }
+    }
+
+    /// Writes to an APIServiceNamespace of the contract.
+    pub(crate) async fn place(
+        &self,
+        consumer_namespace: &str,
+        export: &OwnerReference,
+        op: PlaceOp,
+    ) -> Result<(), kube::Error> {
+        let api: Api<APIServiceNamespace> = Api::namespaced(self.provider.clone(), &self.contract);
+        match op {
+            PlaceOp::Request => {
+                let mut request = APIServiceNamespace::default();
+                request.metadata.name = Some(consumer_namespace.to_owned());
+                request.metadata.owner_references = Some(vec![export.clone()]);
+                match api.create(&PostParams::default(), &request).await {
+                    // Another engine was quicker; the cache shows its request, to be shared.
+                    Err(error) if errors::is_already_exists(&error) => Ok(()),
+                    created => created.map(drop),
+                }
+            }
+            PlaceOp::Share { owners, version } => {
+                let patch = Patch::Merge(json!({"metadata": {"resourceVersion": version, "ownerReferences": owners}}));
+                api.patch(consumer_namespace, &PatchParams::default(), &patch)
+                    .await
+                    .map(drop)
+            }
+            PlaceOp::GiveBack { uid, version } => {
+                let params = DeleteParams {
+                    preconditions: Some(Preconditions {
+                        uid,
+                        resource_version: version,
+                    }),
+                    ..DeleteParams::default()
+                };
+                match api.delete(consumer_namespace, &params).await {
+                    Err(error) if errors::is_object_gone(&error, consumer_namespace) => Ok(()),
+                    deleted => deleted.map(drop),
+                }
+            }
         }
     }
 
@@ -155,7 +217,7 @@ impl Writer {
         uid: &Arc<str>,
         source: Option<&Object>,
         subresource: bool,
-    ) -> Result<Option<Learned>, kube::Error> {
+    ) -> Result<Version, kube::Error> {
         let test = json!({"op": "test", "path": "/metadata/uid", "value": uid});
         // "add" replaces what is there, all of it.
         let change = match source.and_then(|source| source.status.as_ref()) {
@@ -167,8 +229,7 @@ impl Writer {
         };
         let path = if subresource { "/status" } else { "" };
         let answer = self.patch_consumer(target.key, path, JSON, &(test, change)).await?;
-        let version = answer.metadata.resource_version;
-        Ok(Some(Learned::StatusWritten { version }))
+        Ok(answer.metadata.resource_version)
     }
 
     async fn release(
@@ -181,7 +242,7 @@ impl Writer {
         match self.patch_consumer(target.key, "", MERGE, &patch).await {
             Ok(_) if finalizers.is_empty() => Ok(Some(Learned::ConsumerGone)),
             Ok(_) => Ok(None),
-            Err(error) if errors::is_not_found(&error) => Ok(Some(Learned::ConsumerGone)),
+            Err(error) if errors::is_object_gone(&error, &target.key.name) => Ok(Some(Learned::ConsumerGone)),
             Err(error) => Err(error),
         }
     }
@@ -218,6 +279,7 @@ impl Writer {
         let answer: Answer = send(&self.provider, Method::PATCH, &path, APPLY, &body).await?;
         Ok(Some(Learned::Written {
             uid: answer.metadata.uid,
+            source_uid: Arc::clone(&source.meta.uid),
             version: answer.metadata.resource_version,
             last,
         }))
@@ -245,7 +307,7 @@ impl Writer {
         let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}});
         match send::<Answer>(client, Method::DELETE, path, PLAIN, &body).await {
             Ok(answer) => Ok(&*answer.kind == "Status"),
-            Err(error) if errors::is_not_found(&error) => Ok(true),
+            Err(error) if errors::is_object_gone(&error, name(path)) => Ok(true),
             Err(error) => Err(error),
         }
     }
@@ -254,7 +316,7 @@ impl Writer {
         let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
         match client.request(request).await {
             Ok(object) => Ok(Some(object)),
-            Err(error) if errors::is_not_found(&error) => Ok(None),
+            Err(error) if errors::is_object_gone(&error, name(path)) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -277,6 +339,11 @@ impl Writer {
     fn provider_path(&self, target: Target<'_>) -> String {
         format!("{}/{}", self.resource.collection(target.place), target.key.name)
     }
+}
+
+/// The name of an object, by its path.
+fn name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
 }
 
 const MERGE: &str = "application/merge-patch+json";
