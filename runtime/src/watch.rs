@@ -5,42 +5,31 @@
 //! connection, and lists anew only when the API server has forgotten that point; then everything not listed between
 //! [`Event::Reset`] and [`Event::Complete`] is gone.
 
+mod read;
+mod source;
+
 use std::{sync::Arc, time::Duration};
 
-use futures::{AsyncBufRead, AsyncBufReadExt as _};
-use http::Request;
 use kube::{Client, core::Status};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::{sleep, timeout};
 
+use self::read::{answer, io_error, read_chunk, read_line};
 use crate::{backoff::Backoff, errors};
+
+pub use self::source::Source;
 
 /// Objects per page of a list; fewer where they are large.
 const PAGE: usize = 500;
-/// The longest line of a watch: an object is at most some 1.5 MiB at rest, and JSON may escape it to more.
-const LINE_BYTES_MAX: usize = 16 << 20;
 /// The longest page of a list; a longer one is asked for in smaller parts.
 const PAGE_BYTES_MAX: usize = 64 << 20;
-/// Without a first or a next byte for this long, a list, or the answer to a watch request, has failed.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// A position that fails this often in a row is given up for a list.
 const FAILURES_MAX: u32 = 3;
 /// How long one watch request lasts, at least; up to a fifth is added, so that watches do not end together.
 const WATCH_SECONDS: u64 = 240;
 /// A watch that says nothing, not even a bookmark, for longer than it was asked to last is dead.
 const SILENCE_MAX: Duration = Duration::from_secs(330);
-
-/// The collection to watch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
-    /// Path of the collection, such as `/apis/wildwest.dev/v1alpha1/cowboys`.
-    pub path: Arc<str>,
-    /// Only objects with these labels, in the syntax of kubectl's `-l`; empty for all.
-    pub labels: String,
-    /// Only objects with these fields, such as `metadata.name=cluster`; empty for all.
-    pub fields: String,
-}
 
 /// Makes an object of the JSON text of one.
 pub trait Decode: Send {
@@ -210,79 +199,6 @@ where
     }
 }
 
-// === impl Source ===
-
-impl Source {
-    /// All objects of a kind, in one namespace or in all.
-    pub fn of<K>(namespace: Option<&str>) -> Self
-    where
-        K: kube::Resource,
-        K::DynamicType: Default,
-    {
-        Self::path(K::url_path(&K::DynamicType::default(), namespace))
-    }
-
-    /// All objects of a collection.
-    pub fn path(path: impl Into<Arc<str>>) -> Self {
-        Self {
-            path: path.into(),
-            labels: String::new(),
-            fields: String::new(),
-        }
-    }
-
-    /// Only what carries these labels.
-    #[must_use]
-    pub fn labels(mut self, selector: impl Into<String>) -> Self {
-        self.labels = selector.into();
-        self
-    }
-
-    /// Only what has these fields.
-    #[must_use]
-    pub fn fields(mut self, selector: impl Into<String>) -> Self {
-        self.fields = selector.into();
-        self
-    }
-
-    fn request(&self, pairs: &[(&str, &str)]) -> Result<Request<Vec<u8>>, kube::Error> {
-        let mut query = form(pairs);
-        for (name, value) in [("labelSelector", &self.labels), ("fieldSelector", &self.fields)] {
-            if !value.is_empty() {
-                query.push('&');
-                query.push_str(&form(&[(name, value)]));
-            }
-        }
-        Request::get(format!("{}?{query}", self.path))
-            .body(Vec::new())
-            .map_err(kube::Error::HttpError)
-    }
-}
-
-/// Encodes query parameters: everything but unreserved characters is escaped.
-fn form(pairs: &[(&str, &str)]) -> String {
-    use std::fmt::Write as _;
-
-    let mut text = String::new();
-    for (name, value) in pairs {
-        if !text.is_empty() {
-            text.push('&');
-        }
-        text.push_str(name);
-        text.push('=');
-        for byte in value.bytes() {
-            match byte {
-                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => text.push(char::from(byte)),
-                other => {
-                    // Writing to a String cannot fail.
-                    let _ = write!(text, "%{other:02X}");
-                }
-            }
-        }
-    }
-    text
-}
-
 // === impl Pump ===
 
 impl<D, S> Pump<D, S>
@@ -398,77 +314,5 @@ where
     }
 }
 
-/// Waits for an answer, though not for ever.
-async fn answer<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
-    timeout(ANSWER_MAX, request)
-        .await
-        .unwrap_or_else(|_| Err(io_error("the API server does not answer")))
-}
-
-fn io_error(message: &'static str) -> kube::Error {
-    kube::Error::ReadEvents(std::io::Error::other(message))
-}
-
-/// Appends what has arrived, waiting for some. False at the end of the body.
-async fn read_chunk<R>(body: &mut std::pin::Pin<&mut R>, text: &mut Vec<u8>) -> Result<bool, kube::Error>
-where
-    R: AsyncBufRead,
-{
-    let chunk = body.fill_buf().await.map_err(kube::Error::ReadEvents)?;
-    let length = chunk.len();
-    text.extend_from_slice(chunk);
-    body.as_mut().consume(length);
-    Ok(length > 0)
-}
-
-/// Reads up to and with the next line break. False at the end of the body; a last line without a break is dropped,
-/// for it may be half an event.
-async fn read_line<R>(body: &mut std::pin::Pin<&mut R>, line: &mut Vec<u8>) -> Result<bool, kube::Error>
-where
-    R: AsyncBufRead,
-{
-    loop {
-        let chunk = body.fill_buf().await.map_err(kube::Error::ReadEvents)?;
-        if chunk.is_empty() {
-            return Ok(false);
-        }
-        let end = chunk.iter().position(|byte| *byte == b'\n');
-        let length = end.map_or(chunk.len(), |at| at + 1);
-        if line.len() + length > LINE_BYTES_MAX {
-            return Err(io_error("an event is too long"));
-        }
-        line.extend_from_slice(&chunk[..length]);
-        body.as_mut().consume(length);
-        if end.is_some() {
-            return Ok(true);
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn selectors_are_escaped() {
-        let source = Source::path("/api/v1/secrets")
-            .labels("a in (b,c)")
-            .fields("metadata.name=x");
-        let request = source.request(&[("limit", "5")]).unwrap();
-        assert_eq!(
-            request.uri(),
-            "/api/v1/secrets?limit=5&labelSelector=a%20in%20%28b%2Cc%29&fieldSelector=metadata.name%3Dx"
-        );
-    }
-
-    #[tokio::test]
-    async fn lines_are_read_whole_and_a_torn_one_is_dropped() {
-        let mut body = std::pin::pin!(&b"one\ntwo\nhal"[..]);
-        let mut lines = Vec::new();
-        let mut line = Vec::new();
-        while read_line(&mut body, &mut line).await.unwrap() {
-            lines.push(String::from_utf8(std::mem::take(&mut line)).unwrap());
-        }
-        assert_eq!(lines, ["one\n", "two\n"]);
-    }
-}
+mod tests;

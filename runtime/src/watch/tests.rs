@@ -1,0 +1,169 @@
+use std::collections::VecDeque;
+
+use http::Response;
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde::Deserialize;
+
+use super::*;
+
+#[derive(Deserialize)]
+struct Thing {
+    metadata: Name,
+    /// A word; numbers make an object unreadable.
+    #[serde(default)]
+    says: String,
+}
+
+struct Things;
+
+impl Decode for Things {
+    type Object = Thing;
+
+    fn decode(&self, json: &str) -> serde_json::Result<Thing> {
+        serde_json::from_str(json)
+    }
+}
+
+/// An API server that answers by a script, then no more. Keeps the queries it got.
+#[derive(Clone, Default)]
+struct Server {
+    script: Arc<Mutex<VecDeque<(u16, String)>>>,
+    queries: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    fn new(script: &[(u16, &str)]) -> Self {
+        let script = script
+            .iter()
+            .map(|(status, body)| (*status, (*body).to_owned()))
+            .collect();
+        Self {
+            script: Arc::new(Mutex::new(script)),
+            ..Self::default()
+        }
+    }
+
+    fn client(&self) -> Client {
+        let server = self.clone();
+        Client::new(
+            tower::service_fn(move |request: http::Request<Body>| {
+                let server = server.clone();
+                async move {
+                    server
+                        .queries
+                        .lock()
+                        .push(request.uri().query().unwrap_or_default().to_owned());
+                    let answer = server.script.lock().pop_front();
+                    let Some((status, body)) = answer else {
+                        return std::future::pending().await;
+                    };
+                    Response::builder().status(status).body(Body::from(body.into_bytes()))
+                }
+            }),
+            "default",
+        )
+    }
+
+    /// What a sink is told until the script has ended.
+    async fn told(&self) -> Vec<String> {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&told);
+        let sink = move |event: Event<Thing>| {
+            log.lock().push(match event {
+                Event::Reset => "reset".to_owned(),
+                Event::Listed(thing) => format!("listed {} {}", thing.metadata.name, thing.says),
+                Event::Unreadable(name) => format!("unreadable {}", name.name),
+                Event::Complete(version) => format!("complete {version}"),
+                Event::Following => "following".to_owned(),
+                Event::Applied(thing) => format!("applied {} {}", thing.metadata.name, thing.says),
+                Event::Deleted(thing) => format!("deleted {}", thing.metadata.name),
+                Event::Failed(error) => format!("failed {}", errors::explain(&error)),
+            });
+        };
+        let pump = run(self.client(), Source::path("/api/v1/things"), Things, sink);
+        // Time is paused: this passes when nothing else can happen.
+        let _ = tokio::time::timeout(ANSWER_WAIT, pump).await;
+        std::mem::take(&mut *told.lock())
+    }
+
+    fn asked(&self, part: &str) -> Vec<bool> {
+        self.queries.lock().iter().map(|query| query.contains(part)).collect()
+    }
+}
+
+/// Less than the pump waits for an answer.
+const ANSWER_WAIT: Duration = Duration::from_secs(25);
+
+const LIST: &str =
+    r#"{"metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"a","resourceVersion":"3"},"says":"x"}]}"#;
+
+fn event(kind: &str, name: &str, version: u32) -> String {
+    format!(
+        r#"{{"type":"{kind}","object":{{"metadata":{{"name":"{name}","resourceVersion":"{version}"}},"says":"y"}}}}"#
+    ) + "\n"
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_are_one_list_and_changes_follow() {
+    let first =
+        r#"{"metadata":{"resourceVersion":"5","continue":"more"},"items":[{"metadata":{"name":"a"},"says":"x"}]}"#;
+    let second = r#"{"metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"b"},"says":1}]}"#;
+    let changes = event("ADDED", "c", 6) + &event("DELETED", "a", 7) + &event("BOOKMARK", "", 9);
+    let server = Server::new(&[(200, first), (200, second), (200, &changes)]);
+    let expect = [
+        "reset",
+        "listed a x",
+        "unreadable b",
+        "complete 5",
+        "following",
+        "applied c y",
+        "deleted a",
+    ];
+    assert_eq!(server.told().await, expect);
+    assert_eq!(server.asked("continue=more"), [false, true, false, false]);
+    assert!(
+        server.queries.lock()[3].contains("resourceVersion=9"),
+        "goes on from the bookmark"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_api_server_has_forgotten_is_listed_anew() {
+    let gone = r#"{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410,"reason":"Expired","message":"too old"}}"#;
+    let server = Server::new(&[(200, LIST), (200, &format!("{gone}\n")), (200, LIST)]);
+    let expect = [
+        "reset",
+        "listed a x",
+        "complete 5",
+        "following",
+        "reset",
+        "listed a x",
+        "complete 5",
+    ];
+    assert_eq!(server.told().await, expect);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_position_that_fails_again_and_again_is_given_up() {
+    let server = Server::new(&[
+        (200, LIST),
+        (500, "{}"),
+        (500, "{}"),
+        (500, "{}"),
+        (500, "{}"),
+        (200, LIST),
+    ]);
+    let told = server.told().await;
+    assert_eq!(told.iter().filter(|event| *event == "reset").count(), 2, "{told:?}");
+    assert_eq!(server.asked("watch=1"), [false, true, true, true, true, false, true]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_break_after_changes_resumes_where_it_was() {
+    let torn = event("ADDED", "b", 8) + r#"{"type":"ADDED","obj"#;
+    let server = Server::new(&[(200, LIST), (200, &torn)]);
+    let expect = ["reset", "listed a x", "complete 5", "following", "applied b y"];
+    assert_eq!(server.told().await, expect);
+    assert!(server.queries.lock()[2].contains("resourceVersion=8"));
+}
