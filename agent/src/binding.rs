@@ -134,8 +134,8 @@ impl Controller {
                 controller
                     .queue
                     .add(Key::Binding(Arc::clone(&change.key.name)), change.lane);
-                let contract = change.old.and_then(|old| old.status.as_ref()?.contract_uid.as_deref());
-                if let (None, Some(uid)) = (change.new, contract) {
+                let (old, new) = (change.old.map(AsRef::as_ref), change.new.map(AsRef::as_ref));
+                if let Some(uid) = left_contract(old, new) {
                     controller.queue.add(Key::Contract(uid.into()), change.lane);
                 }
             }),
@@ -157,10 +157,7 @@ impl Controller {
 
     fn secret_changed(&self, name: &str, contract: Option<&str>, lane: Lane) {
         let concerned = self.consumer.bindings.list(|binding| {
-            let pinned = binding
-                .status
-                .as_ref()
-                .and_then(|status| status.contract_uid.as_deref());
+            let pinned = pinned(binding);
             binding.spec.kubeconfig_secret_ref.name == name || (contract.is_some() && pinned == contract)
         });
         for binding in concerned {
@@ -205,7 +202,11 @@ impl Controller {
         let outcome = self.apply(binding, plan.ops.clone(), runtime).await;
         let failed = !outcome.failures.is_empty() || outcome.problem.is_some();
         if let Some(problem) = &outcome.problem {
-            tracing::warn!(binding = binding.name_any(), problem, "binding is tried again");
+            if outcome.is_stale {
+                tracing::debug!(binding = binding.name_any(), problem, "binding is tried again");
+            } else {
+                tracing::warn!(binding = binding.name_any(), problem, "binding is tried again");
+            }
         }
         // The finalizer changed the binding: the next look sees that.
         if !begins {
@@ -242,9 +243,15 @@ impl Controller {
             }
             return Next::Done;
         }
-        if let Some(problem) = &outcome.problem {
-            tracing::warn!(binding = binding.name_any(), problem, "unbind is tried again");
-            ending.message.clone_from(problem);
+        match &outcome.problem {
+            Some(problem) if outcome.is_stale => {
+                tracing::debug!(binding = binding.name_any(), problem, "unbind is tried again");
+            }
+            Some(problem) => {
+                tracing::warn!(binding = binding.name_any(), problem, "unbind is tried again");
+                ending.message.clone_from(problem);
+            }
+            None => {}
         }
         if !binding.finalizers().is_empty() && !ending.message.is_empty() {
             let status = status::ending(seen, &ending);
@@ -262,18 +269,12 @@ impl Controller {
 
     /// Deletes the stored credential of a contract that no binding has.
     async fn sweep(&self, contract_uid: &Arc<str>) -> Next {
-        let pinned = |binding: &APIServiceBinding| {
-            binding
-                .status
-                .as_ref()
-                .and_then(|status| status.contract_uid.as_deref())
-                == Some(&**contract_uid)
-        };
+        let is_pinned = |binding: &APIServiceBinding| pinned(binding) == Some(&**contract_uid);
         let stored = self
             .consumer
             .secrets
             .get(&self.consumer.home, &secret::name(contract_uid));
-        if stored.is_none() || !self.consumer.bindings.list(pinned).is_empty() {
+        if stored.is_none() || !self.consumer.bindings.list(is_pinned).is_empty() {
             return Next::Done;
         }
         if self.sessions.is_open(contract_uid) {
@@ -289,6 +290,16 @@ impl Controller {
     }
 }
 
+fn pinned(binding: &APIServiceBinding) -> Option<&str> {
+    binding.status.as_ref()?.contract_uid.as_deref()
+}
+
+/// The contract that a binding had and has no more, because it is gone or has another one.
+fn left_contract<'a>(old: Option<&'a APIServiceBinding>, new: Option<&APIServiceBinding>) -> Option<&'a str> {
+    old.and_then(pinned)
+        .filter(|before| new.and_then(pinned) != Some(before))
+}
+
 async fn work(controller: Arc<Controller>) {
     while let Some(work) = controller.queue.next().await {
         let next = controller.reconcile(work.key()).await;
@@ -301,5 +312,34 @@ fn settle(work: Work<Key>, next: &Next) {
         Next::Done => drop(work),
         Next::Retry => work.retry(Backoff::OBJECT),
         Next::Later(pause) => work.again_after(*pause),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bindery_api::v1alpha2::{APIServiceBindingSpec, APIServiceBindingStatus};
+
+    use super::*;
+
+    #[test]
+    fn a_contract_is_swept_when_a_binding_leaves_it() {
+        let check = |old: Option<Option<&str>>, new: Option<Option<&str>>, expect| {
+            let binding = |contract: Option<&str>| {
+                let mut binding = APIServiceBinding::new("cowboys", APIServiceBindingSpec::default());
+                binding.status = Some(APIServiceBindingStatus {
+                    contract_uid: contract.map(str::to_owned),
+                    ..APIServiceBindingStatus::default()
+                });
+                binding
+            };
+            let (old, new) = (old.map(binding), new.map(binding));
+            assert_eq!(left_contract(old.as_ref(), new.as_ref()), expect);
+        };
+        check(Some(Some("a")), None, Some("a"));
+        check(Some(Some("a")), Some(Some("b")), Some("a"));
+        check(Some(Some("a")), Some(None), Some("a"));
+        check(Some(Some("a")), Some(Some("a")), None);
+        check(Some(None), Some(Some("a")), None);
+        check(None, Some(Some("a")), None);
     }
 }

@@ -3,14 +3,7 @@
 //! The finalizer of a synced object waits for its copy on the provider. Where nobody will say that the copy is gone, the
 //! finalizer is taken away here, from objects that are being deleted and from no others.
 
-use std::{
-    borrow::Cow,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use bindery_api::finalizers::SYNCER;
 use bindery_runtime::{
@@ -87,7 +80,6 @@ struct Shared {
     plural: String,
     mode: Mode,
     queue: Queue<ObjectKey>,
-    left: Arc<AtomicUsize>,
     counted: Arc<Notify>,
     progress: watch::Sender<Released>,
 }
@@ -128,15 +120,10 @@ impl Releaser {
         let plural = crd.spec.names.plural.clone();
         let cache: Cache<Meta> = Cache::start(clients.watch.clone(), Source::path(format!("{root}/{plural}")));
         let queue = Queue::new();
-        let (left, counted) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+        let counted = Arc::new(Notify::new());
         let subscription = cache.subscribe({
-            let (queue, left, counted) = (queue.clone(), Arc::clone(&left), Arc::clone(&counted));
+            let (queue, counted) = (queue.clone(), Arc::clone(&counted));
             move |change| {
-                match (change.old, change.new) {
-                    (None, Some(_)) => drop(left.fetch_add(1, Ordering::Relaxed)),
-                    (Some(_), None) => drop(left.fetch_sub(1, Ordering::Relaxed)),
-                    _ => {}
-                }
                 counted.notify_one();
                 queue.add(change.key.clone(), change.lane);
             }
@@ -148,7 +135,6 @@ impl Releaser {
             plural,
             mode,
             queue,
-            left,
             counted,
             progress: watch::Sender::default(),
         });
@@ -216,7 +202,7 @@ async fn count(shared: Arc<Shared>) {
             let health = health.borrow_and_update();
             (health.synced, health.failure.clone())
         };
-        let remaining = synced.then(|| shared.left.load(Ordering::Relaxed));
+        let remaining = synced.then(|| shared.cache.list(|_| true).len());
         shared.progress.send_if_modified(|progress| {
             let before = progress.clone();
             progress.remaining = remaining;
@@ -258,7 +244,7 @@ impl Shared {
         let request = request.map_err(kube::Error::BuildRequest)?;
         match self.client.request_text(request).await {
             Ok(_) => Ok(()),
-            Err(error) if errors::is_not_found(&error) => Ok(()),
+            Err(error) if errors::is_object_gone(&error, &key.name) => Ok(()),
             Err(error) => Err(error),
         }
     }

@@ -47,7 +47,7 @@ pub(crate) mod testing;
 
 use crate::{consumer::Consumer, metrics::Metrics};
 use backend::Renewed;
-use bindery_runtime::kubeconfig::Fingerprint;
+use bindery_runtime::kubeconfig::{Fingerprint, ProviderAccess};
 use credential::Credential;
 use dial::Reached;
 use exports::{Exports, follow::Follow};
@@ -123,24 +123,44 @@ impl Sessions {
         metrics: &Arc<Metrics>,
     ) -> Arc<Session> {
         let mut known = self.known.lock();
+        let mut before = None;
         if let Some(session) = known.get(&reached.contract.uid).and_then(Weak::upgrade) {
             let held = session.core.credential.held();
             let same_connection = held.access.endpoint == reached.access.endpoint;
+            let refused = session.core.credential.was_refused(&reached.access.fingerprint);
             let newer = reached.access.lifetime.is_newer_than(&held.access.lifetime);
-            if same_connection || (!newer && !held.refused) {
+            if same_connection || refused || (!newer && !held.refused) {
                 session.core.offer(reached);
                 return session;
             }
+            before = Some(session);
         }
         known.retain(|_, session| session.strong_count() > 0);
         let session = Arc::new(Session::start(
             reached,
+            before.as_deref(),
             consumer.clone(),
             settings.clone(),
             Arc::clone(metrics),
         ));
         known.insert(Arc::clone(&reached.contract.uid), Arc::downgrade(&session));
         session
+    }
+
+    /// Where a kubeconfig leads that a session has held: nobody needs to be asked.
+    pub fn recall(&self, access: &Arc<ProviderAccess>) -> Option<Arc<Reached>> {
+        let sessions: Vec<_> = self.known.lock().values().filter_map(Weak::upgrade).collect();
+        let session = sessions
+            .iter()
+            .find(|session| session.core.credential.has_held(&access.fingerprint))?;
+        Some(Arc::new(Reached {
+            contract: session.core.contract.clone(),
+            origin: access.fingerprint.clone(),
+            access: Arc::clone(access),
+            clients: session.core.clients.clone(),
+            token: session.core.credential.token().cloned(),
+            renewed: None,
+        }))
     }
 
     /// Whether a contract has a session.
@@ -170,7 +190,13 @@ impl Drop for Session {
 }
 
 impl Session {
-    fn start(reached: &Reached, consumer: Consumer, settings: Settings, metrics: Arc<Metrics>) -> Self {
+    fn start(
+        reached: &Reached,
+        before: Option<&Self>,
+        consumer: Consumer,
+        settings: Settings,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         tracing::info!(contract = %reached.contract.namespace, server = reached.access.server(), "session begins");
         metrics.session_began();
         let namespace = &reached.contract.namespace;
@@ -179,7 +205,11 @@ impl Session {
             Some(renewed) => renewed.schedule,
             None => credential::schedule_of(&reached.access, Timestamp::now()),
         };
-        let credential = Credential::new(Arc::clone(&reached.access), schedule, reached.token.clone());
+        let (access, token) = (Arc::clone(&reached.access), reached.token.clone());
+        let credential = match before {
+            Some(before) => before.core.credential.succeed(access, schedule, token),
+            None => Credential::new(access, schedule, token),
+        };
         let core = Arc::new(Core {
             contract: reached.contract.clone(),
             clients: reached.clients.clone(),
@@ -218,6 +248,7 @@ impl Session {
             tokio::spawn(wake_on(core.consent.subscribe(), Arc::clone(&wake))),
             tokio::spawn(look_again_on(core.exports.changes(), Arc::clone(&core))),
             tokio::spawn(probe_on_failure(Arc::clone(&core))),
+            tokio::spawn(probe_on_refusal(Arc::clone(&core))),
         ];
         Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
@@ -282,6 +313,14 @@ impl Session {
         self.core.offer(reached);
     }
 
+    /// The kubeconfig that a binding names leads here.
+    pub fn know(&self, binding: &str, own: &Fingerprint) {
+        self.core.wanted.send_if_modified(|wanted| {
+            let before = wanted.origins.insert(binding.into(), own.clone());
+            before.as_ref() != Some(own)
+        });
+    }
+
     /// The user consents, until then, to take the contract over from another cluster.
     pub fn consent_until(&self, until: Timestamp) {
         self.core.consent.send_if_modified(|consent| {
@@ -322,22 +361,40 @@ async fn look_again_on(mut changes: watch::Receiver<u64>, core: Arc<Core>) {
 
 /// When a watch fails, asks whether that is because of the credential, so that it is renewed at once.
 async fn probe_on_failure(core: Arc<Core>) {
-    let namespaces: Api<Namespace> = Api::all(core.clients.lease.clone());
     let mut health = core.cluster_binding.health();
     while health.wait_for(|health| health.failure.is_some()).await.is_ok() {
-        let access = core.credential.held().access;
-        if let Err(error) = namespaces.get(&access.namespace).await
-            && errors::code(&error) == Some(401)
-        {
-            core.credential.refuse(&access);
-        }
+        core.probe().await;
         sleep(core.settings.polling_interval).await;
+    }
+}
+
+/// When any request is refused for its token, asks whether the token is of no use any more: an API server that has just
+/// started refuses good ones as well. Watches that are open outlive their token, so that nothing else may tell.
+async fn probe_on_refusal(core: Arc<Core>) {
+    loop {
+        core.credential.refusal().await;
+        core.probe().await;
+        let mut changes = core.credential.changes();
+        if changes.wait_for(|held| !held.refused).await.is_err() {
+            return;
+        }
     }
 }
 
 // === impl Core ===
 
 impl Core {
+    /// Asks the API server whether it still takes the credential.
+    async fn probe(&self) {
+        let access = self.credential.held().access;
+        let namespaces: Api<Namespace> = Api::all(self.clients.lease.clone());
+        if let Err(error) = namespaces.get(&access.namespace).await
+            && errors::code(&error) == Some(401)
+        {
+            self.credential.refuse(&access);
+        }
+    }
+
     fn offer(&self, reached: &Reached) {
         let schedule = match &reached.renewed {
             Some(renewed) => renewed.schedule,
@@ -347,32 +404,28 @@ impl Core {
         self.keep(reached);
     }
 
-    /// A renewed credential: used at once, and stored.
-    fn take(&self, renewed: Renewed) {
+    /// A renewed credential: used at once, and stored. Fails where it is not used here.
+    fn take(&self, renewed: Renewed) -> Result<(), &'static str> {
         let fingerprint = renewed.access.fingerprint.clone();
-        if renewed.access.endpoint == self.credential.held().access.endpoint {
-            self.credential.offer(&renewed.access, renewed.schedule);
-        }
-        // One over another connection is found in the Secret, and a session over that connection takes over.
-        self.wanted.send_modify(|wanted| {
-            wanted.origins.insert(fingerprint.clone());
-            wanted.document = Some((fingerprint, renewed.document));
-        });
+        let outcome = if renewed.access.endpoint != self.credential.held().access.endpoint {
+            // It is found in the Secret, and a session over that connection takes over.
+            Err("the backend granted it for another connection")
+        } else if self.credential.offer(&renewed.access, renewed.schedule) {
+            Ok(())
+        } else {
+            return Err("the backend granted one that is not newer");
+        };
+        self.wanted
+            .send_modify(|wanted| wanted.document = Some((fingerprint, renewed.document)));
+        outcome
     }
 
-    /// Remembers where a kubeconfig led, and stores what was granted on the way.
+    /// Stores what was granted on the way to the contract.
     fn keep(&self, reached: &Reached) {
-        self.know(&reached.origin);
-        self.know(&reached.access.fingerprint);
         if let Some(renewed) = &reached.renewed {
             let document = (renewed.access.fingerprint.clone(), renewed.document.clone());
             self.wanted.send_modify(|wanted| wanted.document = Some(document));
         }
-    }
-
-    fn know(&self, origin: &Fingerprint) {
-        self.wanted
-            .send_if_modified(|wanted| wanted.origins.insert(origin.clone()));
     }
 
     fn set_heartbeat(&self, heartbeat: Heartbeat) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use bindery_api::v1alpha2::{GROUP, GroupResource};
+use bindery_api::{names, v1alpha2::GroupResource};
 use bindery_proto::v1alpha2::{BindingResourceResponse, ConsumerRule};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
@@ -121,15 +121,10 @@ pub(crate) fn judge(answer: &BindingResourceResponse, binding: &str) -> Result<O
 /// An export is a role on this cluster: it must not name what is here already.
 fn judge_resource(resource: &GroupResource) -> Result<(), Refusal> {
     let group = resource.group.as_str();
-    let under = |domain: &str| group == domain || group.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
-    let owner = if !group.contains('.') || under("k8s.io") || under("kubernetes.io") {
-        "Kubernetes itself"
-    } else if under(GROUP) || under("kubebind.io") {
-        "kube-bind itself"
-    } else if !is_name(group) || !is_name(&resource.resource) {
-        "nobody: it is no name of an API"
-    } else {
-        return Ok(());
+    let owner = match names::owner_of_group(group) {
+        Some(owner) => owner,
+        None if !is_name(group) || !is_name(&resource.resource) => "nobody: it is no name of an API",
+        None => return Ok(()),
     };
     Err(Refusal::ForeignApi {
         resource: resource.clone(),

@@ -80,9 +80,12 @@ impl ProviderError {
         mend::of(self)
     }
 
-    /// Whether it failed for this reason.
-    pub(crate) fn is(&self, reason: ErrorReason) -> bool {
-        matches!(self, Self::Call { source, .. } if source.reason() == Some(reason))
+    /// What it failed for, where the backend said so.
+    pub(crate) fn reason(&self) -> Option<ErrorReason> {
+        match self {
+            Self::Call { source, .. } => source.reason(),
+            _ => None,
+        }
     }
 }
 
@@ -202,10 +205,9 @@ impl<'a> Provider<'a> {
     }
 
     /// New credentials for a contract.
-    pub(crate) async fn renew(&self, contract: &str) -> Result<Renewed, Failure> {
+    pub(crate) async fn renew(&self, contract: &str) -> Result<Renewed, ProviderError> {
         let answer = self.client.renew_kubeconfig(contract).await;
-        Ok(answer
-            .map_err(|source| self.failed(format!("renew the kubeconfig of contract {contract}"), None, source))?)
+        answer.map_err(|source| self.failed(format!("renew the kubeconfig of contract {contract}"), None, source))
     }
 
     fn failed(&self, doing: impl Into<String>, template: Option<&str>, source: Error) -> ProviderError {

@@ -42,14 +42,18 @@ pub struct Gate {
 struct Shared {
     upstream: Client,
     door: watch::Sender<Door>,
+    counts: Mutex<Counts>,
     writes: Mutex<Vec<String>>,
 }
+
+/// Whether a write is one of those that are counted.
+type Counts = Box<dyn Fn(&str) -> bool + Send>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Door {
     /// Everything passes.
     Open,
-    /// This many writes more pass, and the answer to the last one does not.
+    /// This many writes more that count pass, and the answer to the last one does not.
     Closing(usize),
     /// Nothing passes; the last write is still under way.
     Shut,
@@ -81,6 +85,7 @@ impl Gate {
         let shared = Arc::new(Shared {
             upstream: Client::try_from(config)?,
             door: watch::Sender::new(Door::Open),
+            counts: Mutex::new(Box::new(|_| true)),
             writes: Mutex::default(),
         });
         let router = Router::new().fallback(pass).with_state(Arc::clone(&shared));
@@ -96,10 +101,16 @@ impl Gate {
         &self.url
     }
 
-    /// Shuts right after this many writes, counted from now.
-    pub fn shut_after(&self, writes: usize) {
+    /// Shuts right after the n-th write that counts, from now. A write is told as by [`Gate::writes`].
+    pub fn shut_after(&self, nth: usize, counts: impl Fn(&str) -> bool + Send + 'static) {
+        *self.shared.counts.lock() = Box::new(counts);
+        self.note();
+        self.shared.door.send_replace(Door::Closing(nth));
+    }
+
+    /// Forgets the writes that passed so far.
+    pub fn note(&self) {
         self.shared.writes.lock().clear();
-        self.shared.door.send_replace(Door::Closing(writes));
     }
 
     /// Lets everything pass again that is sent from now on.
@@ -114,7 +125,7 @@ impl Gate {
         let _ = door.wait_for(|door| *door == Door::Silent).await;
     }
 
-    /// The writes that passed since [`Gate::shut_after`], such as `POST /api/v1/namespaces`.
+    /// The writes that passed since [`Gate::note`] or [`Gate::shut_after`], such as `POST /api/v1/namespaces`.
     pub fn writes(&self) -> Vec<String> {
         self.shared.writes.lock().clone()
     }
@@ -130,22 +141,21 @@ impl Shared {
     fn admit(&self, request: &Request) -> Verdict {
         let path = request.uri().path();
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-        let counts = !reads && !UNCOUNTED.iter().any(|prefix| path.starts_with(prefix));
+        let is_write = !reads && !UNCOUNTED.iter().any(|prefix| path.starts_with(prefix));
+        let write = format!("{} {path}", request.method());
+        let counts = is_write && (self.counts.lock())(&write);
         let mut verdict = Verdict::Pass;
-        self.door.send_if_modified(|door| {
-            match *door {
-                Door::Shut | Door::Silent => verdict = Verdict::Hold,
-                Door::Closing(0 | 1) if counts => {
-                    verdict = Verdict::Last;
-                    *door = Door::Shut;
-                }
-                Door::Closing(left) if counts => *door = Door::Closing(left - 1),
-                Door::Closing(_) | Door::Open => {}
+        self.door.send_modify(|door| match *door {
+            Door::Shut | Door::Silent => verdict = Verdict::Hold,
+            Door::Closing(0 | 1) if counts => {
+                verdict = Verdict::Last;
+                *door = Door::Shut;
             }
-            true
+            Door::Closing(left) if counts => *door = Door::Closing(left - 1),
+            Door::Closing(_) | Door::Open => {}
         });
-        if counts && !matches!(verdict, Verdict::Hold) {
-            self.writes.lock().push(format!("{} {path}", request.method()));
+        if is_write && !matches!(verdict, Verdict::Hold) {
+            self.writes.lock().push(write);
         }
         verdict
     }

@@ -1,9 +1,6 @@
 //! What a call may set going, beside writing a request: both are idempotent, and the controllers do the rest.
 
-use bindery_api::{
-    annotations,
-    v1alpha2::{APIServiceExport, BindableResourcesRequest, Phase},
-};
+use bindery_api::v1alpha2::{APIServiceExport, BindableResourcesRequest, Phase};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
@@ -47,19 +44,12 @@ pub async fn rerun(state: &State, request: &BindableResourcesRequest) -> Result<
     writes::merge_status(&api, &request.name_any(), &patch).await
 }
 
-/// Deletes an export of that UID. `force` lets it go although objects of it remain; they stay and are marked released.
-pub async fn delete_export(state: &State, export: &APIServiceExport, force: bool) -> Result<(), WriteError> {
-    let api: Api<APIServiceExport> =
-        Api::namespaced(state.clients.write.clone(), &export.namespace().unwrap_or_default());
-    let name = export.name_any();
-    if force && !export.annotations().contains_key(annotations::FORCE_DELETE) {
-        let patch = json!({
-            "metadata": { "uid": export.metadata.uid, "annotations": { annotations::FORCE_DELETE: annotations::TRUE } }
-        });
-        writes::merge(&api, &name, &patch).await?;
-    }
+/// Deletes an export of that UID. Objects of it that are left stay, and the controller marks them released.
+pub async fn delete_export(state: &State, export: &APIServiceExport) -> Result<(), WriteError> {
     if export.metadata.deletion_timestamp.is_some() {
         return Ok(());
     }
-    writes::delete(&api, &name, export.metadata.uid.as_deref()).await
+    let api: Api<APIServiceExport> =
+        Api::namespaced(state.clients.write.clone(), &export.namespace().unwrap_or_default());
+    writes::delete(&api, &export.name_any(), export.metadata.uid.as_deref()).await
 }

@@ -58,6 +58,10 @@ pub struct Args {
     /// for: kubectl create token NAME --audience URL.
     #[arg(long, value_name = "URL")]
     pub external_grpc_address: String,
+    /// URL at which clients reached this server before it was moved. Tokens for it are still taken, so that konnectors renew
+    /// their kubeconfigs and learn the new one. May be given several times; to be kept for as long as --renewal-lifetime.
+    #[arg(long, value_name = "URL")]
+    pub former_grpc_address: Vec<String>,
     /// CA of that port's certificate, PEM, to be put into kubeconfigs. Without it clients use their system's roots.
     #[arg(long, value_name = "FILE")]
     pub external_grpc_ca_file: Option<PathBuf>,
@@ -243,9 +247,12 @@ impl Args {
         } else if address.scheme() != Scheme::Https {
             return Err(not_https(flag, &address));
         }
+        let former = self.former_grpc_address.iter();
+        let former = former.map(|address| Ok(parse("former-grpc-address", address)?.to_string()));
         let ca = self.external_grpc_ca_file.as_ref();
         Ok(GrpcEndpoint {
             address: address.to_string(),
+            former: former.collect::<Result<_, ArgsError>>()?,
             ca: ca.map(|path| read_ca("external-grpc-ca-file", path)).transpose()?,
         })
     }

@@ -17,7 +17,7 @@ use k8s_openapi::api::{
 };
 use kube::Resource;
 use serde::de::DeserializeOwned;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{credentials::Issuer, state::State, writes::WriteError};
@@ -80,10 +80,12 @@ struct Running {
 }
 
 /// Runs all controllers until told to stop; then lets each worker finish what it does.
-pub async fn run(state: State, stop: CancellationToken) {
+///
+/// Fails at once when a worker panics: its keys would never be worked on again, and nobody would know.
+pub async fn run(state: State, stop: CancellationToken) -> Result<(), JoinError> {
     let made = Made::start(&state.clients);
     tokio::select! {
-        () = stop.cancelled() => return,
+        () = stop.cancelled() => return Ok(()),
         () = async { state.synced().await; made.synced().await } => {}
     }
     let context = Context {
@@ -105,12 +107,15 @@ pub async fn run(state: State, stop: CancellationToken) {
     cluster_binding::start(&context, &mut running);
     anchors::start(&context, &mut running);
     tracing::info!("controllers run");
-    while let Some(ended) = running.tasks.join_next().await {
-        if let Err(error) = ended {
-            tracing::error!(%error, "a worker ended badly");
-        }
+    finished(running.tasks).await
+}
+
+/// Waits for all tasks, and for none after one that panicked: the others end with it.
+async fn finished(mut tasks: JoinSet<()>) -> Result<(), JoinError> {
+    while let Some(ended) = tasks.join_next().await {
+        ended?;
     }
-    drop(running.subscriptions);
+    Ok(())
 }
 
 async fn work<R: Reconcile>(reconciler: Arc<R>, queue: Queue<R::Key>) {
@@ -199,4 +204,20 @@ impl Running {
 /// What a change is about: the object as it is, or, if it is gone, as it was.
 fn subject<'a, K>(change: &Change<'a, K>) -> Option<&'a Arc<K>> {
     change.new.or(change.old)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_worker_that_panics_ends_all() {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async {});
+        finished(tasks).await.expect("an end in peace");
+        let mut tasks = JoinSet::new();
+        tasks.spawn(std::future::pending());
+        tasks.spawn(async { panic!("a bug") });
+        assert!(finished(tasks).await.expect_err("a panic").is_panic());
+    }
 }

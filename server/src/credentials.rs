@@ -2,7 +2,8 @@
 //!
 //! Any replica mints. An anchor is an empty Secret of the contract namespace that the tokens of one day share, so that
 //! minting stores nothing. Revocation is recorded first, and minting looks for the record last: a credential that is
-//! handed out was either made before the record, and its anchor is found and deleted, or it is not handed out.
+//! handed out was either made before the record, and its anchor is found and deleted, or it is not handed out. Anchors
+//! made after a revocation ended carry its id in their name, so that none that it condemned is used again.
 
 use std::time::Duration;
 
@@ -10,18 +11,15 @@ use bindery_api::{
     annotations,
     backend::Backend,
     labels, names,
-    v1alpha2::{self, ClusterBinding},
+    v1alpha2::{BindableResourcesRequest, ClusterBinding},
 };
 use bindery_proto::v1alpha2::ErrorReason;
 use bindery_runtime::errors;
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::{
-        authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
-        core::v1::{Secret, ServiceAccount},
-        rbac::v1::RoleBinding,
-    },
-    apimachinery::pkg::apis::meta::v1::Time,
+use k8s_openapi::api::{
+    authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
+    core::v1::{Secret, ServiceAccount},
+    rbac::v1::RoleBinding,
 };
 use kube::{
     Api, ResourceExt as _,
@@ -38,10 +36,15 @@ use crate::{
 
 mod anchor;
 mod kubeconfig;
+pub(crate) mod revocation;
 mod token;
 
 pub use anchor::TOKEN_ANCHOR;
+pub use revocation::{Revocation, revocation};
 use token::Token;
+
+/// Rounds of reading and writing, where the consumer beats at the same time.
+const ROUNDS: usize = 8;
 
 /// Mints, revokes and reinstates the credentials of contracts.
 #[derive(Clone, Debug)]
@@ -90,6 +93,12 @@ pub enum IssueError {
         /// Its name.
         contract: String,
     },
+    /// They were revoked and given back while this one was made.
+    #[error("the credentials of contract {contract} were revoked meanwhile; ask again")]
+    Overtaken {
+        /// Its name.
+        contract: String,
+    },
     /// The API server granted a token that cannot be read.
     #[error("the API server granted a token that is no JWT with an expiry")]
     TokenUnreadable,
@@ -124,16 +133,13 @@ impl Issuer {
             contract: contract.to_owned(),
             source,
         };
-        refuse_revoked(
-            contract,
-            self.state
-                .caches
-                .cluster_bindings
-                .get(contract, names::CLUSTER_BINDING)
-                .as_deref(),
-        )?;
+        let bindings = self.cluster_bindings(contract);
+        let before = bindings.get_opt(names::CLUSTER_BINDING).await;
+        let before = before.map_err(|error| failed(error.into()))?;
+        refuse_revoked(contract, before.as_ref())?;
+        let last_revocation = before.as_ref().and_then(revocation::last);
         let settings = &self.state.settings;
-        let anchor = self.anchor(contract).await.map_err(failed)?;
+        let anchor = self.anchor(contract, last_revocation).await.map_err(failed)?;
         let api_server = self.token(contract, &anchor, None, settings.token_lifetime);
         let renewal = self.token(
             contract,
@@ -144,9 +150,14 @@ impl Issuer {
         let (api_server, renewal) = tokio::try_join!(api_server, renewal)?;
         let last = api_server.expire_time.max(renewal.expire_time);
         self.extend(contract, &anchor, last).await.map_err(failed)?;
-        let binding = self.cluster_bindings(contract).get_opt(names::CLUSTER_BINDING).await;
-        let binding = binding.map_err(|error| failed(error.into()))?;
-        refuse_revoked(contract, binding.as_ref())?;
+        let after = bindings.get_opt(names::CLUSTER_BINDING).await;
+        let after = after.map_err(|error| failed(error.into()))?;
+        refuse_revoked(contract, after.as_ref())?;
+        if after.as_ref().and_then(revocation::last) != last_revocation {
+            return Err(IssueError::Overtaken {
+                contract: contract.to_owned(),
+            });
+        }
 
         let backend = Backend {
             address: settings.grpc.address.clone(),
@@ -183,57 +194,55 @@ impl Issuer {
             .await
             .map_err(|error| failed(error.into()))?;
         let time = if let Some(before) = revocation(&binding) {
-            before.time.0
+            before.time
         } else {
-            let revocation = v1alpha2::Revocation {
-                time: Time(whole_seconds(Timestamp::now())),
-                reason: reason.map(ToOwned::to_owned),
-            };
-            let patch = json!({ "metadata": { "uid": binding.metadata.uid }, "status": { "revocation": revocation } });
-            writes::merge_status(&api, names::CLUSTER_BINDING, &patch)
+            let requests = self.requests().list(&ListParams::default()).await;
+            let requests = requests.map_err(|error| failed(error.into()))?.items;
+            let namespace = self.state.contract(contract);
+            let identity = namespace.as_deref().and_then(contract::identity);
+            let revocation = Revocation::new(whole_seconds(Timestamp::now()), reason, identity, &requests);
+            writes::merge(&api, names::CLUSTER_BINDING, &revocation.patch(&binding))
                 .await
                 .map_err(failed)?;
-            revocation.time.0
+            revocation.time
         };
         let anchors = self.sweep(contract).await.map_err(failed)?;
         tracing::warn!(contract, anchors, "credentials revoked");
         Ok(Revoked { anchors, time })
     }
 
-    /// Takes away what a revoked contract's credentials rest on: the role binding, then the anchors. Repeats what a
-    /// revocation that was cut short left undone.
+    /// Takes away what a revoked contract's credentials rest on: the anchors, then the role binding, by which one that
+    /// was cut short is seen and repeated. Does nothing once the revocation has ended, for what is there then is new.
     pub async fn sweep(&self, contract: &str) -> Result<usize, WriteError> {
         let bindings: Api<RoleBinding> = Api::namespaced(self.state.clients.write.clone(), contract);
-        writes::delete(&bindings, names::KUBE_BINDER, None).await?;
         let secrets = self.secrets(contract);
         let anchors = self.anchors(contract).await?;
+        let binder = bindings.get_opt(names::KUBE_BINDER).await?;
+        // Asked last: what was seen before it is condemned by it.
+        let binding = self.cluster_bindings(contract).get_opt(names::CLUSTER_BINDING).await?;
+        if binding.as_ref().and_then(revocation).is_none() {
+            return Ok(0);
+        }
         for anchor in &anchors {
             writes::delete(&secrets, &anchor.name_any(), anchor.metadata.uid.as_deref()).await?;
+        }
+        if let Some(binder) = binder {
+            writes::delete(&bindings, names::KUBE_BINDER, binder.metadata.uid.as_deref()).await?;
         }
         Ok(anchors.len())
     }
 
-    /// Ends a revocation: credentials made from now on work, those made before stay dead. For a bind by the owner.
-    pub async fn reinstate(&self, contract: &str) -> Result<(), IssueError> {
+    /// Ends a revocation, that of the given id or whichever is in force: credentials made from now on work, those made
+    /// before stay dead. For a bind by the owner.
+    pub async fn reinstate(&self, contract: &str, id: Option<&str>) -> Result<(), IssueError> {
         self.contract_uid(contract)?;
         let failed = |source: WriteError| IssueError::Write {
             contract: contract.to_owned(),
             source,
         };
-        let api = self.cluster_bindings(contract);
-        let binding = api
-            .get(names::CLUSTER_BINDING)
-            .await
-            .map_err(|error| failed(error.into()))?;
-        if revocation(&binding).is_none() {
+        if !self.end_revocation(contract, id).await.map_err(failed)? {
             return Ok(());
         }
-        // Not left to the revocation, which may have been cut short: an old credential must not come back to life.
-        self.sweep(contract).await.map_err(failed)?;
-        let patch = json!({ "metadata": { "uid": binding.metadata.uid }, "status": { "revocation": null } });
-        writes::merge_status(&api, names::CLUSTER_BINDING, &patch)
-            .await
-            .map_err(failed)?;
         // Not left to the controller: the kubeconfig that follows is to work at once.
         let bindings: Api<RoleBinding> = Api::namespaced(self.state.clients.write.clone(), contract);
         writes::create(&bindings, &rbac::kube_binder(contract), |existing| {
@@ -243,6 +252,25 @@ impl Issuer {
         .map_err(failed)?;
         tracing::info!(contract, "credentials reinstated");
         Ok(())
+    }
+
+    /// Whether there was one to end.
+    async fn end_revocation(&self, contract: &str, id: Option<&str>) -> Result<bool, WriteError> {
+        let api = self.cluster_bindings(contract);
+        let mut round = 1;
+        loop {
+            let binding = api.get(names::CLUSTER_BINDING).await?;
+            let Some(revocation) = revocation(&binding).filter(|found| id.is_none_or(|id| id == found.id)) else {
+                return Ok(false);
+            };
+            // Not left to the revocation, which may have been cut short: an old credential must not come back to life.
+            self.sweep(contract).await?;
+            match writes::merge(&api, names::CLUSTER_BINDING, &revocation.end_patch(&binding)).await {
+                Ok(_) => return Ok(true),
+                Err(error) if error.is_stale() && round < ROUNDS => round += 1,
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Deletes anchors whose last token has expired.
@@ -268,8 +296,8 @@ impl Issuer {
             })
     }
 
-    async fn anchor(&self, contract: &str) -> Result<Secret, WriteError> {
-        let wanted = anchor::new(contract, Timestamp::now(), &self.state.settings);
+    async fn anchor(&self, contract: &str, last_revocation: Option<&str>) -> Result<Secret, WriteError> {
+        let wanted = anchor::new(contract, last_revocation, Timestamp::now(), &self.state.settings);
         let secrets = self.secrets(contract);
         let existing = secrets.get_opt(&wanted.name_any()).await?;
         match existing {
@@ -332,6 +360,10 @@ impl Issuer {
         Api::namespaced(self.state.clients.write.clone(), contract)
     }
 
+    fn requests(&self) -> Api<BindableResourcesRequest> {
+        Api::namespaced(self.state.clients.write.clone(), &self.state.settings.namespace)
+    }
+
     fn cluster_bindings(&self, contract: &str) -> Api<ClusterBinding> {
         Api::namespaced(self.state.clients.write.clone(), contract)
     }
@@ -351,11 +383,6 @@ fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
-/// The revocation that is in force, if one is.
-pub fn revocation(binding: &ClusterBinding) -> Option<&v1alpha2::Revocation> {
-    binding.status.as_ref()?.revocation.as_ref()
-}
-
 // === impl IssueError ===
 
 impl IssueError {
@@ -364,6 +391,7 @@ impl IssueError {
         match self {
             Self::ContractNotFound { .. } => ErrorReason::ContractNotFound,
             Self::Revoked { .. } => ErrorReason::RenewalStopped,
+            Self::Overtaken { .. } => ErrorReason::ObjectChanged,
             Self::Write {
                 source: WriteError::Api(error),
                 ..

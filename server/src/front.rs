@@ -13,7 +13,7 @@ use bindery_proto::v1alpha2::{
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
-use crate::{contract, credentials::Issuer, state::State};
+use crate::{credentials::Issuer, state::State};
 
 pub mod access;
 pub mod auth;
@@ -47,7 +47,7 @@ pub use metrics::Metrics;
 use access::{ContractAccess, TemplateAccess};
 use auth::{Authenticators, TokenReviewer};
 use feeds::Feeds;
-use gate::{Backend, Gate, GateLayer};
+use gate::{Gate, GateLayer};
 use limits::{ANSWER_BYTES_MAX, HEADER_BYTES_MAX, REQUEST_BYTES_MAX};
 use schemas::SchemaRefs;
 use stream::Streams;
@@ -113,7 +113,7 @@ fn services(
     metrics: &Metrics,
     stop: &CancellationToken,
 ) -> Result<(GateLayer, Routes), tonic_reflection::server::Error> {
-    let reviewer = TokenReviewer::new(state.clients.write.clone(), vec![state.settings.grpc.address.clone()]);
+    let reviewer = TokenReviewer::new(state.clients.write.clone(), state.settings.grpc.audiences());
     let authenticators = Authenticators::new(vec![Arc::new(reviewer)]);
     let front = Front {
         templates: TemplateAccess::new(state.clients.write.clone()),
@@ -142,15 +142,4 @@ fn services(
         .add_service(reflection)
         .add_service(reflection_alpha);
     Ok((GateLayer(Arc::new(gate)), routes))
-}
-
-impl Backend for State {
-    fn is_ready(&self) -> bool {
-        self.is_synced()
-    }
-
-    fn is_contract(&self, namespace: &str) -> bool {
-        let namespace = self.caches.namespaces.get("", namespace);
-        namespace.is_some_and(|namespace| contract::is_contract(&namespace))
-    }
 }

@@ -109,16 +109,23 @@ pub fn cluster_role_binding(grant: Grant<'_>, contract: &Namespace) -> ClusterRo
     }
 }
 
-/// Whether two bindings give the same role to the same subjects. The API server fills in the group of a subject, so
-/// that groups do not count.
+/// Whether two bindings give the same role to the same subjects.
 pub fn binds_the_same(one: &RoleBinding, other: &RoleBinding) -> bool {
-    let subjects = |binding: &RoleBinding| -> Vec<(String, String, Option<String>)> {
-        let subjects = binding.subjects.iter().flatten();
-        subjects
-            .map(|subject| (subject.kind.clone(), subject.name.clone(), subject.namespace.clone()))
-            .collect()
-    };
-    one.role_ref == other.role_ref && subjects(one) == subjects(other)
+    one.role_ref == other.role_ref && are_the_same(one.subjects.as_deref(), other.subjects.as_deref())
+}
+
+/// As [`binds_the_same`], for the whole cluster.
+pub fn binds_the_same_everywhere(one: &ClusterRoleBinding, other: &ClusterRoleBinding) -> bool {
+    one.role_ref == other.role_ref && are_the_same(one.subjects.as_deref(), other.subjects.as_deref())
+}
+
+/// The API server fills in the group of a subject, so that groups do not count.
+fn are_the_same(some: Option<&[Subject]>, others: Option<&[Subject]>) -> bool {
+    fn parts(subject: &Subject) -> (&str, &str, Option<&str>) {
+        (&subject.kind, &subject.name, subject.namespace.as_deref())
+    }
+    let (some, others) = (some.unwrap_or_default(), others.unwrap_or_default());
+    some.iter().map(parts).eq(others.iter().map(parts))
 }
 
 /// One rule per group, in order.

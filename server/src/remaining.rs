@@ -11,7 +11,9 @@ use bindery_api::{
 use bindery_runtime::errors;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::{
+    api::core::v1::Namespace, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::{
     Api, ResourceExt as _,
     api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams},
@@ -21,7 +23,6 @@ use serde_json::json;
 use crate::{
     contract,
     state::State,
-    template,
     writes::{self, WriteError},
 };
 
@@ -64,8 +65,28 @@ pub async fn remaining_objects(state: &State, export: &APIServiceExport) -> Resu
 
 /// The objects that hold up the deletion of a provider namespace: those of any resource the contract may have.
 pub async fn in_namespace(state: &State, contract: &str, namespace: &str) -> Result<Remaining, WriteError> {
-    let resources = known_resources(state, contract);
+    let mut resources = known_resources(state, contract);
+    // Nobody else remembers what was unbound while the template that offered it went.
+    if let Some(namespace) = state.caches.namespaces.get("", namespace) {
+        resources.extend(granted(&namespace));
+    }
     list(state, contract, &resources, &[namespace.to_owned()]).await
+}
+
+/// Every resource that a consumer was ever given rights on in a provider namespace.
+pub fn granted(namespace: &Namespace) -> BTreeSet<GroupResource> {
+    let record = namespace.annotations().get(annotations::GRANTED_RESOURCES);
+    let names = record.map_or("", String::as_str).split(',');
+    names
+        .filter_map(|name| name.split_once('.'))
+        .map(|(resource, group)| GroupResource::new(group, resource))
+        .collect()
+}
+
+/// The record of granted resources, as its annotation holds it.
+pub fn granted_record(resources: &BTreeSet<GroupResource>) -> String {
+    let names: Vec<_> = resources.iter().map(ToString::to_string).collect();
+    names.join(",")
 }
 
 /// Marks objects as let go: they stay, without their source.
@@ -195,7 +216,7 @@ async fn api(
     resource: &GroupResource,
     namespace: &str,
 ) -> Result<Option<Api<DynamicObject>>, WriteError> {
-    if template::is_protected_group(&resource.group) {
+    if names::owner_of_group(&resource.group).is_some() {
         return Ok(None);
     }
     let client = state.clients.write.clone();
@@ -259,5 +280,36 @@ impl fmt::Display for Remaining {
             "objects remain"
         };
         write!(f, "{} {remain}: {}{more}", held.len(), named.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_record(record: Option<&str>, expect: &[(&str, &str)]) {
+        let mut namespace = Namespace::default();
+        if let Some(record) = record {
+            let marks = namespace.annotations_mut();
+            marks.insert(annotations::GRANTED_RESOURCES.to_owned(), record.to_owned());
+        }
+        let resources = granted(&namespace);
+        let expect: BTreeSet<_> = expect
+            .iter()
+            .map(|(group, resource)| GroupResource::new(*group, *resource))
+            .collect();
+        assert_eq!(resources, expect);
+        assert_eq!(granted_record(&resources), record.unwrap_or_default());
+    }
+
+    #[test]
+    fn what_was_granted_reads_back() {
+        check_record(None, &[]);
+        check_record(Some("cowboys.wildwest.dev"), &[("wildwest.dev", "cowboys")]);
+        check_record(
+            Some("cowboys.wildwest.dev,sheriffs.wildwest.dev"),
+            &[("wildwest.dev", "cowboys"), ("wildwest.dev", "sheriffs")],
+        );
     }
 }

@@ -2,19 +2,23 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bindery_api::{labels, v1alpha2::GroupResource};
+use bindery_api::{
+    annotations, labels,
+    v1alpha2::{APIServiceExport, GroupResource},
+};
 use bindery_runtime::errors;
 use futures::future::try_join_all;
 use k8s_openapi::api::{
     authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec},
     rbac::v1::PolicyRule,
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{Api, Client, ResourceExt as _, api::PostParams};
 use serde_json::json;
 
 use crate::{
     rbac,
     template::{ExportPlan, Refusal},
+    writes::WriteError,
 };
 
 /// How long an answer is good. Rights change by an admin's hand.
@@ -54,8 +58,14 @@ impl Rights {
 
     /// Refuses a plan that needs more than the server holds.
     pub async fn check(&self, plan: &ExportPlan) -> Result<(), RightsError> {
+        let resources: Vec<_> = plan.resources().collect();
+        self.check_resources(&plan.template, &resources).await
+    }
+
+    /// Refuses resources of a template on which the server holds less than it is to hand out.
+    async fn check_resources(&self, template: &str, resources: &[&GroupResource]) -> Result<(), RightsError> {
         let mut rules = Vec::new();
-        for resource in plan.resources() {
+        for &resource in resources {
             let missing = self.missing(resource).await?;
             if !missing.is_empty() {
                 // Whoever mends it is not to wait for an old answer.
@@ -67,8 +77,23 @@ impl Rights {
             return Ok(());
         }
         Err(RightsError::Lacking(Refusal::ServerLacksRights {
-            manifest: manifest(&plan.template, &rules),
+            manifest: manifest(template, &rules),
         }))
+    }
+
+    /// What the server lacks to give an export its rights, or to look after its objects; `None` if nothing.
+    pub async fn lacking(&self, export: &APIServiceExport) -> Result<Option<Refusal>, WriteError> {
+        let template = export
+            .annotations()
+            .get(annotations::TEMPLATE)
+            .map_or("", String::as_str);
+        let resources = export.spec.resources.iter();
+        let resources: Vec<_> = resources.map(|resource| &resource.group_resource).collect();
+        match self.check_resources(template, &resources).await {
+            Ok(()) => Ok(None),
+            Err(RightsError::Lacking(refusal)) => Ok(Some(refusal)),
+            Err(RightsError::Api(error)) => Err(WriteError::Unasked(error)),
+        }
     }
 
     /// Forgets all answers, as when the server's role has changed.

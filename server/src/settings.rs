@@ -45,8 +45,18 @@ pub struct KubernetesEndpoint {
 pub struct GrpcEndpoint {
     /// Its URL in canonical form, which is also the audience of tokens for it.
     pub address: String,
+    /// URLs that it had, whose tokens it still takes.
+    pub former: Vec<String>,
     /// The CA of its certificate, PEM; the consumer's system roots if absent.
     pub ca: Option<Vec<u8>>,
+}
+
+impl GrpcEndpoint {
+    /// The audiences that tokens for this server may have; the first is the one to be asked for.
+    pub fn audiences(&self) -> Vec<String> {
+        let current = std::iter::once(&self.address);
+        current.chain(&self.former).cloned().collect()
+    }
 }
 
 #[cfg(test)]
@@ -67,6 +77,7 @@ pub(crate) mod tests {
             },
             grpc: GrpcEndpoint {
                 address: "https://bind.example.com:443".to_owned(),
+                former: Vec::new(),
                 ca: None,
             },
             token_lifetime: Duration::from_hours(1),

@@ -7,9 +7,8 @@ use bindery_api::{
     crd::{Offer, bound_schema_spec},
     names,
     v1alpha2::{
-        APIServiceExport, APIServiceExportRequest, APIServiceExportRequestSpec, APIServiceExportSpec,
-        APIServiceExportTemplate, BoundSchema, BoundSchemaSpec, ExportResource, GroupResource, InformerScope,
-        Isolation, NameRef, PermissionClaim, SchemaUpdatePolicy, Scope,
+        APIServiceExport, APIServiceExportRequestSpec, APIServiceExportSpec, APIServiceExportTemplate, BoundSchema,
+        BoundSchemaSpec, ExportResource, GroupResource, InformerScope, NameRef, SchemaUpdatePolicy, Scope,
     },
 };
 use bindery_runtime::crds::is_established;
@@ -21,7 +20,7 @@ use crate::settings::Settings;
 mod claims;
 mod refusal;
 
-pub use refusal::Refusal;
+pub use refusal::{Refusal, SERVER_LACKS_RIGHTS};
 
 /// Looks up the exported CRD of a resource.
 pub trait Definitions {
@@ -79,24 +78,6 @@ pub fn assess(
     })
 }
 
-/// Whether a resource may be offered at all: groups of Kubernetes and of kube-bind itself may not.
-pub fn is_protected_group(group: &str) -> bool {
-    // Groups without a dot are Kubernetes' own, such as apps, and the core group is empty.
-    !group.contains('.')
-        || ["k8s.io", "kubernetes.io", "kube-bind.io"]
-            .iter()
-            .any(|reserved| group == *reserved || group.strip_suffix(reserved).is_some_and(|rest| rest.ends_with('.')))
-}
-
-/// Whether a name can be a namespace's: a DNS label.
-pub fn is_namespace_name(name: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    (1..=names::NAMESPACE_LENGTH_MAX).contains(&name.len())
-        && name.bytes().all(inner)
-        && !name.starts_with('-')
-        && !name.ends_with('-')
-}
-
 /// The schema a resource is offered with.
 pub fn schema(
     resource: &ExportResource,
@@ -107,7 +88,7 @@ pub fn schema(
         group,
         resource: plural,
     } = &resource.group_resource;
-    if is_protected_group(group) {
+    if names::owner_of_group(group).is_some() {
         return Err(Refusal::ProtectedGroup {
             resource: resource.group_resource.clone(),
         });
@@ -144,7 +125,7 @@ fn check_names(template: &APIServiceExportTemplate) -> Result<(), Refusal> {
         .spec
         .namespaces
         .iter()
-        .find(|namespace| !is_namespace_name(&namespace.name));
+        .find(|namespace| !names::is_label(&namespace.name));
     match wrong {
         Some(namespace) => Err(Refusal::InvalidNamespace {
             namespace: namespace.name.clone(),
@@ -202,16 +183,6 @@ impl ExportPlan {
         }
     }
 
-    /// Whether a request asks for exactly what the template offers.
-    pub fn answers(&self, request: &APIServiceExportRequest) -> bool {
-        let wanted = self.request_spec();
-        let asked = &request.spec;
-        asked.resources == wanted.resources
-            && asked.permission_claims == wanted.permission_claims
-            && asked.namespaces == wanted.namespaces
-            && asked.schema_update_policy == wanted.schema_update_policy
-    }
-
     /// Whether an export is what the template makes today.
     pub fn is_met_by(&self, export: &APIServiceExport) -> bool {
         self.difference(export).is_none()
@@ -258,16 +229,6 @@ impl ExportPlan {
     /// The resources and claims, for rights.
     pub fn resources(&self) -> impl Iterator<Item = &GroupResource> {
         self.export.resources.iter().map(|resource| &resource.group_resource)
-    }
-
-    /// The claims.
-    pub fn claims(&self) -> &[PermissionClaim] {
-        &self.export.permission_claims
-    }
-
-    /// How cluster-scoped objects are placed.
-    pub fn isolation(&self) -> Isolation {
-        self.export.isolation
     }
 }
 

@@ -162,6 +162,11 @@ impl WriteError {
         }
     }
 
+    /// Whether the server lacks a right.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Api(error) if errors::is_forbidden(error))
+    }
+
     /// Whether the object was not, or no longer, what the caches said: looking again mends it.
     pub fn is_stale(&self) -> bool {
         matches!(self, Self::Api(error) if errors::code(error) == Some(409))

@@ -50,6 +50,15 @@ pub struct Outcome {
     pub failures: Failures,
     /// Any other write that failed, in words.
     pub problem: Option<String>,
+    /// All that was wrong is that somebody else was quicker.
+    pub is_stale: bool,
+}
+
+impl Outcome {
+    fn fail(&mut self, error: &kube::Error) {
+        self.is_stale = errors::code(error) == Some(409) && (self.is_stale || self.problem.is_none());
+        self.problem = Some(errors::explain(error));
+    }
 }
 
 impl Controller {
@@ -63,7 +72,7 @@ impl Controller {
                 _ => match self.step(binding, op, runtime).await {
                     Ok(()) => continue,
                     Err(error) => {
-                        outcome.problem = Some(errors::explain(&error));
+                        outcome.fail(&error);
                         // Later steps rest on this one.
                         return outcome;
                     }
@@ -72,7 +81,7 @@ impl Controller {
             if let Err(error) = self.step(binding, op, runtime).await {
                 // Somebody else was quicker: the cache will show what is there.
                 if errors::code(&error) == Some(409) {
-                    outcome.problem = Some(errors::explain(&error));
+                    outcome.fail(&error);
                     continue;
                 }
                 let mend = if errors::is_forbidden(&error) {
@@ -178,7 +187,7 @@ impl Controller {
             .patch(&binding.name_any(), &PatchParams::default(), &Patch::Merge(patch))
             .await
         {
-            Err(error) if !wanted && errors::is_not_found(&error) => Ok(()),
+            Err(error) if !wanted && errors::is_object_gone(&error, &binding.name_any()) => Ok(()),
             patched => patched.map(|_| ()),
         }
     }
@@ -283,7 +292,7 @@ where
     };
     match api.delete(name, &params).await {
         // Gone, or another one lives under the name.
-        Err(error) if errors::is_not_found(&error) || errors::is_conflict(&error) => Ok(()),
+        Err(error) if errors::is_object_gone(&error, name) || errors::is_conflict(&error) => Ok(()),
         deleted => deleted.map(|_| ()),
     }
 }
@@ -326,4 +335,27 @@ fn delete_export(
             }
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_conflicts_alone_are_no_matter() {
+        let check = |codes: &[u16], expect: bool| {
+            let mut outcome = Outcome::default();
+            for code in codes {
+                let status = json!({"code": code, "message": "refused"});
+                let status = serde_json::from_value(status).expect("a status");
+                outcome.fail(&kube::Error::Api(Box::new(status)));
+            }
+            assert_eq!(outcome.is_stale, expect, "{codes:?}");
+        };
+        check(&[409], true);
+        check(&[409, 409], true);
+        check(&[500], false);
+        check(&[409, 500], false);
+        check(&[500, 409], false);
+    }
 }

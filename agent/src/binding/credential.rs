@@ -6,7 +6,7 @@ use bindery_api::v1alpha2::{APIServiceBinding, ClusterSecretKeyRef};
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::session::{Contract, dial::DialError, secret::Stored};
-use bindery_runtime::kubeconfig::{ProviderAccess, Refusal};
+use bindery_runtime::kubeconfig::{Fingerprint, ProviderAccess, Refusal};
 
 /// Why the Secret that a binding names is of no use. `at` is where the binding says it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -145,9 +145,7 @@ impl Known {
                 .into_iter()
                 .collect();
         };
-        let is_known = |stored: &&Stored| {
-            stored.access.fingerprint == given.fingerprint || stored.origins.contains(given.fingerprint.as_str())
-        };
+        let is_known = |stored: &&Stored| stored.is_of(&given.fingerprint);
         let mut list = vec![Arc::clone(given)];
         if let Some(stored) = stored.filter(|stored| self.unbinding || is_known(stored)) {
             let first = is_known(&stored) && !given.lifetime.is_newer_than(&stored.access.lifetime);
@@ -155,6 +153,19 @@ impl Known {
         }
         list.dedup_by(|one, other| one.fingerprint == other.fingerprint);
         list
+    }
+
+    /// The kubeconfig of the Secret that the binding names, if it leads where the one of `origin` led.
+    pub fn own(&self, origin: &Fingerprint) -> Option<&Fingerprint> {
+        let own = &self.secret.as_ref().ok()?.fingerprint;
+        let is_known = || {
+            let stored = self
+                .stored
+                .as_ref()
+                .filter(|stored| stored.access.fingerprint == *origin);
+            stored.is_some_and(|stored| stored.is_of(own))
+        };
+        (own == origin || is_known()).then_some(own)
     }
 
     /// What they lead to. `dial` tells how asking with one of them went; `None` while that is under way.

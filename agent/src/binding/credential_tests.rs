@@ -154,6 +154,32 @@ fn outcome(case: &Case) -> String {
 }
 
 #[test]
+fn the_kubeconfig_of_a_binding_is_recorded_once_it_is_known_where_it_leads() {
+    let access = |name| testing::access(name, 1000, 3600);
+    let (given, stored, other) = (access("given"), access("stored"), access("other"));
+    let check = |origin: &ProviderAccess, origins: &[&ProviderAccess], expect: Option<&ProviderAccess>| {
+        let known = Known {
+            secret: Ok(Arc::clone(&given)),
+            stored: Some(Stored {
+                access: Arc::clone(&stored),
+                origins: origins
+                    .iter()
+                    .map(|origin| origin.fingerprint.as_str().to_owned())
+                    .collect(),
+            }),
+            pinned: None,
+            consent: false,
+            unbinding: true,
+        };
+        assert_eq!(known.own(&origin.fingerprint), expect.map(|access| &access.fingerprint));
+    };
+    check(&given, &[], Some(&given));
+    check(&stored, &[&given], Some(&given));
+    check(&stored, &[&other], None);
+    check(&other, &[&given], None);
+}
+
+#[test]
 fn the_newest_credential_of_the_same_contract_is_used() {
     use Answer::{Contract, Expired, Pending};
     let check = |case: Case, expect: &str| assert_eq!(outcome(&case), expect);

@@ -41,12 +41,18 @@ impl Controller {
         runtime.forget_dials(&known.candidates());
         let access = known.resolve(
             |reached: &Arc<Reached>| &reached.contract,
-            |access| runtime.dial(&self.dialer, access, &self.queue, key),
+            |access| match self.sessions.recall(access) {
+                Some(reached) => Some(Ok(reached)),
+                None => runtime.dial(&self.dialer, access, &self.queue, key),
+            },
         );
         if let Access::Reached(reached) = &access {
             let session = self
                 .sessions
                 .enter(reached, &self.consumer, &self.session_settings(binding), &self.metrics);
+            if let Some(own) = known.own(&reached.origin) {
+                session.know(&binding.name_any(), own);
+            }
             runtime.attach(session, &self.queue, key);
         }
         let session = runtime.session().cloned();

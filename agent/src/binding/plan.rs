@@ -177,8 +177,8 @@ pub(super) fn release(seen: &Observed, used: &BTreeSet<String>, exported: &BTree
     }
     let idle: BTreeSet<_> = seen
         .owned()
+        .filter(|(name, crd)| !exported.contains(*name) && !resource::was_never_served(crd))
         .map(|(name, _)| name)
-        .filter(|name| !exported.contains(*name))
         .collect();
     for name in seen.releasers.keys().filter(|name| !idle.contains(name)) {
         ops.push(Op::StopReleaser { name: name.clone() });

@@ -103,6 +103,17 @@ pub fn is_owned(crd: &CustomResourceDefinition, binding: &APIServiceBinding) -> 
     crd.owner_references().iter().any(is_owner)
 }
 
+/// Whether the API server certainly never served a CRD, so that no object of it exists: what it established once, it
+/// does not take back. One that it is about to serve is none of those.
+pub fn was_never_served(crd: &CustomResourceDefinition) -> bool {
+    let conditions = crd.status.as_ref().and_then(|status| status.conditions.as_deref());
+    conditions
+        .unwrap_or_default()
+        .iter()
+        .filter(|condition| condition.type_ == "Established" && condition.status == "False")
+        .any(|condition| condition.reason.as_deref() != Some("Installing"))
+}
+
 /// Decides for the resource of that CRD name.
 pub fn plan(
     name: &str,

@@ -5,15 +5,19 @@ use std::collections::BTreeSet;
 
 use bindery_api::finalizers;
 use bindery_runtime::crds::is_established;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt as _;
 
 use super::{
     credential::{Access, SecretProblem},
-    observe::{ClusterPin, DeletionSeen, EngineSpec, Observed},
+    observe::{ClusterPin, DeletionSeen, EngineSpec, Observed, SessionSeen},
     plan::{Op, release},
     resource::{self, Schema, State},
 };
-use crate::{release::Mode, session::exports::Lookup};
+use crate::{
+    release::Mode,
+    session::{exports::Lookup, heartbeat::Heartbeat},
+};
 
 /// What to do, and what to say of it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -126,7 +130,10 @@ fn way(seen: &Observed) -> Way {
         );
     }
     match &session.pin {
-        ClusterPin::Unknown => return wait("waiting for the provider to answer".to_owned(), false),
+        ClusterPin::Unknown => {
+            let (message, stuck) = unpinned(session);
+            return wait(message, stuck);
+        }
         ClusterPin::Other { recorded } => {
             return wait(
                 format!("the contract serves another cluster ({recorded}); {FORCE}"),
@@ -148,6 +155,14 @@ fn way(seen: &Observed) -> Way {
     }
 }
 
+/// What to say while it is not known whether the contract serves this cluster.
+fn unpinned(session: &SessionSeen) -> (String, bool) {
+    match &session.heartbeat {
+        Heartbeat::Failing { message } => (format!("{message}; {FORCE}"), true),
+        _ => ("waiting for the provider to answer".to_owned(), false),
+    }
+}
+
 const FORCE: &str = "mend that, or annotate the binding with kube-bind.io/force-unbind=true to end it without the \
                      provider, whose objects then stay there";
 
@@ -163,6 +178,10 @@ fn drain(seen: &Observed, session: u64) -> Ending {
         ending.ops.push(Op::StopReleaser { name: name.clone() });
     }
     for (name, crd) in seen.owned() {
+        if resource::was_never_served(crd) && !seen.engines.contains_key(name) {
+            remove(&mut ending, name, crd);
+            continue;
+        }
         let schema = seen.schemas.get(name).unwrap_or(&Schema::Missing);
         let state = resource::plan(name, schema, Some(crd), &seen.binding).state;
         let spec = match state {
@@ -205,11 +224,8 @@ fn drain(seen: &Observed, session: u64) -> Ending {
             .remaining
             .filter(|_| engine.draining && engine.progress.consumer_synced);
         ending.remaining = ending.remaining.zip(left).map(|(sum, left)| sum + left);
-        if left == Some(0) && crd.metadata.deletion_timestamp.is_none() {
-            ending.ops.push(Op::DeleteCrd {
-                name: name.clone(),
-                uid: crd.metadata.uid.clone().unwrap_or_default(),
-            });
+        if left == Some(0) {
+            remove(&mut ending, name, crd);
         }
         if let Some(problem) = &engine.progress.problem {
             ending.message = format!("{problem}; {FORCE}");
@@ -232,13 +248,13 @@ fn let_go(seen: &Observed) -> Ending {
             .get(name)
             .filter(|(mode, _)| *mode == Mode::All)
             .map(|(_, released)| released);
-        let left = released.and_then(|released| released.remaining);
+        let left = match released {
+            _ if resource::was_never_served(crd) => Some(0),
+            released => released.and_then(|released| released.remaining),
+        };
         ending.remaining = ending.remaining.zip(left).map(|(sum, left)| sum + left);
-        if left == Some(0) && crd.metadata.deletion_timestamp.is_none() {
-            ending.ops.push(Op::DeleteCrd {
-                name: name.clone(),
-                uid: crd.metadata.uid.clone().unwrap_or_default(),
-            });
+        if left == Some(0) {
+            remove(&mut ending, name, crd);
         }
         if let Some(problem) = released.and_then(|released| released.problem.as_ref()) {
             ending.message.clone_from(problem);
@@ -246,6 +262,15 @@ fn let_go(seen: &Observed) -> Ending {
     }
     describe(&mut ending);
     ending
+}
+
+fn remove(ending: &mut Ending, name: &str, crd: &CustomResourceDefinition) {
+    if crd.metadata.deletion_timestamp.is_none() {
+        ending.ops.push(Op::DeleteCrd {
+            name: name.to_owned(),
+            uid: crd.metadata.uid.clone().unwrap_or_default(),
+        });
+    }
 }
 
 fn describe(ending: &mut Ending) {
@@ -316,6 +341,11 @@ fn export(seen: &Observed) -> Export {
     match &session.export {
         Lookup::Absent => Export::Done { leaves: None },
         Lookup::Present(export) if export.metadata.deletion_timestamp.is_some() => Export::Done { leaves: None },
+        // It may be another cluster's.
+        Lookup::Present(_) if session.pin == ClusterPin::Unknown => {
+            let (message, stuck) = unpinned(session);
+            wait(message, stuck)
+        }
         Lookup::Present(_) if !session.has_backend => {
             leaves("it has no backend that would delete it; its admin may delete it there")
         }

@@ -1,6 +1,7 @@
 use bindery_api::annotations;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
+use serde_json::json;
 
 use super::*;
 use crate::{
@@ -153,6 +154,71 @@ fn what_stays_on_the_provider_is_said() {
         seen.deletion = Some(DeletionSeen::Failing("2 objects are left".to_owned()));
     });
     check(&refused, &[], "2 objects are left");
+}
+
+#[test]
+fn a_crd_that_was_never_served_has_no_objects_to_wait_for() {
+    let established = |status: &str| {
+        with(installed(), |seen| {
+            let conditions =
+                json!({"conditions": [{"type": "Established", "status": status}], "storedVersions": ["v1"]});
+            crd(seen).status = serde_json::from_value(conditions).unwrap();
+        })
+    };
+    let never = established("False");
+    check(&never, &["delete crd", "go on"], "all objects are gone");
+    let mut by_force = never.clone();
+    forced(&mut by_force);
+    check(&by_force, &["delete crd"], "all objects are gone");
+    let looked_at_no_more = with(by_force, |seen| {
+        let released = Released {
+            remaining: None,
+            problem: Some("404 page not found".to_owned()),
+        };
+        seen.releasers.insert(CRD.to_owned(), (Mode::All, released));
+    });
+    check(
+        &looked_at_no_more,
+        &["stop release", "delete crd"],
+        "all objects are gone",
+    );
+    let soon = json!({"conditions": [{"type": "Established", "status": "False", "reason": "Installing"}]});
+    for status in [json!(null), soon] {
+        let mut unseen = with(never.clone(), |seen| {
+            crd(seen).status = serde_json::from_value(status).unwrap();
+        });
+        forced(&mut unseen);
+        check(&unseen, &["release All"], "counting");
+    }
+}
+
+#[test]
+fn while_it_is_not_known_whose_the_contract_is_nothing_is_done_there() {
+    let unpinned = |seen: Observed, heartbeat: &Heartbeat| {
+        with(seen, |seen| {
+            session(seen).pin = ClusterPin::Unknown;
+            session(seen).heartbeat = heartbeat.clone();
+        })
+    };
+    let missing = Heartbeat::Failing {
+        message: "ClusterBinding kube-bind-x/cluster does not exist".to_owned(),
+    };
+    for (start, ops) in [(served(), &["pause"][..]), (pinned(), &[])] {
+        let waiting = unpinned(start.clone(), &Heartbeat::Pending);
+        check(&waiting, ops, "waiting for the provider");
+        assert!(!plan(&waiting).stuck);
+        let stuck = unpinned(start, &missing);
+        check(&stuck, ops, "does not exist");
+        check(&stuck, ops, "force-unbind");
+        assert!(plan(&stuck).stuck);
+    }
+    let mut by_force = unpinned(pinned(), &missing);
+    forced(&mut by_force);
+    check(&by_force, &["delete roles", "clear finalizer"], "");
+    let gone = with(unpinned(pinned(), &missing), |seen| {
+        session(seen).export = Lookup::Absent;
+    });
+    check(&gone, &["delete roles", "clear finalizer"], "");
 }
 
 #[test]

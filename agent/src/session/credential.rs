@@ -1,6 +1,6 @@
 //! The credential of a session: one cell that all its requests read, so that a newer one takes effect at once.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use bindery_runtime::client::SharedToken;
 use futures::future::ready;
@@ -10,7 +10,10 @@ use secrecy::SecretString;
 use tokio::{sync::watch, time::Instant};
 
 use super::{backend, renewal::Schedule};
-use bindery_runtime::kubeconfig::ProviderAccess;
+use bindery_runtime::kubeconfig::{Fingerprint, ProviderAccess};
+
+/// How many kubeconfigs are remembered: more than bindings of one contract have, and than renewals are on their way.
+const RECENT_MAX: usize = 64;
 
 /// The credential of a session. Clones are the same cell.
 #[derive(Clone, Debug)]
@@ -22,7 +25,15 @@ struct Cell {
     token: Option<SharedToken>,
     held: watch::Sender<Held>,
     client: Mutex<Option<(String, Option<String>, bindery_sdk::Client)>>,
+    /// What was held so far.
+    taken: Mutex<Recent>,
+    /// What the provider refused, also over another connection.
+    refused: Arc<Mutex<Recent>>,
 }
+
+/// The latest kubeconfigs of which something is true.
+#[derive(Default)]
+struct Recent(VecDeque<Fingerprint>);
 
 /// What is held, and what became of it.
 #[derive(Clone, Debug)]
@@ -57,6 +68,24 @@ pub enum Renewal {
     },
 }
 
+// === impl Recent ===
+
+impl Recent {
+    fn note(&mut self, fingerprint: &Fingerprint) {
+        if self.has(fingerprint) {
+            return;
+        }
+        if self.0.len() == RECENT_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(fingerprint.clone());
+    }
+
+    fn has(&self, fingerprint: &Fingerprint) -> bool {
+        self.0.contains(fingerprint)
+    }
+}
+
 // === impl Credential ===
 
 impl std::fmt::Debug for Cell {
@@ -70,6 +99,23 @@ impl std::fmt::Debug for Cell {
 impl Credential {
     /// A cell that holds this credential; `token` is the one that the clients read.
     pub fn new(access: Arc<ProviderAccess>, schedule: Schedule, token: Option<SharedToken>) -> Self {
+        Self::start(access, schedule, token, Arc::default())
+    }
+
+    /// The same for another connection to the same contract: what was refused is not taken here either.
+    #[must_use]
+    pub fn succeed(&self, access: Arc<ProviderAccess>, schedule: Schedule, token: Option<SharedToken>) -> Self {
+        Self::start(access, schedule, token, Arc::clone(&self.cell.refused))
+    }
+
+    fn start(
+        access: Arc<ProviderAccess>,
+        schedule: Schedule,
+        token: Option<SharedToken>,
+        refused: Arc<Mutex<Recent>>,
+    ) -> Self {
+        let mut first = Recent::default();
+        first.note(&access.fingerprint);
         let held = Held {
             access,
             schedule,
@@ -81,6 +127,8 @@ impl Credential {
                 token,
                 held: watch::Sender::new(held),
                 client: Mutex::new(None),
+                taken: Mutex::new(first),
+                refused,
             }),
         }
     }
@@ -96,14 +144,16 @@ impl Credential {
     }
 
     /// Takes a credential of the same contract over the same connection if it is newer than the one held, or if that one
-    /// is of no use. True if it was taken.
+    /// is of no use, unless it was refused itself. True if it was taken.
     pub fn offer(&self, access: &Arc<ProviderAccess>, schedule: Schedule) -> bool {
         self.cell.held.send_if_modified(|held| {
             let same = held.access.fingerprint == access.fingerprint;
             let better = access.lifetime.is_newer_than(&held.access.lifetime) || held.refused;
-            if same || !better || access.endpoint != held.access.endpoint || !self.arm(access) {
+            let usable = access.endpoint == held.access.endpoint && !self.was_refused(&access.fingerprint);
+            if same || !better || !usable || !self.arm(access) {
                 return false;
             }
+            self.cell.taken.lock().note(&access.fingerprint);
             *held = Held {
                 access: Arc::clone(access),
                 schedule,
@@ -112,6 +162,21 @@ impl Credential {
             };
             true
         })
+    }
+
+    /// The token that the clients read.
+    pub fn token(&self) -> Option<&SharedToken> {
+        self.cell.token.as_ref()
+    }
+
+    /// Whether a kubeconfig is, or was lately, held.
+    pub fn has_held(&self, fingerprint: &Fingerprint) -> bool {
+        self.cell.taken.lock().has(fingerprint)
+    }
+
+    /// Whether a kubeconfig was refused lately.
+    pub fn was_refused(&self, fingerprint: &Fingerprint) -> bool {
+        self.cell.refused.lock().has(fingerprint)
     }
 
     /// The requests' token; false if it cannot be one.
@@ -123,8 +188,18 @@ impl Credential {
         }
     }
 
+    /// Waits until a request is refused for its token, which may have been replaced since. A client certificate is
+    /// refused with the connection, which is seen elsewhere.
+    pub async fn refusal(&self) {
+        match &self.cell.token {
+            Some(token) => token.refused().await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// The API server refused the credential with this fingerprint's token.
     pub fn refuse(&self, access: &ProviderAccess) {
+        self.cell.refused.lock().note(&access.fingerprint);
         self.cell.held.send_if_modified(|held| {
             let meant = held.access.fingerprint == access.fingerprint;
             meant && !std::mem::replace(&mut held.refused, true)
@@ -211,6 +286,7 @@ mod tests {
         let offer =
             |credential: &Credential, access: &Arc<ProviderAccess>| credential.offer(access, schedule_of(access, at));
         let (old, new) = (testing::access("x", 1000, 3600), testing::access("x", 4000, 3600));
+        let other = testing::access("x", 900, 3600);
         let token = SharedToken::new(old.token.as_ref().unwrap()).unwrap();
         let credential = Credential::new(Arc::clone(&old), schedule_of(&old, at), Some(token));
         assert!(offer(&credential, &new));
@@ -221,12 +297,32 @@ mod tests {
         assert!(!credential.held().refused, "another one was refused");
         credential.refuse(&new);
         assert!(credential.held().refused);
-        assert!(offer(&credential, &old), "any is better than one that is refused");
+        assert!(offer(&credential, &other), "any is better than one that is refused");
+        assert!(!credential.held().refused);
+        credential.refuse(&other);
+        for refused in [&old, &new, &other] {
+            assert!(!offer(&credential, refused), "it was refused before");
+        }
+        assert!(credential.has_held(&old.fingerprint) && credential.has_held(&other.fingerprint));
         let elsewhere = testing::access("y", 9000, 3600);
         assert!(
             !offer(&credential, &elsewhere),
             "another connection is another session's"
         );
+        let successor = credential.succeed(Arc::clone(&elsewhere), schedule_of(&elsewhere, at), None);
+        assert!(successor.was_refused(&old.fingerprint) && !successor.has_held(&old.fingerprint));
+    }
+
+    #[test]
+    fn only_the_latest_are_remembered() {
+        let fingerprint = |number: usize| Fingerprint::of([number.to_be_bytes().as_slice()]);
+        let mut recent = Recent::default();
+        for number in 0..=RECENT_MAX {
+            recent.note(&fingerprint(number));
+            recent.note(&fingerprint(number));
+        }
+        assert!(!recent.has(&fingerprint(0)) && recent.has(&fingerprint(1)));
+        assert_eq!(recent.0.len(), RECENT_MAX);
     }
 
     #[tokio::test]

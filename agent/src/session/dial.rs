@@ -185,36 +185,32 @@ fn clients(access: &ProviderAccess) -> Result<(Clients, Option<SharedToken>), Cl
 
 async fn contract(clients: &Clients, access: &ProviderAccess) -> Result<Contract, DialError> {
     let namespaces: Api<Namespace> = Api::all(clients.lease.clone());
-    let server = access.server();
-    let namespace = namespaces.get(&access.namespace).await.map_err(|error| {
-        let message = errors::explain(&error);
-        match errors::code(&error) {
-            Some(401) => DialError::Unauthorized {
-                server: server.clone(),
-                message,
-            },
-            Some(403) => DialError::Denied {
-                server: server.clone(),
-                message,
-            },
-            Some(404) => DialError::Gone {
-                server: server.clone(),
-                namespace: access.namespace.to_string(),
-            },
-            _ => DialError::Unreachable {
-                server: server.clone(),
-                message,
-            },
-        }
-    })?;
+    let namespace = namespaces
+        .get(&access.namespace)
+        .await
+        .map_err(|error| refusal(access, &error))?;
     let uid = namespace.metadata.uid.ok_or_else(|| DialError::Unreachable {
-        server,
+        server: access.server(),
         message: "it answers without a UID".to_owned(),
     })?;
     Ok(Contract {
         uid: uid.into(),
         namespace: Arc::clone(&access.namespace),
     })
+}
+
+/// What an answer other than the contract means.
+fn refusal(access: &ProviderAccess, error: &kube::Error) -> DialError {
+    let (server, message) = (access.server(), errors::explain(error));
+    match errors::code(error) {
+        Some(401) => DialError::Unauthorized { server, message },
+        Some(403) => DialError::Denied { server, message },
+        _ if errors::is_object_gone(error, &access.namespace) => DialError::Gone {
+            server,
+            namespace: access.namespace.to_string(),
+        },
+        _ => DialError::Unreachable { server, message },
+    }
 }
 
 /// A new credential from the backend, where there is one.
@@ -226,4 +222,30 @@ async fn renew(access: &ProviderAccess) -> Option<Result<Renewed, RenewError>> {
         Err(error) => return Some(Err(RenewError::Refused(error.to_string()))),
     };
     Some(backend::renew(&client, &access.namespace).await)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::session::testing;
+
+    #[track_caller]
+    fn check(status: serde_json::Value, expect: &str) {
+        let error = kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()));
+        let refusal = refusal(&testing::access("x", 0, 3600), &error);
+        assert!(format!("{refusal:?}").starts_with(expect), "{refusal:?}");
+    }
+
+    #[test]
+    fn only_the_api_servers_word_on_the_namespace_ends_a_contract() {
+        let not_found = |name: &str| json!({"code": 404, "reason": "NotFound", "details": {"name": name}});
+        check(not_found("kube-bind-x"), "Gone");
+        check(not_found(""), "Unreachable");
+        check(json!({"code": 404, "message": "404 page not found"}), "Unreachable");
+        check(json!({"code": 401}), "Unauthorized");
+        check(json!({"code": 403}), "Denied");
+        check(json!({"code": 503}), "Unreachable");
+    }
 }

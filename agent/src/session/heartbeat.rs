@@ -122,7 +122,6 @@ fn patch(seen: &ClusterBinding, me: &Me<'_>, now: Timestamp) -> Value {
         consumer_secret_ref: me.secret.cloned(),
         consumer_cluster_uid: Some(me.cluster_uid.to_owned()),
         conditions: list,
-        ..ClusterBindingStatus::default()
     };
     json!({
         "metadata": {"uid": seen.metadata.uid, "resourceVersion": seen.metadata.resource_version},

@@ -1,5 +1,4 @@
-use bindery_api::v1alpha2::{ClusterBindingSpec, Revocation};
-
+use bindery_api::v1alpha2::ClusterBindingSpec;
 use parking_lot::Mutex;
 
 use super::*;
@@ -12,10 +11,6 @@ fn binding(recorded: Option<&str>) -> ClusterBinding {
     binding.metadata.resource_version = Some("7".to_owned());
     let mut status = ClusterBindingStatus {
         consumer_cluster_uid: recorded.map(str::to_owned),
-        revocation: Some(Revocation {
-            time: Time(NOW),
-            reason: None,
-        }),
         ..ClusterBindingStatus::default()
     };
     conditions::set(&mut status.conditions, conditions::true_condition("Healthy"), NOW);
@@ -76,10 +71,6 @@ fn a_heartbeat_keeps_what_others_wrote() {
     assert_eq!(patch["metadata"], json!({"uid": "u", "resourceVersion": "7"}));
     assert_eq!(patch["status"]["consumerClusterUID"], "mine");
     assert_eq!(patch["status"]["heartbeatInterval"], "5m0s");
-    assert!(
-        patch["status"].get("revocation").is_none(),
-        "a merge patch leaves what it does not name"
-    );
     let types: Vec<_> = patch["status"]["conditions"]
         .as_array()
         .unwrap()

@@ -130,7 +130,7 @@ pub fn next(seen: &Seen<'_>) -> Step {
             Some(due) => {
                 let due = due.mul_f64(1.0 - JITTER * seen.jitter);
                 if seen.elapsed >= due {
-                    Step::Renew
+                    retry(RETRY.first)
                 } else {
                     Step::Wait(due.saturating_sub(seen.elapsed))
                 }
@@ -203,25 +203,34 @@ async fn renew(core: &Core, held: &Held) {
             });
         }
         Ok(renewed) => {
-            tracing::info!(contract = %contract.namespace, "credential renewed");
-            core.metrics.renewal(true);
-            core.take(renewed);
+            let taken = core.take(renewed);
+            core.metrics.renewal(taken.is_ok());
+            match taken {
+                Ok(()) => tracing::info!(contract = %contract.namespace, "credential renewed"),
+                Err(message) => {
+                    tracing::warn!(contract = %contract.namespace, message, "renewed credential not used");
+                    core.credential.note(failing(held, message.to_owned()));
+                }
+            }
         }
         Err(error) => {
             core.metrics.renewal(false);
             tracing::warn!(contract = %contract.namespace, %error, "credential not renewed");
             core.credential.note(match error {
                 RenewError::Refused(message) => Renewal::Denied { message },
-                RenewError::Failed(_) | RenewError::Unusable(_) => Renewal::Failing {
-                    message: error.to_string(),
-                    count: match &held.renewal {
-                        Renewal::Failing { count, .. } => count.saturating_add(1),
-                        Renewal::Well | Renewal::Denied { .. } => 1,
-                    },
-                },
+                RenewError::Failed(_) | RenewError::Unusable(_) => failing(held, error.to_string()),
             });
         }
     }
+}
+
+/// Once more.
+fn failing(held: &Held, message: String) -> Renewal {
+    let count = match &held.renewal {
+        Renewal::Failing { count, .. } => count.saturating_add(1),
+        Renewal::Well | Renewal::Denied { .. } => 1,
+    };
+    Renewal::Failing { message, count }
 }
 
 #[cfg(test)]

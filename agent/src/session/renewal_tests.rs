@@ -8,7 +8,7 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn failing(count: u32) -> Renewal {
+fn failed(count: u32) -> Renewal {
     Renewal::Failing {
         message: String::new(),
         count,
@@ -156,10 +156,10 @@ async fn failures_wait_longer_and_a_denial_longest() {
         since_attempt: Some(since),
         ..hour()
     };
-    check(&after(failing(1), 0), Step::Wait(seconds(1)));
-    check(&after(failing(4), 0), Step::Wait(seconds(8)));
-    check(&after(failing(60), 0), Step::Wait(seconds(60)));
-    check(&after(failing(60), 60), Step::Renew);
+    check(&after(failed(1), 0), Step::Wait(seconds(1)));
+    check(&after(failed(4), 0), Step::Wait(seconds(8)));
+    check(&after(failed(60), 0), Step::Wait(seconds(60)));
+    check(&after(failed(60), 60), Step::Renew);
     check(&after(denied(), 0), Step::Wait(seconds(600)));
     check(
         &Case {
@@ -217,6 +217,17 @@ async fn a_backend_that_is_away_is_asked_again_and_again_but_not_in_a_spin() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_renewal_that_is_not_taken_is_not_asked_for_in_a_spin() {
+    let older = attempts(3600, |credential, _| {
+        let schedule = Schedule::granted(Instant::now(), Some(seconds(3600)), None);
+        assert!(!credential.offer(&testing::access_without_token(500), schedule));
+        credential.touch();
+    })
+    .await;
+    assert!(older.windows(2).all(|pair| pair[1] > pair[0]), "{older:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_denial_is_taken_seriously() {
     let times = attempts(3600, |credential, _| {
         credential.note(Renewal::Denied {
@@ -241,7 +252,7 @@ proptest! {
             Step::Wait(wait) => prop_assert!(seconds(elapsed) + wait <= seconds(total).mul_f64(SHARE)),
             step => prop_assert_eq!(step, Step::Renew),
         }
-        for renewal in [failing(count), denied()] {
+        for renewal in [Renewal::Well, failed(count), denied()] {
             let Step::Wait(wait) = seen(&renewal, Some(Duration::ZERO)) else {
                 return Err(TestCaseError::fail("it spins"));
             };

@@ -162,6 +162,7 @@ async fn tell(core: &Core, subject: &Subject) -> Result<(), kube::Error> {
     }
     let (client, namespace) = (core.clients.write.clone(), &core.contract.namespace);
     let params = PatchParams::default();
+    let (Subject::Export(object) | Subject::Schema(object)) = subject;
     let written = match subject {
         Subject::Export(name) => {
             let report = core.reports.exports.lock().get(name).cloned();
@@ -188,7 +189,7 @@ async fn tell(core: &Core, subject: &Subject) -> Result<(), kube::Error> {
     };
     match written {
         // It went away meanwhile.
-        Err(error) if errors::is_not_found(&error) => Ok(()),
+        Err(error) if errors::is_object_gone(&error, object) => Ok(()),
         written => written,
     }
 }

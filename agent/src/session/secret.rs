@@ -26,7 +26,8 @@ use bindery_runtime::kubeconfig::{Fingerprint, ProviderAccess};
 
 /// Digests of the kubeconfigs that lead to the contract, newest last.
 const ORIGINS: &str = "kube-bind.io/kubeconfig-origins";
-const ORIGINS_MAX: usize = 16;
+/// Those that bindings have now are kept beyond this.
+const ORIGINS_MAX: usize = 64;
 const RETRY: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
 
 /// What the Secret is to hold.
@@ -34,8 +35,8 @@ const RETRY: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_s
 pub struct Wanted {
     /// The newest credential, once one was granted.
     pub document: Option<(Fingerprint, SecretSlice<u8>)>,
-    /// The kubeconfigs that are known to lead to the contract.
-    pub origins: BTreeSet<Fingerprint>,
+    /// The kubeconfigs that bindings have now and that are known to lead to the contract, by name of the binding.
+    pub origins: BTreeMap<Arc<str>, Fingerprint>,
 }
 
 /// One write.
@@ -58,6 +59,13 @@ pub struct Stored {
     pub access: Arc<ProviderAccess>,
     /// The kubeconfigs that are known to lead to the contract.
     pub origins: BTreeSet<String>,
+}
+
+impl Stored {
+    /// Whether a kubeconfig is known to lead to the contract.
+    pub fn is_of(&self, fingerprint: &Fingerprint) -> bool {
+        self.access.fingerprint == *fingerprint || self.origins.contains(fingerprint.as_str())
+    }
 }
 
 /// Name of the Secret of a contract.
@@ -101,8 +109,11 @@ fn origins(secret: &Secret) -> Vec<String> {
 pub fn plan(existing: Option<&Secret>, wanted: &Wanted, namespace: &str, contract_uid: &str) -> Op {
     let Some(existing) = existing else {
         return match &wanted.document {
-            None => Op::Nothing,
-            Some((_, document)) => Op::Create(Box::new(secret(wanted, document, namespace, contract_uid))),
+            // Without an origin nobody would know that it is meant.
+            Some((_, document)) if !wanted.origins.is_empty() => {
+                Op::Create(Box::new(secret(wanted, document, namespace, contract_uid)))
+            }
+            _ => Op::Nothing,
         };
     };
     if !is_ours(existing, contract_uid) {
@@ -112,17 +123,9 @@ pub fn plan(existing: Option<&Secret>, wanted: &Wanted, namespace: &str, contrac
             Op::Nothing
         };
     }
-    let mut known = origins(existing);
-    let before = known.len();
-    for origin in &wanted.origins {
-        if !known.iter().any(|other| other == origin.as_str()) {
-            known.push(origin.as_str().to_owned());
-        }
-    }
     let mut patch = json!({});
-    if known.len() != before {
-        let newest = &known[known.len().saturating_sub(ORIGINS_MAX)..];
-        patch["metadata"]["annotations"][ORIGINS] = newest.join(",").into();
+    if let Some(origins) = more_origins(origins(existing), wanted) {
+        patch["metadata"]["annotations"][ORIGINS] = origins.join(",").into();
     }
     let stored = existing.data.as_ref().and_then(|data| data.get(names::KUBECONFIG_KEY));
     if let Some((_, document)) = &wanted.document
@@ -138,13 +141,29 @@ pub fn plan(existing: Option<&Secret>, wanted: &Wanted, namespace: &str, contrac
     Op::Patch(patch)
 }
 
-fn secret(wanted: &Wanted, document: &SecretSlice<u8>, namespace: &str, contract_uid: &str) -> Secret {
-    let origins: Vec<_> = wanted
-        .origins
+/// The origins with those that are wanted, newest last; `None` where none is missing.
+fn more_origins(mut known: Vec<String>, wanted: &Wanted) -> Option<Vec<String>> {
+    let current: BTreeSet<_> = wanted.origins.values().map(Fingerprint::as_str).collect();
+    let missing: Vec<_> = current
         .iter()
-        .map(Fingerprint::as_str)
-        .take(ORIGINS_MAX)
+        .filter(|origin| !known.iter().any(|other| other == *origin))
+        .map(|origin| (*origin).to_owned())
         .collect();
+    if missing.is_empty() {
+        return None;
+    }
+    known.extend(missing);
+    let mut excess = known.len().saturating_sub(ORIGINS_MAX);
+    known.retain(|origin| {
+        let goes = excess > 0 && !current.contains(origin.as_str());
+        excess -= usize::from(goes);
+        !goes
+    });
+    Some(known)
+}
+
+fn secret(wanted: &Wanted, document: &SecretSlice<u8>, namespace: &str, contract_uid: &str) -> Secret {
+    let origins = more_origins(Vec::new(), wanted).unwrap_or_default();
     Secret {
         metadata: ObjectMeta {
             name: Some(name(contract_uid)),
@@ -221,7 +240,7 @@ mod tests {
             }),
             origins: origins
                 .iter()
-                .map(|origin| Fingerprint::of([origin.as_bytes()]))
+                .map(|origin| ((*origin).into(), Fingerprint::of([origin.as_bytes()])))
                 .collect(),
         }
     }
@@ -257,6 +276,32 @@ mod tests {
         assert!(patch["data"].is_null());
         let origins = patch["metadata"]["annotations"][ORIGINS].as_str().unwrap();
         assert_eq!(origins.split(',').count(), 2);
+    }
+
+    #[test]
+    fn nobody_would_find_one_without_an_origin() {
+        assert_eq!(plan(None, &wanted(&[], Some(1000)), "kube-bind", UID), Op::Nothing);
+    }
+
+    #[test]
+    fn the_origins_of_bindings_outlive_any_number_of_others() {
+        let mut known = Vec::new();
+        let names: Vec<_> = (0..3 * ORIGINS_MAX).map(|number| format!("rotated-{number}")).collect();
+        for name in &names {
+            known = more_origins(known, &wanted(&["kept", name], None)).unwrap();
+        }
+        assert_eq!(known.len(), ORIGINS_MAX);
+        let has = |name: &str| {
+            known
+                .iter()
+                .any(|origin| origin == Fingerprint::of([name.as_bytes()]).as_str())
+        };
+        assert!(has("kept") && has(names.last().unwrap()) && !has(&names[0]));
+        assert_eq!(more_origins(known.clone(), &wanted(&["kept"], None)), None);
+        let all: Vec<_> = names.iter().map(String::as_str).collect();
+        let many = more_origins(known, &wanted(&all, None)).unwrap();
+        assert_eq!(many.len(), all.len(), "what bindings have now is never dropped");
+        assert_eq!(more_origins(many, &wanted(&all, None)), None);
     }
 
     #[test]

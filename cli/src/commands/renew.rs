@@ -23,6 +23,16 @@ use crate::{
 /// How long a renewal may take, unless a flag says otherwise.
 const PATIENCE: Duration = Duration::from_mins(2);
 
+/// What is renewed.
+struct Wanted<'a> {
+    /// The binding.
+    name: &'a str,
+    /// Identity of the consumer cluster, where a flag says it.
+    identity: Option<&'a str>,
+    /// The contract, as far as it is known here.
+    contract: Option<String>,
+}
+
 /// `kubectl bind renew BINDING`
 pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &RenewArgs) -> Result<(), Failure> {
     let start = Instant::now();
@@ -37,16 +47,17 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &RenewArgs) ->
         .into());
     }
     let reference = binding.spec.kubeconfig_secret_ref.clone();
-    let identity = match &args.cluster_identity {
-        Some(identity) => identity.clone(),
-        None => consumer.identity().await?,
-    };
     let seen = consumer.installed(Some(binding), &args.binding, &reference).await?;
     context
         .steps
         .done(&format!("APIServiceBinding {} uses Secret {reference}", args.binding));
 
-    let answer = bind_again(&provider, &seen, &args.binding, &identity, patience).await?;
+    let wanted = Wanted {
+        name: &args.binding,
+        identity: args.cluster_identity.as_deref(),
+        contract: contract(&seen),
+    };
+    let answer = renewed(&provider, &consumer, &wanted, patience).await?;
     let kubeconfig = accept_kubeconfig(&answer, &answer.provider_namespace, &seen)?;
     context.steps.done(&format!(
         "the provider made credentials for contract {}",
@@ -73,28 +84,46 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &RenewArgs) ->
     context.printer.one(&binding, Timestamp::now())
 }
 
-/// Binds again what was bound, which also ends a revocation. A contract of which the provider knows no request, such as
-/// one made by its admin, is renewed as it is.
-async fn bind_again(
+/// New credentials. Binding again makes some too, and ends a revocation, but takes what the template has become, so that
+/// it is done only where renewing is not enough.
+async fn renewed(
     provider: &Provider<'_>,
-    seen: &Installed,
-    name: &str,
-    identity: &str,
+    consumer: &Consumer,
+    wanted: &Wanted<'_>,
     patience: Duration,
 ) -> Result<BindingResourceResponse, Failure> {
-    match provider.request(name, identity).await {
+    let refused = match &wanted.contract {
+        None => None,
+        Some(contract) => match provider.renew(contract).await {
+            Ok(renewed) => {
+                return Ok(BindingResourceResponse {
+                    provider_namespace: renewed.contract,
+                    kubeconfig: Some(renewed.kubeconfig),
+                    ..BindingResourceResponse::default()
+                });
+            }
+            Err(error) if needs_bind(error.reason()) => Some(error),
+            Err(error) => return Err(error.into()),
+        },
+    };
+    let identity = match wanted.identity {
+        Some(identity) => identity.to_owned(),
+        None => consumer.identity().await?,
+    };
+    match provider.request(wanted.name, &identity).await {
         Ok(request) => Ok(provider.bind_again(request, patience).await?.response),
-        Err(error) if error.is(ErrorReason::RequestNotFound) => {
-            let contract = contract(seen).ok_or(error)?;
-            let renewed = provider.renew(&contract).await?;
-            Ok(BindingResourceResponse {
-                provider_namespace: renewed.contract,
-                kubeconfig: Some(renewed.kubeconfig),
-                ..BindingResourceResponse::default()
-            })
-        }
+        // It was not this principal that bound, so that what was said first is to be mended.
+        Err(error) if error.reason() == Some(ErrorReason::RequestNotFound) => Err(refused.unwrap_or(error).into()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Whether a renewal is refused for what a bind by the owner may end.
+fn needs_bind(reason: Option<ErrorReason>) -> bool {
+    matches!(
+        reason,
+        Some(ErrorReason::RenewalStopped | ErrorReason::ContractDenied | ErrorReason::MethodDenied)
+    )
 }
 
 /// The contract of a binding: as the konnector reports it, else as its kubeconfig has it.
@@ -138,6 +167,15 @@ mod tests {
         let mut foreign = seen();
         foreign.secret.as_mut().unwrap().metadata.labels = None;
         assert!(!is_ours(&new_secret(&foreign, fresh()).metadata));
+    }
+
+    #[test]
+    fn nothing_is_bound_again_where_renewing_is_enough_or_binding_no_help() {
+        for reason in ErrorReason::all() {
+            let expect = ["RENEWAL_STOPPED", "CONTRACT_DENIED", "METHOD_DENIED"].contains(&reason.reason_str());
+            assert_eq!(needs_bind(Some(reason)), expect, "{}", reason.reason_str());
+        }
+        assert!(!needs_bind(None));
     }
 
     #[test]

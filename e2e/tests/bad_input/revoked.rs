@@ -52,6 +52,19 @@ async fn refused_by_kubernetes(kubeconfig: Kubeconfig, contract: &str) -> Result
     .await
 }
 
+/// Checked: a new kubeconfig is refused at once.
+async fn renews_nothing(binder: &Client) -> Result<()> {
+    let Err(error) = binder.renew_kubeconfig("").await else {
+        bail!("a revoked token was renewed");
+    };
+    let refusals = [ErrorReason::CredentialRevoked, ErrorReason::TokenInvalid];
+    ensure!(
+        error.reason().is_some_and(|reason| refusals.contains(&reason)),
+        "{error:?}"
+    );
+    Ok(())
+}
+
 #[test]
 fn revoked_credentials_open_nothing_until_the_owner_binds_again() -> Result<()> {
     case("revoked", async |case| {
@@ -97,8 +110,10 @@ fn revoked_credentials_open_nothing_until_the_owner_binds_again() -> Result<()> 
             copy.data["spec"]["color"] == "blue"
         })
         .await?;
+        // What was revoked stays so, from the very moment and for whatever lasts, also where its last check is remembered;
+        // its successor works.
+        renews_nothing(&binder).await?;
         case.ready_binding("revoked").await?;
-        // What was revoked stays so; its successor works.
         let successor = self::binder(case, &installed(case).await?)?;
         successor.list_exports(ListExportsRequest::default()).await?;
         eventually("the old token to be refused", wildwest::SOON, || async {

@@ -8,6 +8,7 @@ use bindery_proto::v1alpha2::{
     self as proto,
     binding_service_server::{BindingService, BindingServiceServer},
     catalog_service_server::{CatalogService, CatalogServiceServer},
+    credential_service_server::{CredentialService, CredentialServiceServer},
 };
 use futures::stream::Empty;
 use parking_lot::Mutex;
@@ -20,6 +21,10 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 pub(crate) struct Script {
     /// Creates that were not `validate_only`.
     pub(crate) binds: usize,
+    /// Renewals.
+    pub(crate) renewals: usize,
+    /// Whether renewals are refused until the owner binds again.
+    pub(crate) renewal_stopped: bool,
     /// Creates that were.
     pub(crate) previews: usize,
     /// Put into the kubeconfig's user.
@@ -49,7 +54,8 @@ impl Backend {
         };
         let server = tonic::transport::Server::builder()
             .add_service(CatalogServiceServer::new(backend.clone()))
-            .add_service(BindingServiceServer::new(backend.clone()));
+            .add_service(BindingServiceServer::new(backend.clone()))
+            .add_service(CredentialServiceServer::new(backend.clone()));
         tokio::spawn(server.serve_with_incoming(tonic::transport::server::TcpIncoming::from(listener)));
         Ok(backend)
     }
@@ -84,7 +90,7 @@ impl Backend {
     fn kubeconfig(&self) -> proto::Kubeconfig {
         let script = self.script.lock();
         let token = |audience: &str| {
-            let claims = json!({ "exp": script.expires, "aud": [audience], "jti": script.binds });
+            let claims = json!({ "exp": script.expires, "aud": [audience], "jti": script.binds + script.renewals });
             format!("e30.{}.sign", URL_SAFE_NO_PAD.encode(claims.to_string()))
         };
         let mut user = script.user.clone();
@@ -168,6 +174,37 @@ impl CatalogService for Backend {
 
     async fn get_collection(&self, _: Request<proto::GetCollectionRequest>) -> Answer<proto::GetCollectionResponse> {
         Err(Status::not_found("no such collection"))
+    }
+}
+
+#[tonic::async_trait]
+impl CredentialService for Backend {
+    async fn renew_kubeconfig(
+        &self,
+        request: Request<proto::RenewKubeconfigRequest>,
+    ) -> Answer<proto::RenewKubeconfigResponse> {
+        if self.script.lock().renewal_stopped {
+            let metadata = std::collections::HashMap::<String, String>::new();
+            let details = ErrorDetails::with_error_info("RENEWAL_STOPPED", bindery_proto::ERROR_DOMAIN, metadata);
+            let text = "the contract's credentials are revoked; its owner can bind again";
+            return Err(Status::with_error_details(
+                tonic::Code::FailedPrecondition,
+                text,
+                details,
+            ));
+        }
+        self.script.lock().renewals += 1;
+        Ok(Response::new(proto::RenewKubeconfigResponse {
+            contract: request.into_inner().contract,
+            kubeconfig: Some(self.kubeconfig()),
+        }))
+    }
+
+    async fn revoke_credentials(
+        &self,
+        _: Request<proto::RevokeCredentialsRequest>,
+    ) -> Answer<proto::RevokeCredentialsResponse> {
+        Ok(Response::new(proto::RevokeCredentialsResponse::default()))
     }
 }
 

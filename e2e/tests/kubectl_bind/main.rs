@@ -257,15 +257,22 @@ async fn another_provider_is_refused(world: &World) -> Result<()> {
 }
 
 async fn renews(world: &World) -> Result<()> {
-    let before = world.kubeconfig("kubeconfig-cowboys").await?;
-    world
-        .bind(&["renew", "cowboys"])
-        .await?
-        .expect(0, &["changed Secret kube-bind/kubeconfig-cowboys"])?;
-    ensure!(
-        before != world.kubeconfig("kubeconfig-cowboys").await?,
-        "the kubeconfig is the old one"
-    );
+    let binds = world.backend.script.lock().binds;
+    // Only a revocation takes a new bind.
+    for (stopped, bound) in [(false, 0), (true, 1)] {
+        world.backend.script.lock().renewal_stopped = stopped;
+        let before = world.kubeconfig("kubeconfig-cowboys").await?;
+        world
+            .bind(&["renew", "cowboys"])
+            .await?
+            .expect(0, &["changed Secret kube-bind/kubeconfig-cowboys"])?;
+        ensure!(
+            before != world.kubeconfig("kubeconfig-cowboys").await?,
+            "the kubeconfig is the old one"
+        );
+        ensure!(world.backend.script.lock().binds == binds + bound, "bound again");
+    }
+    world.backend.script.lock().renewal_stopped = false;
     world.bind(&["renew", "sheriffs"]).await?.expect(4, &[])?;
     Ok(())
 }

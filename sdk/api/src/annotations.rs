@@ -14,6 +14,11 @@ pub const CLUSTER_PRETTY_NAME: &str = "backend.kube-bind.io/cluster-pretty-name"
 pub const OWNERS: &str = "backend.kube-bind.io/owners";
 /// The templates granted to the contract, as a JSON list of names; on the contract Namespace.
 pub const GRANTED_TEMPLATES: &str = "backend.kube-bind.io/granted-templates";
+/// That the contract's credentials are revoked, as JSON; on the ClusterBinding. In its metadata, which the server alone
+/// can write: the consumer writes the status.
+pub const REVOCATION: &str = "backend.kube-bind.io/revocation";
+/// Id of the revocation that ended last; on the ClusterBinding.
+pub const LAST_REVOCATION: &str = "backend.kube-bind.io/last-revocation";
 /// The template an export or a request was made from.
 pub const TEMPLATE: &str = "kube-bind.io/template";
 /// The caller's name of a BindableResourcesRequest whose object name is a hash.
@@ -24,8 +29,6 @@ pub const PRINCIPAL: &str = "backend.kube-bind.io/principal";
 pub const REQUEST_UID: &str = "kube-bind.io/request-uid";
 /// `true` on an export that is deleted only to be made anew under its name.
 pub const REPLACE: &str = "kube-bind.io/replace";
-/// `true` on an export that is to go although objects of it remain; the provider's admin sets it.
-pub const FORCE_DELETE: &str = "kube-bind.io/force-delete";
 /// When the last token bound to an anchor Secret has expired (RFC 3339).
 pub const TOKENS_EXPIRE_BY: &str = "kube-bind.io/tokens-expire-by";
 /// The export's whole name, where the label of that key holds a hash of it.
@@ -37,6 +40,8 @@ pub const EXPORT: &str = "kube-bind.io/export";
 pub const SOURCE_SPEC_HASH: &str = "kube-bind.io/source-spec-hash";
 /// `<contract>/<APIServiceNamespace>`; on a provider namespace made for it.
 pub const API_SERVICE_NAMESPACE: &str = "kube-bind.io/api-service-namespace";
+/// Every resource that a consumer was ever given rights on in a provider namespace, by name and comma; on that namespace.
+pub const GRANTED_RESOURCES: &str = "kube-bind.io/granted-resources";
 
 // On synced objects.
 

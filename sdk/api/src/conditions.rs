@@ -9,6 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::times;
+
 mod access;
 
 pub use access::Conditions;
@@ -31,6 +33,7 @@ pub struct Condition {
     #[schemars(with = "String")]
     pub severity: Severity,
     /// When status, reason, message or severity last changed.
+    #[serde(deserialize_with = "times::or_epoch")]
     pub last_transition_time: Time,
     /// Why, as one word for programs.
     #[serde(default, skip_serializing_if = "String::is_empty")]

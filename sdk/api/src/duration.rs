@@ -10,9 +10,12 @@ use serde::{Deserialize, Serialize};
 #[serde(transparent)]
 pub struct Duration(String);
 
-/// That the text is no duration, or a negative one.
+/// The longest duration: what is added to the time of day must stay a time.
+const LONGEST: time::Duration = time::Duration::from_hours(10 * 365 * 24);
+
+/// That the text is no duration, a negative one, or one that is too long.
 #[derive(thiserror::Error, Clone, Debug, PartialEq, Eq)]
-#[error("{text:?} is no duration; write one such as 90s or 1h30m")]
+#[error("{text:?} is no duration of at most ten years; write one such as 90s or 1h30m")]
 pub struct InvalidDuration {
     text: String,
 }
@@ -55,12 +58,58 @@ impl JsonSchema for Duration {
     }
 }
 
+/// Numbers with units, as Go has them. No text is too long or too large to be refused in peace.
 fn parse(text: &str) -> Option<time::Duration> {
-    // kube reads a sign wherever it finds one, and the empty text as zero; Kubernetes reads neither.
-    if text.is_empty() || text.contains(['-', '+']) {
+    let (mut rest, mut nanos) = (text, 0_u128);
+    if rest.is_empty() {
         return None;
     }
-    text.parse::<kube::core::Duration>().ok().map(Into::into)
+    while !rest.is_empty() {
+        let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, after) = rest.split_at(number);
+        let (unit, after) = after.split_at(
+            after
+                .find(|c: char| c.is_ascii_digit() || c == '.')
+                .unwrap_or(after.len()),
+        );
+        nanos = nanos.checked_add(count(number, unit_nanos(unit)?)?)?;
+        rest = after;
+    }
+    let duration = time::Duration::from_nanos(u64::try_from(nanos).ok()?);
+    (duration <= LONGEST).then_some(duration)
+}
+
+/// So many nanoseconds are a number of units.
+fn count(number: &str, unit: u64) -> Option<u128> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.len() + fraction.len() == 0 || fraction.contains('.') {
+        return None;
+    }
+    let digits = |text: &str| {
+        if text.is_empty() {
+            return Some(0);
+        }
+        text.parse::<u128>().ok()
+    };
+    // No unit has more than 13 digits of nanoseconds.
+    let fraction = &fraction[..fraction.len().min(13)];
+    let scale = 10_u128.pow(u32::try_from(fraction.len()).ok()?);
+    let unit = u128::from(unit);
+    digits(whole)?
+        .checked_mul(unit)?
+        .checked_add(digits(fraction)? * unit / scale)
+}
+
+fn unit_nanos(unit: &str) -> Option<u64> {
+    Some(match unit {
+        "ns" => 1,
+        "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        _ => return None,
+    })
 }
 
 /// Go's way: hours and minutes only where they are needed, seconds always.
@@ -106,9 +155,38 @@ mod tests {
         let read = |text: &str| Duration(text.to_owned()).parse().ok();
         assert_eq!(read("1h30m"), Some(time::Duration::from_mins(90)));
         assert_eq!(read("90s"), Some(time::Duration::from_secs(90)));
-        for nonsense in ["", "-5s", "5", "five", "5 parsecs", "1h-5m"] {
+        assert_eq!(read("1.5h"), Some(time::Duration::from_mins(90)));
+        assert_eq!(read(".5s250ms"), Some(time::Duration::from_millis(750)));
+        assert_eq!(read("2us3ns"), Some(time::Duration::from_nanos(2_003)));
+        for nonsense in [
+            "",
+            "-5s",
+            "5",
+            "five",
+            "5 parsecs",
+            "1h-5m",
+            ".s",
+            "1.2.3s",
+            "h",
+            "5\u{fc}",
+        ] {
             assert_eq!(read(nonsense), None, "{nonsense:?}");
         }
+    }
+
+    #[test]
+    fn ten_years_are_the_end() {
+        let read = |text: &str| Duration(text.to_owned()).parse().ok();
+        assert_eq!(read("87600h"), Some(LONGEST));
+        for long in [
+            "87600h1ns",
+            "99999999999999999999999h",
+            "99999999999999999999999999999999999999999999s",
+        ] {
+            assert_eq!(read(long), None, "{long:?}");
+        }
+        let many = "9999999h".repeat(1_000);
+        assert_eq!(read(&many), None);
     }
 
     proptest! {
@@ -119,8 +197,10 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_it_fail_badly(text in ".*") {
+        fn no_text_makes_it_fail_badly(text in ".*", number in "[0-9.]{0,60}", unit in "(ns|us|ms|s|m|h)") {
             let _ = Duration(text).parse();
+            let read = Duration(format!("{number}{unit}")).parse();
+            prop_assert!(read.ok().is_none_or(|read| read <= LONGEST));
         }
     }
 }

@@ -12,6 +12,7 @@ pub mod finalizers;
 pub mod hash;
 pub mod labels;
 pub mod names;
+mod times;
 pub mod v1alpha2;
 pub mod versions;
 

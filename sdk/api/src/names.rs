@@ -93,6 +93,34 @@ pub fn provider_kubeconfig_secret(binding: &str) -> String {
     fit(format!("{KUBECONFIG_SECRET}-{binding}"), NAME_LENGTH_MAX)
 }
 
+/// Whether a name is a DNS label (RFC 1123), as that of a namespace must be.
+pub fn is_label(name: &str) -> bool {
+    name.len() <= NAMESPACE_LENGTH_MAX && is_part(name)
+}
+
+/// Whether a name is a DNS subdomain (RFC 1123), as those of most objects must be.
+pub fn is_subdomain(name: &str) -> bool {
+    name.len() <= NAME_LENGTH_MAX && name.split('.').all(is_part)
+}
+
+fn is_part(part: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !part.is_empty() && part.bytes().all(inner) && !part.starts_with('-') && !part.ends_with('-')
+}
+
+/// Whom a group of APIs belongs to that no provider may offer: Kubernetes, or kube-bind.
+pub fn owner_of_group(group: &str) -> Option<&'static str> {
+    let under = |domain: &str| group == domain || group.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
+    // Groups without a dot are Kubernetes' own, such as apps, and the core group is empty.
+    if !group.contains('.') || under("k8s.io") || under("kubernetes.io") {
+        Some("Kubernetes itself")
+    } else if under("kube-bind.io") || under("kubebind.io") {
+        Some("kube-bind itself")
+    } else {
+        None
+    }
+}
+
 /// The name itself where it fits, else its beginning and a hash of the whole.
 pub fn fit(name: String, length_max: usize) -> String {
     if name.len() <= length_max {

@@ -99,6 +99,25 @@ fn the_kubernetes_api_is_https_and_may_have_a_path() {
 }
 
 #[test]
+fn tokens_for_former_addresses_are_taken_after_those_for_the_new_one() {
+    let former = |address| ["--former-grpc-address", address];
+    let more = [
+        former("https://OLD.example.com:443/"),
+        former("https://older.example.com:8443"),
+    ]
+    .concat();
+    let audiences = settings(&TLS, &more).grpc.audiences();
+    let expect = [
+        "https://bind.example.com",
+        "https://old.example.com",
+        "https://older.example.com:8443",
+    ];
+    assert_eq!(audiences, expect);
+    assert_eq!(settings(&TLS, &[]).grpc.audiences(), expect[..1]);
+    check_refused(&TLS, &former("https://me@old.example.com"), "--former-grpc-address");
+}
+
+#[test]
 fn plaintext_stays_on_loopback() {
     let set = settings(&PLAIN, &[]);
     assert_eq!(set.grpc.address, "http://127.0.0.1:8443");

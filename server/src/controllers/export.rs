@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bindery_api::{
-    annotations, names,
+    Conditions as _, annotations, names,
     v1alpha2::{
         APIServiceExport, APIServiceExportRequest, APIServiceNamespace, BindableResourcesRequest, BoundSchema, Phase,
     },
@@ -17,16 +17,18 @@ use k8s_openapi::{
     api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::{Api, Resource, ResourceExt as _, core::NamespaceResourceScope};
+use kube::{
+    Api, Resource, ResourceExt as _,
+    core::{ClusterResourceScope, NamespaceResourceScope},
+};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::{Context, Next, Reconcile, Running, request, subject};
 use crate::{
-    contract, owner, rbac,
-    remaining::{self, Remaining},
+    contract, owner, rbac, remaining,
     state::State,
-    template,
+    template::{self, Refusal},
     writes::{self, WriteError},
 };
 
@@ -34,10 +36,11 @@ mod deletion;
 mod plan;
 
 use deletion::Deletion;
+pub(super) use plan::PROVIDER_IN_SYNC;
 use plan::{Observed, Op};
 
-/// Objects that drain are in no cache of ours.
-const DRAINING: Duration = Duration::from_secs(2);
+/// What stands in the way is in no cache of ours, and so are the server's own rights.
+const IN_THE_WAY: Duration = Duration::from_mins(1);
 
 struct Exports {
     context: Context,
@@ -95,6 +98,13 @@ pub(super) fn start(context: &Context, running: &mut Running) {
             }),
         }
     });
+    let exports = caches.exports.clone();
+    running.watch(&caches.aggregated_role, &queue, move |_| {
+        keys(&exports, |export| {
+            let condition = export.condition(PROVIDER_IN_SYNC);
+            condition.is_some_and(|condition| condition.reason == template::SERVER_LACKS_RIGHTS)
+        })
+    });
     let exports = Exports {
         context: context.clone(),
     };
@@ -130,19 +140,41 @@ impl Reconcile for Exports {
         if export.metadata.deletion_timestamp.is_some() {
             return self.delete(&export).await;
         }
-        let ops = self.observe(&export, plan::plan);
+        let lacking = if self.has_rights(&key.namespace, &key.name) {
+            None
+        } else {
+            state.rights.lacking(&export).await?
+        };
+        let stuck = lacking.is_some();
+        let ops = self.observe(&export, lacking, plan::plan);
         for op in ops {
-            self.apply(&export, op).await?;
+            match self.apply(&export, op).await {
+                Ok(()) => {}
+                Err(error @ WriteError::Foreign { .. }) => {
+                    self.refuse(&export, "ForeignObject", error.to_string()).await?;
+                    return Ok(Next::After(IN_THE_WAY));
+                }
+                Err(error) => {
+                    self.explain(&export, &error).await?;
+                    return Err(error);
+                }
+            }
         }
-        Ok(Next::Change)
+        Ok(if stuck { Next::After(IN_THE_WAY) } else { Next::Change })
     }
 }
 
 impl Exports {
-    fn observe<T>(&self, export: &APIServiceExport, decide: impl FnOnce(&Observed<'_>) -> T) -> T {
+    fn observe<T>(
+        &self,
+        export: &APIServiceExport,
+        lacking: Option<Refusal>,
+        decide: impl FnOnce(&Observed<'_>) -> T,
+    ) -> T {
         let state = &self.context.state;
-        let contract = export.namespace().unwrap_or_default();
-        let role = names::resources_cluster_role(&contract, &export.name_any());
+        let made = &self.context.made;
+        let (contract, name) = (export.namespace().unwrap_or_default(), export.name_any());
+        let role = names::resources_cluster_role(&contract, &name);
         let schemas: Vec<_> = export
             .spec
             .resources
@@ -166,9 +198,16 @@ impl Exports {
                 .iter()
                 .map(|resource| template::schema(resource, &state.caches.definitions, export.spec.informer_scope))
                 .collect::<Vec<_>>(),
-            cluster_role: self.context.made.cluster_roles.get("", &role),
-            cluster_role_binding: self.context.made.cluster_role_bindings.get("", &role),
-            has_rights: self.has_rights(&contract, &export.name_any()),
+            cluster_role: made
+                .cluster_roles
+                .get("", &role)
+                .filter(|role| is_for(&**role, &contract, &name)),
+            cluster_role_binding: made
+                .cluster_role_bindings
+                .get("", &role)
+                .filter(|binding| is_for(&**binding, &contract, &name)),
+            has_rights: self.has_rights(&contract, &name),
+            lacking,
             template: template.map(|template| template::assess(&template, &state.caches.definitions, &state.settings)),
             now: Timestamp::now(),
         })
@@ -216,9 +255,30 @@ impl Exports {
                 let is_ours = |existing: &ClusterRoleBinding| contract::of(existing) == Some(contract.as_str());
                 writes::create(&Api::all(client()), &*binding, is_ours).await?;
             }
+            Op::DeleteClusterRoleBinding { name, uid } => {
+                writes::delete::<ClusterRoleBinding>(&Api::all(client()), &name, uid.as_deref()).await?;
+            }
             Op::Say(conditions) => self.say(export, &conditions).await?,
         }
         Ok(())
+    }
+
+    /// Says so where a write was not made for want of a right.
+    async fn explain(&self, export: &APIServiceExport, error: &WriteError) -> Result<(), WriteError> {
+        if error.is_forbidden()
+            && let Some(refusal) = self.context.state.rights.lacking(export).await?
+        {
+            self.refuse(export, refusal.reason(), refusal.to_string()).await?;
+        }
+        Ok(())
+    }
+
+    /// Says why the provider's side of an export cannot be seen to.
+    async fn refuse(&self, export: &APIServiceExport, reason: &str, message: String) -> Result<(), WriteError> {
+        match plan::refused(export, reason, message, Timestamp::now()) {
+            Some(conditions) => self.say(export, &conditions).await,
+            None => Ok(()),
+        }
     }
 
     async fn say(&self, export: &APIServiceExport, conditions: &[bindery_api::Condition]) -> Result<(), WriteError> {
@@ -232,59 +292,47 @@ impl Exports {
     }
 
     async fn delete(&self, export: &APIServiceExport) -> Result<Next, WriteError> {
-        let state = &self.context.state;
-        let remaining = if deletion::needs_count(export) {
-            remaining::remaining_objects(state, export).await?
-        } else {
-            Remaining::default()
+        let Some(Deletion { take_all, patch }) = deletion::plan(export) else {
+            return Ok(Next::Change);
         };
-        match deletion::plan(export, &remaining, Timestamp::now()) {
-            Deletion::Nothing => Ok(Next::Change),
-            Deletion::Wait(conditions) => {
-                if let Some(conditions) = conditions {
-                    self.say(export, &conditions).await?;
-                }
-                Ok(Next::After(DRAINING))
-            }
-            Deletion::Finish {
-                release,
-                take_all,
-                patch,
-            } => {
-                if release {
-                    remaining::release(state, &remaining).await?;
-                }
-                if take_all {
-                    self.take_all(export).await?;
-                }
-                let api: Api<APIServiceExport> =
-                    Api::namespaced(state.clients.write.clone(), &export.namespace().unwrap_or_default());
-                writes::merge(&api, &export.name_any(), &patch).await?;
-                Ok(Next::Change)
-            }
+        let state = &self.context.state;
+        if take_all && let Err(error) = self.take_all(export).await {
+            self.explain(export, &error).await?;
+            return Err(error);
         }
+        let api: Api<APIServiceExport> =
+            Api::namespaced(state.clients.write.clone(), &export.namespace().unwrap_or_default());
+        writes::merge(&api, &export.name_any(), &patch).await?;
+        Ok(Next::Change)
     }
 
-    /// Removes what was made for an export. Schemas and mapped namespaces would go with it by their owner references too,
-    /// but the garbage collector learns of new kinds only every half a minute.
     async fn take_all(&self, export: &APIServiceExport) -> Result<(), WriteError> {
         let state = &self.context.state;
-        let client = || state.clients.write.clone();
+        self.take_rights(export).await?;
+        // After the rights, for what is still being written would not be counted.
+        let remaining = remaining::remaining_objects(state, export).await?;
+        remaining::release(state, &remaining).await?;
+        self.take_rest(export).await
+    }
+
+    async fn take_rights(&self, export: &APIServiceExport) -> Result<(), WriteError> {
+        let state = &self.context.state;
         let (contract, name) = (export.namespace().unwrap_or_default(), export.name_any());
         let made = &self.context.made;
         delete_made::<RoleBinding>(state, &made.role_bindings, &contract, &name).await?;
         delete_made::<Role>(state, &made.roles, &contract, &name).await?;
-        for binding in made
-            .cluster_role_bindings
-            .list(|binding| is_for(binding, &contract, &name))
-        {
-            let api: Api<ClusterRoleBinding> = Api::all(client());
-            writes::delete(&api, &binding.name_any(), binding.metadata.uid.as_deref()).await?;
-        }
-        for role in made.cluster_roles.list(|role| is_for(role, &contract, &name)) {
-            let api: Api<ClusterRole> = Api::all(client());
-            writes::delete(&api, &role.name_any(), role.metadata.uid.as_deref()).await?;
-        }
+        // By name and not by cache, which may not have seen yet what was made a moment ago.
+        let role = names::resources_cluster_role(&contract, &name);
+        delete_named::<ClusterRoleBinding>(state, &role, &contract, &name).await?;
+        delete_named::<ClusterRole>(state, &role, &contract, &name).await
+    }
+
+    /// Removes what else was made for an export. Schemas and mapped namespaces would go with it by their owner references
+    /// too, but the garbage collector learns of new kinds only every half a minute.
+    async fn take_rest(&self, export: &APIServiceExport) -> Result<(), WriteError> {
+        let state = &self.context.state;
+        let client = || state.clients.write.clone();
+        let (contract, name) = (export.namespace().unwrap_or_default(), export.name_any());
         if let Some(request) = state.caches.export_requests.get(&contract, &name) {
             let api: Api<APIServiceExportRequest> = Api::namespaced(client(), &contract);
             writes::delete(&api, &name, request.metadata.uid.as_deref()).await?;
@@ -322,6 +370,19 @@ where
         writes::delete(&api, &object.name_any(), object.meta().uid.as_deref()).await?;
     }
     Ok(())
+}
+
+async fn delete_named<K>(state: &State, object: &str, contract: &str, export: &str) -> Result<(), WriteError>
+where
+    K: writes::Object + Resource<Scope = ClusterResourceScope>,
+{
+    let api: Api<K> = Api::all(state.clients.write.clone());
+    match api.get_opt(object).await? {
+        Some(found) if is_for(&found, contract, export) => {
+            writes::delete(&api, object, found.meta().uid.as_deref()).await
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether a role or binding was made for an export.

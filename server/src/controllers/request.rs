@@ -108,8 +108,8 @@ pub(super) fn start(context: &Context, running: &mut Running) {
     });
     running.watch(&caches.cluster_bindings, &queue, move |change| {
         // Not for every heartbeat.
-        let revoked = |binding: &ClusterBinding| credentials::revocation(binding).is_some();
-        let (old, new) = (change.old.map(|old| revoked(old)), change.new.map(|new| revoked(new)));
+        let revoked = |binding: &Arc<ClusterBinding>| credentials::revocation(binding);
+        let (old, new) = (change.old.map(revoked), change.new.map(revoked));
         if old == new { Vec::new() } else { all() }
     });
     let requests = Requests {
@@ -118,7 +118,8 @@ pub(super) fn start(context: &Context, running: &mut Running) {
     running.work(requests, &queue);
 }
 
-fn phase(request: &BindableResourcesRequest) -> Phase {
+/// How far a request has come.
+pub fn phase(request: &BindableResourcesRequest) -> Phase {
     request.status.as_ref().map(|status| status.phase).unwrap_or_default()
 }
 
@@ -189,8 +190,7 @@ impl Requests {
             export: caches.exports.get(contract, name),
             schemas: caches.bound_schemas.list_in(contract),
             complete: parts.as_ref().is_some_and(Parts::are_complete),
-            revoked_at: parts
-                .and_then(|parts| credentials::revocation(parts.cluster_binding.as_ref()?).map(|it| it.time.0)),
+            revocation: parts.and_then(|parts| credentials::revocation(parts.cluster_binding.as_ref()?)),
             located,
             now,
         })
@@ -207,8 +207,8 @@ impl Requests {
             Op::Grant { contract, patch } => {
                 writes::merge::<Namespace>(&Api::all(client()), &contract, &patch).await?;
             }
-            Op::Reinstate { contract } => {
-                let reinstated = self.context.issuer.reinstate(&contract).await;
+            Op::Reinstate { contract, revocation } => {
+                let reinstated = self.context.issuer.reinstate(&contract, Some(&revocation)).await;
                 reinstated.or_else(|error| match error {
                     IssueError::Write { source, .. } => Err(source),
                     // Gone in between: the change brings the request back.

@@ -1,10 +1,11 @@
 //! APIServiceNamespace → a provider namespace with the rights of every export in it, and its end when it is empty.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use bindery_api::{
-    annotations,
-    v1alpha2::{APIServiceExport, APIServiceNamespace},
+    Conditions as _, annotations,
+    conditions::READY,
+    v1alpha2::{APIServiceExport, APIServiceNamespace, BindableResourcesRequest, Phase},
 };
 use bindery_runtime::{
     cache::{Cache, ObjectKey},
@@ -18,9 +19,9 @@ use k8s_openapi::api::{
 use kube::{Api, Resource, ResourceExt as _};
 use serde_json::json;
 
-use super::{Context, Next, Reconcile, Running, subject};
+use super::{Context, Next, Reconcile, Running, request, subject};
 use crate::{
-    contract, remaining,
+    contract, remaining, template,
     writes::{self, WriteError},
 };
 
@@ -62,10 +63,38 @@ pub(super) fn start(context: &Context, running: &mut Running) {
     running.watch(&context.made.role_bindings, &queue, move |change| {
         of_role(&namespaces, change.key)
     });
+    // A request that is decided, or gone, holds no rights any more.
+    let (state, mapped) = (context.state.clone(), caches.service_namespaces.clone());
+    running.watch(&caches.requests, &queue, move |change| {
+        let asked = change.old.filter(|old| request::phase(old) == Phase::Pending);
+        let contracts = asked.map_or_else(Vec::new, |asked| {
+            let identity = &*asked.spec.cluster_identity.identity;
+            let is_its = |namespace: &Namespace| {
+                contract::is_contract(namespace) && contract::identity(namespace) == Some(identity)
+            };
+            state.caches.namespaces.list(is_its)
+        });
+        keys(&mapped, |mapped| {
+            let of = mapped.metadata.namespace.as_deref();
+            contracts.iter().any(|contract| contract.metadata.name.as_deref() == of)
+        })
+    });
+    let mapped = caches.service_namespaces.clone();
+    running.watch(&caches.aggregated_role, &queue, move |_| {
+        keys(&mapped, |mapped| {
+            let ready = mapped.condition(READY);
+            ready.is_some_and(|ready| ready.reason == template::SERVER_LACKS_RIGHTS)
+        })
+    });
     let service_namespaces = ServiceNamespaces {
         context: context.clone(),
     };
     running.work(service_namespaces, &queue);
+}
+
+fn keys(mapped: &Cache<APIServiceNamespace>, admit: impl Fn(&APIServiceNamespace) -> bool) -> Vec<ObjectKey> {
+    let mapped = mapped.list(admit);
+    mapped.iter().map(|mapped| ObjectKey::of(&**mapped)).collect()
 }
 
 /// The APIServiceNamespace that a provider namespace was made for.
@@ -82,6 +111,28 @@ fn of_role(namespaces: &Cache<Namespace>, role: &ObjectKey) -> Option<ObjectKey>
 fn counts_the_same(old: &APIServiceExport, new: &APIServiceExport) -> bool {
     old.metadata.uid == new.metadata.uid
         && old.metadata.deletion_timestamp.is_some() == new.metadata.deletion_timestamp.is_some()
+}
+
+/// The exports of a contract that a request is about to make, or to make anew.
+fn awaited(context: &Context, contract: &str) -> Vec<String> {
+    let Some(namespace) = context.state.contract(contract) else {
+        return Vec::new();
+    };
+    let requests = context
+        .state
+        .caches
+        .requests
+        .list(|asked| is_awaited(asked, &namespace));
+    requests
+        .iter()
+        .map(|asked| request::request_name(asked).to_owned())
+        .collect()
+}
+
+fn is_awaited(asked: &BindableResourcesRequest, contract: &Namespace) -> bool {
+    request::phase(asked) == Phase::Pending
+        && asked.metadata.deletion_timestamp.is_none()
+        && contract::identity(contract) == Some(&*asked.spec.cluster_identity.identity)
 }
 
 impl Reconcile for ServiceNamespaces {
@@ -102,6 +153,7 @@ impl Reconcile for ServiceNamespaces {
                 .pop(),
         };
         let exports = caches.exports.list_in(contract);
+        let awaited = awaited(&self.context, contract);
         let (roles, bindings) = match &namespace {
             Some(namespace) => (
                 self.context.made.roles.list_in(&namespace.name_any()),
@@ -119,6 +171,7 @@ impl Reconcile for ServiceNamespaces {
             namespace: namespace.as_deref(),
             contract_stays,
             exports: &exports,
+            awaited: &awaited,
             roles: &roles,
             bindings: &bindings,
             remaining: None,
@@ -127,7 +180,10 @@ impl Reconcile for ServiceNamespaces {
         let mut step = plan::plan(&seen);
         let remaining;
         if let (Step::Count, Some(namespace)) = (&step, &namespace) {
-            remaining = remaining::in_namespace(state, contract, &namespace.name_any()).await?;
+            remaining = match remaining::in_namespace(state, contract, &namespace.name_any()).await {
+                Ok(remaining) => remaining,
+                Err(error) => return self.explain(&seen, error).await,
+            };
             seen.remaining = Some(&remaining);
             step = plan::plan(&seen);
         }
@@ -143,20 +199,59 @@ impl Reconcile for ServiceNamespaces {
 }
 
 impl ServiceNamespaces {
+    /// Takes the steps in their order. Where the server may not give an export its rights, the others get theirs.
     async fn apply_all(&self, seen: &Observed<'_>, ops: Vec<Op>) -> Result<Next, WriteError> {
+        let mut refused = BTreeMap::new();
         for op in ops {
-            match self.apply(seen, op).await {
-                Ok(()) => {}
-                Err(WriteError::Foreign { name, .. }) => {
+            let role = op.role();
+            if role.as_ref().is_some_and(|role| refused.contains_key(role)) {
+                continue;
+            }
+            if matches!(op, Op::Say(_)) && !refused.is_empty() {
+                break;
+            }
+            match (self.apply(seen, op).await, role) {
+                (Ok(()), _) => {}
+                (Err(error), Some(role)) if error.is_forbidden() => {
+                    refused.insert(role, error);
+                }
+                (Err(WriteError::Foreign { name, .. }), _) => {
                     if let Some(op) = plan::foreign(seen, &name) {
                         self.apply(seen, op).await?;
                     }
                     return Ok(Next::After(IN_THE_WAY));
                 }
-                Err(error) => return Err(error),
+                (Err(error), _) => return Err(error),
             }
         }
-        Ok(Next::Change)
+        let Some((_, error)) = refused.pop_first() else {
+            return Ok(Next::Change);
+        };
+        self.explain(seen, error).await
+    }
+
+    /// Says which rights the server lacks. If it lacks none, they came a moment ago, and trying again helps.
+    async fn explain(&self, seen: &Observed<'_>, error: WriteError) -> Result<Next, WriteError> {
+        if !error.is_forbidden() {
+            return Err(error);
+        }
+        let mut lacking = Vec::new();
+        for export in seen.exports {
+            if let Some(refusal) = self.context.state.rights.lacking(export).await? {
+                lacking.push(format!("export {}: {refusal}", export.name_any()));
+            }
+        }
+        if seen.exports.is_empty() {
+            // What is left cannot be counted, and no export says any more what that is.
+            lacking.push(format!("the server lacks a right: {error}"));
+        }
+        if lacking.is_empty() {
+            return Err(error);
+        }
+        if let Some(op) = plan::lacking(seen, lacking.join("\n")) {
+            self.apply(seen, op).await?;
+        }
+        Ok(Next::After(IN_THE_WAY))
     }
 
     async fn apply(&self, seen: &Observed<'_>, op: Op) -> Result<(), WriteError> {
@@ -177,7 +272,7 @@ impl ServiceNamespaces {
                 })
                 .await?;
             }
-            Op::MarkReleased { name, patch } => {
+            Op::PatchNamespace { name, patch } => {
                 writes::merge::<Namespace>(&Api::all(client()), &name, &patch).await?;
             }
             Op::DeleteNamespace { name, uid } => {
@@ -216,6 +311,26 @@ impl ServiceNamespaces {
             }
         }
         Ok(())
+    }
+}
+
+// === impl Op ===
+
+impl Op {
+    /// The role that a step gives or takes, together with its binding of the same name.
+    fn role(&self) -> Option<String> {
+        match self {
+            Self::CreateRole(role) => Some(role.name_any()),
+            Self::CreateBinding(binding) => Some(binding.name_any()),
+            Self::PatchRole { name, .. } | Self::DeleteRole { name, .. } | Self::DeleteBinding { name, .. } => {
+                Some(name.clone())
+            }
+            Self::Patch(_)
+            | Self::Say(_)
+            | Self::CreateNamespace(_)
+            | Self::PatchNamespace { .. }
+            | Self::DeleteNamespace { .. } => None,
+        }
     }
 }
 

@@ -15,16 +15,17 @@ pub const TOKEN_ANCHOR: &str = "token-anchor";
 /// How long a spent anchor is kept for clocks that differ.
 const MARGIN: Duration = Duration::from_hours(1);
 
-/// The anchor of the day: the first mint of a day makes it, all others share it.
-pub(super) fn new(contract: &str, now: Timestamp, settings: &Settings) -> Secret {
+/// The anchor of the day: the first mint of a day makes it, all others share it. None is shared across a revocation.
+pub(super) fn new(contract: &str, revocation: Option<&str>, now: Timestamp, settings: &Settings) -> Secret {
     let day = now.to_zoned(TimeZone::UTC).date();
     let midnight = day.tomorrow().unwrap_or(day).to_datetime(Time::midnight());
     let end = midnight.to_zoned(TimeZone::UTC).map_or(now, |end| end.timestamp());
     let longest = settings.token_lifetime.max(settings.renewal_lifetime);
     let until = end.checked_add(longest).unwrap_or(Timestamp::MAX);
+    let name = format!("kube-binder-anchor-{}", day.strftime("%Y%m%d"));
     Secret {
         metadata: ObjectMeta {
-            name: Some(format!("kube-binder-anchor-{}", day.strftime("%Y%m%d"))),
+            name: Some(revocation.map_or_else(|| name.clone(), |id| format!("{name}-{id}"))),
             namespace: Some(contract.to_owned()),
             labels: Some(BTreeMap::from([
                 (labels::CONTRACT.to_owned(), contract.to_owned()),
@@ -74,27 +75,27 @@ mod tests {
 
     #[test]
     fn a_day_has_one_anchor_that_outlives_its_tokens() {
-        let first = new("kube-bind-a", at("2025-11-21T00:00:00Z"), &settings());
-        let last = new("kube-bind-a", at("2025-11-21T23:59:59Z"), &settings());
+        let new = |revocation, time| new("kube-bind-a", revocation, at(time), &settings());
+        let first = new(None, "2025-11-21T00:00:00Z");
+        let last = new(None, "2025-11-21T23:59:59Z");
         assert_eq!(first, last);
         assert_eq!(first.name_any(), "kube-binder-anchor-20251121");
         assert_eq!(expires_by(&first), Some(at("2025-11-29T00:00:00Z")));
-        assert_ne!(
-            first.name_any(),
-            new("kube-bind-a", at("2025-11-22T00:00:00Z"), &settings()).name_any()
-        );
+        assert_ne!(first.name_any(), new(None, "2025-11-22T00:00:00Z").name_any());
+        let after = new(Some("0a1b"), "2025-11-21T23:59:59Z");
+        assert_eq!(after.name_any(), "kube-binder-anchor-20251121-0a1b");
     }
 
     #[test]
     fn only_spent_anchors_of_ours_are_collected() {
-        let mut anchor = new("kube-bind-a", at("2025-11-21T12:00:00Z"), &settings());
+        let mut anchor = new("kube-bind-a", None, at("2025-11-21T12:00:00Z"), &settings());
         assert!(!is_spent(&anchor, at("2025-11-29T00:30:00Z")));
         assert!(is_spent(&anchor, at("2025-11-29T01:00:01Z")));
         anchor
             .annotations_mut()
             .insert(annotations::TOKENS_EXPIRE_BY.to_owned(), "soon".to_owned());
         assert!(!is_spent(&anchor, at("2035-01-01T00:00:00Z")));
-        let mut foreign = new("kube-bind-a", at("2025-11-21T12:00:00Z"), &settings());
+        let mut foreign = new("kube-bind-a", None, at("2025-11-21T12:00:00Z"), &settings());
         foreign.labels_mut().remove(labels::COMPONENT);
         assert!(!is_spent(&foreign, at("2035-01-01T00:00:00Z")));
     }

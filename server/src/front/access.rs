@@ -8,6 +8,7 @@ use super::{
 };
 
 mod contracts;
+mod live;
 mod templates;
 
 pub use contracts::ContractAccess;
@@ -24,6 +25,15 @@ pub enum Ownership {
     Request,
     /// The contract: the caller is one of its owners, or its own ServiceAccount.
     Contract,
+}
+
+/// How fresh the check of a contract's token must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freshness {
+    /// It may have been made a moment ago.
+    Remembered,
+    /// It is made with the call, for what was done by a token that had been revoked would stay.
+    Live,
 }
 
 /// How a method answers.
@@ -48,6 +58,8 @@ pub struct Method {
     pub contract: bool,
     /// What else is asked.
     pub ownership: Ownership,
+    /// How fresh the check of a contract's token must be.
+    pub freshness: Freshness,
     /// How it answers.
     pub shape: Shape,
 }
@@ -60,6 +72,7 @@ impl Method {
             principal: true,
             contract: true,
             ownership: Ownership::None,
+            freshness: Freshness::Remembered,
             shape,
         }
     }
@@ -71,6 +84,7 @@ impl Method {
             principal: true,
             contract: false,
             ownership,
+            freshness: Freshness::Remembered,
             shape: Shape::Unary,
         }
     }
@@ -79,6 +93,13 @@ impl Method {
         Self {
             contract: true,
             ..Self::of_principals(path, Ownership::Contract)
+        }
+    }
+
+    const fn live(self) -> Self {
+        Self {
+            freshness: Freshness::Live,
+            ..self
         }
     }
 
@@ -149,8 +170,8 @@ pub const METHODS: &[Method] = &[
     Method::of_contracts("/kubebind.v1alpha2.ExportService/GetExport"),
     Method::of_contracts("/kubebind.v1alpha2.ExportService/WatchExports").streaming(),
     Method::of_contracts("/kubebind.v1alpha2.ExportService/GetBoundSchema"),
-    Method::of_contracts("/kubebind.v1alpha2.ExportService/DeleteExport"),
-    Method::of_contracts("/kubebind.v1alpha2.CredentialService/RenewKubeconfig"),
+    Method::of_contracts("/kubebind.v1alpha2.ExportService/DeleteExport").live(),
+    Method::of_contracts("/kubebind.v1alpha2.CredentialService/RenewKubeconfig").live(),
     Method::of_principals(
         "/kubebind.v1alpha2.CredentialService/RevokeCredentials",
         Ownership::Contract,
@@ -208,6 +229,8 @@ mod tests {
             let own = method.path.contains(".ExportService/") || method.path.ends_with("/RenewKubeconfig");
             assert_eq!(method.admit(&contract).is_ok(), own, "{}", method.path);
             assert!(method.admit(&caller(Kind::Principal)).is_ok(), "{}", method.path);
+            let lasting = method.path.ends_with("/DeleteExport") || method.path.ends_with("/RenewKubeconfig");
+            assert_eq!(method.freshness == Freshness::Live, lasting, "{}", method.path);
         }
     }
 }

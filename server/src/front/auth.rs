@@ -22,7 +22,7 @@ mod token_review;
 #[cfg(test)]
 pub(super) use bearer::tests as tests_support;
 
-pub use bearer::{Claims, Presented};
+pub use bearer::{BoundTo, Claims, Presented};
 pub use cached::Cached;
 pub use token_review::TokenReviewer;
 
@@ -160,16 +160,16 @@ impl Authenticators {
 }
 
 impl Caller {
-    /// What the identity is to this server. A contract's ServiceAccount is told by its name and by the contract's
-    /// existence: the same name in another namespace is a principal like any other.
-    pub fn new(identity: Identity, is_contract: impl FnOnce(&str) -> bool) -> Self {
+    /// What the identity is to this server. A contract's ServiceAccount is told by its name and by its namespace, where
+    /// that may be a contract's: the same name in another namespace is a principal like any other.
+    pub fn new(identity: Identity, may_be_contract: impl FnOnce(&str) -> bool) -> Self {
         let contract = identity
             .username
             .strip_prefix("system:serviceaccount:")
             .and_then(|rest| rest.split_once(':'))
             .filter(|(_, name)| *name == bindery_api::names::KUBE_BINDER)
             .map(|(namespace, _)| namespace.to_owned())
-            .filter(|namespace| is_contract(namespace));
+            .filter(|namespace| may_be_contract(namespace));
         Self {
             identity,
             kind: contract.map_or(Kind::Principal, |namespace| Kind::Contract { namespace }),
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_contract_is_told_by_its_account_and_its_existence() {
+    fn a_contract_is_told_by_its_account_and_its_namespace() {
         check_kind("system:serviceaccount:kube-bind-a:kube-binder", Some("kube-bind-a"));
         check_kind("system:serviceaccount:kube-bind-b:kube-binder", None);
         check_kind("system:serviceaccount:kube-bind-a:default", None);

@@ -10,6 +10,7 @@ use bindery_proto::v1alpha2::{
     ListBindableResourcesRequestsResponse, WatchBindableResourcesRequestsRequest,
     WatchBindableResourcesRequestsResponse, binding_service_server::BindingService,
 };
+use bindery_runtime::errors;
 use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, Preconditions},
@@ -30,13 +31,28 @@ use crate::{controllers, principal::Principal};
 
 mod answer;
 mod create;
-mod key;
 mod watch;
-
-use key::Key;
 
 #[derive(Debug)]
 pub(super) struct Service(pub(super) Front);
+
+/// The key of a request: who made it, for which cluster, under which name.
+#[derive(Clone, Debug)]
+struct Key {
+    /// Name of the object: a hash of the others.
+    object: String,
+    principal: Principal,
+    identity: String,
+    name: String,
+}
+
+/// What became of deleting a request.
+enum Deleted {
+    Done,
+    Missing,
+    /// It is another one by now.
+    Changed,
+}
 
 #[tonic::async_trait]
 impl BindingService for Service {
@@ -126,7 +142,11 @@ impl Front {
             // No identity holds a control character, so that the order is that of identity and name.
             .map(|found| {
                 (
-                    format!("{}\0{}", found.spec.cluster_identity.identity, request::name(&found)),
+                    format!(
+                        "{}\0{}",
+                        found.spec.cluster_identity.identity,
+                        controllers::request::request_name(&found)
+                    ),
                     found,
                 )
             })
@@ -158,9 +178,29 @@ impl Front {
         let Some(found) = self.request(&key).await? else {
             return missing();
         };
-        let differs = |wanted: &str, actual: Option<String>| !wanted.is_empty() && actual.as_deref() != Some(wanted);
-        if differs(&message.uid, found.uid()) || differs(&message.resource_version, found.resource_version()) {
-            return Err(key.changed());
+        let deleted = match self.delete_as_seen(&key, message, &found).await? {
+            // The cache may show one that was made anew since, which is meant as well where none is named.
+            Deleted::Changed => match self.request_now(&key).await? {
+                Some(now) => self.delete_as_seen(&key, message, &now).await?,
+                None => Deleted::Missing,
+            },
+            deleted => deleted,
+        };
+        match deleted {
+            Deleted::Done => Ok(DeleteBindableResourcesRequestResponse {}),
+            Deleted::Missing => missing(),
+            Deleted::Changed => Err(key.changed()),
+        }
+    }
+
+    async fn delete_as_seen(
+        &self,
+        key: &Key,
+        message: &DeleteBindableResourcesRequestRequest,
+        found: &api::BindableResourcesRequest,
+    ) -> Outcome<Deleted> {
+        if !is_meant(message, found) {
+            return Ok(Deleted::Changed);
         }
         let params = DeleteParams {
             preconditions: Some(Preconditions {
@@ -170,8 +210,9 @@ impl Front {
             ..DeleteParams::default()
         };
         match self.requests().delete(&key.object, &params).await {
-            Ok(_) => Ok(DeleteBindableResourcesRequestResponse {}),
-            Err(error) if bindery_runtime::errors::is_not_found(&error) => missing(),
+            Ok(_) => Ok(Deleted::Done),
+            Err(error) if errors::is_not_found(&error) => Ok(Deleted::Missing),
+            Err(error) if errors::is_conflict(&error) => Ok(Deleted::Changed),
             Err(error) => Err(Failure::of_kube("delete the request", &error)),
         }
     }
@@ -183,20 +224,27 @@ impl Front {
             .caches
             .requests
             .get(&self.state.settings.namespace, &key.object);
-        let found = if cached.is_some() {
-            cached
-        } else {
-            let found = self.requests().get_opt(&key.object).await;
-            found
-                .map_err(|error| Failure::of_kube("read the request", &error))?
-                .map(Arc::new)
-        };
-        Ok(found.filter(|found| is_of(found, &key.principal)))
+        match cached {
+            Some(found) => Ok(Some(found).filter(|found| is_of(found, &key.principal))),
+            None => self.request_now(key).await,
+        }
+    }
+
+    async fn request_now(&self, key: &Key) -> Outcome<Option<Arc<api::BindableResourcesRequest>>> {
+        let found = self.requests().get_opt(&key.object).await;
+        let found = found.map_err(|error| Failure::of_kube("read the request", &error))?;
+        Ok(found.filter(|found| is_of(found, &key.principal)).map(Arc::new))
     }
 
     fn requests(&self) -> Api<api::BindableResourcesRequest> {
         Api::namespaced(self.state.clients.write.clone(), &self.state.settings.namespace)
     }
+}
+
+/// Whether a request is the one that a call to delete names, as far as it does.
+fn is_meant(message: &DeleteBindableResourcesRequestRequest, found: &api::BindableResourcesRequest) -> bool {
+    let is = |wanted: &str, actual: Option<String>| wanted.is_empty() || actual.as_deref() == Some(wanted);
+    is(&message.uid, found.uid()) && is(&message.resource_version, found.resource_version())
 }
 
 /// Whether a request was made by a principal, by the server's own record. One that was made as a Kubernetes object has
@@ -229,5 +277,31 @@ impl Key {
             self.name
         );
         Failure::new(ErrorReason::ObjectChanged, text).with("request", &self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_meant(uid: &str, version: &str, expect: bool) {
+        let mut found = api::BindableResourcesRequest::new("req-1", api::BindableResourcesRequestSpec::default());
+        found.metadata.uid = Some("u1".to_owned());
+        found.metadata.resource_version = Some("7".to_owned());
+        let message = DeleteBindableResourcesRequestRequest {
+            uid: uid.to_owned(),
+            resource_version: version.to_owned(),
+            ..DeleteBindableResourcesRequestRequest::default()
+        };
+        assert_eq!(is_meant(&message, &found), expect);
+    }
+
+    #[test]
+    fn a_delete_means_what_it_names() {
+        check_meant("", "", true);
+        check_meant("u1", "7", true);
+        check_meant("u2", "", false);
+        check_meant("", "8", false);
     }
 }

@@ -67,7 +67,9 @@ impl From<IssueError> for Failure {
             IssueError::Write { contract, source } => {
                 Self::of_write("issue credentials", source).with("contract", contract)
             }
-            IssueError::ContractNotFound { contract } | IssueError::Revoked { contract } => {
+            IssueError::ContractNotFound { contract }
+            | IssueError::Revoked { contract }
+            | IssueError::Overtaken { contract } => {
                 Self::new(error.error_reason(), error.to_string()).with("contract", contract)
             }
             IssueError::TokenUnreadable | IssueError::Kubeconfig { .. } => Self::internal(&error),

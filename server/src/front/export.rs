@@ -8,7 +8,7 @@ use bindery_proto::v1alpha2::{
     GetExportRequest, GetExportResponse, ListExportsRequest, ListExportsResponse, WatchExportsRequest,
     export_service_server::ExportService,
 };
-use kube::ResourceExt as _;
+use kube::{Api, Resource, ResourceExt as _, core::NamespaceResourceScope};
 use tonic::{Request, Response, Status};
 
 use super::{
@@ -19,9 +19,10 @@ use super::{
     error::{Failure, Outcome},
     gate::Call,
     page::Page,
-    stream::Outgoing,
+    stream::{Outgoing, followed},
     validate::Validate as _,
 };
+use crate::writes;
 
 mod delete;
 mod watch;
@@ -45,7 +46,9 @@ impl ExportService for Service {
 
     async fn get_export(&self, request: Request<GetExportRequest>) -> Result<Response<GetExportResponse>, Status> {
         let call = Call::of(&request)?;
-        Ok(Response::new(self.0.get_export(call.caller()?, request.get_ref())?))
+        Ok(Response::new(
+            self.0.get_export(call.caller()?, request.get_ref()).await?,
+        ))
     }
 
     async fn watch_exports(
@@ -62,7 +65,7 @@ impl ExportService for Service {
     ) -> Result<Response<GetBoundSchemaResponse>, Status> {
         let call = Call::of(&request)?;
         Ok(Response::new(
-            self.0.get_bound_schema(call.caller()?, request.get_ref())?,
+            self.0.get_bound_schema(call.caller()?, request.get_ref()).await?,
         ))
     }
 
@@ -82,6 +85,7 @@ impl Front {
         let page = Page::read(message.page_size, &message.page_token, &arguments)?;
         let selector = selector(&message.label_selector)?;
         let contracts = self.contracts.all(caller, &message.contract)?;
+        self.follows_exports()?;
         let mut contracts: Vec<_> = contracts.iter().map(|contract| contract.name_any()).collect();
         contracts.sort_unstable();
         let found = self.state.caches.exports.list(|export| {
@@ -108,32 +112,36 @@ impl Front {
         })
     }
 
-    fn get_export(&self, caller: &Caller, message: &GetExportRequest) -> Outcome<GetExportResponse> {
+    async fn get_export(&self, caller: &Caller, message: &GetExportRequest) -> Outcome<GetExportResponse> {
         message.validate()?;
         let contract = self.contracts.one(caller, &message.contract)?.name_any();
         let found = self
             .export(&contract, &message.name)
+            .await?
             .ok_or_else(|| not_found(&contract, &message.name))?;
         Ok(GetExportResponse {
             export: Some(self.show(&found)),
         })
     }
 
-    fn get_bound_schema(&self, caller: &Caller, message: &GetBoundSchemaRequest) -> Outcome<GetBoundSchemaResponse> {
+    async fn get_bound_schema(
+        &self,
+        caller: &Caller,
+        message: &GetBoundSchemaRequest,
+    ) -> Outcome<GetBoundSchemaResponse> {
         message.validate()?;
         let contract = self.contracts.one(caller, &message.contract)?.name_any();
-        let found = self
-            .state
-            .caches
-            .bound_schemas
-            .get(&contract, &message.name)
-            .ok_or_else(|| {
-                let text = format!(
-                    "contract {contract} has no schema {}; its exports name those it has",
-                    message.name
-                );
-                Failure::new(ErrorReason::BoundSchemaNotFound, text).with("boundSchema", &message.name)
-            })?;
+        let mut found = self.state.caches.bound_schemas.get(&contract, &message.name);
+        if found.is_none() {
+            found = self.read("read the schema", &contract, &message.name).await?;
+        }
+        let found = found.ok_or_else(|| {
+            let text = format!(
+                "contract {contract} has no schema {}; its exports name those it has",
+                message.name
+            );
+            Failure::new(ErrorReason::BoundSchemaNotFound, text).with("boundSchema", &message.name)
+        })?;
         let unchanged = !message.known_hash.is_empty() && self.schemas.of(&found).hash == message.known_hash;
         Ok(GetBoundSchemaResponse {
             bound_schema: (!unchanged).then(|| boundschema::bound_schema(&found)),
@@ -141,8 +149,33 @@ impl Front {
         })
     }
 
-    fn export(&self, contract: &str, name: &str) -> Option<Arc<api::APIServiceExport>> {
-        self.state.caches.exports.get(contract, name)
+    /// An export, also where this replica has not seen it yet: that it is missing in a cache is no evidence.
+    async fn export(&self, contract: &str, name: &str) -> Outcome<Option<Arc<api::APIServiceExport>>> {
+        match self.state.caches.exports.get(contract, name) {
+            Some(known) => Ok(Some(known)),
+            None => self.export_now(contract, name).await,
+        }
+    }
+
+    async fn export_now(&self, contract: &str, name: &str) -> Outcome<Option<Arc<api::APIServiceExport>>> {
+        self.read("read the export", contract, name).await
+    }
+
+    /// An object of a contract, as the API server has it.
+    async fn read<K>(&self, doing: &str, contract: &str, name: &str) -> Outcome<Option<Arc<K>>>
+    where
+        K: writes::Object + Resource<Scope = NamespaceResourceScope>,
+    {
+        let api: Api<K> = Api::namespaced(self.state.clients.write.clone(), contract);
+        let found = api.get_opt(name).await;
+        Ok(found.map_err(|error| Failure::of_kube(doing, &error))?.map(Arc::new))
+    }
+
+    /// Refuses to say what all exports are while this replica cannot follow their changes.
+    fn follows_exports(&self) -> Outcome<()> {
+        let caches = &self.state.caches;
+        followed("exports", &caches.exports.health())?;
+        followed("schemas", &caches.bound_schemas.health())
     }
 
     /// An export as callers see it.

@@ -7,10 +7,7 @@ use bindery_runtime::cache::{Change, Subscription};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Resource, ResourceExt as _};
 
-use super::{
-    convert,
-    stream::hub::{Gone, Hub, Note},
-};
+use super::stream::hub::{Gone, Hub, Note};
 use crate::{controllers::request, state::State};
 
 /// Begins the name of a note that is about a schema; no export's name can have it.
@@ -131,7 +128,7 @@ fn note_request(hub: &Hub, change: &Change<'_, BindableResourcesRequest>) {
         hub.note(&Note {
             scope: &scope,
             name: &change.key.name,
-            gone: gone(change, convert::request::name),
+            gone: gone(change, |asked| request::request_name(asked).to_owned()),
             source: REQUESTS,
             version: version(change),
             lane: change.lane,

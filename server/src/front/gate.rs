@@ -17,7 +17,7 @@ use tower::{Layer, Service};
 use tracing::{Instrument as _, Span, field};
 
 use super::{
-    access::{self, Method},
+    access::{self, Freshness, Method},
     auth::{Authenticators, Caller, Presented},
     connection::Peer,
     error::{self, Failure, Outcome},
@@ -44,8 +44,11 @@ pub(super) trait Backend: fmt::Debug + Send + Sync + 'static {
     /// Whether the caches have seen everything once.
     fn is_ready(&self) -> bool;
 
-    /// Whether a contract of that namespace exists.
-    fn is_contract(&self, namespace: &str) -> bool;
+    /// Whether that namespace can be a contract's.
+    fn may_be_contract(&self, namespace: &str) -> bool;
+
+    /// Refuses the ServiceAccount of a contract that does not exist, and, where a token is given, one that is revoked.
+    fn confirm<'a>(&'a self, contract: &'a str, token: Option<&'a Presented>) -> BoxFuture<'a, Outcome<()>>;
 }
 
 /// The gate.
@@ -201,6 +204,10 @@ impl Gate {
             let text = "the server answers as many calls as it can; try again";
             return Err(Failure::new(ErrorReason::Overloaded, text));
         }
+        if let Some(contract) = call.caller.as_deref().and_then(Caller::contract) {
+            let token = call.token.as_deref().filter(|_| method.freshness == Freshness::Live);
+            self.backend.confirm(contract, token).await?;
+        }
         request.extensions_mut().insert(call);
         match inner.call(request).await {
             Ok(response) => Ok(response),
@@ -249,7 +256,7 @@ impl Gate {
         }
         let identity = self.authenticators.authenticate(&token).await?;
         Span::current().record("principal", identity.username.as_str());
-        let caller = Caller::new(identity, |namespace| self.backend.is_contract(namespace));
+        let caller = Caller::new(identity, |namespace| self.backend.may_be_contract(namespace));
         Ok((caller, token))
     }
 }

@@ -12,10 +12,11 @@ use std::{
 };
 
 use bindery_proto::v1alpha2::{ErrorReason, Heartbeat, Removed, SnapshotBegin, SnapshotComplete};
+use bindery_runtime::cache::Health;
 use futures::Stream;
 use parking_lot::Mutex;
 use tokio::{
-    sync::{Semaphore, mpsc},
+    sync::{Semaphore, mpsc, watch},
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
@@ -88,6 +89,9 @@ pub(super) trait Feed: Send + Sync + 'static {
     /// Whether the caller may still watch.
     fn may_go_on(&self) -> Outcome<()>;
 
+    /// Whether this replica follows all changes, so that what it does not know is not there.
+    fn is_current(&self) -> Outcome<()>;
+
     /// Wraps an event.
     fn message(event: Event<Self::Object>, resume_token: String) -> Self::Message;
 }
@@ -123,6 +127,17 @@ pub(super) struct Asked<'a> {
 pub(super) struct Outgoing<M> {
     messages: mpsc::Receiver<M>,
     end: Arc<Mutex<Option<Status>>>,
+}
+
+/// Refuses to tell what is there while a watch is broken: what changed since is unknown.
+pub(super) fn followed(what: &str, health: &watch::Receiver<Health>) -> Outcome<()> {
+    let health = health.borrow();
+    let message = match (&health.failure, health.synced) {
+        (None, true) => return Ok(()),
+        (Some(_), _) => format!("this replica cannot follow the changes of {what}; try again"),
+        (None, false) => format!("this replica is still listing {what}; try again"),
+    };
+    Err(Failure::new(ErrorReason::CacheNotReady, message))
 }
 
 // === impl Streams ===

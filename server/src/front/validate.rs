@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use bindery_api::names::{NAME_LENGTH_MAX, NAMESPACE_LENGTH_MAX, is_label, is_subdomain};
 use bindery_proto::v1alpha2::{
-    BindableResourcesRequest, Compatibility, CreateBindableResourcesRequestRequest,
-    DeleteBindableResourcesRequestRequest, DeleteExportRequest, GetBindableResourcesRequestRequest,
+    BindableResourcesRequest, BindableResourcesRequestSpec, Compatibility, CreateBindableResourcesRequestRequest,
+    DeleteBindableResourcesRequestRequest, DeleteExportRequest, ErrorReason, GetBindableResourcesRequestRequest,
     GetBoundSchemaRequest, ListBindableResourcesRequestsRequest, ListCollectionsRequest, ListExportsRequest,
     ListTemplatesRequest, RevokeCredentialsRequest, WatchBindableResourcesRequestsRequest, WatchExportsRequest,
 };
@@ -16,10 +17,6 @@ use super::{
     selector::LabelSelector,
 };
 
-/// A DNS label.
-const LABEL_LENGTH_MAX: usize = 63;
-/// A DNS subdomain.
-const NAME_LENGTH_MAX: usize = 253;
 const TEXT_LENGTH_MAX: usize = 1_024;
 const TOKEN_LENGTH_MAX: usize = 2_048;
 const WATCHED_NAMES_MAX: usize = 100;
@@ -58,6 +55,19 @@ pub(super) fn object_name<'a>(field: &str, name: &'a str) -> Outcome<&'a str> {
     Ok(name)
 }
 
+/// What kube-bind's own konnector would need is not served yet.
+pub(super) fn compatibility(spec: &BindableResourcesRequestSpec) -> Outcome<()> {
+    let asked = spec.compatibility();
+    if asked == Compatibility::Unspecified {
+        return Ok(());
+    }
+    let message = format!(
+        "compatibility {} is not served; leave bindable_resources_request.spec.compatibility unset",
+        asked.as_str_name()
+    );
+    Err(Failure::new(ErrorReason::FeatureOff, message))
+}
+
 /// Reads a duration that was validated, or `None` where it is unset.
 pub(super) fn duration(value: Option<&ProtoDuration>) -> Option<Duration> {
     Duration::try_from(*value?).ok()
@@ -78,7 +88,7 @@ impl Check {
     fn label(&mut self, field: &str, value: &str) {
         if value.is_empty() {
             self.wrong(field, "is required");
-        } else if value.len() > LABEL_LENGTH_MAX || !is_label(value) {
+        } else if !is_label(value) {
             self.wrong(
                 field,
                 "must be a DNS label: lower-case letters, digits and dashes, 63 at most",
@@ -89,7 +99,7 @@ impl Check {
     fn name(&mut self, field: &str, value: &str) {
         if value.is_empty() {
             self.wrong(field, "is required");
-        } else if value.len() > NAME_LENGTH_MAX || !value.split('.').all(is_label) {
+        } else if !is_subdomain(value) {
             self.wrong(
                 field,
                 "must be a DNS subdomain: lower-case letters, digits, dashes and dots, 253 at most",
@@ -181,11 +191,6 @@ impl Check {
     }
 }
 
-fn is_label(label: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    !label.is_empty() && label.bytes().all(inner) && !label.starts_with('-') && !label.ends_with('-')
-}
-
 /// A validator per request, each a list of its fields.
 macro_rules! validate {
     ($($request:ty: |$this:ident, $check:ident| $body:block)+) => {$(
@@ -237,8 +242,8 @@ validate! {
     DeleteBindableResourcesRequestRequest: |this, check| {
         check.label("name", &this.name);
         check.identity("cluster_identity", &this.cluster_identity);
-        check.text("uid", &this.uid, LABEL_LENGTH_MAX);
-        check.text("resource_version", &this.resource_version, LABEL_LENGTH_MAX);
+        check.text("uid", &this.uid, NAMESPACE_LENGTH_MAX);
+        check.text("resource_version", &this.resource_version, NAMESPACE_LENGTH_MAX);
     }
     ListExportsRequest: |this, check| {
         check.page(this.page_size, &this.page_token);
@@ -265,7 +270,7 @@ validate! {
         if this.uid.is_empty() {
             check.wrong("uid", "is required: GetExport tells it, and a later export of the same name is not hit");
         }
-        check.text("uid", &this.uid, LABEL_LENGTH_MAX);
+        check.text("uid", &this.uid, NAMESPACE_LENGTH_MAX);
         check.wait(this.wait.as_ref());
     }
     bindery_proto::v1alpha2::RenewKubeconfigRequest: |this, check| {

@@ -3,6 +3,9 @@
 use bindery_api::v1alpha2::{GroupResource, Scope};
 use bindery_proto::v1alpha2::ErrorReason;
 
+/// Reason of what waits for a right that the provider's admin has to give.
+pub const SERVER_LACKS_RIGHTS: &str = "ServerLacksRights";
+
 /// Why a template cannot be bound, in words that name the object and the mend.
 #[derive(thiserror::Error, Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -119,7 +122,7 @@ impl Refusal {
             Self::InvalidPermissionClaim { .. } => "InvalidPermissionClaim",
             Self::DuplicatePermissionClaim { .. } => "DuplicatePermissionClaim",
             Self::InvalidNamespace { .. } => "InvalidNamespace",
-            Self::ServerLacksRights { .. } => "ServerLacksRights",
+            Self::ServerLacksRights { .. } => SERVER_LACKS_RIGHTS,
         }
     }
 

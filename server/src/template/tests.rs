@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
-use bindery_api::v1alpha2::{APIServiceExportTemplateSpec, NamedResource, ReferencePath, Selector, SelectorReference};
+use bindery_api::v1alpha2::{
+    APIServiceExportTemplateSpec, Isolation, NamedResource, PermissionClaim, ReferencePath, Selector, SelectorReference,
+};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -249,16 +251,16 @@ proptest! {
             && name.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '-'))
             && !name.starts_with('-')
             && !name.ends_with('-');
-        prop_assert_eq!(is_namespace_name(&name), label);
+        prop_assert_eq!(names::is_label(&name), label);
     }
 
     #[test]
     fn groups_of_kubernetes_are_protected_and_look_alikes_are_not(prefix in "[a-z]{1,8}") {
         for reserved in ["k8s.io", "kubernetes.io", "kube-bind.io"] {
             let (below, beside) = (format!("{prefix}.{reserved}"), format!("{prefix}-{reserved}"));
-            prop_assert!(is_protected_group(&below));
-            prop_assert!(!is_protected_group(&beside));
+            prop_assert!(names::owner_of_group(&below).is_some());
+            prop_assert!(names::owner_of_group(&beside).is_none());
         }
-        prop_assert!(is_protected_group(&prefix));
+        prop_assert!(names::owner_of_group(&prefix).is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! An export as the backend's stream has it, made into the one that Kubernetes has.
+//! An export as either source has it, made into the one that is decided about.
 
 use std::sync::Arc;
 
@@ -7,8 +7,55 @@ use bindery_api::v1alpha2::{
 };
 use bindery_proto::v1alpha2 as proto;
 use bindery_sdk::objects;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
 
 use super::Entry;
+
+const NEWER: &str = "its version may be newer than this konnector's";
+const NO_RESOURCES: &str = "without resources";
+
+/// An export as Kubernetes has it, whatever it says.
+#[derive(Clone, Debug, Default, Deserialize, Resource)]
+#[resource(inherit = APIServiceExport)]
+pub(crate) struct AnyExport {
+    pub(crate) metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Value,
+    #[serde(default)]
+    status: Value,
+}
+
+/// What an export in Kubernetes says.
+pub(crate) fn object(export: &AnyExport) -> Entry {
+    match whole(export) {
+        Ok(whole) => Entry::Whole(Arc::new(whole)),
+        Err(fault) => {
+            let name = export.metadata.name.as_deref().unwrap_or_default();
+            Entry::Broken {
+                uid: export.metadata.uid.clone().unwrap_or_default(),
+                message: format!("APIServiceExport {name} cannot be read: {fault}; {NEWER}"),
+            }
+        }
+    }
+}
+
+fn whole(export: &AnyExport) -> Result<APIServiceExport, String> {
+    fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
+        T::deserialize(value).map_err(|error| error.to_string())
+    }
+    let spec: APIServiceExportSpec = read(&export.spec)?;
+    if spec.resources.is_empty() {
+        return Err(NO_RESOURCES.to_owned());
+    }
+    Ok(APIServiceExport {
+        metadata: export.metadata.clone(),
+        spec,
+        status: read(&export.status)?,
+    })
+}
 
 /// Name of the export and what it says.
 pub(crate) fn export(export: proto::Export) -> (String, Entry) {
@@ -26,7 +73,7 @@ pub(crate) fn export(export: proto::Export) -> (String, Entry) {
         }
         Err(fault) => Entry::Broken {
             uid,
-            message: format!("the backend sent export {name} {fault}; its version may be newer than this konnector's"),
+            message: format!("the backend sent export {name} {fault}; {NEWER}"),
         },
     };
     (name, entry)
@@ -49,7 +96,7 @@ fn spec(spec: proto::ExportSpec) -> Result<APIServiceExportSpec, &'static str> {
     let policy =
         proto::ConflictPolicy::try_from(spec.conflict_policy).map_err(|_| "with an unknown conflict policy")?;
     if spec.resources.is_empty() {
-        return Err("without resources");
+        return Err(NO_RESOURCES);
     }
     Ok(APIServiceExportSpec {
         resources: spec.resources.into_iter().map(objects::resource).collect(),
@@ -64,6 +111,8 @@ fn spec(spec: proto::ExportSpec) -> Result<APIServiceExportSpec, &'static str> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn sent() -> proto::Export {
@@ -122,5 +171,45 @@ mod tests {
         check_broken(|spec| spec.informer_scope = 0, "informer scope");
         check_broken(|spec| spec.conflict_policy = 99, "conflict policy");
         check_broken(|spec| spec.resources.clear(), "resources");
+    }
+
+    fn stored() -> Value {
+        json!({
+            "metadata": {"name": "cowboys", "namespace": "kube-bind-x", "uid": "1", "resourceVersion": "7"},
+            "spec": {
+                "resources": [{"group": "wildwest.dev", "resource": "cowboys", "versions": ["v1alpha1"]}],
+                "informerScope": "Namespaced", "isolation": "Prefixed",
+            },
+        })
+    }
+
+    #[test]
+    fn both_sources_say_the_same() {
+        let Entry::Whole(object) = object(&serde_json::from_value(stored()).unwrap()) else {
+            panic!("it is broken");
+        };
+        let (_, Entry::Whole(streamed)) = export(sent()) else {
+            panic!("it is broken");
+        };
+        assert_eq!(object.spec, streamed.spec);
+        assert_eq!(object.metadata, streamed.metadata);
+    }
+
+    #[test]
+    fn what_kubernetes_has_and_nobody_understands_is_there_all_the_same() {
+        let check = |at: &str, value: Value, says: &str| {
+            let mut stored = stored();
+            *stored.pointer_mut(at).unwrap() = value;
+            let Entry::Broken { uid, message } = object(&serde_json::from_value(stored).unwrap()) else {
+                panic!("it was taken");
+            };
+            assert_eq!(uid, "1");
+            assert!(message.contains("cowboys") && message.contains(says), "{message}");
+        };
+        check("/spec/isolation", json!("Mirrored"), "Mirrored");
+        check("/spec/informerScope", json!("Galaxy"), "Galaxy");
+        check("/spec/resources", json!([]), "without resources");
+        check("/spec", json!(7), "cannot be read");
+        check("/spec", Value::Null, "cannot be read");
     }
 }

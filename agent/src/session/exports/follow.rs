@@ -3,7 +3,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bindery_api::v1alpha2::APIServiceExport;
 use bindery_proto::v1alpha2::{ErrorReason, Export, WatchExportsRequest};
 use bindery_runtime::{
     cache::{Cache, Subscription},
@@ -15,7 +14,7 @@ use kube::Client;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Entry, Exports, Snapshot, convert};
+use super::{Exports, Snapshot, convert, convert::AnyExport};
 use crate::session::credential::Credential;
 
 /// How long the backend may take to open its stream, or be away, before Kubernetes is asked instead.
@@ -71,7 +70,6 @@ impl Follow {
 
     /// Follows the backend's stream until it refuses; says why.
     async fn stream(&self, client: &bindery_sdk::Client, fallback: &mut Option<Fallback>) -> String {
-        let access = self.credential.held().access;
         let mut watch = client.watch_exports(WatchExportsRequest {
             contract: self.namespace.to_string(),
             ..WatchExportsRequest::default()
@@ -95,13 +93,13 @@ impl Follow {
                 Some(Err(error)) => {
                     // The kubeconfig's own token goes with it, though open watches live on for minutes.
                     if error.reason() == Some(ErrorReason::CredentialRevoked) {
-                        self.credential.refuse(&access);
+                        self.credential.refuse(&self.credential.held().access);
                     }
                     return error.to_string();
                 }
                 Some(Ok(event)) => {
-                    if matches!(event, WatchEvent::SnapshotComplete) {
-                        // First the fallback ends, so that no older word of its comes after the list.
+                    if is_current(&event) {
+                        // First the fallback ends, so that no older word of its comes after the stream's.
                         *fallback = None;
                     }
                     stream.take(event, &self.exports);
@@ -111,11 +109,11 @@ impl Follow {
     }
 
     fn fall_back(&self) -> Fallback {
-        let source = Source::of::<APIServiceExport>(Some(&self.namespace));
-        let cache: Cache<APIServiceExport> = Cache::start(self.watch.clone(), source);
+        let source = Source::of::<AnyExport>(Some(&self.namespace));
+        let cache: Cache<AnyExport> = Cache::start(self.watch.clone(), source);
         let exports = self.exports.clone();
         let subscription = cache.subscribe(move |change| match (change.new, change.old) {
-            (Some(export), _) => exports.apply(&change.key.name, &Entry::Whole(Arc::clone(export))),
+            (Some(export), _) => exports.apply(&change.key.name, &convert::object(export)),
             (None, Some(old)) => exports.remove(&change.key.name, old.metadata.uid.as_deref().unwrap_or_default()),
             (None, None) => {}
         });
@@ -162,8 +160,16 @@ impl Stream {
     }
 }
 
+/// Whether all that there is has been told with this event.
+fn is_current(event: &WatchEvent<Export>) -> bool {
+    matches!(
+        event,
+        WatchEvent::SnapshotComplete | WatchEvent::Connected { resumed: true }
+    )
+}
+
 /// The first complete list tells what went while nobody looked; after that every change is told. Holds the cache.
-async fn settle(cache: Cache<APIServiceExport>, exports: Exports, namespace: Arc<str>) {
+async fn settle(cache: Cache<AnyExport>, exports: Exports, namespace: Arc<str>) {
     let mut health = cache.health();
     loop {
         let now = health.borrow_and_update().clone();
@@ -194,6 +200,14 @@ mod tests {
             }),
             ..Export::default()
         }
+    }
+
+    #[test]
+    fn kubernetes_is_asked_until_the_stream_has_told_all() {
+        assert!(is_current(&WatchEvent::Connected { resumed: true }));
+        assert!(is_current(&WatchEvent::SnapshotComplete));
+        assert!(!is_current(&WatchEvent::Connected { resumed: false }));
+        assert!(!is_current(&WatchEvent::SnapshotBegin { refused: None }));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::*;
 
 /// Fields that the wire does not have. Each is optional; only what an added object cannot do without is required in it.
-const ADDITIONS: [(&str, &str); 16] = [
+const ADDITIONS: [(&str, &str); 13] = [
     ("apiservicebindings", "spec.deletionPolicy"),
     ("apiservicebindings", "spec.rejectedPermissionClaims"),
     ("apiservicebindings", "status.contractUID"),
@@ -22,9 +22,6 @@ const ADDITIONS: [(&str, &str); 16] = [
     ("apiservicenamespaces", "status.sharedNamespace"),
     ("bindableresourcesrequests", "spec.compatibility"),
     ("clusterbindings", "status.consumerClusterUID"),
-    ("clusterbindings", "status.revocation"),
-    ("clusterbindings", "status.revocation.reason"),
-    ("clusterbindings", "status.revocation.time"),
 ];
 
 /// What the wire says of one kind.

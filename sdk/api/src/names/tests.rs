@@ -77,15 +77,6 @@ fn requests_differ_where_any_part_differs() {
     assert_eq!(name.len(), "bind-".len() + 40);
 }
 
-fn is_label(name: &str) -> bool {
-    let edge = |character: Option<char>| character.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
-    edge(name.chars().next())
-        && edge(name.chars().last())
-        && name
-            .chars()
-            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
-}
-
 proptest! {
     #[test]
     fn namespaces_fit_and_stay_apart(
@@ -122,5 +113,36 @@ proptest! {
     #[test]
     fn any_text_is_fitted(text in ".{0,400}", max in 20_usize..300) {
         prop_assert!(fit(text, max).len() <= max);
+    }
+}
+
+#[track_caller]
+fn check_form(name: &str, label: bool, subdomain: bool) {
+    assert_eq!((is_label(name), is_subdomain(name)), (label, subdomain), "{name:?}");
+}
+
+#[test]
+fn labels_and_subdomains_are_told_from_other_names() {
+    check_form("team-1", true, true);
+    check_form(&"x".repeat(63), true, true);
+    check_form("cowboys.wildwest.dev", false, true);
+    check_form(&"x".repeat(64), false, true);
+    for bad in ["", "-a", "a-", "A", "a..b", "a_b", "a/b", &"x".repeat(254)] {
+        check_form(bad, false, false);
+    }
+}
+
+#[test]
+fn groups_of_kubernetes_and_kube_bind_are_nobody_elses() {
+    for (group, expect) in [
+        ("", Some("Kubernetes itself")),
+        ("apps", Some("Kubernetes itself")),
+        ("rbac.authorization.k8s.io", Some("Kubernetes itself")),
+        ("kube-bind.io", Some("kube-bind itself")),
+        ("x.kubebind.io", Some("kube-bind itself")),
+        ("notkube-bind.io", None),
+        ("wildwest.dev", None),
+    ] {
+        assert_eq!(owner_of_group(group), expect, "{group}");
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{LocalSecretKeyRef, SecretRef, schemas};
-use crate::{Condition, Duration};
+use crate::{Condition, Duration, times};
 
 /// What the provider says of itself to the consumer.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -51,7 +51,11 @@ pub struct ClusterBindingSpec {
 #[serde(rename_all = "camelCase")]
 pub struct ClusterBindingStatus {
     /// When the konnector last said that it lives.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "times::or_absent",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub last_heartbeat_time: Option<Time>,
     /// How often it says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,22 +69,7 @@ pub struct ClusterBindingStatus {
     /// The UID of the consumer's namespace kube-system, written once by its konnector. (An addition of Bindery.)
     #[serde(rename = "consumerClusterUID", default, skip_serializing_if = "Option::is_none")]
     pub consumer_cluster_uid: Option<String>,
-    /// Set while the contract's credentials are revoked: nothing is renewed until the owner binds again. (An addition of
-    /// Bindery.)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub revocation: Option<Revocation>,
     /// What is well and what is not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-}
-
-/// That credentials were revoked, when and why.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-pub struct Revocation {
-    /// When they were revoked.
-    pub time: Time,
-    /// Why, in the words of whoever revoked them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
 }

@@ -57,7 +57,6 @@ fn objects_of_the_wire_are_read_and_written_as_they_are() {
         &json!({
             "lastHeartbeatTime": "2026-01-02T03:04:05Z", "heartbeatInterval": "5m0s", "konnectorVersion": "v0.1.0",
             "consumerSecretRef": { "name": "a", "namespace": "b" }, "consumerClusterUID": "3-4",
-            "revocation": { "time": "2026-01-02T03:04:05Z", "reason": "lost laptop" },
         }),
     ));
     check_round_trip::<BindableResourcesRequest>(&object(
@@ -74,6 +73,27 @@ fn objects_of_the_wire_are_read_and_written_as_they_are() {
             }],
         }),
     ));
+}
+
+#[test]
+fn a_time_that_is_none_hides_nothing_else() {
+    // Of the form that the schema asks for, and no time: whoever may write the status can write it.
+    let time = "2025-01-01T00:00:00+99:99";
+    let condition = json!({ "type": "SecretValid", "status": "True", "lastTransitionTime": time });
+    let read: ClusterBinding = serde_json::from_value(object(
+        "ClusterBinding",
+        &json!({ "kubeconfigSecretRef": { "name": "kubeconfig", "key": "kubeconfig" }, "providerPrettyName": "P" }),
+        &json!({ "lastHeartbeatTime": time, "konnectorVersion": "v1", "conditions": [condition] }),
+    ))
+    .unwrap();
+    let status = read.status.unwrap();
+    assert_eq!(status.last_heartbeat_time, None);
+    assert_eq!(status.konnector_version.as_deref(), Some("v1"));
+    assert!(status.conditions[0].is_true());
+    assert_eq!(
+        status.conditions[0].last_transition_time,
+        crate::conditions::true_condition("x").last_transition_time
+    );
 }
 
 #[test]

@@ -13,6 +13,8 @@ use jiff::Timestamp;
 const HEALTHY: &str = "Healthy";
 /// So many intervals may pass without a heartbeat.
 const INTERVALS: u32 = 2;
+/// However long it says it will be silent, it is looked at every day.
+const LOOK_AGAIN_MAX: Duration = Duration::from_hours(24);
 /// How far a konnector's clock may be ahead of ours without a word.
 const DRIFT_MAX: Duration = Duration::from_secs(10);
 
@@ -31,7 +33,7 @@ pub(super) fn plan(binding: &ClusterBinding, now: Timestamp) -> Plan {
     changed |= conditions.set_ready_summary(now);
     Plan {
         conditions: changed.then_some(conditions),
-        look_again,
+        look_again: look_again.map(|delay| delay.min(LOOK_AGAIN_MAX)),
     }
 }
 
@@ -148,6 +150,19 @@ mod tests {
         check(Some(NOW - 601), Some(300), ("HeartbeatTimeout", None));
         check(Some(NOW + 10), Some(300), ("", Some(610)));
         check(Some(NOW + 11), Some(300), ("HeartbeatTimeDrift", Some(611)));
+    }
+
+    #[test]
+    fn no_interval_is_too_long() {
+        check(Some(NOW), Some(10 * 365 * 24 * 3_600), ("", Some(24 * 3_600)));
+        let mut binding = binding(Some(NOW), None);
+        let text = serde_json::json!("99999999999999999999999h");
+        binding.status.as_mut().unwrap().heartbeat_interval = Some(serde_json::from_value(text).unwrap());
+        let conditions = plan(&binding, at(NOW)).conditions.unwrap();
+        assert_eq!(
+            conditions.condition(HEALTHY).unwrap().reason,
+            "HeartbeatIntervalMissing"
+        );
     }
 
     #[test]

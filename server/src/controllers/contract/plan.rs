@@ -134,10 +134,6 @@ fn cluster_binding(namespace: &Namespace, pretty_name: &str) -> ClusterBinding {
 
 #[cfg(test)]
 mod tests {
-    use bindery_api::v1alpha2::{ClusterBindingStatus, Revocation};
-    use jiff::Timestamp;
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-
     use super::*;
     use crate::{
         contract::{self, NewContract},
@@ -181,13 +177,8 @@ mod tests {
 
     fn revoked() -> ClusterBinding {
         let mut binding = cluster_binding(&namespace(), "Wild West");
-        binding.status = Some(ClusterBindingStatus {
-            revocation: Some(Revocation {
-                time: Time(Timestamp::UNIX_EPOCH),
-                reason: None,
-            }),
-            ..ClusterBindingStatus::default()
-        });
+        let annotations = binding.annotations_mut();
+        annotations.insert(annotations::REVOCATION.to_owned(), "{}".to_owned());
         binding
     }
 

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// The wire's condition: schemas and rights are there.
-const PROVIDER_IN_SYNC: &str = "ProviderInSync";
+pub(in crate::controllers) const PROVIDER_IN_SYNC: &str = "ProviderInSync";
 /// Whether the export is still what its template makes.
 const TEMPLATE_IN_SYNC: &str = "TemplateInSync";
 
@@ -42,6 +42,8 @@ pub(super) struct Observed<'a> {
     pub(super) cluster_role_binding: Option<Arc<ClusterRoleBinding>>,
     /// Whether the rights are there in every namespace that is mapped already.
     pub(super) has_rights: bool,
+    /// What the server lacks to give the rights that are missing.
+    pub(super) lacking: Option<Refusal>,
     /// What the template offers today; `None` if it has gone.
     pub(super) template: Option<Result<ExportPlan, Refusal>>,
     pub(super) now: Timestamp,
@@ -55,6 +57,7 @@ pub(super) enum Op {
     CreateClusterRole(Box<ClusterRole>),
     PatchClusterRole { name: String, patch: Value },
     CreateClusterRoleBinding(Box<ClusterRoleBinding>),
+    DeleteClusterRoleBinding { name: String, uid: Option<String> },
     Say(Vec<Condition>),
 }
 
@@ -74,10 +77,41 @@ pub(super) fn plan(seen: &Observed<'_>) -> Vec<Op> {
     schemas(seen, &mut ops);
     rights(seen, &mut ops);
     hash(seen, &mut ops);
-    if ops.is_empty() && seen.has_rights {
-        status(seen, &mut ops);
+    spare(seen, &mut ops);
+    if !ops.is_empty() {
+        return ops;
+    }
+    match &seen.lacking {
+        Some(refusal) => {
+            let refused = refused(seen.export, refusal.reason(), refusal.to_string(), seen.now);
+            ops.extend(refused.map(Op::Say));
+        }
+        None if seen.has_rights => status(seen, &mut ops),
+        None => {}
     }
     ops
+}
+
+/// The conditions of an export whose provider side cannot be seen to, if it does not say so already.
+pub(super) fn refused(
+    export: &APIServiceExport,
+    reason: &str,
+    message: String,
+    now: Timestamp,
+) -> Option<Vec<Condition>> {
+    let mut conditions = export.conditions().to_vec();
+    let condition = false_condition(PROVIDER_IN_SYNC, Severity::Error, reason, message);
+    conditions.set_condition(condition, now).then_some(conditions)
+}
+
+/// Takes back the mark of one that was to make room for a successor, once it is what the template makes again.
+fn spare(seen: &Observed<'_>, ops: &mut Vec<Op>) {
+    let is_met = matches!(&seen.template, Some(Ok(plan)) if plan.is_met_by(seen.export));
+    if is_met && seen.export.annotations().contains_key(annotations::REPLACE) {
+        let mut metadata = writes::seen(seen.export);
+        metadata["annotations"] = json!({ annotations::REPLACE: null });
+        ops.push(Op::PatchExport(json!({ "metadata": metadata })));
+    }
 }
 
 fn schemas(seen: &Observed<'_>, ops: &mut Vec<Op>) {
@@ -149,10 +183,17 @@ fn rights(seen: &Observed<'_>, ops: &mut Vec<Op>) {
         }),
         Some(_) => {}
     }
-    if seen.cluster_role_binding.is_none() {
-        let binding = rbac::cluster_role_binding(grant, contract);
-        ops.push(Op::CreateClusterRoleBinding(Box::new(binding)));
+    let wanted = rbac::cluster_role_binding(grant, contract);
+    match &seen.cluster_role_binding {
+        Some(binding) if rbac::binds_the_same_everywhere(binding, &wanted) => return,
+        // What a binding binds cannot be changed.
+        Some(binding) => ops.push(Op::DeleteClusterRoleBinding {
+            name: binding.name_any(),
+            uid: binding.uid(),
+        }),
+        None => {}
     }
+    ops.push(Op::CreateClusterRoleBinding(Box::new(wanted)));
 }
 
 pub(super) fn resources(export: &APIServiceExport) -> Vec<GroupResource> {

@@ -19,6 +19,7 @@ use kube::{ResourceExt as _, api::ObjectMeta};
 use serde_json::Value;
 
 use crate::{
+    controllers::export::PROVIDER_IN_SYNC,
     owner,
     template::{ExportPlan, Refusal},
     writes,
@@ -26,8 +27,6 @@ use crate::{
 
 /// The wire's condition: the export, and all it needs, is there.
 const EXPORTS_READY: &str = "ExportsReady";
-/// The wire's condition of an export: its schemas and rights are there.
-pub(super) const PROVIDER_IN_SYNC: &str = "ProviderInSync";
 
 pub(super) struct Observed<'a> {
     pub(super) request: &'a APIServiceExportRequest,

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::{request_name, status, template_name};
 use crate::{
     contract::{self, Located, NewContract},
+    credentials::Revocation,
     principal::Principal,
     template::{self, ExportPlan},
 };
@@ -28,8 +29,8 @@ pub(super) struct Observed<'a> {
     pub(super) located: Result<Located, contract::Refusal>,
     /// Whether everything of the contract is there.
     pub(super) complete: bool,
-    /// Since when its credentials are revoked.
-    pub(super) revoked_at: Option<Timestamp>,
+    /// That its credentials are revoked.
+    pub(super) revocation: Option<Revocation>,
     pub(super) export_request: Option<Arc<APIServiceExportRequest>>,
     pub(super) export: Option<Arc<APIServiceExport>>,
     /// The contract's schemas.
@@ -46,6 +47,8 @@ pub(super) enum Op {
     },
     Reinstate {
         contract: String,
+        /// Id of the revocation that ends.
+        revocation: String,
     },
     CreateExportRequest(Box<APIServiceExportRequest>),
     DeleteExportRequest {
@@ -149,13 +152,14 @@ fn next(seen: &Observed<'_>) -> Result<Vec<Op>, Outcome> {
         return Ok(vec![Op::Grant { contract, patch }]);
     }
     // A bind by the owner ends a revocation, but not one that was made before it.
-    let asked = seen.request.metadata.creation_timestamp.as_ref().map(|time| time.0);
-    if seen.revoked_at.is_some() && seen.revoked_at < asked {
-        let contract = contract.to_owned();
-        return Ok(vec![Op::Reinstate { contract }]);
+    if let Some(revocation) = seen.revocation.as_ref().filter(|it| it.is_before(seen.request)) {
+        return Ok(vec![Op::Reinstate {
+            contract: contract.to_owned(),
+            revocation: revocation.id.clone(),
+        }]);
     }
     if !seen.complete {
-        return match seen.revoked_at {
+        return match seen.revocation {
             None => Ok(Vec::new()),
             Some(_) => Err(Outcome::Pending(
                 Refused::new(

@@ -17,7 +17,11 @@ use kube::{ResourceExt as _, api::ObjectMeta};
 use serde_json::{Value, json};
 
 use super::rights;
-use crate::{contract, owner, remaining::Remaining, template, writes};
+use crate::{
+    contract, owner,
+    remaining::{self, Remaining},
+    template, writes,
+};
 
 pub(super) struct Observed<'a> {
     pub(super) contract: &'a str,
@@ -31,6 +35,8 @@ pub(super) struct Observed<'a> {
     pub(super) contract_stays: bool,
     /// All exports of the contract.
     pub(super) exports: &'a [Arc<APIServiceExport>],
+    /// Names of exports that are about to be made anew.
+    pub(super) awaited: &'a [String],
     /// Roles in the provider namespace that carry a contract's mark.
     pub(super) roles: &'a [Arc<Role>],
     /// Role bindings in it that do.
@@ -54,7 +60,7 @@ pub(super) enum Op {
     Patch(Value),
     Say(Value),
     CreateNamespace(Box<Namespace>),
-    MarkReleased {
+    PatchNamespace {
         name: String,
         patch: Value,
     },
@@ -95,6 +101,15 @@ pub(super) fn plan(seen: &Observed<'_>) -> Step {
     }
 }
 
+/// What the status says where the server may not give some exports their rights: the others have theirs.
+pub(super) fn lacking(seen: &Observed<'_>, message: String) -> Option<Op> {
+    let object = seen.object?;
+    let condition = false_condition(READY, Severity::Error, template::SERVER_LACKS_RIGHTS, message);
+    let ending = object.metadata.deletion_timestamp.is_some();
+    let name = (!ending).then(|| provider_namespace(seen.contract, object));
+    say(seen, object, name.as_deref(), condition)
+}
+
 /// The condition that an object of somebody else stands in the way.
 pub(super) fn foreign(seen: &Observed<'_>, name: &str) -> Option<Op> {
     let message =
@@ -115,7 +130,7 @@ fn keep(seen: &Observed<'_>, object: &APIServiceNamespace) -> Vec<Op> {
     if !seen.contract_stays {
         return Vec::new();
     }
-    if !template::is_namespace_name(seen.name) {
+    if !names::is_label(seen.name) {
         return refuse(
             "InvalidName",
             format!("{:?} is no name of a namespace; delete this object", seen.name),
@@ -139,7 +154,7 @@ fn keep(seen: &Observed<'_>, object: &APIServiceNamespace) -> Vec<Op> {
             let condition = false_condition(READY, Severity::Info, "NamespaceTerminating", message);
             return say(seen, object, None, condition).into_iter().collect();
         }
-        Some(_) => {}
+        Some(namespace) => ops.extend(record(seen, namespace)),
     }
     rights::plan(seen, &name, &mut ops);
     // Last, for whoever reads the status may rely on the namespace and on the rights in it.
@@ -169,6 +184,21 @@ fn metadata(seen: &Observed<'_>, object: &APIServiceNamespace) -> Option<Op> {
     Some(Op::Patch(json!({ "metadata": metadata })))
 }
 
+/// What is about to be granted, on record before it is: it tells what may be left here when nobody else knows any more.
+fn record(seen: &Observed<'_>, namespace: &Namespace) -> Option<Op> {
+    let before = remaining::granted(namespace);
+    let mut after = before.clone();
+    after.extend(rights::granted(seen));
+    (after != before).then(|| {
+        let mut metadata = writes::seen(namespace);
+        metadata["annotations"] = json!({ annotations::GRANTED_RESOURCES: remaining::granted_record(&after) });
+        Op::PatchNamespace {
+            name: namespace.name_any(),
+            patch: json!({ "metadata": metadata }),
+        }
+    })
+}
+
 fn end(seen: &Observed<'_>, object: Option<&APIServiceNamespace>) -> Step {
     let finalizers = object.map(|object| (object, writes::without_finalizer(object, finalizers::NAMESPACE)));
     let Some(namespace) = seen.namespace.filter(|namespace| is_ours(seen, namespace)) else {
@@ -180,15 +210,15 @@ fn end(seen: &Observed<'_>, object: Option<&APIServiceNamespace>) -> Step {
     if contract::is_terminating(namespace) {
         return Step::Apply(Vec::new());
     }
-    let Some(remaining) = seen.remaining else {
+    let Some(left) = seen.remaining else {
         return Step::Count;
     };
-    if remaining.count() > 0 {
-        let condition = false_condition(READY, Severity::Info, "Draining", remaining.to_string());
+    if left.count() > 0 {
+        let condition = false_condition(READY, Severity::Info, "Draining", left.to_string());
         let said = object.and_then(|object| say(seen, object, None, condition));
         return Step::Drain(said.into_iter().collect());
     }
-    if remaining.has_released() {
+    if left.has_released() {
         return Step::Apply(leave(seen, namespace, object));
     }
     Step::Apply(vec![Op::DeleteNamespace {
@@ -203,7 +233,7 @@ fn leave(seen: &Observed<'_>, namespace: &Namespace, object: Option<&APIServiceN
     if !namespace.annotations().contains_key(annotations::RELEASED) {
         let mut metadata = writes::seen(namespace);
         metadata["annotations"] = json!({ annotations::RELEASED: seen.now.to_string() });
-        ops.push(Op::MarkReleased {
+        ops.push(Op::PatchNamespace {
             name: namespace.name_any(),
             patch: json!({ "metadata": metadata }),
         });
@@ -232,10 +262,16 @@ fn new_namespace(seen: &Observed<'_>, name: &str) -> Namespace {
                 labels::CONTRACT.to_owned(),
                 seen.contract.to_owned(),
             )])),
-            annotations: Some(BTreeMap::from([(
-                annotations::API_SERVICE_NAMESPACE.to_owned(),
-                format!("{}/{}", seen.contract, seen.name),
-            )])),
+            annotations: Some(BTreeMap::from([
+                (
+                    annotations::API_SERVICE_NAMESPACE.to_owned(),
+                    format!("{}/{}", seen.contract, seen.name),
+                ),
+                (
+                    annotations::GRANTED_RESOURCES.to_owned(),
+                    remaining::granted_record(&rights::granted(seen)),
+                ),
+            ])),
             ..ObjectMeta::default()
         },
         ..Namespace::default()

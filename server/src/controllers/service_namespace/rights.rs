@@ -1,5 +1,11 @@
 //! The rights of each export in a provider namespace.
 
+use std::collections::BTreeSet;
+
+use bindery_api::{
+    labels,
+    v1alpha2::{APIServiceExport, GroupResource},
+};
 use kube::{Resource, ResourceExt as _};
 
 use super::{
@@ -11,27 +17,35 @@ use crate::{
     rbac::{self, Grant},
     writes,
 };
-use bindery_api::{labels, v1alpha2::GroupResource};
+
+/// What the exports that stay are given rights on.
+pub(super) fn granted(seen: &Observed<'_>) -> BTreeSet<GroupResource> {
+    let resources = staying(seen).flat_map(|export| &export.spec.resources);
+    resources.map(|resource| resource.group_resource.clone()).collect()
+}
+
+fn staying<'a>(seen: &Observed<'a>) -> impl Iterator<Item = &'a APIServiceExport> {
+    let exports = seen.exports.iter().map(AsRef::as_ref);
+    exports.filter(|export: &&APIServiceExport| export.metadata.deletion_timestamp.is_none())
+}
 
 /// Gives every export that stays its Role and RoleBinding, and takes away those of exports that have gone. An export
-/// that is draining keeps what it has.
+/// that is deleting keeps what it has, and one that is made anew what its predecessor had.
 pub(super) fn plan(seen: &Observed<'_>, namespace: &str, ops: &mut Vec<Op>) {
-    for export in seen.exports {
-        if export.metadata.deletion_timestamp.is_none() {
-            let resources = export.spec.resources.iter();
-            let resources: Vec<GroupResource> = resources.map(|resource| resource.group_resource.clone()).collect();
-            let grant = Grant {
-                contract: seen.contract,
-                export: &export.name_any(),
-                resources: &resources,
-            };
-            give(seen, grant, namespace, ops);
-        }
+    for export in staying(seen) {
+        let resources = export.spec.resources.iter();
+        let resources: Vec<GroupResource> = resources.map(|resource| resource.group_resource.clone()).collect();
+        let grant = Grant {
+            contract: seen.contract,
+            export: &export.name_any(),
+            resources: &resources,
+        };
+        give(seen, grant, namespace, ops);
     }
-    let known: Vec<_> = seen
-        .exports
-        .iter()
-        .map(|export| rbac::export_label(&export.name_any()))
+    let names = seen.exports.iter().map(|export| export.name_any());
+    let known: Vec<_> = names
+        .chain(seen.awaited.iter().cloned())
+        .map(|name| rbac::export_label(&name))
         .collect();
     take(seen, |label| !known.iter().any(|known| known == label), ops);
 }

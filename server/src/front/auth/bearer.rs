@@ -32,6 +32,24 @@ pub struct Claims {
     /// When it expires, in seconds since 1970.
     #[serde(default, rename = "exp")]
     expires: Option<f64>,
+    #[serde(default, rename = "kubernetes.io")]
+    kubernetes: Kubernetes,
+}
+
+/// What an API server says of the tokens that it issues for ServiceAccounts.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Kubernetes {
+    #[serde(default)]
+    secret: Option<BoundTo>,
+}
+
+/// The object that a token ends with.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct BoundTo {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
 }
 
 impl Presented {
@@ -91,6 +109,11 @@ impl fmt::Debug for Presented {
 }
 
 impl Claims {
+    /// The Secret that the token is bound to.
+    pub fn secret(&self) -> Option<&BoundTo> {
+        self.kubernetes.secret.as_ref()
+    }
+
     /// When the token says it expires.
     pub fn expires_at(&self) -> Option<Timestamp> {
         #[expect(
@@ -159,6 +182,22 @@ pub(crate) mod tests {
             &[&format!("Bearer {}", "x".repeat(LENGTH_MAX + 1))],
             Some(&Denial::Invalid("it is too long")),
         );
+    }
+
+    #[test]
+    fn a_token_says_which_secret_it_ends_with() {
+        let secret = |claims| token(&claims).claims().secret().cloned();
+        assert_eq!(secret(json!({})), None);
+        assert_eq!(
+            secret(json!({"kubernetes.io": {"namespace": "a", "pod": {"name": "p"}}})),
+            None
+        );
+        let bound = json!({"kubernetes.io": {"namespace": "a", "secret": {"name": "s", "uid": "1"}}});
+        let expect = BoundTo {
+            name: "s".to_owned(),
+            uid: "1".to_owned(),
+        };
+        assert_eq!(secret(bound), Some(expect));
     }
 
     #[test]

@@ -6,8 +6,9 @@ use bindery_proto::v1alpha2::{BoundSchemaRef, CreateBindableResourcesRequestResp
 use bindery_runtime::{backoff::Backoff, cache::ObjectKey, errors};
 use tokio::time::{Duration, Instant, sleep};
 
-use super::create::{Checked, phase};
+use super::create::Checked;
 use crate::{
+    controllers::request::phase,
     credentials::{IssueError, Minted},
     front::{
         Front,

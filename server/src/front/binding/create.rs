@@ -19,6 +19,7 @@ use super::{Key, is_of};
 use crate::{
     actions,
     contract::{self, Located},
+    controllers::request::phase,
     credentials,
     front::{
         Front,
@@ -81,7 +82,9 @@ impl Front {
         message.validate()?;
         let asked = message.bindable_resources_request.clone().unwrap_or_default();
         let name = asked.metadata.unwrap_or_default().name;
-        let spec = request::wanted(&asked.spec.unwrap_or_default(), caller.username().to_owned());
+        let spec = asked.spec.unwrap_or_default();
+        validate::compatibility(&spec)?;
+        let spec = request::wanted(&spec, caller.username().to_owned());
         let key = Key::new(caller, &spec.cluster_identity.identity, &name);
         let located = self.locate(&key)?;
         let plan = self.offer(template).await?;
@@ -150,7 +153,7 @@ impl Front {
         if !is_revoked(bindings.get(contract, names::CLUSTER_BINDING).as_deref()) {
             return Ok(());
         }
-        self.issuer.reinstate(contract).await?;
+        self.issuer.reinstate(contract, None).await?;
         let key = ObjectKey::new(contract.as_str(), names::CLUSTER_BINDING);
         until_shown(bindings, &key, until, |binding| !is_revoked(binding)).await;
         Ok(())
@@ -312,10 +315,6 @@ fn decide(
         api::Phase::Succeeded if needs_rerun() => Step::RunAgain,
         api::Phase::Succeeded | api::Phase::Pending => Step::Join,
     })
-}
-
-pub(super) fn phase(request: &api::BindableResourcesRequest) -> api::Phase {
-    request.status.as_ref().map(|status| status.phase).unwrap_or_default()
 }
 
 fn version(request: &api::BindableResourcesRequest) -> u64 {

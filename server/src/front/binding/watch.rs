@@ -11,12 +11,13 @@ use kube::ResourceExt as _;
 
 use super::is_of;
 use crate::{
+    controllers::request::request_name,
     front::{
         Front,
         convert::request,
         error::Outcome,
         gate::Call,
-        stream::{Asked, Event, Feed, Filter, Now, Outgoing, Shown, hub::Gone},
+        stream::{Asked, Event, Feed, Filter, Now, Outgoing, Shown, followed, hub::Gone},
         validate::Validate as _,
     },
     principal::Principal,
@@ -65,7 +66,7 @@ impl Requests {
     fn admits(&self, found: &api::BindableResourcesRequest) -> bool {
         let identity = &found.spec.cluster_identity.identity;
         (self.identity.is_empty() || *identity == self.identity)
-            && (self.names.is_empty() || self.names.contains(&request::name(found)))
+            && (self.names.is_empty() || self.names.contains(request_name(found)))
             && is_of(found, &self.principal)
     }
 
@@ -73,7 +74,7 @@ impl Requests {
         Shown {
             key: found.name_any().into(),
             identity: Gone {
-                name: request::name(found),
+                name: request_name(found).to_owned(),
                 uid: found.uid().unwrap_or_default(),
             },
             object: request::request(found),
@@ -103,6 +104,10 @@ impl Feed for Requests {
     fn may_go_on(&self) -> Outcome<()> {
         // The requests are the caller's own as long as its token is good.
         Ok(())
+    }
+
+    fn is_current(&self) -> Outcome<()> {
+        followed("requests", &self.front.state.caches.requests.health())
     }
 
     fn message(event: Event<BindableResourcesRequest>, resume_token: String) -> Self::Message {

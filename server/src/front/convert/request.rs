@@ -1,21 +1,15 @@
 //! BindableResourcesRequest.
 
-use bindery_api::{annotations, v1alpha2 as api};
+use bindery_api::v1alpha2 as api;
 use bindery_proto::v1alpha2 as proto;
-use kube::ResourceExt as _;
 
 use super::{condition::kubernetes_conditions, enums, meta};
-
-/// The name that its caller gave a request: in an annotation where it was made over gRPC, else its own.
-pub fn name(request: &api::BindableResourcesRequest) -> String {
-    let annotated = request.annotations().get(annotations::REQUEST_NAME);
-    annotated.cloned().unwrap_or_else(|| request.name_any())
-}
+use crate::controllers::request::request_name;
 
 /// A request, under the name that its caller gave it.
 pub fn request(request: &api::BindableResourcesRequest) -> proto::BindableResourcesRequest {
     let mut metadata = meta::metadata(&request.metadata);
-    metadata.name = name(request);
+    request_name(request).clone_into(&mut metadata.name);
     proto::BindableResourcesRequest {
         metadata: Some(metadata),
         spec: Some(spec(&request.spec)),

@@ -56,8 +56,8 @@ fn request(name: &str, plan: &ExportPlan) -> proto::ExportRequest {
     }
 }
 
-/// The rights that a konnector needs for the export on its own cluster: its resources with their status, and the objects
-/// that are claimed.
+/// The rights that a konnector needs for the export on its own cluster: its resources with their status. Nothing of what is
+/// claimed, for no konnector reads or writes that, and a right that nobody uses is a danger and no more.
 fn consumer_rules(plan: &ExportPlan) -> Vec<proto::ConsumerRule> {
     const RESOURCE_VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
     const STATUS_VERBS: [&str; 3] = ["get", "update", "patch"];
@@ -76,9 +76,32 @@ fn consumer_rules(plan: &ExportPlan) -> Vec<proto::ConsumerRule> {
             &STATUS_VERBS,
         ));
     }
-    for claim in plan.claims() {
-        let claimed = &claim.group_resource;
-        rules.push(rule(&claimed.group, claimed.resource.clone(), &RESOURCE_VERBS));
-    }
     rules
+}
+
+#[cfg(test)]
+mod tests {
+    use bindery_api::v1alpha2::{GroupResource, PermissionClaim};
+
+    use super::*;
+    use crate::{
+        settings::tests::settings,
+        template::{
+            assess,
+            tests::{cowboys, offered},
+        },
+    };
+
+    #[test]
+    fn a_konnector_is_given_rights_on_what_it_syncs_and_no_more() {
+        let mut plan = assess(&cowboys(), &offered(), &settings()).unwrap();
+        plan.export.permission_claims = vec![PermissionClaim {
+            group_resource: GroupResource::new("", "secrets"),
+            ..PermissionClaim::default()
+        }];
+        let rules = consumer_rules(&plan);
+        let resources: Vec<_> = rules.iter().flat_map(|rule| &rule.resources).collect();
+        assert_eq!(resources, ["cowboys", "cowboys/status"]);
+        assert_eq!(request("west", &plan).permission_claims.len(), 1);
+    }
 }

@@ -26,7 +26,7 @@ impl Front {
     ) -> Outcome<DeleteExportResponse> {
         message.validate()?;
         let contract = self.contracts.one(call.caller()?, &message.contract)?.name_any();
-        let Some(export) = self.export(&contract, &message.name) else {
+        let Some(export) = self.export(&contract, &message.name).await? else {
             return if message.allow_missing {
                 Ok(DeleteExportResponse::default())
             } else {
@@ -53,21 +53,22 @@ impl Front {
                 remaining_objects: count(&remaining),
             });
         }
-        let deleted = actions::delete_export(&self.state, &export, message.force).await;
+        let deleted = actions::delete_export(&self.state, &export).await;
         deleted.map_err(|error| Failure::of_write("delete the export", &error))?;
         tracing::info!(contract, export = message.name, force = message.force, "export deleted");
 
         let until = call.deadline.wait_until(validate::duration(message.wait.as_ref()));
         let is_gone = |shown: Option<&api::APIServiceExport>| shown.is_none_or(|shown| shown.uid() != export.uid());
         let key = ObjectKey::of(&*export);
-        if until_shown(&self.state.caches.exports, &key, until, is_gone).await {
-            return Ok(DeleteExportResponse::default());
+        until_shown(&self.state.caches.exports, &key, until, is_gone).await;
+        // What the cache misses may be there.
+        match self.export_now(&contract, &message.name).await? {
+            Some(now) if now.uid() == export.uid() => Ok(DeleteExportResponse {
+                remaining_objects: count(&self.remaining(&now).await?),
+                export: Some(self.show(&now)),
+            }),
+            _ => Ok(DeleteExportResponse::default()),
         }
-        let now = self.export(&contract, &message.name).unwrap_or_else(|| export.clone());
-        Ok(DeleteExportResponse {
-            remaining_objects: count(&self.remaining(&now).await?),
-            export: Some(self.show(&now)),
-        })
     }
 
     async fn remaining(&self, export: &api::APIServiceExport) -> Outcome<Remaining> {

@@ -93,7 +93,10 @@ impl Feed for Exports {
         let Some(schema) = changed.strip_prefix(SCHEMA) else {
             let export = self
                 .front
-                .export(&self.name, changed)
+                .state
+                .caches
+                .exports
+                .get(&self.name, changed)
                 .filter(|export| self.is_selected(export));
             return vec![(changed.into(), export.map(|export| self.shown(&export)))];
         };
@@ -119,6 +122,10 @@ impl Feed for Exports {
 
     fn may_go_on(&self) -> Outcome<()> {
         self.front.contracts.still(&self.caller, &self.contract)
+    }
+
+    fn is_current(&self) -> Outcome<()> {
+        self.front.follows_exports()
     }
 
     fn message(event: Event<Export>, resume_token: String) -> WatchExportsResponse {

@@ -1,9 +1,10 @@
 use std::time::Duration;
 
 use bindery_proto::v1alpha2::{
-    GetExportRequest, GetExportResponse, GetProviderRequest, GetTemplateRequest, RevokeCredentialsRequest,
-    catalog_service_client::CatalogServiceClient, credential_service_client::CredentialServiceClient,
-    export_service_client::ExportServiceClient, provider_service_client::ProviderServiceClient,
+    GetExportRequest, GetExportResponse, GetProviderRequest, GetTemplateRequest, RenewKubeconfigRequest,
+    RevokeCredentialsRequest, catalog_service_client::CatalogServiceClient,
+    credential_service_client::CredentialServiceClient, export_service_client::ExportServiceClient,
+    provider_service_client::ProviderServiceClient,
 };
 use bindery_runtime::telemetry;
 use serde_json::json;
@@ -25,8 +26,17 @@ impl Backend for Ready {
         self.0
     }
 
-    fn is_contract(&self, namespace: &str) -> bool {
-        namespace == "kube-bind-a"
+    fn may_be_contract(&self, namespace: &str) -> bool {
+        namespace.starts_with("kube-bind-")
+    }
+
+    fn confirm<'a>(&'a self, contract: &'a str, token: Option<&'a Presented>) -> BoxFuture<'a, Outcome<()>> {
+        let refused = match (contract, token) {
+            ("kube-bind-a", None) => None,
+            ("kube-bind-a", Some(_)) => Some(ErrorReason::CredentialRevoked),
+            _ => Some(ErrorReason::ContractNotFound),
+        };
+        Box::pin(async move { refused.map_or(Ok(()), |reason| Err(Failure::new(reason, "no"))) })
     }
 }
 
@@ -222,6 +232,26 @@ async fn a_contract_is_held_to_its_own_methods_and_the_provider_is_open() {
         .await
         .expect_err("an empty answer");
     assert_eq!(caller(through), Some(Vec::new()));
+}
+
+#[tokio::test]
+async fn a_contract_is_confirmed_and_its_token_where_that_matters() {
+    let server = server(true).await;
+    let mut credentials = CredentialServiceClient::new(server.channel.clone());
+    let renewed = credentials
+        .renew_kubeconfig(by(CONTRACT, RenewKubeconfigRequest::default()))
+        .await;
+    assert_eq!(reason(renewed), "CREDENTIAL_REVOKED");
+    let unknown = CONTRACT.replace("-a:", "-b:");
+    assert_eq!(
+        reason(server.export(by(&unknown, GetExportRequest::default())).await),
+        "CONTRACT_NOT_FOUND"
+    );
+    let mut catalog = CatalogServiceClient::new(server.channel.clone());
+    assert_eq!(
+        reason(catalog.get_template(by(&unknown, GetTemplateRequest::default())).await),
+        "METHOD_DENIED"
+    );
 }
 
 #[tokio::test]

@@ -150,6 +150,7 @@ impl<F: Feed> Task<F> {
             let message = "too many streams begin at once; come back a little later";
             return Err(Failure::new(ErrorReason::Overloaded, message).retry_after(delay));
         };
+        self.feed.is_current()?;
         let begin = SnapshotBegin {
             resume_refused: refused.is_some(),
             reason: refused.unwrap_or_default().to_owned(),

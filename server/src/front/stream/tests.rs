@@ -25,6 +25,7 @@ struct Numbers(Arc<Mutex<World>>);
 struct World {
     numbers: BTreeMap<String, u64>,
     refused: bool,
+    behind: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -101,6 +102,12 @@ impl Feed for Numbers {
             return Err(Failure::new(ErrorReason::CredentialRevoked, "revoked"));
         }
         Ok(())
+    }
+
+    fn is_current(&self) -> Outcome<()> {
+        let failure = self.0.lock().behind.then(|| "connection refused".to_owned());
+        let health = watch::Sender::new(Health { synced: true, failure });
+        followed("numbers", &health.subscribe())
     }
 
     fn message(event: Event<String>, token: String) -> Text {
@@ -275,6 +282,34 @@ async fn a_token_of_no_use_begins_again_and_a_broken_one_is_refused() {
     );
     let failure = stage.open("nonsense").expect_err("a refusal");
     assert_eq!(failure.reason(), ErrorReason::ResumeTokenInvalid);
+}
+
+/// What such a replica misses is not to be taken for gone.
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_fell_behind_sends_no_snapshot() {
+    let stage = stage();
+    stage.feed.set(&stage.hub, "x", 1);
+    let mut stream = stage.open("").expect("a stream");
+    said(&mut stream, 2).await;
+    let token = next(&mut stream).await.token;
+    drop(stream);
+    stage.feed.0.lock().behind = true;
+    let ahead = Mark {
+        position: [1_000, 0],
+        ..Mark::default()
+    };
+    for refused in ["", &token::write(Filter::of(&["a"]), &ahead)] {
+        let mut stream = stage.open(refused).expect("a stream");
+        let status = end(&mut stream).await.expect("an error");
+        assert_eq!(status.code(), Code::Unavailable, "{status}");
+    }
+    // Who has seen as much as this replica may wait here for more.
+    let mut stream = stage.open(&token).expect("a stream");
+    assert_eq!(said(&mut stream, 1).await, ["heartbeat"]);
+    drop(stream);
+    stage.feed.0.lock().behind = false;
+    let mut stream = stage.open("").expect("a stream");
+    assert_eq!(said(&mut stream, 3).await, ["begin", "x=1", "complete 1"]);
 }
 
 #[tokio::test(start_paused = true)]

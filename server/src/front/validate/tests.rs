@@ -164,3 +164,12 @@ fn lists_and_watches_are_bounded() {
     };
     check(&watch, &["names[1]"]);
 }
+
+#[test]
+fn a_compatibility_that_is_not_served_is_refused_as_such() {
+    let mut spec = BindableResourcesRequestSpec::default();
+    assert!(compatibility(&spec).is_ok());
+    spec.compatibility = Compatibility::KubeBind.into();
+    let failure = compatibility(&spec).expect_err("a refusal");
+    assert_eq!(failure.reason(), ErrorReason::FeatureOff);
+}

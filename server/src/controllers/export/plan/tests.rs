@@ -19,6 +19,7 @@ struct World {
     cluster_role_binding: Option<Arc<ClusterRoleBinding>>,
     template: Option<Result<ExportPlan, Refusal>>,
     has_rights: bool,
+    lacking: Option<Refusal>,
 }
 
 impl World {
@@ -43,6 +44,7 @@ impl World {
             cluster_role_binding: None,
             template: Some(Ok(offer)),
             has_rights: true,
+            lacking: None,
         }
     }
 
@@ -71,6 +73,7 @@ impl World {
             cluster_role: self.cluster_role.clone(),
             cluster_role_binding: self.cluster_role_binding.clone(),
             has_rights: self.has_rights,
+            lacking: self.lacking.clone(),
             template: self.template.clone(),
             now: Timestamp::UNIX_EPOCH,
         })
@@ -176,12 +179,56 @@ fn cluster_wide_watches_come_with_the_right_to_read() {
         panic!("{ops:?}");
     };
     let mut bent = (**role).clone();
+    let mut misled = (**binding).clone();
+    misled.subjects = None;
     world.cluster_role_binding = Some(Arc::new((**binding).clone()));
     world.cluster_role = Some(Arc::new(bent.clone()));
     world.settle("", "");
     bent.rules = None;
     world.cluster_role = Some(Arc::new(bent));
     assert!(matches!(&world.plan()[..], [Op::PatchClusterRole { .. }]));
+    world.cluster_role = Some(Arc::new((**role).clone()));
+    world.cluster_role_binding = Some(Arc::new(misled));
+    assert!(matches!(
+        &world.plan()[..],
+        [Op::DeleteClusterRoleBinding { .. }, Op::CreateClusterRoleBinding(_)]
+    ));
+}
+
+#[test]
+fn a_right_that_the_server_lacks_is_said_until_it_is_there() {
+    let mut world = World::with_schema();
+    world.has_rights = false;
+    let manifest = "kind: ClusterRole".to_owned();
+    world.lacking = Some(Refusal::ServerLacksRights { manifest });
+    let ops = world.plan();
+    let [Op::Say(conditions)] = &ops[..] else {
+        panic!("{ops:?}");
+    };
+    let said = conditions.condition(PROVIDER_IN_SYNC).unwrap();
+    assert!(
+        !said.is_true() && said.message.contains("kind: ClusterRole"),
+        "{said:?}"
+    );
+    *world.export.conditions_mut() = conditions.clone();
+    assert_eq!(world.plan(), [], "says it twice");
+    world.has_rights = true;
+    world.lacking = None;
+    world.settle("", "");
+}
+
+#[test]
+fn an_export_that_is_as_its_template_makes_it_is_not_marked_for_replacement() {
+    let mut world = World::with_schema();
+    let marks = world.export.annotations_mut();
+    marks.insert(annotations::REPLACE.to_owned(), annotations::TRUE.to_owned());
+    let ops = world.plan();
+    let [Op::PatchExport(patch)] = &ops[..] else {
+        panic!("{ops:?}");
+    };
+    assert!(patch["metadata"]["annotations"][annotations::REPLACE].is_null());
+    world.template = None;
+    assert!(!world.plan().iter().any(|op| matches!(op, Op::PatchExport(_))));
 }
 
 #[test]

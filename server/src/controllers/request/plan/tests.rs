@@ -26,7 +26,7 @@ struct World {
     offer: Option<Result<ExportPlan, template::Refusal>>,
     namespaces: Vec<Arc<Namespace>>,
     complete: bool,
-    revoked_at: Option<Timestamp>,
+    revocation: Option<Revocation>,
     export_request: Option<APIServiceExportRequest>,
     export: Option<APIServiceExport>,
     caller: &'static str,
@@ -58,7 +58,7 @@ impl World {
             offer: Some(Ok(offer())),
             namespaces: Vec::new(),
             complete: false,
-            revoked_at: None,
+            revocation: None,
             export_request: None,
             export: None,
             caller: "jane",
@@ -97,7 +97,7 @@ impl World {
             offer: self.offer.clone(),
             located: contract::locate(&self.namespaces, "kube-bind-", IDENTITY),
             complete: self.complete,
-            revoked_at: self.revoked_at,
+            revocation: self.revocation.clone(),
             export_request: self.export_request.clone().map(Arc::new),
             export: self.export.clone().map(Arc::new),
             schemas: Vec::new(),
@@ -130,7 +130,7 @@ fn name(op: &Op) -> String {
     match op {
         Op::CreateContract(_) => "create contract".to_owned(),
         Op::Grant { .. } => "grant".to_owned(),
-        Op::Reinstate { .. } => "reinstate".to_owned(),
+        Op::Reinstate { revocation, .. } => format!("reinstate {revocation}"),
         Op::CreateExportRequest(_) => "ask for export".to_owned(),
         Op::DeleteExportRequest { .. } => "delete request".to_owned(),
         Op::MarkReplaced { .. } => "mark".to_owned(),
@@ -162,7 +162,7 @@ fn what_a_request_makes_is_marked_with_it() {
     assert_eq!(request.name_any(), "riders");
     assert_eq!(request.annotations()[annotations::TEMPLATE], "cowboys");
     assert_eq!(request.annotations()[annotations::REQUEST_UID], "r1");
-    assert!(offer().answers(&request));
+    assert_eq!(request.spec, offer().request_spec());
     let contract = &world.namespaces[0];
     assert!(contract::is_contract(contract));
     assert_eq!(contract::identity(contract), Some(IDENTITY));
@@ -222,9 +222,16 @@ fn a_second_template_is_granted_before_it_is_asked_for() {
 fn a_later_bind_ends_a_revocation_and_an_earlier_one_does_not() {
     let mut world = World::with_contract();
     world.complete = false;
-    world.revoked_at = Some(at(50));
-    world.check(&["reinstate"]);
-    world.revoked_at = Some(at(150));
+    // Whatever the clocks say: both were made at the same second.
+    let mut revocation = Revocation {
+        id: "v1".to_owned(),
+        time: at(100),
+        ..Revocation::default()
+    };
+    world.revocation = Some(revocation.clone());
+    world.check(&["reinstate v1"]);
+    revocation.requests.push("r1".to_owned());
+    world.revocation = Some(revocation);
     world.check(&["pending CredentialsRevoked"]);
 }
 

@@ -15,6 +15,7 @@ struct World {
     namespace: Option<Namespace>,
     contract_stays: bool,
     exports: Vec<Arc<APIServiceExport>>,
+    awaited: Vec<String>,
     roles: Vec<Arc<Role>>,
     bindings: Vec<Arc<RoleBinding>>,
     remaining: Option<Remaining>,
@@ -57,6 +58,7 @@ impl World {
             namespace: None,
             contract_stays: true,
             exports: vec![export("riders", false)],
+            awaited: Vec::new(),
             roles: Vec::new(),
             bindings: Vec::new(),
             remaining: None,
@@ -84,6 +86,7 @@ impl World {
             namespace: self.namespace.as_ref(),
             contract_stays: self.contract_stays,
             exports: &self.exports,
+            awaited: &self.awaited,
             roles: &self.roles,
             bindings: &self.bindings,
             remaining: self.remaining.as_ref(),
@@ -150,7 +153,11 @@ fn name(op: &Op) -> String {
             }
         }
         Op::CreateNamespace(namespace) => format!("create {}", namespace.name_any()),
-        Op::MarkReleased { .. } => "mark released".to_owned(),
+        Op::PatchNamespace { patch, .. } => {
+            let marks = patch["metadata"]["annotations"].as_object().unwrap();
+            let released = marks.contains_key(annotations::RELEASED);
+            if released { "mark released" } else { "record" }.to_owned()
+        }
         Op::DeleteNamespace { name, .. } => format!("delete {name}"),
         Op::CreateRole(_) => "role".to_owned(),
         Op::PatchRole { .. } => "patch role".to_owned(),
@@ -246,6 +253,70 @@ fn rights_follow_the_exports() {
     bent.rules = None;
     world.roles = vec![Arc::new(bent)];
     world.check(&["patch role"]);
+}
+
+#[test]
+fn an_export_that_is_made_anew_keeps_its_rights_meanwhile() {
+    let mut world = World::settled();
+    let successor = world.exports.pop().unwrap();
+    world.awaited = vec!["riders".to_owned()];
+    world.check(&[]);
+    world.awaited = vec!["bandits".to_owned()];
+    world.check(&["unbind", "delete role"]);
+    world.exports = vec![successor];
+    world.check(&[]);
+}
+
+/// Objects that stay are found by it, when neither an export nor a template tells of them.
+#[test]
+fn what_is_granted_is_recorded_for_good_and_before_it_is() {
+    let mut world = World::settled();
+    let recorded = |world: &World| remaining::granted_record(&remaining::granted(world.namespace.as_ref().unwrap()));
+    assert_eq!(recorded(&world), "cowboys.wildwest.dev");
+    let mut other = (*export("bandits", false)).clone();
+    other.spec.resources[0].group_resource = GroupResource::new("wildwest.dev", "bandits");
+    world.exports = vec![Arc::new(other)];
+    let Step::Apply(ops) = world.step() else {
+        panic!("not kept");
+    };
+    let at = |wanted: &str| ops.iter().position(|op| name(op) == wanted).unwrap();
+    assert!(at("record") < at("role"), "{ops:#?}");
+    let Op::PatchNamespace { patch, .. } = &ops[at("record")] else {
+        panic!("{ops:#?}");
+    };
+    assert_eq!(
+        patch["metadata"]["annotations"][annotations::GRANTED_RESOURCES],
+        "bandits.wildwest.dev,cowboys.wildwest.dev"
+    );
+}
+
+#[test]
+fn a_lack_of_rights_is_said_with_the_namespace_that_others_may_use() {
+    let mut world = World::new();
+    let lacking = |world: &World| {
+        let seen = Observed {
+            contract: CONTRACT,
+            name: world.name,
+            object: world.object.as_ref(),
+            namespace: None,
+            contract_stays: true,
+            exports: &world.exports,
+            awaited: &[],
+            roles: &[],
+            bindings: &[],
+            remaining: None,
+            now: Timestamp::UNIX_EPOCH,
+        };
+        super::lacking(&seen, "apply this".to_owned())
+    };
+    let Some(Op::Say(patch)) = lacking(&world) else {
+        panic!("says nothing");
+    };
+    assert_eq!(patch["status"]["namespace"], PROVIDER);
+    assert_eq!(patch["status"]["conditions"][0]["reason"], "ServerLacksRights");
+    let object = world.object.as_mut().unwrap();
+    object.status = serde_json::from_value(patch["status"].clone()).unwrap();
+    assert_eq!(lacking(&world), None, "says it twice");
 }
 
 #[test]
