@@ -24,7 +24,7 @@ pub struct Args {
     #[arg(long, default_value = "5m", value_parser = duration)]
     pub heartbeat_interval: Duration,
     /// Install or update the CustomResourceDefinitions of kube-bind.io at start.
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub install_crds: bool,
     /// The konnector's own namespace, the only one whose Secrets it reads.
     #[arg(long, env = "POD_NAMESPACE", default_value = bindery_api::names::KUBE_BIND_NAMESPACE)]
