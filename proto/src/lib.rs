@@ -11,6 +11,7 @@
 //! ```
 
 pub mod address;
+mod code;
 pub mod crd;
 pub mod idempotency;
 pub mod reason;
@@ -37,6 +38,7 @@ pub mod kubebind {
     }
 }
 
+pub use code::code_name;
 pub use kubebind::v1alpha2;
 
 /// The encoded `FileDescriptorSet` of the package and all it imports, with comments and custom options. For gRPC

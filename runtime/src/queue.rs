@@ -135,6 +135,12 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         self.shared.state.lock().slots.is_empty()
     }
 
+    /// True when no key waits to be worked on or is being worked on; keys with a delay are not counted.
+    pub fn is_quiet(&self) -> bool {
+        let state = self.shared.state.lock();
+        state.slots.values().all(|slot| slot.queued.is_none() && !slot.running)
+    }
+
     /// True when no key waits to be worked on.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -335,6 +341,7 @@ mod tests {
         queue.add("a", Lane::Live);
         queue.add("b", Lane::Backlog);
         assert_eq!(*next(&queue).await.key(), "b");
+        assert!(!queue.is_quiet(), "a is being worked on");
         drop(work);
         assert_eq!(*next(&queue).await.key(), "a");
         assert!(queue.is_idle());
@@ -347,6 +354,7 @@ mod tests {
         let start = Instant::now();
         queue.add("a", Lane::Live);
         next(&queue).await.retry(backoff);
+        assert!(queue.is_quiet() && !queue.is_idle(), "a waits for its time");
         next(&queue).await.retry(backoff);
         let work = next(&queue).await;
         assert!(start.elapsed() >= Duration::from_secs(2), "{:?}", start.elapsed());

@@ -118,33 +118,22 @@ struct Pump<D, S> {
     page: usize,
 }
 
-/// Where a watch goes on after it ended.
-enum Next {
-    Resume(String),
-    Relist,
-}
-
 /// Watches until dropped.
 pub async fn run<D, S>(client: Client, source: Source, decode: D, sink: S)
 where
     D: Decode,
     S: FnMut(Event<D::Object>) + Send,
 {
-    let mut pump = Pump {
-        client,
-        source,
-        decode,
-        sink,
-        page: PAGE,
-    };
+    let mut pump = Pump::new(client, source, decode, sink);
+    // The resource version to go on from; none to list.
     let mut position: Option<String> = None;
     let mut failures = 0;
     loop {
         let outcome = match position.take() {
-            None => pump.list().await.map(|version| (Next::Resume(version), true)),
+            None => pump.list().await.map(|version| (Some(version), true)),
             Some(version) => pump.watch(version.clone()).await.or_else(|(error, reached)| {
                 if errors::code(&error) == Some(410) {
-                    return Ok((Next::Relist, reached.is_some()));
+                    return Ok((None, reached.is_some()));
                 }
                 if reached.is_some() {
                     failures = 0;
@@ -160,9 +149,7 @@ where
         };
         match outcome {
             Ok((next, progress)) => {
-                if let Next::Resume(version) = next {
-                    position = Some(version);
-                }
+                position = next;
                 if progress {
                     failures = 0;
                     continue;
@@ -184,13 +171,7 @@ where
     D: Decode,
     S: FnMut(Event<D::Object>) + Send,
 {
-    let mut pump = Pump {
-        client,
-        source,
-        decode,
-        sink,
-        page: PAGE,
-    };
+    let mut pump = Pump::new(client, source, decode, sink);
     let mut failures = 0;
     while let Err(error) = pump.list().await {
         (pump.sink)(Event::Failed(error));
@@ -206,6 +187,16 @@ where
     D: Decode,
     S: FnMut(Event<D::Object>) + Send,
 {
+    fn new(client: Client, source: Source, decode: D, sink: S) -> Self {
+        Self {
+            client,
+            source,
+            decode,
+            sink,
+            page: PAGE,
+        }
+    }
+
     async fn list(&mut self) -> Result<String, kube::Error> {
         let limit = self.page.to_string();
         let mut next = String::new();
@@ -242,8 +233,8 @@ where
         }
     }
 
-    /// One watch request. Fails with the version that was reached, if any event came.
-    async fn watch(&mut self, version: String) -> Result<(Next, bool), (kube::Error, Option<String>)> {
+    /// One watch request: where to go on, and whether any event came. Fails with the version that was reached, if any.
+    async fn watch(&mut self, version: String) -> Result<(Option<String>, bool), (kube::Error, Option<String>)> {
         let seconds = (WATCH_SECONDS + rand::random_range(0..=WATCH_SECONDS / 5)).to_string();
         let pairs = [
             ("watch", "1"),
@@ -266,21 +257,20 @@ where
                 Ok(Ok(false)) => {
                     // The normal end after the asked time: go on at once, unless nothing at all was said.
                     let progress = reached.is_some();
-                    return Ok((Next::Resume(reached.unwrap_or(version)), progress));
+                    return Ok((Some(reached.unwrap_or(version)), progress));
                 }
                 Ok(Err(error)) => return Err((error, reached)),
                 Err(_) => return Err((io_error("the watch fell silent"), reached)),
             }
             match self.event(&line) {
-                Ok(Some(version)) => reached = Some(version),
-                Ok(None) => {}
+                Ok(version) => reached = Some(version),
                 Err(error) => return Err((error, reached)),
             }
         }
     }
 
     /// Handles one line; answers the resource version it brought us to.
-    fn event(&mut self, line: &[u8]) -> Result<Option<String>, kube::Error> {
+    fn event(&mut self, line: &[u8]) -> Result<String, kube::Error> {
         let line: Line<'_> = serde_json::from_slice(line).map_err(kube::Error::SerdeError)?;
         if line.kind == "ERROR" {
             let status: Status = serde_json::from_str(line.object.get()).map_err(kube::Error::SerdeError)?;
@@ -300,7 +290,7 @@ where
             }
             _ => {}
         }
-        Ok(Some(version.metadata.resource_version))
+        Ok(version.metadata.resource_version)
     }
 
     fn decode(&self, json: &RawValue) -> Option<D::Object> {

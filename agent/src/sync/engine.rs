@@ -12,7 +12,7 @@ use std::{
 use bindery_api::v1alpha2::{APIServiceNamespace, InformerScope};
 use bindery_runtime::{
     backoff::Backoff,
-    cache::{Cache, Subscription},
+    cache::{Cache, ObjectKey, Subscription},
     queue::{Lane, Queue, Work},
     watch::{self, Source},
 };
@@ -34,7 +34,6 @@ use super::{
     write::{self, Writer},
 };
 use crate::events::Recorder;
-use bindery_runtime::cache::ObjectKey;
 
 /// Objects worked on at once. More only queue up in the API servers.
 const WORKERS: usize = 24;

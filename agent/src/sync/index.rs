@@ -155,6 +155,12 @@ impl Index {
             .collect()
     }
 
+    /// True if a consumer namespace has objects that need a place.
+    pub(crate) fn is_wanted(&self, namespace: &Arc<str>) -> bool {
+        let row = self.rows.get(namespace);
+        row.is_some_and(|row| row.values().any(wants_place))
+    }
+
     /// True if a consumer namespace has a place and no object that would need one.
     pub(crate) fn is_vacant(&self, namespace: &Arc<str>) -> bool {
         self.places.contains_key(namespace) && !self.rows.contains_key(namespace)

@@ -15,7 +15,6 @@ use super::{
     engine::Shared,
     object::Lean,
     places::{self, Observed},
-    plan,
     report::Watched,
     sinks,
 };
@@ -48,7 +47,7 @@ impl Shared {
 
     /// Notes that all places of the beginning are known, when they are.
     fn places_settled(&self) {
-        if self.place_queue.is_empty() {
+        if self.place_queue.is_quiet() {
             self.places_known.store(true, Ordering::Relaxed);
         }
         self.changed.notify_one();
@@ -62,13 +61,8 @@ impl Shared {
             .is_some_and(|request| request.metadata.deletion_timestamp.is_some());
         self.use_place(namespace, assigned, closing);
         self.note_refusal(namespace, request.as_deref().and_then(places::refusal).as_ref());
-        let wanted = {
-            let index = self.index.lock();
-            let keys = index.keys_in(namespace);
-            keys.iter().any(|key| index.pair(key).is_some_and(plan::wants_place))
-        };
         let seen = Observed {
-            wanted,
+            wanted: self.index.lock().is_wanted(namespace),
             exists: self.consumer_namespaces.get("", namespace).is_some(),
             request: request.as_deref(),
             export: &self.target.export,

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use bindery_proto::ERROR_DOMAIN;
 use bindery_proto::address::Address;
 use bindery_proto::v1alpha2::ErrorReason;
+use bindery_proto::{ERROR_DOMAIN, code_name};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
@@ -153,7 +153,7 @@ impl Error {
         match self {
             Self::Status(status) => match status.reason {
                 Some(reason) => reason.reason_str(),
-                None => code_str(status.code),
+                None => code_name(status.code),
             },
             Self::Transport(transport) => transport.fault.reason(),
             Self::Token(token) => token.reason(),
@@ -251,33 +251,10 @@ pub(crate) fn printable(text: &str) -> String {
         .collect()
 }
 
-/// The code in the notation of gRPC.
-fn code_str(code: Code) -> &'static str {
-    match code {
-        Code::Ok => "OK",
-        Code::Cancelled => "CANCELLED",
-        Code::Unknown => "UNKNOWN",
-        Code::InvalidArgument => "INVALID_ARGUMENT",
-        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
-        Code::NotFound => "NOT_FOUND",
-        Code::AlreadyExists => "ALREADY_EXISTS",
-        Code::PermissionDenied => "PERMISSION_DENIED",
-        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
-        Code::FailedPrecondition => "FAILED_PRECONDITION",
-        Code::Aborted => "ABORTED",
-        Code::OutOfRange => "OUT_OF_RANGE",
-        Code::Unimplemented => "UNIMPLEMENTED",
-        Code::Internal => "INTERNAL",
-        Code::Unavailable => "UNAVAILABLE",
-        Code::DataLoss => "DATA_LOSS",
-        Code::Unauthenticated => "UNAUTHENTICATED",
-    }
-}
-
 impl fmt::Display for StatusError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.message.is_empty() {
-            write!(f, "the server answered {}", code_str(self.code))?;
+            write!(f, "the server answered {}", code_name(self.code))?;
         } else {
             f.write_str(&self.message)?;
         }
@@ -290,7 +267,7 @@ impl fmt::Display for StatusError {
         f.write_str(" (")?;
         match self.reason {
             Some(reason) => f.write_str(reason.reason_str())?,
-            None => f.write_str(code_str(self.code))?,
+            None => f.write_str(code_name(self.code))?,
         }
         if !self.request_id.is_empty() {
             write!(f, ", request {}", self.request_id)?;

@@ -14,7 +14,7 @@ use super::{
     gate::Call,
     validate::Validate as _,
 };
-use crate::{credentials::IssueError, writes::WriteError};
+use crate::credentials::IssueError;
 
 #[derive(Debug)]
 pub(super) struct Service(pub(super) Front);
@@ -73,22 +73,6 @@ impl From<IssueError> for Failure {
                 Self::new(error.error_reason(), error.to_string()).with("contract", contract)
             }
             IssueError::TokenUnreadable | IssueError::Kubeconfig { .. } => Self::internal(&error),
-        }
-    }
-}
-
-impl Failure {
-    /// What a write that was not made means to the caller. `doing` completes "cannot …".
-    pub(super) fn of_write(doing: &str, error: &WriteError) -> Self {
-        use bindery_proto::v1alpha2::ErrorReason;
-        match error {
-            WriteError::Api(error) => Self::of_kube(doing, error),
-            WriteError::Unasked(error) => Self::of_kube(doing, error),
-            WriteError::Foreign { kind, name } => {
-                let message =
-                    format!("cannot {doing}: {kind} {name} is in the way; the provider's admin renames or removes it");
-                Self::new(ErrorReason::PlacementConflict, message).with("object", name)
-            }
         }
     }
 }

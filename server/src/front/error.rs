@@ -9,6 +9,8 @@ use bindery_runtime::errors;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, PreconditionViolation, StatusExt as _};
 
+use crate::writes::WriteError;
+
 /// When to come back, where nothing better is known.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -128,6 +130,19 @@ impl Failure {
     /// The sentence.
     pub fn message(&self) -> &str {
         &self.0.message
+    }
+
+    /// What a write that was not made means to the caller. `doing` completes "cannot …".
+    pub(super) fn of_write(doing: &str, error: &WriteError) -> Self {
+        match error {
+            WriteError::Api(error) => Self::of_kube(doing, error),
+            WriteError::Unasked(error) => Self::of_kube(doing, error),
+            WriteError::Foreign { kind, name } => {
+                let message =
+                    format!("cannot {doing}: {kind} {name} is in the way; the provider's admin renames or removes it");
+                Self::new(ErrorReason::PlacementConflict, message).with("object", name)
+            }
+        }
     }
 }
 

@@ -22,7 +22,7 @@ use super::{
     connection::Peer,
     error::{self, Failure, Outcome},
     limits::{CALLS_MAX, Deadline, PEER_RATE, PRINCIPAL_CALLS_MAX, PRINCIPAL_RATE, Rate, Slot, Slots},
-    metrics::{self, Metrics},
+    metrics::Metrics,
     request_id::{self, RequestId},
 };
 
@@ -156,7 +156,7 @@ impl Gate {
         let foreign = method.is_some_and(|method| method.path.starts_with("/grpc."));
         let (response, status) = finish(response, &id, foreign);
         let code = status.as_ref().map_or(Code::Ok, Status::code);
-        span.record("code", metrics::code_name(code));
+        span.record("code", bindery_proto::code_name(code));
         span.in_scope(|| {
             if let Some(status) = &status {
                 tracing::info!(why = status.message(), "refused");
