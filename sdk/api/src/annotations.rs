@@ -1,5 +1,7 @@
 //! Annotations, each in one place.
 
+use std::fmt;
+
 // On the contract.
 
 /// The consumer's identity, whole; on the contract Namespace and the ClusterBinding.
@@ -43,6 +45,13 @@ pub const API_SERVICE_NAMESPACE: &str = "kube-bind.io/api-service-namespace";
 /// Every resource that a consumer was ever given rights on in a provider namespace, by name and comma; on that namespace.
 pub const GRANTED_RESOURCES: &str = "kube-bind.io/granted-resources";
 
+/// Every resource that was ever claimed in a provider namespace, by name and comma; on that namespace. What is left of them
+/// keeps it.
+pub const GRANTED_CLAIMS: &str = "kube-bind.io/granted-claims";
+/// Domain of annotations `<domain>/<contract>`, one for each contract that uses a shared namespace; on a shared namespace that
+/// the server made, which goes when the last has gone.
+pub const SHARED_BY: &str = "shared-by.kube-bind.io";
+
 // On synced objects.
 
 /// The contract namespace; on every synced object on the provider.
@@ -61,7 +70,15 @@ pub const BOUND: &str = "kube-bind.io/bound";
 pub const AUTOADOPT: &str = "kube-bind.io/autoadopt";
 /// Hash of what was last written to the provider's copy.
 pub const PROJECTION_HASH: &str = "kube-bind.io/projection-hash";
-/// When the provider's object was let go, and stays without its source.
+/// The whole name of the consumer's object, where the provider's copy has a shortened one; on the copy.
+pub const CONSUMER_NAME: &str = "kube-bind.io/consumer-name";
+/// Domain of annotations `<domain>/<contract>` that hold what each contract last wrote to an object that several write under
+/// `LastWins`; on that object.
+pub const PROJECTION_OF: &str = "projection-of.kube-bind.io";
+/// `true` on an export whose claims on Secrets the konnector may watch cluster-wide, because the operator said so.
+pub const CLUSTER_WIDE_SECRETS: &str = "kube-bind.io/cluster-wide-secrets";
+/// When the provider's object was let go, and by which contract: it stays without its source. See [`released`] and
+/// [`is_released`].
 pub const RELEASED: &str = "kube-bind.io/released";
 
 // What users set.
@@ -69,13 +86,31 @@ pub const RELEASED: &str = "kube-bind.io/released";
 /// Until when (RFC 3339) the user consents that another provider, or another cluster, takes the place of the pinned one; on
 /// a binding.
 pub const ACCEPT_PROVIDER_CHANGE: &str = "kube-bind.io/accept-provider-change";
+/// `true` on a binding, or on one bound object, that is not to be synced: nothing of it is written on either side.
+pub const PAUSED: &str = "kube-bind.io/paused";
+/// Until when (RFC 3339) the user consents that copies are deleted although many sources are missing at once; on a binding.
+pub const ALLOW_DELETIONS: &str = "kube-bind.io/allow-deletions-until";
 /// `true` on a binding that is to end although its provider cannot be reached.
 pub const FORCE_UNBIND: &str = "kube-bind.io/force-unbind";
+/// The claims that the user has accepted, as a JSON list of them; on a binding. Whoever binds writes it; where it is missing,
+/// the konnector records what is claimed then. Without it, what is claimed next is accepted.
+pub const ACCEPTED_CLAIMS: &str = "kube-bind.io/accepted-claims";
 /// The resources of a binding, for its printer column.
 pub const RESOURCES: &str = "kube-bind.io/resources";
 
 /// The value of annotations and labels that are either there or not.
 pub const TRUE: &str = "true";
+
+/// The value of [`RELEASED`] on an object that a contract lets go.
+pub fn released(at: impl fmt::Display, contract: &str) -> String {
+    format!("{at}/{contract}")
+}
+
+/// Whether a value of [`RELEASED`] says that a contract let the object go. One that names no contract speaks of any; an empty
+/// one says that the object is in use again.
+pub fn is_released(value: &str, contract: &str) -> bool {
+    !value.is_empty() && value.split_once('/').is_none_or(|(_, of)| of == contract)
+}
 
 /// Whether a key is kube-bind's own and must not be carried from one cluster to the other.
 pub fn is_reserved(key: &str) -> bool {
@@ -90,6 +125,20 @@ pub fn is_reserved(key: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[track_caller]
+    fn check_released(value: &str, expect: bool) {
+        assert_eq!(is_released(value, "kube-bind-a"), expect, "{value}");
+    }
+
+    #[test]
+    fn what_one_contract_let_go_is_not_let_go_by_another() {
+        check_released(&released("2026-01-01T00:00:00Z", "kube-bind-a"), true);
+        check_released(&released("2026-01-01T00:00:00Z", "kube-bind-b"), false);
+        check_released(&released("2026-01-01T00:00:00Z", "kube-bind-a-b"), false);
+        check_released("2026-01-01T00:00:00Z", true);
+        check_released("", false);
+    }
 
     #[test]
     fn own_keys_are_told_from_others() {

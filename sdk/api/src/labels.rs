@@ -16,6 +16,9 @@ pub const EXPORT: &str = "kube-bind.io/export";
 pub const VIA: &str = "kube-bind.io/via";
 /// The value of [`VIA`] for a request made over gRPC.
 pub const VIA_GRPC: &str = "grpc";
+/// `true` on a provider Namespace that consumers may share under isolation None: set by its admin, or by the server on one
+/// that it made for that.
+pub const SHARED: &str = "kube-bind.io/shared";
 /// What an object of ours is for, such as `token-anchor`.
 pub const COMPONENT: &str = "kube-bind.io/component";
 /// `true` on a ClusterRole whose rules the server gets, and may then hand out.

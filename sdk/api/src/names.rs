@@ -51,14 +51,40 @@ pub fn contract_namespace(prefix: &str, identity: &str) -> String {
     format!("{prefix}{}", identity_hash(identity))
 }
 
-/// The provider's namespace for one of the consumer's: `<contract>-<namespace>`, as on the wire.
+/// The provider's namespace for one of the consumer's: `<contract>-<namespace>`, as on the wire. See [`prefixed_name`] for
+/// those that would be too long.
 pub fn provider_namespace(contract: &str, consumer_namespace: &str) -> String {
-    fit(format!("{contract}-{consumer_namespace}"), NAMESPACE_LENGTH_MAX)
+    prefixed(contract, consumer_namespace, NAMESPACE_LENGTH_MAX)
 }
 
 /// The provider's name for a cluster-scoped object under isolation Prefixed: `<contract>-<name>`, as on the wire.
+///
+/// One that would be too long becomes `<contract>--<beginning>-<hash>`: no name begins with a dash, so that a shortened name
+/// is never that of an object whose name fits.
 pub fn prefixed_name(contract: &str, name: &str) -> String {
-    fit(format!("{contract}-{name}"), NAME_LENGTH_MAX)
+    prefixed(contract, name, NAME_LENGTH_MAX)
+}
+
+/// The consumer's name of an object by its provider's under isolation Prefixed; `None` if it is not of this contract. `noted`
+/// is the whole name that the object carries where its own is a shortened one.
+pub fn unprefixed_name<'a>(contract: &str, name: &'a str, noted: Option<&'a str>) -> Option<&'a str> {
+    let rest = name.strip_prefix(contract)?.strip_prefix('-')?;
+    if rest.starts_with('-') {
+        return noted.filter(|noted| prefixed_name(contract, noted) == name);
+    }
+    (!rest.is_empty()).then_some(rest)
+}
+
+fn prefixed(contract: &str, name: &str, length_max: usize) -> String {
+    let whole = format!("{contract}-{name}");
+    if whole.len() <= length_max {
+        return whole;
+    }
+    let hash = short_hash(whole.as_bytes());
+    let room = length_max.saturating_sub(contract.len() + "---".len() + hash.len());
+    let kept = name[..name.floor_char_boundary(room)].trim_end_matches(['-', '.']);
+    let dash = if kept.is_empty() { "" } else { "-" };
+    format!("{contract}--{kept}{dash}{hash}")
 }
 
 /// The name of a BoundSchema: `<plural>.<group>`, with `core` for the core group.

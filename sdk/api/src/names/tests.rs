@@ -57,10 +57,37 @@ fn bound_schemas_of_the_core_group_say_so() {
 
 #[test]
 fn long_names_stay_valid_names() {
-    let long = provider_namespace(CONTRACT, &format!("{}-{}", "a".repeat(24), "b".repeat(38)));
-    assert_eq!(long.len(), 62, "the dash at the cut is not doubled: {long}");
-    assert!(long.starts_with("kube-bind-37p3oxx6sh4fd-aaaa"), "{long}");
-    assert!(!long.contains("--"), "{long}");
+    for beginning in 20..30 {
+        let long = provider_namespace(
+            CONTRACT,
+            &format!("{}-{}", "a".repeat(beginning), "b".repeat(62 - beginning)),
+        );
+        assert!(long.starts_with("kube-bind-37p3oxx6sh4fd--aaaa"), "{long}");
+        assert!(is_label(&long), "{long}");
+        assert!(
+            !long[CONTRACT.len() + 2..].contains("--"),
+            "the dash at the cut is not doubled: {long}"
+        );
+    }
+}
+
+#[test]
+fn a_prefixed_name_tells_whose_it_is() {
+    let long = "x".repeat(NAME_LENGTH_MAX);
+    let short = prefixed_name(CONTRACT, &long);
+    for (name, noted, expect) in [
+        ("kube-bind-37p3oxx6sh4fd-wyatt", None, Some("wyatt")),
+        ("kube-bind-37p3oxx6sh4fd-wyatt", Some("doc"), Some("wyatt")),
+        (&*short, Some(&*long), Some(&*long)),
+        (&*short, None, None),
+        (&*short, Some("doc"), None),
+        ("kube-bind-37p3oxx6sh4fd", None, None),
+        ("kube-bind-37p3oxx6sh4fd-", None, None),
+        ("kube-bind-37p3oxx6sh4f-wyatt", None, None),
+        ("wyatt", None, None),
+    ] {
+        assert_eq!(unprefixed_name(CONTRACT, name, noted), expect, "{name}");
+    }
 }
 
 #[test]
@@ -101,13 +128,28 @@ proptest! {
         }
     }
 
+    /// Contracts of one server begin alike and hold no dash beyond that, so that one may well begin with another's name.
     #[test]
-    fn object_names_fit_and_stay_apart(
-        names in prop::collection::btree_set("[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", 1..20),
+    fn object_names_fit_stay_apart_and_lead_back(
+        contracts in prop::collection::btree_set("kube-bind-a{0,3}[a-z0-9]{1,3}", 1..5),
+        names in prop::collection::btree_set("a{0,2}-{0,2}[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", 1..20),
     ) {
-        let mapped: std::collections::BTreeSet<_> = names.iter().map(|name| prefixed_name(CONTRACT, name)).collect();
-        prop_assert_eq!(mapped.len(), names.len());
-        prop_assert!(mapped.iter().all(|name| name.len() <= NAME_LENGTH_MAX));
+        let names: Vec<_> = names.iter().map(|name| name.trim_start_matches('-')).collect();
+        let mut taken = BTreeMap::new();
+        for contract in &contracts {
+            for name in names.iter().filter(|name| is_subdomain(name)) {
+                let mapped = prefixed_name(contract, name);
+                prop_assert!(is_subdomain(&mapped), "{mapped}");
+                prop_assert!(mapped.starts_with(&format!("{contract}-")), "{mapped}");
+                prop_assert_eq!(unprefixed_name(contract, &mapped, Some(name)), Some(*name));
+                if let Some(other) = taken.insert(mapped.clone(), (contract, name)) {
+                    prop_assert_eq!(other, (contract, name), "{}", mapped);
+                }
+                for other in contracts.iter().filter(|other| *other != contract) {
+                    prop_assert_eq!(unprefixed_name(other, &mapped, Some(name)), None, "{}", mapped);
+                }
+            }
+        }
     }
 
     #[test]
