@@ -15,6 +15,8 @@ use crate::{
     versions::{self, Listed},
 };
 
+pub mod compat;
+
 /// How a CRD is to be offered to a consumer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offer<'a> {

@@ -1,10 +1,15 @@
 //! Hashes of what an export was made from, to see whether its source changed since.
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::{names::hex, v1alpha2::BoundSchemaSpec};
+
+/// Below it, each whole number is a float of its own.
+const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// The value of `kube-bind.io/source-spec-hash` on a BoundSchema.
 pub fn schema_hash(spec: &BoundSchemaSpec) -> String {
@@ -23,7 +28,8 @@ pub fn export_hash<'a>(schemas: impl IntoIterator<Item = &'a BoundSchemaSpec>) -
     hex(&hash.finalize())
 }
 
-/// JSON without spaces and with sorted keys, whatever order its maps were built in.
+/// JSON without spaces and with sorted keys, whatever order its maps were built in, and with whole numbers written as
+/// such: an API server gives back 10 for the 10.0 that it was given.
 pub fn canonical_json(value: &impl Serialize) -> String {
     // What cannot be JSON is none of the types of this crate: their keys are strings and their numbers finite.
     let value = serde_json::to_value(value).unwrap_or(Value::Null);
@@ -44,6 +50,13 @@ fn write(value: &Value, text: &mut String) {
             });
         }
         Value::Array(items) => list(text, ['[', ']'], items, write),
+        Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
+            Some(whole) if whole.fract() == 0.0 && whole.abs() < EXACT => {
+                // Zero has no sign; and writing to a text does not fail.
+                let _ = write!(text, "{:.0}", whole + 0.0);
+            }
+            _ => text.push_str(&number.to_string()),
+        },
         scalar => text.push_str(&scalar.to_string()),
     }
 }
@@ -89,6 +102,15 @@ mod tests {
         assert_eq!(
             canonical_json(&value),
             r#"{"a":null,"aa":{"y":1.5,"z":true},"b":[{"c":"x\"y","d":1}]}"#
+        );
+    }
+
+    #[test]
+    fn whole_numbers_are_written_one_way() {
+        let value = json!([10.0, 10, -3.0, -0.0, 0, 2.5, 1e300, u64::MAX, i64::MIN]);
+        assert_eq!(
+            canonical_json(&value),
+            "[10,10,-3,0,0,2.5,1e+300,18446744073709551615,-9223372036854775808]"
         );
     }
 

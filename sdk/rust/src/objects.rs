@@ -37,7 +37,7 @@ pub fn template(message: proto::Template) -> api::APIServiceExportTemplate {
                 .unwrap_or_default(),
             isolation: isolation.as_crd_str().and_then(api::Isolation::from_name),
             conflict_policy: conflict_policy.as_crd_str().and_then(api::ConflictPolicy::from_name),
-            ..api::APIServiceExportTemplateSpec::default()
+            cluster_scoped_namespace: text(spec.cluster_scoped_namespace),
         },
         status: message.status.map(|status| api::APIServiceExportTemplateStatus {
             conditions: status.conditions.into_iter().map(condition).collect(),

@@ -61,7 +61,9 @@ pub struct APIServiceExportSpec {
     pub cluster_scoped_namespace: Option<String>,
 }
 
-/// What both sides say of the export.
+/// What both sides say of the export. Of the provider's conditions, ProviderInSync says whether schemas and rights are
+/// there, TemplateInSync whether the export is still what its template makes, and SchemaInSync whether its schemas are
+/// those of the provider's CRDs.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct APIServiceExportStatus {

@@ -47,7 +47,8 @@ pub struct APIServiceExportRequestSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(validation = Rule::new("self == oldSelf").message("namespaces are immutable"))]
     pub namespaces: Vec<NameRef>,
-    /// Whether the export follows changes of the provider's CRD.
+    /// Whether the export follows compatible changes of the provider's CRD (Always) or keeps its schema as it was bound
+    /// (Never); read for as long as the export lives.
     #[serde(default)]
     #[x_kube(validation = Rule::new("self == oldSelf").message("schemaUpdatePolicy is immutable"))]
     pub schema_update_policy: SchemaUpdatePolicy,

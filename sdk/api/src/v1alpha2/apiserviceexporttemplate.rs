@@ -43,7 +43,10 @@ pub struct APIServiceExportTemplateSpec {
     /// Namespaces of the consumer to be mapped from the start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<NameRef>,
-    /// Whether exports follow changes of the provider's CRD.
+    /// Whether exports follow changes of the provider's CRD. Never (the default) keeps the schema as it was bound. Always
+    /// carries compatible changes, such as an optional field, a version or a wider limit, through to the consumer's CRD;
+    /// an incompatible one is refused, and condition SchemaInSync of the export names the field. A schema that several
+    /// exports of a consumer share follows if all of them say Always.
     #[serde(default)]
     pub schema_update_policy: SchemaUpdatePolicy,
     /// How cluster-scoped objects are placed; the server's own choice if absent. (An addition of Bindery.)

@@ -37,13 +37,14 @@ pub enum Scope {
     Namespaced,
 }
 
-/// Whether an existing export follows changes of the provider's CRD.
+/// Whether an existing export follows changes of the provider's CRD. Either way, condition SchemaInSync of the export says
+/// where the two differ.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SchemaUpdatePolicy {
     /// The schema stays as it was at the time of the bind.
     #[default]
     Never,
-    /// Compatible changes are carried through to the consumer.
+    /// Changes that leave every object valid and whole are carried through to the consumer; others are refused.
     Always,
 }
 
