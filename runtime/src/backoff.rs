@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Settings of a backoff. Copy it; it holds no state.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// The first delay, and the least of all.
     pub first: Duration,

@@ -1,8 +1,8 @@
 //! All objects of a kind, kept current by a watch, for those who decide.
 
-use std::{collections::HashMap, fmt, hash::Hash, sync::Arc};
+use std::{fmt, hash::Hash, sync::Arc};
 
-use kube::{Client, Resource, ResourceExt as _};
+use kube::{Client, Resource};
 use parking_lot::RwLock;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch as channel;
@@ -13,6 +13,10 @@ use crate::{
     queue::Lane,
     watch::{self, Decode, Event, Name, Source},
 };
+
+mod objects;
+
+use objects::Objects;
 
 /// Namespace and name of an object; the namespace is empty for cluster-scoped ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,7 +49,7 @@ pub struct Cache<K> {
 }
 
 struct Shared<K> {
-    objects: RwLock<HashMap<ObjectKey, Arc<K>>>,
+    objects: RwLock<Objects<K>>,
     handlers: RwLock<Vec<(u64, Handler<K>)>>,
     health: channel::Sender<Health>,
 }
@@ -142,12 +146,12 @@ where
 
     /// One object.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
-        self.get_key(&ObjectKey::new(namespace, name))
+        self.shared.objects.read().get(namespace, name).cloned()
     }
 
     /// One object by its key.
     pub fn get_key(&self, key: &ObjectKey) -> Option<Arc<K>> {
-        self.shared.objects.read().get(key).cloned()
+        self.get(&key.namespace, &key.name)
     }
 
     /// All objects that a filter admits, in no order.
@@ -158,7 +162,7 @@ where
 
     /// All objects of a namespace, in no order.
     pub fn list_in(&self, namespace: &str) -> Vec<Arc<K>> {
-        self.list(|object| object.namespace().as_deref() == Some(namespace))
+        self.shared.objects.read().in_namespace(namespace).cloned().collect()
     }
 
     /// How the watch is doing, to read or to wait for.
@@ -191,7 +195,7 @@ where
         };
         for (key, object) in objects.iter() {
             handler(&Change {
-                key,
+                key: &key,
                 old: None,
                 new: Some(object),
                 lane: Lane::Backlog,
@@ -210,24 +214,24 @@ where
 }
 
 fn sink<K: Resource + Send + Sync + 'static>(shared: Arc<Shared<K>>) -> impl FnMut(Event<K>) + Send {
-    let mut listed: Option<HashMap<ObjectKey, Arc<K>>> = None;
+    let mut listed: Option<Objects<K>> = None;
     move |event| match event {
-        Event::Reset => listed = Some(HashMap::new()),
+        Event::Reset => listed = Some(Objects::default()),
         Event::Listed(object) => {
             if let Some(listed) = &mut listed {
-                listed.insert(ObjectKey::of(&object), Arc::new(object));
+                listed.insert(&ObjectKey::of(&object), Arc::new(object));
             }
         }
         Event::Unreadable(Name { namespace, name }) => {
             // As it was last read: that it is there now is certain, and its absence would be taken for an end.
-            let key = ObjectKey::new(namespace, name);
-            if let Some((listed, known)) = listed.as_mut().zip(shared.objects.read().get(&key).cloned()) {
-                listed.insert(key, known);
+            let known = shared.objects.read().get(&namespace, &name).cloned();
+            if let Some((listed, known)) = listed.as_mut().zip(known) {
+                listed.insert(&ObjectKey::new(namespace, name), known);
             }
         }
         Event::Complete(_) => {
             if let Some(listed) = listed.take() {
-                shared.replace(listed);
+                shared.replace(&listed);
             }
             shared.health.send_if_modified(|health| {
                 let well = Health {
@@ -266,7 +270,7 @@ impl<K: Resource> Shared<K> {
         let old = {
             let mut objects = self.objects.write();
             match new {
-                Some(object) => objects.insert(key.clone(), Arc::clone(object)),
+                Some(object) => objects.insert(key, Arc::clone(object)),
                 None => objects.remove(key),
             }
         };
@@ -282,24 +286,23 @@ impl<K: Resource> Shared<K> {
     }
 
     /// Takes over a complete list: only what differs is a change.
-    fn replace(&self, listed: HashMap<ObjectKey, Arc<K>>) {
+    fn replace(&self, listed: &Objects<K>) {
         let gone: Vec<ObjectKey> = {
             let objects = self.objects.read();
-            objects
-                .keys()
-                .filter(|key| !listed.contains_key(*key))
-                .cloned()
+            let known = objects.iter().map(|(key, _)| key);
+            known
+                .filter(|key| listed.get(&key.namespace, &key.name).is_none())
                 .collect()
         };
         for key in gone {
             self.set(&key, None, Lane::Backlog);
         }
-        for (key, object) in listed {
-            let known = self.objects.read().get(&key).is_some_and(|known| {
+        for (key, object) in listed.iter() {
+            let known = self.objects.read().get(&key.namespace, &key.name).is_some_and(|known| {
                 known.meta().resource_version == object.meta().resource_version && known.meta().uid == object.meta().uid
             });
             if !known {
-                self.set(&key, Some(&object), Lane::Backlog);
+                self.set(&key, Some(object), Lane::Backlog);
             }
         }
     }
@@ -411,7 +414,7 @@ mod tests {
         ] {
             sink(event);
         }
-        let known: Vec<_> = shared.objects.read().keys().map(ToString::to_string).collect();
+        let known: Vec<_> = shared.objects.read().iter().map(|(key, _)| key.to_string()).collect();
         assert_eq!(known, ["ns/a"]);
     }
 }

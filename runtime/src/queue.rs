@@ -44,6 +44,9 @@ struct Shared<K> {
 #[derive(Debug)]
 struct State<K> {
     slots: HashMap<K, Slot>,
+    /// How many slots are queued, and how many run.
+    queued: usize,
+    running: usize,
     live: VecDeque<K>,
     backlog: VecDeque<K>,
     /// What waits, by when; the number tells apart what falls on the same instant.
@@ -91,6 +94,8 @@ impl<K: Eq + Hash + Clone> Default for Queue<K> {
     fn default() -> Self {
         let state = State {
             slots: HashMap::new(),
+            queued: 0,
+            running: 0,
             live: VecDeque::new(),
             backlog: VecDeque::new(),
             delayed: BTreeMap::new(),
@@ -126,8 +131,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
 
     /// Keys that wait to be worked on, those with a delay not counted.
     pub fn len(&self) -> usize {
-        let state = self.shared.state.lock();
-        state.slots.values().filter(|slot| slot.queued.is_some()).count()
+        self.shared.state.lock().queued
     }
 
     /// True when no key is queued, delayed or being worked on.
@@ -138,7 +142,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
     /// True when no key waits to be worked on or is being worked on; keys with a delay are not counted.
     pub fn is_quiet(&self) -> bool {
         let state = self.shared.state.lock();
-        state.slots.values().all(|slot| slot.queued.is_none() && !slot.running)
+        state.queued == 0 && state.running == 0
     }
 
     /// True when no key waits to be worked on.
@@ -205,7 +209,9 @@ impl<K: Eq + Hash + Clone> State<K> {
             (Some(Lane::Backlog) | None, Lane::Live) => self.live.push_back(key),
             (None, Lane::Backlog) => self.backlog.push_back(key),
         }
-        slot.queued = Some(lane);
+        if slot.queued.replace(lane).is_none() {
+            self.queued += 1;
+        }
     }
 
     fn add_at(&mut self, key: K, at: Instant) {
@@ -239,6 +245,8 @@ impl<K: Eq + Hash + Clone> State<K> {
                 if let Some(slot) = self.slots.get_mut(&key).filter(|slot| slot.queued == Some(lane)) {
                     slot.queued = None;
                     slot.running = true;
+                    self.queued -= 1;
+                    self.running += 1;
                     return Some(key);
                 }
             }
@@ -252,6 +260,7 @@ impl<K: Eq + Hash + Clone> State<K> {
         };
         let slot = entry.get_mut();
         slot.running = false;
+        self.running -= 1;
         let failures = slot.failures;
         slot.failures = match outcome {
             Outcome::Retry(_) => failures.saturating_add(1),
@@ -378,6 +387,35 @@ mod tests {
         drop(next(&queue).await);
         assert_eq!(start.elapsed().as_secs(), 5);
         assert!(queue.is_idle());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn counts_are_those_of_the_keys_whatever_happens_to_them() {
+        let counts = |queue: &Queue<&'static str>| (queue.len(), queue.is_quiet(), queue.is_idle());
+        let queue = Queue::new();
+        assert_eq!(counts(&queue), (0, true, true));
+        queue.add("a", Lane::Backlog);
+        queue.add("a", Lane::Live);
+        queue.add("b", Lane::Backlog);
+        queue.add_after("c", Duration::from_secs(1));
+        assert_eq!(counts(&queue), (2, false, false));
+        let (a, b) = (next(&queue).await, next(&queue).await);
+        queue.add("a", Lane::Live);
+        assert_eq!(counts(&queue), (0, false, false), "a runs, and comes again after that");
+        drop(a);
+        assert_eq!(counts(&queue), (1, false, false));
+        drop(next(&queue).await);
+        b.again_after(Duration::from_secs(2));
+        assert_eq!(counts(&queue), (0, true, false), "b and c wait for their time");
+        queue.add("b", Lane::Live);
+        assert_eq!(counts(&queue), (1, false, false));
+        drop(next(&queue).await);
+        next(&queue)
+            .await
+            .retry(Backoff::new(Duration::from_secs(1), Duration::from_secs(1)));
+        assert_eq!(counts(&queue), (0, true, false));
+        drop(next(&queue).await);
+        assert_eq!(counts(&queue), (0, true, true));
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,8 +2,8 @@
 //!
 //! The pump reads the socket at full speed and hands each object to a sink as it comes, decoded by the caller's own
 //! decoder, so that a reader who needs three fields never builds the rest. It resumes where it was after a broken
-//! connection, and lists anew only when the API server has forgotten that point; then everything not listed between
-//! [`Event::Reset`] and [`Event::Complete`] is gone.
+//! connection, and lists anew only when the API server has forgotten that point, or ended a watch before its time; then
+//! everything not listed between [`Event::Reset`] and [`Event::Complete`] is gone.
 
 mod read;
 mod source;
@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 use kube::{Client, core::Status};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use self::read::{answer, io_error, read_chunk, read_line};
 use crate::{backoff::Backoff, errors};
@@ -30,6 +30,15 @@ const FAILURES_MAX: u32 = 3;
 const WATCH_SECONDS: u64 = 240;
 /// A watch that says nothing, not even a bookmark, for longer than it was asked to last is dead.
 const SILENCE_MAX: Duration = Duration::from_secs(330);
+
+/// A watch that ends by so much before the time it was asked for was ended for a reason. The one that matters: its CRD
+/// has another schema. What such a watch showed last was read by the old one, so that fields may be missing which no
+/// later change would bring, and which a list does.
+const EARLY: Duration = Duration::from_secs(10);
+/// Between the early end of a watch and the list that follows.
+const AFTER_EARLY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
+/// A watch that has lasted so long is none of a row that end early.
+const LASTED: Duration = Duration::from_mins(1);
 
 /// Makes an object of the JSON text of one.
 pub trait Decode: Send {
@@ -109,6 +118,14 @@ struct BookmarkMeta {
     resource_version: String,
 }
 
+/// How a watch request ended.
+enum End {
+    /// In its time: where to go on, and whether any event came.
+    Due { next: String, progress: bool },
+    /// Before its time, after so long.
+    Early(Duration),
+}
+
 struct Pump<D, S> {
     client: Client,
     source: Source,
@@ -128,24 +145,37 @@ where
     // The resource version to go on from; none to list.
     let mut position: Option<String> = None;
     let mut failures = 0;
+    let mut early = 0;
     loop {
         let outcome = match position.take() {
             None => pump.list().await.map(|version| (Some(version), true)),
-            Some(version) => pump.watch(version.clone()).await.or_else(|(error, reached)| {
-                if errors::code(&error) == Some(410) {
-                    return Ok((None, reached.is_some()));
+            Some(version) => match pump.watch(version.clone()).await {
+                Ok(End::Due { next, progress }) => Ok((Some(next), progress)),
+                Ok(End::Early(lasted)) => {
+                    tracing::debug!(path = %pump.source.path, ?lasted, "watch ended early; listing anew");
+                    early = if lasted < LASTED { early + 1 } else { 1 };
+                    sleep(AFTER_EARLY.delay(early - 1)).await;
+                    Ok((None, true))
                 }
-                if reached.is_some() {
-                    failures = 0;
+                Err((error, reached)) => {
+                    if reached.is_some() {
+                        failures = 0;
+                    }
+                    // A version that the API server cannot go on from, for whatever reason, is not asked for for ever. One
+                    // that cannot be reached has said nothing of it.
+                    let unreached = matches!(error, kube::Error::HyperError(_) | kube::Error::Service(_));
+                    let progress = reached.is_some();
+                    if errors::code(&error) == Some(410) {
+                        tracing::info!(path = %pump.source.path, "watch expired; listing anew");
+                        Ok((None, progress))
+                    } else {
+                        if unreached || failures < FAILURES_MAX {
+                            position = Some(reached.unwrap_or(version));
+                        }
+                        Err(error)
+                    }
                 }
-                // A version that the API server cannot go on from, for whatever reason, is not asked for for ever. One that
-                // cannot be reached has said nothing of it.
-                let unreached = matches!(error, kube::Error::HyperError(_) | kube::Error::Service(_));
-                if unreached || failures < FAILURES_MAX {
-                    position = Some(reached.unwrap_or(version));
-                }
-                Err(error)
-            }),
+            },
         };
         match outcome {
             Ok((next, progress)) => {
@@ -233,9 +263,10 @@ where
         }
     }
 
-    /// One watch request: where to go on, and whether any event came. Fails with the version that was reached, if any.
-    async fn watch(&mut self, version: String) -> Result<(Option<String>, bool), (kube::Error, Option<String>)> {
-        let seconds = (WATCH_SECONDS + rand::random_range(0..=WATCH_SECONDS / 5)).to_string();
+    /// One watch request. Fails with the version that was reached, if any.
+    async fn watch(&mut self, version: String) -> Result<End, (kube::Error, Option<String>)> {
+        let asked = WATCH_SECONDS + rand::random_range(0..=WATCH_SECONDS / 5);
+        let seconds = asked.to_string();
         let pairs = [
             ("watch", "1"),
             ("allowWatchBookmarks", "true"),
@@ -246,6 +277,7 @@ where
         let body = answer(self.client.request_stream(request)).await;
         let body = body.map_err(|error| (error, None))?;
         (self.sink)(Event::Following);
+        let begun = Instant::now();
         let mut body = std::pin::pin!(body);
         let mut reached = None;
         let mut line = Vec::new();
@@ -254,10 +286,16 @@ where
             let read = timeout(SILENCE_MAX, read_line(&mut body, &mut line));
             match read.await {
                 Ok(Ok(true)) => {}
+                Ok(Ok(false)) if line.is_empty() && begun.elapsed() + EARLY < Duration::from_secs(asked) => {
+                    return Ok(End::Early(begun.elapsed()));
+                }
                 Ok(Ok(false)) => {
-                    // The normal end after the asked time: go on at once, unless nothing at all was said.
-                    let progress = reached.is_some();
-                    return Ok((Some(reached.unwrap_or(version)), progress));
+                    // The normal end after the asked time, or a broken connection: go on at once, unless nothing at all was
+                    // said.
+                    return Ok(End::Due {
+                        progress: reached.is_some(),
+                        next: reached.unwrap_or(version),
+                    });
                 }
                 Ok(Err(error)) => return Err((error, reached)),
                 Err(_) => return Err((io_error("the watch fell silent"), reached)),
