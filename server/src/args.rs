@@ -1,11 +1,11 @@
 //! Flags of `bindery-server`, and what they come to.
 
-use std::{fs, io, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{fs, io, net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bindery_api::{
     names,
-    v1alpha2::{InformerScope, Isolation},
+    v1alpha2::{GroupResource, InformerScope, Isolation},
 };
 use bindery_proto::address::{Address, AddressError, Scheme};
 use bindery_runtime::{lease::LeaseArgs, telemetry::LogArgs};
@@ -17,8 +17,13 @@ use crate::{
     settings::{GrpcEndpoint, KubernetesEndpoint, Settings},
 };
 
-/// A contract namespace is the prefix and 13 characters more, and must be a DNS label.
-const PREFIX_LENGTH_MAX: usize = 50;
+/// A contract namespace is the prefix and 13 characters more, and one of its provider namespaces, shortened, 15 more than
+/// that; each must be a DNS label.
+const PREFIX_LENGTH_MAX: usize = names::NAMESPACE_LENGTH_MAX - 15 - 13;
+/// The namespaces of a consumer, unless a flag says otherwise.
+const NAMESPACES_DEFAULT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(999);
+/// The connections of a peer, unless a flag says otherwise: many agents may share a proxy's address.
+const CONNECTIONS_DEFAULT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1023);
 /// The API server grants no shorter token.
 const LIFETIME_MIN: Duration = Duration::from_mins(10);
 
@@ -50,6 +55,10 @@ pub struct Args {
     /// Serve gRPC without TLS. For trying things out: only on a loopback address.
     #[arg(long, conflicts_with = "tls_cert_file")]
     pub allow_plaintext: bool,
+    /// How many connections to the gRPC port one address, or one IPv6 /64, may have; further ones are closed. To be raised
+    /// where a proxy hides the addresses of its clients.
+    #[arg(long, value_name = "COUNT", default_value_t = CONNECTIONS_DEFAULT)]
+    pub max_connections_per_peer: NonZeroUsize,
     /// Where /healthz, /readyz and /metrics are served. Not for consumers.
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8081")]
     pub admin_address: SocketAddr,
@@ -76,7 +85,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     pub external_server_name: Option<String>,
 
-    /// What the names of contract namespaces begin with. Not to be changed while there are contracts.
+    /// What the names of contract namespaces begin with, up to a dash. Not to be changed while there are contracts.
     #[arg(long, value_name = "PREFIX", default_value = names::NAMESPACE_PREFIX)]
     pub namespace_prefix: String,
     /// Where cluster-scoped objects of a consumer are placed, unless their template says: under a prefixed name, in a
@@ -86,6 +95,17 @@ pub struct Args {
     /// Whether konnectors watch one provider namespace at a time, or get the right to watch the whole cluster.
     #[arg(long, value_name = "SCOPE", value_enum, ignore_case = true, default_value_t)]
     pub consumer_scope: ScopeArg,
+    /// Resources that templates may claim beside configmaps, secrets and serviceaccounts, as RESOURCE.GROUP, by comma or by
+    /// giving this several times: namespaced custom resources of groups that are neither Kubernetes' nor kube-bind's.
+    #[arg(long, value_name = "RESOURCE.GROUP", value_delimiter = ',', value_parser = claimable)]
+    pub claimable_resources: Vec<GroupResource>,
+    /// Where --consumer-scope=cluster: give consumers whose template claims Secrets all Secrets of this cluster to read, those
+    /// of other consumers and of Kubernetes itself included. Without it they read those of their own namespaces.
+    #[arg(long)]
+    pub dangerous_cluster_wide_secret_claims: bool,
+    /// How many namespaces a consumer may have mapped to this cluster. Those beyond it wait until others are given back.
+    #[arg(long, value_name = "COUNT", default_value_t = NAMESPACES_DEFAULT)]
+    pub max_namespaces_per_contract: NonZeroUsize,
     /// Name of the provider, for people.
     #[arg(long, value_name = "NAME", default_value = "Bindery")]
     pub pretty_name: String,
@@ -186,8 +206,8 @@ pub enum ArgsError {
     },
     /// Names of contract namespaces would be none.
     #[error(
-        "--namespace-prefix {0:?} must be lower-case letters, digits and dashes, begin with a letter or a digit, and be at \
-         most {PREFIX_LENGTH_MAX} characters long"
+        "--namespace-prefix {0:?} must be lower-case letters, digits and dashes, begin with a letter or a digit, end with a \
+         dash, and be at most {PREFIX_LENGTH_MAX} characters long"
     )]
     Prefix(String),
     /// The name for people is none.
@@ -221,6 +241,9 @@ impl Args {
             token_lifetime: self.token_lifetime,
             renewal_lifetime: self.renewal_lifetime,
             install_crds: self.install_crds,
+            claimable_resources: self.claimable_resources.iter().cloned().collect(),
+            cluster_wide_secret_claims: self.dangerous_cluster_wide_secret_claims,
+            max_namespaces_per_contract: self.max_namespaces_per_contract.get(),
         })
     }
 
@@ -306,6 +329,19 @@ impl From<ScopeArg> for InformerScope {
     }
 }
 
+fn claimable(text: &str) -> Result<GroupResource, String> {
+    let Some((resource, group)) = text.split_once('.') else {
+        return Err("must name a group, as in certificates.cert-manager.io".to_owned());
+    };
+    if !names::is_label(resource) || !names::is_subdomain(group) {
+        return Err("is no resource; write plural name and group, as in certificates.cert-manager.io".to_owned());
+    }
+    match names::owner_of_group(group) {
+        Some(owner) => Err(format!("belongs to {owner} and cannot be claimed")),
+        None => Ok(GroupResource::new(group, resource)),
+    }
+}
+
 fn lifetime(text: &str) -> Result<Duration, String> {
     let duration: bindery_api::Duration = serde_json::from_value(text.into()).map_err(|error| error.to_string())?;
     match duration.parse() {
@@ -317,7 +353,8 @@ fn lifetime(text: &str) -> Result<Duration, String> {
 
 fn is_prefix(prefix: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    (1..=PREFIX_LENGTH_MAX).contains(&prefix.len()) && prefix.bytes().all(fits) && !prefix.starts_with('-')
+    // The admission policy tells the prefix from a contract's name by its last dash.
+    prefix.len() <= PREFIX_LENGTH_MAX && prefix.bytes().all(fits) && !prefix.starts_with('-') && prefix.ends_with('-')
 }
 
 fn parse(flag: &'static str, address: &str) -> Result<Address, ArgsError> {

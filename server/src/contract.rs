@@ -46,6 +46,17 @@ pub enum Refusal {
         /// The contract namespace.
         contract: String,
     },
+    /// One contract's name would begin like another's whole.
+    #[error(
+        "namespace {name} of the new contract and contract {other} would share a prefix, and with it names on the provider; \
+         give the server back the --namespace-prefix that {other} was made with, or delete {other}"
+    )]
+    NameOverlaps {
+        /// The namespace of the new contract.
+        name: String,
+        /// The contract that exists.
+        other: String,
+    },
     /// More than one contract has the identity.
     #[error("contracts {} and {} have one cluster identity; delete one of them", .0, .1)]
     Several(String, String),
@@ -85,6 +96,7 @@ impl Refusal {
             Self::IdentityMismatch { .. } => "ClusterIdentityMismatch",
             Self::ForeignNamespace { .. } => "ForeignNamespace",
             Self::Terminating { .. } => "ContractTerminating",
+            Self::NameOverlaps { .. } => "ContractNameOverlaps",
             Self::Several(..) => "ClusterIdentityAmbiguous",
         }
     }
@@ -93,9 +105,10 @@ impl Refusal {
     pub const fn error_reason(&self) -> ErrorReason {
         match self {
             Self::IdentityTaken { .. } | Self::IdentityMismatch { .. } => ErrorReason::ClusterIdentityTaken,
-            Self::ForeignNamespace { .. } | Self::Terminating { .. } | Self::Several(..) => {
-                ErrorReason::PlacementConflict
-            }
+            Self::ForeignNamespace { .. }
+            | Self::Terminating { .. }
+            | Self::NameOverlaps { .. }
+            | Self::Several(..) => ErrorReason::PlacementConflict,
         }
     }
 
@@ -149,11 +162,13 @@ pub fn is_terminating(namespace: &Namespace) -> bool {
 }
 
 /// Finds the contract of a cluster among the labelled namespaces: the one that has the identity, else the one that has,
-/// or will have, the name made from it.
+/// or will have, the name made from it. A new one is refused a name by which it would reach into another, or another into
+/// it: what belongs to a contract on the provider is told by names that begin with the contract's and a dash.
 pub fn locate(namespaces: &[Arc<Namespace>], prefix: &str, cluster: &str) -> Result<Located, Refusal> {
-    let mut matching = namespaces
-        .iter()
-        .filter(|namespace| is_contract(namespace) && identity(namespace) == Some(cluster));
+    let contracts = namespaces.iter().filter(|namespace| is_contract(namespace));
+    let mut matching = contracts
+        .clone()
+        .filter(|namespace| identity(namespace) == Some(cluster));
     if let Some(found) = matching.next() {
         if let Some(second) = matching.next() {
             return Err(Refusal::Several(found.name_any(), second.name_any()));
@@ -165,10 +180,24 @@ pub fn locate(namespaces: &[Arc<Namespace>], prefix: &str, cluster: &str) -> Res
     }
     let name = names::contract_namespace(prefix, cluster);
     let namespace = namespaces.iter().find(|namespace| namespace.name_any() == name);
+    if namespace.is_none()
+        && let Some(other) = contracts.clone().find(|other| overlap(&name, &other.name_any()))
+    {
+        return Err(Refusal::NameOverlaps {
+            name,
+            other: other.name_any(),
+        });
+    }
     Ok(Located {
         namespace: namespace.cloned(),
         name,
     })
+}
+
+/// Whether one of two names is the other and a dash and more.
+fn overlap(one: &str, other: &str) -> bool {
+    let extends = |long: &str, short: &str| long.strip_prefix(short).is_some_and(|rest| rest.starts_with('-'));
+    extends(one, other) || extends(other, one)
 }
 
 /// Decides whether a caller may bind for a cluster, given where its contract is.

@@ -3,7 +3,7 @@
 
 use std::{fmt::Debug, future::Future, hash::Hash, sync::Arc, time::Duration};
 
-use bindery_api::labels;
+use bindery_api::{annotations, labels};
 use bindery_runtime::{
     backoff::Backoff,
     cache::{Cache, Change, Subscription},
@@ -12,7 +12,7 @@ use bindery_runtime::{
     watch::Source,
 };
 use k8s_openapi::api::{
-    core::v1::ServiceAccount,
+    core::v1::{Namespace, ServiceAccount},
     rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
 };
 use kube::Resource;
@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::{credentials::Issuer, state::State, writes::WriteError};
+use crate::{credentials::Issuer, rbac::claims, state::State, writes::WriteError};
 
 mod anchors;
 mod cluster_binding;
@@ -50,6 +50,10 @@ struct Made {
     role_bindings: Cache<RoleBinding>,
     cluster_roles: Cache<ClusterRole>,
     cluster_role_bindings: Cache<ClusterRoleBinding>,
+    /// Namespaces that contracts may share, made by the server or labelled by an admin.
+    shared: Cache<Namespace>,
+    /// The server's own bindings by which it sees claimed objects.
+    sight: Cache<RoleBinding>,
 }
 
 /// Works on one key at a time.
@@ -70,6 +74,8 @@ trait Reconcile: Send + Sync + 'static {
 enum Next {
     Change,
     After(Duration),
+    /// Again and again, ever more seldom.
+    Seldom(Backoff),
 }
 
 /// Everything that runs for the controllers.
@@ -124,6 +130,7 @@ async fn work<R: Reconcile>(reconciler: Arc<R>, queue: Queue<R::Key>) {
         match reconciler.reconcile(key).await {
             Ok(Next::Change) => drop(work),
             Ok(Next::After(delay)) => work.again_after(delay),
+            Ok(Next::Seldom(backoff)) => work.retry(backoff),
             Err(error) => {
                 let failures = work.failures() + 1;
                 if error.is_stale() || failures < QUIET_FAILURES {
@@ -153,6 +160,14 @@ impl Made {
             role_bindings: cache(clients),
             cluster_roles: cache(clients),
             cluster_role_bindings: cache(clients),
+            shared: Cache::start(
+                clients.watch.clone(),
+                Source::of::<Namespace>(None).labels(format!("{}={}", labels::SHARED, annotations::TRUE)),
+            ),
+            sight: Cache::start(
+                clients.watch.clone(),
+                Source::of::<RoleBinding>(None).labels(format!("{}={}", labels::COMPONENT, claims::SERVER_ROLE)),
+            ),
         }
     }
 
@@ -162,6 +177,8 @@ impl Made {
         self.role_bindings.synced().await;
         self.cluster_roles.synced().await;
         self.cluster_role_bindings.synced().await;
+        self.shared.synced().await;
+        self.sight.synced().await;
     }
 }
 

@@ -129,17 +129,13 @@ impl Issuer {
     /// Makes a credential. The caller has checked who asks for it.
     pub async fn mint(&self, contract: &str) -> Result<Minted, IssueError> {
         let contract_uid = self.contract_uid(contract)?;
-        let failed = |source: WriteError| IssueError::Write {
-            contract: contract.to_owned(),
-            source,
-        };
         let bindings = self.cluster_bindings(contract);
         let before = bindings.get_opt(names::CLUSTER_BINDING).await;
-        let before = before.map_err(|error| failed(error.into()))?;
+        let before = before.map_err(failed(contract))?;
         refuse_revoked(contract, before.as_ref())?;
         let last_revocation = before.as_ref().and_then(revocation::last);
         let settings = &self.state.settings;
-        let anchor = self.anchor(contract, last_revocation).await.map_err(failed)?;
+        let anchor = self.anchor(contract, last_revocation).await.map_err(failed(contract))?;
         let api_server = self.token(contract, &anchor, None, settings.token_lifetime);
         let renewal = self.token(
             contract,
@@ -149,9 +145,9 @@ impl Issuer {
         );
         let (api_server, renewal) = tokio::try_join!(api_server, renewal)?;
         let last = api_server.expire_time.max(renewal.expire_time);
-        self.extend(contract, &anchor, last).await.map_err(failed)?;
+        self.extend(contract, &anchor, last).await.map_err(failed(contract))?;
         let after = bindings.get_opt(names::CLUSTER_BINDING).await;
-        let after = after.map_err(|error| failed(error.into()))?;
+        let after = after.map_err(failed(contract))?;
         refuse_revoked(contract, after.as_ref())?;
         if after.as_ref().and_then(revocation::last) != last_revocation {
             return Err(IssueError::Overtaken {
@@ -184,29 +180,22 @@ impl Issuer {
     /// Revokes all credentials of a contract, until [`Issuer::reinstate`].
     pub async fn revoke(&self, contract: &str, reason: Option<&str>) -> Result<Revoked, IssueError> {
         self.contract_uid(contract)?;
-        let failed = |source: WriteError| IssueError::Write {
-            contract: contract.to_owned(),
-            source,
-        };
         let api = self.cluster_bindings(contract);
-        let binding = api
-            .get(names::CLUSTER_BINDING)
-            .await
-            .map_err(|error| failed(error.into()))?;
+        let binding = api.get(names::CLUSTER_BINDING).await.map_err(failed(contract))?;
         let time = if let Some(before) = revocation(&binding) {
             before.time
         } else {
             let requests = self.requests().list(&ListParams::default()).await;
-            let requests = requests.map_err(|error| failed(error.into()))?.items;
+            let requests = requests.map_err(failed(contract))?.items;
             let namespace = self.state.contract(contract);
             let identity = namespace.as_deref().and_then(contract::identity);
             let revocation = Revocation::new(whole_seconds(Timestamp::now()), reason, identity, &requests);
             writes::merge(&api, names::CLUSTER_BINDING, &revocation.patch(&binding))
                 .await
-                .map_err(failed)?;
+                .map_err(failed(contract))?;
             revocation.time
         };
-        let anchors = self.sweep(contract).await.map_err(failed)?;
+        let anchors = self.sweep(contract).await.map_err(failed(contract))?;
         tracing::warn!(contract, anchors, "credentials revoked");
         Ok(Revoked { anchors, time })
     }
@@ -236,11 +225,7 @@ impl Issuer {
     /// before stay dead. For a bind by the owner.
     pub async fn reinstate(&self, contract: &str, id: Option<&str>) -> Result<(), IssueError> {
         self.contract_uid(contract)?;
-        let failed = |source: WriteError| IssueError::Write {
-            contract: contract.to_owned(),
-            source,
-        };
-        if !self.end_revocation(contract, id).await.map_err(failed)? {
+        if !self.end_revocation(contract, id).await.map_err(failed(contract))? {
             return Ok(());
         }
         // Not left to the controller: the kubeconfig that follows is to work at once.
@@ -249,7 +234,7 @@ impl Issuer {
             contract::of(existing) == Some(contract)
         })
         .await
-        .map_err(failed)?;
+        .map_err(failed(contract))?;
         tracing::info!(contract, "credentials reinstated");
         Ok(())
     }
@@ -331,10 +316,7 @@ impl Issuer {
         let granted = accounts
             .create_token_request(names::KUBE_BINDER, &PostParams::default(), &request)
             .await
-            .map_err(|error| IssueError::Write {
-                contract: contract.to_owned(),
-                source: error.into(),
-            })?;
+            .map_err(failed(contract))?;
         let granted = granted.status.map(|status| status.token).unwrap_or_default();
         Token::read(granted).ok_or(IssueError::TokenUnreadable)
     }
@@ -375,6 +357,14 @@ fn refuse_revoked(contract: &str, binding: Option<&ClusterBinding>) -> Result<()
         Some(_) => Err(IssueError::Revoked {
             contract: contract.to_owned(),
         }),
+    }
+}
+
+/// Names the contract in whatever the API server refuses.
+fn failed<E: Into<WriteError>>(contract: &str) -> impl Fn(E) -> IssueError {
+    move |error| IssueError::Write {
+        contract: contract.to_owned(),
+        source: error.into(),
     }
 }
 

@@ -11,6 +11,7 @@ pub mod controllers;
 pub mod credentials;
 pub mod front;
 pub mod owner;
+pub mod policy;
 pub mod principal;
 pub mod rbac;
 pub mod remaining;

@@ -10,7 +10,7 @@ mod run;
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = Args::parse();
-    match run::run(&args).await {
+    match Box::pin(run::run(&args)).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tell(&error);

@@ -1,15 +1,28 @@
 //! The rights a contract is given, as objects: per contract, per export and per namespace, and never a wildcard.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use bindery_api::{annotations, labels, names, v1alpha2::GroupResource};
+use bindery_api::{
+    annotations, labels, names,
+    v1alpha2::{APIServiceExport, GroupResource},
+};
 use k8s_openapi::api::{
     core::v1::Namespace,
     rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject},
 };
-use kube::api::ObjectMeta;
+use kube::{ResourceExt as _, api::ObjectMeta};
 
 use crate::owner;
+
+pub mod claims;
+mod places;
+
+use claims::{Right, Served};
+
+pub use places::{
+    OVERWRITE, Place, Scopes, cluster_resources, cluster_rules, contract_resources, handed_out, namespaced_resources,
+    place,
+};
 
 /// What a consumer may do with its objects. Their status is the provider's, so that no rule names it.
 pub const WRITE_VERBS: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
@@ -65,7 +78,8 @@ pub fn server(contract: &str, subject: Subject) -> RoleBinding {
     }
 }
 
-/// The Role of an export in a provider namespace.
+/// The Role of an export in a provider namespace, or, where cluster-scoped objects stand there, in the contract
+/// namespace.
 pub fn namespace_role(grant: Grant<'_>, namespace: &str) -> Role {
     Role {
         metadata: export_meta(grant, names::resources_role(grant.export), Some(namespace)),
@@ -83,15 +97,43 @@ pub fn namespace_role_binding(grant: Grant<'_>, namespace: &str) -> RoleBinding 
     }
 }
 
-/// The ClusterRole of an export whose konnector watches cluster-wide: it looks, and writes nothing.
-pub fn cluster_role(grant: Grant<'_>, contract: &Namespace) -> ClusterRole {
+/// All rights of an export in the provider namespace mapped for `mapped`, as far as it is known what belongs there: on its
+/// own objects, and on what it claims.
+pub fn mapped_rights(
+    contract: &str,
+    export: &APIServiceExport,
+    scopes: &Scopes,
+    mapped: &str,
+    namespace: &str,
+) -> Vec<Right> {
+    let mut rights = Vec::new();
+    let resources = namespaced_resources(&export.spec, scopes, mapped);
+    if !resources.is_empty() {
+        let grant = Grant {
+            contract,
+            export: &export.name_any(),
+            resources: &resources,
+        };
+        rights.push(Right {
+            role: Some(namespace_role(grant, namespace)),
+            binding: namespace_role_binding(grant, namespace),
+        });
+    }
+    if claims::served(&export.spec, scopes) == Some(Served::Mapped) {
+        rights.extend(claims::rights(contract, export, namespace, Served::Mapped));
+    }
+    rights
+}
+
+/// The ClusterRole of an export, with the rules of [`cluster_rules`].
+pub fn cluster_role(grant: Grant<'_>, contract: &Namespace, rules: Vec<PolicyRule>) -> ClusterRole {
     let name = names::resources_cluster_role(grant.contract, grant.export);
     ClusterRole {
         metadata: ObjectMeta {
             owner_references: Some(vec![owner::contract(contract)]),
             ..export_meta(grant, name, None)
         },
-        rules: Some(rules(grant.resources, &READ_VERBS)),
+        rules: Some(rules),
         aggregation_rule: None,
     }
 }
@@ -126,6 +168,23 @@ fn are_the_same(some: Option<&[Subject]>, others: Option<&[Subject]>) -> bool {
     }
     let (some, others) = (some.unwrap_or_default(), others.unwrap_or_default());
     some.iter().map(parts).eq(others.iter().map(parts))
+}
+
+/// Whether every right of some rules is among those of others. Both are rules of ours: of resources by group, and without
+/// names.
+pub fn are_within(some: Option<&[PolicyRule]>, others: Option<&[PolicyRule]>) -> bool {
+    fn rights(rules: Option<&[PolicyRule]>) -> BTreeSet<(&str, &str, &str)> {
+        let mut rights = BTreeSet::new();
+        for rule in rules.unwrap_or_default() {
+            for group in rule.api_groups.iter().flatten() {
+                for resource in rule.resources.iter().flatten() {
+                    rights.extend(rule.verbs.iter().map(|verb| (&**group, &**resource, &**verb)));
+                }
+            }
+        }
+        rights
+    }
+    rights(some).is_subset(&rights(others))
 }
 
 /// One rule per group, in order.

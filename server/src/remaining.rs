@@ -1,22 +1,19 @@
 //! Which synced objects of a contract are left on the provider, asked of the API server itself: what is deleted on the
 //! strength of the answer must not rest on a cache.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt};
 
 use bindery_api::{
-    annotations, crd, names,
-    v1alpha2::{APIServiceExport, GroupResource},
-    versions,
+    annotations,
+    v1alpha2::{APIServiceExport, ConflictPolicy, GroupResource, Isolation},
 };
 use bindery_runtime::errors;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::core::v1::Namespace, apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::{
-    Api, ResourceExt as _,
-    api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams},
+    Api, Resource, ResourceExt as _,
+    api::{DynamicObject, ListParams, Patch, PatchParams},
 };
 use serde_json::json;
 
@@ -26,9 +23,13 @@ use crate::{
     writes::{self, WriteError},
 };
 
+mod served;
+
+use served::{Area, Served, served};
+pub(crate) use served::{api, metadata};
+
 /// Lists that run at a time.
 const CONCURRENT: usize = 8;
-const PAGE: u32 = 500;
 
 /// Objects that are left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,7 +43,7 @@ pub struct Remaining {
 pub struct Object {
     /// Its resource.
     pub resource: GroupResource,
-    /// Its namespace.
+    /// Its namespace; empty for a cluster-scoped object.
     pub namespace: String,
     /// Its name.
     pub name: String,
@@ -55,12 +56,16 @@ pub struct Object {
 pub async fn remaining_objects(state: &State, export: &APIServiceExport) -> Result<Remaining, WriteError> {
     let contract = export.namespace().unwrap_or_default();
     let resources = own_resources(state, export);
-    let namespaces = state
-        .caches
-        .namespaces
-        .list(|namespace| contract::of(namespace) == Some(contract.as_str()) && !contract::is_contract(namespace));
-    let namespaces: Vec<_> = namespaces.iter().map(|namespace| namespace.name_any()).collect();
-    list(state, &contract, &resources, &namespaces).await
+    // Cluster-scoped objects of the consumer may stand in the contract namespace itself.
+    let within = export.spec.isolation == Isolation::Namespaced;
+    let namespaces = state.caches.namespaces.list(|namespace| {
+        contract::of(namespace) == Some(contract.as_str()) && (within || !contract::is_contract(namespace))
+    });
+    let area = Area {
+        namespaces: namespaces.iter().map(|namespace| namespace.name_any()).collect(),
+        cluster: true,
+    };
+    list(state, &contract, &resources, &area).await
 }
 
 /// The objects that hold up the deletion of a provider namespace: those of any resource the contract may have.
@@ -70,7 +75,11 @@ pub async fn in_namespace(state: &State, contract: &str, namespace: &str) -> Res
     if let Some(namespace) = state.caches.namespaces.get("", namespace) {
         resources.extend(granted(&namespace));
     }
-    list(state, contract, &resources, &[namespace.to_owned()]).await
+    let area = Area {
+        namespaces: vec![namespace.to_owned()],
+        cluster: false,
+    };
+    list(state, contract, &resources, &area).await
 }
 
 /// Every resource that a consumer was ever given rights on in a provider namespace.
@@ -94,21 +103,59 @@ pub async fn release(state: &State, remaining: &Remaining) -> Result<(), WriteEr
     let patch = Patch::Merge(json!({
         "metadata": { "annotations": { annotations::RELEASED: Timestamp::now().to_string() } }
     }));
-    let params = PatchParams {
-        field_manager: Some(writes::FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
     for object in remaining.objects.iter().filter(|object| !object.released) {
-        let Some(api) = api(state, &object.resource, &object.namespace).await? else {
+        let Some(served) = served(state, &object.resource).await? else {
             continue;
         };
-        match api.patch_metadata(&object.name, &params, &patch).await {
+        let api = served.api(state, &object.namespace);
+        match api.patch_metadata(&object.name, &params(), &patch).await {
             Ok(_) => {}
             Err(error) if errors::is_not_found(&error) => {}
             Err(error) => return Err(error.into()),
         }
     }
     Ok(())
+}
+
+/// Takes what a contract last wrote off the objects that it shares with others under `LastWins`, and that are theirs now.
+pub async fn withdraw(state: &State, export: &APIServiceExport) -> Result<(), WriteError> {
+    if export.spec.conflict_policy != Some(ConflictPolicy::LastWins) {
+        return Ok(());
+    }
+    let key = format!(
+        "{}/{}",
+        annotations::PROJECTION_OF,
+        export.namespace().unwrap_or_default()
+    );
+    for resource in own_resources(state, export) {
+        let Some(served) = served(state, &resource).await?.filter(Served::is_cluster_scoped) else {
+            continue;
+        };
+        let api = served.api(state, "");
+        for object in metadata(&api, ListParams::default()).await? {
+            if !object.annotations().contains_key(&key) {
+                continue;
+            }
+            let patch = json!({ "metadata": { "uid": object.uid(), "annotations": { &key: null } } });
+            match api
+                .patch_metadata(&object.name_any(), &params(), &Patch::Merge(patch))
+                .await
+            {
+                Ok(_) => {}
+                // Gone, or made anew by another.
+                Err(error) if errors::is_not_found(&error) || errors::is_conflict(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn params() -> PatchParams {
+    PatchParams {
+        field_manager: Some(writes::FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    }
 }
 
 fn own_resources(state: &State, export: &APIServiceExport) -> BTreeSet<GroupResource> {
@@ -160,12 +207,16 @@ async fn list(
     state: &State,
     contract: &str,
     resources: &BTreeSet<GroupResource>,
-    namespaces: &[String],
+    area: &Area,
 ) -> Result<Remaining, WriteError> {
-    let mut lists = Vec::with_capacity(resources.len() * namespaces.len());
+    let mut lists = Vec::new();
     for resource in resources {
-        for namespace in namespaces {
-            lists.push(list_one(state, contract, resource, namespace));
+        // No CRD, no objects.
+        let Some(served) = served(state, resource).await? else {
+            continue;
+        };
+        for namespace in area.of(&served) {
+            lists.push(list_one(served.api(state, namespace), contract, resource, namespace));
         }
     }
     let found: Vec<Vec<Object>> = stream::iter(lists).buffer_unordered(CONCURRENT).try_collect().await?;
@@ -175,71 +226,31 @@ async fn list(
 }
 
 async fn list_one(
-    state: &State,
+    api: Api<DynamicObject>,
     contract: &str,
     resource: &GroupResource,
     namespace: &str,
 ) -> Result<Vec<Object>, WriteError> {
-    let Some(api) = api(state, resource, namespace).await? else {
-        // No CRD, no objects.
-        return Ok(Vec::new());
-    };
-    let mut params = ListParams::default().limit(PAGE);
-    let mut objects = Vec::new();
-    loop {
-        let page = match api.list_metadata(&params).await {
-            Ok(page) => page,
-            Err(error) if errors::is_not_found(&error) => return Ok(Vec::new()),
-            Err(error) => return Err(error.into()),
-        };
-        for item in page.items {
-            let marks = item.annotations();
-            if marks.get(annotations::CLUSTER_NAMESPACE).map(String::as_str) == Some(contract) {
-                objects.push(Object {
-                    resource: resource.clone(),
-                    namespace: namespace.to_owned(),
-                    name: item.name_any(),
-                    released: marks.contains_key(annotations::RELEASED),
-                });
-            }
-        }
-        match page.metadata.continue_ {
-            Some(next) if !next.is_empty() => params = params.continue_token(&next),
-            _ => return Ok(objects),
-        }
-    }
+    let found = metadata(&api, ListParams::default()).await?.into_iter();
+    let marked = found.filter(|item| is_marked(item, contract));
+    Ok(marked
+        .map(|item| Object {
+            resource: resource.clone(),
+            namespace: namespace.to_owned(),
+            name: item.name_any(),
+            released: item.annotations().contains_key(annotations::RELEASED),
+        })
+        .collect())
 }
 
-/// Access to a resource by the CRD that serves it; `None` if there is none. One that is no longer offered still counts.
-async fn api(
-    state: &State,
-    resource: &GroupResource,
-    namespace: &str,
-) -> Result<Option<Api<DynamicObject>>, WriteError> {
-    if names::owner_of_group(&resource.group).is_some() {
-        return Ok(None);
-    }
-    let client = state.clients.write.clone();
-    let name = names::custom_resource_definition(&resource.resource, &resource.group);
-    let mut definition = state.caches.definitions.get("", &name);
-    if definition.is_none() {
-        let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-        definition = definitions.get_opt(&name).await?.map(Arc::new);
-    }
-    Ok(definition.and_then(|definition| {
-        let version = versions::preferred(definition.spec.versions.iter().map(crd::listed))?;
-        let kind = ApiResource {
-            group: resource.group.clone(),
-            version: version.to_owned(),
-            api_version: format!("{}/{version}", resource.group),
-            kind: definition.spec.names.kind.clone(),
-            plural: resource.resource.clone(),
-        };
-        Some(match definition.spec.scope.as_str() {
-            "Cluster" => Api::all_with(client, &kind),
-            _ => Api::namespaced_with(client, namespace, &kind),
-        })
-    }))
+/// Whether an object is a contract's. Nothing else tells it: names do not where they are shared.
+fn is_marked(object: &impl Resource, contract: &str) -> bool {
+    let mark = object
+        .meta()
+        .annotations
+        .as_ref()
+        .and_then(|marks| marks.get(annotations::CLUSTER_NAMESPACE));
+    mark.is_some_and(|mark| mark == contract)
 }
 
 // === impl Remaining ===
@@ -261,18 +272,7 @@ impl fmt::Display for Remaining {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const NAMED: usize = 3;
         let held: Vec<_> = self.objects.iter().filter(|object| !object.released).collect();
-        let named: Vec<_> = held
-            .iter()
-            .take(NAMED)
-            .map(
-                |Object {
-                     resource,
-                     namespace,
-                     name,
-                     ..
-                 }| format!("{resource} {namespace}/{name}"),
-            )
-            .collect();
+        let named: Vec<_> = held.iter().take(NAMED).map(ToString::to_string).collect();
         let more = if held.len() > NAMED { ", ..." } else { "" };
         let remain = if held.len() == 1 {
             "object remains"
@@ -283,9 +283,61 @@ impl fmt::Display for Remaining {
     }
 }
 
+// === impl Object ===
+
+impl fmt::Display for Object {
+    /// The resource and where the object is.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            resource,
+            namespace,
+            name,
+            ..
+        } = self;
+        match namespace.as_str() {
+            "" => write!(f, "{resource} {name}"),
+            namespace => write!(f, "{resource} {namespace}/{name}"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_a_contracts_is_told_by_its_mark_alone() {
+        let marked = |name: &str, mark: Option<&str>| {
+            let mut object = Namespace::default();
+            object.metadata.name = Some(name.to_owned());
+            object.metadata.annotations =
+                mark.map(|mark| [(annotations::CLUSTER_NAMESPACE.to_owned(), mark.to_owned())].into());
+            is_marked(&object, "kube-bind-a")
+        };
+        assert!(marked("wyatt", Some("kube-bind-a")));
+        assert!(!marked("kube-bind-a-wyatt", None));
+        assert!(!marked("kube-bind-a-wyatt", Some("kube-bind-b")));
+        assert!(!marked("wyatt", Some("kube-bind-a-b")));
+    }
+
+    #[test]
+    fn what_remains_is_named_with_its_place() {
+        let object = |namespace: &str, name: &str, released| Object {
+            resource: GroupResource::new("wildwest.dev", "sheriffs"),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            released,
+        };
+        let mut remaining = Remaining {
+            objects: vec![object("", "wyatt", false), object("kube-bind-a", "bat", true)],
+        };
+        assert_eq!(remaining.to_string(), "1 object remains: sheriffs.wildwest.dev wyatt");
+        remaining.objects[1].released = false;
+        assert_eq!(
+            remaining.to_string(),
+            "2 objects remain: sheriffs.wildwest.dev wyatt, sheriffs.wildwest.dev kube-bind-a/bat"
+        );
+    }
 
     #[track_caller]
     fn check_record(record: Option<&str>, expect: &[(&str, &str)]) {

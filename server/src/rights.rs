@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bindery_api::{
     annotations, labels,
-    v1alpha2::{APIServiceExport, GroupResource},
+    v1alpha2::{APIServiceExport, APIServiceExportSpec, GroupResource},
 };
 use bindery_runtime::errors;
 use futures::future::try_join_all;
@@ -16,7 +16,7 @@ use kube::{Api, Client, ResourceExt as _, api::PostParams};
 use serde_json::json;
 
 use crate::{
-    rbac,
+    rbac::{self, claims},
     template::{ExportPlan, Refusal},
     writes::WriteError,
 };
@@ -29,8 +29,14 @@ const ANSWERS_MAX: u64 = 10_000;
 #[derive(Clone)]
 pub struct Rights {
     client: Client,
-    /// The verbs that are missing, by resource.
-    answers: moka::future::Cache<GroupResource, Arc<Vec<&'static str>>>,
+    answers: moka::future::Cache<Question, bool>,
+}
+
+/// Whether the server may do that with the resource, everywhere.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Question {
+    resource: GroupResource,
+    verb: &'static str,
 }
 
 /// Why a plan's rights cannot be handed out.
@@ -58,19 +64,38 @@ impl Rights {
 
     /// Refuses a plan that needs more than the server holds.
     pub async fn check(&self, plan: &ExportPlan) -> Result<(), RightsError> {
-        let resources: Vec<_> = plan.resources().collect();
-        self.check_resources(&plan.template, &resources).await
+        self.check_export(&plan.template, &plan.export, plan.cluster_wide_secrets)
+            .await
     }
 
-    /// Refuses resources of a template on which the server holds less than it is to hand out.
-    async fn check_resources(&self, template: &str, resources: &[&GroupResource]) -> Result<(), RightsError> {
+    /// What the server lacks to give an export its rights, or to look after its objects; `None` if nothing.
+    pub async fn lacking(&self, export: &APIServiceExport) -> Result<Option<Refusal>, WriteError> {
+        let template = export
+            .annotations()
+            .get(annotations::TEMPLATE)
+            .map_or("", String::as_str);
+        match self
+            .check_export(template, &export.spec, claims::is_marked(export))
+            .await
+        {
+            Ok(()) => Ok(None),
+            Err(RightsError::Lacking(refusal)) => Ok(Some(refusal)),
+            Err(RightsError::Api(error)) => Err(WriteError::Unasked(error)),
+        }
+    }
+
+    /// Refuses an export of a template for which the server holds less than it is to hand out.
+    async fn check_export(
+        &self,
+        template: &str,
+        export: &APIServiceExportSpec,
+        secrets: bool,
+    ) -> Result<(), RightsError> {
         let mut rules = Vec::new();
-        for &resource in resources {
-            let missing = self.missing(resource).await?;
+        for (resource, verbs) in rbac::handed_out(export, secrets) {
+            let missing = self.missing(&resource, &verbs).await?;
             if !missing.is_empty() {
-                // Whoever mends it is not to wait for an old answer.
-                self.answers.invalidate(resource).await;
-                rules.extend(rbac::rules(std::slice::from_ref(resource), &missing));
+                rules.extend(rbac::rules(std::slice::from_ref(&resource), &missing));
             }
         }
         if rules.is_empty() {
@@ -81,38 +106,40 @@ impl Rights {
         }))
     }
 
-    /// What the server lacks to give an export its rights, or to look after its objects; `None` if nothing.
-    pub async fn lacking(&self, export: &APIServiceExport) -> Result<Option<Refusal>, WriteError> {
-        let template = export
-            .annotations()
-            .get(annotations::TEMPLATE)
-            .map_or("", String::as_str);
-        let resources = export.spec.resources.iter();
-        let resources: Vec<_> = resources.map(|resource| &resource.group_resource).collect();
-        match self.check_resources(template, &resources).await {
-            Ok(()) => Ok(None),
-            Err(RightsError::Lacking(refusal)) => Ok(Some(refusal)),
-            Err(RightsError::Api(error)) => Err(WriteError::Unasked(error)),
-        }
-    }
-
     /// Forgets all answers, as when the server's role has changed.
     pub fn forget(&self) {
         self.answers.invalidate_all();
     }
 
-    async fn missing(&self, resource: &GroupResource) -> Result<Arc<Vec<&'static str>>, RightsError> {
-        let asked = self.answers.try_get_with_by_ref(resource, async {
-            let verbs = rbac::WRITE_VERBS.iter().map(|verb| self.may(verb, resource));
-            let allowed = try_join_all(verbs).await?;
-            let missing = rbac::WRITE_VERBS.iter().zip(allowed);
-            let missing = missing.filter(|(_, allowed)| !allowed).map(|(verb, _)| *verb);
-            Ok::<_, kube::Error>(Arc::new(missing.collect::<Vec<_>>()))
-        });
-        asked.await.map_err(RightsError::Api)
+    /// The verbs that the server lacks on a resource.
+    async fn missing(
+        &self,
+        resource: &GroupResource,
+        verbs: &[&'static str],
+    ) -> Result<Vec<&'static str>, RightsError> {
+        let allowed = try_join_all(verbs.iter().map(|verb| self.may(verb, resource)));
+        let allowed = allowed.await.map_err(RightsError::Api)?;
+        let missing = verbs.iter().zip(allowed).filter(|(_, allowed)| !allowed);
+        Ok(missing.map(|(verb, _)| *verb).collect())
     }
 
-    async fn may(&self, verb: &str, resource: &GroupResource) -> Result<bool, kube::Error> {
+    async fn may(&self, verb: &'static str, resource: &GroupResource) -> Result<bool, Arc<kube::Error>> {
+        let question = Question {
+            resource: resource.clone(),
+            verb,
+        };
+        let answer = self
+            .answers
+            .try_get_with_by_ref(&question, self.ask(verb, resource))
+            .await?;
+        if !answer {
+            // Whoever mends it is not to wait for an old answer.
+            self.answers.invalidate(&question).await;
+        }
+        Ok(answer)
+    }
+
+    async fn ask(&self, verb: &str, resource: &GroupResource) -> Result<bool, kube::Error> {
         let review = SelfSubjectAccessReview {
             spec: SelfSubjectAccessReviewSpec {
                 resource_attributes: Some(ResourceAttributes {

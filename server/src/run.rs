@@ -32,10 +32,10 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
     let config = client::config(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
     let settings = args.settings(&config)?;
     let certificate = files.map(Certificate::load).transpose()?;
-    let listener = Listener::bind(args.listen_address, certificate).await?;
+    let listener = Listener::bind(args.listen_address, certificate, args.max_connections_per_peer.get()).await?;
     let clients = Clients::new(&config, IDLE_CONNECTIONS)?;
     let candidate = Candidate::new(clients.lease.clone(), &args.lease, LEASE, &settings.namespace)?;
-    let Some(state) = stop.run_until_cancelled(State::start(clients, settings)).await else {
+    let Some(state) = stop.run_until_cancelled(State::start(clients, &config, settings)).await else {
         return Ok(());
     };
     let state = state?;

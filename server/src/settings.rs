@@ -1,8 +1,8 @@
 //! What the operator decided, as plain data: flags fill it, everything else reads it.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use bindery_api::v1alpha2::{InformerScope, Isolation};
+use bindery_api::v1alpha2::{GroupResource, InformerScope, Isolation};
 
 /// The settings of a server, the same on all replicas.
 #[derive(Clone, Debug)]
@@ -27,6 +27,12 @@ pub struct Settings {
     pub renewal_lifetime: Duration,
     /// Whether the server installs its CRDs at start.
     pub install_crds: bool,
+    /// What templates may claim beside the three core resources.
+    pub claimable_resources: BTreeSet<GroupResource>,
+    /// Whether konnectors that watch cluster-wide are given all Secrets of the cluster to read, where Secrets are claimed.
+    pub cluster_wide_secret_claims: bool,
+    /// How many namespaces of its own a consumer may have mapped.
+    pub max_namespaces_per_contract: usize,
 }
 
 /// What a consumer needs to reach the Kubernetes API of the provider.
@@ -83,6 +89,9 @@ pub(crate) mod tests {
             token_lifetime: Duration::from_hours(1),
             renewal_lifetime: Duration::from_hours(7 * 24),
             install_crds: true,
+            claimable_resources: BTreeSet::new(),
+            cluster_wide_secret_claims: false,
+            max_namespaces_per_contract: 1000,
         }
     }
 }

@@ -1,12 +1,12 @@
 //! What every replica holds: clients, settings, who it is, and the provider's state in caches.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use bindery_api::{
-    labels,
+    labels, names,
     v1alpha2::{
         APIServiceExport, APIServiceExportRequest, APIServiceExportTemplate, APIServiceNamespace,
-        BindableResourcesRequest, BoundSchema, ClusterBinding, Collection,
+        BindableResourcesRequest, BoundSchema, ClusterBinding, Collection, GroupResource, Scope,
     },
 };
 use bindery_runtime::{
@@ -25,10 +25,16 @@ use k8s_openapi::{
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::{Api, api::PostParams};
+use kube::{Api, Config, api::PostParams};
 use tokio::sync::watch;
 
-use crate::{contract, rights::Rights, settings::Settings};
+use crate::{
+    contract,
+    policy::Prober,
+    rights::Rights,
+    settings::Settings,
+    template::{ClaimableScopes, Definitions},
+};
 
 /// The aggregated ClusterRole with what the server may hand out, as shipped in `deploy/server`.
 pub const AGGREGATED_ROLE: &str = "bindery-server-exports";
@@ -46,6 +52,8 @@ pub struct State {
     pub identity: Arc<Identity>,
     /// What the server itself may do.
     pub rights: Rights,
+    /// Whether the admission policy holds what contracts may do.
+    pub prober: Prober,
 }
 
 /// The provider's state.
@@ -73,6 +81,8 @@ pub struct Caches {
     pub service_namespaces: Cache<APIServiceNamespace>,
     /// The one aggregated ClusterRole whose rules the server may hand out.
     pub aggregated_role: Cache<ClusterRole>,
+    /// The CRDs of what may be claimed beside core resources: at most one in each, exported or not.
+    pub claimable: Arc<BTreeMap<GroupResource, Cache<CustomResourceDefinition>>>,
 }
 
 /// Who the server is.
@@ -99,8 +109,8 @@ pub enum StartError {
 // === impl State ===
 
 impl State {
-    /// Installs CRDs if so decided, asks who the server is, and starts the caches.
-    pub async fn start(clients: Clients, settings: Settings) -> Result<Self, StartError> {
+    /// Installs CRDs if so decided, asks who the server is, and starts the caches. The clients were made from `config`.
+    pub async fn start(clients: Clients, config: &Config, settings: Settings) -> Result<Self, StartError> {
         if settings.install_crds {
             crds::install(&clients.write, bindery_api::crds::for_provider()).await?;
         }
@@ -109,6 +119,7 @@ impl State {
         Ok(Self {
             caches: Caches::start(&clients, &settings),
             rights: Rights::new(clients.write.clone()),
+            prober: Prober::new(config, clients.write.clone()),
             settings: Arc::new(settings),
             identity: Arc::new(identity),
             clients,
@@ -174,6 +185,11 @@ impl fmt::Debug for State {
 impl Caches {
     fn start(clients: &Clients, settings: &Settings) -> Self {
         let client = || clients.watch.clone();
+        let claimable = |resource: &GroupResource| {
+            let name = names::custom_resource_definition(&resource.resource, &resource.group);
+            let source = Source::of::<CustomResourceDefinition>(None).fields(format!("metadata.name={name}"));
+            (resource.clone(), Cache::start(client(), source))
+        };
         Self {
             templates: Cache::start(client(), Source::of::<APIServiceExportTemplate>(None)),
             collections: Cache::start(client(), Source::of::<Collection>(None)),
@@ -195,12 +211,13 @@ impl Caches {
                 client(),
                 Source::of::<ClusterRole>(None).fields(format!("metadata.name={AGGREGATED_ROLE}")),
             ),
+            claimable: Arc::new(settings.claimable_resources.iter().map(claimable).collect()),
         }
     }
 
     /// How each watch is doing, by the name of what it watches.
-    pub fn health(&self) -> [(&'static str, watch::Receiver<Health>); 11] {
-        [
+    pub fn health(&self) -> Vec<(&'static str, watch::Receiver<Health>)> {
+        let mut all = vec![
             ("apiserviceexporttemplates", self.templates.health()),
             ("collections", self.collections.health()),
             ("customresourcedefinitions", self.definitions.health()),
@@ -212,7 +229,25 @@ impl Caches {
             ("boundschemas", self.bound_schemas.health()),
             ("apiservicenamespaces", self.service_namespaces.health()),
             ("clusterroles", self.aggregated_role.health()),
-        ]
+        ];
+        let claimable = self.claimable.values();
+        all.extend(claimable.map(|cache| ("customresourcedefinitions that may be claimed", cache.health())));
+        all
+    }
+}
+
+impl Definitions for Caches {
+    fn definition(&self, name: &str) -> Option<Arc<CustomResourceDefinition>> {
+        self.definitions.definition(name)
+    }
+}
+
+impl ClaimableScopes for Caches {
+    fn claimable(&self, resource: &GroupResource) -> Option<Scope> {
+        let name = names::custom_resource_definition(&resource.resource, &resource.group);
+        let definition = self.claimable.get(resource)?.get("", &name)?;
+        let scope = Scope::from_name(&definition.spec.scope)?;
+        crds::is_established(&definition).then_some(scope)
     }
 }
 

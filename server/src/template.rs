@@ -7,19 +7,22 @@ use bindery_api::{
     crd::{Offer, bound_schema_spec},
     names,
     v1alpha2::{
-        APIServiceExport, APIServiceExportRequestSpec, APIServiceExportSpec, APIServiceExportTemplate, BoundSchema,
-        BoundSchemaSpec, ExportResource, GroupResource, InformerScope, NameRef, SchemaUpdatePolicy, Scope,
+        APIServiceExport, APIServiceExportRequest, APIServiceExportRequestSpec, APIServiceExportSpec,
+        APIServiceExportTemplate, BoundSchema, BoundSchemaSpec, ExportResource, GroupResource, InformerScope, NameRef,
+        SchemaUpdatePolicy, Scope,
     },
 };
 use bindery_runtime::crds::is_established;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt as _;
 
-use crate::settings::Settings;
+use crate::{rbac::claims::marks_secrets, settings::Settings};
 
 mod claims;
 mod refusal;
+mod scopes;
 
+pub use claims::ClaimableScopes;
 pub use refusal::{Refusal, SERVER_LACKS_RIGHTS};
 
 /// Looks up the exported CRD of a resource.
@@ -37,6 +40,8 @@ pub struct ExportPlan {
     pub labels: BTreeMap<String, String>,
     /// The export's own fields.
     pub export: APIServiceExportSpec,
+    /// Whether the konnector reads claimed Secrets in the whole cluster.
+    pub cluster_wide_secrets: bool,
     /// Namespaces of the consumer to be mapped from the start.
     pub namespaces: Vec<NameRef>,
     /// Whether the export follows changes of the provider's CRDs.
@@ -48,7 +53,7 @@ pub struct ExportPlan {
 /// Decides whether a template can be bound, and what its export is.
 pub fn assess(
     template: &APIServiceExportTemplate,
-    definitions: &impl Definitions,
+    definitions: &(impl Definitions + ClaimableScopes),
     settings: &Settings,
 ) -> Result<ExportPlan, Refusal> {
     let spec = &template.spec;
@@ -56,33 +61,39 @@ pub fn assess(
     check_names(template)?;
     let mut schemas = Vec::with_capacity(spec.resources.len());
     for resource in &spec.resources {
-        schemas.push(schema(resource, definitions, settings.informer_scope)?);
+        schemas.push(schema(resource, definitions, settings.informer_scope, None)?);
     }
-    check_scopes(spec.scope, &schemas)?;
-    claims::check(&spec.permission_claims, &spec.resources, isolation)?;
+    scopes::check(spec, isolation, &schemas)?;
+    for schema in &mut schemas {
+        schema.scope = spec.scope;
+    }
+    claims::check(spec, isolation, &settings.claimable_resources, definitions)?;
+    let export = APIServiceExportSpec {
+        resources: spec.resources.clone(),
+        permission_claims: spec.permission_claims.clone(),
+        informer_scope: settings.informer_scope,
+        isolation,
+        conflict_policy: spec.conflict_policy,
+        cluster_scoped_namespace: spec.cluster_scoped_namespace.clone(),
+        ..APIServiceExportSpec::default()
+    };
     Ok(ExportPlan {
         template: template.name_any(),
         labels: carried_labels(template),
-        export: APIServiceExportSpec {
-            resources: spec.resources.clone(),
-            permission_claims: spec.permission_claims.clone(),
-            informer_scope: settings.informer_scope,
-            isolation,
-            conflict_policy: spec.conflict_policy,
-            cluster_scoped_namespace: spec.cluster_scoped_namespace.clone(),
-            ..APIServiceExportSpec::default()
-        },
+        cluster_wide_secrets: marks_secrets(&export, settings.cluster_wide_secret_claims),
+        export,
         namespaces: spec.namespaces.clone(),
         schema_update_policy: spec.schema_update_policy,
         schemas,
     })
 }
 
-/// The schema a resource is offered with.
+/// The schema a resource is offered with, in the CRD's own scope or in the one that the consumer is to see.
 pub fn schema(
     resource: &ExportResource,
     definitions: &impl Definitions,
     informer_scope: InformerScope,
+    scope: Option<Scope>,
 ) -> Result<BoundSchemaSpec, Refusal> {
     let GroupResource {
         group,
@@ -102,7 +113,7 @@ pub fn schema(
     }
     let offer = Offer {
         informer_scope,
-        scope: None,
+        scope,
         versions: &resource.versions,
     };
     bound_schema_spec(&definition, &offer).map_err(|source| Refusal::Schema {
@@ -134,32 +145,6 @@ fn check_names(template: &APIServiceExportTemplate) -> Result<(), Refusal> {
     }
 }
 
-/// All resources of a template have one scope, which is the template's.
-fn check_scopes(offered: Scope, schemas: &[BoundSchemaSpec]) -> Result<(), Refusal> {
-    let of = |schema: &BoundSchemaSpec| GroupResource::new(&schema.group, &schema.names.plural);
-    if let [first, rest @ ..] = schemas
-        && let Some(other) = rest.iter().find(|other| other.scope != first.scope)
-    {
-        return Err(Refusal::DifferentScopes {
-            one: (of(first), first.scope),
-            other: (of(other), other.scope),
-        });
-    }
-    for schema in schemas {
-        if schema.scope != offered {
-            return Err(Refusal::ScopeOfTemplate {
-                resource: of(schema),
-                actual: schema.scope,
-                offered,
-            });
-        }
-        if schema.scope == Scope::Cluster {
-            return Err(Refusal::ClusterScoped { resource: of(schema) });
-        }
-    }
-    Ok(())
-}
-
 /// Labels of a template are the provider's; those that kube-bind gives a meaning are not carried on.
 fn carried_labels(template: &APIServiceExportTemplate) -> BTreeMap<String, String> {
     let labels = template.labels().iter();
@@ -188,6 +173,12 @@ impl ExportPlan {
         self.difference(export).is_none()
     }
 
+    /// Whether the request of an export asks for schemas to be updated as the template says today. An export has no such
+    /// field: it goes by its request, which can be made anew without it.
+    pub fn is_asked_by(&self, request: &APIServiceExportRequest) -> bool {
+        request.spec.schema_update_policy == self.schema_update_policy
+    }
+
     /// In what an export differs from what the template makes today. The placement is not compared: a change of the
     /// server's own defaults is no change of the template, and would move objects.
     pub fn difference(&self, export: &APIServiceExport) -> Option<&'static str> {
@@ -201,10 +192,19 @@ impl ExportPlan {
         if spec.conflict_policy != self.export.conflict_policy {
             return Some("conflictPolicy");
         }
-        if spec.cluster_scoped_namespace != self.export.cluster_scoped_namespace {
-            return Some("clusterScopedNamespace");
-        }
         None
+    }
+
+    /// By what an export that is made now would have its objects elsewhere than this one of the same name has them.
+    pub fn moves(&self, export: &APIServiceExport) -> Option<&'static str> {
+        if self.schemas.iter().all(|schema| schema.scope == Scope::Namespaced) {
+            return None;
+        }
+        let spec = &export.spec;
+        if spec.isolation != self.export.isolation {
+            return Some("isolation");
+        }
+        (spec.cluster_scoped_namespace != self.export.cluster_scoped_namespace).then_some("clusterScopedNamespace")
     }
 
     /// Refuses what a contract's schemas contradict: the scope of each is fixed by its first export.
@@ -226,7 +226,7 @@ impl ExportPlan {
         Ok(())
     }
 
-    /// The resources and claims, for rights.
+    /// The resources that are offered.
     pub fn resources(&self) -> impl Iterator<Item = &GroupResource> {
         self.export.resources.iter().map(|resource| &resource.group_resource)
     }

@@ -67,37 +67,36 @@ pub async fn merge_status<K: Object>(api: &Api<K>, name: &str, patch: &Value) ->
 
 /// Deletes the object of that UID. One that is gone, or was made anew, is deleted already.
 pub async fn delete<K: Object>(api: &Api<K>, name: &str, uid: Option<&str>) -> Result<(), WriteError> {
-    delete_with(api, name, uid, PropagationPolicy::Background).await
-}
-
-/// Deletes an object as it was seen. One that has changed since stays.
-pub async fn delete_seen<K: Object>(api: &Api<K>, object: &K) -> Result<(), WriteError> {
     let params = DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: object.meta().uid.clone(),
-            resource_version: object.meta().resource_version.clone(),
-        }),
-        ..DeleteParams::background()
-    };
-    gone(api.delete(&object.name_any(), &params).await)
-}
-
-/// As [`delete`], with a say in what happens to dependents.
-pub async fn delete_with<K: Object>(
-    api: &Api<K>,
-    name: &str,
-    uid: Option<&str>,
-    propagation: PropagationPolicy,
-) -> Result<(), WriteError> {
-    let params = DeleteParams {
-        propagation_policy: Some(propagation),
         preconditions: uid.map(|uid| Preconditions {
             uid: Some(uid.to_owned()),
             resource_version: None,
         }),
-        ..DeleteParams::default()
+        ..DeleteParams::background()
     };
     gone(api.delete(name, &params).await)
+}
+
+/// Deletes an object as it was seen. One that has changed since stays.
+pub async fn delete_seen<K: Object>(api: &Api<K>, object: &K) -> Result<(), WriteError> {
+    delete_seen_with(api, object, PropagationPolicy::Background).await
+}
+
+/// As [`delete_seen`], with a say in what happens to dependents.
+pub async fn delete_seen_with<K: Object>(
+    api: &Api<K>,
+    object: &K,
+    propagation: PropagationPolicy,
+) -> Result<(), WriteError> {
+    let params = DeleteParams {
+        propagation_policy: Some(propagation),
+        preconditions: Some(Preconditions {
+            uid: object.meta().uid.clone(),
+            resource_version: object.meta().resource_version.clone(),
+        }),
+        ..DeleteParams::default()
+    };
+    gone(api.delete(&object.name_any(), &params).await)
 }
 
 /// A conflict says that the object is another one by now.
@@ -165,6 +164,11 @@ impl WriteError {
     /// Whether the server lacks a right.
     pub fn is_forbidden(&self) -> bool {
         matches!(self, Self::Api(error) if errors::is_forbidden(error))
+    }
+
+    /// Whether the object is not there.
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Self::Api(error) if errors::is_not_found(error))
     }
 
     /// Whether the object was not, or no longer, what the caches said: looking again mends it.

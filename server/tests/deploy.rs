@@ -8,8 +8,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bindery_api::v1alpha2::{APIServiceExportTemplate, Collection};
-use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
+use bindery_api::{
+    annotations, names,
+    v1alpha2::{APIServiceExportTemplate, Collection, GroupResource},
+};
+use bindery_server::rbac::{self, claims};
+use k8s_openapi::api::{
+    admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
+    rbac::v1::{ClusterRole, PolicyRule},
+};
 use serde_json::Value;
 
 fn deploy() -> PathBuf {
@@ -79,10 +86,15 @@ fn the_server_binds_by_name_and_never_templates() {
         assert_eq!(rule.resources.as_deref(), Some(&["clusterroles".to_owned()][..]));
         bound.extend(rule.resource_names.clone().expect("bind is given by name"));
     }
-    assert_eq!(
-        bound,
-        ["bindery-server-contract", "kube-binder"].map(ToOwned::to_owned).into()
-    );
+    let expect = [
+        "bindery-server-claims",
+        "bindery-server-contract",
+        "kube-binder",
+        "kube-binder-claims-configmaps",
+        "kube-binder-claims-secrets",
+        "kube-binder-claims-serviceaccounts",
+    ];
+    assert_eq!(bound, expect.map(ToOwned::to_owned).into());
     assert!(bound.is_subset(&shipped), "{bound:?} are not all shipped: {shipped:?}");
 }
 
@@ -100,6 +112,63 @@ fn a_consumer_and_the_server_itself_read_no_secret() {
             );
         }
     }
+}
+
+/// The server proves the very policy that ships, and a konnector meets it under every name.
+#[test]
+fn the_policy_is_the_one_that_the_server_proves() {
+    let policies: Vec<ValidatingAdmissionPolicy> = of_kind("server", "ValidatingAdmissionPolicy");
+    let bindings: Vec<ValidatingAdmissionPolicyBinding> = of_kind("server", "ValidatingAdmissionPolicyBinding");
+    let ([policy], [binding]) = (&policies[..], &bindings[..]) else {
+        panic!("{policies:?} {bindings:?}");
+    };
+    assert_eq!(policy.metadata.name.as_deref(), Some(bindery_server::policy::NAME));
+    assert_eq!(binding.metadata.name, policy.metadata.name);
+    let spec = policy.spec.as_ref().unwrap();
+    assert_eq!(spec.failure_policy.as_deref(), Some("Fail"));
+    let validations = spec.validations.as_deref().unwrap();
+    let probe = names::POLICY_PROBE;
+    let answers: Vec<_> = validations
+        .iter()
+        .filter(|validation| validation.expression.contains(&format!("'{probe}'")))
+        .map(|validation| validation.message.as_deref())
+        .collect();
+    assert_eq!(answers, [Some(bindery_server::policy::ANSWER)]);
+    let text = serde_json::to_string(policy).unwrap();
+    for said in [
+        annotations::CLUSTER_NAMESPACE,
+        names::KUBE_BINDER,
+        &format!("check('{}')", bindery_server::rbac::OVERWRITE),
+    ] {
+        assert!(text.contains(said), "{said}");
+    }
+    assert!(!names::is_label(probe), "a name that a namespace could have");
+    let binding = binding.spec.as_ref().unwrap();
+    assert_eq!(binding.policy_name, policy.metadata.name);
+    assert_eq!(binding.validation_actions, Some(vec!["Deny".to_owned()]));
+}
+
+#[test]
+fn the_shipped_roles_for_claims_are_those_that_are_bound() {
+    let roles: Vec<ClusterRole> = of_kind("server", "ClusterRole");
+    let verbs_on = |role: &ClusterRole, resource: &str| {
+        rules(role)
+            .filter(|rule| rule.resources.iter().flatten().any(|one| one == resource))
+            .flat_map(|rule| rule.verbs.clone())
+            .collect::<Vec<_>>()
+    };
+    let server = role(&roles, claims::SERVER_ROLE);
+    for resource in claims::CORE {
+        let consumers = role(&roles, &claims::core_role(resource));
+        let wanted = rbac::rules(&[GroupResource::new("", resource)], &rbac::WRITE_VERBS);
+        assert_eq!(consumers.rules, Some(wanted), "{resource}");
+        assert_eq!(verbs_on(server, resource), ["list", "watch"], "{resource}");
+    }
+    assert_eq!(
+        rules(server).count(),
+        1,
+        "the server sees claimed core resources and no more"
+    );
 }
 
 #[test]
@@ -122,5 +191,63 @@ fn the_example_is_whole() {
         rights.rules,
         Some(bindery_server::rbac::rules(&wanted, &bindery_server::rbac::WRITE_VERBS)),
         "the server holds what the template needs, and no more"
+    );
+}
+
+#[test]
+fn every_example_is_offered_and_can_be_bound() {
+    let templates: Vec<APIServiceExportTemplate> = of_kind("examples", "APIServiceExportTemplate");
+    let names: BTreeSet<_> = templates
+        .iter()
+        .filter_map(|template| template.metadata.name.clone())
+        .collect();
+    assert_eq!(names.len(), templates.len(), "templates of one name");
+    for collection in of_kind::<Collection>("examples", "Collection") {
+        let listed: BTreeSet<_> = collection
+            .spec
+            .templates
+            .iter()
+            .map(|template| template.name.clone())
+            .collect();
+        assert!(listed.is_subset(&names), "{listed:?}");
+    }
+    let roles: Vec<ClusterRole> = of_kind("examples", "ClusterRole");
+    let granted = |verb: &str, resource: &str, name: Option<&String>| {
+        roles.iter().flat_map(rules).any(|rule| {
+            rule.verbs.iter().any(|held| held == verb)
+                && rule.resources.iter().flatten().any(|held| held == resource)
+                && name.is_none_or(|name| rule.resource_names.iter().flatten().any(|held| held == name))
+        })
+    };
+    for template in &templates {
+        let name = template.metadata.name.as_ref();
+        assert!(
+            granted("bind", "apiserviceexporttemplates", name),
+            "nobody may bind {name:?}"
+        );
+        for resource in &template.spec.resources {
+            for verb in bindery_server::rbac::WRITE_VERBS {
+                assert!(
+                    granted(verb, &resource.group_resource.resource, None),
+                    "{name:?} {verb}"
+                );
+            }
+        }
+        for reference in template
+            .spec
+            .permission_claims
+            .iter()
+            .flat_map(|claim| &claim.selector.references)
+        {
+            let mut resources = template.spec.resources.iter();
+            assert!(
+                resources.any(|resource| resource.group_resource == reference.group_resource),
+                "{name:?} refers from what it does not offer"
+            );
+        }
+    }
+    assert!(
+        granted("overwrite", "sheriffs", None),
+        "LastWins takes the verb overwrite"
     );
 }

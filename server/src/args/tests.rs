@@ -53,6 +53,15 @@ fn defaults_are_those_of_the_documentation() {
     assert_eq!(settings.token_lifetime, Duration::from_hours(1));
     assert_eq!(settings.renewal_lifetime, Duration::from_hours(168));
     assert!(settings.install_crds);
+    let args = parsed(&TLS, &[]).expect("flags");
+    assert_eq!(args.max_connections_per_peer.get(), 1024);
+}
+
+#[test]
+fn a_peer_may_have_a_connection_at_least() {
+    let args = parsed(&TLS, &["--max-connections-per-peer", "5"]).expect("flags");
+    assert_eq!(args.max_connections_per_peer.get(), 5);
+    check_refused(&TLS, &["--max-connections-per-peer", "0"], "invalid value");
 }
 
 #[test]
@@ -155,7 +164,10 @@ fn plaintext_stays_on_loopback() {
 fn nonsense_is_refused_with_the_flag_s_name() {
     check_refused(&TLS, &["--namespace-prefix", "Kube"], "--namespace-prefix");
     check_refused(&TLS, &["--namespace-prefix=-x"], "--namespace-prefix");
-    check_refused(&TLS, &["--namespace-prefix", &"x".repeat(51)], "--namespace-prefix");
+    check_refused(&TLS, &["--namespace-prefix", "kube"], "end with a dash");
+    let long = |length: usize| format!("{}-", "x".repeat(length - 1));
+    check_refused(&TLS, &["--namespace-prefix", &long(36)], "at most 35 characters");
+    assert_eq!(settings(&TLS, &["--namespace-prefix", &long(35)]).namespace_prefix, long(35));
     check_refused(&TLS, &["--pretty-name", " "], "--pretty-name");
     check_refused(&TLS, &["--token-lifetime", "9m"], "at least 10m");
     check_refused(&TLS, &["--token-lifetime", "soon"], "no duration");
@@ -193,4 +205,52 @@ fn the_server_s_own_ca_goes_to_consumers() {
         &["--external-ca-file", path.to_str().expect("a path")],
         "no certificate in PEM",
     );
+}
+
+#[test]
+fn what_may_be_claimed_is_a_list_of_custom_resources() {
+    let claimable = |more: &[&str]| {
+        let set = settings(&TLS, more).claimable_resources;
+        set.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert!(claimable(&[]).is_empty());
+    let flag = "--claimable-resources";
+    assert_eq!(
+        claimable(&[flag, "horses.wildwest.dev,safes.bank.dev", flag, "cows.wildwest.dev"]),
+        ["safes.bank.dev", "cows.wildwest.dev", "horses.wildwest.dev"]
+    );
+    check_refused(&TLS, &[flag, "secrets"], "must name a group");
+    check_refused(
+        &TLS,
+        &[flag, "leases.coordination.k8s.io"],
+        "belongs to Kubernetes itself",
+    );
+    check_refused(&TLS, &[flag, "deployments.apps"], "belongs to Kubernetes itself");
+    check_refused(
+        &TLS,
+        &[flag, "boundschemas.kube-bind.io"],
+        "belongs to kube-bind itself",
+    );
+    check_refused(&TLS, &[flag, "*.wildwest.dev"], "is no resource");
+    check_refused(&TLS, &[flag, ""], "must name a group");
+}
+
+#[test]
+fn consumers_are_limited_and_secrets_stay_home_unless_told_otherwise() {
+    let set = settings(&TLS, &[]);
+    assert_eq!(
+        (set.max_namespaces_per_contract, set.cluster_wide_secret_claims),
+        (1000, false)
+    );
+    let more = [
+        "--max-namespaces-per-contract",
+        "2",
+        "--dangerous-cluster-wide-secret-claims",
+    ];
+    let set = settings(&TLS, &more);
+    assert_eq!(
+        (set.max_namespaces_per_contract, set.cluster_wide_secret_claims),
+        (2, true)
+    );
+    check_refused(&TLS, &["--max-namespaces-per-contract", "0"], "invalid value");
 }

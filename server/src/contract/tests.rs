@@ -67,6 +67,32 @@ fn an_older_contract_of_another_name_is_found_by_its_identity() {
 }
 
 #[test]
+fn no_contract_gets_a_name_that_reaches_into_anothers() {
+    let name = names::contract_namespace("kube-bind-", "cluster-a");
+    let overlaps = Err("ContractNameOverlaps");
+    for (other, expect) in [
+        (format!("{name}-x"), overlaps),
+        ("kube-bind".to_owned(), overlaps),
+        ("kube".to_owned(), overlaps),
+        (format!("{name}x"), Ok(false)),
+        ("kube-b".to_owned(), Ok(false)),
+        (names::contract_namespace("kube-bind-", "cluster-b"), Ok(false)),
+    ] {
+        let other = contract_of(&other, "cluster-b", "john");
+        check(std::slice::from_ref(&other), "cluster-a", "jane", expect);
+        // A contract that is there already stays.
+        let own = contract_of(&name, "cluster-a", "jane");
+        check(&[own, other], "cluster-a", "jane", Ok(true));
+    }
+    // A namespace that was made for a contract is none.
+    let mut mapped = (*contract_of(&format!("{name}-x"), "cluster-b", "john")).clone();
+    mapped
+        .labels_mut()
+        .insert(labels::CONTRACT.to_owned(), "kube-bind-x".to_owned());
+    check(&[Arc::new(mapped)], "cluster-a", "jane", Ok(false));
+}
+
+#[test]
 fn a_namespace_of_that_name_that_is_no_contract_is_left_alone() {
     let name = names::contract_namespace("kube-bind-", "cluster-a");
     let other_identity = contract_of(&name, "cluster-b", "jane");

@@ -228,10 +228,10 @@ impl Requests {
                 let api: Api<APIServiceExport> = Api::namespaced(client(), &contract);
                 writes::merge(&api, &name, &patch).await?;
             }
-            Op::DeleteReplaced { contract, name, uid } => {
-                let api: Api<APIServiceExport> = Api::namespaced(client(), &contract);
+            Op::DeleteReplaced(export) => {
+                let api: Api<APIServiceExport> = Api::namespaced(client(), &export.namespace().unwrap_or_default());
                 // Schemas, namespaces and rights stay for the export that takes its place.
-                writes::delete_with(&api, &name, uid.as_deref(), PropagationPolicy::Orphan).await?;
+                writes::delete_seen_with(&api, &*export, PropagationPolicy::Orphan).await?;
             }
             Op::Say(outcome) => {
                 let patch = json!({

@@ -1,37 +1,43 @@
 //! APIServiceNamespace → a provider namespace with the rights of every export in it, and its end when it is empty.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bindery_api::{
-    Conditions as _, annotations,
-    conditions::READY,
-    v1alpha2::{APIServiceExport, APIServiceNamespace, BindableResourcesRequest, Phase},
+    labels, names,
+    v1alpha2::{APIServiceNamespace, BindableResourcesRequest, Phase},
 };
-use bindery_runtime::{
-    cache::{Cache, ObjectKey},
-    queue::Queue,
-};
+use bindery_runtime::{backoff::Backoff, cache::ObjectKey, queue::Queue};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     core::v1::Namespace,
     rbac::v1::{Role, RoleBinding},
 };
-use kube::{Api, Resource, ResourceExt as _};
+use kube::{Api, Client, Resource, ResourceExt as _};
 use serde_json::json;
 
 use super::{Context, Next, Reconcile, Running, request, subject};
 use crate::{
-    contract, remaining, template,
+    contract,
+    rbac::claims,
+    remaining,
     writes::{self, WriteError},
 };
 
+mod claimed;
+mod end;
+mod limit;
 mod plan;
 mod rights;
+mod shared;
+mod sharing;
+mod triggers;
 
 use plan::{Observed, Op, Step};
 
-/// Objects that drain are in no cache of ours.
-const DRAINING: Duration = Duration::from_secs(2);
+/// Objects that drain are in no cache of ours. Looking for them anew is for who drains for long ever more seldom.
+const DRAINING: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_mins(1));
+/// What keeps a namespace that nobody maps any more is in no cache of ours.
+const KEPT: Backoff = Backoff::new(Duration::from_secs(30), Duration::from_mins(10));
 /// What stands in the way is in no cache of ours either.
 const IN_THE_WAY: Duration = Duration::from_mins(1);
 
@@ -41,76 +47,12 @@ struct ServiceNamespaces {
 
 pub(super) fn start(context: &Context, running: &mut Running) {
     let queue = Queue::new();
-    let caches = &context.state.caches;
-    running.watch(&caches.service_namespaces, &queue, |change| Some(change.key.clone()));
-    running.watch(&caches.namespaces, &queue, |change| made_for(subject(change)?));
-    let mapped = caches.service_namespaces.clone();
-    running.watch(&caches.exports, &queue, move |change| {
-        // Conditions are of no interest here, and change often.
-        let same = matches!((change.old, change.new), (Some(old), Some(new)) if counts_the_same(old, new));
-        let mapped = if same {
-            Vec::new()
-        } else {
-            mapped.list_in(&change.key.namespace)
-        };
-        mapped.iter().map(|mapped| ObjectKey::of(&**mapped)).collect::<Vec<_>>()
-    });
-    let namespaces = caches.namespaces.clone();
-    running.watch(&context.made.roles, &queue, move |change| {
-        of_role(&namespaces, change.key)
-    });
-    let namespaces = caches.namespaces.clone();
-    running.watch(&context.made.role_bindings, &queue, move |change| {
-        of_role(&namespaces, change.key)
-    });
-    // A request that is decided, or gone, holds no rights any more.
-    let (state, mapped) = (context.state.clone(), caches.service_namespaces.clone());
-    running.watch(&caches.requests, &queue, move |change| {
-        let asked = change.old.filter(|old| request::phase(old) == Phase::Pending);
-        let contracts = asked.map_or_else(Vec::new, |asked| {
-            let identity = &*asked.spec.cluster_identity.identity;
-            let is_its = |namespace: &Namespace| {
-                contract::is_contract(namespace) && contract::identity(namespace) == Some(identity)
-            };
-            state.caches.namespaces.list(is_its)
-        });
-        keys(&mapped, |mapped| {
-            let of = mapped.metadata.namespace.as_deref();
-            contracts.iter().any(|contract| contract.metadata.name.as_deref() == of)
-        })
-    });
-    let mapped = caches.service_namespaces.clone();
-    running.watch(&caches.aggregated_role, &queue, move |_| {
-        keys(&mapped, |mapped| {
-            let ready = mapped.condition(READY);
-            ready.is_some_and(|ready| ready.reason == template::SERVER_LACKS_RIGHTS)
-        })
-    });
+    triggers::watch(context, running, &queue);
     let service_namespaces = ServiceNamespaces {
         context: context.clone(),
     };
     running.work(service_namespaces, &queue);
-}
-
-fn keys(mapped: &Cache<APIServiceNamespace>, admit: impl Fn(&APIServiceNamespace) -> bool) -> Vec<ObjectKey> {
-    let mapped = mapped.list(admit);
-    mapped.iter().map(|mapped| ObjectKey::of(&**mapped)).collect()
-}
-
-/// The APIServiceNamespace that a provider namespace was made for.
-fn made_for(namespace: &Namespace) -> Option<ObjectKey> {
-    let key = namespace.annotations().get(annotations::API_SERVICE_NAMESPACE)?;
-    let (contract, name) = key.split_once('/')?;
-    (contract::of(namespace) == Some(contract)).then(|| ObjectKey::new(contract, name))
-}
-
-fn of_role(namespaces: &Cache<Namespace>, role: &ObjectKey) -> Option<ObjectKey> {
-    made_for(&*namespaces.get("", &role.namespace)?)
-}
-
-fn counts_the_same(old: &APIServiceExport, new: &APIServiceExport) -> bool {
-    old.metadata.uid == new.metadata.uid
-        && old.metadata.deletion_timestamp.is_some() == new.metadata.deletion_timestamp.is_some()
+    sharing::start(context, running);
 }
 
 /// The exports of a contract that a request is about to make, or to make anew.
@@ -147,20 +89,21 @@ impl Reconcile for ServiceNamespaces {
         let object = caches.service_namespaces.get_key(key);
         let namespace = match &object {
             Some(object) => caches.namespaces.get("", &plan::provider_namespace(contract, object)),
-            None => caches
-                .namespaces
-                .list(|namespace| made_for(namespace).as_ref() == Some(key))
-                .pop(),
+            None => self.left_behind(key),
         };
         let exports = caches.exports.list_in(contract);
+        let schemas = caches.bound_schemas.list_in(contract);
+        let scopes = schemas.iter().map(AsRef::as_ref).collect();
         let awaited = awaited(&self.context, contract);
-        let (roles, bindings) = match &namespace {
-            Some(namespace) => (
-                self.context.made.roles.list_in(&namespace.name_any()),
-                self.context.made.role_bindings.list_in(&namespace.name_any()),
-            ),
-            None => Default::default(),
-        };
+        let made = &self.context.made;
+        let provider = namespace
+            .as_ref()
+            .map_or_else(String::new, |namespace| namespace.name_any());
+        let (roles, bindings) = (made.roles.list_in(&provider), made.role_bindings.list_in(&provider));
+        let sight = made.sight.get(&provider, claims::SERVER_ROLE);
+        let (shared_roles, shared_bindings) = (made.roles.list_in(name), made.role_bindings.list_in(name));
+        let shared = made.shared.get("", name);
+        let shared_sight = made.sight.get(name, claims::SERVER_ROLE);
         let contract_stays = state
             .contract(contract)
             .is_some_and(|contract| !contract::is_terminating(&contract));
@@ -171,27 +114,48 @@ impl Reconcile for ServiceNamespaces {
             namespace: namespace.as_deref(),
             contract_stays,
             exports: &exports,
+            scopes: &scopes,
             awaited: &awaited,
             roles: &roles,
             bindings: &bindings,
-            remaining: None,
+            sight: sight.as_deref(),
+            left: None,
+            shared: shared::Seen {
+                namespace: shared.as_deref(),
+                roles: &shared_roles,
+                bindings: &shared_bindings,
+                sight: shared_sight.as_deref(),
+                reserved: shared::reserved(name, &state.settings, |name| state.contract(name).is_some()),
+            },
+            beyond: object.as_deref().and_then(|object| self.beyond(contract, object)),
+            server: &state.identity.subject(),
             now: Timestamp::now(),
         };
         let mut step = plan::plan(&seen);
-        let remaining;
+        let left;
         if let (Step::Count, Some(namespace)) = (&step, &namespace) {
-            remaining = match remaining::in_namespace(state, contract, &namespace.name_any()).await {
-                Ok(remaining) => remaining,
+            left = match self.count(&seen, namespace).await {
+                Ok(left) => left,
                 Err(error) => return self.explain(&seen, error).await,
             };
-            seen.remaining = Some(&remaining);
+            seen.left = Some(&left);
             step = plan::plan(&seen);
         }
         match step {
             Step::Apply(ops) => self.apply_all(&seen, ops).await,
             Step::Drain(ops) => {
+                // Where it goes on, it is worth looking soon.
+                let goes_on = !ops.is_empty();
                 self.apply_all(&seen, ops).await?;
-                Ok(Next::After(DRAINING))
+                Ok(if goes_on {
+                    Next::After(DRAINING.first)
+                } else {
+                    Next::Seldom(DRAINING)
+                })
+            }
+            Step::Leave(ops) => {
+                self.apply_all(&seen, ops).await?;
+                Ok(Next::Seldom(KEPT))
             }
             Step::Count => Ok(Next::Change),
         }
@@ -199,15 +163,50 @@ impl Reconcile for ServiceNamespaces {
 }
 
 impl ServiceNamespaces {
+    /// The provider namespace of an APIServiceNamespace that has gone: nearly always the one of the name that it would get.
+    fn left_behind(&self, key: &ObjectKey) -> Option<Arc<Namespace>> {
+        let namespaces = &self.context.state.caches.namespaces;
+        let is_its = |namespace: &Namespace| triggers::made_for(namespace).as_ref() == Some(key);
+        let first = namespaces.get("", &names::provider_namespace(&key.namespace, &key.name));
+        let first = first.filter(|namespace| is_its(namespace));
+        first.or_else(|| namespaces.list(is_its).pop())
+    }
+
+    /// The limit of the contract's namespaces, where this one is beyond it.
+    fn beyond(&self, contract: &str, object: &APIServiceNamespace) -> Option<usize> {
+        let state = &self.context.state;
+        if object.status.as_ref().is_some_and(|status| status.namespace.is_some()) {
+            return None;
+        }
+        let all = state.caches.service_namespaces.list_in(contract);
+        let is_admitted = limit::admits(object, &all, triggers::room(state, contract, &all));
+        (!is_admitted).then_some(state.settings.max_namespaces_per_contract)
+    }
+
+    async fn count(&self, seen: &Observed<'_>, namespace: &Namespace) -> Result<plan::Left, WriteError> {
+        let (state, name) = (&self.context.state, namespace.name_any());
+        let remaining = remaining::in_namespace(state, seen.contract, &name).await?;
+        let claimed = claimed::list(state, &name, &claimed::recorded(namespace)).await?;
+        let shared = match seen.shared.namespace {
+            Some(shared) if shared::is_used_by(shared, seen.contract) => {
+                claimed::list(state, seen.name, &claimed::recorded(shared)).await?
+            }
+            _ => Vec::new(),
+        };
+        Ok(end::left(seen, remaining, claimed, shared))
+    }
+
     /// Takes the steps in their order. Where the server may not give an export its rights, the others get theirs.
     async fn apply_all(&self, seen: &Observed<'_>, ops: Vec<Op>) -> Result<Next, WriteError> {
         let mut refused = BTreeMap::new();
+        let mut foreign = None;
         for op in ops {
             let role = op.role();
-            if role.as_ref().is_some_and(|role| refused.contains_key(role)) {
+            let is_shared = op.namespace() == Some(seen.name);
+            if role.as_ref().is_some_and(|role| refused.contains_key(role)) || is_shared && foreign.is_some() {
                 continue;
             }
-            if matches!(op, Op::Say(_)) && !refused.is_empty() {
+            if matches!(op, Op::Say(_)) && (!refused.is_empty() || foreign.is_some()) {
                 break;
             }
             match (self.apply(seen, op).await, role) {
@@ -215,6 +214,7 @@ impl ServiceNamespaces {
                 (Err(error), Some(role)) if error.is_forbidden() => {
                     refused.insert(role, error);
                 }
+                (Err(WriteError::Foreign { name, .. }), _) if is_shared => foreign = Some(name),
                 (Err(WriteError::Foreign { name, .. }), _) => {
                     if let Some(op) = plan::foreign(seen, &name) {
                         self.apply(seen, op).await?;
@@ -224,10 +224,16 @@ impl ServiceNamespaces {
                 (Err(error), _) => return Err(error),
             }
         }
-        let Some((_, error)) = refused.pop_first() else {
+        if let Some((_, error)) = refused.pop_first() {
+            return self.explain(seen, error).await;
+        }
+        let Some(foreign) = foreign else {
             return Ok(Next::Change);
         };
-        self.explain(seen, error).await
+        for op in plan::foreign_shared(seen, &foreign) {
+            self.apply(seen, op).await?;
+        }
+        Ok(Next::After(IN_THE_WAY))
     }
 
     /// Says which rights the server lacks. If it lacks none, they came a moment ago, and trying again helps.
@@ -266,9 +272,10 @@ impl ServiceNamespaces {
                 writes::merge_status(&mapped, seen.name, &patch).await?;
             }
             Op::CreateNamespace(namespace) => {
-                let wanted = made_for(&namespace);
-                writes::create(&Api::all(client()), &*namespace, |existing| {
-                    made_for(existing) == wanted
+                let wanted = triggers::made_for(&namespace);
+                writes::create(&Api::all(client()), &*namespace, |existing| match &wanted {
+                    Some(_) => triggers::made_for(existing) == wanted,
+                    None => shared::is_shared(existing),
                 })
                 .await?;
             }
@@ -296,11 +303,7 @@ impl ServiceNamespaces {
                 let api: Api<Role> = Api::namespaced(client(), &namespace);
                 writes::merge(&api, &name, &json!({ "metadata": metadata, "rules": rules })).await?;
             }
-            Op::CreateBinding(binding) => {
-                let is_ours = |existing: &RoleBinding| contract::of(existing) == Some(contract);
-                let api = Api::namespaced(client(), &binding.namespace().unwrap_or_default());
-                writes::create(&api, &*binding, is_ours).await?;
-            }
+            Op::CreateBinding(binding) => create_binding(client(), &binding).await?,
             Op::DeleteRole { namespace, name, uid } => {
                 let api: Api<Role> = Api::namespaced(client(), &namespace);
                 writes::delete(&api, &name, uid.as_deref()).await?;
@@ -332,6 +335,32 @@ impl Op {
             | Self::DeleteNamespace { .. } => None,
         }
     }
+
+    /// The namespace that a step is about, or is taken in.
+    fn namespace(&self) -> Option<&str> {
+        match self {
+            Self::CreateNamespace(namespace) => namespace.metadata.name.as_deref(),
+            Self::PatchNamespace { name, .. } | Self::DeleteNamespace { name, .. } => Some(name),
+            Self::CreateRole(role) => role.metadata.namespace.as_deref(),
+            Self::CreateBinding(binding) => binding.metadata.namespace.as_deref(),
+            Self::PatchRole { namespace, .. }
+            | Self::DeleteRole { namespace, .. }
+            | Self::DeleteBinding { namespace, .. } => Some(namespace),
+            Self::Patch(_) | Self::Say(_) => None,
+        }
+    }
+}
+
+/// Makes a binding, of a contract's or of the server's own.
+async fn create_binding(client: Client, binding: &RoleBinding) -> Result<(), WriteError> {
+    let marks = |binding: &RoleBinding| {
+        let labels = binding.labels();
+        let mark = |key: &str| labels.get(key).cloned();
+        [mark(labels::CONTRACT), mark(labels::COMPONENT)]
+    };
+    let api = Api::namespaced(client, &binding.namespace().unwrap_or_default());
+    writes::create(&api, binding, |existing| marks(existing) == marks(binding)).await?;
+    Ok(())
 }
 
 /// The namespace that an object lives in.

@@ -62,6 +62,16 @@ pub(super) fn start(context: &Context, running: &mut Running) {
             |template: &APIServiceExportTemplate| definition.as_deref().is_some_and(|one| offers(template, one));
         all(&templates, offers).map(Key::Template).collect::<Vec<_>>()
     });
+    for (resource, claimable) in caches.claimable.iter() {
+        let (templates, resource) = (caches.templates.clone(), resource.clone());
+        running.watch(claimable, &queue, move |_| {
+            let claims = |template: &APIServiceExportTemplate| {
+                let mut claims = template.spec.permission_claims.iter();
+                claims.any(|claim| claim.group_resource == resource)
+            };
+            all(&templates, claims).map(Key::Template).collect::<Vec<_>>()
+        });
+    }
     let (templates, rights) = (caches.templates.clone(), context.state.rights.clone());
     running.watch(&caches.aggregated_role, &queue, move |_| {
         rights.forget();
@@ -146,7 +156,7 @@ pub(super) async fn assess(
     state: &State,
     template: &APIServiceExportTemplate,
 ) -> Result<Result<template::ExportPlan, Refusal>, WriteError> {
-    let plan = match template::assess(template, &state.caches.definitions, &state.settings) {
+    let plan = match template::assess(template, &state.caches, &state.settings) {
         Ok(plan) => plan,
         Err(refusal) => return Ok(Err(refusal)),
     };

@@ -111,8 +111,9 @@ impl Front {
         let found = self.template(name)?;
         let settings = &self.state.settings;
         let resources = found.spec.resources.iter();
+        let (definitions, scope) = (&self.state.caches.definitions, Some(found.spec.scope));
         let schemas = resources
-            .filter_map(|resource| schema(resource, &self.state.caches.definitions, settings.informer_scope).ok())
+            .filter_map(|resource| schema(resource, definitions, settings.informer_scope, scope).ok())
             .map(|schema| template::schema(&schema))
             .collect();
         Ok(GetTemplateResponse {

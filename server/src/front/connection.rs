@@ -2,7 +2,7 @@
 
 use std::{
     fmt, io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     pin::Pin,
     task::{Context, Poll},
 };
@@ -12,6 +12,8 @@ use tokio::{
     sync::OwnedSemaphorePermit,
 };
 use tonic::transport::server::Connected;
+
+use super::limits::Slot;
 
 /// Address at the other end of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -26,20 +28,22 @@ impl<T: AsyncRead + AsyncWrite + Send> Duplex for T {}
 pub struct Connection {
     stream: Pin<Box<dyn Duplex>>,
     peer: Peer,
-    _permit: OwnedSemaphorePermit,
+    _place: Place,
+}
+
+/// What a connection takes: one of all that there may be, and one of those of its peer.
+pub(super) struct Place {
+    pub(super) _of_all: OwnedSemaphorePermit,
+    pub(super) _of_peer: Slot<IpAddr>,
 }
 
 impl Connection {
-    /// A connection from there, ready for HTTP. It gives back its permit when it ends.
-    pub(super) fn new(
-        stream: impl AsyncRead + AsyncWrite + Send + 'static,
-        peer: SocketAddr,
-        permit: OwnedSemaphorePermit,
-    ) -> Self {
+    /// A connection from there, ready for HTTP. It gives back its place when it ends.
+    pub(super) fn new(stream: impl AsyncRead + AsyncWrite + Send + 'static, peer: SocketAddr, place: Place) -> Self {
         Self {
             stream: Box::pin(stream),
             peer: Peer(peer),
-            _permit: permit,
+            _place: place,
         }
     }
 }

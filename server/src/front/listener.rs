@@ -1,6 +1,11 @@
 //! Where connections come from: a port, and, unless it is plaintext on loopback, TLS.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::Stream;
 use tokio::{
@@ -12,7 +17,11 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
-use super::{connection::Connection, tls::Certificate};
+use super::{
+    connection::{Connection, Place},
+    limits::Slots,
+    tls::Certificate,
+};
 
 /// A client that does not finish its handshake within this time is let go.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -27,6 +36,7 @@ const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 pub struct Listener {
     tcp: TcpListener,
     certificate: Option<Arc<Certificate>>,
+    peers: Slots<IpAddr>,
 }
 
 /// Why no connection can be accepted.
@@ -46,12 +56,21 @@ pub enum ListenError {
 }
 
 impl Listener {
-    /// Binds the port. Without a certificate it is plaintext; [`crate::args`] allows that on loopback alone.
-    pub async fn bind(address: SocketAddr, certificate: Option<Arc<Certificate>>) -> Result<Self, ListenError> {
+    /// Binds the port. Without a certificate it is plaintext; [`crate::args`] allows that on loopback alone. A peer may have
+    /// so many connections; further ones are closed at once.
+    pub async fn bind(
+        address: SocketAddr,
+        certificate: Option<Arc<Certificate>>,
+        connections_per_peer: usize,
+    ) -> Result<Self, ListenError> {
         let tcp = TcpListener::bind(address)
             .await
             .map_err(|source| ListenError::Bind { address, source })?;
-        Ok(Self { tcp, certificate })
+        Ok(Self {
+            tcp,
+            certificate,
+            peers: Slots::new(connections_per_peer),
+        })
     }
 
     /// The address that was bound.
@@ -72,7 +91,8 @@ impl Listener {
         let certificate = self.certificate.clone();
         let end = stop.clone();
         tokio::spawn(async move {
-            end.run_until_cancelled(accept(self.tcp, acceptor, sender)).await;
+            end.run_until_cancelled(accept(self.tcp, acceptor, self.peers, sender))
+                .await;
         });
         if let Some(certificate) = certificate {
             tokio::spawn(certificate.follow(stop));
@@ -81,7 +101,12 @@ impl Listener {
     }
 }
 
-async fn accept(tcp: TcpListener, acceptor: Option<TlsAcceptor>, sender: mpsc::Sender<io::Result<Connection>>) {
+async fn accept(
+    tcp: TcpListener,
+    acceptor: Option<TlsAcceptor>,
+    peers: Slots<IpAddr>,
+    sender: mpsc::Sender<io::Result<Connection>>,
+) {
     let all = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let handshakes = Arc::new(Semaphore::new(HANDSHAKES_MAX));
     loop {
@@ -98,10 +123,18 @@ async fn accept(tcp: TcpListener, acceptor: Option<TlsAcceptor>, sender: mpsc::S
                 continue;
             }
         };
+        let Some(slot) = peers.take(counted_as(peer.ip())) else {
+            tracing::debug!(%peer, "closed: the peer has as many connections as it may");
+            continue;
+        };
+        let place = Place {
+            _of_all: permit,
+            _of_peer: slot,
+        };
         // Small messages must not wait for one another.
         let _ = stream.set_nodelay(true);
         let Some(acceptor) = acceptor.clone() else {
-            if sender.send(Ok(Connection::new(stream, peer, permit))).await.is_err() {
+            if sender.send(Ok(Connection::new(stream, peer, place))).await.is_err() {
                 return;
             }
             continue;
@@ -112,10 +145,21 @@ async fn accept(tcp: TcpListener, acceptor: Option<TlsAcceptor>, sender: mpsc::S
         let sender = sender.clone();
         tokio::spawn(async move {
             if let Some(stream) = encrypted(acceptor, stream).await {
-                let _ = sender.send(Ok(Connection::new(stream, peer, permit))).await;
+                let _ = sender.send(Ok(Connection::new(stream, peer, place))).await;
             }
             drop(handshake);
         });
+    }
+}
+
+/// Who has an IPv6 address mostly has the 64 bits below it too.
+fn counted_as(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let network = address.to_bits() & !u128::from(u64::MAX);
+            IpAddr::V6(Ipv6Addr::from_bits(network))
+        }
+        address @ IpAddr::V4(_) => address,
     }
 }
 
@@ -144,7 +188,7 @@ mod tests {
     use crate::front::tls::Files;
 
     async fn listen(certificate: Option<Arc<Certificate>>) -> (SocketAddr, impl Stream<Item = io::Result<Connection>>) {
-        let listener = Listener::bind("127.0.0.1:0".parse().expect("an address"), certificate)
+        let listener = Listener::bind("127.0.0.1:0".parse().expect("an address"), certificate, 2)
             .await
             .expect("a port");
         let address = listener.address().expect("an address");
@@ -164,6 +208,36 @@ mod tests {
         let mut bytes = [0; 5];
         server.read_exact(&mut bytes).await.expect("read");
         assert_eq!(&bytes, b"hello");
+    }
+
+    #[tokio::test]
+    async fn a_peer_has_so_many_connections_and_no_more() {
+        let (address, mut connections) = listen(None).await;
+        let connect = async || TcpStream::connect(address).await.expect("a connection");
+        let (first, second) = (connect().await, connect().await);
+        let accepted = (connections.next().await, connections.next().await);
+        let mut third = connect().await;
+        assert_eq!(third.read(&mut [0; 1]).await.expect("an end"), 0, "closed at once");
+        // Another address has its own, and one that ends makes room.
+        let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+        socket.bind("127.0.0.2:0".parse().expect("an address")).expect("a port");
+        let other = socket.connect(address).await.expect("a connection");
+        let served = connections.next().await.expect("a connection").expect("no error");
+        assert_eq!(served.connect_info().0, other.local_addr().expect("an address"));
+        drop(accepted);
+        let fourth = connect().await;
+        let served = connections.next().await.expect("a connection").expect("no error");
+        assert_eq!(served.connect_info().0, fourth.local_addr().expect("an address"));
+        drop((first, second));
+    }
+
+    #[test]
+    fn a_network_of_addresses_counts_as_one_peer() {
+        let counted = |address: &str| counted_as(address.parse().expect("an address")).to_string();
+        assert_eq!(counted("192.0.2.7"), "192.0.2.7");
+        assert_eq!(counted("::ffff:192.0.2.7"), "192.0.2.7");
+        assert_eq!(counted("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!(counted("2001:db8:1:3::1"), "2001:db8:1:3::");
     }
 
     #[tokio::test]

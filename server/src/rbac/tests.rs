@@ -52,9 +52,9 @@ fn a_namespaces_role_names_the_resources_and_nothing_of_their_status() {
 }
 
 #[test]
-fn cluster_wide_a_contract_only_reads() {
+fn a_cluster_role_goes_with_its_contract() {
     let resources = [GroupResource::new("wildwest.dev", "cowboys")];
-    let role = cluster_role(grant(&resources), &contract_namespace());
+    let role = cluster_role(grant(&resources), &contract_namespace(), rules(&resources, &READ_VERBS));
     assert_eq!(
         role.metadata.name.as_deref(),
         Some("kube-binder-resources-kube-bind-a-cowboys")
@@ -63,6 +63,21 @@ fn cluster_wide_a_contract_only_reads() {
     assert_eq!(role.metadata.owner_references.unwrap()[0].name, "kube-bind-a");
     let binding = cluster_role_binding(grant(&resources), &contract_namespace());
     assert_eq!(binding.role_ref.name, role.metadata.name.unwrap());
+}
+
+#[test]
+fn rules_are_within_others_that_hold_each_right_of_theirs() {
+    let (cowboys, sheriffs) = (
+        GroupResource::new("wildwest.dev", "cowboys"),
+        GroupResource::new("wildwest.dev", "sheriffs"),
+    );
+    let read = rules(std::slice::from_ref(&cowboys), &READ_VERBS);
+    let write = rules(std::slice::from_ref(&cowboys), &WRITE_VERBS);
+    let both = rules(&[cowboys, sheriffs], &READ_VERBS);
+    let within = |some: &[PolicyRule], others: &[PolicyRule]| are_within(Some(some), Some(others));
+    assert!(within(&read, &write) && within(&read, &both) && within(&write, &write));
+    assert!(!within(&write, &read) && !within(&both, &write));
+    assert!(are_within(None, Some(&read)) && !are_within(Some(&read), None));
 }
 
 #[test]

@@ -4,62 +4,126 @@ use std::collections::BTreeSet;
 
 use bindery_api::{
     names,
-    v1alpha2::{ExportResource, GroupResource, Isolation, PermissionClaim, ReferencePath, SelectorReference},
+    v1alpha2::{
+        APIServiceExportTemplateSpec, ExportResource, GroupResource, Isolation, NamedResource, PermissionClaim,
+        ReferencePath, Scope, SelectorReference,
+    },
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 
 use super::Refusal;
-
-/// The core resources that may be claimed.
-const CLAIMABLE: [&str; 3] = ["configmaps", "secrets", "serviceaccounts"];
+use crate::rbac::claims::{CORE, is_core};
 
 /// The longest path of a reference.
 const PATH_LENGTH_MAX: usize = 256;
 
-/// Checks all claims of a template.
+/// Knows in which scope the API server serves what may be claimed beside core resources.
+pub trait ClaimableScopes {
+    /// The scope of a claimable resource; `None` if it is not served.
+    fn claimable(&self, resource: &GroupResource) -> Option<Scope>;
+}
+
+/// Checks all claims of a template. `allowed` is what may be claimed beside core resources.
 pub(super) fn check(
-    claims: &[PermissionClaim],
-    resources: &[ExportResource],
+    template: &APIServiceExportTemplateSpec,
     isolation: Isolation,
+    allowed: &BTreeSet<GroupResource>,
+    scopes: &impl ClaimableScopes,
 ) -> Result<(), Refusal> {
     let mut seen = BTreeSet::new();
-    for claim in claims {
+    for claim in &template.permission_claims {
         let resource = &claim.group_resource;
         if !seen.insert(resource) {
             return Err(Refusal::DuplicatePermissionClaim {
                 resource: resource.clone(),
             });
         }
-        check_claim(claim, resources, isolation).map_err(|message| Refusal::InvalidPermissionClaim {
-            resource: resource.clone(),
-            message,
-        })?;
+        check_resource(resource, &template.resources, allowed, scopes)
+            .and_then(|()| check_selector(claim, &template.resources, isolation))
+            .map_err(|message| Refusal::InvalidPermissionClaim {
+                resource: resource.clone(),
+                message,
+            })?;
     }
     Ok(())
 }
 
-fn check_claim(claim: &PermissionClaim, resources: &[ExportResource], isolation: Isolation) -> Result<(), String> {
-    let GroupResource { group, resource } = &claim.group_resource;
-    if !group.is_empty() || !CLAIMABLE.contains(&resource.as_str()) {
-        return Err(format!("only {} can be claimed", CLAIMABLE.join(", ")));
+fn check_resource(
+    resource: &GroupResource,
+    offered: &[ExportResource],
+    allowed: &BTreeSet<GroupResource>,
+    scopes: &impl ClaimableScopes,
+) -> Result<(), String> {
+    if offered.iter().any(|offered| offered.group_resource == *resource) {
+        return Err(
+            "the template offers the resource itself, and its objects are synced already; drop the claim".into(),
+        );
     }
-    for named in &claim.selector.named_resources {
-        if named.name.is_empty() || named.name.len() > names::NAME_LENGTH_MAX {
-            return Err(format!("{:?} is no name of an object", named.name));
+    if is_core(resource) {
+        return Ok(());
+    }
+    if let Some(owner) = names::owner_of_group(&resource.group) {
+        let core = CORE.join(", ");
+        return Err(format!(
+            "it belongs to {owner}, of which only {core} can be claimed; drop the claim"
+        ));
+    }
+    if !allowed.contains(resource) {
+        return Err(format!(
+            "the provider does not allow it; drop the claim, or start the server with --claimable-resources={resource}"
+        ));
+    }
+    match scopes.claimable(resource) {
+        Some(Scope::Namespaced) => Ok(()),
+        Some(Scope::Cluster) => {
+            Err("it is cluster-scoped, and only namespaced resources can be claimed; drop the claim".into())
+        }
+        None => Err("the provider's API server does not serve it; install its CustomResourceDefinition".into()),
+    }
+}
+
+fn check_selector(claim: &PermissionClaim, offered: &[ExportResource], isolation: Isolation) -> Result<(), String> {
+    let selector = &claim.selector;
+    let requirements = selector.label_selector.iter();
+    for requirement in requirements.flat_map(|labels| labels.match_expressions.iter().flatten()) {
+        check_requirement(requirement)?;
+    }
+    for NamedResource { name, namespace } in &selector.named_resources {
+        if !names::is_subdomain(name) {
+            return Err(format!("{name:?} is no name of an object"));
+        }
+        let namespace = namespace.as_deref().unwrap_or_default();
+        if !namespace.is_empty() && !names::is_label(namespace) {
+            return Err(format!("{namespace:?} is no name of a namespace"));
         }
     }
-    for reference in &claim.selector.references {
-        let offered = resources
-            .iter()
-            .any(|resource| resource.group_resource == reference.group_resource);
-        if !offered && isolation != Isolation::None {
+    for reference in &selector.references {
+        let resource = &reference.group_resource;
+        let is_offered = offered.iter().any(|offered| offered.group_resource == *resource);
+        if !is_offered && isolation != Isolation::None {
             return Err(format!(
-                "{} is referred from and not among the template's resources; add it to them",
-                reference.group_resource
+                "{resource} is referred from and not among the template's resources; add it to them"
             ));
         }
         check_reference(reference)?;
     }
     Ok(())
+}
+
+fn check_requirement(requirement: &LabelSelectorRequirement) -> Result<(), String> {
+    let LabelSelectorRequirement { key, operator, values } = requirement;
+    let has_values = values.as_ref().is_some_and(|values| !values.is_empty());
+    match operator.as_str() {
+        "In" | "NotIn" if has_values => Ok(()),
+        "Exists" | "DoesNotExist" if !has_values => Ok(()),
+        "In" | "NotIn" => Err(format!("the requirement on label {key:?} needs values for {operator}")),
+        "Exists" | "DoesNotExist" => Err(format!(
+            "the requirement on label {key:?} has values, and {operator} none"
+        )),
+        _ => Err(format!(
+            "{operator:?} on label {key:?} is no operator; write In, NotIn, Exists or DoesNotExist"
+        )),
+    }
 }
 
 fn check_reference(reference: &SelectorReference) -> Result<(), String> {
@@ -84,3 +148,6 @@ fn is_path(path: &str) -> bool {
     };
     path.len() <= PATH_LENGTH_MAX && path.split('.').all(|part| part == "#" || is_name(part))
 }
+
+#[cfg(test)]
+mod tests;

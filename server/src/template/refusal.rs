@@ -1,6 +1,6 @@
 //! Why a template cannot be bound.
 
-use bindery_api::v1alpha2::{GroupResource, Scope};
+use bindery_api::v1alpha2::{GroupResource, Isolation, Scope};
 use bindery_proto::v1alpha2::ErrorReason;
 
 /// Reason of what waits for a right that the provider's admin has to give.
@@ -51,21 +51,60 @@ pub enum Refusal {
         /// Another one.
         other: (GroupResource, Scope),
     },
-    /// A resource has not the scope the template says.
-    #[error("{resource} is {actual} and the template's spec.scope says {offered}; set it to {actual}")]
+    /// A cluster-scoped resource cannot be shown as a namespaced one.
+    #[error("{resource} is Cluster and the template's spec.scope says Namespaced; set it to Cluster")]
     ScopeOfTemplate {
         /// The resource.
         resource: GroupResource,
-        /// Its scope.
-        actual: Scope,
-        /// The template's.
-        offered: Scope,
     },
-    /// The resource is cluster-scoped.
-    #[error("{resource} is cluster-scoped; this server offers namespaced resources")]
-    ClusterScoped {
+    /// A namespaced resource is shown as a cluster-scoped one under isolation Namespaced alone.
+    #[error(
+        "{resource} is Namespaced and the template's spec.scope says Cluster, and isolation {isolation} converts nothing; \
+         set spec.scope to Namespaced, or spec.isolation to Namespaced"
+    )]
+    NotConverted {
         /// The resource.
         resource: GroupResource,
+        /// The isolation in effect.
+        isolation: Isolation,
+    },
+    /// Objects of a cluster-scoped resource stand in no namespace.
+    #[error(
+        "{resource} is cluster-scoped on the provider, and isolation Namespaced would put its objects into namespaces; set \
+         spec.isolation to Prefixed or None, or offer a namespaced CustomResourceDefinition"
+    )]
+    NotConvertible {
+        /// The resource.
+        resource: GroupResource,
+    },
+    /// Where no names are shared, nobody can win one.
+    #[error(
+        "spec.conflictPolicy is for templates of scope Cluster with isolation None, and the isolation in effect is {isolation}; \
+         remove it, or set both"
+    )]
+    ConflictPolicyUnused {
+        /// The isolation in effect.
+        isolation: Isolation,
+    },
+    /// Where nothing is converted, no namespace is needed for it.
+    #[error(
+        "spec.clusterScopedNamespace is for templates of scope Cluster with isolation Namespaced, and the isolation in effect \
+         is {isolation}; remove it, or set both"
+    )]
+    ClusterScopedNamespaceUnused {
+        /// The isolation in effect.
+        isolation: Isolation,
+    },
+    /// It is not known any more in which scope a resource was offered.
+    #[error(
+        "{resource} has no schema in this contract yet, and template {template}, which says its scope, has gone; restore the \
+         template, or delete this export"
+    )]
+    ScopeUnknown {
+        /// The resource.
+        resource: GroupResource,
+        /// The template.
+        template: String,
     },
     /// The contract already has the resource in another scope.
     #[error("{resource} is bound as {bound} in this contract and the template offers it as {offered}; unbind it first")]
@@ -76,6 +115,17 @@ pub enum Refusal {
         bound: Scope,
         /// The scope of the template.
         offered: Scope,
+    },
+    /// Objects that are there are not moved.
+    #[error(
+        "export {export} has its objects where the {field} of its time put them, and the template's has changed since; unbind \
+         it first, or choose another name"
+    )]
+    PlacementFixed {
+        /// The export.
+        export: String,
+        /// What has changed.
+        field: &'static str,
     },
     /// A claim cannot be served.
     #[error("permission claim on {resource}: {message}")]
@@ -97,6 +147,23 @@ pub enum Refusal {
         /// The name.
         namespace: String,
     },
+    /// Nothing holds what RBAC cannot say.
+    #[error(
+        "ValidatingAdmissionPolicy {policy} of this server's version is not in force, and without it a consumer could write \
+         objects of others; apply deploy/server/policy.yaml"
+    )]
+    AdmissionPolicyMissing {
+        /// The policy.
+        policy: &'static str,
+    },
+    /// It cannot be seen whether something holds it.
+    #[error("cannot prove that ValidatingAdmissionPolicy {policy} is in force: {cause}")]
+    AdmissionPolicyUnproved {
+        /// The policy.
+        policy: &'static str,
+        /// Why not.
+        cause: String,
+    },
     /// The server may not hand out what the template needs.
     #[error("the server lacks rights that this template needs; apply this:\n{manifest}")]
     ServerLacksRights {
@@ -117,11 +184,17 @@ impl Refusal {
             Self::ProtectedGroup { .. } => "ProtectedGroup",
             Self::DuplicateResource { .. } => "DuplicateResource",
             Self::DifferentScopes { .. } => "DifferentScopes",
-            Self::ScopeOfTemplate { .. } | Self::ScopeFixed { .. } => "ScopeMismatch",
-            Self::ClusterScoped { .. } => "ClusterScopedResource",
+            Self::ScopeOfTemplate { .. } | Self::NotConverted { .. } | Self::ScopeFixed { .. } => "ScopeMismatch",
+            Self::NotConvertible { .. } => "ClusterScopedResource",
+            Self::ConflictPolicyUnused { .. } => "InvalidConflictPolicy",
+            Self::ClusterScopedNamespaceUnused { .. } => "InvalidClusterScopedNamespace",
+            Self::ScopeUnknown { .. } => "ScopeUnknown",
+            Self::PlacementFixed { .. } => "PlacementFixed",
             Self::InvalidPermissionClaim { .. } => "InvalidPermissionClaim",
             Self::DuplicatePermissionClaim { .. } => "DuplicatePermissionClaim",
             Self::InvalidNamespace { .. } => "InvalidNamespace",
+            Self::AdmissionPolicyMissing { .. } => "AdmissionPolicyMissing",
+            Self::AdmissionPolicyUnproved { .. } => "AdmissionPolicyUnproved",
             Self::ServerLacksRights { .. } => SERVER_LACKS_RIGHTS,
         }
     }
@@ -131,7 +204,8 @@ impl Refusal {
         match self {
             Self::ServerLacksRights { .. } => ErrorReason::ServerLacksRights,
             Self::ScopeFixed { .. } => ErrorReason::ScopeMismatch,
-            Self::Schema { .. } | Self::ClusterScoped { .. } | Self::ProtectedGroup { .. } => {
+            Self::PlacementFixed { .. } => ErrorReason::PlacementConflict,
+            Self::Schema { .. } | Self::NotConvertible { .. } | Self::ProtectedGroup { .. } => {
                 ErrorReason::SchemaUnsupported
             }
             _ => ErrorReason::TemplateNotReady,
@@ -151,7 +225,10 @@ impl Refusal {
     pub const fn is_final(&self) -> bool {
         matches!(
             self,
-            Self::ScopeFixed { .. } | Self::InvalidPermissionClaim { .. } | Self::DuplicatePermissionClaim { .. }
+            Self::ScopeFixed { .. }
+                | Self::PlacementFixed { .. }
+                | Self::InvalidPermissionClaim { .. }
+                | Self::DuplicatePermissionClaim { .. }
         )
     }
 }

@@ -1,27 +1,23 @@
 //! What an export that stays is missing.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use bindery_api::{
     Condition, Conditions as _, Severity, annotations,
     conditions::{false_condition, true_condition},
-    finalizers, hash, names,
-    v1alpha2::{APIServiceExport, BoundSchema, BoundSchemaSpec, GroupResource, InformerScope},
+    finalizers,
+    v1alpha2::{APIServiceExport, APIServiceExportRequest, BoundSchema, BoundSchemaSpec},
 };
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::{
-        core::v1::Namespace,
-        rbac::v1::{ClusterRole, ClusterRoleBinding},
-    },
-    apimachinery::pkg::apis::meta::v1::OwnerReference,
+use k8s_openapi::api::{
+    core::v1::Namespace,
+    rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
 };
-use kube::{ResourceExt as _, api::ObjectMeta};
+use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
+use super::{claims, rights, schemas};
 use crate::{
-    owner,
-    rbac::{self, Grant},
     template::{ExportPlan, Refusal},
     writes,
 };
@@ -38,8 +34,20 @@ pub(super) struct Observed<'a> {
     pub(super) schemas: &'a [Option<Arc<BoundSchema>>],
     /// What each resource's schema is made from.
     pub(super) sources: &'a [Result<BoundSchemaSpec, Refusal>],
+    /// The export that keeps each resource's schema as it was, if one that has the resource does.
+    pub(super) keepers: &'a [Option<String>],
+    /// What the export was made by.
+    pub(super) request: Option<Arc<APIServiceExportRequest>>,
     pub(super) cluster_role: Option<Arc<ClusterRole>>,
     pub(super) cluster_role_binding: Option<Arc<ClusterRoleBinding>>,
+    /// The export's Role in the contract namespace.
+    pub(super) role: Option<Arc<Role>>,
+    /// The RoleBinding of that Role.
+    pub(super) role_binding: Option<Arc<RoleBinding>>,
+    /// What the export may read of claimed objects in the whole cluster.
+    pub(super) claims: claims::Seen,
+    /// Whether the admission policy bounds what is written in the cluster's scope; `None` if that was not asked.
+    pub(super) policy: Option<&'a Result<(), Refusal>>,
     /// Whether the rights are there in every namespace that is mapped already.
     pub(super) has_rights: bool,
     /// What the server lacks to give the rights that are missing.
@@ -50,12 +58,25 @@ pub(super) struct Observed<'a> {
 }
 
 #[derive(Clone, Debug, PartialEq)]
+pub(super) enum Step {
+    Apply(Vec<Op>),
+    /// The admission policy must be tried before more can be said.
+    Prove,
+}
+
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Op {
     PatchExport(Value),
     CreateSchema(Box<BoundSchema>),
     PatchSchema { name: String, patch: Value },
+    CreateRole(Box<Role>),
+    PatchRole { name: String, patch: Value },
+    DeleteRole { name: String, uid: Option<String> },
+    CreateRoleBinding(Box<RoleBinding>),
+    DeleteRoleBinding { name: String, uid: Option<String> },
     CreateClusterRole(Box<ClusterRole>),
     PatchClusterRole { name: String, patch: Value },
+    DeleteClusterRole { name: String, uid: Option<String> },
     CreateClusterRoleBinding(Box<ClusterRoleBinding>),
     DeleteClusterRoleBinding { name: String, uid: Option<String> },
     Say(Vec<Condition>),
@@ -69,19 +90,24 @@ pub(super) fn offers(export: &APIServiceExport, group: &str, plural: &str) -> bo
 
 /// What to write. While something is being made, here or in the mapped namespaces, the status waits: the change that
 /// it brings comes back here.
-pub(super) fn plan(seen: &Observed<'_>) -> Vec<Op> {
+pub(super) fn plan(seen: &Observed<'_>) -> Step {
     let mut ops = Vec::new();
     if let Some(finalizers) = writes::with_finalizer(seen.export, finalizers::EXPORT) {
-        return vec![Op::PatchExport(writes::finalizers_patch(seen.export, &finalizers))];
+        let patch = writes::finalizers_patch(seen.export, &finalizers);
+        return Step::Apply(vec![Op::PatchExport(patch)]);
     }
-    schemas(seen, &mut ops);
-    rights(seen, &mut ops);
-    hash(seen, &mut ops);
+    schemas::plan(seen.schemas(), &mut ops);
+    if rights::plan(seen, &mut ops).is_err() {
+        return Step::Prove;
+    }
+    claims::plan(seen, &mut ops);
+    schemas::hash(seen.schemas(), &mut ops);
     spare(seen, &mut ops);
     if !ops.is_empty() {
-        return ops;
+        return Step::Apply(ops);
     }
-    match &seen.lacking {
+    let unproved = seen.policy.and_then(|policy| policy.as_ref().err());
+    match seen.lacking.as_ref().or(unproved) {
         Some(refusal) => {
             let refused = refused(seen.export, refusal.reason(), refusal.to_string(), seen.now);
             ops.extend(refused.map(Op::Say));
@@ -89,7 +115,7 @@ pub(super) fn plan(seen: &Observed<'_>) -> Vec<Op> {
         None if seen.has_rights => status(seen, &mut ops),
         None => {}
     }
-    ops
+    Step::Apply(ops)
 }
 
 /// The conditions of an export whose provider side cannot be seen to, if it does not say so already.
@@ -114,115 +140,11 @@ fn spare(seen: &Observed<'_>, ops: &mut Vec<Op>) {
     }
 }
 
-fn schemas(seen: &Observed<'_>, ops: &mut Vec<Op>) {
-    let own = owner::export(seen.export);
-    for (schema, source) in seen.schemas.iter().zip(seen.sources) {
-        match (schema, source) {
-            (Some(schema), source) => ops.extend(join(schema, &own, source.as_ref().ok())),
-            (None, Ok(spec)) => ops.push(Op::CreateSchema(Box::new(bound_schema(seen.export, spec)))),
-            // Said in the condition.
-            (None, Err(_)) => {}
-        }
-    }
-}
-
-/// Joins the owners of a schema. One that nobody owns, left by the export that this one replaces, is taken as it would be
-/// made now; one that others use stays as it is.
-fn join(schema: &BoundSchema, own: &OwnerReference, source: Option<&BoundSchemaSpec>) -> Option<Op> {
-    let owners = owner::shared(schema, std::slice::from_ref(own))?;
-    let mut metadata = writes::seen(schema);
-    metadata["ownerReferences"] = json!(owners);
-    let mut patch = json!({});
-    if owners.len() == 1
-        && let Some(spec) = source.filter(|spec| **spec != schema.spec)
-    {
-        metadata["annotations"] = json!({ annotations::SOURCE_SPEC_HASH: hash::schema_hash(spec) });
-        patch["spec"] = json!(spec);
-    }
-    patch["metadata"] = metadata;
-    Some(Op::PatchSchema {
-        name: schema.name_any(),
-        patch,
-    })
-}
-
-fn bound_schema(export: &APIServiceExport, spec: &BoundSchemaSpec) -> BoundSchema {
-    let resource = GroupResource::new(&spec.group, &spec.names.plural);
-    let mut schema = BoundSchema::new(&names::bound_schema(&resource), spec.clone());
-    schema.metadata = ObjectMeta {
-        name: schema.metadata.name,
-        namespace: export.namespace(),
-        annotations: Some(BTreeMap::from([(
-            annotations::SOURCE_SPEC_HASH.to_owned(),
-            hash::schema_hash(spec),
-        )])),
-        owner_references: Some(vec![owner::export(export)]),
-        ..ObjectMeta::default()
-    };
-    schema
-}
-
-/// A konnector that watches cluster-wide needs to read cluster-wide; it writes by the Roles of its own namespaces.
-fn rights(seen: &Observed<'_>, ops: &mut Vec<Op>) {
-    let (InformerScope::Cluster, Some(contract)) = (seen.export.spec.informer_scope, &seen.contract) else {
-        return;
-    };
-    let resources: Vec<_> = resources(seen.export);
-    let (contract_name, export_name) = (contract.name_any(), seen.export.name_any());
-    let grant = Grant {
-        contract: &contract_name,
-        export: &export_name,
-        resources: &resources,
-    };
-    let wanted = rbac::cluster_role(grant, contract);
-    match &seen.cluster_role {
-        None => ops.push(Op::CreateClusterRole(Box::new(wanted))),
-        Some(role) if role.rules != wanted.rules => ops.push(Op::PatchClusterRole {
-            name: role.name_any(),
-            patch: json!({ "metadata": writes::seen(&**role), "rules": wanted.rules }),
-        }),
-        Some(_) => {}
-    }
-    let wanted = rbac::cluster_role_binding(grant, contract);
-    match &seen.cluster_role_binding {
-        Some(binding) if rbac::binds_the_same_everywhere(binding, &wanted) => return,
-        // What a binding binds cannot be changed.
-        Some(binding) => ops.push(Op::DeleteClusterRoleBinding {
-            name: binding.name_any(),
-            uid: binding.uid(),
-        }),
-        None => {}
-    }
-    ops.push(Op::CreateClusterRoleBinding(Box::new(wanted)));
-}
-
-pub(super) fn resources(export: &APIServiceExport) -> Vec<GroupResource> {
-    let resources = export.spec.resources.iter();
-    resources.map(|resource| resource.group_resource.clone()).collect()
-}
-
-/// The hash over the schemas as they stand, by which others see that one changed.
-fn hash(seen: &Observed<'_>, ops: &mut Vec<Op>) {
-    let schemas: Option<Vec<&BoundSchemaSpec>> = seen
-        .schemas
-        .iter()
-        .map(|schema| schema.as_deref().map(|schema| &schema.spec))
-        .collect();
-    let Some(schemas) = schemas else {
-        return;
-    };
-    let hash = hash::export_hash(schemas);
-    if seen.export.annotations().get(annotations::SOURCE_SPEC_HASH) != Some(&hash) {
-        let mut metadata = writes::seen(seen.export);
-        metadata["annotations"] = json!({ annotations::SOURCE_SPEC_HASH: hash });
-        ops.push(Op::PatchExport(json!({ "metadata": metadata })));
-    }
-}
-
 fn status(seen: &Observed<'_>, ops: &mut Vec<Op>) {
     let mut conditions = seen.export.conditions().to_vec();
     let mut changed = conditions.set_condition(provider_in_sync(seen), seen.now);
     changed |= conditions.set_condition(template_in_sync(seen), seen.now);
+    changed |= conditions.set_condition(schemas::in_sync(seen.schemas()), seen.now);
     if changed {
         ops.push(Op::Say(conditions));
     }
@@ -256,12 +178,37 @@ fn template_in_sync(seen: &Observed<'_>) -> Condition {
         ),
         Some(Err(refusal)) => info(refusal.reason(), format!("template {name} is not ready: {refusal}")),
         Some(Ok(plan)) => match plan.difference(seen.export) {
-            None => true_condition(TEMPLATE_IN_SYNC),
-            Some(field) => info(
+            None if let Some(field) = plan.moves(seen.export) => info(
+                "PlacementChanged",
+                format!(
+                    "{field} of template {name} changed since this export was made, whose objects stay where they are; to \
+                     have them elsewhere, unbind it and bind again"
+                ),
+            ),
+            None if seen.request.as_ref().is_none_or(|request| plan.is_asked_by(request)) => {
+                true_condition(TEMPLATE_IN_SYNC)
+            }
+            differs => info(
                 "TemplateChanged",
-                format!("{field} of template {name} changed since this export was made; bind again to take it"),
+                format!(
+                    "{} of template {name} changed since this export was made; bind again to take it",
+                    differs.unwrap_or("schemaUpdatePolicy")
+                ),
             ),
         },
+    }
+}
+
+// === impl Observed ===
+
+impl<'a> Observed<'a> {
+    fn schemas(&self) -> schemas::View<'a> {
+        schemas::View {
+            export: self.export,
+            schemas: self.schemas,
+            sources: self.sources,
+            keepers: self.keepers,
+        }
     }
 }
 

@@ -139,16 +139,20 @@ fn asks_for(request: &APIServiceExportRequest, template: &APIServiceExportTempla
 }
 
 fn export(request: &APIServiceExportRequest, plan: &ExportPlan) -> APIServiceExport {
-    let marks = [
+    let mut marks = vec![
         (annotations::TEMPLATE, plan.template.clone()),
         (annotations::SOURCE_SPEC_HASH, hash::export_hash(&plan.schemas)),
     ];
+    if plan.cluster_wide_secrets {
+        marks.push((annotations::CLUSTER_WIDE_SECRETS, annotations::TRUE.to_owned()));
+    }
+    let marks = marks.into_iter().map(|(key, value)| (key.to_owned(), value));
     APIServiceExport {
         metadata: ObjectMeta {
             name: Some(request.name_any()),
             namespace: request.namespace(),
             labels: (!plan.labels.is_empty()).then(|| plan.labels.clone()),
-            annotations: Some(BTreeMap::from(marks.map(|(key, value)| (key.to_owned(), value)))),
+            annotations: Some(marks.collect()),
             // From the first write on, so that no export goes without its rights going too.
             finalizers: Some(vec![finalizers::EXPORT.to_owned()]),
             ..ObjectMeta::default()

@@ -17,6 +17,7 @@ use crate::{
     credentials::Revocation,
     principal::Principal,
     template::{self, ExportPlan},
+    writes,
 };
 
 /// A pending request and all that it depends on.
@@ -61,11 +62,8 @@ pub(super) enum Op {
         name: String,
         patch: Value,
     },
-    DeleteReplaced {
-        contract: String,
-        name: String,
-        uid: Option<String>,
-    },
+    /// As it was seen, with its mark.
+    DeleteReplaced(Arc<APIServiceExport>),
     Say(Outcome),
 }
 
@@ -229,6 +227,13 @@ fn export(seen: &Observed<'_>, offer: &ExportPlan, contract: &str) -> Result<Vec
             ));
         }
         if !offer.is_met_by(export) {
+            if let Some(field) = offer.moves(export) {
+                let export = name.to_owned();
+                let refusal = template::Refusal::PlacementFixed { export, field };
+                return Err(Outcome::Failed(
+                    Refused::new(refusal.reason(), &refusal).within(contract),
+                ));
+            }
             return Ok(replace(seen, export, contract));
         }
     }
@@ -238,7 +243,7 @@ fn export(seen: &Observed<'_>, offer: &ExportPlan, contract: &str) -> Result<Vec
     };
     let status = existing.status.as_ref();
     match status.map(|status| status.phase).unwrap_or_default() {
-        Phase::Succeeded if seen.export.is_some() => Err(Outcome::Succeeded {
+        Phase::Succeeded if seen.export.is_some() && offer.is_asked_by(existing) => Err(Outcome::Succeeded {
             contract: contract.to_owned(),
         }),
         Phase::Failed if is_for(existing, seen.request) => {
@@ -247,7 +252,8 @@ fn export(seen: &Observed<'_>, offer: &ExportPlan, contract: &str) -> Result<Vec
             let reason = failure_reason(existing);
             Err(Outcome::Failed(Refused::new(&reason, &message).within(contract)))
         }
-        // It has made an export that has gone, or failed for an earlier request: another one does its work.
+        // It has made an export that has gone, has its schemas updated in another way, or failed for an earlier request:
+        // another one does its work.
         Phase::Succeeded | Phase::Failed => Ok(vec![delete(existing, contract)]),
         Phase::Pending => match waiting_for(existing) {
             Some((reason, message)) => Err(Outcome::Pending(Refused::new(reason, message).within(contract))),
@@ -256,27 +262,24 @@ fn export(seen: &Observed<'_>, offer: &ExportPlan, contract: &str) -> Result<Vec
     }
 }
 
-/// An export cannot be changed: it is marked, so that its end takes nothing along, and made anew under its name.
-fn replace(seen: &Observed<'_>, export: &APIServiceExport, contract: &str) -> Vec<Op> {
-    let name = export.name_any();
-    let mut ops = Vec::new();
-    if !export.annotations().contains_key(annotations::REPLACE) {
-        let patch = json!({
-            "metadata": { "uid": export.metadata.uid, "annotations": { annotations::REPLACE: annotations::TRUE } }
-        });
-        ops.push(Op::MarkReplaced {
+/// An export cannot be changed: it is marked, so that its end takes nothing along, and made anew under its name. It is
+/// deleted as it was seen with its mark: where the template is taken back in between, the mark goes, and the export stays.
+fn replace(seen: &Observed<'_>, export: &Arc<APIServiceExport>, contract: &str) -> Vec<Op> {
+    let is_marked = export.annotations().get(annotations::REPLACE).map(String::as_str) == Some(annotations::TRUE);
+    if !is_marked {
+        let mut metadata = writes::seen(&**export);
+        metadata["annotations"] = json!({ annotations::REPLACE: annotations::TRUE });
+        return vec![Op::MarkReplaced {
             contract: contract.to_owned(),
-            name: name.clone(),
-            patch,
-        });
+            name: export.name_any(),
+            patch: json!({ "metadata": metadata }),
+        }];
     }
-    ops.extend(seen.export_request.as_ref().map(|existing| delete(existing, contract)));
-    ops.push(Op::DeleteReplaced {
-        contract: contract.to_owned(),
-        name,
-        uid: export.uid(),
-    });
-    ops
+    let request = seen.export_request.as_ref().map(|existing| delete(existing, contract));
+    request
+        .into_iter()
+        .chain([Op::DeleteReplaced(Arc::clone(export))])
+        .collect()
 }
 
 fn delete(existing: &APIServiceExportRequest, contract: &str) -> Op {

@@ -1,27 +1,38 @@
 //! What an APIServiceNamespace is missing, and how it ends.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use bindery_api::{
     Condition, Conditions as _, Severity, annotations,
     conditions::{READY, false_condition, true_condition},
     finalizers, labels, names,
-    v1alpha2::{APIServiceExport, APIServiceNamespace},
+    v1alpha2::{APIServiceExport, APIServiceNamespace, GroupResource},
 };
 use jiff::Timestamp;
 use k8s_openapi::api::{
     core::v1::Namespace,
-    rbac::v1::{PolicyRule, Role, RoleBinding},
+    rbac::v1::{PolicyRule, Role, RoleBinding, Subject},
 };
 use kube::{ResourceExt as _, api::ObjectMeta};
 use serde_json::{Value, json};
 
-use super::rights;
+use super::{
+    claimed, end,
+    rights::{self, Within},
+    shared,
+};
 use crate::{
     contract, owner,
+    rbac::{Scopes, claims::Served},
     remaining::{self, Remaining},
     template, writes,
 };
+
+/// Reason of what waits for a place among the namespaces that the contract may have.
+pub(super) const TOO_MANY_NAMESPACES: &str = "TooManyNamespaces";
 
 pub(super) struct Observed<'a> {
     pub(super) contract: &'a str,
@@ -35,15 +46,42 @@ pub(super) struct Observed<'a> {
     pub(super) contract_stays: bool,
     /// All exports of the contract.
     pub(super) exports: &'a [Arc<APIServiceExport>],
+    /// In which scope the consumer sees the contract's resources.
+    pub(super) scopes: &'a Scopes,
     /// Names of exports that are about to be made anew.
     pub(super) awaited: &'a [String],
     /// Roles in the provider namespace that carry a contract's mark.
     pub(super) roles: &'a [Arc<Role>],
     /// Role bindings in it that do.
     pub(super) bindings: &'a [Arc<RoleBinding>],
+    /// The server's own binding in it, by which it sees what is claimed there.
+    pub(super) sight: Option<&'a RoleBinding>,
     /// What is left in the provider namespace, once it was counted.
-    pub(super) remaining: Option<&'a Remaining>,
+    pub(super) left: Option<&'a Left>,
+    /// The namespace of the consumer's own name.
+    pub(super) shared: shared::Seen<'a>,
+    /// How many namespaces the contract may have, where this one is beyond that.
+    pub(super) beyond: Option<usize>,
+    /// The server itself.
+    pub(super) server: &'a Subject,
     pub(super) now: Timestamp,
+}
+
+/// What is left in a provider namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Left {
+    /// What carries the contract's mark.
+    pub(super) remaining: Remaining,
+    /// Whether there are objects of the provider's own that may be the source of a claim.
+    pub(super) has_sources: bool,
+}
+
+/// What the status says of the shared namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Published<'a> {
+    AsBefore,
+    No,
+    Yes(&'a str),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +89,8 @@ pub(super) enum Step {
     Apply(Vec<Op>),
     /// Objects remain: to be looked at again.
     Drain(Vec<Op>),
+    /// What nobody of ours will take away keeps the namespace: to be looked at again now and then.
+    Leave(Vec<Op>),
     /// The objects in the provider namespace must be counted before more can be said.
     Count,
 }
@@ -97,7 +137,7 @@ pub(super) fn provider_namespace(contract: &str, object: &APIServiceNamespace) -
 pub(super) fn plan(seen: &Observed<'_>) -> Step {
     match seen.object {
         Some(object) if object.metadata.deletion_timestamp.is_none() => Step::Apply(keep(seen, object)),
-        ending => end(seen, ending),
+        ending => end::plan(seen, ending),
     }
 }
 
@@ -107,7 +147,19 @@ pub(super) fn lacking(seen: &Observed<'_>, message: String) -> Option<Op> {
     let condition = false_condition(READY, Severity::Error, template::SERVER_LACKS_RIGHTS, message);
     let ending = object.metadata.deletion_timestamp.is_some();
     let name = (!ending).then(|| provider_namespace(seen.contract, object));
-    say(seen, object, name.as_deref(), condition)
+    say(seen, object, name.as_deref(), Published::AsBefore, condition)
+}
+
+/// What remains to be done where something of somebody else's is in the way in the shared namespace: the ordinary mapping
+/// holds.
+pub(super) fn foreign_shared(seen: &Observed<'_>, name: &str) -> Vec<Op> {
+    let mut ops = Vec::new();
+    let outcome = shared::foreign(seen, name, &mut ops);
+    if let Some(object) = seen.object {
+        let name = provider_namespace(seen.contract, object);
+        ops.extend(publish(seen, object, &name, outcome));
+    }
+    ops
 }
 
 /// The condition that an object of somebody else stands in the way.
@@ -118,6 +170,7 @@ pub(super) fn foreign(seen: &Observed<'_>, name: &str) -> Option<Op> {
         seen,
         seen.object?,
         None,
+        Published::AsBefore,
         false_condition(READY, Severity::Error, "ForeignNamespace", message),
     )
 }
@@ -125,7 +178,8 @@ pub(super) fn foreign(seen: &Observed<'_>, name: &str) -> Option<Op> {
 fn keep(seen: &Observed<'_>, object: &APIServiceNamespace) -> Vec<Op> {
     let refuse = |reason: &str, message: String| {
         let condition = false_condition(READY, Severity::Error, reason, message);
-        say(seen, object, None, condition).into_iter().collect()
+        let said = say(seen, object, None, Published::AsBefore, condition);
+        said.into_iter().collect()
     };
     if !seen.contract_stays {
         return Vec::new();
@@ -134,6 +188,15 @@ fn keep(seen: &Observed<'_>, object: &APIServiceNamespace) -> Vec<Op> {
         return refuse(
             "InvalidName",
             format!("{:?} is no name of a namespace; delete this object", seen.name),
+        );
+    }
+    if let Some(limit) = seen.beyond {
+        return refuse(
+            TOO_MANY_NAMESPACES,
+            format!(
+                "this consumer may have {limit} namespaces on the provider and has as many, with those that are kept for what \
+                 is left in them; it waits until one of them goes, or the provider raises --max-namespaces-per-contract"
+            ),
         );
     }
     let name = provider_namespace(seen.contract, object);
@@ -152,14 +215,34 @@ fn keep(seen: &Observed<'_>, object: &APIServiceNamespace) -> Vec<Op> {
             let message =
                 format!("namespace {name} of the provider is being deleted; it is made anew when it has gone");
             let condition = false_condition(READY, Severity::Info, "NamespaceTerminating", message);
-            return say(seen, object, None, condition).into_iter().collect();
+            let said = say(seen, object, None, Published::AsBefore, condition);
+            return said.into_iter().collect();
         }
         Some(namespace) => ops.extend(record(seen, namespace)),
     }
-    rights::plan(seen, &name, &mut ops);
-    // Last, for whoever reads the status may rely on the namespace and on the rights in it.
-    ops.extend(say(seen, object, Some(&name), true_condition(READY)));
+    if claimed::needs_sight(&rights::claimed(seen, Served::Mapped)) {
+        ops.extend(rights::sight(seen.sight, &name, seen.server));
+    }
+    rights::plan(seen, within(seen, &name), &mut ops);
+    let outcome = shared::plan(seen, &mut ops);
+    // Last, for whoever reads the status may rely on the namespaces and on the rights in them.
+    ops.extend(publish(seen, object, &name, outcome));
     ops
+}
+
+pub(super) fn within<'a>(seen: &Observed<'a>, namespace: &'a str) -> Within<'a> {
+    Within {
+        namespace,
+        served: Served::Mapped,
+        roles: seen.roles,
+        bindings: seen.bindings,
+    }
+}
+
+/// The status of one that has its provider namespace.
+fn publish(seen: &Observed<'_>, object: &APIServiceNamespace, name: &str, outcome: shared::Outcome<'_>) -> Option<Op> {
+    let ready = outcome.problem.unwrap_or_else(|| true_condition(READY));
+    say(seen, object, Some(name), outcome.published, ready)
 }
 
 /// The finalizer, and one plain reference per export: whichever unbinds last takes the namespace along.
@@ -184,14 +267,21 @@ fn metadata(seen: &Observed<'_>, object: &APIServiceNamespace) -> Option<Op> {
     Some(Op::Patch(json!({ "metadata": metadata })))
 }
 
-/// What is about to be granted, on record before it is: it tells what may be left here when nobody else knows any more.
+/// What is about to be granted, on record before it is: it tells what may be left here when nobody else knows any more. One
+/// that was released is in use again.
 fn record(seen: &Observed<'_>, namespace: &Namespace) -> Option<Op> {
-    let before = remaining::granted(namespace);
-    let mut after = before.clone();
-    after.extend(rights::granted(seen));
-    (after != before).then(|| {
+    let mut granted = remaining::granted(namespace);
+    granted.extend(rights::granted(seen));
+    let mut claims = claimed::recorded(namespace);
+    claims.extend(rights::claimed(seen, Served::Mapped));
+    let mut wanted = records(&granted, &claims);
+    if namespace.annotations().contains_key(annotations::RELEASED) {
+        wanted.insert(annotations::RELEASED, None);
+    }
+    wanted.retain(|key, value| namespace.annotations().get(*key) != value.as_ref());
+    (!wanted.is_empty()).then(|| {
         let mut metadata = writes::seen(namespace);
-        metadata["annotations"] = json!({ annotations::GRANTED_RESOURCES: remaining::granted_record(&after) });
+        metadata["annotations"] = json!(wanted);
         Op::PatchNamespace {
             name: namespace.name_any(),
             patch: json!({ "metadata": metadata }),
@@ -199,62 +289,33 @@ fn record(seen: &Observed<'_>, namespace: &Namespace) -> Option<Op> {
     })
 }
 
-fn end(seen: &Observed<'_>, object: Option<&APIServiceNamespace>) -> Step {
-    let finalizers = object.map(|object| (object, writes::without_finalizer(object, finalizers::NAMESPACE)));
-    let Some(namespace) = seen.namespace.filter(|namespace| is_ours(seen, namespace)) else {
-        let done = finalizers.and_then(|(object, finalizers)| {
-            finalizers.map(|finalizers| Op::Patch(writes::finalizers_patch(object, &finalizers)))
-        });
-        return Step::Apply(done.into_iter().collect());
-    };
-    if contract::is_terminating(namespace) {
-        return Step::Apply(Vec::new());
+fn records(
+    granted: &BTreeSet<GroupResource>,
+    claims: &BTreeSet<GroupResource>,
+) -> BTreeMap<&'static str, Option<String>> {
+    let mut records = BTreeMap::from([(annotations::GRANTED_RESOURCES, Some(remaining::granted_record(granted)))]);
+    if !claims.is_empty() {
+        records.insert(annotations::GRANTED_CLAIMS, Some(remaining::granted_record(claims)));
     }
-    let Some(left) = seen.remaining else {
-        return Step::Count;
-    };
-    if left.count() > 0 {
-        let condition = false_condition(READY, Severity::Info, "Draining", left.to_string());
-        let said = object.and_then(|object| say(seen, object, None, condition));
-        return Step::Drain(said.into_iter().collect());
-    }
-    if left.has_released() {
-        return Step::Apply(leave(seen, namespace, object));
-    }
-    Step::Apply(vec![Op::DeleteNamespace {
-        name: namespace.name_any(),
-        uid: namespace.uid(),
-    }])
-}
-
-/// Objects that were let go keep their namespace, which nobody maps any more.
-fn leave(seen: &Observed<'_>, namespace: &Namespace, object: Option<&APIServiceNamespace>) -> Vec<Op> {
-    let mut ops = Vec::new();
-    if !namespace.annotations().contains_key(annotations::RELEASED) {
-        let mut metadata = writes::seen(namespace);
-        metadata["annotations"] = json!({ annotations::RELEASED: seen.now.to_string() });
-        ops.push(Op::PatchNamespace {
-            name: namespace.name_any(),
-            patch: json!({ "metadata": metadata }),
-        });
-    }
-    rights::remove(seen, &mut ops);
-    if let Some(object) = object
-        && let Some(finalizers) = writes::without_finalizer(object, finalizers::NAMESPACE)
-    {
-        ops.push(Op::Patch(writes::finalizers_patch(object, &finalizers)));
-    }
-    ops
+    records
 }
 
 /// Marked with the contract and with the very object.
-fn is_ours(seen: &Observed<'_>, namespace: &Namespace) -> bool {
+pub(super) fn is_ours(seen: &Observed<'_>, namespace: &Namespace) -> bool {
     let key = format!("{}/{}", seen.contract, seen.name);
     contract::of(namespace) == Some(seen.contract)
         && namespace.annotations().get(annotations::API_SERVICE_NAMESPACE) == Some(&key)
 }
 
 fn new_namespace(seen: &Observed<'_>, name: &str) -> Namespace {
+    let records = records(&rights::granted(seen), &rights::claimed(seen, Served::Mapped));
+    let records = records
+        .into_iter()
+        .filter_map(|(key, value)| Some((key.to_owned(), value?)));
+    let key = format!("{}/{}", seen.contract, seen.name);
+    let marks = records
+        .chain([(annotations::API_SERVICE_NAMESPACE.to_owned(), key)])
+        .collect();
     Namespace {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
@@ -262,16 +323,7 @@ fn new_namespace(seen: &Observed<'_>, name: &str) -> Namespace {
                 labels::CONTRACT.to_owned(),
                 seen.contract.to_owned(),
             )])),
-            annotations: Some(BTreeMap::from([
-                (
-                    annotations::API_SERVICE_NAMESPACE.to_owned(),
-                    format!("{}/{}", seen.contract, seen.name),
-                ),
-                (
-                    annotations::GRANTED_RESOURCES.to_owned(),
-                    remaining::granted_record(&rights::granted(seen)),
-                ),
-            ])),
+            annotations: Some(marks),
             ..ObjectMeta::default()
         },
         ..Namespace::default()
@@ -280,21 +332,35 @@ fn new_namespace(seen: &Observed<'_>, name: &str) -> Namespace {
 
 /// The status with this condition, and with the provider namespace if that is given now. Only the server writes it, so
 /// that no resource version is needed.
-fn say(seen: &Observed<'_>, object: &APIServiceNamespace, assign: Option<&str>, ready: Condition) -> Option<Op> {
+pub(super) fn say(
+    seen: &Observed<'_>,
+    object: &APIServiceNamespace,
+    assign: Option<&str>,
+    shared: Published<'_>,
+    ready: Condition,
+) -> Option<Op> {
     let before = object.status.clone().unwrap_or_default();
     let mut status = before.clone();
     if let Some(name) = assign {
         status.namespace = Some(name.to_owned());
     }
+    match shared {
+        Published::AsBefore => {}
+        Published::No => status.shared_namespace = None,
+        Published::Yes(name) => status.shared_namespace = Some(name.to_owned()),
+    }
     status.set_condition(ready, seen.now);
     if status == before {
         return None;
     }
-    Some(Op::Say(json!({
-        "metadata": { "uid": object.metadata.uid },
-        "status": { "namespace": status.namespace, "conditions": status.conditions },
-    })))
+    let mut said = json!({ "namespace": status.namespace, "conditions": status.conditions });
+    if status.shared_namespace != before.shared_namespace {
+        said["sharedNamespace"] = json!(status.shared_namespace);
+    }
+    Some(Op::Say(
+        json!({ "metadata": { "uid": object.metadata.uid }, "status": said }),
+    ))
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,11 +1,12 @@
-//! The rights of each export in a provider namespace.
+//! The rights of each export in a namespace of the provider: in the one mapped for it, and in the one it shares.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use bindery_api::{
     labels,
     v1alpha2::{APIServiceExport, GroupResource},
 };
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding, Subject};
 use kube::{Resource, ResourceExt as _};
 
 use super::{
@@ -14,108 +15,183 @@ use super::{
 };
 use crate::{
     contract,
-    rbac::{self, Grant},
+    rbac::{
+        self,
+        claims::{self, Right, Served},
+    },
     writes,
 };
 
-/// What the exports that stay are given rights on.
-pub(super) fn granted(seen: &Observed<'_>) -> BTreeSet<GroupResource> {
-    let resources = staying(seen).flat_map(|export| &export.spec.resources);
-    resources.map(|resource| resource.group_resource.clone()).collect()
+/// A namespace, and what is in it.
+#[derive(Clone, Copy)]
+pub(super) struct Within<'a> {
+    pub(super) namespace: &'a str,
+    /// What is served in it.
+    pub(super) served: Served,
+    /// Roles in it that carry a contract's mark.
+    pub(super) roles: &'a [Arc<Role>],
+    /// Role bindings in it that do.
+    pub(super) bindings: &'a [Arc<RoleBinding>],
 }
 
-fn staying<'a>(seen: &Observed<'a>) -> impl Iterator<Item = &'a APIServiceExport> {
+/// What the exports that stay are given rights on in the mapped namespace.
+pub(super) fn granted(seen: &Observed<'_>) -> BTreeSet<GroupResource> {
+    let resources = |export: &APIServiceExport| rbac::namespaced_resources(&export.spec, seen.scopes, seen.name);
+    staying(seen).flat_map(resources).collect()
+}
+
+/// What the exports that stay claim there.
+pub(super) fn claimed(seen: &Observed<'_>, there: Served) -> BTreeSet<GroupResource> {
+    let exports = staying(seen).filter(|export| is_served(seen, export, there));
+    exports.flat_map(claims::claimed).cloned().collect()
+}
+
+/// Whether the claims of an export are served there for certain.
+pub(super) fn is_served(seen: &Observed<'_>, export: &APIServiceExport, there: Served) -> bool {
+    claims::served(&export.spec, seen.scopes) == Some(there)
+}
+
+pub(super) fn staying<'a>(seen: &Observed<'a>) -> impl Iterator<Item = &'a APIServiceExport> + use<'a> {
     let exports = seen.exports.iter().map(AsRef::as_ref);
     exports.filter(|export: &&APIServiceExport| export.metadata.deletion_timestamp.is_none())
 }
 
-/// Gives every export that stays its Role and RoleBinding, and takes away those of exports that have gone. An export
-/// that is deleting keeps what it has, and one that is made anew what its predecessor had.
-pub(super) fn plan(seen: &Observed<'_>, namespace: &str, ops: &mut Vec<Op>) {
+/// Gives every export that stays its rights, and takes away those of exports that have gone, and what an export has no use
+/// for there. An export that is deleting keeps what it has, and one that is made anew what its predecessor had.
+pub(super) fn plan(seen: &Observed<'_>, within: Within<'_>, ops: &mut Vec<Op>) {
     for export in staying(seen) {
-        let resources = export.spec.resources.iter();
-        let resources: Vec<GroupResource> = resources.map(|resource| resource.group_resource.clone()).collect();
-        let grant = Grant {
-            contract: seen.contract,
-            export: &export.name_any(),
-            resources: &resources,
-        };
-        give(seen, grant, namespace, ops);
+        let rights = wanted(seen, export, within);
+        for right in &rights {
+            give(seen, right, within, ops);
+        }
+        // Only where that is certain: a schema that is not there yet may be about to be made anew.
+        if seen.scopes.know(&export.spec) {
+            let label = rbac::export_label(&export.name_any());
+            take(
+                seen,
+                within,
+                |of, object| of == label && !is_among(&rights, object),
+                ops,
+            );
+        }
     }
     let names = seen.exports.iter().map(|export| export.name_any());
     let known: Vec<_> = names
         .chain(seen.awaited.iter().cloned())
         .map(|name| rbac::export_label(&name))
         .collect();
-    take(seen, |label| !known.iter().any(|known| known == label), ops);
+    take(seen, within, |of, _| !known.iter().any(|known| known == of), ops);
 }
 
 /// Takes away the rights of all exports.
-pub(super) fn remove(seen: &Observed<'_>, ops: &mut Vec<Op>) {
-    take(seen, |_| true, ops);
+pub(super) fn remove(seen: &Observed<'_>, within: Within<'_>, ops: &mut Vec<Op>) {
+    take(seen, within, |_, _| true, ops);
 }
 
-fn give(seen: &Observed<'_>, grant: Grant<'_>, namespace: &str, ops: &mut Vec<Op>) {
-    let role = rbac::namespace_role(grant, namespace);
-    let existing = seen
-        .roles
-        .iter()
-        .find(|existing| existing.name_any() == role.name_any());
-    match existing {
-        None => ops.push(Op::CreateRole(Box::new(role))),
-        Some(existing) if existing.rules != role.rules => ops.push(Op::PatchRole {
-            namespace: namespace.to_owned(),
-            name: role.name_any(),
-            metadata: writes::seen(&**existing),
-            rules: role.rules,
-        }),
-        Some(_) => {}
+/// The server's own right to see claimed core objects in a namespace that it made.
+pub(super) fn sight(existing: Option<&RoleBinding>, namespace: &str, server: &Subject) -> Vec<Op> {
+    let mut ops = Vec::new();
+    bind(existing, &claims::server(namespace, server.clone()), &mut ops);
+    ops
+}
+
+fn wanted(seen: &Observed<'_>, export: &APIServiceExport, within: Within<'_>) -> Vec<Right> {
+    match within.served {
+        Served::Mapped => rbac::mapped_rights(seen.contract, export, seen.scopes, seen.name, within.namespace),
+        Served::Shared if is_served(seen, export, Served::Shared) => {
+            claims::rights(seen.contract, export, within.namespace, Served::Shared)
+        }
+        Served::Shared => Vec::new(),
     }
-    let binding = rbac::namespace_role_binding(grant, namespace);
-    let existing = seen
-        .bindings
-        .iter()
-        .find(|existing| existing.name_any() == binding.name_any());
+}
+
+fn give(seen: &Observed<'_>, right: &Right, within: Within<'_>, ops: &mut Vec<Op>) {
+    if let Some(role) = &right.role {
+        match find(seen, within.roles, &role.name_any()) {
+            None => ops.push(Op::CreateRole(Box::new(role.clone()))),
+            Some(existing) if existing.rules != role.rules => ops.push(Op::PatchRole {
+                namespace: within.namespace.to_owned(),
+                name: role.name_any(),
+                metadata: writes::seen(existing),
+                rules: role.rules.clone(),
+            }),
+            Some(_) => {}
+        }
+    }
+    bind(
+        find(seen, within.bindings, &right.binding.name_any()),
+        &right.binding,
+        ops,
+    );
+}
+
+/// What a binding binds cannot be changed: one that is not as it should be is made anew.
+fn bind(existing: Option<&RoleBinding>, wanted: &RoleBinding, ops: &mut Vec<Op>) {
     match existing {
-        Some(existing) if rbac::binds_the_same(existing, &binding) => return,
-        // What a binding binds cannot be changed.
+        Some(existing) if rbac::binds_the_same(existing, wanted) => return,
         Some(existing) => ops.push(Op::DeleteBinding {
-            namespace: namespace.to_owned(),
+            namespace: namespace_of(existing),
             name: existing.name_any(),
             uid: existing.uid(),
         }),
         None => {}
     }
-    ops.push(Op::CreateBinding(Box::new(binding)));
+    ops.push(Op::CreateBinding(Box::new(wanted.clone())));
 }
 
-fn take(seen: &Observed<'_>, goes: impl Fn(&str) -> bool, ops: &mut Vec<Op>) {
-    for binding in seen
-        .bindings
-        .iter()
-        .filter(|binding| is_going(seen, &***binding, &goes))
-    {
-        ops.push(Op::DeleteBinding {
-            namespace: namespace_of(&**binding),
-            name: binding.name_any(),
-            uid: binding.uid(),
-        });
+fn take(seen: &Observed<'_>, within: Within<'_>, goes: impl Fn(&str, &dyn Named) -> bool, ops: &mut Vec<Op>) {
+    for binding in of_contract(seen, within.bindings) {
+        if label(binding).is_some_and(|export| goes(export, binding)) {
+            ops.push(Op::DeleteBinding {
+                namespace: namespace_of(binding),
+                name: binding.name_any(),
+                uid: binding.uid(),
+            });
+        }
     }
-    for role in seen.roles.iter().filter(|role| is_going(seen, &***role, &goes)) {
-        ops.push(Op::DeleteRole {
-            namespace: namespace_of(&**role),
-            name: role.name_any(),
-            uid: role.uid(),
-        });
+    for role in of_contract(seen, within.roles) {
+        if label(role).is_some_and(|export| goes(export, role)) {
+            ops.push(Op::DeleteRole {
+                namespace: namespace_of(role),
+                name: role.name_any(),
+                uid: role.uid(),
+            });
+        }
     }
 }
 
-/// Only what carries this contract's mark and an export's.
-fn is_going<K: Resource>(seen: &Observed<'_>, object: &K, goes: impl Fn(&str) -> bool) -> bool {
-    let export = object
-        .meta()
-        .labels
-        .as_ref()
-        .and_then(|labels| labels.get(labels::EXPORT));
-    contract::of(object) == Some(seen.contract) && export.is_some_and(|export| goes(export))
+fn of_contract<'a, K: Resource>(seen: &Observed<'_>, objects: &'a [Arc<K>]) -> impl Iterator<Item = &'a K> {
+    let objects = objects.iter().map(AsRef::as_ref);
+    objects.filter(|object: &&K| contract::of(*object) == Some(seen.contract))
+}
+
+fn find<'a, K: Resource>(seen: &Observed<'_>, objects: &'a [Arc<K>], name: &str) -> Option<&'a K> {
+    of_contract(seen, objects).find(|object| object.meta().name.as_deref() == Some(name))
+}
+
+/// The export that an object was made for. What has no such mark is not an export's.
+fn label<K: Resource>(object: &K) -> Option<&str> {
+    object.meta().labels.as_ref()?.get(labels::EXPORT).map(String::as_str)
+}
+
+/// A role, or a binding.
+trait Named {
+    fn is_of(&self, right: &Right) -> bool;
+}
+
+impl Named for Role {
+    fn is_of(&self, right: &Right) -> bool {
+        let role = right.role.as_ref();
+        role.is_some_and(|role| role.metadata.name == self.metadata.name)
+    }
+}
+
+impl Named for RoleBinding {
+    fn is_of(&self, right: &Right) -> bool {
+        right.binding.metadata.name == self.metadata.name
+    }
+}
+
+fn is_among(rights: &[Right], object: &dyn Named) -> bool {
+    rights.iter().any(|right| object.is_of(right))
 }

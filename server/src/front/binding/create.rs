@@ -32,7 +32,6 @@ use crate::{
     },
     rights::RightsError,
     template::{self, ExportPlan},
-    writes,
 };
 
 /// Rounds of reading, deciding and writing, where others write the same request at the same time.
@@ -115,7 +114,7 @@ impl Front {
 
     async fn offer(&self, name: &str) -> Outcome<ExportPlan> {
         let template = self.template(name)?;
-        let plan = template::assess(&template, &self.state.caches.definitions, &self.state.settings);
+        let plan = template::assess(&template, &self.state.caches, &self.state.settings);
         let plan = plan.map_err(|refusal| of_template(name, &refusal))?;
         match self.state.rights.check(&plan).await {
             Ok(()) => Ok(plan),
@@ -190,7 +189,7 @@ impl Front {
                 Step::Join => return Ok(existing),
                 Step::RunAgain => match actions::rerun(&self.state, &existing).await {
                     Ok(running) => return Ok(Arc::new(running)),
-                    Err(error) if error.is_stale() || is_gone(&error) => {}
+                    Err(error) if error.is_stale() || error.is_gone() => {}
                     Err(error) => return Err(Failure::of_write("run the request again", &error)),
                 },
                 Step::Restart => self.remove(&existing).await?,
@@ -320,10 +319,6 @@ fn decide(
 fn version(request: &api::BindableResourcesRequest) -> u64 {
     let version = request.metadata.resource_version.as_deref();
     version.and_then(|version| version.parse().ok()).unwrap_or_default()
-}
-
-fn is_gone(error: &writes::WriteError) -> bool {
-    matches!(error, writes::WriteError::Api(error) if errors::is_not_found(error))
 }
 
 fn taken(key: &Key, field: &str) -> Failure {

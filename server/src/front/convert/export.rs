@@ -24,5 +24,6 @@ fn spec(spec: &api::APIServiceExportSpec) -> proto::ExportSpec {
         informer_scope: enums::informer_scope(spec.informer_scope),
         isolation: enums::isolation(spec.isolation),
         conflict_policy: spec.conflict_policy.map_or(0, enums::conflict_policy),
+        cluster_scoped_namespace: spec.cluster_scoped_namespace.clone().unwrap_or_default(),
     }
 }

@@ -19,6 +19,7 @@ pub fn template(template: &api::APIServiceExportTemplate) -> proto::Template {
             schema_update_policy: enums::schema_update_policy(spec.schema_update_policy),
             isolation: spec.isolation.map_or(0, enums::isolation),
             conflict_policy: spec.conflict_policy.map_or(0, enums::conflict_policy),
+            cluster_scoped_namespace: spec.cluster_scoped_namespace.clone().unwrap_or_default(),
         }),
         status: Some(proto::TemplateStatus {
             conditions: conditions(template.conditions()),

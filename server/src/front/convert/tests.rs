@@ -16,14 +16,6 @@ const OMITTED: &[(&str, &str)] = &[
         "APIServiceExport.spec.clusterScopedIsolation",
         "neither read nor written, a relic of the wire",
     ),
-    (
-        "APIServiceExport.spec.clusterScopedNamespace",
-        "placement of cluster-scoped objects, told when it is served",
-    ),
-    (
-        "APIServiceExportTemplate.spec.clusterScopedNamespace",
-        "placement of cluster-scoped objects, told when it is served",
-    ),
     ("BoundSchema.spec.conversion", "a consumer converts nothing"),
     ("BoundSchema.status.instantiations", "part of the wire that nobody sets"),
 ];

@@ -1,8 +1,13 @@
-use bindery_api::v1alpha2::Scope;
+use bindery_api::{
+    hash,
+    v1alpha2::{SchemaUpdatePolicy, Scope},
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::*;
 use crate::{
     contract::{self, NewContract},
+    owner,
     principal::Principal,
     settings::tests::settings,
     template::{
@@ -11,12 +16,20 @@ use crate::{
     },
 };
 
+mod claimed;
+mod rights;
+
 struct World {
     export: APIServiceExport,
     schemas: Vec<Option<Arc<BoundSchema>>>,
     sources: Vec<Result<BoundSchemaSpec, Refusal>>,
     cluster_role: Option<Arc<ClusterRole>>,
     cluster_role_binding: Option<Arc<ClusterRoleBinding>>,
+    request: Option<Arc<APIServiceExportRequest>>,
+    role: Option<Arc<Role>>,
+    role_binding: Option<Arc<RoleBinding>>,
+    claims: claims::Seen,
+    policy: Option<Result<(), Refusal>>,
     template: Option<Result<ExportPlan, Refusal>>,
     has_rights: bool,
     lacking: Option<Refusal>,
@@ -42,6 +55,11 @@ impl World {
             sources: offer.schemas.iter().cloned().map(Ok).collect(),
             cluster_role: None,
             cluster_role_binding: None,
+            request: None,
+            role: None,
+            role_binding: None,
+            claims: claims::Seen::default(),
+            policy: None,
             template: Some(Ok(offer)),
             has_rights: true,
             lacking: None,
@@ -57,7 +75,15 @@ impl World {
         world
     }
 
+    #[track_caller]
     fn plan(&self) -> Vec<Op> {
+        match self.step() {
+            Step::Apply(ops) => ops,
+            Step::Prove => panic!("the policy is to be proved"),
+        }
+    }
+
+    fn step(&self) -> Step {
         let contract = contract::namespace(&NewContract {
             name: "kube-bind-a",
             identity: "cluster-a",
@@ -70,8 +96,14 @@ impl World {
             contract: Some(Arc::new(contract)),
             schemas: &self.schemas,
             sources: &self.sources,
+            keepers: &vec![None; self.schemas.len()],
+            request: self.request.clone(),
             cluster_role: self.cluster_role.clone(),
             cluster_role_binding: self.cluster_role_binding.clone(),
+            role: self.role.clone(),
+            role_binding: self.role_binding.clone(),
+            claims: self.claims.clone(),
+            policy: self.policy.as_ref(),
             has_rights: self.has_rights,
             lacking: self.lacking.clone(),
             template: self.template.clone(),
@@ -164,7 +196,7 @@ fn a_shared_schema_is_joined_and_an_orphaned_one_taken_anew() {
 fn the_hash_follows_the_schemas() {
     let mut world = World::with_schema();
     let mut schema = (**world.schemas[0].as_ref().unwrap()).clone();
-    schema.spec.scope = Scope::Cluster;
+    schema.spec.names.categories = Some(vec!["riders".to_owned()]);
     world.schemas = vec![Some(Arc::new(schema))];
     let ops = world.plan();
     assert!(matches!(&ops[..], [Op::PatchExport(_)]), "{ops:?}");
@@ -173,7 +205,7 @@ fn the_hash_follows_the_schemas() {
 #[test]
 fn cluster_wide_watches_come_with_the_right_to_read() {
     let mut world = World::with_schema();
-    world.export.spec.informer_scope = InformerScope::Cluster;
+    world.export.spec.informer_scope = bindery_api::v1alpha2::InformerScope::Cluster;
     let ops = world.plan();
     let [Op::CreateClusterRole(role), Op::CreateClusterRoleBinding(binding)] = &ops[..] else {
         panic!("{ops:?}");
@@ -240,6 +272,15 @@ fn the_template_may_change_and_go_and_the_export_says_so() {
     changed.export.resources.clear();
     world.template = Some(Ok(changed));
     world.settle("", "TemplateChanged");
+    let mut follows = offer.clone();
+    follows.schema_update_policy = SchemaUpdatePolicy::Always;
+    let request = APIServiceExportRequest::new("riders", follows.request_spec());
+    world.request = Some(Arc::new(request));
+    world.template = Some(Ok(follows));
+    world.settle("", "");
+    world.template = Some(Ok(offer.clone()));
+    world.settle("", "TemplateChanged");
+    world.request = None;
     world.template = None;
     world.settle("", "TemplateNotFound");
     world.template = Some(Ok(offer));

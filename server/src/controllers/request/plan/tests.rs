@@ -3,7 +3,7 @@ use bindery_api::{
     conditions::{READY, false_condition, true_condition},
     v1alpha2::{
         APIServiceExportRequestStatus, BindableResourcesRequestSpec, BindableResourcesRequestStatus, ClusterIdentity,
-        NameRef,
+        Isolation, NameRef, SchemaUpdatePolicy, Scope,
     },
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -134,7 +134,7 @@ fn name(op: &Op) -> String {
         Op::CreateExportRequest(_) => "ask for export".to_owned(),
         Op::DeleteExportRequest { .. } => "delete request".to_owned(),
         Op::MarkReplaced { .. } => "mark".to_owned(),
-        Op::DeleteReplaced { uid, .. } => format!("delete export {}", uid.as_deref().unwrap_or_default()),
+        Op::DeleteReplaced(export) => format!("delete export {}", export.uid().unwrap_or_default()),
         Op::Say(Outcome::Pending(refused)) => format!("pending {}", refused.reason),
         Op::Say(Outcome::Failed(refused)) => format!("failed {}", refused.reason),
         Op::Say(Outcome::Succeeded { .. }) => "succeeded".to_owned(),
@@ -264,6 +264,37 @@ fn an_export_of_another_template_keeps_its_name() {
     world.check(&["failed ExportNameTaken"]);
 }
 
+#[test]
+fn an_export_whose_objects_would_move_is_not_replaced() {
+    let mut world = World::with_export();
+    let mut changed = offer();
+    changed.schemas[0].scope = Scope::Cluster;
+    changed.export.isolation = Isolation::None;
+    world.offer = Some(Ok(changed.clone()));
+    world.set(Phase::Succeeded, None);
+    world.check(&["succeeded"]);
+    changed.export.resources.push(resource("wildwest.dev", "horses"));
+    world.offer = Some(Ok(changed));
+    world.check(&["failed PlacementFixed"]);
+}
+
+#[test]
+fn a_request_that_updates_schemas_in_another_way_is_made_anew() {
+    let mut world = World::with_export();
+    world.set(Phase::Succeeded, None);
+    world.check(&["succeeded"]);
+    let mut changed = offer();
+    changed.schema_update_policy = SchemaUpdatePolicy::Always;
+    world.offer = Some(Ok(changed));
+    world.check(&["delete request"]);
+    world.export_request = None;
+    let ops = world.plan();
+    let [Op::CreateExportRequest(request)] = &ops[..] else {
+        panic!("{ops:?}");
+    };
+    assert_eq!(request.spec.schema_update_policy, SchemaUpdatePolicy::Always);
+}
+
 /// Killed after any of these writes, the next plan goes on where the last one stopped.
 #[test]
 fn an_export_that_differs_is_replaced() {
@@ -272,10 +303,22 @@ fn an_export_that_differs_is_replaced() {
     let mut changed = offer();
     changed.export.resources.push(resource("wildwest.dev", "horses"));
     world.offer = Some(Ok(changed));
-    world.check(&["mark", "delete request", "delete export e1"]);
-    let marks = world.export.as_mut().unwrap().annotations_mut();
+    // Not deleted before it is seen marked, and then only as it was seen.
+    world.check(&["mark"]);
+    let export = world.export.as_mut().unwrap();
+    export.metadata.resource_version = Some("7".to_owned());
+    let marks = export.annotations_mut();
     marks.insert(annotations::REPLACE.to_owned(), "true".to_owned());
     world.check(&["delete request", "delete export e1"]);
+    let ops = world.plan();
+    let Some(Op::DeleteReplaced(deleted)) = ops.last() else {
+        panic!("{ops:?}");
+    };
+    assert_eq!(deleted.metadata.resource_version.as_deref(), Some("7"));
+    // Taken back in time, the template has nothing deleted.
+    let changed = world.offer.replace(Ok(offer()));
+    world.check(&["succeeded"]);
+    world.offer = changed;
     world.export_request = None;
     world.check(&["delete export e1"]);
     world.export.as_mut().unwrap().metadata.deletion_timestamp = Some(Time(at(1)));

@@ -1,27 +1,38 @@
 use bindery_api::v1alpha2::{
-    APIServiceExportSpec, APIServiceNamespaceSpec, APIServiceNamespaceStatus, ExportResource, GroupResource,
+    APIServiceExportSpec, APIServiceNamespaceSpec, APIServiceNamespaceStatus, BoundSchema, BoundSchemaSpec,
+    ExportResource, GroupResource, Isolation, Scope,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
-use crate::remaining::Object;
+use crate::{rbac::claims, remaining::Object};
 
-const CONTRACT: &str = "kube-bind-hd73d";
+mod claiming;
+
+pub(in super::super) const CONTRACT: &str = "kube-bind-hd73d";
 const PROVIDER: &str = "kube-bind-hd73d-team1";
 
-struct World {
+pub(in super::super) struct World {
     name: &'static str,
-    object: Option<APIServiceNamespace>,
-    namespace: Option<Namespace>,
+    pub(in super::super) object: Option<APIServiceNamespace>,
+    pub(in super::super) namespace: Option<Namespace>,
     contract_stays: bool,
-    exports: Vec<Arc<APIServiceExport>>,
-    awaited: Vec<String>,
-    roles: Vec<Arc<Role>>,
-    bindings: Vec<Arc<RoleBinding>>,
-    remaining: Option<Remaining>,
+    pub(in super::super) exports: Vec<Arc<APIServiceExport>>,
+    pub(in super::super) scopes: Scopes,
+    pub(in super::super) awaited: Vec<String>,
+    pub(in super::super) roles: Vec<Arc<Role>>,
+    pub(in super::super) bindings: Vec<Arc<RoleBinding>>,
+    sight: Option<RoleBinding>,
+    left: Option<Left>,
+    pub(in super::super) shared: Option<Namespace>,
+    pub(in super::super) shared_roles: Vec<Arc<Role>>,
+    pub(in super::super) shared_bindings: Vec<Arc<RoleBinding>>,
+    pub(in super::super) shared_sight: Option<RoleBinding>,
+    pub(in super::super) reserved: Option<String>,
+    beyond: Option<usize>,
 }
 
-fn export(name: &str, deleting: bool) -> Arc<APIServiceExport> {
+pub(in super::super) fn export(name: &str, deleting: bool) -> Arc<APIServiceExport> {
     let spec = APIServiceExportSpec {
         resources: vec![ExportResource {
             group_resource: GroupResource::new("wildwest.dev", "cowboys"),
@@ -35,21 +46,46 @@ fn export(name: &str, deleting: bool) -> Arc<APIServiceExport> {
     Arc::new(export)
 }
 
-fn remaining(held: usize, released: usize) -> Remaining {
+pub(in super::super) fn scopes(resources: &[(&str, Scope)]) -> Scopes {
+    let schema = |(plural, scope): &(&str, Scope)| {
+        let mut spec = BoundSchemaSpec {
+            group: "wildwest.dev".to_owned(),
+            scope: *scope,
+            ..BoundSchemaSpec::default()
+        };
+        (*plural).clone_into(&mut spec.names.plural);
+        BoundSchema::new(plural, spec)
+    };
+    let schemas: Vec<_> = resources.iter().map(schema).collect();
+    schemas.iter().collect()
+}
+
+fn server() -> Subject {
+    Subject {
+        kind: "User".to_owned(),
+        name: "server".to_owned(),
+        ..Subject::default()
+    }
+}
+
+fn left(held: usize, released: usize) -> Left {
     let object = |index: usize| Object {
         resource: GroupResource::new("wildwest.dev", "cowboys"),
         namespace: PROVIDER.to_owned(),
         name: format!("cowboy-{index}"),
         released: index >= held,
     };
-    Remaining {
-        objects: (0..held + released).map(object).collect(),
+    Left {
+        remaining: Remaining {
+            objects: (0..held + released).map(object).collect(),
+        },
+        has_sources: false,
     }
 }
 
 impl World {
     /// Just made by a konnector.
-    fn new() -> Self {
+    pub(in super::super) fn new() -> Self {
         let mut object = APIServiceNamespace::new("team1", APIServiceNamespaceSpec {});
         object.metadata.uid = Some("n1".to_owned());
         Self {
@@ -58,10 +94,18 @@ impl World {
             namespace: None,
             contract_stays: true,
             exports: vec![export("riders", false)],
+            scopes: scopes(&[("cowboys", Scope::Namespaced), ("bandits", Scope::Namespaced)]),
             awaited: Vec::new(),
             roles: Vec::new(),
             bindings: Vec::new(),
-            remaining: None,
+            sight: None,
+            left: None,
+            shared: None,
+            shared_roles: Vec::new(),
+            shared_bindings: Vec::new(),
+            shared_sight: None,
+            reserved: None,
+            beyond: None,
         }
     }
 
@@ -78,28 +122,52 @@ impl World {
         world
     }
 
-    fn step(&self) -> Step {
-        plan(&Observed {
+    pub(in super::super) fn seen<T>(&self, decide: impl FnOnce(&Observed<'_>) -> T) -> T {
+        decide(&Observed {
             contract: CONTRACT,
             name: self.name,
             object: self.object.as_ref(),
             namespace: self.namespace.as_ref(),
             contract_stays: self.contract_stays,
             exports: &self.exports,
+            scopes: &self.scopes,
             awaited: &self.awaited,
             roles: &self.roles,
             bindings: &self.bindings,
-            remaining: self.remaining.as_ref(),
+            sight: self.sight.as_ref(),
+            left: self.left.as_ref(),
+            shared: shared::Seen {
+                namespace: self.shared.as_ref(),
+                roles: &self.shared_roles,
+                bindings: &self.shared_bindings,
+                sight: self.shared_sight.as_ref(),
+                reserved: self.reserved.clone(),
+            },
+            beyond: self.beyond,
+            server: &server(),
             now: Timestamp::UNIX_EPOCH,
         })
     }
 
+    fn step(&self) -> Step {
+        self.seen(plan)
+    }
+
     /// Makes true what is planned, as the API server would.
-    fn take_over(&mut self) {
+    pub(in super::super) fn take_over(&mut self) {
         let Step::Apply(ops) = self.step() else {
             panic!("{:?}", self.step());
         };
+        self.take(ops);
+    }
+
+    fn take(&mut self, ops: Vec<Op>) {
         for op in ops {
+            let is_shared = op.namespace() == Some(self.name);
+            if is_shared {
+                self.take_shared(op);
+                continue;
+            }
             let object = self.object.as_mut().unwrap();
             match op {
                 Op::Patch(patch) => {
@@ -116,7 +184,9 @@ impl World {
                         serde_json::from_value::<Option<APIServiceNamespaceStatus>>(patch["status"].clone()).unwrap();
                 }
                 Op::CreateNamespace(namespace) => self.namespace = Some(*namespace),
+                Op::PatchNamespace { patch, .. } => annotate(self.namespace.as_mut().unwrap(), &patch),
                 Op::CreateRole(role) => self.roles.push(Arc::new(*role)),
+                Op::CreateBinding(binding) if binding.name_any() == claims::SERVER_ROLE => self.sight = Some(*binding),
                 Op::CreateBinding(binding) => self.bindings.push(Arc::new(*binding)),
                 Op::DeleteRole { name, .. } => self.roles.retain(|role| role.name_any() != name),
                 Op::DeleteBinding { name, .. } => self.bindings.retain(|binding| binding.name_any() != name),
@@ -125,21 +195,47 @@ impl World {
         }
     }
 
+    fn take_shared(&mut self, op: Op) {
+        match op {
+            Op::CreateNamespace(namespace) => self.shared = Some(*namespace),
+            Op::PatchNamespace { patch, .. } => annotate(self.shared.as_mut().unwrap(), &patch),
+            Op::CreateRole(role) => self.shared_roles.push(Arc::new(*role)),
+            Op::CreateBinding(binding) if binding.name_any() == claims::SERVER_ROLE => {
+                self.shared_sight = Some(*binding);
+            }
+            Op::CreateBinding(binding) => self.shared_bindings.push(Arc::new(*binding)),
+            Op::DeleteRole { name, .. } => self.shared_roles.retain(|role| role.name_any() != name),
+            Op::DeleteBinding { name, .. } => self.shared_bindings.retain(|binding| binding.name_any() != name),
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[track_caller]
-    fn check(&self, expect: &[&str]) {
+    pub(in super::super) fn check(&self, expect: &[&str]) {
         let step = self.step();
         let said: Vec<String> = match &step {
             Step::Apply(ops) => ops.iter().map(name).collect(),
             Step::Drain(ops) => std::iter::once("drain".to_owned())
                 .chain(ops.iter().map(name))
                 .collect(),
+            Step::Leave(ops) => std::iter::once("keep".to_owned()).chain(ops.iter().map(name)).collect(),
             Step::Count => vec!["count".to_owned()],
         };
         assert_eq!(said, expect, "{step:#?}");
     }
 }
 
-fn name(op: &Op) -> String {
+/// As a merge patch does.
+fn annotate(namespace: &mut Namespace, patch: &Value) {
+    for (key, value) in patch["metadata"]["annotations"].as_object().unwrap() {
+        match value.as_str() {
+            Some(value) => namespace.annotations_mut().insert(key.clone(), value.to_owned()),
+            None => namespace.annotations_mut().remove(key),
+        };
+    }
+}
+
+pub(in super::super) fn name(op: &Op) -> String {
     match op {
         Op::Patch(patch) => match patch["metadata"]["finalizers"].as_array() {
             Some(finalizers) if finalizers.is_empty() => "let go".to_owned(),
@@ -225,7 +321,7 @@ fn takes_over_nothing_that_is_not_ours() {
     // Nor is it deleted.
     let object = world.object.as_mut().unwrap();
     object.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
-    world.remaining = Some(remaining(0, 0));
+    world.left = Some(left(0, 0));
     world.check(&["let go"]);
 }
 
@@ -267,6 +363,33 @@ fn an_export_that_is_made_anew_keeps_its_rights_meanwhile() {
     world.check(&[]);
 }
 
+/// Cluster-scoped objects have their place in the contract namespace, in one mapped namespace, or in none.
+#[test]
+fn an_export_has_rights_only_where_its_objects_stand() {
+    let assign = format!("assign {PROVIDER}");
+    let create = format!("create {PROVIDER}");
+    let with = |isolation, within: Option<&str>| {
+        let mut world = World::new();
+        world.scopes = scopes(&[("cowboys", Scope::Cluster)]);
+        let mut sheriffs = (*export("riders", false)).clone();
+        sheriffs.spec.isolation = isolation;
+        sheriffs.spec.cluster_scoped_namespace = within.map(ToOwned::to_owned);
+        world.exports = vec![Arc::new(sheriffs)];
+        world
+    };
+    with(Isolation::Prefixed, None).check(&["mark", &create, &assign]);
+    with(Isolation::None, None).check(&["mark", &create, &assign]);
+    with(Isolation::Namespaced, None).check(&["mark", &create, &assign]);
+    with(Isolation::Namespaced, Some("team2")).check(&["mark", &create, &assign]);
+    with(Isolation::Namespaced, Some("team1")).check(&["mark", &create, "role", "bind", &assign]);
+    // What was given for another placement is taken, once that one is certain.
+    let mut moved = World::settled();
+    moved.scopes = Scopes::default();
+    moved.check(&[]);
+    moved.scopes = scopes(&[("cowboys", Scope::Cluster)]);
+    moved.check(&["unbind", "delete role"]);
+}
+
 /// Objects that stay are found by it, when neither an export nor a template tells of them.
 #[test]
 fn what_is_granted_is_recorded_for_good_and_before_it_is() {
@@ -293,22 +416,7 @@ fn what_is_granted_is_recorded_for_good_and_before_it_is() {
 #[test]
 fn a_lack_of_rights_is_said_with_the_namespace_that_others_may_use() {
     let mut world = World::new();
-    let lacking = |world: &World| {
-        let seen = Observed {
-            contract: CONTRACT,
-            name: world.name,
-            object: world.object.as_ref(),
-            namespace: None,
-            contract_stays: true,
-            exports: &world.exports,
-            awaited: &[],
-            roles: &[],
-            bindings: &[],
-            remaining: None,
-            now: Timestamp::UNIX_EPOCH,
-        };
-        super::lacking(&seen, "apply this".to_owned())
-    };
+    let lacking = |world: &World| world.seen(|seen| super::lacking(seen, "apply this".to_owned()));
     let Some(Op::Say(patch)) = lacking(&world) else {
         panic!("says nothing");
     };
@@ -330,9 +438,9 @@ fn nothing_new_is_made_in_a_contract_that_goes() {
 fn a_namespace_goes_when_nothing_of_ours_is_left_in_it() {
     let mut world = World::deleting();
     world.check(&["count"]);
-    world.remaining = Some(remaining(2, 0));
+    world.left = Some(left(2, 0));
     world.check(&["drain", "Draining"]);
-    world.remaining = Some(remaining(0, 0));
+    world.left = Some(left(0, 0));
     let delete = format!("delete {PROVIDER}");
     world.check(&[&delete]);
     world.namespace.as_mut().unwrap().metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
@@ -344,9 +452,9 @@ fn a_namespace_goes_when_nothing_of_ours_is_left_in_it() {
 #[test]
 fn objects_that_were_let_go_keep_their_namespace() {
     let mut world = World::deleting();
-    world.remaining = Some(remaining(0, 1));
-    world.check(&["mark released", "unbind", "delete role", "let go"]);
-    world.remaining = Some(remaining(1, 1));
+    world.left = Some(left(0, 1));
+    world.check(&["keep", "mark released", "unbind", "delete role", "let go"]);
+    world.left = Some(left(1, 1));
     world.check(&["drain", "Draining"]);
 }
 
@@ -355,9 +463,9 @@ fn a_namespace_whose_object_vanished_ends_the_same_way() {
     let mut world = World::settled();
     world.object = None;
     world.check(&["count"]);
-    world.remaining = Some(remaining(1, 0));
+    world.left = Some(left(1, 0));
     world.check(&["drain"]);
-    world.remaining = Some(remaining(0, 0));
+    world.left = Some(left(0, 0));
     let delete = format!("delete {PROVIDER}");
     world.check(&[&delete]);
     world.namespace = None;
@@ -373,4 +481,37 @@ fn an_assigned_namespace_is_never_another() {
         ..APIServiceNamespaceStatus::default()
     });
     assert_eq!(provider_namespace(CONTRACT, &object), "kube-bind-hd73d-old");
+}
+
+#[test]
+fn beyond_the_limit_nothing_is_made() {
+    let mut world = World::new();
+    world.beyond = Some(3);
+    world.check(&["TooManyNamespaces"]);
+    world.take_over();
+    world.check(&[]);
+    let ready = world.object.as_ref().unwrap().condition(READY).unwrap();
+    assert!(
+        ready.message.contains('3') && ready.message.contains("--max-namespaces-per-contract"),
+        "{ready:?}"
+    );
+    world.object.as_mut().unwrap().metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    world.check(&[]);
+}
+
+/// Too long names are shortened with a doubled dash, which no other namespace of the contract has.
+#[test]
+fn a_shortened_namespace_is_found_and_kept() {
+    let mut world = World::new();
+    let long: &'static str = "a-team-with-a-name-that-is-as-long-as-names-of-namespaces-can-b";
+    world.name = long;
+    world.object.as_mut().unwrap().metadata.name = Some(long.to_owned());
+    world.take_over();
+    world.check(&[]);
+    let made = world.namespace.as_ref().unwrap();
+    assert!(made.name_any().starts_with("kube-bind-hd73d--") && made.name_any().len() <= 63);
+    assert_eq!(
+        made.annotations()[annotations::API_SERVICE_NAMESPACE],
+        format!("{CONTRACT}/{long}")
+    );
 }

@@ -1,0 +1,166 @@
+//! What an export's plan is made from: the caches, and, where rights in the cluster's scope are to be given, the admission
+//! policy.
+
+use bindery_api::{
+    annotations, names,
+    v1alpha2::{APIServiceExport, APIServiceNamespace, ExportResource, GroupResource, SchemaUpdatePolicy},
+};
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+
+use super::{
+    Exports, claims, is_for,
+    plan::{self, Observed, Op, Step},
+    sources,
+};
+use crate::{
+    rbac::{self, claims::Right},
+    template::{self, Refusal},
+    writes::WriteError,
+};
+
+impl Exports {
+    /// What to write, and what the admission policy was found to be if that depends on it.
+    pub(super) async fn decide(
+        &self,
+        export: &APIServiceExport,
+        lacking: Option<Refusal>,
+    ) -> Result<(Vec<Op>, Option<Result<(), Refusal>>), WriteError> {
+        let mut policy = None;
+        loop {
+            match self.observe(export, lacking.clone(), policy.as_ref(), plan::plan) {
+                Step::Apply(ops) => return Ok((ops, policy)),
+                Step::Prove => {
+                    let contract = export.namespace().unwrap_or_default();
+                    policy = Some(self.context.state.prober.prove(&contract).await?);
+                }
+            }
+        }
+    }
+
+    fn observe<T>(
+        &self,
+        export: &APIServiceExport,
+        lacking: Option<Refusal>,
+        policy: Option<&Result<(), Refusal>>,
+        decide: impl FnOnce(&Observed<'_>) -> T,
+    ) -> T {
+        let state = &self.context.state;
+        let made = &self.context.made;
+        let (contract, name) = (export.namespace().unwrap_or_default(), export.name_any());
+        let cluster_role = names::resources_cluster_role(&contract, &name);
+        let claims_role = names::claims_cluster_role(&contract, &name);
+        let role = names::resources_role(&name);
+        let schemas: Vec<_> = export
+            .spec
+            .resources
+            .iter()
+            .map(|resource| {
+                let name = names::bound_schema(&resource.group_resource);
+                state.caches.bound_schemas.get(&contract, &name)
+            })
+            .collect();
+        let template = export
+            .annotations()
+            .get(annotations::TEMPLATE)
+            .and_then(|name| state.caches.templates.get("", name));
+        let offered = template.as_ref().map(|template| template.spec.scope);
+        let sources: Vec<_> = std::iter::zip(&export.spec.resources, &schemas)
+            .map(|(resource, bound)| {
+                let bound = bound.as_ref().map(|schema| schema.spec.scope);
+                sources::source(export, resource, &state.caches.definitions, bound, offered)
+            })
+            .collect();
+        decide(&Observed {
+            export,
+            contract: state.contract(&contract),
+            schemas: &schemas,
+            sources: &sources,
+            keepers: &self.keepers(export),
+            request: state.caches.export_requests.get(&contract, &name),
+            cluster_role: made
+                .cluster_roles
+                .get("", &cluster_role)
+                .filter(|role| is_for(&**role, &contract, &name)),
+            cluster_role_binding: made
+                .cluster_role_bindings
+                .get("", &cluster_role)
+                .filter(|binding| is_for(&**binding, &contract, &name)),
+            role: made
+                .roles
+                .get(&contract, &role)
+                .filter(|role| is_for(&**role, &contract, &name)),
+            role_binding: made
+                .role_bindings
+                .get(&contract, &role)
+                .filter(|binding| is_for(&**binding, &contract, &name)),
+            claims: claims::Seen {
+                role: made
+                    .cluster_roles
+                    .get("", &claims_role)
+                    .filter(|role| is_for(&**role, &contract, &name)),
+                binding: made
+                    .cluster_role_bindings
+                    .get("", &claims_role)
+                    .filter(|binding| is_for(&**binding, &contract, &name)),
+                secrets: state.settings.cluster_wide_secret_claims,
+            },
+            policy,
+            has_rights: self.has_rights(export),
+            lacking,
+            template: template.map(|template| template::assess(&template, &state.caches, &state.settings)),
+            now: Timestamp::now(),
+        })
+    }
+
+    /// Who keeps each schema of an export as it was: the export itself, or another one that shares it.
+    fn keepers(&self, export: &APIServiceExport) -> Vec<Option<String>> {
+        let caches = &self.context.state.caches;
+        let contract = export.namespace().unwrap_or_default();
+        let keeps = |export: &APIServiceExport| {
+            let request = caches.export_requests.get(&contract, &export.name_any());
+            let policy = request.map(|request| request.spec.schema_update_policy);
+            policy.unwrap_or_default() == SchemaUpdatePolicy::Never
+        };
+        if keeps(export) {
+            return vec![Some(export.name_any()); export.spec.resources.len()];
+        }
+        let mut others = caches.exports.list_in(&contract);
+        others.retain(|other| other.metadata.deletion_timestamp.is_none() && keeps(other));
+        others.sort_by_key(|other| other.name_any());
+        let keeper = |resource: &ExportResource| {
+            let GroupResource { group, resource } = &resource.group_resource;
+            let keeper = others.iter().find(|other| plan::offers(other, group, resource));
+            keeper.map(|keeper| keeper.name_any())
+        };
+        export.spec.resources.iter().map(keeper).collect()
+    }
+
+    /// Whether the namespaces that are mapped already have the export's rights: who sees the export in sync may use them.
+    pub(super) fn has_rights(&self, export: &APIServiceExport) -> bool {
+        let (made, caches) = (&self.context.made, &self.context.state.caches);
+        let contract = export.namespace().unwrap_or_default();
+        let schemas = caches.bound_schemas.list_in(&contract);
+        let scopes = schemas.iter().map(AsRef::as_ref).collect();
+        let is_there = |namespace: &str, right: &Right| {
+            let has_role = right
+                .role
+                .as_ref()
+                .is_none_or(|role| made.roles.get(namespace, &role.name_any()).is_some());
+            has_role && made.role_bindings.get(namespace, &right.binding.name_any()).is_some()
+        };
+        let is_given = |mapped: &APIServiceNamespace| {
+            let status = mapped
+                .status
+                .as_ref()
+                .filter(|_| mapped.metadata.deletion_timestamp.is_none());
+            let Some(namespace) = status.and_then(|status| status.namespace.as_deref()) else {
+                return true;
+            };
+            let rights = rbac::mapped_rights(&contract, export, &scopes, &mapped.name_any(), namespace);
+            rights.iter().all(|right| is_there(namespace, right))
+        };
+        let mapped = caches.service_namespaces.list_in(&contract);
+        mapped.iter().all(|mapped| is_given(mapped))
+    }
+}

@@ -1,0 +1,222 @@
+//! Rights outside mapped namespaces, and the proof of the policy that some of them need.
+
+use bindery_api::v1alpha2::{ConflictPolicy, InformerScope, Isolation};
+
+use super::*;
+use crate::policy;
+
+const READS: &str = "get,list,watch";
+const WRITES: &str = "create,delete,get,list,patch,update,watch";
+const OVERWRITES: &str = "create,delete,get,list,patch,update,watch,overwrite";
+
+fn missing() -> Result<(), Refusal> {
+    Err(Refusal::AdmissionPolicyMissing { policy: policy::NAME })
+}
+
+/// An export whose consumer sees cluster-scoped objects.
+fn cluster_scoped(isolation: Isolation) -> World {
+    let mut world = World::with_schema();
+    world.export.spec.isolation = isolation;
+    let mut schema = (**world.schemas[0].as_ref().unwrap()).clone();
+    schema.spec.scope = Scope::Cluster;
+    let hash = hash::export_hash([&schema.spec]);
+    let marks = world.export.annotations_mut();
+    marks.insert(annotations::SOURCE_SPEC_HASH.to_owned(), hash);
+    world.sources = vec![Ok(schema.spec.clone())];
+    world.schemas = vec![Some(Arc::new(schema))];
+    world
+}
+
+fn verbs(rules: Option<&[k8s_openapi::api::rbac::v1::PolicyRule]>) -> String {
+    let rules = rules.unwrap_or_default();
+    rules
+        .iter()
+        .map(|rule| rule.verbs.join(","))
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+impl World {
+    /// What the rights need, in words.
+    fn said(&self) -> Vec<String> {
+        let Step::Apply(ops) = self.step() else {
+            return vec!["prove".to_owned()];
+        };
+        let say = |op: &Op| match op {
+            Op::CreateRole(role) => format!("role: {}", verbs(role.rules.as_deref())),
+            Op::PatchRole { .. } => "patch role".to_owned(),
+            Op::DeleteRole { .. } => "delete role".to_owned(),
+            Op::CreateRoleBinding(_) => "bind".to_owned(),
+            Op::DeleteRoleBinding { .. } => "unbind".to_owned(),
+            Op::CreateClusterRole(role) => format!("cluster role: {}", verbs(role.rules.as_deref())),
+            Op::PatchClusterRole { .. } => "patch cluster role".to_owned(),
+            Op::DeleteClusterRole { .. } => "delete cluster role".to_owned(),
+            Op::CreateClusterRoleBinding(_) => "bind everywhere".to_owned(),
+            Op::DeleteClusterRoleBinding { .. } => "unbind everywhere".to_owned(),
+            Op::Say(conditions) => match conditions.condition(PROVIDER_IN_SYNC).unwrap().reason.as_str() {
+                "" => "in sync".to_owned(),
+                reason => reason.to_owned(),
+            },
+            other => format!("{other:?}"),
+        };
+        ops.iter().map(say).collect()
+    }
+
+    /// Makes true what is planned.
+    fn take_over(&mut self) {
+        for op in self.plan() {
+            match op {
+                Op::CreateRole(role) => self.role = Some(Arc::new(*role)),
+                Op::CreateRoleBinding(binding) => self.role_binding = Some(Arc::new(*binding)),
+                Op::CreateClusterRole(role) => self.cluster_role = Some(Arc::new(*role)),
+                Op::CreateClusterRoleBinding(binding) => self.cluster_role_binding = Some(Arc::new(*binding)),
+                Op::DeleteRole { .. } => self.role = None,
+                Op::DeleteRoleBinding { .. } => self.role_binding = None,
+                Op::DeleteClusterRole { .. } => self.cluster_role = None,
+                Op::DeleteClusterRoleBinding { .. } => self.cluster_role_binding = None,
+                Op::PatchClusterRole { patch, .. } => {
+                    let mut role = (**self.cluster_role.as_ref().unwrap()).clone();
+                    role.rules = serde_json::from_value(patch["rules"].clone()).unwrap();
+                    self.cluster_role = Some(Arc::new(role));
+                }
+                Op::Say(conditions) => *self.export.conditions_mut() = conditions,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// The world once its rights are given, with the policy proved on the way.
+    fn given(mut self) -> Self {
+        self.policy = Some(Ok(()));
+        self.take_over();
+        self.policy = None;
+        self
+    }
+}
+
+#[test]
+fn writes_in_the_cluster_come_only_with_a_proof_of_the_policy() {
+    for isolation in [Isolation::Prefixed, Isolation::None] {
+        let mut world = cluster_scoped(isolation);
+        assert_eq!(world.said(), ["prove"]);
+        world.policy = Some(missing());
+        assert_eq!(world.said(), ["AdmissionPolicyMissing"]);
+        world.take_over();
+        assert_eq!(world.said(), [""; 0], "says it twice");
+        world.policy = Some(Ok(()));
+        let role = format!("cluster role: {WRITES}");
+        assert_eq!(world.said(), [role.as_str(), "bind everywhere"]);
+        world.take_over();
+        // What is given needs no further proof.
+        world.policy = None;
+        assert_eq!(world.said(), ["in sync"]);
+    }
+}
+
+#[test]
+fn only_the_last_that_wins_may_overwrite() {
+    let mut world = cluster_scoped(Isolation::None);
+    world.export.spec.conflict_policy = Some(ConflictPolicy::FirstWins);
+    world = world.given();
+    assert_eq!(verbs(world.cluster_role.as_ref().unwrap().rules.as_deref()), WRITES);
+    world.export.spec.conflict_policy = Some(ConflictPolicy::LastWins);
+    assert_eq!(world.said(), ["prove"], "a wider role");
+    world.policy = Some(missing());
+    assert_eq!(world.said(), ["AdmissionPolicyMissing"]);
+    world = world.given();
+    assert_eq!(verbs(world.cluster_role.as_ref().unwrap().rules.as_deref()), OVERWRITES);
+    // Less is taken at once.
+    world.export.spec.conflict_policy = None;
+    assert_eq!(world.said(), ["patch cluster role"]);
+    world.take_over();
+    assert_eq!(verbs(world.cluster_role.as_ref().unwrap().rules.as_deref()), WRITES);
+}
+
+#[test]
+fn a_lost_binding_is_proved_anew() {
+    let mut world = cluster_scoped(Isolation::Prefixed).given();
+    world.cluster_role_binding = None;
+    assert_eq!(world.said(), ["prove"]);
+    world.policy = Some(Ok(()));
+    assert_eq!(world.said(), ["bind everywhere"]);
+}
+
+#[test]
+fn reading_everywhere_needs_no_proof() {
+    let mut world = World::with_schema();
+    world.export.spec.informer_scope = InformerScope::Cluster;
+    let role = format!("cluster role: {READS}");
+    assert_eq!(world.said(), [role.as_str(), "bind everywhere"]);
+}
+
+#[test]
+fn converted_objects_stand_in_the_contract_namespace_or_in_a_mapped_one() {
+    let mut world = cluster_scoped(Isolation::Namespaced);
+    world.export.spec.informer_scope = InformerScope::Cluster;
+    let role = format!("role: {WRITES}");
+    assert_eq!(world.said(), [role.as_str(), "bind"]);
+    world.take_over();
+    let (made, binding) = (world.role.clone().unwrap(), world.role_binding.clone().unwrap());
+    assert_eq!(made.metadata.namespace.as_deref(), Some("kube-bind-a"));
+    assert_eq!(made.metadata.name.as_deref(), Some("kube-binder-resources-riders"));
+    assert_eq!(binding.role_ref.name, "kube-binder-resources-riders");
+    assert_eq!(world.said(), ["in sync"]);
+    let mut bent = (*made).clone();
+    bent.rules = None;
+    world.role = Some(Arc::new(bent));
+    assert_eq!(world.said(), ["patch role"]);
+    // Beside the claims: the mapped namespace has the Role.
+    world.export.spec.cluster_scoped_namespace = Some("ranch".to_owned());
+    assert_eq!(world.said(), ["unbind", "delete role"]);
+    world.take_over();
+    assert_eq!(world.said(), ["in sync"]);
+}
+
+#[test]
+fn rights_of_another_placement_are_taken_once_that_is_certain() {
+    let mut world = cluster_scoped(Isolation::Prefixed).given();
+    world.export.spec.isolation = Isolation::Namespaced;
+    let schemas = std::mem::replace(&mut world.schemas, vec![None]);
+    let said = world.said();
+    assert!(!said.iter().any(|said| said.contains("everywhere")), "{said:?}");
+    world.schemas = schemas;
+    let role = format!("role: {WRITES}");
+    assert_eq!(
+        world.said(),
+        [role.as_str(), "bind", "unbind everywhere", "delete cluster role"]
+    );
+}
+
+#[test]
+fn nothing_is_given_to_anybody_but_the_contracts_own_account() {
+    for isolation in [Isolation::Prefixed, Isolation::None, Isolation::Namespaced] {
+        let world = cluster_scoped(isolation).given();
+        let subjects = world.role_binding.iter().map(|binding| binding.subjects.clone()).chain(
+            world
+                .cluster_role_binding
+                .iter()
+                .map(|binding| binding.subjects.clone()),
+        );
+        let mut bound = 0;
+        for subject in subjects.flatten().flatten() {
+            assert_eq!(
+                (subject.name.as_str(), subject.namespace.as_deref()),
+                ("kube-binder", Some("kube-bind-a"))
+            );
+            bound += 1;
+        }
+        assert_eq!(bound, 1);
+    }
+}
+
+#[test]
+fn a_template_that_would_move_objects_is_told_and_not_followed() {
+    let mut world = cluster_scoped(Isolation::Prefixed).given();
+    let mut offer = world.template.clone().unwrap().unwrap();
+    offer.schemas[0].scope = Scope::Cluster;
+    world.template = Some(Ok(offer.clone()));
+    world.settle("", "");
+    offer.export.isolation = Isolation::None;
+    world.template = Some(Ok(offer));
+    world.settle("", "PlacementChanged");
+}

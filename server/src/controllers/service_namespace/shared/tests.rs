@@ -1,0 +1,298 @@
+use bindery_api::v1alpha2::{GroupResource, Isolation, PermissionClaim, Scope};
+use proptest::{collection::vec, prelude::*};
+
+use super::*;
+use crate::{
+    controllers::service_namespace::{
+        plan::{
+            foreign_shared,
+            tests::{CONTRACT, World, export, name, scopes},
+        },
+        sharing,
+    },
+    settings::tests::settings,
+};
+
+const MARK: &str = "shared-by.kube-bind.io/kube-bind-hd73d";
+const RIGHT: &str = "kube-binder-claims-kube-bind-hd73d-riders:secrets";
+
+/// A contract whose export of cluster-scoped objects without isolation claims Secrets.
+fn claiming() -> World {
+    with(Isolation::None, Scope::Cluster, &["secrets"])
+}
+
+fn with(isolation: Isolation, scope: Scope, claims: &[&str]) -> World {
+    let mut world = World::new();
+    let mut riders = (*export("riders", false)).clone();
+    riders.spec.isolation = isolation;
+    riders.spec.permission_claims = claims
+        .iter()
+        .map(|resource| PermissionClaim {
+            group_resource: GroupResource::new("", *resource),
+            ..PermissionClaim::default()
+        })
+        .collect();
+    world.exports = vec![Arc::new(riders)];
+    world.scopes = scopes(&[("cowboys", scope)]);
+    world
+}
+
+fn admins(name: &str) -> Namespace {
+    let mut namespace = Namespace::default();
+    namespace.metadata.name = Some(name.to_owned());
+    let label = (labels::SHARED.to_owned(), annotations::TRUE.to_owned());
+    namespace.labels_mut().extend([label]);
+    namespace
+}
+
+fn published(world: &World) -> Option<&str> {
+    world.object.as_ref()?.status.as_ref()?.shared_namespace.as_deref()
+}
+
+#[test]
+fn the_servers_namespace_is_made_marked_and_published() {
+    let mut world = claiming();
+    world.check(&[
+        "mark",
+        "create kube-bind-hd73d-team1",
+        "create team1",
+        "bind",
+        "bind",
+        "assign kube-bind-hd73d-team1",
+    ]);
+    world.take_over();
+    world.check(&[]);
+    assert_eq!(published(&world), Some("team1"));
+    let made = world.shared.as_ref().unwrap();
+    assert!(is_made(made) && is_shared(made));
+    assert_eq!(contract::of(made), None, "it is no contract's");
+    assert_eq!(users(made).collect::<Vec<_>>(), [CONTRACT]);
+    assert_eq!(made.annotations()[annotations::GRANTED_CLAIMS], "secrets");
+    assert_eq!(world.shared_bindings[0].name_any(), RIGHT);
+    assert!(world.bindings.is_empty(), "nothing is claimed in the mapped namespace");
+}
+
+#[test]
+fn only_claims_of_cluster_scoped_exports_without_isolation_are_shared() {
+    let assign = "assign kube-bind-hd73d-team1";
+    let create = "create kube-bind-hd73d-team1";
+    with(Isolation::None, Scope::Cluster, &[]).check(&["mark", create, assign]);
+    with(Isolation::Prefixed, Scope::Cluster, &["secrets"]).check(&["mark", create, "bind", "bind", assign]);
+    with(Isolation::None, Scope::Namespaced, &["secrets"])
+        .check(&["mark", create, "bind", "role", "bind", "bind", assign]);
+}
+
+#[test]
+fn an_admins_namespace_is_shared_and_never_changed() {
+    let mut world = claiming();
+    world.shared = Some(admins("team1"));
+    world.check(&[
+        "mark",
+        "create kube-bind-hd73d-team1",
+        "bind",
+        "assign kube-bind-hd73d-team1",
+    ]);
+    world.take_over();
+    assert_eq!(
+        (published(&world), world.shared.as_ref()),
+        (Some("team1"), Some(&admins("team1")))
+    );
+    world.exports.clear();
+    world.check(&["unbind", "assign kube-bind-hd73d-team1"]);
+    world.take_over();
+    assert_eq!(
+        (published(&world), world.shared.as_ref()),
+        (None, Some(&admins("team1")))
+    );
+}
+
+#[test]
+fn the_second_contract_joins_and_each_leaves_by_itself() {
+    let mut other = claiming();
+    other.take_over();
+    let mut made = other.shared.unwrap();
+    let marks = made.annotations_mut();
+    marks.remove(MARK);
+    marks.insert(user_mark("kube-bind-other"), annotations::TRUE.to_owned());
+    let mut world = claiming();
+    world.shared = Some(made);
+    world.shared_sight = other.shared_sight;
+    world.check(&[
+        "mark",
+        "create kube-bind-hd73d-team1",
+        "record",
+        "bind",
+        "assign kube-bind-hd73d-team1",
+    ]);
+    world.take_over();
+    assert_eq!(
+        users(world.shared.as_ref().unwrap()).collect::<Vec<_>>(),
+        [CONTRACT, "kube-bind-other"]
+    );
+    world.exports.clear();
+    world.check(&["unbind", "record", "assign kube-bind-hd73d-team1"]);
+    world.take_over();
+    world.check(&[]);
+    assert_eq!(
+        users(world.shared.as_ref().unwrap()).collect::<Vec<_>>(),
+        ["kube-bind-other"]
+    );
+}
+
+#[test]
+fn rights_of_other_contracts_stay_untouched() {
+    let mut world = claiming();
+    world.take_over();
+    let mut theirs = (*world.shared_bindings[0]).clone();
+    theirs
+        .labels_mut()
+        .insert(labels::CONTRACT.to_owned(), "kube-bind-other".to_owned());
+    world.shared_bindings.push(Arc::new(theirs.clone()));
+    world.exports.clear();
+    world.check(&["unbind", "record", "assign kube-bind-hd73d-team1"]);
+    world.shared_bindings = vec![Arc::new(theirs)];
+    world.check(&["record", "assign kube-bind-hd73d-team1"]);
+}
+
+#[test]
+fn an_export_that_drains_or_is_made_anew_keeps_the_namespace() {
+    let mut world = claiming();
+    world.take_over();
+    let mut draining = (*world.exports[0]).clone();
+    draining.metadata.deletion_timestamp = export("riders", true).metadata.deletion_timestamp.clone();
+    world.exports = vec![Arc::new(draining)];
+    world.check(&[]);
+    world.exports.clear();
+    world.awaited = vec!["riders".to_owned()];
+    world.check(&[]);
+    let mut unknown = claiming();
+    unknown.take_over();
+    unknown.scopes = scopes(&[]);
+    unknown.check(&[]);
+}
+
+#[test]
+fn a_namespace_of_somebody_else_is_shown_and_the_mapping_works() {
+    let mut world = claiming();
+    let ops = world.seen(|seen| foreign_shared(seen, "team1"));
+    assert_eq!(ops.iter().map(name).collect::<Vec<_>>(), ["ForeignSharedNamespace"]);
+    let Op::Say(patch) = &ops[0] else { panic!("{ops:?}") };
+    assert_eq!(patch["status"]["namespace"], "kube-bind-hd73d-team1");
+    let message = patch["status"]["conditions"][0]["message"].as_str().unwrap();
+    assert!(
+        message.contains("team1") && message.contains("kube-bind.io/shared=true"),
+        "{message}"
+    );
+    // An admin who takes the label off takes the rights off.
+    world.shared = Some(admins("team1"));
+    world.take_over();
+    world.shared = None;
+    let ops = world.seen(|seen| foreign_shared(seen, "team1"));
+    assert_eq!(
+        ops.iter().map(name).collect::<Vec<_>>(),
+        ["unbind", "ForeignSharedNamespace"]
+    );
+    let Op::Say(patch) = &ops[1] else { panic!("{ops:?}") };
+    assert!(patch["status"]["sharedNamespace"].is_null());
+}
+
+#[test]
+fn a_reserved_name_is_refused_and_the_mapping_works() {
+    let mut world = claiming();
+    world.reserved = Some("it is Kubernetes' own".to_owned());
+    world.check(&["mark", "create kube-bind-hd73d-team1", "SharedNamespaceReserved"]);
+    world.take_over();
+    world.check(&[]);
+    let status = world.object.as_ref().unwrap().status.as_ref().unwrap();
+    assert_eq!(status.namespace.as_deref(), Some("kube-bind-hd73d-team1"));
+    assert_eq!(published(&world), None);
+}
+
+#[test]
+fn names_that_are_not_shared() {
+    let settings = settings();
+    let is_contract = |name: &str| name == "old-contract";
+    for name in [
+        "kube-system",
+        "kube-public",
+        "kube-node-lease",
+        "default",
+        "kube-bind",
+        "kube-bind-x",
+        "kube-bind-a-team1",
+    ] {
+        assert!(reserved(name, &settings, is_contract).is_some(), "{name}");
+    }
+    // Of a contract from when the prefix was another one.
+    for name in ["old-contract", "old-contract-team1", "old-contract-a-b"] {
+        assert!(reserved(name, &settings, is_contract).is_some(), "{name}");
+    }
+    for name in ["wild-west", "old-contracts", "kube-binding", "team1", "kube-systems"] {
+        assert_eq!(reserved(name, &settings, is_contract), None, "{name}");
+    }
+}
+
+#[test]
+fn a_mapped_namespace_that_ends_leaves_the_shared_one() {
+    let mut world = claiming();
+    world.take_over();
+    world.object.as_mut().unwrap().metadata.deletion_timestamp =
+        export("riders", true).metadata.deletion_timestamp.clone();
+    world.check(&["count"]);
+    world.namespace = None;
+    world.check(&["unbind", "record", "let go"]);
+    world.object = None;
+    world.check(&["unbind", "record"]);
+}
+
+#[test]
+fn the_servers_namespace_goes_after_the_last_and_when_it_is_empty() {
+    let mut world = claiming();
+    world.take_over();
+    let made = world.shared.clone().unwrap();
+    sharing::tests::check(&made, world.shared_sight.as_ref(), None, "stay");
+    let mut left = made;
+    left.annotations_mut().remove(MARK);
+    sharing::tests::check(&left, None, None, "bind");
+    sharing::tests::check(&left, world.shared_sight.as_ref(), None, "look");
+    sharing::tests::check(&left, world.shared_sight.as_ref(), Some(true), "wait");
+    sharing::tests::check(&left, world.shared_sight.as_ref(), Some(false), "delete");
+    sharing::tests::check(&admins("team1"), None, Some(false), "stay");
+}
+
+proptest! {
+    /// Wherever claims are served: rights are the contract's own, in the two namespaces and nowhere else, never in the
+    /// contract's; and nothing is left to do after it was done.
+    #[test]
+    fn rights_are_the_contracts_own_and_never_in_its_own_namespace(
+        isolation in prop_oneof![Just(Isolation::None), Just(Isolation::Prefixed), Just(Isolation::Namespaced)],
+        cluster: bool,
+        claims in vec(prop_oneof![Just("secrets"), Just("configmaps"), Just("serviceaccounts")], 0..4),
+        admin: bool,
+    ) {
+        let scope = if cluster { Scope::Cluster } else { Scope::Namespaced };
+        let mut world = with(isolation, scope, &claims);
+        world.shared = admin.then(|| admins("team1"));
+        world.take_over();
+        world.check(&[]);
+        let roles = world.roles.iter().chain(&world.shared_roles);
+        let namespaces = roles.map(|role| role.namespace());
+        let bindings = || world.bindings.iter().chain(&world.shared_bindings);
+        for namespace in namespaces.chain(bindings().map(|binding| binding.namespace())) {
+            prop_assert_ne!(namespace.as_deref(), Some(CONTRACT));
+        }
+        for binding in bindings() {
+            let subjects = binding.subjects.as_deref().unwrap_or_default();
+            prop_assert_eq!(subjects.len(), 1);
+            prop_assert_eq!(subjects[0].namespace.as_deref(), Some(CONTRACT));
+        }
+        let is_shared = cluster && isolation == Isolation::None && !claims.is_empty();
+        prop_assert_eq!(published(&world), is_shared.then_some("team1"));
+        // And all of it goes with the export.
+        world.exports.clear();
+        world.take_over();
+        world.check(&[]);
+        prop_assert!(world.bindings.is_empty() && world.roles.is_empty());
+        prop_assert!(world.shared_bindings.is_empty() && world.shared_roles.is_empty());
+    }
+}

@@ -1,0 +1,159 @@
+//! Which APIServiceNamespaces a change concerns.
+
+use std::sync::Arc;
+
+use bindery_api::{
+    Conditions as _, annotations,
+    conditions::READY,
+    v1alpha2::{APIServiceExport, APIServiceNamespace, BoundSchema, Phase},
+};
+use bindery_runtime::{
+    cache::{Cache, ObjectKey},
+    queue::Queue,
+};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Resource, ResourceExt as _};
+
+use super::{Context, Running, limit, namespace_of, plan::TOO_MANY_NAMESPACES, request, shared, subject};
+use crate::{contract, state::State, template};
+
+/// Queues what a change may concern.
+pub(super) fn watch(context: &Context, running: &mut Running, queue: &Queue<ObjectKey>) {
+    let caches = &context.state.caches;
+    running.watch(&caches.service_namespaces, queue, |change| Some(change.key.clone()));
+    running.watch(&caches.namespaces, queue, |change| made_for(subject(change)?));
+    let mapped = caches.service_namespaces.clone();
+    running.watch(&caches.exports, queue, move |change| {
+        // Conditions are of no interest here, and change often.
+        let same = matches!((change.old, change.new), (Some(old), Some(new)) if counts_the_same(old, new));
+        let mapped = if same {
+            Vec::new()
+        } else {
+            mapped.list_in(&change.key.namespace)
+        };
+        mapped.iter().map(|mapped| ObjectKey::of(&**mapped)).collect::<Vec<_>>()
+    });
+    let mapped = caches.service_namespaces.clone();
+    running.watch(&caches.bound_schemas, queue, move |change| {
+        // Where an export's objects stand is known by the scopes of its schemas.
+        let scope = |schema: &Arc<BoundSchema>| schema.spec.scope;
+        let mapped = if change.old.map(scope) == change.new.map(scope) {
+            Vec::new()
+        } else {
+            mapped.list_in(&change.key.namespace)
+        };
+        mapped.iter().map(|mapped| ObjectKey::of(&**mapped)).collect::<Vec<_>>()
+    });
+    // One that has gone leaves its place to another.
+    let state = context.state.clone();
+    running.watch(&caches.service_namespaces, queue, move |change| match change.new {
+        Some(_) => Vec::new(),
+        None => let_in(&state, &change.key.namespace),
+    });
+    let state = context.state.clone();
+    running.watch(&caches.namespaces, queue, move |change| {
+        let contract = change.old.and_then(|namespace| contract::of(&**namespace));
+        match (contract, change.new) {
+            (Some(contract), None) => let_in(&state, contract),
+            _ => Vec::new(),
+        }
+    });
+    let namespaces = caches.namespaces.clone();
+    running.watch(&context.made.roles, queue, move |change| {
+        of_role(&namespaces, subject(change)?.as_ref())
+    });
+    let namespaces = caches.namespaces.clone();
+    running.watch(&context.made.role_bindings, queue, move |change| {
+        of_role(&namespaces, subject(change)?.as_ref())
+    });
+    let namespaces = caches.namespaces.clone();
+    running.watch(&context.made.sight, queue, move |change| {
+        made_for(&*namespaces.get("", &change.key.namespace)?)
+    });
+    let mapped = caches.service_namespaces.clone();
+    running.watch(&context.made.shared, queue, move |change| {
+        of_shared(&mapped, &change.key.name, subject(change).map(AsRef::as_ref))
+    });
+    // A request that is decided, or gone, holds no rights any more.
+    let (state, mapped) = (context.state.clone(), caches.service_namespaces.clone());
+    running.watch(&caches.requests, queue, move |change| {
+        let asked = change.old.filter(|old| request::phase(old) == Phase::Pending);
+        let contracts = asked.map_or_else(Vec::new, |asked| {
+            let identity = &*asked.spec.cluster_identity.identity;
+            let is_its = |namespace: &Namespace| {
+                contract::is_contract(namespace) && contract::identity(namespace) == Some(identity)
+            };
+            state.caches.namespaces.list(is_its)
+        });
+        keys(&mapped, |mapped| {
+            let of = mapped.metadata.namespace.as_deref();
+            contracts.iter().any(|contract| contract.metadata.name.as_deref() == of)
+        })
+    });
+    let mapped = caches.service_namespaces.clone();
+    running.watch(&caches.aggregated_role, queue, move |_| {
+        keys(&mapped, |mapped| {
+            let ready = mapped.condition(READY);
+            ready.is_some_and(|ready| ready.reason == template::SERVER_LACKS_RIGHTS)
+        })
+    });
+}
+
+fn keys(mapped: &Cache<APIServiceNamespace>, admit: impl Fn(&APIServiceNamespace) -> bool) -> Vec<ObjectKey> {
+    let mapped = mapped.list(admit);
+    mapped.iter().map(|mapped| ObjectKey::of(&**mapped)).collect()
+}
+
+/// The APIServiceNamespaces of a contract that were refused as too many and have a place now.
+fn let_in(state: &State, contract: &str) -> Vec<ObjectKey> {
+    let all = state.caches.service_namespaces.list_in(contract);
+    let is_refused = |mapped: &APIServiceNamespace| {
+        let ready = mapped.condition(READY);
+        ready.is_some_and(|ready| ready.reason == TOO_MANY_NAMESPACES)
+    };
+    if !all.iter().any(|mapped| is_refused(mapped)) {
+        return Vec::new();
+    }
+    let room = room(state, contract, &all);
+    let admitted = limit::admitted(all, room).into_iter();
+    admitted
+        .filter(|mapped| is_refused(mapped))
+        .map(|mapped| ObjectKey::of(&*mapped))
+        .collect()
+}
+
+/// How many namespaces a contract may have mapped.
+pub(super) fn room(state: &State, contract: &str, all: &[Arc<APIServiceNamespace>]) -> usize {
+    let of_contract = |namespace: &Namespace| contract::of(namespace) == Some(contract);
+    let namespaces = state.caches.namespaces.list(of_contract);
+    limit::room(state.settings.max_namespaces_per_contract, all, &namespaces)
+}
+
+/// The APIServiceNamespace that a provider namespace was made for.
+pub(super) fn made_for(namespace: &Namespace) -> Option<ObjectKey> {
+    let key = namespace.annotations().get(annotations::API_SERVICE_NAMESPACE)?;
+    let (contract, name) = key.split_once('/')?;
+    (contract::of(namespace) == Some(contract)).then(|| ObjectKey::new(contract, name))
+}
+
+/// The APIServiceNamespace that a role, or a binding, was made for: in its provider namespace, or in the one it shares.
+fn of_role<K: Resource>(namespaces: &Cache<Namespace>, role: &K) -> Option<ObjectKey> {
+    let within = namespace_of(role);
+    match namespaces.get("", &within) {
+        Some(namespace) => made_for(&namespace),
+        None => Some(ObjectKey::new(contract::of(role)?, within)),
+    }
+}
+
+/// The APIServiceNamespaces that share a namespace: those of its name, and those that its own record tells of.
+fn of_shared(mapped: &Cache<APIServiceNamespace>, name: &str, namespace: Option<&Namespace>) -> Vec<ObjectKey> {
+    let mut sharing = keys(mapped, |mapped| mapped.metadata.name.as_deref() == Some(name));
+    let users = namespace.into_iter().flat_map(shared::users);
+    sharing.extend(users.map(|contract| ObjectKey::new(contract, name)));
+    sharing
+}
+
+fn counts_the_same(old: &APIServiceExport, new: &APIServiceExport) -> bool {
+    old.metadata.uid == new.metadata.uid
+        && old.metadata.deletion_timestamp.is_some() == new.metadata.deletion_timestamp.is_some()
+}

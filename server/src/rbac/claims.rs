@@ -1,0 +1,209 @@
+//! The rights that the permission claims of an export need: which roles and role bindings, and which of them the server
+//! must hold itself.
+//!
+//! Claims are served in the provider namespaces of the contract, each by rights of its own there. Those of a cluster-scoped
+//! export with isolation None are served in the namespace of the consumer's own name, which contracts share; there the names
+//! of roles hold the contract too.
+
+use std::collections::BTreeSet;
+
+use bindery_api::{
+    annotations, labels, names,
+    v1alpha2::{APIServiceExport, APIServiceExportSpec, GroupResource, InformerScope, Isolation},
+};
+use k8s_openapi::api::{
+    core::v1::Namespace,
+    rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding, Subject},
+};
+use kube::{ResourceExt as _, api::ObjectMeta};
+
+use super::{Grant, Place, READ_VERBS, Scopes, WRITE_VERBS, account, export_meta, place, role_ref, rules};
+use crate::owner;
+
+/// The core resources that may be claimed.
+pub const CORE: [&str; 3] = ["configmaps", SECRETS, "serviceaccounts"];
+/// The shipped ClusterRole by which the server looks for claimed core objects in the namespaces that it made, its
+/// RoleBinding there, and the component by which that is labelled.
+pub const SERVER_ROLE: &str = "bindery-server-claims";
+
+const SECRETS: &str = "secrets";
+
+/// Where the claims of an export are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// In the mapped provider namespaces of the contract.
+    Mapped,
+    /// In the namespaces of the consumer's own names.
+    Shared,
+}
+
+/// One right in a namespace: a binding, and the role that it binds if that is not a shipped one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Right {
+    /// The Role, if the right has one of its own.
+    pub role: Option<Role>,
+    /// Who has it.
+    pub binding: RoleBinding,
+}
+
+/// Where the claims of an export are served; `None` while no schema says in which scope the consumer sees its resources.
+pub fn served(export: &APIServiceExportSpec, scopes: &Scopes) -> Option<Served> {
+    let mut resources = export.resources.iter();
+    // All resources of an export have one scope.
+    let scope = resources.find_map(|resource| scopes.of(&resource.group_resource))?;
+    Some(match place(export, scope) {
+        Place::Cluster if export.isolation == Isolation::None => Served::Shared,
+        _ => Served::Mapped,
+    })
+}
+
+/// Whether a resource is one of the three core ones.
+pub fn is_core(resource: &GroupResource) -> bool {
+    resource.is_core() && CORE.contains(&resource.resource.as_str())
+}
+
+/// What an export claims.
+pub fn claimed(export: &APIServiceExport) -> impl Iterator<Item = &GroupResource> {
+    export.spec.permission_claims.iter().map(|claim| &claim.group_resource)
+}
+
+/// The shipped ClusterRole with the rights on a claimed core resource.
+pub fn core_role(resource: &str) -> String {
+    format!("kube-binder-claims-{resource}")
+}
+
+/// The rights on an export's claims in a namespace: a binding of a shipped role for each core resource, and a Role for the
+/// others.
+pub fn rights(contract: &str, export: &APIServiceExport, namespace: &str, served: Served) -> Vec<Right> {
+    let name = export.name_any();
+    let grant = Grant {
+        contract,
+        export: &name,
+        resources: &[],
+    };
+    // What contracts share must not meet in a name. No contract's name is another's with a dash and more, so that contract
+    // and export are told apart.
+    let subject = match served {
+        Served::Mapped => name.clone(),
+        Served::Shared => format!("{contract}-{name}"),
+    };
+    let binding = |name: String, role_ref| RoleBinding {
+        metadata: export_meta(grant, name, Some(namespace)),
+        role_ref,
+        subjects: Some(vec![account(contract)]),
+    };
+    let (core, others): (BTreeSet<_>, BTreeSet<_>) = claimed(export).cloned().partition(is_core);
+    let core = core.iter().map(|GroupResource { resource, .. }| Right {
+        role: None,
+        binding: binding(
+            names::core_claim_role_binding(&subject, resource),
+            role_ref("ClusterRole", &core_role(resource)),
+        ),
+    });
+    let mut rights: Vec<_> = core.collect();
+    let others: Vec<_> = others.into_iter().collect();
+    if !others.is_empty() {
+        let name = names::claims_role(&subject);
+        rights.push(Right {
+            binding: binding(name.clone(), role_ref("Role", &name)),
+            role: Some(Role {
+                metadata: export_meta(grant, name, Some(namespace)),
+                rules: Some(rules(&others, &WRITE_VERBS)),
+            }),
+        });
+    }
+    rights
+}
+
+/// The cluster-wide right to read claimed objects, for a konnector that watches cluster-wide; `None` where none is needed.
+/// `secrets` says that the operator allows Secrets in it.
+pub fn cluster_wide(
+    contract: &Namespace,
+    export: &APIServiceExport,
+    secrets: bool,
+) -> Option<(ClusterRole, ClusterRoleBinding)> {
+    let resources: Vec<_> = read_cluster_wide(&export.spec, secrets && is_marked(export)).collect();
+    if resources.is_empty() {
+        return None;
+    }
+    let (contract_name, export_name) = (contract.name_any(), export.name_any());
+    let grant = Grant {
+        contract: &contract_name,
+        export: &export_name,
+        resources: &resources,
+    };
+    let name = names::claims_cluster_role(&contract_name, &export_name);
+    let metadata = ObjectMeta {
+        owner_references: Some(vec![owner::contract(contract)]),
+        ..export_meta(grant, name.clone(), None)
+    };
+    let role = ClusterRole {
+        metadata: metadata.clone(),
+        rules: Some(rules(&resources, &READ_VERBS)),
+        aggregation_rule: None,
+    };
+    let binding = ClusterRoleBinding {
+        metadata,
+        role_ref: role_ref("ClusterRole", &name),
+        subjects: Some(vec![account(&contract_name)]),
+    };
+    Some((role, binding))
+}
+
+/// Whether a new export is marked for Secrets to be read cluster-wide.
+pub fn marks_secrets(spec: &APIServiceExportSpec, secrets: bool) -> bool {
+    read_cluster_wide(spec, secrets).any(|resource| is_secrets(&resource))
+}
+
+/// Whether an export is marked for Secrets to be read cluster-wide.
+pub fn is_marked(export: &APIServiceExport) -> bool {
+    let mark = export.annotations().get(annotations::CLUSTER_WIDE_SECRETS);
+    mark.is_some_and(|mark| mark == annotations::TRUE)
+}
+
+/// What the server must hold itself to give the rights on the claims of an export: all but the shipped roles, which it may
+/// bind by name.
+pub fn held(spec: &APIServiceExportSpec, secrets: bool) -> Vec<(GroupResource, &'static [&'static str])> {
+    let claimed = spec.permission_claims.iter().map(|claim| &claim.group_resource);
+    let others = claimed.filter(|resource| !is_core(resource));
+    let mut held: Vec<(_, &'static [_])> = others.map(|resource| (resource.clone(), &WRITE_VERBS[..])).collect();
+    let read = read_cluster_wide(spec, secrets).filter(is_core);
+    held.extend(read.map(|resource| (resource, &READ_VERBS[..])));
+    held
+}
+
+/// The RoleBinding by which the server sees claimed core objects in a namespace that it made.
+pub fn server(namespace: &str, subject: Subject) -> RoleBinding {
+    RoleBinding {
+        metadata: ObjectMeta {
+            name: Some(SERVER_ROLE.to_owned()),
+            namespace: Some(namespace.to_owned()),
+            labels: Some([(labels::COMPONENT.to_owned(), SERVER_ROLE.to_owned())].into()),
+            ..ObjectMeta::default()
+        },
+        role_ref: role_ref("ClusterRole", SERVER_ROLE),
+        subjects: Some(vec![subject]),
+    }
+}
+
+fn read_cluster_wide(spec: &APIServiceExportSpec, secrets: bool) -> impl Iterator<Item = GroupResource> {
+    let is_wide = spec.informer_scope == InformerScope::Cluster;
+    let claimed: BTreeSet<_> = spec
+        .permission_claims
+        .iter()
+        .map(|claim| &claim.group_resource)
+        .collect();
+    let read: Vec<_> = claimed
+        .into_iter()
+        .filter(|resource| is_wide && (secrets || !is_secrets(resource)))
+        .cloned()
+        .collect();
+    read.into_iter()
+}
+
+fn is_secrets(resource: &GroupResource) -> bool {
+    resource.is_core() && resource.resource == SECRETS
+}
+
+#[cfg(test)]
+mod tests;
