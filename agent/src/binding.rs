@@ -22,6 +22,8 @@ use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 
 pub mod apply;
+pub mod claims;
+pub mod consent;
 pub mod credential;
 mod look;
 pub mod observe;
@@ -109,7 +111,7 @@ impl Controller {
     ) -> Running {
         let controller = Arc::new(Self {
             dialer: Dialer::new(settings.polling_interval),
-            sessions: Sessions::default(),
+            sessions: Sessions::new(recorder.clone(), Arc::clone(&sync_metrics)),
             consumer,
             recorder,
             metrics,
@@ -135,6 +137,9 @@ impl Controller {
                     .queue
                     .add(Key::Binding(Arc::clone(&change.key.name)), change.lane);
                 let (old, new) = (change.old.map(AsRef::as_ref), change.new.map(AsRef::as_ref));
+                if claims_otherwise(old, new) {
+                    controller.look_at_all(change.lane);
+                }
                 if let Some(uid) = left_contract(old, new) {
                     controller.queue.add(Key::Contract(uid.into()), change.lane);
                 }
@@ -153,6 +158,13 @@ impl Controller {
                 }
             }),
         ]
+    }
+
+    /// Has all bindings looked at that were before.
+    fn look_at_all(&self, lane: Lane) {
+        for binding in self.needs.lock().keys() {
+            self.queue.add(Key::Binding(Arc::clone(binding)), lane);
+        }
     }
 
     fn secret_changed(&self, name: &str, contract: Option<&str>, lane: Lane) {
@@ -198,7 +210,8 @@ impl Controller {
             return self.end(&seen, runtime).await;
         }
         let plan = plan::plan(&seen);
-        let begins = plan.ops.contains(&Op::SetFinalizer);
+        let changes = |op: &Op| matches!(op, Op::SetFinalizer | Op::AcceptClaims(_));
+        let changes = plan.ops.iter().any(changes);
         let outcome = self.apply(binding, plan.ops.clone(), runtime).await;
         let failed = !outcome.failures.is_empty() || outcome.problem.is_some();
         if let Some(problem) = &outcome.problem {
@@ -208,11 +221,13 @@ impl Controller {
                 tracing::warn!(binding = binding.name_any(), problem, "binding is tried again");
             }
         }
-        // The finalizer changed the binding: the next look sees that.
-        if !begins {
+        // The binding itself was changed: the next look sees that.
+        if !changes {
             let status = status::live(&seen, &plan, &outcome.failures);
             if let (Some(session), Some(_)) = (runtime.session(), seen.export()) {
-                session.reports().export(&seen.name(), &status::report(&status, &plan));
+                session
+                    .reports()
+                    .export(&seen.name(), &status::report(&seen, &status, &plan));
                 for (name, crd) in seen.owned() {
                     session.reports().schema(name, crd);
                 }
@@ -300,6 +315,15 @@ fn left_contract<'a>(old: Option<&'a APIServiceBinding>, new: Option<&APIService
         .filter(|before| new.and_then(pinned) != Some(before))
 }
 
+/// Whether a binding that was there claims something else now: others of its contract may share copies with it.
+fn claims_otherwise(old: Option<&APIServiceBinding>, new: Option<&APIServiceBinding>) -> bool {
+    let claims = |binding: Option<&APIServiceBinding>| {
+        let status = binding?.status.as_ref()?;
+        Some((status.contract_uid.clone()?, status.permission_claims.clone()))
+    };
+    old.is_some() && claims(old) != claims(new)
+}
+
 async fn work(controller: Arc<Controller>) {
     while let Some(work) = controller.queue.next().await {
         let next = controller.reconcile(work.key()).await;
@@ -317,7 +341,7 @@ fn settle(work: Work<Key>, next: &Next) {
 
 #[cfg(test)]
 mod tests {
-    use bindery_api::v1alpha2::{APIServiceBindingSpec, APIServiceBindingStatus};
+    use bindery_api::v1alpha2::{APIServiceBindingSpec, APIServiceBindingStatus, GroupResource, PermissionClaim};
 
     use super::*;
 
@@ -341,5 +365,27 @@ mod tests {
         check(Some(Some("a")), Some(Some("a")), None);
         check(Some(None), Some(Some("a")), None);
         check(None, Some(Some("a")), None);
+    }
+
+    #[test]
+    fn who_shares_a_contract_hears_of_other_claims() {
+        let binding = |claims: &[&str]| {
+            let mut binding = APIServiceBinding::new("cowboys", APIServiceBindingSpec::default());
+            let claim = |resource: &&str| PermissionClaim {
+                group_resource: GroupResource::new("", *resource),
+                ..PermissionClaim::default()
+            };
+            binding.status = Some(APIServiceBindingStatus {
+                contract_uid: Some("a".to_owned()),
+                permission_claims: claims.iter().map(claim).collect(),
+                ..APIServiceBindingStatus::default()
+            });
+            binding
+        };
+        let (none, some) = (binding(&[]), binding(&["secrets"]));
+        assert!(claims_otherwise(Some(&none), Some(&some)));
+        assert!(claims_otherwise(Some(&some), None));
+        assert!(!claims_otherwise(Some(&some), Some(&some)));
+        assert!(!claims_otherwise(None, Some(&some)), "it is looked at itself");
     }
 }

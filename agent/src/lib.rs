@@ -7,6 +7,7 @@
 pub mod args;
 pub mod attempt;
 pub mod binding;
+pub mod claims;
 pub mod consumer;
 pub mod events;
 pub mod metrics;

@@ -5,7 +5,10 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use bindery_api::finalizers::SYNCER;
+use bindery_api::{
+    annotations::{PAUSED, TRUE},
+    finalizers::SYNCER,
+};
 use bindery_runtime::{
     backoff::Backoff,
     cache::{Cache, ObjectKey, Subscription},
@@ -162,6 +165,9 @@ impl Releaser {
 
 fn plan(object: &Meta, mode: Mode) -> Op {
     let meta = &object.metadata;
+    if is_paused(object) {
+        return Op::Nothing;
+    }
     if meta.deletion_timestamp.is_none() {
         return match mode {
             Mode::All => Op::Delete,
@@ -176,6 +182,15 @@ fn plan(object: &Meta, mode: Mode) -> Op {
     Op::Release(json!({"metadata": {
         "uid": meta.uid, "resourceVersion": meta.resource_version, "finalizers": others,
     }}))
+}
+
+/// Whether the user wants nothing to be written to the object.
+fn is_paused(object: &Meta) -> bool {
+    let annotations = object.metadata.annotations.as_ref();
+    annotations
+        .and_then(|annotations| annotations.get(PAUSED))
+        .map(String::as_str)
+        == Some(TRUE)
 }
 
 async fn work(shared: Arc<Shared>) {
@@ -203,11 +218,12 @@ async fn count(shared: Arc<Shared>) {
             (health.synced, health.failure.clone())
         };
         let remaining = synced.then(|| shared.cache.list(|_| true).len());
+        let problem = failure.or_else(|| shared.paused());
         shared.progress.send_if_modified(|progress| {
             let before = progress.clone();
             progress.remaining = remaining;
-            if failure.is_some() || remaining == Some(0) {
-                progress.problem.clone_from(&failure);
+            if problem.is_some() || remaining == Some(0) {
+                progress.problem.clone_from(&problem);
             }
             *progress != before
         });
@@ -218,6 +234,16 @@ async fn count(shared: Arc<Shared>) {
 // === impl Shared ===
 
 impl Shared {
+    /// Says of an object that is to go that it is paused.
+    fn paused(&self) -> Option<String> {
+        let is_to_go = |object: &Meta| self.mode == Mode::All || object.metadata.deletion_timestamp.is_some();
+        let held = self.cache.list(|object| is_paused(object) && is_to_go(object));
+        let first = held.iter().map(|object| ObjectKey::of(&**object)).min()?;
+        Some(format!(
+            "{first} is paused: it goes when its annotation {PAUSED} is removed"
+        ))
+    }
+
     async fn apply(&self, key: &ObjectKey) -> Result<(), kube::Error> {
         let Some(object) = self.cache.get_key(key) else {
             return Ok(());
@@ -254,14 +280,17 @@ impl Shared {
 mod tests {
     use super::*;
 
-    #[track_caller]
-    fn check(deleting: bool, finalizers: &[&str], mode: Mode, expect: &Op) {
+    fn object(deleting: bool, finalizers: &[&str]) -> Meta {
         let timestamp = deleting.then_some("2026-01-01T00:00:00Z");
-        let object: Meta = serde_json::from_value(json!({"metadata": {
+        serde_json::from_value(json!({"metadata": {
             "uid": "u", "resourceVersion": "7", "deletionTimestamp": timestamp, "finalizers": finalizers,
         }}))
-        .unwrap();
-        assert_eq!(&plan(&object, mode), expect);
+        .unwrap()
+    }
+
+    #[track_caller]
+    fn check(deleting: bool, finalizers: &[&str], mode: Mode, expect: &Op) {
+        assert_eq!(&plan(&object(deleting, finalizers), mode), expect);
     }
 
     #[test]
@@ -272,6 +301,11 @@ mod tests {
         check(false, &[SYNCER], Mode::Deleted, &Op::Nothing);
         check(false, &[SYNCER], Mode::All, &Op::Delete);
         check(false, &[], Mode::All, &Op::Delete);
+        for (deleting, mode) in [(false, Mode::All), (true, Mode::All), (true, Mode::Deleted)] {
+            let mut paused = object(deleting, &[SYNCER]);
+            paused.metadata.annotations = Some([(PAUSED.to_owned(), TRUE.to_owned())].into());
+            assert_eq!(plan(&paused, mode), Op::Nothing);
+        }
         for mode in [Mode::Deleted, Mode::All] {
             check(true, &[SYNCER], mode, &release(&[]));
             check(true, &["other", SYNCER], mode, &release(&["other"]));

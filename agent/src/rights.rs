@@ -23,6 +23,18 @@ pub fn bound_resource(binding: &str, group: &str, plural: &str) -> String {
     )
 }
 
+/// What the konnector needs on a claimed resource of the consumer, and where to put it.
+pub fn claimed_resource(binding: &str, group: &str, plural: &str) -> String {
+    format!(
+        "the konnector needs this rule in ClusterRole kube-bind-konnector-{binding}: {}",
+        rule(
+            group,
+            &[plural],
+            &["get", "list", "watch", "create", "update", "patch", "delete"]
+        ),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -37,6 +49,11 @@ mod tests {
         assert!(
             text.contains("kube-bind-konnector-west") && text.contains("cowboys/status"),
             "{text}"
+        );
+        assert_eq!(
+            claimed_resource("west", "", "secrets"),
+            "the konnector needs this rule in ClusterRole kube-bind-konnector-west: {apiGroups: [\"\"], resources: \
+             [secrets], verbs: [get, list, watch, create, update, patch, delete]}"
         );
     }
 }

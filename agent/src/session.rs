@@ -45,7 +45,13 @@ pub mod secret;
 #[cfg(test)]
 pub(crate) mod testing;
 
-use crate::{consumer::Consumer, metrics::Metrics};
+use crate::{
+    claims::{Claims, Site},
+    consumer::Consumer,
+    events::Recorder,
+    metrics::Metrics,
+    sync::{self, Sides, Surroundings},
+};
 use backend::Renewed;
 use bindery_runtime::kubeconfig::{Fingerprint, ProviderAccess};
 use credential::Credential;
@@ -97,6 +103,7 @@ pub(crate) struct Core {
     pub(crate) namespaces: Cache<APIServiceNamespace>,
     pub(crate) cluster_binding: Cache<ClusterBinding>,
     pub(crate) reports: Reports,
+    pub(crate) claims: Claims,
     pub(crate) settings: Settings,
     pub(crate) metrics: Arc<Metrics>,
     heartbeat: watch::Sender<Heartbeat>,
@@ -105,14 +112,30 @@ pub(crate) struct Core {
 }
 
 /// The sessions there are.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Sessions {
     known: Mutex<HashMap<Arc<str>, Weak<Session>>>,
+    tools: Tools,
+}
+
+/// What sessions work with.
+#[derive(Clone, Debug)]
+struct Tools {
+    recorder: Recorder,
+    sync_metrics: Arc<sync::Metrics>,
 }
 
 // === impl Sessions ===
 
 impl Sessions {
+    /// None yet.
+    pub fn new(recorder: Recorder, sync_metrics: Arc<sync::Metrics>) -> Self {
+        Self {
+            known: Mutex::default(),
+            tools: Tools { recorder, sync_metrics },
+        }
+    }
+
     /// The session of the contract that was reached: the one there is, to which the credential is offered, or a new one
     /// if there is none over this connection.
     pub fn enter(
@@ -142,6 +165,7 @@ impl Sessions {
             consumer.clone(),
             settings.clone(),
             Arc::clone(metrics),
+            &self.tools,
         ));
         known.insert(Arc::clone(&reached.contract.uid), Arc::downgrade(&session));
         session
@@ -196,11 +220,13 @@ impl Session {
         consumer: Consumer,
         settings: Settings,
         metrics: Arc<Metrics>,
+        tools: &Tools,
     ) -> Self {
         tracing::info!(contract = %reached.contract.namespace, server = reached.access.server(), "session begins");
         metrics.session_began();
         let namespace = &reached.contract.namespace;
         let watch = &reached.clients.watch;
+        let namespaces = Cache::start(watch.clone(), Source::of::<APIServiceNamespace>(Some(namespace)));
         let schedule = match &reached.renewed {
             Some(renewed) => renewed.schedule,
             None => credential::schedule_of(&reached.access, Timestamp::now()),
@@ -210,18 +236,33 @@ impl Session {
             Some(before) => before.core.credential.succeed(access, schedule, token),
             None => Credential::new(access, schedule, token),
         };
+        let claims = Claims::new(Site {
+            contract: reached.contract.clone(),
+            sides: Sides {
+                consumer: consumer.clients.clone(),
+                provider: reached.clients.clone(),
+            },
+            around: Surroundings {
+                namespaces: namespaces.clone(),
+                consumer_namespaces: consumer.namespaces.clone(),
+                recorder: tools.recorder.clone(),
+                metrics: Arc::clone(&tools.sync_metrics),
+            },
+            home: Arc::clone(&consumer.home),
+        });
         let core = Arc::new(Core {
             contract: reached.contract.clone(),
             clients: reached.clients.clone(),
             consumer,
             exports: Exports::default(),
             schemas: Cache::start(watch.clone(), Source::of::<BoundSchema>(Some(namespace))),
-            namespaces: Cache::start(watch.clone(), Source::of::<APIServiceNamespace>(Some(namespace))),
+            namespaces,
             cluster_binding: Cache::start(
                 watch.clone(),
                 Source::of::<ClusterBinding>(Some(namespace)).fields(format!("metadata.name={CLUSTER_BINDING}")),
             ),
             reports: Reports::default(),
+            claims,
             credential: credential.clone(),
             settings,
             metrics,
@@ -306,6 +347,11 @@ impl Session {
     /// Where to say how exports and schemas are doing.
     pub fn reports(&self) -> &Reports {
         &self.core.reports
+    }
+
+    /// What its bindings claim.
+    pub fn claims(&self) -> &Claims {
+        &self.core.claims
     }
 
     /// A credential of this contract that was dialled: taken if it is newer.

@@ -7,30 +7,39 @@
 //! 2. Each change queues the object's key; a worker takes it and asks `plan`, a pure function, what is to be done.
 //! 3. `write` does it, one request an operation, and what it learns goes into the index for the next plan.
 //!
-//! Copies live in provider namespaces: `places` decides when to ask for one, `keep` takes them into use. `projection` says
-//! which content goes up.
+//! `placement` maps objects to their copies. Where those live in provider namespaces, `places` decides when to ask for one,
+//! and `keep` takes them into use. `projection` says which content goes up, `deletions` when too much is missing to believe
+//! it. `flavour` is what engines do each in their own way: `bound` is that of this module, and `claims` has another.
 
-mod engine;
-mod index;
+mod bound;
+pub(crate) mod deletions;
+pub(crate) mod engine;
+pub(crate) mod flavour;
+pub(crate) mod index;
 mod keep;
 mod metrics;
-mod object;
+pub(crate) mod object;
 mod pair;
+mod placement;
 mod places;
 mod plan;
-mod projection;
-mod report;
-mod sinks;
-mod write;
+pub(crate) mod projection;
+pub(crate) mod report;
+pub(crate) mod sinks;
+pub(crate) mod write;
 
 use std::sync::Arc;
 
-use bindery_api::v1alpha2::{InformerScope, Scope};
-use bindery_runtime::client::Clients;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use bindery_api::v1alpha2::{APIServiceNamespace, InformerScope, Scope};
+use bindery_runtime::{cache::Cache, client::Clients};
+use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::OwnerReference};
 
-pub use engine::Engine;
+use crate::events::Recorder;
+
+pub use bound::Engine;
+pub use deletions::{Deletions, Frozen, Kind};
 pub use metrics::Metrics;
+pub use placement::Placement;
 
 /// What an engine syncs, and for whom.
 #[derive(Clone, Debug)]
@@ -43,8 +52,25 @@ pub struct Target {
     pub export: OwnerReference,
     /// The resource.
     pub resource: BoundResource,
+    /// Where copies go.
+    pub placement: Placement,
     /// Whether the provider is watched by namespace or as a whole.
     pub informer_scope: InformerScope,
+    /// Several consumers share names, and each write replaces the one before it.
+    pub last_wins: bool,
+}
+
+/// What engines share with others.
+#[derive(Clone, Debug)]
+pub struct Surroundings {
+    /// Those of the contract.
+    pub namespaces: Cache<APIServiceNamespace>,
+    /// All of the consumer.
+    pub consumer_namespaces: Cache<Namespace>,
+    /// Where events go.
+    pub recorder: Recorder,
+    /// Where work is counted.
+    pub metrics: Arc<Metrics>,
 }
 
 /// A resource that both clusters serve, in the version to sync.

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use bindery_api::{
-    finalizers, names,
-    v1alpha2::{API_VERSION, APIServiceBinding, APIServiceBindingStatus},
+    annotations, finalizers, names,
+    v1alpha2::{API_VERSION, APIServiceBinding, APIServiceBindingStatus, PermissionClaim},
 };
 use bindery_proto::v1alpha2::DeleteExportRequest;
 use bindery_runtime::{backoff::Backoff, errors};
@@ -14,7 +14,6 @@ use k8s_openapi::{
         rbac::v1::{ClusterRole, ClusterRoleBinding},
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-    apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
 use kube::{
     Api, Resource, ResourceExt as _,
@@ -25,17 +24,18 @@ use serde_json::json;
 
 use super::{
     Controller, Key,
-    observe::EngineSpec,
+    observe::{self, EngineSpec},
     plan::Op,
     runtime::Runtime,
     status::{self, Failure, Failures},
 };
 use crate::{
     attempt::Attempt,
+    claims::Cleanup,
     release::Releaser,
     rights,
     session::{Session, secret},
-    sync::{Engine, Sides, Target},
+    sync::{Deletions, Engine, Sides, Surroundings, Target},
 };
 
 /// How long the provider may take to see an export gone, within one call.
@@ -113,13 +113,27 @@ impl Controller {
             Op::DeleteCrd { name, uid } => delete(&self.crds(), &name, Some(uid)).await?,
             Op::StartEngine { name, spec } => {
                 if let Some(session) = runtime.session().cloned() {
-                    let engine = self.engine(binding, &session, &spec);
+                    let deletions = runtime.deletions(&self.queue, &key);
+                    let engine = self.engine(binding, &session, &spec, deletions);
                     runtime.run(name, spec, engine, &self.queue, &key);
                 }
             }
             Op::StopEngine { name } => runtime.stop(&name),
             Op::DrainEngine { name } => runtime.drain(&name),
             Op::Pause(paused) => runtime.pause(paused),
+            Op::StopDeletion => runtime.stop_deletion(),
+            Op::AcceptClaims(claims) => self.accept_claims(binding, &claims).await?,
+            Op::Claim(spec) => runtime.claim(&binding.name_any(), *spec, &self.queue, &key),
+            Op::Unclaim => runtime.unclaim(),
+            Op::Cleanup {
+                contract_uid,
+                resources,
+            } => {
+                let list = resources.iter().cloned().collect();
+                let cleanup = Cleanup::start(&self.consumer.clients, &contract_uid, list);
+                runtime.clean_up(resources, cleanup, &self.queue, &key);
+            }
+            Op::StopCleanup => runtime.stop_cleanup(),
             Op::StartReleaser { name, mode } => {
                 let crd = self.consumer.crds.get("", &name);
                 if let Some(releaser) = crd.and_then(|crd| Releaser::start(&self.consumer.clients, &crd, mode)) {
@@ -144,33 +158,34 @@ impl Controller {
         Api::all(self.consumer.clients.write.clone())
     }
 
-    fn engine(&self, binding: &APIServiceBinding, session: &Session, spec: &EngineSpec) -> Engine {
+    fn engine(
+        &self,
+        binding: &APIServiceBinding,
+        session: &Session,
+        spec: &EngineSpec,
+        deletions: Arc<Deletions>,
+    ) -> Engine {
         let contract = session.contract();
         let target = Target {
             binding: binding.name_any().into(),
             contract: Arc::clone(&contract.namespace),
-            export: OwnerReference {
-                api_version: API_VERSION.to_owned(),
-                kind: "APIServiceExport".to_owned(),
-                name: spec.export.0.clone(),
-                uid: spec.export.1.clone(),
-                ..OwnerReference::default()
-            },
+            export: observe::owner(&spec.export.0, &spec.export.1),
             resource: spec.resource.clone(),
+            placement: spec.placement.clone(),
             informer_scope: spec.informer_scope,
+            last_wins: spec.last_wins,
         };
         let sides = Sides {
             consumer: self.consumer.clients.clone(),
             provider: session.clients().clone(),
         };
-        Engine::start(
-            target,
-            sides,
-            session.namespaces().clone(),
-            self.consumer.namespaces.clone(),
-            self.recorder.clone(),
-            Arc::clone(&self.sync_metrics),
-        )
+        let around = Surroundings {
+            namespaces: session.namespaces().clone(),
+            consumer_namespaces: self.consumer.namespaces.clone(),
+            recorder: self.recorder.clone(),
+            metrics: Arc::clone(&self.sync_metrics),
+        };
+        Engine::start(target, sides, around, deletions, session.claims().references())
     }
 
     async fn set_finalizer(&self, binding: &APIServiceBinding, wanted: bool) -> Result<(), kube::Error> {
@@ -190,6 +205,18 @@ impl Controller {
             Err(error) if !wanted && errors::is_object_gone(&error, &binding.name_any()) => Ok(()),
             patched => patched.map(|_| ()),
         }
+    }
+
+    async fn accept_claims(&self, binding: &APIServiceBinding, claims: &[PermissionClaim]) -> Result<(), kube::Error> {
+        let record = serde_json::to_string(claims).map_err(kube::Error::SerdeError)?;
+        let patch = json!({"metadata": {
+            "uid": binding.metadata.uid, "resourceVersion": binding.metadata.resource_version,
+            "annotations": {annotations::ACCEPTED_CLAIMS: record},
+        }});
+        let api: Api<APIServiceBinding> = Api::all(self.consumer.clients.write.clone());
+        api.patch(&binding.name_any(), &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .map(|_| ())
     }
 
     /// Writes a status where it differs, and tells of conditions that turned.
@@ -236,31 +263,17 @@ impl Controller {
         delete(&api, &name, existing.metadata.uid.clone()).await
     }
 
-    /// Deletes the role that was made for the binding together with its binding, each of which grants the right to
-    /// delete the other: both requests are under way before either takes effect.
+    /// Deletes the role that was made for the binding. Its ClusterRoleBinding is owned by it and goes with it: without the
+    /// one, the konnector may not delete the other any more, and what is left would stay if it were killed in between.
     async fn delete_roles(&self, binding: &APIServiceBinding) -> Result<(), kube::Error> {
         let name = names::konnector_cluster_role(&binding.name_any());
         let client = &self.consumer.clients.write;
         let roles: Api<ClusterRole> = Api::all(client.clone());
         let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
-        let rehearsal = DeleteParams {
-            dry_run: true,
-            ..DeleteParams::default()
-        };
-        // Without effect but for two connections that are open when it counts.
-        let _ = tokio::join!(roles.delete(&name, &rehearsal), bindings.delete(&name, &rehearsal));
-        let (role, role_binding) = tokio::join!(delete(&roles, &name, None), delete(&bindings, &name, None));
-        let is_forbidden = |outcome: &Result<(), kube::Error>| outcome.as_ref().is_err_and(errors::is_forbidden);
-        if is_forbidden(&role) && is_forbidden(&role_binding) {
-            // They are gone, or were never made for this konnector to delete.
-            return Ok(());
-        }
-        for (kind, outcome) in [("clusterrole", role), ("clusterrolebinding", role_binding)] {
+        for outcome in [delete(&roles, &name, None).await, delete(&bindings, &name, None).await] {
             match outcome {
-                Err(error) if errors::is_forbidden(&error) => {
-                    let mend = format!("{kind} {name} may be left; if so: kubectl delete {kind} {name}");
-                    self.recorder.warn(&reference(binding), "RoleNotDeleted", mend);
-                }
+                // It has gone, goes by itself, or was never made for this konnector to delete.
+                Err(error) if errors::is_forbidden(&error) => {}
                 outcome => outcome?,
             }
         }

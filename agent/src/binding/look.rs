@@ -6,8 +6,9 @@ use std::{
 };
 
 use bindery_api::{
+    annotations,
     names::CLUSTER_BINDING,
-    v1alpha2::{APIServiceBinding, SecretRef},
+    v1alpha2::{APIServiceBinding, PermissionClaim, SecretRef},
 };
 use bindery_runtime::queue::Lane;
 use jiff::Timestamp;
@@ -15,6 +16,8 @@ use kube::ResourceExt as _;
 
 use super::{
     Controller, Key,
+    claims::ClaimsSeen,
+    consent::{self, Consent},
     credential::{self, Access, Known},
     observe::{self, ClusterPin, Observed, SessionSeen},
     resource::{self, Schema},
@@ -36,7 +39,13 @@ impl Controller {
     /// Everything that decisions are made of.
     pub(super) fn look(&self, binding: &Arc<APIServiceBinding>, runtime: &mut Runtime, key: &Key) -> Observed {
         let now = Timestamp::now();
-        let consent = observe::consent(binding, now);
+        let takeover = Consent::read(binding, annotations::ACCEPT_PROVIDER_CHANGE, now);
+        let deletions = Consent::read(binding, annotations::ALLOW_DELETIONS, now);
+        if let Some(pause) = consent::wake([&takeover, &deletions], now) {
+            self.queue.add_after(key.clone(), pause);
+        }
+        let consent = takeover.until();
+        runtime.consent(consent, deletions.until());
         let known = self.known(binding, consent.is_some());
         runtime.forget_dials(&known.candidates());
         let access = known.resolve(
@@ -59,6 +68,7 @@ impl Controller {
         if let (Some(session), Some(until)) = (&session, consent) {
             session.consent_until(until);
         }
+        let sharing = self.sharing(binding, known.pinned.as_deref());
         let mut seen = Observed {
             binding: Arc::clone(binding),
             now,
@@ -70,8 +80,13 @@ impl Controller {
             schemas: BTreeMap::new(),
             engines: runtime.engines(),
             releasers: runtime.releasers(),
+            claims: ClaimsSeen {
+                elsewhere: sharing.iter().filter_map(|other| claimed(other)).collect(),
+                ..runtime.claims()
+            },
+            frozen: runtime.frozen(),
             deletion: runtime.deletion(),
-            contract_is_shared: known.pinned.is_some() && self.shares_contract(binding, known.pinned.as_deref()),
+            contract_is_shared: !sharing.is_empty(),
             has_stored_secret: known
                 .pinned
                 .as_deref()
@@ -126,12 +141,15 @@ impl Controller {
         secret::read(&stored, contract_uid)
     }
 
-    fn shares_contract(&self, binding: &APIServiceBinding, pinned: Option<&str>) -> bool {
-        let shares = |other: &APIServiceBinding| {
-            other.metadata.uid != binding.metadata.uid
-                && other.status.as_ref().and_then(|status| status.contract_uid.as_deref()) == pinned
-        };
-        !self.consumer.bindings.list(shares).is_empty()
+    /// The other bindings that are pinned to a contract.
+    fn sharing(&self, binding: &APIServiceBinding, pinned: Option<&str>) -> Vec<Arc<APIServiceBinding>> {
+        if pinned.is_none() {
+            return Vec::new();
+        }
+        let contract = |other: &APIServiceBinding| other.status.as_ref()?.contract_uid.clone();
+        self.consumer
+            .bindings
+            .list(|other| other.metadata.uid != binding.metadata.uid && contract(other).as_deref() == pinned)
     }
 
     fn session_settings(&self, binding: &APIServiceBinding) -> Settings {
@@ -200,4 +218,10 @@ impl Controller {
             }
         }
     }
+}
+
+/// What a binding claims, or has not withdrawn yet.
+fn claimed(binding: &APIServiceBinding) -> Option<(String, Vec<PermissionClaim>)> {
+    let claims = binding.status.as_ref()?.permission_claims.clone();
+    Some((binding.name_any(), claims))
 }

@@ -4,17 +4,22 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bindery_api::{
     annotations, names,
-    v1alpha2::{APIServiceBinding, APIServiceExport, DeletionPolicy, GroupResource, InformerScope},
+    v1alpha2::{
+        API_VERSION, APIServiceBinding, APIServiceExport, ConflictPolicy, DeletionPolicy, GroupResource, InformerScope,
+    },
 };
 use jiff::Timestamp;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::{
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
 use kube::ResourceExt as _;
 
-use super::{credential::Access, resource::Schema};
+use super::{claims::ClaimsSeen, consent::Consent, credential::Access, resource::Schema};
 use crate::{
     release::{Mode, Released},
     session::{exports::Lookup, heartbeat::Heartbeat},
-    sync::{BoundResource, Progress},
+    sync::{BoundResource, Frozen, Placement, Progress},
 };
 
 /// All that decisions about a binding are made of.
@@ -36,6 +41,10 @@ pub struct Observed {
     pub engines: BTreeMap<String, EngineSeen>,
     /// The releasers that run, by name of their CRD.
     pub releasers: BTreeMap<String, (Mode, Released)>,
+    /// The claims.
+    pub claims: ClaimsSeen,
+    /// Why no copy is deleted for now, where that is so.
+    pub frozen: Option<Frozen>,
     /// How the deletion of the export goes, once it was asked for.
     pub deletion: Option<DeletionSeen>,
     /// Another binding is pinned to the same contract.
@@ -105,6 +114,10 @@ pub struct EngineSpec {
     pub resource: BoundResource,
     /// Whether the provider is watched as a whole.
     pub informer_scope: InformerScope,
+    /// Where copies go.
+    pub placement: Placement,
+    /// Consumers share names, and each write replaces the one before it.
+    pub last_wins: bool,
 }
 
 /// How the deletion of an export goes.
@@ -116,6 +129,23 @@ pub enum DeletionSeen {
     Failing(String),
     /// The provider took it.
     Done,
+}
+
+// === impl EngineSpec ===
+
+impl EngineSpec {
+    /// What serves a resource of an export in a session.
+    pub fn of(session: u64, export: &APIServiceExport, resource: BoundResource) -> Self {
+        let placement = Placement::of(&export.spec, resource.scope);
+        Self {
+            session,
+            export: (export.name_any(), export.metadata.uid.clone().unwrap_or_default()),
+            resource,
+            informer_scope: export.spec.informer_scope,
+            last_wins: placement == Placement::None && export.spec.conflict_policy == Some(ConflictPolicy::LastWins),
+            placement,
+        }
+    }
 }
 
 // === impl Observed ===
@@ -169,16 +199,39 @@ impl Observed {
             .is_some_and(|value| value == annotations::TRUE)
     }
 
+    /// Whether the user wants nothing to be written for now.
+    pub fn is_paused(&self) -> bool {
+        self.binding
+            .annotations()
+            .get(annotations::PAUSED)
+            .is_some_and(|value| value == annotations::TRUE)
+    }
+
+    /// Whether the user lets another provider or cluster take over.
+    pub fn takeover(&self) -> Consent {
+        Consent::read(&self.binding, annotations::ACCEPT_PROVIDER_CHANGE, self.now)
+    }
+
+    /// Whether the user lets copies be deleted although many sources are missing.
+    pub fn deletions_allowed(&self) -> Consent {
+        Consent::read(&self.binding, annotations::ALLOW_DELETIONS, self.now)
+    }
+
     /// Whether the provider's objects are to stay.
     pub fn orphans(&self) -> bool {
         self.binding.spec.deletion_policy == Some(DeletionPolicy::Orphan)
     }
 }
 
-/// Until when the user consents that another provider or cluster takes over; `None` where that is past or was not said.
-pub fn consent(binding: &APIServiceBinding, now: Timestamp) -> Option<Timestamp> {
-    let text = binding.annotations().get(annotations::ACCEPT_PROVIDER_CHANGE)?;
-    text.parse::<Timestamp>().ok().filter(|until| *until > now)
+/// The reference by which what is made for an export belongs to it.
+pub fn owner(export: &str, uid: &str) -> OwnerReference {
+    OwnerReference {
+        api_version: API_VERSION.to_owned(),
+        kind: "APIServiceExport".to_owned(),
+        name: export.to_owned(),
+        uid: uid.to_owned(),
+        ..OwnerReference::default()
+    }
 }
 
 /// Names of the CRDs of an export.

@@ -2,15 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bindery_api::finalizers;
+use bindery_api::{
+    finalizers,
+    v1alpha2::{GroupResource, PermissionClaim},
+};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt as _;
 use serde_json::Value;
 
 use super::{
+    claims::{self, Claims},
     credential::Access,
     observe::{ClusterPin, EngineSpec, Observed, crd_names},
-    resource::{self, CrdOp, Schema, State},
+    resource::{self, CrdOp, Held, Schema, State},
 };
 use crate::release::Mode;
 
@@ -68,6 +72,21 @@ pub enum Op {
         /// Name of the CRD.
         name: String,
     },
+    /// Note on the binding which claims are accepted.
+    AcceptClaims(Vec<PermissionClaim>),
+    /// Tell the session what to do for the claims.
+    Claim(Box<claims::Spec>),
+    /// Have it do nothing for them any more.
+    Unclaim,
+    /// Delete copies of claimed objects on the consumer, without the provider's word.
+    Cleanup {
+        /// UID of the contract.
+        contract_uid: String,
+        /// What they are.
+        resources: BTreeSet<GroupResource>,
+    },
+    /// End that.
+    StopCleanup,
     /// Have the provider delete the export.
     DeleteExport {
         /// Its UID.
@@ -75,6 +94,8 @@ pub enum Op {
         /// Also if objects are left there.
         force: bool,
     },
+    /// Stop asking for that.
+    StopDeletion,
     /// Delete the konnector's own Secret of a contract.
     DeleteStored {
         /// UID of the contract.
@@ -91,10 +112,55 @@ pub struct Plan {
     pub ops: Vec<Op>,
     /// The export's resources by name of their CRD.
     pub states: BTreeMap<String, State>,
+    /// The changes of schemas that are not taken over, by name of their CRD.
+    pub held: BTreeMap<String, Held>,
+    /// The claims, where enough is known of them.
+    pub claims: Option<Claims>,
 }
 
 /// Decides.
 pub fn plan(seen: &Observed) -> Plan {
+    let mut plan = wanted(seen);
+    if seen.is_paused() {
+        plan.ops = paused(seen, plan.ops);
+    }
+    plan
+}
+
+/// Of these steps, those that write nothing but on the binding itself; and what writes is stopped, first of all.
+pub(super) fn paused(seen: &Observed, ops: Vec<Op>) -> Vec<Op> {
+    let running = seen.releasers.keys().cloned();
+    let mut quiet = vec![Op::Pause(true)];
+    quiet.extend(running.map(|name| Op::StopReleaser { name }));
+    quiet.extend(seen.claims.cleanup.is_some().then_some(Op::StopCleanup));
+    quiet.extend(seen.deletion.is_some().then_some(Op::StopDeletion));
+    quiet.extend(ops.into_iter().filter(|op| match op {
+        Op::SetFinalizer
+        | Op::AcceptClaims(_)
+        | Op::StartEngine { .. }
+        | Op::StopEngine { .. }
+        | Op::Claim(_)
+        | Op::Unclaim => true,
+        Op::ClearFinalizer
+        | Op::CreateCrd(_)
+        | Op::PatchCrd { .. }
+        | Op::DeleteCrd { .. }
+        | Op::DrainEngine { .. }
+        | Op::Pause(_)
+        | Op::StartReleaser { .. }
+        | Op::StopReleaser { .. }
+        | Op::Cleanup { .. }
+        | Op::StopCleanup
+        | Op::DeleteExport { .. }
+        | Op::StopDeletion
+        | Op::DeleteStored { .. }
+        | Op::DeleteRoles => false,
+    }));
+    quiet
+}
+
+/// What an active binding needs.
+fn wanted(seen: &Observed) -> Plan {
     if !seen
         .binding
         .finalizers()
@@ -121,13 +187,23 @@ pub fn plan(seen: &Observed) -> Plan {
         ClusterPin::Other { .. } => return steps(vec![Op::Pause(true)]),
         ClusterPin::Ours => {}
     }
+    let mut plan = Plan {
+        claims: claims::sorted(seen),
+        ..Plan::default()
+    };
+    if let Some(claims) = &plan.claims {
+        plan.ops.extend(claims.record.clone().map(Op::AcceptClaims));
+        plan.ops
+            .extend(claims::steps(seen, claims.spec.as_ref(), &claims.cleanup));
+    }
     if seen.export_is_gone() {
-        return steps(release(seen, &BTreeSet::new(), &BTreeSet::new(), Mode::Deleted));
+        let released = release(seen, &BTreeSet::new(), &BTreeSet::new(), Mode::Deleted);
+        plan.ops.extend(released);
+        return plan;
     }
     let Some(export) = seen.export() else {
-        return Plan::default();
+        return plan;
     };
-    let mut plan = Plan::default();
     let mut used = BTreeSet::new();
     for name in crd_names(export) {
         let schema = seen.schemas.get(&name).unwrap_or(&Schema::Unknown);
@@ -140,12 +216,7 @@ pub fn plan(seen: &Observed) -> Plan {
             },
         }));
         if let State::Usable(resource) = &decision.state {
-            let spec = EngineSpec {
-                session: session.id,
-                export: (seen.name(), export.metadata.uid.clone().unwrap_or_default()),
-                resource: resource.clone(),
-                informer_scope: export.spec.informer_scope,
-            };
+            let spec = EngineSpec::of(session.id, export, resource.clone());
             if seen
                 .engines
                 .get(&name)
@@ -161,6 +232,7 @@ pub fn plan(seen: &Observed) -> Plan {
             // The list is on its way: no reason to stop what runs.
             used.insert(name.clone());
         }
+        plan.held.extend(decision.held.map(|held| (name.clone(), held)));
         plan.states.insert(name, decision.state);
     }
     let exported = crd_names(export).collect();
@@ -195,10 +267,7 @@ pub(super) fn release(seen: &Observed, used: &BTreeSet<String>, exported: &BTree
 }
 
 fn steps(ops: Vec<Op>) -> Plan {
-    Plan {
-        ops,
-        states: BTreeMap::new(),
-    }
+    Plan { ops, ..Plan::default() }
 }
 
 #[cfg(test)]

@@ -1,3 +1,9 @@
+use bindery_api::{
+    annotations,
+    v1alpha2::{BoundSchemaVersion, ConflictPolicy, ExportResource, Isolation},
+};
+use serde_json::json;
+
 use super::*;
 use crate::{
     binding::{
@@ -7,6 +13,7 @@ use crate::{
         },
     },
     session::{dial::DialError, exports::Lookup},
+    sync::Placement,
 };
 
 #[track_caller]
@@ -103,6 +110,139 @@ fn objects_are_let_go_only_of_what_is_not_exported() {
         session(seen).export = Lookup::Present(std::sync::Arc::new(export));
     });
     check(&shrunk, &["stop engine", "release Deleted", "go on"]);
+}
+
+#[test]
+fn paused_nothing_is_written_whatever_is_seen() {
+    let paused = |seen: Observed| {
+        with(seen, |seen| {
+            let annotations = binding(seen).annotations_mut();
+            annotations.insert(annotations::PAUSED.to_owned(), annotations::TRUE.to_owned());
+        })
+    };
+    check(&paused(fresh()), &["pause", "set finalizer"]);
+    check(&paused(pinned()), &["pause"]);
+    check(&paused(installed()), &["pause", "start engine"]);
+    check(&paused(served()), &["pause"]);
+    check(
+        &paused(with(served(), |seen| seen.access = Access::Connecting)),
+        &["pause"],
+    );
+    let mut gone = with(served(), |seen| session(seen).export = Lookup::Absent);
+    check(&paused(gone.clone()), &["pause", "stop engine"]);
+    converge(&mut gone);
+    check(&paused(gone), &["pause", "stop release"]);
+    for other in ["false", "True", ""] {
+        let active = with(served(), |seen| {
+            let annotations = binding(seen).annotations_mut();
+            annotations.insert(annotations::PAUSED.to_owned(), other.to_owned());
+        });
+        check(&active, &["go on"]);
+    }
+}
+
+#[test]
+fn an_api_that_cannot_be_served_holds_up_no_other() {
+    let hostile = |group: &str, schema: Schema| {
+        with(served(), |seen| {
+            let mut export = crate::binding::testing::export();
+            let resource = GroupResource::new(group, "deputies");
+            export.spec.resources.insert(
+                0,
+                ExportResource {
+                    group_resource: resource,
+                    versions: vec![],
+                },
+            );
+            session(seen).export = Lookup::Present(std::sync::Arc::new(export));
+            seen.engines.clear();
+            seen.schemas.insert(format!("deputies.{group}"), schema);
+        })
+    };
+    let protected = || {
+        let mut schema = std::sync::Arc::unwrap_or_clone(crate::binding::testing::schema());
+        schema.spec.group = "rbac.authorization.k8s.io".to_owned();
+        schema.spec.names.plural = "deputies".to_owned();
+        Schema::Present(std::sync::Arc::new(schema))
+    };
+    for seen in [
+        hostile("rbac.authorization.k8s.io", protected()),
+        hostile("wildwest.dev", protected()),
+        hostile("wildwest.dev", Schema::Missing),
+        hostile("wildwest.dev", Schema::Unknown),
+    ] {
+        check(&seen, &["start engine", "go on"]);
+    }
+    let foreign = with(hostile("wildwest.dev", Schema::Unknown), |seen| {
+        let name = "deputies.wildwest.dev";
+        let mut other = crd(seen).clone();
+        other.metadata.owner_references = None;
+        seen.crds.insert(name.to_owned(), std::sync::Arc::new(other));
+        let mut schema = std::sync::Arc::unwrap_or_clone(crate::binding::testing::schema());
+        schema.spec.names.plural = "deputies".to_owned();
+        seen.schemas
+            .insert(name.to_owned(), Schema::Present(std::sync::Arc::new(schema)));
+    });
+    check(&foreign, &["start engine", "go on"]);
+    let reasons = |seen: &Observed| -> Vec<String> {
+        let refused = plan(seen).states.into_values().filter_map(|state| match state {
+            State::Refused { reason, .. } => Some(reason.to_owned()),
+            State::Pending { .. } | State::Usable(_) => None,
+        });
+        refused.collect()
+    };
+    assert_eq!(reasons(&foreign), ["ForeignCustomResourceDefinition"]);
+    assert_eq!(
+        reasons(&hostile("rbac.authorization.k8s.io", protected())),
+        ["ProtectedGroup"]
+    );
+}
+
+#[test]
+fn an_engine_goes_on_through_changes_of_its_schema() {
+    let changed = |change: &dyn Fn(&mut BoundSchemaVersion)| {
+        with(served(), |seen| {
+            let mut schema = std::sync::Arc::unwrap_or_clone(crate::binding::testing::schema());
+            change(&mut schema.spec.versions[0]);
+            schema_is(seen, Schema::Present(std::sync::Arc::new(schema)));
+        })
+    };
+    let wider = changed(&|version| {
+        version.schema["openAPIV3Schema"]["properties"] = json!({"spec": {"type": "object"}});
+    });
+    check(&wider, &["patch crd", "go on"]);
+    let broken = changed(&|version| version.schema["openAPIV3Schema"]["type"] = json!("string"));
+    check(&broken, &["go on"]);
+    assert_eq!(plan(&broken).held[CRD].reason, "IncompatibleSchema");
+    // Installed by now: its engine is another one only where it has to speak otherwise.
+    let with_status = with(served(), |seen| {
+        let subresources = serde_json::from_value(json!({"status": {}})).unwrap();
+        crd(seen).spec.versions[0].subresources = subresources;
+    });
+    assert!(words(&plan(&with_status).ops).contains(&"start engine".to_owned()));
+}
+
+#[test]
+fn an_export_says_where_its_copies_go() {
+    let of = |isolation, conflict_policy, scope: &str| {
+        let seen = with(installed(), |seen| {
+            let mut export = crate::binding::testing::export();
+            export.spec.isolation = isolation;
+            export.spec.conflict_policy = conflict_policy;
+            session(seen).export = Lookup::Present(std::sync::Arc::new(export));
+            crd(seen).spec.scope = scope.to_owned();
+        });
+        let started = plan(&seen).ops.into_iter().find_map(|op| match op {
+            Op::StartEngine { spec, .. } => Some((spec.placement, spec.last_wins)),
+            _ => None,
+        });
+        started.unwrap()
+    };
+    let last = Some(ConflictPolicy::LastWins);
+    assert_eq!(of(Isolation::None, last, "Cluster"), (Placement::None, true));
+    assert_eq!(of(Isolation::None, None, "Cluster"), (Placement::None, false));
+    assert_eq!(of(Isolation::Prefixed, last, "Cluster"), (Placement::Prefixed, false));
+    assert_eq!(of(Isolation::None, last, "Namespaced"), (Placement::Mapped, false));
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use bindery_api::{
-    annotations, crd, hash, names,
+    annotations,
+    crd::{self, compat},
+    hash, names,
     v1alpha2::{API_VERSION, APIServiceBinding, BoundSchema, Scope},
     versions,
 };
@@ -19,9 +21,6 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use crate::sync::BoundResource;
-
-/// Groups of Kubernetes and of kube-bind: whoever defines their APIs changes how the cluster itself works.
-const PROTECTED: [&str; 3] = ["k8s.io", "kubernetes.io", "kube-bind.io"];
 
 /// What is known of a BoundSchema.
 #[derive(Clone, Debug)]
@@ -64,6 +63,15 @@ pub enum State {
     Usable(BoundResource),
 }
 
+/// A change of the provider's schema that is not taken over. What is installed goes on as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Reason of the condition.
+    pub reason: &'static str,
+    /// What would break, and what mends it.
+    pub message: String,
+}
+
 /// What to do for a resource, and how it stands until then.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
@@ -71,15 +79,8 @@ pub struct Decision {
     pub op: Option<CrdOp>,
     /// How it stands.
     pub state: State,
-}
-
-/// Whether APIs of the group may not come from a provider.
-pub fn is_protected(group: &str) -> bool {
-    group.is_empty()
-        || !group.contains('.')
-        || PROTECTED.iter().any(|protected| {
-            group == *protected || group.strip_suffix(protected).is_some_and(|rest| rest.ends_with('.'))
-        })
+    /// Why the schema is not the provider's, though it is in use.
+    pub held: Option<Held>,
 }
 
 /// The reference by which a CRD belongs to a binding.
@@ -124,6 +125,7 @@ pub fn plan(
     let refused = |reason, message| Decision {
         op: None,
         state: State::Refused { reason, message },
+        held: None,
     };
     let schema = match schema {
         Schema::Unknown => return pending(None, "SchemaUnknown", format!("BoundSchema {name} is not known yet")),
@@ -135,11 +137,11 @@ pub fn plan(
         }
         Schema::Present(schema) => schema,
     };
-    if is_protected(&schema.spec.group) {
+    if let Some(owner) = names::owner_of_group(&schema.spec.group) {
         return refused(
             "ProtectedGroup",
             format!(
-                "{name} is refused: APIs of group {:?} do not come from a provider",
+                "{name} is refused: APIs of group {:?} do not come from a provider, but from {owner}",
                 schema.spec.group
             ),
         );
@@ -168,18 +170,44 @@ pub fn plan(
     if !is_owned(existing, binding) {
         return refused("ForeignCustomResourceDefinition", foreign(name, existing));
     }
+    let state = state(name, schema, existing);
     // One that is being deleted takes its objects along, whose copies an engine must delete: it is used to its end.
-    let is_deleting = existing.metadata.deletion_timestamp.is_some();
-    Decision {
-        op: patch(existing, &wanted).filter(|_| !is_deleting).map(CrdOp::Patch),
-        state: state(name, schema, existing),
+    if existing.metadata.deletion_timestamp.is_some() {
+        return Decision {
+            op: None,
+            state,
+            held: None,
+        };
     }
+    let held = incompatible(name, existing, &wanted);
+    let op = patch(existing, &wanted).filter(|_| held.is_none()).map(CrdOp::Patch);
+    Decision { op, state, held }
+}
+
+/// Why what the provider changed is not written over a CRD that is in use.
+fn incompatible(name: &str, existing: &CustomResourceDefinition, wanted: &CustomResourceDefinition) -> Option<Held> {
+    // What differs although the provider changed nothing was changed here, and is put back.
+    let applied = existing.annotations().get(annotations::SOURCE_SPEC_HASH);
+    if !is_established(existing) || applied == Some(&stamp(wanted)) {
+        return None;
+    }
+    let mut merged = wanted.clone();
+    merged.spec.versions = merge_versions(&existing.spec.versions, &wanted.spec.versions);
+    let broken = compat::check_definitions(existing, &merged).err()?;
+    Some(Held {
+        reason: broken.reason(),
+        message: format!(
+            "the provider's change of {name} is not taken over, and sync goes on with the schema that is installed: \
+             {broken}; ask the provider for a change that keeps objects valid, or unbind and bind again"
+        ),
+    })
 }
 
 fn pending(op: Option<CrdOp>, reason: &'static str, message: String) -> Decision {
     Decision {
         op,
         state: State::Pending { reason, message },
+        held: None,
     }
 }
 
@@ -200,12 +228,6 @@ fn foreign(name: &str, crd: &CustomResourceDefinition) -> String {
 }
 
 fn state(name: &str, schema: &BoundSchema, existing: &CustomResourceDefinition) -> State {
-    if schema.spec.scope == Scope::Cluster {
-        return State::Refused {
-            reason: "ScopeNotSupported",
-            message: format!("{name} is cluster-scoped, and this konnector syncs namespaced APIs alone"),
-        };
-    }
     if !is_established(existing) {
         return State::Pending {
             reason: "CustomResourceDefinitionNotEstablished",
@@ -235,7 +257,8 @@ fn state(name: &str, schema: &BoundSchema, existing: &CustomResourceDefinition) 
         version: version.into(),
         plural: existing.spec.names.plural.as_str().into(),
         kind: existing.spec.names.kind.as_str().into(),
-        scope: schema.spec.scope,
+        // A scope is never changed: what is installed counts.
+        scope: Scope::from_name(&existing.spec.scope).unwrap_or_default(),
         status_subresource: status,
     })
 }
@@ -246,7 +269,10 @@ fn patch(existing: &CustomResourceDefinition, wanted: &CustomResourceDefinition)
     let versions = merge_versions(&existing.spec.versions, &wanted.spec.versions);
     let desired = json!({
         "metadata": {"annotations": {annotations::SOURCE_SPEC_HASH: stamp}},
-        "spec": {"versions": versions, "names": wanted.spec.names, "conversion": {"strategy": "None"}},
+        "spec": {
+            "versions": versions, "names": wanted.spec.names, "scope": wanted.spec.scope,
+            "conversion": {"strategy": "None"},
+        },
     });
     let actual = serde_json::to_value(existing).ok()?;
     // What was removed from a schema is still contained in it: the stamp tells that it is another one.

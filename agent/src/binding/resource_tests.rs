@@ -89,14 +89,55 @@ fn a_crd_is_made_and_then_left_alone() {
 fn every_change_of_a_schema_is_written_also_a_removal() {
     let wide = present(schema_of("wildwest.dev", &["spec", "extra"]));
     let crd = established(created(&wide));
-    for changed in [schema(), present(schema_of("wildwest.dev", &["spec", "extra", "more"]))] {
-        let decision = plan(NAME, &changed, Some(&crd), &binding("1"));
-        assert!(matches!(decision.op, Some(CrdOp::Patch(_))), "{decision:?}");
-        assert_eq!(reason(&decision), "usable");
-    }
-    let mut drifted = crd;
+    let wider = present(schema_of("wildwest.dev", &["spec", "extra", "more"]));
+    let decision = plan(NAME, &wider, Some(&crd), &binding("1"));
+    assert!(matches!(decision.op, Some(CrdOp::Patch(_))), "{decision:?}");
+    assert_eq!((reason(&decision), &decision.held), ("usable", &None));
+    let mut drifted = crd.clone();
     drifted.spec.versions[0].served = false;
     assert!(plan(NAME, &wide, Some(&drifted), &binding("1")).op.is_some());
+    let retyped = serde_json::to_string(&crd.spec)
+        .unwrap()
+        .replace(r#""extra":{"type":"string"}"#, r#""extra":{"type":"integer"}"#);
+    drifted.spec = serde_json::from_str(&retyped).unwrap();
+    assert_ne!(drifted.spec, crd.spec);
+    let decision = plan(NAME, &wide, Some(&drifted), &binding("1"));
+    assert!(
+        decision.op.is_some(),
+        "what was changed here is put back, whatever it is"
+    );
+    let mut unserved = crd;
+    unserved.status = None;
+    assert!(
+        plan(NAME, &schema(), Some(&unserved), &binding("1")).op.is_some(),
+        "nothing exists that could break"
+    );
+}
+
+#[track_caller]
+fn check_held(installed: &Schema, offered: &Schema, says: &str) {
+    let crd = established(created(installed));
+    let decision = plan(NAME, offered, Some(&crd), &binding("1"));
+    assert_eq!((decision.op.as_ref(), reason(&decision)), (None, "usable"));
+    let held = decision.held.expect("it is taken over");
+    assert_eq!(held.reason, "IncompatibleSchema");
+    assert!(
+        held.message.contains(says) && held.message.contains(NAME),
+        "{}",
+        held.message
+    );
+}
+
+#[test]
+fn a_change_that_breaks_objects_is_not_taken_over_and_sync_goes_on() {
+    let wide = schema_of("wildwest.dev", &["spec", "extra"]);
+    check_held(&present(wide.clone()), &schema(), "extra");
+    let mut narrowed = wide.clone();
+    narrowed.spec.versions[0].schema["openAPIV3Schema"]["properties"]["extra"]["type"] = json!("integer");
+    check_held(&present(wide.clone()), &present(narrowed), "v1");
+    let mut rescoped = wide.clone();
+    rescoped.spec.scope = Scope::Cluster;
+    check_held(&present(wide), &present(rescoped), "scope");
 }
 
 #[test]
@@ -160,6 +201,7 @@ fn what_may_not_or_cannot_be_installed_is_refused() {
         "kubernetes.io",
         "x.kubernetes.io",
         "kube-bind.io",
+        "kubebind.io",
         "apps",
         "",
     ] {
@@ -170,17 +212,52 @@ fn what_may_not_or_cannot_be_installed_is_refused() {
         );
     }
     for group in ["wildwest.dev", "notk8s.io", "k8s.io.example.com", "my-kube-bind.io"] {
-        assert!(!is_protected(group), "{group}");
+        let name = format!("cowboys.{group}");
+        let decision = plan(&name, &present(schema_of(group, &[])), None, &binding("1"));
+        assert!(decision.op.is_some(), "{group}");
     }
 }
 
 #[test]
-fn cluster_scoped_apis_are_installed_and_said_not_to_be_synced() {
+fn cluster_scoped_apis_are_synced_as_such() {
     let mut schema = schema_of("wildwest.dev", &[]);
     schema.spec.scope = Scope::Cluster;
     let schema = present(schema);
-    let decision = plan(NAME, &schema, Some(&established(created(&schema))), &binding("1"));
-    assert_eq!(reason(&decision), "ScopeNotSupported");
+    let crd = established(created(&schema));
+    assert_eq!(crd.spec.scope, "Cluster");
+    let State::Usable(resource) = plan(NAME, &schema, Some(&crd), &binding("1")).state else {
+        panic!("not usable");
+    };
+    assert_eq!(resource.scope, Scope::Cluster);
+}
+
+#[test]
+fn no_webhook_of_a_provider_is_called_here() {
+    let mut schema = schema_of("wildwest.dev", &["spec"]);
+    let mut newer = schema.spec.versions[0].clone();
+    newer.name = "v2".to_owned();
+    newer.storage = false;
+    schema.spec.versions.push(newer);
+    schema.spec.conversion = serde_json::from_value(json!({
+        "strategy": "Webhook",
+        "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://evil.example.com"}},
+    }))
+    .unwrap();
+    let schema = present(schema);
+    let crd = created(&schema);
+    let conversion = crd.spec.conversion.as_ref().unwrap();
+    assert_eq!((conversion.strategy.as_str(), &conversion.webhook), ("None", &None));
+    let versions: Vec<_> = crd.spec.versions.iter().map(|version| &version.name).collect();
+    assert_eq!(versions, ["v1"], "what cannot be converted is offered in one version");
+    let mut hooked = established(crd);
+    hooked.spec.conversion.as_mut().unwrap().strategy = "Webhook".to_owned();
+    let Some(CrdOp::Patch(patch)) = plan(NAME, &schema, Some(&hooked), &binding("1")).op else {
+        panic!("no patch");
+    };
+    assert_eq!(
+        patch["spec"]["conversion"],
+        json!({"strategy": "None", "webhook": null})
+    );
 }
 
 #[test]

@@ -3,11 +3,15 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fmt,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
     time::Duration,
 };
 
 use bindery_runtime::{cache::Subscription, queue::Queue};
+use jiff::Timestamp;
 use tokio::{sync::watch, time::Instant};
 
 use super::{
@@ -21,9 +25,12 @@ use crate::{
         Session,
         dial::{Dial, DialError, Dialer, Reached},
     },
-    sync::{Engine, Progress},
+    sync::{Deletions, Engine, Frozen, Progress},
 };
 use bindery_runtime::kubeconfig::{Fingerprint, ProviderAccess};
+use claims::{Claiming, CleaningUp};
+
+mod claims;
 
 /// How often a binding is looked at because of mere progress.
 const PROGRESS_PAUSE: Duration = Duration::from_secs(2);
@@ -44,8 +51,15 @@ pub struct Runtime {
     attached: Option<Attached>,
     engines: BTreeMap<String, Running>,
     releasers: BTreeMap<String, (Releaser, Link)>,
+    claiming: Option<Claiming>,
+    cleanup: Option<CleaningUp>,
+    /// What holds deletions back, from the first engine on.
+    deletions: Option<(Arc<Deletions>, Link)>,
     deletion: Option<(Attempt<(), String>, Link)>,
     paused: bool,
+    relink: bool,
+    /// Until when the user consents to deletions.
+    allowed: Option<Timestamp>,
 }
 
 struct Attached {
@@ -136,6 +150,8 @@ impl Runtime {
         if self.session().is_some_and(|current| current.id() == session.id()) {
             return;
         }
+        // What the session before did for the claims, this one is to do.
+        self.claiming = None;
         let schemas = (queue.clone(), key.clone());
         let bindings = schemas.clone();
         self.attached = Some(Attached {
@@ -172,11 +188,12 @@ impl Runtime {
     /// Puts an engine in the place of whatever runs for this CRD.
     pub(super) fn run(&mut self, name: String, spec: EngineSpec, engine: Engine, queue: &Queue<Key>, key: &Key) {
         engine.pause(self.paused);
+        engine.relink(self.relink);
         let progress = engine.progress();
-        let before = std::sync::atomic::AtomicU8::new(0);
+        let before = AtomicU8::new(0);
         let urgent = move |progress: &Progress| {
             let state = milestones(progress);
-            before.swap(state, std::sync::atomic::Ordering::Relaxed) != state
+            before.swap(state, Ordering::Relaxed) != state
         };
         let link = Link::throttled(progress.clone(), queue.clone(), key.clone(), PROGRESS_PAUSE, urgent);
         self.releasers.remove(&name);
@@ -205,10 +222,61 @@ impl Runtime {
 
     /// Lets no engine write, or all.
     pub(super) fn pause(&mut self, paused: bool) {
+        let changed = self.paused != paused;
         self.paused = paused;
         for running in self.engines.values() {
             running.engine.pause(paused);
         }
+        if changed {
+            self.tell_claims();
+        }
+    }
+
+    /// No more asks the provider to delete the export, unless it has.
+    pub(super) fn stop_deletion(&mut self) {
+        if self.deletion() != Some(DeletionSeen::Done) {
+            self.deletion = None;
+        }
+    }
+
+    /// Notes until when the user consents to what: a takeover by another provider or cluster, and deletions.
+    pub(super) fn consent(&mut self, takeover: Option<Timestamp>, deletions: Option<Timestamp>) {
+        let relink = takeover.is_some();
+        let changed = self.relink != relink;
+        self.relink = relink;
+        self.allowed = deletions;
+        if changed {
+            self.tell_claims();
+        }
+        for running in self.engines.values() {
+            running.engine.relink(self.relink);
+        }
+        if let Some((guard, _)) = &self.deletions {
+            guard.consent(deletions);
+        }
+    }
+
+    /// What holds the deletions of this binding back.
+    pub(super) fn deletions(&mut self, queue: &Queue<Key>, key: &Key) -> Arc<Deletions> {
+        let (guard, _) = self.deletions.get_or_insert_with(|| {
+            let guard = Arc::<Deletions>::default();
+            guard.consent(self.allowed);
+            let before = AtomicU8::new(0);
+            // The numbers move on while it lasts; that it began or ended is told at once.
+            let urgent = move |frozen: &Option<Frozen>| {
+                let state = u8::from(frozen.is_some());
+                before.swap(state, Ordering::Relaxed) != state
+            };
+            let link = Link::throttled(guard.frozen(), queue.clone(), key.clone(), PROGRESS_PAUSE, urgent);
+            (guard, link)
+        });
+        Arc::clone(guard)
+    }
+
+    /// Why deletions are held back, where they are.
+    pub(super) fn frozen(&self) -> Option<Frozen> {
+        let (guard, _) = self.deletions.as_ref()?;
+        *guard.frozen().borrow()
     }
 
     /// The releasers, as decisions see them.

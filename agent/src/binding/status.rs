@@ -4,38 +4,48 @@ use std::collections::BTreeMap;
 
 use bindery_api::{
     Condition, Conditions as _, Severity,
-    conditions::{self, false_condition, true_condition, unknown_condition},
+    conditions::{self, false_condition, true_condition},
     v1alpha2::APIServiceBindingStatus,
 };
 use serde_json::{Map, Value, json};
 
-use super::{
-    credential::Access,
-    observe::{ClusterPin, Observed},
-    plan::Plan,
-    resource::State,
-    unbind::Ending,
-};
-use crate::{
-    rights,
-    session::{exports::Lookup, heartbeat::Heartbeat, schema_status::ExportReport},
-};
+use super::{credential::Access, observe::Observed, plan::Plan, resource::State, unbind::Ending};
+use crate::session::schema_status::ExportReport;
 
-/// Types of the conditions of a binding.
+mod access;
+mod claims;
+pub(super) mod sync;
+
+/// Types of the conditions of a binding, and what False means.
 pub mod types {
-    /// The Secret gives access.
+    /// The Secret gives access. False: it is missing or no kubeconfig, its credential has expired, or it leads to another
+    /// provider (`ProviderChanged`).
     pub const SECRET_VALID: &str = "SecretValid";
-    /// The export exists and its APIs are installed.
+    /// The export exists and its APIs are installed. False: the provider is not reached, has no such export or took it away
+    /// (`ExportRemoved`), or an API cannot be installed here (`ProtectedGroup`, `ForeignCustomResourceDefinition`, ...).
     pub const CONNECTED: &str = "Connected";
     /// Both sides are watched.
     pub const INFORMERS_SYNCED: &str = "InformersSynced";
-    /// The provider hears that the konnector lives.
+    /// The provider hears that the konnector lives. False also where the contract serves another cluster
+    /// (`ConsumerClusterMismatch`).
     pub const HEARTBEATING: &str = "Heartbeating";
-    /// The consumer's CRDs are as the provider's schemas say.
+    /// The consumer's CRDs are as the provider's schemas say. False also where a change would break objects
+    /// (`IncompatibleSchema`): then sync goes on with what is installed.
     pub const SCHEMA_IN_SYNC: &str = "SchemaInSync";
     /// No object fails.
     pub const OBJECTS_IN_SYNC: &str = "ObjectsInSync";
-    /// The binding is being deleted.
+    /// Copies go with their objects. False (`TooManyMissing`): so many objects are missing at once that none is deleted on
+    /// the provider until they are back or the user consents.
+    pub const DELETIONS_SYNCED: &str = "DeletionsSynced";
+    /// The reason of that.
+    pub const TOO_MANY_MISSING: &str = "TooManyMissing";
+    /// Claimed objects are on both sides as the claims say. The message tells what is claimed and what is rejected. False:
+    /// one is refused by the konnector (`ClaimRefused`), is wider than what the user has accepted (`ClaimNotAccepted`), lacks rights (`RightsMissing`) or fails (`ClaimFailing`), copies
+    /// are being withdrawn (`Withdrawing`), or the first lists are on their way (`ClaimsSyncing`).
+    pub const PERMISSION_CLAIMS_IN_SYNC: &str = "PermissionClaimsInSync";
+    /// The binding is at work. False (`Paused`): its user wants nothing to be written.
+    pub const ACTIVE: &str = "Active";
+    /// The binding is being deleted. True with reason `Unbinding`, `Stuck` where the user must act, or `Paused`.
     pub const DRAINING: &str = "Draining";
 }
 
@@ -60,6 +70,7 @@ pub fn live(seen: &Observed, plan: &Plan, failures: &Failures) -> APIServiceBind
         Some(condition) => drop(conditions::set(&mut list, condition, seen.now)),
         None => drop(conditions::remove(&mut list, kind)),
     };
+    set(Some(sync::active(seen)), types::ACTIVE);
     if matches!(seen.access, Access::Connecting) {
         // Nothing is known that was not known before.
         if seen.binding.condition(types::CONNECTED).is_none() {
@@ -72,20 +83,23 @@ pub fn live(seen: &Observed, plan: &Plan, failures: &Failures) -> APIServiceBind
             set(Some(connecting), types::CONNECTED);
         }
     } else {
-        set(Some(secret_valid(seen)), types::SECRET_VALID);
+        set(Some(access::secret_valid(seen)), types::SECRET_VALID);
         let is_served = matches!(seen.access, Access::Reached(_)) && seen.session.is_some();
-        set(connected(seen, plan, failures), types::CONNECTED);
-        set(
-            schema_in_sync(seen, plan, failures).filter(|_| is_served),
-            types::SCHEMA_IN_SYNC,
-        );
-        set(heartbeating(seen).filter(|_| is_served), types::HEARTBEATING);
-        set(informers_synced(seen).filter(|_| is_served), types::INFORMERS_SYNCED);
-        set(objects_in_sync(seen).filter(|_| is_served), types::OBJECTS_IN_SYNC);
+        set(access::connected(seen, plan, failures), types::CONNECTED);
+        for (condition, kind) in [
+            (sync::schema_in_sync(seen, plan, failures), types::SCHEMA_IN_SYNC),
+            (access::heartbeating(seen), types::HEARTBEATING),
+            (sync::informers_synced(seen), types::INFORMERS_SYNCED),
+            (sync::objects_in_sync(seen), types::OBJECTS_IN_SYNC),
+            (sync::deletions_synced(seen), types::DELETIONS_SYNCED),
+            (claims::in_sync(seen, plan), types::PERMISSION_CLAIMS_IN_SYNC),
+        ] {
+            set(condition.filter(|_| is_served), kind);
+        }
     }
     conditions::set_summary(&mut list, seen.now);
     status.conditions = list;
-    facts(seen, &mut status);
+    facts(seen, plan, &mut status);
     status
 }
 
@@ -93,7 +107,15 @@ pub fn live(seen: &Observed, plan: &Plan, failures: &Failures) -> APIServiceBind
 pub fn ending(seen: &Observed, ending: &Ending) -> APIServiceBindingStatus {
     let mut status = seen.binding.status.clone().unwrap_or_default();
     let list = &mut status.conditions;
-    let reason = if ending.stuck { "Stuck" } else { "Unbinding" };
+    let reason = match (seen.is_paused(), ending.stuck) {
+        (true, _) => "Paused",
+        (false, true) => "Stuck",
+        (false, false) => "Unbinding",
+    };
+    conditions::set(list, sync::active(seen), seen.now);
+    if let Some(deletions) = sync::deletions_synced(seen) {
+        conditions::set(list, deletions, seen.now);
+    }
     let draining = Condition {
         reason: reason.to_owned(),
         message: ending.message.clone(),
@@ -108,6 +130,9 @@ pub fn ending(seen: &Observed, ending: &Ending) -> APIServiceBindingStatus {
         seen.now,
     );
     status.bound_schemas = seen.bound();
+    if let Some(listed) = &ending.listed {
+        status.permission_claims.clone_from(listed);
+    }
     status
 }
 
@@ -136,7 +161,12 @@ pub fn turned<'a>(
             return condition.is_true() && !known.is_some_and(Condition::is_true);
         }
         let serious = matches!(condition.severity, Severity::Error | Severity::Warning);
-        serious && known.is_none_or(|known| known.reason != condition.reason || known.message != condition.message)
+        // Of a freeze people hear once, though its numbers move on.
+        let says_more = |known: &Condition| {
+            known.reason != condition.reason
+                || (known.message != condition.message && condition.reason != types::TOO_MANY_MISSING)
+        };
+        serious && known.is_none_or(says_more)
     })
 }
 
@@ -148,7 +178,7 @@ fn object(status: &APIServiceBindingStatus) -> Map<String, Value> {
 }
 
 /// What the provider is told of the export.
-pub fn report(status: &APIServiceBindingStatus, plan: &Plan) -> ExportReport {
+pub fn report(seen: &Observed, status: &APIServiceBindingStatus, plan: &Plan) -> ExportReport {
     let refused = plan.states.values().find_map(|state| match state {
         State::Refused { message, .. } => Some(message),
         State::Pending { .. } | State::Usable(_) => None,
@@ -157,7 +187,14 @@ pub fn report(status: &APIServiceBindingStatus, plan: &Plan) -> ExportReport {
         None => true_condition("Connected"),
         Some(message) => false_condition("Connected", Severity::Warning, "BoundSchemasNotValid", message),
     };
+    let repeated = sync::refused_by_provider(seen);
+    let is_repeated = |condition: &Condition| {
+        let is_same = |said: &Condition| (&said.reason, &said.message) == (&condition.reason, &condition.message);
+        repeated.as_ref().is_some_and(is_same)
+    };
     let in_sync = match conditions::get(&status.conditions, types::SCHEMA_IN_SYNC) {
+        // What is refused on the provider is no matter of the consumer.
+        Some(condition) if is_repeated(condition) => true_condition("ConsumerInSync"),
         Some(condition) => Condition {
             type_: "ConsumerInSync".to_owned(),
             ..condition.clone()
@@ -170,7 +207,7 @@ pub fn report(status: &APIServiceBindingStatus, plan: &Plan) -> ExportReport {
     }
 }
 
-fn facts(seen: &Observed, status: &mut APIServiceBindingStatus) {
+fn facts(seen: &Observed, plan: &Plan, status: &mut APIServiceBindingStatus) {
     status.bound_schemas = seen.bound();
     let (Some(session), Access::Reached(_)) = (&seen.session, &seen.access) else {
         return;
@@ -180,233 +217,9 @@ fn facts(seen: &Observed, status: &mut APIServiceBindingStatus) {
     if let Some(name) = &session.pretty_name {
         status.provider_pretty_name = Some(name.clone());
     }
-    if let Some(export) = seen.export() {
-        status.permission_claims.clone_from(&export.spec.permission_claims);
+    if let Some(claims) = &plan.claims {
+        status.permission_claims.clone_from(&claims.listed);
     }
-}
-
-fn secret_valid(seen: &Observed) -> Condition {
-    let error = |reason: &str, message: String| false_condition(types::SECRET_VALID, Severity::Error, reason, message);
-    let renew = format!("run kubectl bind renew {}", seen.name());
-    match &seen.access {
-        Access::Problem(problem) => error(problem.reason(), problem.to_string()),
-        Access::Connecting => true_condition(types::SECRET_VALID),
-        Access::Failed(failure) => {
-            use crate::session::dial::DialError;
-            match failure {
-                DialError::Unauthorized { .. } => error(
-                    "CredentialExpired",
-                    format!("{failure}; objects stay, and sync resumes with a new credential: {renew}"),
-                ),
-                DialError::Denied { .. } => error(
-                    "CredentialDenied",
-                    format!("{failure}; {renew}, or ask the provider's admin"),
-                ),
-                DialError::Setup { .. } => error("KubeconfigSecretInvalid", format!("{failure}; {renew}")),
-                // The Secret may be well: nobody has said that it is not.
-                DialError::Unreachable { .. } => unknown_condition(types::SECRET_VALID, "ProviderUnreachable", ""),
-                DialError::Gone { .. } => true_condition(types::SECRET_VALID),
-            }
-        }
-        Access::Changed { pinned, found } => error(
-            "ProviderChanged",
-            format!(
-                "the Secret leads to contract {} ({}) and not to the one that this binding was made for ({pinned}); put the old \
-                 one back, or consent by annotating the binding with kube-bind.io/accept-provider-change=<time, RFC 3339>",
-                found.namespace, found.uid
-            ),
-        ),
-        Access::Reached(_) => match &seen.session {
-            Some(session) => match (&session.expired, &session.renewal_fails) {
-                (Some(why), _) => error(
-                    "CredentialExpired",
-                    format!(
-                        "the credential has expired, and {why}; objects stay, and sync resumes with a new one: {renew}"
-                    ),
-                ),
-                (None, Some(why)) => false_condition(
-                    types::SECRET_VALID,
-                    Severity::Warning,
-                    "CredentialRenewalFailing",
-                    format!("the credential works and is not renewed: {why}; if that lasts, {renew}"),
-                ),
-                (None, None) => true_condition(types::SECRET_VALID),
-            },
-            None => true_condition(types::SECRET_VALID),
-        },
-    }
-}
-
-fn connected(seen: &Observed, plan: &Plan, failures: &Failures) -> Option<Condition> {
-    use crate::session::dial::DialError;
-    let condition =
-        |severity, reason: &str, message: String| Some(false_condition(types::CONNECTED, severity, reason, message));
-    let error = |reason: &str, message: String| condition(Severity::Error, reason, message);
-    match &seen.access {
-        Access::Failed(failure @ DialError::Unreachable { .. }) => {
-            return condition(Severity::Warning, "ProviderUnreachable", failure.to_string());
-        }
-        Access::Failed(failure @ DialError::Gone { .. }) => return error("ContractNotFound", failure.to_string()),
-        Access::Reached(_) => {}
-        Access::Problem(_) | Access::Connecting | Access::Failed(_) | Access::Changed { .. } => return None,
-    }
-    let session = seen.session.as_ref()?;
-    if let ClusterPin::Other { .. } = session.pin {
-        // Said by Heartbeating.
-        return None;
-    }
-    let name = seen.name();
-    match &session.export {
-        Lookup::Unknown { failure: None } => {
-            return condition(
-                Severity::Info,
-                "Connecting",
-                "waiting for the provider to list its exports".to_owned(),
-            );
-        }
-        Lookup::Unknown { failure: Some(failure) } => {
-            return condition(
-                Severity::Warning,
-                "ProviderUnreachable",
-                format!("exports cannot be read: {failure}"),
-            );
-        }
-        Lookup::Broken { message } => return error("APIServiceExportInvalid", message.clone()),
-        Lookup::Absent if seen.owned().next().is_none() => {
-            return error(
-                "APIServiceExportNotFound",
-                format!(
-                    "APIServiceExport {}/{name} does not exist on the provider; bind again",
-                    session.contract
-                ),
-            );
-        }
-        Lookup::Absent | Lookup::Present(_) if seen.export_is_gone() => {
-            return error(
-                "ExportRemoved",
-                format!(
-                    "the provider removed APIServiceExport {}/{name}; objects stay and are not synced any more: bind again, or unbind",
-                    session.contract
-                ),
-            );
-        }
-        Lookup::Absent | Lookup::Present(_) => {}
-    }
-    if let Some(failure) = failures.values().next() {
-        return error(failure.reason, failure.message.clone());
-    }
-    let refused = plan.states.values().find_map(|state| match state {
-        State::Refused { reason, message } => Some((reason, message)),
-        State::Pending { .. } | State::Usable(_) => None,
-    });
-    match refused {
-        Some((reason, message)) => error(reason, message.clone()),
-        None => Some(true_condition(types::CONNECTED)),
-    }
-}
-
-fn schema_in_sync(seen: &Observed, plan: &Plan, failures: &Failures) -> Option<Condition> {
-    let of = |severity, reason: &str, message: &str| false_condition(types::SCHEMA_IN_SYNC, severity, reason, message);
-    if plan.states.is_empty() {
-        return seen
-            .binding
-            .status
-            .as_ref()
-            .and_then(|status| conditions::get(&status.conditions, types::SCHEMA_IN_SYNC).cloned())
-            .filter(|_| seen.export_is_gone());
-    }
-    if let Some(failure) = failures.values().next() {
-        return Some(of(Severity::Error, failure.reason, &failure.message));
-    }
-    let problems = |wanted: fn(&State) -> bool| plan.states.values().find(move |state| wanted(state));
-    let worst = problems(|state| matches!(state, State::Refused { .. }))
-        .or_else(|| problems(|state| matches!(state, State::Pending { .. })));
-    Some(match worst {
-        Some(State::Refused { reason, message }) => of(Severity::Error, reason, message),
-        Some(State::Pending { reason, message }) => of(Severity::Info, reason, message),
-        Some(State::Usable(_)) | None => true_condition(types::SCHEMA_IN_SYNC),
-    })
-}
-
-fn heartbeating(seen: &Observed) -> Option<Condition> {
-    let session = seen.session.as_ref()?;
-    let of =
-        |severity, reason: &str, message: String| Some(false_condition(types::HEARTBEATING, severity, reason, message));
-    if let ClusterPin::Other { recorded } = &session.pin {
-        return of(
-            Severity::Error,
-            "ConsumerClusterMismatch",
-            format!(
-                "contract {} serves another cluster (kube-system {recorded}), so nothing is written; bind with credentials of \
-                 this cluster's own, or take it over by annotating the binding with \
-                 kube-bind.io/accept-provider-change=<time, RFC 3339>",
-                session.contract
-            ),
-        );
-    }
-    match &session.heartbeat {
-        Heartbeat::Pending => of(
-            Severity::Info,
-            "FirstHeartbeatPending",
-            "the first heartbeat is on its way".to_owned(),
-        ),
-        Heartbeat::Beating | Heartbeat::OtherCluster { .. } => Some(true_condition(types::HEARTBEATING)),
-        Heartbeat::Failing { message } => of(Severity::Warning, "ClusterBindingUpdateFailed", message.clone()),
-    }
-}
-
-fn informers_synced(seen: &Observed) -> Option<Condition> {
-    if seen.engines.is_empty() {
-        return None;
-    }
-    let waiting = seen
-        .engines
-        .values()
-        .find(|engine| !engine.progress.consumer_synced || !engine.progress.provider_synced);
-    let Some(engine) = waiting else {
-        return Some(true_condition(types::INFORMERS_SYNCED));
-    };
-    let resource = &engine.spec.resource;
-    let Some(problem) = &engine.progress.problem else {
-        let message = format!("the first lists of {resource} are on their way");
-        return Some(false_condition(
-            types::INFORMERS_SYNCED,
-            Severity::Info,
-            "InformersSyncing",
-            message,
-        ));
-    };
-    let mend = if !engine.progress.consumer_synced && problem.contains("forbidden") {
-        format!(
-            "; {}",
-            rights::bound_resource(&seen.name(), &resource.group, &resource.plural)
-        )
-    } else {
-        String::new()
-    };
-    let message = format!("{resource}: {problem}{mend}");
-    Some(false_condition(
-        types::INFORMERS_SYNCED,
-        Severity::Error,
-        "InformerSyncTimeout",
-        message,
-    ))
-}
-
-fn objects_in_sync(seen: &Observed) -> Option<Condition> {
-    if seen.engines.is_empty() {
-        return None;
-    }
-    // Without a count, which would change the status with every object.
-    let failing = seen.engines.values().find(|engine| engine.progress.failing > 0);
-    Some(match failing {
-        None => true_condition(types::OBJECTS_IN_SYNC),
-        Some(engine) => {
-            let problem = engine.progress.problem.as_deref().unwrap_or("see their events");
-            let message = format!("some {} are not in sync: {problem}", engine.spec.resource);
-            false_condition(types::OBJECTS_IN_SYNC, Severity::Warning, "ObjectsFailing", message)
-        }
-    })
 }
 
 #[cfg(test)]

@@ -1,11 +1,21 @@
+use bindery_api::{
+    annotations,
+    v1alpha2::{GroupResource, NamedResource, PermissionClaim, Selector},
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::ResourceExt as _;
+
 use super::*;
 use crate::{
     binding::{
         credential::SecretProblem,
+        observe::ClusterPin,
         plan,
-        testing::{CRD, binding, crd, fresh, installed, pinned, reached, served, session},
+        resource::Schema,
+        testing::{CRD, accept, act, binding, crd, export, fresh, installed, pinned, reached, schema, served, session},
     },
-    session::dial::DialError,
+    claims::{ClaimProgress, Problem},
+    session::{dial::DialError, exports::Lookup, heartbeat::Heartbeat},
 };
 
 fn with(mut seen: Observed, change: impl FnOnce(&mut Observed)) -> Observed {
@@ -39,6 +49,8 @@ fn all_is_well() {
         types::HEARTBEATING,
         types::INFORMERS_SYNCED,
         types::OBJECTS_IN_SYNC,
+        types::DELETIONS_SYNCED,
+        types::ACTIVE,
     ] {
         assert!(conditions::is_true(&status.conditions, kind), "{kind}: {status:?}");
     }
@@ -52,6 +64,25 @@ fn all_is_well() {
         patch(Some(&status), &status_of(&settled)),
         None,
         "a second look writes nothing"
+    );
+}
+
+#[test]
+fn a_new_binding_of_a_session_that_runs_is_not_ready_before_anything_is_bound() {
+    check(
+        &fresh(),
+        types::SCHEMA_IN_SYNC,
+        "Starting",
+        Severity::Info,
+        "being taken up",
+    );
+    let unpinned = with(pinned(), |seen| binding(seen).status = None);
+    check(
+        &unpinned,
+        types::SCHEMA_IN_SYNC,
+        "Starting",
+        Severity::Info,
+        "being taken up",
     );
 }
 
@@ -224,6 +255,236 @@ fn what_the_consumer_refuses_is_named() {
     );
 }
 
+fn annotate(seen: &mut Observed, annotation: &str, value: &str) {
+    let annotations = binding(seen).annotations_mut();
+    annotations.insert(annotation.to_owned(), value.to_owned());
+}
+
+#[test]
+fn a_pause_is_shown_wherever_it_finds_the_binding() {
+    let unreachable = DialError::Unreachable {
+        server: String::new(),
+        message: String::new(),
+    };
+    for seen in [
+        fresh(),
+        served(),
+        with(served(), |seen| seen.access = Access::Connecting),
+        with(served(), |seen| seen.access = Access::Failed(unreachable.clone())),
+    ] {
+        let paused = with(seen, |seen| annotate(seen, annotations::PAUSED, "true"));
+        let says = "kubectl annotate apiservicebinding cowboys kube-bind.io/paused-";
+        check(&paused, "Active", "Paused", Severity::Info, says);
+        let end = ending(&paused, &Ending::default());
+        let draining = conditions::get(&end.conditions, types::DRAINING).unwrap();
+        assert_eq!((draining.is_true(), draining.reason.as_str()), (true, "Paused"));
+        assert!(!conditions::is_true(&end.conditions, types::ACTIVE));
+    }
+}
+
+#[test]
+fn a_freeze_says_what_to_check_and_how_to_consent() {
+    let frozen = |missing| crate::sync::Frozen {
+        missing,
+        known: 50,
+        kind: crate::sync::Kind::Objects,
+    };
+    let seen = with(served(), |seen| seen.frozen = Some(frozen(12)));
+    let says = |text: &str| check(&seen, "DeletionsSynced", "TooManyMissing", Severity::Error, text);
+    says("12 of 50 objects");
+    says("kubectl get cowboys.wildwest.dev --all-namespaces");
+    says("kubectl annotate apiservicebinding cowboys --overwrite kube-bind.io/allow-deletions-until=$(date -u ");
+    for (text, complaint) in [
+        ("soon", "is \"soon\", which is no time"),
+        ("1969-01-01T00:00:00Z", "expired at"),
+    ] {
+        let unread = with(seen.clone(), |seen| annotate(seen, annotations::ALLOW_DELETIONS, text));
+        check(&unread, "DeletionsSynced", "TooManyMissing", Severity::Error, complaint);
+    }
+    let later = with(seen.clone(), |seen| seen.frozen = Some(frozen(11)));
+    let events = |before: &Observed, after: &Observed| turned(Some(&status_of(before)), &status_of(after)).count();
+    assert_eq!(
+        (events(&served(), &seen), events(&seen, &later)),
+        (1, 0),
+        "one event each"
+    );
+    let successor = with(served(), |other| {
+        binding(other).status = Some(status_of(&seen));
+        other.engines.get_mut(CRD).unwrap().progress.provider_synced = false;
+    });
+    check(
+        &successor,
+        "DeletionsSynced",
+        "TooManyMissing",
+        Severity::Error,
+        "12 of 50",
+    );
+    let counted = with(successor, |seen| {
+        seen.engines.get_mut(CRD).unwrap().progress.provider_synced = true;
+    });
+    assert!(conditions::is_true(
+        &status_of(&counted).conditions,
+        types::DELETIONS_SYNCED
+    ));
+}
+
+#[test]
+fn a_schema_that_is_not_taken_over_is_named() {
+    let broken = with(served(), |seen| {
+        let mut schema = std::sync::Arc::unwrap_or_clone(schema());
+        schema.spec.versions[0].schema["openAPIV3Schema"]["type"] = json!("string");
+        seen.schemas
+            .insert(CRD.to_owned(), Schema::Present(std::sync::Arc::new(schema)));
+    });
+    check(&broken, "SchemaInSync", "IncompatibleSchema", Severity::Warning, CRD);
+    assert!(conditions::is_true(&status_of(&broken).conditions, types::CONNECTED));
+}
+
+#[test]
+fn a_consent_that_is_none_is_said_to_be_none() {
+    let changed = with(served(), |seen| {
+        annotate(seen, annotations::ACCEPT_PROVIDER_CHANGE, "yes");
+        seen.access = Access::Changed {
+            pinned: "a".to_owned(),
+            found: reached("b"),
+        };
+    });
+    check(
+        &changed,
+        "SecretValid",
+        "ProviderChanged",
+        Severity::Error,
+        "is \"yes\", which is no time",
+    );
+}
+
+/// A binding whose export claims these; all that is not rejected is in effect.
+fn claiming(claims: &[(&str, Selector)], rejected: &[&str]) -> Observed {
+    with(served(), |seen| {
+        let mut export = export();
+        for (resource, selector) in claims {
+            export.spec.permission_claims.push(PermissionClaim {
+                group_resource: GroupResource::new("", *resource),
+                selector: selector.clone(),
+            });
+        }
+        accept(binding(seen), &export.spec.permission_claims);
+        binding(seen).status.as_mut().unwrap().permission_claims = export.spec.permission_claims.clone();
+        binding(seen).spec.rejected_permission_claims = rejected
+            .iter()
+            .map(|resource| GroupResource::new("", *resource))
+            .collect();
+        session(seen).export = Lookup::Present(std::sync::Arc::new(export));
+        for _ in 0..2 {
+            let plan = plan::plan(seen);
+            act(seen, &plan.ops);
+        }
+    })
+}
+
+fn progress<'a>(seen: &'a mut Observed, resource: &str) -> &'a mut ClaimProgress {
+    let resource = GroupResource::new("", resource);
+    seen.claims.progress.claims.entry(resource).or_default()
+}
+
+#[test]
+fn claims_are_told_with_their_numbers_and_what_they_reach() {
+    let named = Selector {
+        named_resources: vec![NamedResource::default()],
+        ..Selector::default()
+    };
+    let all = Selector {
+        label_selector: Some(LabelSelector::default()),
+        ..Selector::default()
+    };
+    let claims = [
+        ("secrets", all),
+        ("configmaps", named),
+        ("serviceaccounts", Selector::default()),
+    ];
+    let mut seen = claiming(&claims, &[]);
+    progress(&mut seen, "secrets").from_consumer = 3;
+    progress(&mut seen, "configmaps").from_provider = 2;
+    let status = status_of(&seen);
+    let condition = conditions::get(&status.conditions, types::PERMISSION_CLAIMS_IN_SYNC).unwrap();
+    assert!(condition.is_true());
+    assert_eq!(
+        condition.message,
+        "secrets: selects every object, 3 given to the provider, 0 taken from it; configmaps: 0 given to the provider, 2 \
+         taken from it; serviceaccounts: selects nothing, 0 given to the provider, 0 taken from it"
+    );
+    assert_eq!(status.permission_claims.len(), 3);
+    let mut rejected = claiming(&claims[..2], &["secrets"]);
+    let status = status_of(&rejected);
+    assert_eq!(status.permission_claims.len(), 1, "what is withdrawn leaves the status");
+    binding(&mut rejected).status.as_mut().unwrap().permission_claims = status.permission_claims;
+    let status = status_of(&rejected);
+    let condition = conditions::get(&status.conditions, types::PERMISSION_CLAIMS_IN_SYNC).unwrap();
+    assert!(
+        condition.is_true() && condition.message.ends_with("; rejected: secrets"),
+        "{condition:?}"
+    );
+    assert!(conditions::get(&status_of(&served()).conditions, types::PERMISSION_CLAIMS_IN_SYNC).is_none());
+}
+
+#[test]
+fn a_claim_that_grew_says_how_to_accept_it() {
+    let all = Selector {
+        label_selector: Some(LabelSelector::default()),
+        ..Selector::default()
+    };
+    let grown = with(claiming(&[("secrets", all)], &[]), |seen| accept(binding(seen), &[]));
+    for says in [
+        "secrets: the provider claims more than was accepted",
+        "claims now (every object)",
+        "kubectl annotate apiservicebinding cowboys kube-bind.io/accepted-claims-",
+    ] {
+        check(
+            &grown,
+            "PermissionClaimsInSync",
+            "ClaimNotAccepted",
+            Severity::Warning,
+            says,
+        );
+    }
+}
+
+#[test]
+fn what_is_amiss_with_a_claim_is_named() {
+    let check = |seen: &Observed, reason, severity, says| check(seen, "PermissionClaimsInSync", reason, severity, says);
+    let claimed = |change: &dyn Fn(&mut ClaimProgress)| {
+        let mut seen = claiming(&[("secrets", Selector::default())], &[]);
+        change(progress(&mut seen, "secrets"));
+        seen
+    };
+    let problem = |reason| Problem {
+        reason,
+        message: "no right to list".to_owned(),
+    };
+    let forbidden = claimed(&|progress| progress.problem = Some(problem("Forbidden")));
+    check(
+        &forbidden,
+        "RightsMissing",
+        Severity::Warning,
+        "secrets: no right to list",
+    );
+    let conflict = claimed(&|progress| progress.problem = Some(problem("Conflict")));
+    check(&conflict, "ClaimFailing", Severity::Warning, "secrets: ");
+    let listing = claimed(&|progress| progress.synced = false);
+    check(&listing, "ClaimsSyncing", Severity::Info, "first lists of secrets");
+    let refused = claiming(&[("pods", Selector::default())], &[]);
+    check(&refused, "ClaimRefused", Severity::Warning, "pods");
+    let mut going = claiming(&[("secrets", Selector::default())], &["secrets"]);
+    progress(&mut going, "secrets").remaining = Some(4);
+    check(
+        &going,
+        "Withdrawing",
+        Severity::Info,
+        "4 copies are left to delete; rejected: secrets",
+    );
+    assert_eq!(status_of(&going).permission_claims.len(), 1);
+}
+
 #[test]
 fn what_does_not_hold_any_more_is_taken_back() {
     let mut seen = served();
@@ -269,8 +530,46 @@ fn people_hear_of_what_turned_and_only_then() {
 }
 
 #[test]
+fn a_change_that_the_provider_does_not_pass_on_is_said_here_too() {
+    let says = |severity, reason: &str| {
+        let said = false_condition(
+            types::SCHEMA_IN_SYNC,
+            severity,
+            reason,
+            "v1: spec.intent: field removed",
+        );
+        with(served(), |seen| {
+            let Lookup::Present(export) = &mut seen.session.as_mut().unwrap().export else {
+                panic!("no export");
+            };
+            conditions::set(
+                &mut std::sync::Arc::make_mut(export)
+                    .status
+                    .get_or_insert_default()
+                    .conditions,
+                said,
+                seen.now,
+            );
+        })
+    };
+    let refused = says(Severity::Warning, "IncompatibleSchema");
+    check(
+        &refused,
+        types::SCHEMA_IN_SYNC,
+        "IncompatibleSchema",
+        Severity::Warning,
+        "spec.intent",
+    );
+    let report = report(&refused, &status_of(&refused), &plan::plan(&refused));
+    assert!(report.connected.is_true() && report.consumer_in_sync.is_true());
+    let kept = status_of(&says(Severity::Info, "SchemaChanged"));
+    assert!(conditions::is_true(&kept.conditions, types::SCHEMA_IN_SYNC));
+    assert!(conditions::is_true(&kept.conditions, conditions::READY));
+}
+
+#[test]
 fn the_provider_hears_what_became_of_its_schemas() {
-    let report_of = |seen: &Observed| report(&status_of(seen), &plan::plan(seen));
+    let report_of = |seen: &Observed| report(seen, &status_of(seen), &plan::plan(seen));
     let well = report_of(&served());
     assert!(well.connected.is_true() && well.consumer_in_sync.is_true());
     assert_eq!(well.consumer_in_sync.type_, "ConsumerInSync");

@@ -3,23 +3,26 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use bindery_api::{
-    finalizers,
+    annotations, finalizers,
     v1alpha2::{
         APIServiceBinding, APIServiceBindingSpec, APIServiceBindingStatus, APIServiceExport, APIServiceExportSpec,
-        BoundSchema, BoundSchemaSpec, BoundSchemaVersion, ExportResource, GroupResource,
+        BoundSchema, BoundSchemaSpec, BoundSchemaVersion, ExportResource, GroupResource, PermissionClaim,
     },
 };
 use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::ResourceExt as _;
 use serde_json::json;
 
 use super::{
+    claims::{ClaimsSeen, Spec},
     credential::Access,
     observe::{ClusterPin, EngineSeen, EngineSpec, Observed, SessionSeen},
     plan::{self, Op},
     resource::{self, CrdOp, Schema, State},
 };
 use crate::{
+    claims::ClaimProgress,
     session::{Contract, exports::Lookup, heartbeat::Heartbeat},
     sync::Progress,
 };
@@ -88,6 +91,8 @@ pub(super) fn fresh() -> Observed {
         schemas: BTreeMap::from([(CRD.to_owned(), Schema::Present(schema()))]),
         engines: BTreeMap::new(),
         releasers: BTreeMap::new(),
+        claims: ClaimsSeen::default(),
+        frozen: None,
         deletion: None,
         contract_is_shared: false,
         has_stored_secret: false,
@@ -99,6 +104,7 @@ pub(super) fn pinned() -> Observed {
     let mut seen = fresh();
     let binding = Arc::make_mut(&mut seen.binding);
     binding.metadata.finalizers = Some(vec![finalizers::KONNECTOR.to_owned()]);
+    accept(binding, &[]);
     binding.status = Some(APIServiceBindingStatus {
         contract_uid: Some("a".to_owned()),
         ..APIServiceBindingStatus::default()
@@ -147,12 +153,7 @@ pub(super) fn spec(seen: &Observed) -> EngineSpec {
     let State::Usable(resource) = state else {
         panic!("{state:?}");
     };
-    EngineSpec {
-        session: 1,
-        export: ("cowboys".to_owned(), "export-uid".to_owned()),
-        resource,
-        informer_scope: export().spec.informer_scope,
-    }
+    EngineSpec::of(1, &export(), resource)
 }
 
 pub(super) fn session(seen: &mut Observed) -> &mut SessionSeen {
@@ -195,6 +196,23 @@ fn word(op: &Op) -> String {
         Op::StopReleaser { .. } => "stop release".to_owned(),
         Op::DeleteExport { force: false, .. } => "delete export".to_owned(),
         Op::DeleteExport { force: true, .. } => "force export".to_owned(),
+        Op::StopDeletion => "stop deletion".to_owned(),
+        Op::AcceptClaims(claims) => format!("accept {}", claims.len()),
+        Op::Claim(spec) => {
+            let names = |resources: Vec<&GroupResource>| {
+                let names: Vec<_> = resources.into_iter().map(ToString::to_string).collect();
+                names.join(",")
+            };
+            let accepted = spec.wanted.accepted.iter().map(|claim| &claim.group_resource);
+            let withdrawn = spec.wanted.withdrawn.iter().collect();
+            format!("claim [{}] withdraw [{}]", names(accepted.collect()), names(withdrawn))
+        }
+        Op::Unclaim => "unclaim".to_owned(),
+        Op::Cleanup { resources, .. } => {
+            let names: Vec<_> = resources.iter().map(ToString::to_string).collect();
+            format!("clean up {}", names.join(","))
+        }
+        Op::StopCleanup => "stop cleanup".to_owned(),
         Op::DeleteStored { .. } => "delete secret".to_owned(),
         Op::DeleteRoles => "delete roles".to_owned(),
     }
@@ -238,9 +256,45 @@ pub(super) fn act(seen: &mut Observed, ops: &[Op]) {
             }
             Op::DeleteStored { .. } => seen.has_stored_secret = false,
             Op::ClearFinalizer => binding(seen).metadata.finalizers = None,
+            Op::StopDeletion => seen.deletion = None,
+            Op::AcceptClaims(claims) => {
+                accept(binding(seen), claims);
+            }
+            Op::Claim(spec) => claim(seen, spec),
+            Op::Unclaim => seen.claims.running = None,
+            Op::Cleanup { resources, .. } => {
+                let released = crate::release::Released {
+                    remaining: Some(0),
+                    problem: None,
+                };
+                seen.claims.cleanup = Some((resources.clone(), released));
+            }
+            Op::StopCleanup => seen.claims.cleanup = None,
             Op::PatchCrd { .. } | Op::Pause(_) | Op::DeleteRoles => {}
         }
     }
+}
+
+/// Notes which claims the user has accepted.
+pub(super) fn accept(binding: &mut APIServiceBinding, claims: &[PermissionClaim]) {
+    let record = serde_json::to_string(claims).unwrap();
+    let annotations = binding.annotations_mut();
+    annotations.insert(annotations::ACCEPTED_CLAIMS.to_owned(), record);
+}
+
+/// A session that has done at once what it was told.
+fn claim(seen: &mut Observed, spec: &Spec) {
+    let progress = |remaining| ClaimProgress {
+        synced: true,
+        remaining: Some(remaining),
+        ..ClaimProgress::default()
+    };
+    let accepted = spec.wanted.accepted.iter().map(|claim| &claim.group_resource);
+    let known = accepted
+        .chain(&spec.wanted.withdrawn)
+        .map(|resource| (resource.clone(), progress(0)));
+    seen.claims.progress.claims = known.collect();
+    seen.claims.running = Some(spec.clone());
 }
 
 /// The live plan, acted upon until it has nothing more to do but to go on.

@@ -3,21 +3,22 @@
 
 use std::collections::BTreeSet;
 
-use bindery_api::finalizers;
-use bindery_runtime::crds::is_established;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use bindery_api::{annotations, finalizers, v1alpha2::PermissionClaim};
 use kube::ResourceExt as _;
 
 use super::{
-    credential::{Access, SecretProblem},
-    observe::{ClusterPin, DeletionSeen, EngineSpec, Observed, SessionSeen},
-    plan::{Op, release},
-    resource::{self, Schema, State},
+    claims::{self, By},
+    credential::Access,
+    observe::{ClusterPin, Observed, SessionSeen},
+    plan::{Op, paused},
 };
-use crate::{
-    release::Mode,
-    session::{exports::Lookup, heartbeat::Heartbeat},
-};
+use crate::session::{exports::Lookup, heartbeat::Heartbeat};
+
+mod export;
+mod objects;
+
+use export::{Export, export};
+use objects::{describe, drain, let_go, remove};
 
 /// What to do, and what to say of it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,6 +27,8 @@ pub struct Ending {
     pub ops: Vec<Op>,
     /// Objects that are left, where they were counted.
     pub remaining: Option<usize>,
+    /// The claims that the status is to list, where some were withdrawn.
+    pub listed: Option<Vec<PermissionClaim>>,
     /// What is going on, or waited for.
     pub message: String,
     /// Nobody can go on without the user.
@@ -55,10 +58,31 @@ pub fn plan(seen: &Observed) -> Ending {
     {
         return Ending::default();
     }
+    if seen.is_paused() {
+        return Ending {
+            ops: paused(seen, Vec::new()),
+            message: format!(
+                "paused by its annotation, so nothing is removed; to go on: kubectl annotate apiservicebinding {} {}-",
+                seen.name(),
+                annotations::PAUSED
+            ),
+            ..Ending::default()
+        };
+    }
     if seen.owned().next().is_some() {
-        return objects(seen);
+        let mut ending = objects(seen);
+        if ending.remaining == Some(0) && !claims(seen, &mut ending) {
+            for (name, crd) in seen.owned() {
+                remove(&mut ending, name, crd);
+            }
+            describe(&mut ending);
+        }
+        return ending;
     }
     let mut ending = Ending::default();
+    if claims(seen, &mut ending) {
+        return ending;
+    }
     for name in seen.engines.keys() {
         ending.ops.push(Op::StopEngine { name: name.clone() });
     }
@@ -103,8 +127,18 @@ fn objects(seen: &Observed) -> Ending {
     }
 }
 
+/// Who answers for objects.
 fn way(seen: &Observed) -> Way {
-    if seen.is_forced() || seen.orphans() || seen.pinned().is_none() {
+    // The provider's objects stay, so that it has nothing to answer for.
+    if seen.orphans() {
+        return Way::Release;
+    }
+    answers(seen)
+}
+
+/// Who answers for what this binding has on the provider.
+fn answers(seen: &Observed) -> Way {
+    if seen.is_forced() || seen.pinned().is_none() {
         return Way::Release;
     }
     let wait = |message: String, stuck: bool| Way::Wait { message, stuck };
@@ -155,6 +189,47 @@ fn way(seen: &Observed) -> Way {
     }
 }
 
+/// Withdraws the claims, whose copies serve the objects and so go after them. Answers whether something is left to do.
+fn claims(seen: &Observed, ending: &mut Ending) -> bool {
+    let has_claims = seen
+        .binding
+        .status
+        .as_ref()
+        .is_some_and(|status| !status.permission_claims.is_empty());
+    let withdrawal = match answers(seen) {
+        _ if !has_claims => None,
+        Way::Drain { session } => claims::withdraw(seen, By::Session(session)),
+        Way::Release => claims::withdraw(seen, By::Cleanup),
+        Way::Wait { message, stuck } => {
+            ending.message = format!("waiting to withdraw copies of claimed objects: {message}");
+            ending.stuck = stuck;
+            ending.ops.push(Op::Pause(true));
+            return true;
+        }
+    };
+    let Some(withdrawal) = withdrawal else {
+        // Those that were told to withdraw have.
+        ending.listed = Some(Vec::new());
+        ending.ops.extend(claims::steps(seen, None, &BTreeSet::new()));
+        return false;
+    };
+    let counted = match withdrawal.left {
+        Some(1) => "1 copy of a claimed object is left to delete".to_owned(),
+        Some(left) => format!("{left} copies of claimed objects are left to delete"),
+        None => "counting the copies of claimed objects that are left".to_owned(),
+    };
+    ending.message = match withdrawal.problem {
+        Some(problem) => format!("{counted}: {problem}; {FORCE}"),
+        None => counted,
+    };
+    ending.ops.extend(withdrawal.ops);
+    if !ending.ops.contains(&Op::Pause(false)) {
+        ending.ops.push(Op::Pause(false));
+    }
+    ending.listed = Some(withdrawal.listed);
+    true
+}
+
 /// What to say while it is not known whether the contract serves this cluster.
 fn unpinned(session: &SessionSeen) -> (String, bool) {
     match &session.heartbeat {
@@ -165,209 +240,6 @@ fn unpinned(session: &SessionSeen) -> (String, bool) {
 
 const FORCE: &str = "mend that, or annotate the binding with kube-bind.io/force-unbind=true to end it without the \
                      provider, whose objects then stay there";
-
-fn drain(seen: &Observed, session: u64) -> Ending {
-    let mut ending = Ending {
-        remaining: Some(0),
-        ..Ending::default()
-    };
-    let Some(export) = seen.export() else {
-        return ending;
-    };
-    for name in seen.releasers.keys() {
-        ending.ops.push(Op::StopReleaser { name: name.clone() });
-    }
-    for (name, crd) in seen.owned() {
-        if resource::was_never_served(crd) && !seen.engines.contains_key(name) {
-            remove(&mut ending, name, crd);
-            continue;
-        }
-        let schema = seen.schemas.get(name).unwrap_or(&Schema::Missing);
-        let state = resource::plan(name, schema, Some(crd), &seen.binding).state;
-        let spec = match state {
-            State::Usable(resource) => Some(EngineSpec {
-                session,
-                export: (seen.name(), export.metadata.uid.clone().unwrap_or_default()),
-                resource,
-                informer_scope: export.spec.informer_scope,
-            }),
-            State::Refused { message, .. } | State::Pending { message, .. } => {
-                if !seen.engines.contains_key(name) {
-                    ending.remaining = None;
-                    let established = if is_established(crd) { "" } else { "; it is not served" };
-                    ending.message = format!("waiting to drain {name}: {message}{established}; {FORCE}");
-                    ending.stuck = matches!(schema, Schema::Missing);
-                    continue;
-                }
-                None
-            }
-        };
-        let Some(engine) = seen.engines.get(name) else {
-            ending.remaining = None;
-            ending.ops.extend(spec.map(|spec| Op::StartEngine {
-                name: name.clone(),
-                spec,
-            }));
-            ending.ops.push(Op::DrainEngine { name: name.clone() });
-            continue;
-        };
-        if engine.spec.session != session {
-            ending.ops.push(Op::StopEngine { name: name.clone() });
-            ending.remaining = None;
-            continue;
-        }
-        if !engine.draining {
-            ending.ops.push(Op::DrainEngine { name: name.clone() });
-        }
-        let left = engine
-            .progress
-            .remaining
-            .filter(|_| engine.draining && engine.progress.consumer_synced);
-        ending.remaining = ending.remaining.zip(left).map(|(sum, left)| sum + left);
-        if left == Some(0) {
-            remove(&mut ending, name, crd);
-        }
-        if let Some(problem) = &engine.progress.problem {
-            ending.message = format!("{problem}; {FORCE}");
-        }
-    }
-    ending.ops.push(Op::Pause(false));
-    describe(&mut ending);
-    ending
-}
-
-fn let_go(seen: &Observed) -> Ending {
-    let mut ending = Ending {
-        ops: release(seen, &BTreeSet::new(), &BTreeSet::new(), Mode::All),
-        remaining: Some(0),
-        ..Ending::default()
-    };
-    for (name, crd) in seen.owned() {
-        let released = seen
-            .releasers
-            .get(name)
-            .filter(|(mode, _)| *mode == Mode::All)
-            .map(|(_, released)| released);
-        let left = match released {
-            _ if resource::was_never_served(crd) => Some(0),
-            released => released.and_then(|released| released.remaining),
-        };
-        ending.remaining = ending.remaining.zip(left).map(|(sum, left)| sum + left);
-        if left == Some(0) {
-            remove(&mut ending, name, crd);
-        }
-        if let Some(problem) = released.and_then(|released| released.problem.as_ref()) {
-            ending.message.clone_from(problem);
-        }
-    }
-    describe(&mut ending);
-    ending
-}
-
-fn remove(ending: &mut Ending, name: &str, crd: &CustomResourceDefinition) {
-    if crd.metadata.deletion_timestamp.is_none() {
-        ending.ops.push(Op::DeleteCrd {
-            name: name.to_owned(),
-            uid: crd.metadata.uid.clone().unwrap_or_default(),
-        });
-    }
-}
-
-fn describe(ending: &mut Ending) {
-    let counted = match ending.remaining {
-        Some(0) => "all objects are gone; their CRDs are being removed".to_owned(),
-        Some(1) => "1 object is left to delete".to_owned(),
-        Some(left) => format!("{left} objects are left to delete"),
-        None => "counting the objects that are left".to_owned(),
-    };
-    ending.message = match &*ending.message {
-        "" => counted,
-        problem => format!("{counted}: {problem}"),
-    };
-}
-
-enum Export {
-    Done { leaves: Option<String> },
-    Ask { uid: String, force: bool },
-    Wait { message: String, stuck: bool },
-}
-
-/// What is left to do about the provider's export, once no object is left.
-fn export(seen: &Observed) -> Export {
-    let name = seen.name();
-    let leaves = |why: &str| Export::Done {
-        leaves: Some(format!("the provider keeps APIServiceExport {name}: {why}")),
-    };
-    if seen.is_forced() {
-        return leaves("the unbind was forced; delete it there, or ask its admin to");
-    }
-    match &seen.deletion {
-        Some(DeletionSeen::Done) => return Export::Done { leaves: None },
-        Some(DeletionSeen::Running) => {
-            return Export::Wait {
-                message: "waiting for the provider to delete the export".to_owned(),
-                stuck: false,
-            };
-        }
-        Some(DeletionSeen::Failing(message)) => {
-            return Export::Wait {
-                message: format!("the provider does not delete the export: {message}; {FORCE}"),
-                stuck: true,
-            };
-        }
-        None => {}
-    }
-    let never_connected = seen.pinned().is_none();
-    let wait = |message: String, stuck: bool| Export::Wait { message, stuck };
-    match &seen.access {
-        Access::Connecting => return wait("waiting for the provider to answer".to_owned(), false),
-        // Nothing was ever made through this binding.
-        Access::Problem(_) | Access::Failed(_) if never_connected => {
-            return leaves("this binding never reached it");
-        }
-        Access::Problem(SecretProblem::NotFound { .. }) => return leaves("the Secret that leads there is gone"),
-        Access::Problem(problem) => return wait(format!("{problem}; {FORCE}"), true),
-        Access::Failed(crate::session::dial::DialError::Gone { .. }) => return Export::Done { leaves: None },
-        Access::Failed(error) => return wait(format!("{error}; {FORCE}"), true),
-        Access::Changed { .. } => return leaves("the Secret leads to another provider"),
-        Access::Reached(_) => {}
-    }
-    let Some(session) = &seen.session else {
-        return wait("waiting for the session with the provider".to_owned(), false);
-    };
-    if matches!(session.pin, ClusterPin::Other { .. }) {
-        return leaves("the contract serves another cluster");
-    }
-    match &session.export {
-        Lookup::Absent => Export::Done { leaves: None },
-        Lookup::Present(export) if export.metadata.deletion_timestamp.is_some() => Export::Done { leaves: None },
-        // It may be another cluster's.
-        Lookup::Present(_) if session.pin == ClusterPin::Unknown => {
-            let (message, stuck) = unpinned(session);
-            wait(message, stuck)
-        }
-        Lookup::Present(_) if !session.has_backend => {
-            leaves("it has no backend that would delete it; its admin may delete it there")
-        }
-        Lookup::Present(export) => Export::Ask {
-            uid: export.metadata.uid.clone().unwrap_or_default(),
-            force: seen.orphans(),
-        },
-        Lookup::Broken { message } => wait(format!("{message}; {FORCE}"), true),
-        Lookup::Unknown { failure } => {
-            let why = failure
-                .as_deref()
-                .map_or_else(String::new, |failure| format!(": {failure}"));
-            match &session.expired {
-                Some(expired) => wait(
-                    format!("the credential has expired ({expired}); run kubectl bind renew; {FORCE}"),
-                    true,
-                ),
-                None => wait(format!("waiting for the provider to list its exports{why}"), false),
-            }
-        }
-    }
-}
 
 #[cfg(test)]
 #[path = "unbind_tests.rs"]

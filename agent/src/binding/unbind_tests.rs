@@ -5,10 +5,12 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    binding::testing::{
-        CRD, act, binding, crd, deleting_export, fresh, installed, pinned, reached, served, session, words,
+    binding::{
+        credential::SecretProblem,
+        observe::DeletionSeen,
+        testing::{CRD, act, binding, crd, deleting_export, fresh, installed, pinned, reached, served, session, words},
     },
-    release::Released,
+    release::{Mode, Released},
     session::dial::DialError,
 };
 
@@ -44,7 +46,7 @@ fn objects_go_first_and_the_finalizer_last() {
     check(&with(served(), |_| {}), &["drain", "go on"], "counting");
     check(&draining(None), &["go on"], "counting");
     check(&draining(Some(3)), &["go on"], "3 objects are left");
-    check(&draining(Some(0)), &["delete crd", "go on"], "all objects are gone");
+    check(&draining(Some(0)), &["go on", "delete crd"], "all objects are gone");
     let terminating = with(draining(Some(0)), |seen| {
         let now = seen.now;
         crd(seen).metadata.deletion_timestamp = Some(Time(now));
@@ -166,7 +168,7 @@ fn a_crd_that_was_never_served_has_no_objects_to_wait_for() {
         })
     };
     let never = established("False");
-    check(&never, &["delete crd", "go on"], "all objects are gone");
+    check(&never, &["go on", "delete crd"], "all objects are gone");
     let mut by_force = never.clone();
     forced(&mut by_force);
     check(&by_force, &["delete crd"], "all objects are gone");
@@ -219,6 +221,70 @@ fn while_it_is_not_known_whose_the_contract_is_nothing_is_done_there() {
         session(seen).export = Lookup::Absent;
     });
     check(&gone, &["delete roles", "clear finalizer"], "");
+}
+
+#[test]
+fn paused_it_waits_and_says_so() {
+    let paused = |seen: Observed| {
+        with(seen, |seen| {
+            let annotations = binding(seen).annotations_mut();
+            annotations.insert(annotations::PAUSED.to_owned(), annotations::TRUE.to_owned());
+        })
+    };
+    check(
+        &paused(served()),
+        &["pause"],
+        "kubectl annotate apiservicebinding cowboys kube-bind.io/paused-",
+    );
+    check(&paused(draining(Some(3))), &["pause"], "paused");
+    let mut by_force = paused(served());
+    forced(&mut by_force);
+    check(&by_force, &["pause"], "paused");
+    let asked = with(pinned(), |seen| seen.deletion = Some(DeletionSeen::Running));
+    check(&paused(asked), &["pause", "stop deletion"], "paused");
+    let releasing = with(installed(), |seen| {
+        seen.releasers.insert(CRD.to_owned(), (Mode::All, Released::default()));
+    });
+    check(&paused(releasing), &["pause", "stop release"], "paused");
+}
+
+#[test]
+fn a_freeze_holds_up_the_drain_and_says_what_to_do() {
+    let frozen = |remaining| {
+        with(draining(remaining), |seen| {
+            seen.frozen = Some(crate::sync::Frozen {
+                missing: 11,
+                known: 12,
+                kind: crate::sync::Kind::Objects,
+            });
+        })
+    };
+    check(&frozen(Some(11)), &["go on"], "11 of 12 objects");
+    check(&frozen(Some(11)), &["go on"], "kube-bind.io/allow-deletions-until=");
+    assert!(plan(&frozen(Some(11))).stuck);
+    check(&frozen(Some(0)), &["go on", "delete crd"], "all objects are gone");
+}
+
+#[test]
+fn no_crd_goes_before_all_objects_are_gone() {
+    let two = |left: Option<usize>| {
+        with(draining(Some(0)), |seen| {
+            let other = "sheriffs.wildwest.dev";
+            let mut second = crd(seen).clone();
+            second.metadata.name = Some(other.to_owned());
+            seen.crds.insert(other.to_owned(), std::sync::Arc::new(second));
+            let mut engine = seen.engines[CRD].clone();
+            engine.progress.remaining = left;
+            seen.engines.insert(other.to_owned(), engine);
+        })
+    };
+    check(&two(Some(2)), &["go on"], "2 objects are left");
+    check(&two(None), &["go on"], "counting");
+    check(
+        &two(Some(0)),
+        &["go on", "delete crd", "delete crd"],
+        "all objects are gone",
+    );
 }
 
 #[test]

@@ -1,22 +1,23 @@
 //! Runs the watches, the workers and the places of one engine.
 
+mod missing;
+mod work;
+
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use bindery_api::v1alpha2::{APIServiceNamespace, InformerScope};
+use bindery_api::v1alpha2::InformerScope;
 use bindery_runtime::{
-    backoff::Backoff,
-    cache::{Cache, ObjectKey, Subscription},
-    queue::{Lane, Queue, Work},
+    cache::{ObjectKey, Subscription},
+    queue::{Lane, Queue},
     watch::{self, Source},
 };
-use k8s_openapi::api::core::v1::{Namespace, ObjectReference};
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch as channel},
@@ -25,43 +26,50 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    Metrics, Progress, Sides, Target,
-    index::{Cast, Index, Learned},
-    object::Lean,
-    plan::{self, Mode, Op, Plan},
-    report::{INVALID_RETRY, Issue, Issues},
-    sinks,
-    write::{self, Writer},
+    BoundResource, Deletions, Placement, Progress, Sides, Surroundings, flavour::Flavour, index::Index, object::Lean,
+    report::Issues, sinks, write::Writer,
 };
-use crate::events::Recorder;
 
 /// Objects worked on at once. More only queue up in the API servers.
 const WORKERS: usize = 24;
 /// Consumer namespaces worked on at once.
 const PLACE_WORKERS: usize = 4;
-/// Plans for one object in a row, each after the operations of the one before: a creation needs two.
-const ROUNDS: usize = 6;
 /// Progress is published at most this often.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
 
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// What an engine syncs, whatever its flavour.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    /// The contract namespace on the provider.
+    pub contract: Arc<str>,
+    pub resource: BoundResource,
+    /// Where copies go.
+    pub placement: Placement,
+    /// Whether the provider is watched by namespace or as a whole.
+    pub informer_scope: InformerScope,
+    /// Several consumers share names, and each write replaces the one before it.
+    pub last_wins: bool,
+}
+
 /// Keeps one resource in sync until it is dropped.
-#[derive(Debug)]
-pub struct Engine {
-    shared: Arc<Shared>,
+pub(crate) struct Running<F: Flavour> {
+    pub(crate) shared: Arc<Shared<F>>,
     _subscriptions: [Subscription; 2],
     _tasks: Vec<AbortOnDropHandle<()>>,
 }
 
 /// What the tasks of an engine share.
-pub(crate) struct Shared {
-    pub(super) target: Target,
-    pub(super) sides: Sides,
+pub(crate) struct Shared<F: Flavour> {
+    pub(crate) flavour: F,
+    pub(crate) frame: Frame,
+    pub(crate) sides: Sides,
     pub(super) writer: Writer,
-    pub(super) namespaces: Cache<APIServiceNamespace>,
-    pub(super) consumer_namespaces: Cache<Namespace>,
-    recorder: Recorder,
-    metrics: Arc<Metrics>,
-    pub(crate) index: Mutex<Index>,
+    pub(super) around: Surroundings,
+    /// Tells this engine from others of the binding.
+    id: u64,
+    pub(crate) index: Mutex<Index<F::Pair>>,
     pub(crate) issues: Mutex<Issues>,
     pub(crate) queue: Queue<ObjectKey>,
     pub(super) place_queue: Queue<Arc<str>>,
@@ -69,45 +77,42 @@ pub(crate) struct Shared {
     pub(super) pumps: Mutex<HashMap<Arc<str>, AbortOnDropHandle<()>>>,
     /// All places that were assigned before the start are in use.
     pub(super) places_known: AtomicBool,
-    draining: AtomicBool,
+    /// Consumer namespaces whose end was seen.
+    ended_namespaces: Mutex<HashSet<Arc<str>>>,
+    /// When the missing were counted last, and whether deletions were allowed then.
+    counted: Mutex<Option<(Instant, bool)>>,
     pub(super) paused: channel::Sender<bool>,
-    progress: channel::Sender<Progress>,
+    progress: channel::Sender<F::Progress>,
     pub(crate) changed: Notify,
 }
 
-// === impl Engine ===
+// === impl Running ===
 
-impl Engine {
-    /// Starts to sync. `namespaces` are those of the contract, `consumer_namespaces` all of the consumer.
-    pub fn start(
-        target: Target,
-        sides: Sides,
-        namespaces: Cache<APIServiceNamespace>,
-        consumer_namespaces: Cache<Namespace>,
-        recorder: Recorder,
-        metrics: Arc<Metrics>,
-    ) -> Self {
+impl<F: Flavour> Running<F> {
+    /// Starts to sync.
+    pub(crate) fn start(frame: Frame, sides: Sides, around: Surroundings, flavour: F, index: Index<F::Pair>) -> Self {
         let writer = Writer {
             consumer: sides.consumer.write.clone(),
             provider: sides.provider.write.clone(),
-            resource: Arc::new(target.resource.clone()),
-            contract: Arc::clone(&target.contract),
+            resource: Arc::new(frame.resource.clone()),
+            contract: Arc::clone(&frame.contract),
+            last_wins: frame.last_wins,
         };
         let shared = Arc::new(Shared {
-            index: Mutex::new(Index::new(Arc::clone(&target.contract))),
-            target,
+            index: Mutex::new(index),
+            flavour,
+            frame,
             sides,
             writer,
-            namespaces,
-            consumer_namespaces,
-            recorder,
-            metrics,
+            around,
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             issues: Mutex::default(),
             queue: Queue::new(),
             place_queue: Queue::new(),
             pumps: Mutex::default(),
             places_known: AtomicBool::new(false),
-            draining: AtomicBool::new(false),
+            ended_namespaces: Mutex::default(),
+            counted: Mutex::default(),
             paused: channel::Sender::new(false),
             progress: channel::Sender::default(),
             changed: Notify::new(),
@@ -119,52 +124,80 @@ impl Engine {
         }
     }
 
-    /// How it is going, to read or to wait for.
-    pub fn progress(&self) -> channel::Receiver<Progress> {
-        self.shared.progress.subscribe()
+    /// Goes on with what a guard held back, as soon as it allows that, until dropped.
+    pub(crate) fn thaw(&self, guard: Arc<Deletions>) -> AbortOnDropHandle<()> {
+        AbortOnDropHandle::new(tokio::spawn(Arc::clone(&self.shared).thaw(guard)))
     }
+}
 
-    /// From now on deletes every object of the consumer, and with it its copy.
-    pub fn drain(&self) {
-        if !self.shared.draining.swap(true, Ordering::Relaxed) {
-            let keys = self.shared.index.lock().keys();
-            self.shared.enqueue(keys, Lane::Backlog);
+impl<F: Flavour> Drop for Running<F> {
+    fn drop(&mut self) {
+        for guard in self.shared.flavour.guards() {
+            guard.forget(self.shared.id);
         }
     }
+}
 
-    /// Stops or resumes all writes. What is under way is finished.
-    pub fn pause(&self, paused: bool) {
-        self.shared
-            .paused
-            .send_if_modified(|current| std::mem::replace(current, paused) != paused);
+impl<F: Flavour> std::fmt::Debug for Running<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.shared.fmt(f)
     }
 }
 
 // === impl Shared ===
 
-impl std::fmt::Debug for Shared {
+impl<F: Flavour> std::fmt::Debug for Shared<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared")
-            .field("target", &self.target)
+            .field("frame", &self.frame)
             .finish_non_exhaustive()
     }
 }
 
-impl Shared {
+impl<F: Flavour> Shared<F> {
+    /// How it is going, to read or to wait for.
+    pub(crate) fn progress(&self) -> channel::Receiver<F::Progress> {
+        self.progress.subscribe()
+    }
+
+    /// Tells this engine from others that the same guard holds back.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Stops or resumes all writes. What is under way is finished.
+    pub(crate) fn pause(&self, paused: bool) {
+        self.paused
+            .send_if_modified(|current| std::mem::replace(current, paused) != paused);
+    }
+
+    /// Looks at all objects again.
+    pub(crate) fn enqueue_all(&self, lane: Lane) {
+        let keys = self.index.lock().keys();
+        self.enqueue(keys, lane);
+    }
+
     fn subscribe(self: &Arc<Self>) -> [Subscription; 2] {
         let shared = Arc::downgrade(self);
-        let places = self.namespaces.subscribe(move |change| {
+        let places = self.around.namespaces.subscribe(move |change| {
             if let Some(shared) = shared.upgrade() {
                 shared.place_queue.add(Arc::clone(&change.key.name), change.lane);
             }
         });
         let shared = Arc::downgrade(self);
-        let consumer_namespaces = self.consumer_namespaces.subscribe(move |change| {
-            if change.new.is_none()
-                && let Some(shared) = shared.upgrade()
-            {
-                shared.place_queue.add(Arc::clone(&change.key.name), change.lane);
+        let consumer_namespaces = self.around.consumer_namespaces.subscribe(move |change| {
+            let Some(shared) = shared.upgrade() else {
+                return;
+            };
+            let name = Arc::clone(&change.key.name);
+            if change.new.is_some() {
+                shared.ended_namespaces.lock().remove(&name);
+                return;
             }
+            if change.lane == Lane::Live {
+                shared.ended_namespaces.lock().insert(Arc::clone(&name));
+            }
+            shared.place_queue.add(name, change.lane);
         });
         [places, consumer_namespaces]
     }
@@ -172,15 +205,13 @@ impl Shared {
     fn spawn(self: &Arc<Self>) -> Vec<AbortOnDropHandle<()>> {
         let mut tasks = Vec::with_capacity(WORKERS + PLACE_WORKERS + 3);
         let mut spawn = |task| tasks.push(AbortOnDropHandle::new(task));
-        let collection = Source::path(self.target.resource.collection(""));
-        let consumer = self.sides.consumer.watch.clone();
-        spawn(tokio::spawn(watch::run(
-            consumer,
-            collection.clone(),
-            Lean,
-            sinks::consumer(Arc::clone(self)),
-        )));
-        if self.target.informer_scope == InformerScope::Cluster {
+        let collection = Source::path(self.frame.resource.collection(""));
+        if !F::SHARES_WATCHES {
+            spawn(tokio::spawn(Arc::clone(self).watch_consumer(collection.clone())));
+        }
+        if let Some(place) = self.frame.placement.fixed(&self.frame.contract) {
+            self.use_place(&"".into(), Some(place), false);
+        } else if self.frame.informer_scope == InformerScope::Cluster && !F::SHARES_WATCHES {
             let shared = Arc::clone(self);
             spawn(tokio::spawn(async move {
                 let provider = shared.sides.provider.watch.clone();
@@ -197,201 +228,73 @@ impl Shared {
         tasks
     }
 
-    async fn work(self: Arc<Self>) {
-        let mut paused = self.paused.subscribe();
-        while let Some(work) = self.queue.next().await {
-            // The sender lives as long as this task.
-            let _ = paused.wait_for(|paused| !paused).await;
-            let outcome = self.sync(work.key()).await;
-            self.finish(work, outcome);
-            self.changed.notify_one();
-        }
-    }
-
-    /// Brings one object in sync, as far as that goes now.
-    async fn sync(&self, key: &ObjectKey) -> Result<Option<Issue>, Issue> {
-        let mut reread = false;
-        for _ in 0..ROUNDS {
-            let Some((plan, place, cast)) = self.plan(key) else {
-                return Ok(self.index.lock().refusal(key).map(|refusal| Issue::of_refusal(refusal)));
-            };
-            if plan.ops.is_empty() {
-                return Ok(plan.blocked.as_ref().map(Issue::of_blocked));
-            }
-            let mut learned_any = false;
-            for op in &plan.ops {
-                match self.apply(key, &place, op).await {
-                    Ok(Some(learned)) => {
-                        self.index.lock().learn(key, learned, &cast);
-                        learned_any = true;
-                    }
-                    Ok(None) => {}
-                    Err(error) if is_stale(&error) && !reread => {
-                        // The object is not what the watch has shown so far: look, and plan anew.
-                        reread = true;
-                        let read = if op.on_consumer() {
-                            Op::ReadConsumer
-                        } else {
-                            Op::ReadProvider
-                        };
-                        let learned = self
-                            .apply(key, &place, &read)
-                            .await
-                            .map_err(|error| issue(&error, &read))?;
-                        if let Some(learned) = learned {
-                            self.index.lock().learn(key, learned, &cast);
-                        }
-                        learned_any = true;
-                        break;
-                    }
-                    Err(error) => return Err(issue(&error, op)),
+    /// Watches the consumer's objects; begins anew whenever they are all to be shown again.
+    async fn watch_consumer(self: Arc<Self>, collection: Source) {
+        let mut rounds = self.flavour.rounds();
+        loop {
+            let client = self.sides.consumer.watch.clone();
+            let watch = watch::run(client, collection.clone(), Lean, sinks::consumer(Arc::clone(&self)));
+            let asked = async {
+                let again = match &mut rounds {
+                    Some(rounds) => rounds.changed().await.is_ok(),
+                    None => false,
+                };
+                if !again {
+                    std::future::pending::<()>().await;
                 }
-            }
-            if !learned_any {
-                // The watch brings the rest.
-                return Ok(None);
-            }
-        }
-        Err(Issue {
-            reason: "Unstable",
-            message: "the object changes faster than it can be written".to_owned(),
-            transient: true,
-        })
-    }
-
-    /// Plans one object, or asks for the place that is missing to do so.
-    fn plan(&self, key: &ObjectKey) -> Option<(Plan, Arc<str>, Cast)> {
-        let mut mode = Mode {
-            closing: false,
-            draining: self.draining.load(Ordering::Relaxed),
-            status_subresource: self.target.resource.status_subresource,
-        };
-        let mut index = self.index.lock();
-        if let Some((pair, place)) = index.known(key) {
-            mode.closing = place.closing;
-            pair.compare();
-            let plan = plan::plan(pair, &place.namespace, mode);
-            // What our own write has to be compared with is still to come.
-            if plan.ops.is_empty() && !pair.is_unseen() {
-                pair.forget_content();
-            }
-            return Some((plan, place.namespace, Cast::of(pair)));
-        }
-        let pair = index.pair(key)?;
-        if let Some(op) = plan::unplaced(pair, mode) {
-            return Some((Plan::of(op), "".into(), Cast::of(pair)));
-        }
-        if index.needs_place(key) {
-            self.place_queue.add(Arc::clone(&key.namespace), Lane::Live);
-        }
-        None
-    }
-
-    async fn apply(&self, key: &ObjectKey, place: &str, op: &Op) -> Result<Option<Learned>, kube::Error> {
-        let start = Instant::now();
-        let outcome = self.writer.apply(write::Target { key, place }, op).await;
-        let resource = &self.target.resource.plural;
-        self.metrics
-            .operation(resource, op.name(), outcome.is_ok(), start.elapsed().as_secs_f64());
-        tracing::debug!(%resource, %key, op = op.name(), ok = outcome.is_ok(), "synced");
-        outcome
-    }
-
-    fn finish(&self, work: Work<ObjectKey>, outcome: Result<Option<Issue>, Issue>) {
-        let namespace = &work.key().namespace;
-        if self.index.lock().is_vacant(namespace) {
-            // With its last object gone, its place may be given back.
-            self.place_queue.add(Arc::clone(namespace), Lane::Backlog);
-        }
-        let (issue, failed) = match &outcome {
-            Ok(issue) => (issue.as_ref(), false),
-            Err(issue) => (Some(issue), true),
-        };
-        // A first conflict is the normal course of two writers, no trouble.
-        if !(failed && work.failures() == 0 && issue.is_some_and(|issue| issue.transient)) {
-            let news = self.issues.lock().set(work.key(), issue);
-            if let Some(issue) = issue.filter(|_| news) {
-                self.recorder
-                    .warn(&self.reference(work.key()), issue.reason, &issue.message);
-            }
-        }
-        match outcome {
-            Ok(_) => drop(work),
-            Err(issue) if issue.reason == "Invalid" => work.again_after(INVALID_RETRY),
-            Err(_) => work.retry(Backoff::OBJECT),
+            };
+            tokio::select! { () = watch => {}, () = asked => {} }
         }
     }
 
-    fn reference(&self, key: &ObjectKey) -> ObjectReference {
-        let index = self.index.lock();
-        let uid = index
-            .pair(key)
-            .and_then(|pair| pair.consumer.as_ref())
-            .map(|consumer| consumer.uid.to_string());
-        ObjectReference {
-            api_version: Some(self.target.resource.api_version()),
-            kind: Some(self.target.resource.kind.to_string()),
-            namespace: Some(key.namespace.to_string()).filter(|namespace| !namespace.is_empty()),
-            name: Some(key.name.to_string()),
-            uid,
-            ..ObjectReference::default()
-        }
+    /// Tells how it is going.
+    pub(crate) fn tell_progress(&self) {
+        let progress = self.observe_progress();
+        self.progress.send_if_modified(|current| {
+            let news = *current != progress;
+            *current = progress;
+            news
+        });
     }
 
     async fn publish(self: Arc<Self>) {
         loop {
-            let progress = self.observe_progress();
-            self.progress.send_if_modified(|current| {
-                let news = *current != progress;
-                *current = progress;
-                news
-            });
+            self.tell_progress();
             self.changed.notified().await;
             sleep(PROGRESS_INTERVAL).await;
         }
     }
 
-    fn observe_progress(&self) -> Progress {
+    pub(crate) fn observe_progress(&self) -> F::Progress {
         let index = self.index.lock();
         let issues = self.issues.lock();
         let consumer_synced = index.consumer_synced();
         let provider_synced = self.places_known.load(Ordering::Relaxed) && index.provider_synced();
-        let draining = self.draining.load(Ordering::Relaxed);
-        Progress {
+        let common = Progress {
             consumer_synced,
             provider_synced,
             objects: index.consumer_count(),
             pending: self.queue.len(),
             failing: issues.count(),
             problem: issues.problem(),
-            remaining: (draining && consumer_synced && provider_synced).then(|| index.remaining()),
-        }
+            remaining: None,
+        };
+        self.flavour.observe(common, self.queue.is_quiet(), &index, &issues)
     }
-}
-
-/// True if a write was refused because the object is not the one, or not in the state, that was planned for.
-fn is_stale(error: &kube::Error) -> bool {
-    let kube::Error::Api(status) = error else {
-        return false;
-    };
-    let tested = status.code == 422 && status.details.as_ref().is_none_or(|details| details.causes.is_empty());
-    let causes = status.details.iter().flat_map(|details| &details.causes);
-    let uid = status.code == 422 && causes.into_iter().any(|cause| cause.field == "metadata.uid");
-    status.code == 409 || status.code == 404 || tested || uid
-}
-
-fn issue(error: &kube::Error, op: &Op) -> Issue {
-    Issue::of_error(error, if op.on_consumer() { "consumer" } else { "provider" })
 }
 
 #[cfg(test)]
 mod tests {
-    use bindery_api::v1alpha2::Scope;
-    use bindery_runtime::client::Clients;
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+    use bindery_api::v1alpha2::{APIServiceNamespace, Scope};
+    use bindery_runtime::{cache::Cache, client::Clients};
+    use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::OwnerReference};
 
     use super::*;
-    use crate::sync::BoundResource;
+    use crate::{
+        claims::References,
+        events::Recorder,
+        sync::{BoundResource, Engine, Metrics, Placement, Target},
+    };
 
     /// Clients of a cluster that never answers.
     fn silent() -> Clients {
@@ -420,7 +323,9 @@ mod tests {
                 scope: Scope::Namespaced,
                 status_subresource: true,
             },
+            placement: Placement::Mapped,
             informer_scope: InformerScope::Namespaced,
+            last_wins: false,
         };
         let (consumer, provider) = (silent(), silent());
         let engine = Engine::start(
@@ -429,19 +334,24 @@ mod tests {
                 consumer: consumer.clone(),
                 provider: provider.clone(),
             },
-            Cache::start(
-                provider.watch.clone(),
-                Source::of::<APIServiceNamespace>(Some("kube-bind-x")),
-            ),
-            Cache::start(consumer.watch.clone(), Source::of::<Namespace>(None)),
-            Recorder::silent(),
-            Metrics::register(&mut bindery_runtime::telemetry::registry()),
+            Surroundings {
+                namespaces: Cache::start(
+                    provider.watch.clone(),
+                    Source::of::<APIServiceNamespace>(Some("kube-bind-x")),
+                ),
+                consumer_namespaces: Cache::start(consumer.watch.clone(), Source::of::<Namespace>(None)),
+                recorder: Recorder::silent(),
+                metrics: Metrics::register(&mut bindery_runtime::telemetry::registry()),
+            },
+            Arc::default(),
+            &References::default(),
         );
         engine
+            .running
             .shared
             .use_place(&"wild-west".into(), Some("kube-bind-x-wild-west".into()), false);
         tokio::task::yield_now().await;
-        let left = Arc::downgrade(&engine.shared);
+        let left = Arc::downgrade(&engine.running.shared);
         drop(engine);
         for _ in 0..100 {
             if left.strong_count() == 0 {

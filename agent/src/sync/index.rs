@@ -5,18 +5,24 @@ use std::{collections::HashMap, sync::Arc};
 use bindery_runtime::cache::ObjectKey;
 
 use super::{
+    Placement,
+    deletions::Tally,
     object::{Object, Version},
-    pair::{Consumer, Owner, Pair, Provider},
-    plan::wants_place,
-    projection::{Fingerprint, LastProjection},
+    pair::Pair,
 };
+
+mod bound;
+
+pub(crate) use bound::Learned;
 
 /// The index of one engine. It knows no client and waits for nothing.
 #[derive(Debug)]
-pub(crate) struct Index {
+pub(crate) struct Index<P: Known = Pair> {
     contract: Arc<str>,
+    placement: Placement,
+    reader: P::Reader,
     /// By consumer namespace, then by name.
-    rows: HashMap<Arc<str>, HashMap<Arc<str>, Pair>>,
+    rows: Rows<P>,
     places: HashMap<Arc<str>, Place>,
     /// Consumer namespaces that get no place, and why.
     refusals: HashMap<Arc<str>, Arc<str>>,
@@ -24,6 +30,44 @@ pub(crate) struct Index {
     sources: HashMap<Arc<str>, Arc<str>>,
     consumer_synced: bool,
     consumer_count: usize,
+}
+
+type Rows<P> = HashMap<Arc<str>, HashMap<Arc<str>, P>>;
+
+/// What is known of one object on both clusters.
+pub(crate) trait Known: Default + Send + 'static {
+    /// What it takes to read an object.
+    type Reader: Send;
+
+    /// UID and version of the consumer's object, if there is one.
+    fn consumer(&self) -> Option<(&Arc<str>, Version)>;
+
+    /// UID and version of the provider's object, if there is one.
+    fn provider(&self) -> Option<(&Arc<str>, Version)>;
+
+    /// Notes the consumer's object.
+    fn see_consumer(&mut self, key: &ObjectKey, object: Object, reader: &Self::Reader);
+
+    /// Notes the provider's object; false if it is of no interest, and was of none.
+    fn see_provider(&mut self, key: &ObjectKey, object: Object, reader: &Self::Reader) -> bool;
+
+    /// The end of a consumer's object was seen, whether or not it is the one that is known.
+    fn consumer_ended(&mut self, uid: &str);
+
+    /// The consumer's object is gone.
+    fn lose_consumer(&mut self);
+
+    /// The provider's object is gone; `uid` is whose end was seen, if it was.
+    fn lose_provider(&mut self, uid: Option<&str>);
+
+    /// Nothing is known of the provider's object any more.
+    fn forget_provider(&mut self);
+
+    /// True if the object needs a provider namespace: to be copied to, or to see that its copy is gone.
+    fn wants_place(&self, key: &ObjectKey, reader: &Self::Reader) -> bool;
+
+    /// Copies of ours, and those of them whose source is missing without its end having been seen.
+    fn tally(&self) -> Tally;
 }
 
 /// The provider namespace of a consumer namespace.
@@ -34,34 +78,6 @@ pub(crate) struct Place {
     pub listed: bool,
     /// It is being taken away.
     pub closing: bool,
-}
-
-/// What a write or a read taught us, to be noted before the next plan.
-#[derive(Debug)]
-pub(crate) enum Learned {
-    Consumer(Option<Object>),
-    Provider(Option<Object>),
-    Held {
-        version: Version,
-        namespace: Arc<str>,
-    },
-    Noted {
-        version: Version,
-        uid: Arc<str>,
-    },
-    Written {
-        uid: Arc<str>,
-        source_uid: Arc<str>,
-        version: Version,
-        last: LastProjection,
-    },
-    StatusWritten {
-        version: Version,
-        status: Option<Fingerprint>,
-    },
-    ProviderGone,
-    ProviderDeleting,
-    ConsumerGone,
 }
 
 /// Who stood where when a plan was made: an answer that comes after somebody else took the name says nothing of that one.
@@ -77,10 +93,12 @@ pub(crate) struct Listing {
     keys: std::collections::HashSet<ObjectKey, ahash::RandomState>,
 }
 
-impl Index {
-    pub(crate) fn new(contract: Arc<str>) -> Self {
+impl<P: Known> Index<P> {
+    pub(crate) fn with(contract: Arc<str>, placement: Placement, reader: P::Reader) -> Self {
         Self {
             contract,
+            placement,
+            reader,
             rows: HashMap::new(),
             places: HashMap::new(),
             refusals: HashMap::new(),
@@ -91,7 +109,7 @@ impl Index {
     }
 
     /// The pair of a key with its place, if both sides are known well enough to decide.
-    pub(crate) fn known(&mut self, key: &ObjectKey) -> Option<(&mut Pair, Place)> {
+    pub(crate) fn known(&mut self, key: &ObjectKey) -> Option<(&mut P, Place)> {
         if !self.consumer_synced {
             return None;
         }
@@ -103,7 +121,8 @@ impl Index {
 
     /// True if a pair waits for a provider namespace that nobody has asked for yet.
     pub(crate) fn needs_place(&self, key: &ObjectKey) -> bool {
-        self.pair(key).is_some_and(wants_place) && !self.places.contains_key(&key.namespace)
+        let wants = |pair: &P| pair.wants_place(key, &self.reader);
+        self.pair(key).is_some_and(wants) && !self.places.contains_key(&key.namespace)
     }
 
     /// Notes why a consumer namespace gets no place; true if that is news.
@@ -122,7 +141,7 @@ impl Index {
         self.refusals.get(&key.namespace).filter(|_| self.needs_place(key))
     }
 
-    pub(crate) fn pair(&self, key: &ObjectKey) -> Option<&Pair> {
+    pub(crate) fn pair(&self, key: &ObjectKey) -> Option<&P> {
         self.rows.get(&key.namespace)?.get(&key.name)
     }
 
@@ -140,12 +159,24 @@ impl Index {
         self.consumer_count
     }
 
-    /// Objects of either side that a drain has to see gone.
-    pub(crate) fn remaining(&self) -> usize {
-        let pairs = self.rows.values().flat_map(HashMap::values);
-        pairs
-            .filter(|pair| pair.consumer.is_some() || pair.provider.as_ref().is_some_and(is_ours))
-            .count()
+    /// Copies, and those of them whose source is missing without its end having been seen.
+    pub(crate) fn tally(&self) -> Tally {
+        // What its place holds may not be known yet.
+        let listed = |namespace: &Arc<str>| self.places.get(namespace).is_some_and(|place| place.listed);
+        let rows = self.rows.iter().filter(|(namespace, _)| listed(namespace));
+        let pairs = rows.flat_map(|(_, row)| row.values());
+        pairs.map(P::tally).fold(Tally::default(), |sum, one| Tally {
+            missing: sum.missing + one.missing,
+            known: sum.known + one.known,
+        })
+    }
+
+    /// All pairs.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (ObjectKey, &P)> {
+        self.rows.iter().flat_map(|(namespace, row)| {
+            let key = |name| ObjectKey::new(Arc::clone(namespace), Arc::clone(name));
+            row.iter().map(move |(name, pair)| (key(name), pair))
+        })
     }
 
     /// All keys of a consumer namespace.
@@ -155,15 +186,39 @@ impl Index {
             .collect()
     }
 
+    /// The key of this name, if anything is known of it.
+    pub(crate) fn key(&self, namespace: &str, name: &str) -> Option<ObjectKey> {
+        let (namespace, row) = self.rows.get_key_value(namespace)?;
+        let (name, _) = row.get_key_value(name)?;
+        Some(ObjectKey::new(Arc::clone(namespace), Arc::clone(name)))
+    }
+
+    /// All keys of this name, whatever their namespace.
+    pub(crate) fn keys_named(&self, name: &str) -> Vec<ObjectKey> {
+        self.rows
+            .keys()
+            .filter_map(|namespace| self.key(namespace, name))
+            .collect()
+    }
+
     /// True if a consumer namespace has objects that need a place.
     pub(crate) fn is_wanted(&self, namespace: &Arc<str>) -> bool {
-        let row = self.rows.get(namespace);
-        row.is_some_and(|row| row.values().any(wants_place))
+        let row = self.rows.get(namespace).into_iter().flatten();
+        row.into_iter().any(|(name, pair)| {
+            let key = ObjectKey::new(Arc::clone(namespace), Arc::clone(name));
+            pair.wants_place(&key, &self.reader)
+        })
     }
 
     /// True if a consumer namespace has a place and no object that would need one.
     pub(crate) fn is_vacant(&self, namespace: &Arc<str>) -> bool {
         self.places.contains_key(namespace) && !self.rows.contains_key(namespace)
+    }
+
+    /// True if a consumer namespace certainly has no object, and no copy of one is left in its place.
+    pub(crate) fn is_known_empty(&self, namespace: &Arc<str>) -> bool {
+        let is_listed = self.places.get(namespace).is_none_or(|place| place.listed);
+        self.consumer_synced && is_listed && !self.rows.contains_key(namespace)
     }
 
     /// All keys.
@@ -194,8 +249,7 @@ impl Index {
             .into_iter()
             .flat_map(HashMap::values_mut)
         {
-            pair.provider = None;
-            pair.provider_gone = false;
+            pair.forget_provider();
         }
         self.sweep_row(consumer_namespace);
         if let Some(before) = self.places.remove(consumer_namespace) {
@@ -223,70 +277,62 @@ impl Index {
     /// Notes a consumer object from list, watch or read; false if something newer is known.
     pub(crate) fn consumer_seen(&mut self, key: &ObjectKey, object: Object) -> bool {
         let pair = Self::row(&mut self.rows, key);
-        let newer = |known: &Consumer| known.uid == object.meta.uid && known.version > object.meta.resource_version;
-        if pair.consumer.as_ref().is_some_and(newer) {
+        let known = pair.consumer();
+        if known.is_some_and(|known| is_newer(known, &object)) {
             return false;
         }
-        if pair.consumer.replace(Consumer::of(object)).is_none() {
-            self.consumer_count += 1;
-        }
+        self.consumer_count += usize::from(known.is_none());
+        pair.see_consumer(key, object, &self.reader);
         true
     }
 
     /// Notes that a consumer object is gone; `uid` is whose end was seen, if it is known.
     pub(crate) fn consumer_deleted(&mut self, key: &ObjectKey, uid: Option<&str>) {
         let pair = Self::row(&mut self.rows, key);
-        let successor = |known: &Consumer| uid.is_some_and(|uid| *known.uid != *uid);
-        if pair.consumer.as_ref().is_some_and(successor) {
+        if let Some(uid) = uid {
+            pair.consumer_ended(uid);
+        }
+        if is_successor(pair.consumer(), uid) {
             return;
         }
-        if pair.consumer.take().is_some() {
-            self.consumer_count -= 1;
-        }
-        pair.compared = None;
+        self.consumer_count -= usize::from(pair.consumer().is_some());
+        pair.lose_consumer();
         self.sweep(key);
     }
 
-    /// Notes a provider object from list, watch or read; false if something newer is known.
+    /// Notes a provider object from list, watch or read; false if that is no news.
     pub(crate) fn provider_seen(&mut self, key: &ObjectKey, object: Object) -> bool {
         let pair = Self::row(&mut self.rows, key);
-        let newer = |known: &Provider| known.uid == object.meta.uid && known.version > object.meta.resource_version;
-        if pair.provider.as_ref().is_some_and(newer) {
+        if pair.provider().is_some_and(|known| is_newer(known, &object)) {
             return false;
         }
-        pair.provider = Some(Provider::of(object, &self.contract));
-        pair.provider_gone = false;
-        true
+        let is_news = pair.see_provider(key, object, &self.reader);
+        self.sweep(key);
+        is_news
     }
 
     /// Notes that a provider object is gone; `uid` is whose end was seen, if it is known.
     pub(crate) fn provider_deleted(&mut self, key: &ObjectKey, uid: Option<&str>) {
         let pair = Self::row(&mut self.rows, key);
-        let successor = |known: &Provider| uid.is_some_and(|uid| *known.uid != *uid);
-        if pair.provider.as_ref().is_some_and(successor) {
+        if is_successor(pair.provider(), uid) {
             return;
         }
-        let known = pair.provider.take().map(|known| known.uid);
-        pair.last_gone = uid.map(Arc::from).or(known).or_else(|| pair.last_gone.take());
-        pair.provider_gone = true;
+        pair.lose_provider(uid);
         self.sweep(key);
     }
 
     /// Ends a list of the consumer's objects: what is neither listed nor newer is gone. Answers what changed so.
     pub(crate) fn consumer_listed(&mut self, listing: &Listing, version: Version) -> Vec<ObjectKey> {
         self.consumer_synced = true;
-        let gone = self.unlisted(None, listing, |pair| {
-            pair.consumer
-                .as_ref()
-                .is_some_and(|consumer| consumer.version <= version)
-        });
+        let is_older = |pair: &P| pair.consumer().is_some_and(|(_, known)| known <= version);
+        let gone = self.unlisted(None, is_older, |key| listing.keys.contains(key));
         for key in &gone {
             self.consumer_deleted(key, None);
         }
         gone
     }
 
-    /// Ends a list of a provider namespace.
+    /// Ends a list of a provider namespace, which showed copies by their own names.
     pub(crate) fn provider_listed(
         &mut self,
         consumer_namespace: &Arc<str>,
@@ -296,10 +342,11 @@ impl Index {
         if let Some(place) = self.places.get_mut(consumer_namespace) {
             place.listed = true;
         }
-        let gone = self.unlisted(Some(consumer_namespace), listing, |pair| {
-            pair.provider
-                .as_ref()
-                .is_some_and(|provider| provider.version <= version)
+        let is_older = |pair: &P| pair.provider().is_some_and(|(_, known)| known <= version);
+        let gone = self.unlisted(Some(consumer_namespace), is_older, |key| {
+            let name = self.placement.copy_name(&self.contract, &key.name);
+            let copy = ObjectKey::new(Arc::clone(&key.namespace), &*name);
+            listing.keys.contains(&copy)
         });
         for key in &gone {
             self.provider_deleted(key, None);
@@ -307,72 +354,16 @@ impl Index {
         gone
     }
 
-    /// Notes what an operation taught, of those that were there when it was planned.
-    pub(crate) fn learn(&mut self, key: &ObjectKey, learned: Learned, cast: &Cast) {
-        match learned {
-            Learned::Consumer(Some(object)) => drop(self.consumer_seen(key, object)),
-            Learned::Provider(Some(object)) => drop(self.provider_seen(key, object)),
-            Learned::Consumer(None) | Learned::ConsumerGone => {
-                let current = self
-                    .pair(key)
-                    .and_then(|pair| pair.consumer.as_ref())
-                    .map(|consumer| &consumer.uid);
-                if current == cast.consumer.as_ref() {
-                    self.consumer_deleted(key, None);
-                }
-            }
-            Learned::Provider(None) | Learned::ProviderGone => {
-                let current = self
-                    .pair(key)
-                    .and_then(|pair| pair.provider.as_ref())
-                    .map(|provider| &provider.uid);
-                if current == cast.provider.as_ref() {
-                    self.provider_deleted(key, None);
-                }
-            }
-            Learned::ProviderDeleting => {
-                let provider = Self::row(&mut self.rows, key).provider.as_mut();
-                if let Some(provider) = provider.filter(|provider| Some(&provider.uid) == cast.provider.as_ref()) {
-                    provider.deleting = true;
-                }
-            }
-            Learned::Written {
-                uid,
-                source_uid,
-                version,
-                last,
-            } => self.written(key, uid, &source_uid, version, last),
-            Learned::Held { .. } | Learned::Noted { .. } | Learned::StatusWritten { .. } => {
-                let consumer = Self::row(&mut self.rows, key).consumer.as_mut();
-                if let Some(consumer) = consumer.filter(|consumer| Some(&consumer.uid) == cast.consumer.as_ref()) {
-                    consumer.learn(learned);
-                }
-            }
-        }
-    }
-
-    /// Notes our own write, unless the watch was quicker, also with its end.
-    fn written(&mut self, key: &ObjectKey, uid: Arc<str>, source_uid: &str, version: Version, last: LastProjection) {
+    /// Notes something of a pair.
+    pub(crate) fn note(&mut self, key: &ObjectKey, note: impl FnOnce(&mut P)) {
         let pair = Self::row(&mut self.rows, key);
-        let known = |known: &Provider| known.uid == uid && known.version >= version;
-        if pair.provider.as_ref().is_some_and(known) || pair.last_gone.as_ref() == Some(&uid) {
-            return;
-        }
-        pair.provider_gone = false;
-        pair.provider = Some(Provider {
-            uid,
-            version,
-            deleting: false,
-            owner: Owner::Ours {
-                source_uid: source_uid.into(),
-            },
-            last: Some(last),
-            seen: None,
-            content: None,
-        });
+        self.consumer_count -= usize::from(pair.consumer().is_some());
+        note(pair);
+        self.consumer_count += usize::from(pair.consumer().is_some());
+        self.sweep(key);
     }
 
-    fn row<'a>(rows: &'a mut HashMap<Arc<str>, HashMap<Arc<str>, Pair>>, key: &ObjectKey) -> &'a mut Pair {
+    fn row<'a>(rows: &'a mut Rows<P>, key: &ObjectKey) -> &'a mut P {
         let row = rows.entry(Arc::clone(&key.namespace)).or_default();
         row.entry(Arc::clone(&key.name)).or_default()
     }
@@ -380,8 +371,8 @@ impl Index {
     fn unlisted(
         &self,
         namespace: Option<&Arc<str>>,
-        listing: &Listing,
-        applies: impl Fn(&Pair) -> bool,
+        applies: impl Fn(&P) -> bool,
+        is_listed: impl Fn(&ObjectKey) -> bool,
     ) -> Vec<ObjectKey> {
         let rows = self
             .rows
@@ -391,7 +382,7 @@ impl Index {
         pairs
             .filter(|(_, _, pair)| applies(pair))
             .map(|(row, name, _)| ObjectKey::new(Arc::clone(row), Arc::clone(name)))
-            .filter(|key| !listing.keys.contains(key))
+            .filter(|key| !is_listed(key))
             .collect()
     }
 
@@ -400,7 +391,7 @@ impl Index {
         let Some(row) = self.rows.get_mut(&key.namespace) else {
             return;
         };
-        if row.get(&key.name).is_some_and(Pair::is_empty) {
+        if row.get(&key.name).is_some_and(is_empty) {
             row.remove(&key.name);
         }
         if row.is_empty() {
@@ -410,7 +401,7 @@ impl Index {
 
     fn sweep_row(&mut self, namespace: &Arc<str>) {
         if let Some(row) = self.rows.get_mut(namespace) {
-            row.retain(|_, pair| !pair.is_empty());
+            row.retain(|_, pair| !is_empty(pair));
             if row.is_empty() {
                 self.rows.remove(namespace);
             }
@@ -418,51 +409,36 @@ impl Index {
     }
 }
 
-fn is_ours(provider: &Provider) -> bool {
-    matches!(provider.owner, Owner::Ours { .. })
+fn is_empty<P: Known>(pair: &P) -> bool {
+    pair.consumer().is_none() && pair.provider().is_none()
+}
+
+fn is_newer((uid, version): (&Arc<str>, Version), object: &Object) -> bool {
+    *uid == object.meta.uid && version > object.meta.resource_version
+}
+
+/// True if somebody else has the name by now.
+fn is_successor(known: Option<(&Arc<str>, Version)>, gone: Option<&str>) -> bool {
+    known.is_some_and(|(known, _)| gone.is_some_and(|gone| **known != *gone))
+}
+
+// === impl Cast ===
+
+impl Cast {
+    pub(crate) fn of(pair: &impl Known) -> Self {
+        let uid = |known: Option<(&Arc<str>, Version)>| known.map(|(uid, _)| Arc::clone(uid));
+        Self {
+            consumer: uid(pair.consumer()),
+            provider: uid(pair.provider()),
+        }
+    }
 }
 
 // === impl Listing ===
 
-impl Cast {
-    pub(crate) fn of(pair: &Pair) -> Self {
-        Self {
-            consumer: pair.consumer.as_ref().map(|consumer| Arc::clone(&consumer.uid)),
-            provider: pair.provider.as_ref().map(|provider| Arc::clone(&provider.uid)),
-        }
-    }
-}
-
 impl Listing {
     pub(crate) fn saw(&mut self, key: ObjectKey) {
         self.keys.insert(key);
-    }
-}
-
-// === impl Consumer ===
-
-impl Consumer {
-    /// Notes our own write, unless the watch shows something newer. An answer with the version that is known says that the
-    /// write changed nothing, as of a status that this cluster cannot hold: that is noted too, or it would be written again.
-    fn learn(&mut self, learned: Learned) {
-        let (Learned::Held { version, .. } | Learned::Noted { version, .. } | Learned::StatusWritten { version, .. }) =
-            learned
-        else {
-            return;
-        };
-        if self.version > version {
-            return;
-        }
-        self.version = version;
-        match learned {
-            Learned::Held { namespace, .. } => {
-                self.held = true;
-                self.noted_namespace = Some((*namespace).into());
-            }
-            Learned::Noted { uid, .. } => self.noted_uid = Some((*uid).into()),
-            Learned::StatusWritten { status, .. } => self.status = status,
-            _ => {}
-        }
     }
 }
 

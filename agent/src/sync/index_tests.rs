@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::sync::projection::LastProjection;
 
 fn object(namespace: &str, name: &str, uid: &str, version: u64) -> Object {
     let json = json!({"metadata": {
@@ -10,7 +11,7 @@ fn object(namespace: &str, name: &str, uid: &str, version: u64) -> Object {
 }
 
 fn index() -> Index {
-    let mut index = Index::new("contract".into());
+    let mut index = Index::new("contract".into(), Placement::Mapped);
     index.set_place(&"ns".into(), Some("contract-ns".into()), false);
     index
 }
@@ -109,7 +110,7 @@ fn a_place_that_changes_makes_its_copies_unknown() {
 
 #[test]
 fn a_refused_place_is_told_of_while_objects_wait_for_it() {
-    let mut index = Index::new("contract".into());
+    let mut index = Index::new("contract".into(), Placement::Mapped);
     let namespace: Arc<str> = "ns".into();
     let taken: Arc<str> = "taken".into();
     assert!(index.set_refusal(&namespace, Some(&taken)));
@@ -151,6 +152,21 @@ fn an_answer_says_nothing_of_whoever_took_the_name_since() {
 }
 
 #[test]
+fn only_what_was_listed_on_both_sides_is_known_to_be_empty() {
+    let mut index = index();
+    let ns: Arc<str> = "ns".into();
+    assert!(!index.is_known_empty(&ns));
+    index.consumer_listed(&Listing::default(), Version(5));
+    assert!(!index.is_known_empty(&ns), "copies may be left");
+    index.provider_seen(&key("a"), copy("a", "contract", "gone"));
+    index.provider_listed(&ns, &Listing::default(), Version(1));
+    assert!(!index.is_known_empty(&ns), "a copy is left");
+    index.provider_deleted(&key("a"), None);
+    assert!(index.is_known_empty(&ns));
+    assert!(index.is_known_empty(&"unmapped".into()));
+}
+
+#[test]
 fn a_place_without_objects_may_be_given_back() {
     let mut index = index();
     assert!(index.is_vacant(&"ns".into()));
@@ -161,4 +177,58 @@ fn a_place_without_objects_may_be_given_back() {
     index.consumer_deleted(&key("a"), Some("u"));
     assert!(index.is_vacant(&"ns".into()));
     assert!(!index.is_vacant(&"unmapped".into()));
+}
+
+fn copy(name: &str, contract: &str, source: &str) -> Object {
+    let json = json!({"metadata": {
+        "name": name, "uid": format!("copy-of-{source}"), "resourceVersion": "5",
+        "annotations": {"kube-bind.io/cluster-namespace": contract, "kube-bind.io/consumer-uid": source},
+    }});
+    serde_json::from_str(&json.to_string()).unwrap()
+}
+
+#[test]
+fn copies_without_a_source_are_counted_unless_its_end_was_seen() {
+    let mut index = index();
+    let tally = |index: &Index| (index.tally().missing, index.tally().known);
+    index.provider_listed(&"ns".into(), &Listing::default(), Version(1));
+    for name in ["a", "b", "c"] {
+        index.consumer_seen(&key(name), object("ns", name, name, 5));
+        index.provider_seen(&key(name), copy(name, "contract", name));
+    }
+    index.provider_seen(&key("foreign"), copy("foreign", "other", "x"));
+    assert_eq!(tally(&index), (0, 3));
+    index.consumer_deleted(&key("a"), Some("a"));
+    index.consumer_deleted(&key("b"), None);
+    assert_eq!(tally(&index), (1, 3));
+    index.consumer_listed(&Listing::default(), Version(9));
+    assert_eq!(tally(&index), (2, 3));
+}
+
+#[test]
+fn where_names_are_shared_other_consumers_objects_are_not_kept() {
+    let mut index = Index::new("contract".into(), Placement::None);
+    let key = |name: &str| ObjectKey::new("", name);
+    assert!(!index.provider_seen(&key("a"), copy("a", "other", "x")));
+    assert!(index.pair(&key("a")).is_none());
+    index.consumer_seen(&key("b"), object("", "b", "b", 5));
+    assert!(index.provider_seen(&key("b"), copy("b", "other", "x")));
+    assert!(index.pair(&key("b")).unwrap().provider.is_some());
+    assert!(index.provider_seen(&key("c"), copy("c", "contract", "c")));
+    // Another consumer has taken it over.
+    assert!(index.provider_seen(&key("c"), copy("c", "other", "x")));
+    assert!(index.pair(&key("c")).is_none());
+}
+
+#[test]
+fn a_list_of_copies_shows_them_by_their_own_names() {
+    let mut index = Index::new("contract".into(), Placement::Prefixed);
+    let key = |name: &str| ObjectKey::new("", name);
+    index.set_place(&"".into(), Some("".into()), false);
+    for name in ["a", "b"] {
+        index.provider_seen(&key(name), copy(name, "contract", name));
+    }
+    let mut listing = Listing::default();
+    listing.saw(key("contract-a"));
+    assert_eq!(index.provider_listed(&"".into(), &listing, Version(9)), [key("b")]);
 }

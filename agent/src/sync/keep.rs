@@ -13,17 +13,18 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     engine::Shared,
+    flavour::Flavour,
     object::Lean,
-    places::{self, Observed},
+    places::{self, Observed, PlaceOp},
     report::Watched,
     sinks,
 };
 
-impl Shared {
-    /// Works on consumer namespaces, one at a time.
+impl<F: Flavour> Shared<F> {
+    /// Works on APIServiceNamespaces, one at a time.
     pub(super) async fn keep_places(self: Arc<Self>) {
-        self.namespaces.synced().await;
-        self.consumer_namespaces.synced().await;
+        self.around.namespaces.synced().await;
+        self.around.consumer_namespaces.synced().await;
         let mut paused = self.paused.subscribe();
         self.places_settled();
         while let Some(work) = self.place_queue.next().await {
@@ -32,12 +33,13 @@ impl Shared {
             let namespace = Arc::clone(work.key());
             match self.keep_place(&namespace).await {
                 Ok(()) => drop(work),
+                // Another engine was quicker; the cache shows what it wrote.
+                Err(error) if errors::is_conflict(&error) => work.retry(Backoff::OBJECT),
                 Err(error) => {
-                    let failure = errors::explain(&error);
-                    tracing::warn!(%namespace, failure, "cannot get a provider namespace");
+                    tracing::warn!(%namespace, failure = errors::explain(&error), "cannot get a provider namespace");
                     self.issues
                         .lock()
-                        .set_watch(Watched::Place(Arc::clone(&namespace)), Some(failure));
+                        .set_watch(Watched::Place(Arc::clone(&namespace)), Some(&error));
                     work.retry(Backoff::OBJECT);
                 }
             }
@@ -53,26 +55,35 @@ impl Shared {
         self.changed.notify_one();
     }
 
-    async fn keep_place(self: &Arc<Self>, namespace: &Arc<str>) -> Result<(), kube::Error> {
-        let request = self.namespaces.get(&self.target.contract, namespace);
-        let assigned = request.as_deref().and_then(places::assigned);
+    async fn keep_place(self: &Arc<Self>, name: &Arc<str>) -> Result<(), kube::Error> {
+        let Some(consumer_namespace) = self.frame.placement.requested_by(name) else {
+            return Ok(());
+        };
+        let request = self.around.namespaces.get(&self.frame.contract, name);
+        let assigned = request
+            .as_deref()
+            .and_then(|request| places::assigned(request, &self.frame.placement));
         let closing = request
             .as_deref()
             .is_some_and(|request| request.metadata.deletion_timestamp.is_some());
-        self.use_place(namespace, assigned, closing);
-        self.note_refusal(namespace, request.as_deref().and_then(places::refusal).as_ref());
+        self.use_place(&consumer_namespace, assigned, closing);
+        let refusal = request
+            .as_deref()
+            .and_then(|request| places::refusal(request, &self.frame.placement));
+        self.note_refusal(&consumer_namespace, refusal.as_ref());
         let seen = Observed {
-            wanted: self.index.lock().is_wanted(namespace),
-            exists: self.consumer_namespaces.get("", namespace).is_some(),
+            wanted: self.index.lock().is_wanted(&consumer_namespace),
+            exists: self.around.consumer_namespaces.get("", name).is_some(),
             request: request.as_deref(),
-            export: &self.target.export,
+            exports: &self.flavour.exports(),
         };
-        if let Some(op) = places::plan(&seen) {
-            self.writer.place(namespace, &self.target.export, op).await?;
+        match places::plan(&seen) {
+            Some(PlaceOp::GiveBack { .. })
+                if !self.index.lock().is_known_empty(&consumer_namespace) || !self.may_give_back() => {}
+            Some(op) => self.writer.place(name, op).await?,
+            None => {}
         }
-        self.issues
-            .lock()
-            .set_watch(Watched::Place(Arc::clone(namespace)), None);
+        self.issues.lock().set_watch(Watched::Place(Arc::clone(name)), None);
         Ok(())
     }
 
@@ -113,10 +124,10 @@ impl Shared {
             self.enqueue(keys, Lane::Backlog);
             return;
         };
-        let source = Source::path(self.target.resource.collection(&namespace));
+        let source = Source::path(self.frame.resource.collection(&namespace));
         let sink = sinks::provider_namespace(Arc::downgrade(self), Arc::clone(consumer_namespace), namespace);
         let client = self.sides.provider.watch.clone();
-        let pump = if self.target.informer_scope == InformerScope::Cluster {
+        let pump = if self.frame.informer_scope == InformerScope::Cluster {
             // The one watch brings what changes; what was there before is listed once.
             tokio::spawn(watch::list(client, source, Lean, sink))
         } else {

@@ -20,6 +20,8 @@ pub(crate) struct Pair {
     pub provider_gone: bool,
     /// UID of the last copy whose end was seen: the answer to a write of it may come later.
     pub last_gone: Option<Arc<str>>,
+    /// UID of the last object of the consumer whose end was seen: evidence enough to delete its copy.
+    pub source_gone: Option<Arc<str>>,
     /// The last comparison of contents.
     pub compared: Option<Compared>,
 }
@@ -30,6 +32,8 @@ pub(crate) struct Consumer {
     pub uid: Arc<str>,
     pub version: Version,
     pub deleting: bool,
+    /// Its owner wants it left alone for a while.
+    pub paused: bool,
     /// Our finalizer is on it.
     pub held: bool,
     pub other_finalizers: Vec<Box<str>>,
@@ -48,7 +52,10 @@ pub(crate) struct Provider {
     pub version: Version,
     pub deleting: bool,
     pub owner: Owner,
+    /// What this contract wrote last.
     pub last: Option<LastProjection>,
+    /// What each contract wrote last, as annotations: of an object that several write.
+    pub projections: Vec<(Box<str>, Box<str>)>,
     /// What it showed. `None` for our own write that the watch has not shown yet.
     pub seen: Option<Seen>,
     pub content: Option<Arc<Object>>,
@@ -93,6 +100,10 @@ impl Consumer {
             uid: Arc::clone(&meta.uid),
             version: meta.resource_version,
             deleting: meta.deletion_timestamp,
+            paused: meta
+                .annotations
+                .get(annotations::PAUSED)
+                .is_some_and(|value| **value == *annotations::TRUE),
             held: other_finalizers.len() < meta.finalizers.len(),
             other_finalizers,
             noted_namespace: meta.annotations.get(annotations::PROVIDER_NAMESPACE).cloned(),
@@ -111,20 +122,41 @@ impl Provider {
         let meta = &object.meta;
         let mark = |key: &str| meta.annotations.get(key).map(|value| &**value);
         let source_uid = mark(annotations::CONSUMER_UID).filter(|uid| !uid.is_empty());
+        let released = mark(annotations::RELEASED);
         let owner = match (mark(annotations::CLUSTER_NAMESPACE), source_uid) {
             (Some(other), _) if other != contract => Owner::Other { contract: other.into() },
-            (Some(_), _) if mark(annotations::RELEASED).is_some() => Owner::Released,
+            (Some(_), _) if released.is_some_and(|value| annotations::is_released(value, contract)) => Owner::Released,
             (Some(_), Some(source_uid)) => Owner::Ours {
                 source_uid: source_uid.into(),
             },
             _ => Owner::Unmarked,
+        };
+        let mut projections: Vec<_> = meta
+            .annotations
+            .iter()
+            .filter(|(key, _)| projection::contract_of(key).is_some())
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        // Whoever writes it takes it into use again: no contract that let it go is kept out by its own old mark. An apply
+        // removes only what it owns, so that the mark is emptied first, and goes with the next write.
+        if released.is_some_and(|value| !value.is_empty()) {
+            projections.push((annotations::RELEASED.into(), Box::default()));
+        }
+        let last = if matches!(owner, Owner::Other { .. }) {
+            let own = projections
+                .iter()
+                .find(|(key, _)| projection::contract_of(key) == Some(contract));
+            own.map(|(_, value)| &**value)
+        } else {
+            mark(annotations::PROJECTION_HASH)
         };
         Self {
             uid: Arc::clone(&meta.uid),
             version: meta.resource_version,
             deleting: meta.deletion_timestamp,
             owner,
-            last: mark(annotations::PROJECTION_HASH).and_then(|text| text.parse().ok()),
+            last: last.and_then(|text| text.parse().ok()),
+            projections,
             seen: Some(Seen {
                 content: projection::fingerprint(&object),
                 status: projection::status_fingerprint(object.status.as_deref()),
@@ -170,10 +202,5 @@ impl Pair {
     /// True while our own write has not come back by the watch, which is when contents are compared.
     pub(crate) fn is_unseen(&self) -> bool {
         self.provider.as_ref().is_some_and(|provider| provider.seen.is_none())
-    }
-
-    /// True when there is nothing left to know.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.consumer.is_none() && self.provider.is_none()
     }
 }

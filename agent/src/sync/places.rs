@@ -11,6 +11,8 @@ use bindery_api::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
 
+use super::Placement;
+
 /// Value of the label `kube-bind.io/owner` on what the provider made before any consumer asked for it.
 const OWNER_PROVIDER: &str = "provider";
 
@@ -23,16 +25,16 @@ pub(crate) struct Observed<'a> {
     pub exists: bool,
     /// The request for a place, if there is one.
     pub request: Option<&'a APIServiceNamespace>,
-    /// The export that the place is for.
-    pub export: &'a OwnerReference,
+    /// The exports that the place is for.
+    pub exports: &'a [OwnerReference],
 }
 
 /// One write to an APIServiceNamespace.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum PlaceOp {
     /// Asks for a place.
-    Request,
-    /// Says that this export uses the place too, so that another's end does not take it away.
+    Request { owners: Vec<OwnerReference> },
+    /// Says that these exports use the place too, so that another's end does not take it away.
     Share {
         owners: Vec<OwnerReference>,
         version: Option<String>,
@@ -47,24 +49,22 @@ pub(crate) enum PlaceOp {
 /// Decides what is to be written, if anything.
 pub(crate) fn plan(seen: &Observed<'_>) -> Option<PlaceOp> {
     let Some(request) = seen.request else {
-        return seen.wanted.then_some(PlaceOp::Request);
+        let owners = seen.exports.to_vec();
+        return seen.wanted.then_some(PlaceOp::Request { owners });
     };
     if request.metadata.deletion_timestamp.is_some() {
         // It ends first; then there is none.
         return None;
     }
-    let owners = request.owner_references();
-    let ours = owners.iter().any(|owner| owner.uid == seen.export.uid);
     if seen.wanted {
-        return (!ours).then(|| {
-            let mut owners: Vec<_> = owners.to_vec();
-            owners.push(seen.export.clone());
-            PlaceOp::Share {
-                owners,
-                version: request.resource_version(),
-            }
+        let others = seen.exports.iter().filter(|export| !is_for(request, export));
+        let others: Vec<_> = others.cloned().collect();
+        return (!others.is_empty()).then(|| PlaceOp::Share {
+            owners: request.owner_references().iter().cloned().chain(others).collect(),
+            version: request.resource_version(),
         });
     }
+    let ours = seen.exports.iter().any(|export| is_for(request, export));
     let provided = request
         .labels()
         .get(labels::OWNER)
@@ -76,15 +76,26 @@ pub(crate) fn plan(seen: &Observed<'_>) -> Option<PlaceOp> {
     })
 }
 
+/// Whether a place is kept for an export, among others.
+pub(crate) fn is_for(request: &APIServiceNamespace, export: &OwnerReference) -> bool {
+    request.owner_references().iter().any(|owner| owner.uid == export.uid)
+}
+
 /// The provider namespace that was assigned, also while it is being taken away: what is in it goes by us.
-pub(crate) fn assigned(request: &APIServiceNamespace) -> Option<Arc<str>> {
-    let namespace = request.status.as_ref()?.namespace.as_deref()?;
+pub(crate) fn assigned(request: &APIServiceNamespace, placement: &Placement) -> Option<Arc<str>> {
+    let status = request.status.as_ref()?;
+    let namespace = match placement {
+        Placement::Shared => status.shared_namespace.as_deref()?,
+        _ => status.namespace.as_deref()?,
+    };
     (!namespace.is_empty()).then(|| namespace.into())
 }
 
 /// Why the backend gives no provider namespace, in its own words.
-pub(crate) fn refusal(request: &APIServiceNamespace) -> Option<Arc<str>> {
-    let ready = request.condition(READY).filter(|_| assigned(request).is_none())?;
+pub(crate) fn refusal(request: &APIServiceNamespace, placement: &Placement) -> Option<Arc<str>> {
+    let ready = request
+        .condition(READY)
+        .filter(|_| assigned(request, placement).is_none())?;
     (ready.status == ConditionStatus::False && ready.severity == Severity::Error).then(|| ready.message.as_str().into())
 }
 
@@ -113,15 +124,14 @@ mod tests {
 
     #[track_caller]
     fn check(wanted: bool, exists: bool, request: Option<&APIServiceNamespace>, expect: Option<&str>) {
-        let export = owner("us");
         let op = plan(&Observed {
             wanted,
             exists,
             request,
-            export: &export,
+            exports: &[owner("us")],
         });
         let name = op.map(|op| match op {
-            PlaceOp::Request => "request".to_owned(),
+            PlaceOp::Request { .. } => "request".to_owned(),
             PlaceOp::Share { owners, .. } => format!("share {}", owners.len()),
             PlaceOp::GiveBack { .. } => "give back".to_owned(),
         });
@@ -159,10 +169,10 @@ mod tests {
             let status = request.status.get_or_insert_default();
             status.namespace = namespace.map(str::to_owned);
             status.conditions.push(ready);
-            refusal(&request)
+            refusal(&request, &Placement::Mapped)
         };
         let not_ready = |severity| false_condition(READY, severity, "ForeignNamespace", "it is in the way");
-        assert_eq!(refusal(&request(&[])), None);
+        assert_eq!(refusal(&request(&[]), &Placement::Mapped), None);
         assert_eq!(
             with(not_ready(Severity::Error), None).as_deref(),
             Some("it is in the way")

@@ -10,6 +10,7 @@ use super::{
 
 /// What an engine does at the time of planning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Mode {
     /// The binding is being undone: the consumer's objects go.
     pub draining: bool,
@@ -17,6 +18,11 @@ pub(crate) struct Mode {
     pub status_subresource: bool,
     /// The provider namespace is being taken away: nothing new is put into it.
     pub closing: bool,
+    /// Several consumers write one object, each of which may take it over.
+    pub last_wins: bool,
+    /// The user said that this cluster takes the place of another: copies that were made of objects which are no more
+    /// belong to those that now have their names.
+    pub relink: bool,
 }
 
 /// One write or read. Operations of one plan are done in their order.
@@ -26,11 +32,12 @@ pub(crate) enum Op {
     ReadConsumer,
     /// Reads the provider's object: its content is needed, or its absence is to be confirmed.
     ReadProvider,
-    /// Puts our finalizer and the provider's namespace on the consumer's object.
+    /// Puts our finalizer, and namespace and UID of the provider's copy, on the consumer's object.
     Hold {
         version: Version,
         finalizers: Vec<Box<str>>,
         namespace: Arc<str>,
+        provider_uid: Arc<str>,
     },
     /// Creates the provider's copy; fails if there is any object of that name.
     Create { source: Arc<Object>, last: LastProjection },
@@ -39,9 +46,9 @@ pub(crate) enum Op {
         source: Arc<Object>,
         uid: Arc<str>,
         last: LastProjection,
+        /// What others wrote last, to be remembered.
+        projections: Vec<(Box<str>, Box<str>)>,
     },
-    /// Notes the UID of the provider's copy on the consumer's object.
-    Note { uid: Arc<str>, provider_uid: Arc<str> },
     /// Puts the provider's status on the consumer's object of this UID, or removes it there.
     Status {
         uid: Arc<str>,
@@ -88,6 +95,9 @@ pub(crate) enum Blocked {
         "the provider changed fields that this object sets; they were written back once and are now left as they are"
     )]
     Drift,
+    /// It would be deleted, and must not be written.
+    #[error("it is paused; remove the annotation kube-bind.io/paused, and its deletion goes on")]
+    Paused,
 }
 
 /// What to do for a pair, and what is amiss.
@@ -103,6 +113,7 @@ impl Blocked {
         match self {
             Self::Unmarked | Self::Released | Self::OtherContract(_) | Self::OtherSource(_) => "Conflict",
             Self::Drift => "ProviderOverrides",
+            Self::Paused => "Paused",
         }
     }
 }
@@ -113,7 +124,6 @@ impl Op {
         match self {
             Self::ReadConsumer
             | Self::Hold { .. }
-            | Self::Note { .. }
             | Self::Status { .. }
             | Self::DeleteConsumer { .. }
             | Self::Release { .. } => true,
@@ -133,7 +143,6 @@ impl Op {
             Self::Hold { .. } => "hold",
             Self::Create { .. } => "create",
             Self::Update { .. } => "update",
-            Self::Note { .. } => "note",
             Self::Status { .. } => "status",
             Self::DeleteProvider { .. } => "delete_provider",
             Self::DeleteOrphan { .. } => "delete_orphan",
@@ -147,39 +156,53 @@ impl Op {
 pub(crate) fn plan(pair: &Pair, place: &Arc<str>, mode: Mode) -> Plan {
     match (&pair.consumer, &pair.provider) {
         (None, None) => Plan::default(),
-        (None, Some(provider)) => orphan(provider),
-        (Some(consumer), provider) if consumer.deleting => deleting(pair, consumer, provider.as_ref()),
+        (None, Some(provider)) => orphan(pair, provider),
+        (Some(consumer), _) if consumer.paused => Plan {
+            ops: Vec::new(),
+            blocked: (consumer.deleting || mode.draining).then_some(Blocked::Paused),
+        },
+        (Some(consumer), provider) if consumer.deleting => deleting(pair, consumer, provider.as_ref(), mode),
         (Some(consumer), _) if mode.draining => Plan::of(Op::DeleteConsumer {
             uid: Arc::clone(&consumer.uid),
         }),
         (Some(_), None) if mode.closing => Plan::default(),
-        (Some(consumer), None) => missing(consumer, place),
+        (Some(consumer), None) => missing(consumer),
         (Some(consumer), Some(provider)) => present(pair, consumer, provider, place, mode),
     }
 }
 
-fn orphan(provider: &Provider) -> Plan {
-    if provider.deleting || !matches!(provider.owner, Owner::Ours { .. }) {
+fn orphan(pair: &Pair, provider: &Provider) -> Plan {
+    let Owner::Ours { source_uid } = &provider.owner else {
+        return Plan::default();
+    };
+    if provider.deleting {
         return Plan::default();
     }
-    Plan::of(Op::DeleteOrphan {
-        uid: Arc::clone(&provider.uid),
+    let uid = Arc::clone(&provider.uid);
+    Plan::of(if pair.source_gone.as_deref() == Some(&**source_uid) {
+        Op::DeleteProvider { uid }
+    } else {
+        Op::DeleteOrphan { uid }
     })
 }
 
-fn deleting(pair: &Pair, consumer: &Consumer, provider: Option<&Provider>) -> Plan {
+fn deleting(pair: &Pair, consumer: &Consumer, provider: Option<&Provider>, mode: Mode) -> Plan {
     let release = || Op::Release {
         version: consumer.version,
         finalizers: consumer.other_finalizers.clone(),
     };
     match provider {
         Some(provider) if blocked(consumer, provider).is_none() => {
+            let mut plan = Plan::default();
             if provider.deleting {
-                return Plan::default();
+                // What holds the copy tells how far it has come.
+                status_down(&mut plan, consumer, provider, mode);
+            } else {
+                plan.ops.push(Op::DeleteProvider {
+                    uid: Arc::clone(&provider.uid),
+                });
             }
-            Plan::of(Op::DeleteProvider {
-                uid: Arc::clone(&provider.uid),
-            })
+            plan
         }
         _ if !consumer.held => Plan::default(),
         None if !pair.provider_gone => Plan::of(Op::ReadProvider),
@@ -187,41 +210,47 @@ fn deleting(pair: &Pair, consumer: &Consumer, provider: Option<&Provider>) -> Pl
     }
 }
 
-fn missing(consumer: &Consumer, place: &Arc<str>) -> Plan {
-    let Some(source) = &consumer.content else {
-        return Plan::of(Op::ReadConsumer);
-    };
-    let mut ops = Vec::with_capacity(2);
-    ops.extend(hold(consumer, place));
-    ops.push(Op::Create {
-        source: Arc::clone(source),
-        last: LastProjection {
-            fingerprint: consumer.projection,
-            corrected: false,
+/// The copy comes before our finalizer: where there can be none, the consumer's object is not touched.
+fn missing(consumer: &Consumer) -> Plan {
+    Plan::of(match &consumer.content {
+        None => Op::ReadConsumer,
+        Some(source) => Op::Create {
+            source: Arc::clone(source),
+            last: LastProjection {
+                fingerprint: consumer.projection,
+                corrected: false,
+            },
         },
-    });
-    Plan { ops, blocked: None }
+    })
 }
 
 fn present(pair: &Pair, consumer: &Consumer, provider: &Provider, place: &Arc<str>, mode: Mode) -> Plan {
-    if let Some(blocked) = blocked(consumer, provider) {
-        return Plan {
-            ops: Vec::new(),
-            blocked: Some(blocked),
-        };
-    }
+    let blocked = blocked(consumer, provider);
+    let takes_over = match &blocked {
+        None => false,
+        Some(Blocked::OtherContract(_)) if mode.last_wins => true,
+        // The copy of one whose end was seen goes, and makes room.
+        Some(Blocked::OtherSource(source)) if pair.source_gone.as_deref() == Some(&**source) => {
+            return orphan(pair, provider);
+        }
+        Some(Blocked::OtherSource(_)) if mode.relink => true,
+        Some(_) => {
+            return Plan {
+                ops: Vec::new(),
+                blocked,
+            };
+        }
+    };
     let mut plan = Plan::default();
-    plan.ops.extend(hold(consumer, place));
-    if !provider.deleting {
+    if provider.deleting {
+        // It ends first.
+    } else if takes_over {
+        take_over(&mut plan, consumer, provider);
+    } else {
         spec_up(&mut plan, pair, consumer, provider);
     }
+    plan.ops.extend(hold(consumer, provider, place));
     status_down(&mut plan, consumer, provider, mode);
-    if consumer.noted_uid.as_deref() != Some(&*provider.uid) {
-        plan.ops.push(Op::Note {
-            uid: Arc::clone(&consumer.uid),
-            provider_uid: Arc::clone(&provider.uid),
-        });
-    }
     plan
 }
 
@@ -235,8 +264,9 @@ fn blocked(consumer: &Consumer, provider: &Provider) -> Option<Blocked> {
     }
 }
 
-fn hold(consumer: &Consumer, place: &Arc<str>) -> Option<Op> {
-    let noted = consumer.noted_namespace.as_deref() == Some(&**place);
+fn hold(consumer: &Consumer, provider: &Provider, place: &Arc<str>) -> Option<Op> {
+    let noted =
+        consumer.noted_namespace.as_deref() == Some(&**place) && consumer.noted_uid.as_deref() == Some(&*provider.uid);
     if consumer.held && noted {
         return None;
     }
@@ -246,7 +276,32 @@ fn hold(consumer: &Consumer, place: &Arc<str>) -> Option<Op> {
         version: consumer.version,
         finalizers,
         namespace: Arc::clone(place),
+        provider_uid: Arc::clone(&provider.uid),
     })
+}
+
+/// Makes a copy ours. One that another contract took over after our last write stays with that until the object changes.
+fn take_over(plan: &mut Plan, consumer: &Consumer, provider: &Provider) {
+    let is_others = matches!(provider.owner, Owner::Other { .. });
+    let wrote = provider.last.map(|last| last.fingerprint);
+    if !is_others || wrote != Some(consumer.projection) {
+        plan.ops.push(update(consumer, provider, false));
+    }
+}
+
+fn update(consumer: &Consumer, provider: &Provider, corrected: bool) -> Op {
+    match &consumer.content {
+        None => Op::ReadConsumer,
+        Some(source) => Op::Update {
+            source: Arc::clone(source),
+            uid: Arc::clone(&provider.uid),
+            last: LastProjection {
+                fingerprint: consumer.projection,
+                corrected,
+            },
+            projections: provider.projections.clone(),
+        },
+    }
 }
 
 fn spec_up(plan: &mut Plan, pair: &Pair, consumer: &Consumer, provider: &Provider) {
@@ -280,17 +335,7 @@ fn spec_up(plan: &mut Plan, pair: &Pair, consumer: &Consumer, provider: &Provide
             }
         }
     };
-    plan.ops.push(match &consumer.content {
-        None => Op::ReadConsumer,
-        Some(source) => Op::Update {
-            source: Arc::clone(source),
-            uid: Arc::clone(&provider.uid),
-            last: LastProjection {
-                fingerprint: wanted,
-                corrected,
-            },
-        },
-    });
+    plan.ops.push(update(consumer, provider, corrected));
 }
 
 fn status_down(plan: &mut Plan, consumer: &Consumer, provider: &Provider, mode: Mode) {

@@ -2,7 +2,11 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::sync::index::{Cast, Index, Learned, Listing};
+use crate::sync::{
+    Placement,
+    index::{Cast, Index, Learned, Listing},
+    projection,
+};
 use bindery_api::annotations;
 use bindery_runtime::cache::ObjectKey;
 
@@ -12,6 +16,8 @@ const MODE: Mode = Mode {
     draining: false,
     status_subresource: true,
     closing: false,
+    last_wins: false,
+    relink: false,
 };
 
 /// Two clusters with one object at most, which do what an API server would.
@@ -27,7 +33,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let mut index = Index::new(CONTRACT.into());
+        let mut index = Index::new(CONTRACT.into(), Placement::Mapped);
         index.set_place(&"wild-west".into(), Some(PLACE.into()), false);
         index.consumer_listed(&Listing::default(), Version(0));
         index.provider_listed(&"wild-west".into(), &Listing::default(), Version(0));
@@ -179,6 +185,7 @@ impl World {
                 version,
                 finalizers,
                 namespace,
+                provider_uid,
             } => {
                 assert_eq!(
                     json!(version.to_string()),
@@ -186,17 +193,22 @@ impl World {
                 );
                 self.set_consumer("/metadata/finalizers", json!(finalizers));
                 self.annotate_consumer(annotations::PROVIDER_NAMESPACE, namespace);
+                self.annotate_consumer(annotations::PROVIDER_UID, provider_uid);
             }
             Op::Create { source, last } => {
                 assert!(self.provider.is_none(), "would take over an object");
                 let uid = self.next_uid();
-                self.write_copy(source, uid, *last);
+                self.write_copy(source, uid, *last, &[]);
             }
-            Op::Update { source, uid, last } => {
+            Op::Update {
+                source,
+                uid,
+                last,
+                projections,
+            } => {
                 assert_eq!(self.provider.as_ref().unwrap()["metadata"]["uid"], json!(uid));
-                self.write_copy(source, uid.to_string(), *last);
+                self.write_copy(source, uid.to_string(), *last, projections);
             }
-            Op::Note { provider_uid, .. } => self.annotate_consumer(annotations::PROVIDER_UID, provider_uid),
             Op::Status { source, .. } => {
                 let status = source.as_ref().and_then(|source| source.status.as_ref());
                 let status = status.map_or(Value::Null, |text| serde_json::from_str(text.get()).unwrap());
@@ -237,7 +249,7 @@ impl World {
     }
 
     /// As server-side apply does with a status and other writers' fields left alone.
-    fn write_copy(&mut self, source: &Object, uid: String, last: LastProjection) {
+    fn write_copy(&mut self, source: &Object, uid: String, last: LastProjection, projections: &[(Box<str>, Box<str>)]) {
         let spec = source
             .body
             .iter()
@@ -259,15 +271,19 @@ impl World {
             spec["added"] = added.clone();
         }
         let version = self.next_version();
+        let mut marks = json!({
+            annotations::CLUSTER_NAMESPACE: CONTRACT,
+            annotations::CONSUMER_UID: source.meta.uid,
+            annotations::PROJECTION_HASH: last.to_string(),
+        });
+        for (key, value) in projections {
+            marks[&**key] = json!(value);
+        }
+        marks[projection::key_of(CONTRACT)] = json!(last.to_string());
         self.provider = Some(json!({
             "metadata": {
                 "name": "billy", "namespace": PLACE, "uid": uid, "resourceVersion": version,
-                "labels": source.meta.labels,
-                "annotations": {
-                    annotations::CLUSTER_NAMESPACE: CONTRACT,
-                    annotations::CONSUMER_UID: source.meta.uid,
-                    annotations::PROJECTION_HASH: last.to_string(),
-                },
+                "labels": source.meta.labels, "annotations": marks,
             },
             "spec": spec,
         }));
@@ -310,7 +326,7 @@ fn set(target: &mut Value, pointer: &str, value: Value) {
 fn a_life_costs_as_few_writes_as_it_can() {
     let mut world = World::new();
     world.create_consumer(1);
-    assert_eq!(world.settle(MODE).0, ["hold", "create", "note"]);
+    assert_eq!(world.settle(MODE).0, ["create", "hold"]);
     assert_eq!(world.settle(MODE).0, [""; 0]);
     world.set_consumer("/spec/intent", json!(2));
     assert_eq!(world.settle(MODE).0, ["update"]);
@@ -390,6 +406,95 @@ fn a_copy_of_an_earlier_object_is_left_while_its_name_is_in_use() {
 }
 
 #[test]
+fn a_deletion_that_was_seen_is_evidence_enough() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(MODE);
+    let uid = world.consumer.take().unwrap()["metadata"]["uid"].clone();
+    world.index.consumer_deleted(&World::key(), uid.as_str());
+    assert_eq!(world.settle(MODE).0, ["delete_provider"]);
+    // Also where another object has taken the name.
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(MODE);
+    let uid = world.consumer.take().unwrap()["metadata"]["uid"].clone();
+    world.create_consumer(2);
+    world.index.consumer_deleted(&World::key(), uid.as_str());
+    assert_eq!(world.settle(MODE).0, ["delete_provider", "create", "hold"]);
+}
+
+#[test]
+fn with_consent_a_copy_goes_to_the_object_that_has_its_name_now() {
+    let mut world = World::new();
+    world.create_foreign(&json!({annotations::CLUSTER_NAMESPACE: CONTRACT, annotations::CONSUMER_UID: "before"}));
+    world.create_consumer(1);
+    let relink = Mode { relink: true, ..MODE };
+    assert_eq!(world.settle(relink), (vec!["update", "hold"], None));
+    assert_eq!(world.settle(MODE), (vec![], None));
+}
+
+#[test]
+fn a_paused_object_is_left_alone() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(MODE);
+    world.annotate_consumer(annotations::PAUSED, "true");
+    world.set_consumer("/spec/intent", json!(2));
+    world.set_provider("/status", json!({"result": "done"}));
+    assert_eq!(world.settle(MODE), (vec![], None));
+    let draining = Mode { draining: true, ..MODE };
+    assert_eq!(world.settle(draining), (vec![], Some(Blocked::Paused)));
+    world.delete_consumer();
+    assert_eq!(world.settle(MODE), (vec![], Some(Blocked::Paused)));
+    world.annotate_consumer(annotations::PAUSED, "false");
+    assert_eq!(world.settle(MODE).0, ["delete_provider", "release"]);
+}
+
+const OTHER: &str = "kube-bind-other";
+const LAST_WINS: Mode = Mode {
+    last_wins: true,
+    ..MODE
+};
+
+/// What another consumer's write of the same name leaves on the provider.
+fn written_by_other(world: &mut World, intent: u8) {
+    let mut marks = world.provider.as_ref().unwrap()["metadata"]["annotations"].clone();
+    marks[annotations::CLUSTER_NAMESPACE] = json!(OTHER);
+    marks[annotations::CONSUMER_UID] = json!("theirs");
+    world.set_provider("/metadata/annotations", marks);
+    world.set_provider("/spec/intent", json!(intent));
+}
+
+#[test]
+fn under_last_wins_each_change_takes_the_object_over_and_nobody_fights() {
+    let mut world = World::new();
+    let theirs = projection::key_of(OTHER);
+    world.create_foreign(&json!({annotations::CLUSTER_NAMESPACE: OTHER, &theirs: "theirs"}));
+    world.create_consumer(1);
+    assert_eq!(world.settle(LAST_WINS), (vec!["update", "hold"], None));
+    let marks = &world.provider.as_ref().unwrap()["metadata"]["annotations"];
+    assert_eq!(marks[&theirs], "theirs", "what the other wrote is remembered for it");
+    written_by_other(&mut world, 7);
+    assert_eq!(world.settle(LAST_WINS), (vec![], None));
+    world.set_provider("/status", json!({"result": "shared"}));
+    assert_eq!(world.settle(LAST_WINS), (vec!["status"], None));
+    world.set_consumer("/spec/intent", json!(2));
+    assert_eq!(world.settle(LAST_WINS).0, ["update"]);
+    written_by_other(&mut world, 8);
+    world.delete_consumer();
+    assert_eq!(world.settle(LAST_WINS).0, ["release"], "it is the other's now");
+    assert!(world.provider.is_some());
+}
+
+#[test]
+fn under_last_wins_nobody_takes_what_is_no_consumers() {
+    let mut world = World::new();
+    world.create_foreign(&json!({}));
+    world.create_consumer(1);
+    assert_eq!(world.settle(LAST_WINS), (vec![], Some(Blocked::Unmarked)));
+}
+
+#[test]
 fn what_an_earlier_binding_let_go_stays() {
     let mut world = World::new();
     world.create_foreign(&json!({
@@ -450,6 +555,8 @@ fn the_finalizer_waits_for_the_provider() {
     // The provider's own finalizers hold its copy.
     world.set_provider("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"));
     assert_eq!(world.settle(MODE).0, [""; 0]);
+    world.set_provider("/status", json!({"result": "saying farewell"}));
+    assert_eq!(world.settle(MODE).0, ["status"]);
     world.delete_provider();
     assert_eq!(world.settle(MODE).0, ["release"]);
 }
@@ -460,7 +567,7 @@ fn a_copy_deleted_on_the_provider_is_made_again() {
     world.create_consumer(1);
     world.settle(MODE);
     world.delete_provider();
-    assert_eq!(world.settle(MODE).0, ["create", "note"]);
+    assert_eq!(world.settle(MODE).0, ["create", "hold"]);
 }
 
 #[test]

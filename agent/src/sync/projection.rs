@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
+use bindery_api::annotations;
 use serde_json::{Map, Value, value::RawValue};
 use sha2::{Digest as _, Sha256};
 
@@ -19,6 +20,16 @@ pub(crate) struct LastProjection {
     pub corrected: bool,
 }
 
+/// The annotation of what a contract wrote last to an object that several write.
+pub(crate) fn key_of(contract: &str) -> String {
+    format!("{}/{contract}", annotations::PROJECTION_OF)
+}
+
+/// The contract whose last write an annotation remembers.
+pub(crate) fn contract_of(key: &str) -> Option<&str> {
+    key.strip_prefix(annotations::PROJECTION_OF)?.strip_prefix('/')
+}
+
 /// True for labels and annotations that users own and that are carried along; those of Kubernetes and of kube-bind
 /// speak of one cluster.
 pub(crate) fn is_carried(key: &str) -> bool {
@@ -26,7 +37,7 @@ pub(crate) fn is_carried(key: &str) -> bool {
     let of_kubernetes = ["kubernetes.io", "k8s.io"]
         .iter()
         .any(|own| domain == *own || domain.strip_suffix(own).is_some_and(|rest| rest.ends_with('.')));
-    !of_kubernetes && !bindery_api::annotations::is_reserved(key)
+    !of_kubernetes && !annotations::is_reserved(key)
 }
 
 /// The labels or annotations that are carried along.

@@ -1,6 +1,6 @@
 //! What is amiss with which object, and how it is told.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, fmt, time::Duration};
 
 use bindery_runtime::{cache::ObjectKey, errors};
 
@@ -10,7 +10,25 @@ use super::plan::Blocked;
 #[derive(Debug, Default)]
 pub(crate) struct Issues {
     by_key: HashMap<ObjectKey, Issue>,
-    watch: HashMap<Watched, String>,
+    watch: HashMap<Watched, Failure>,
+}
+
+/// Why a watch fails.
+#[derive(Clone, Debug)]
+struct Failure {
+    message: String,
+    is_forbidden: bool,
+}
+
+/// What is amiss before all else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    /// Stable, in CamelCase.
+    pub reason: &'static str,
+    /// In one sentence.
+    pub message: String,
+    /// The consumer refused it for want of a right.
+    pub lacks_right: bool,
 }
 
 /// What is wrong with one object.
@@ -20,6 +38,8 @@ pub(crate) struct Issue {
     pub message: String,
     /// Worth another look as soon as a cluster is reachable again.
     pub transient: bool,
+    /// The consumer refused it for want of a right.
+    pub lacks_right: bool,
 }
 
 /// One of the watches of an engine.
@@ -48,9 +68,13 @@ impl Issues {
     }
 
     /// Notes the state of a watch; true if it is well again after a failure.
-    pub(crate) fn set_watch(&mut self, watched: Watched, failure: Option<String>) -> bool {
+    pub(crate) fn set_watch(&mut self, watched: Watched, failure: Option<&kube::Error>) -> bool {
         match failure {
-            Some(failure) => {
+            Some(error) => {
+                let failure = Failure {
+                    message: errors::explain(error),
+                    is_forbidden: errors::is_forbidden(error),
+                };
                 self.watch.insert(watched, failure);
                 false
             }
@@ -70,20 +94,46 @@ impl Issues {
 
     /// One sentence: an unreachable cluster before an object, the first object by name.
     pub(crate) fn problem(&self) -> Option<String> {
-        let watch = self.watch.iter().map(|(watched, failure)| match watched {
-            Watched::Consumer => format!("cannot watch the consumer: {failure}"),
-            Watched::Provider(namespace) if namespace.is_empty() => format!("cannot watch the provider: {failure}"),
-            Watched::Provider(namespace) => format!("cannot watch namespace {namespace} of the provider: {failure}"),
-            Watched::Place(namespace) => {
-                format!("cannot get a provider namespace for namespace {namespace}: {failure}")
-            }
+        self.trouble().map(|trouble| trouble.message)
+    }
+
+    /// The same, with its reason.
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
+        let watches = self.watch.iter().map(|(watched, failure)| Trouble {
+            reason: if failure.is_forbidden {
+                "Forbidden"
+            } else {
+                "Unreachable"
+            },
+            message: format!("cannot {watched}: {}", failure.message),
+            lacks_right: failure.is_forbidden && *watched == Watched::Consumer,
         });
-        watch.min().or_else(|| {
+        let first = watches.min_by(|one, other| one.message.cmp(&other.message));
+        first.or_else(|| {
             let (key, issue) = self.by_key.iter().min_by_key(|(key, _)| *key)?;
-            Some(format!("{key}: {}", issue.message))
+            Some(Trouble {
+                reason: issue.reason,
+                message: format!("{key}: {}", issue.message),
+                lacks_right: issue.lacks_right,
+            })
         })
     }
 }
+
+// === impl Watched ===
+
+impl fmt::Display for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Consumer => f.write_str("watch the consumer"),
+            Self::Provider(namespace) if namespace.is_empty() => f.write_str("watch the provider"),
+            Self::Provider(namespace) => write!(f, "watch namespace {namespace} of the provider"),
+            Self::Place(namespace) => write!(f, "get a provider namespace for namespace {namespace}"),
+        }
+    }
+}
+
+// === impl Issue ===
 
 impl Issue {
     pub(crate) fn of_blocked(blocked: &Blocked) -> Self {
@@ -91,6 +141,7 @@ impl Issue {
             reason: blocked.reason(),
             message: blocked.to_string(),
             transient: false,
+            lacks_right: false,
         }
     }
 
@@ -100,6 +151,7 @@ impl Issue {
             reason: "NoProviderNamespace",
             message: format!("the object's namespace gets none on the provider: {refusal}"),
             transient: false,
+            lacks_right: false,
         }
     }
 
@@ -107,15 +159,27 @@ impl Issue {
     pub(crate) fn of_error(error: &kube::Error, side: &str) -> Self {
         let reason = match errors::code(error) {
             Some(403) => "Forbidden",
-            Some(400 | 413 | 422) => "Invalid",
+            _ if is_too_large(error) => "TooLarge",
+            Some(400 | 422) => "Invalid",
             _ => "SyncFailed",
         };
+        let only_a_change_helps = matches!(reason, "TooLarge" | "Invalid");
         Self {
             reason,
             message: format!("the {side} refused: {}", errors::explain(error)),
-            transient: errors::is_transient(error) || errors::code(error).is_none_or(|code| code == 409 || code == 404),
+            transient: !only_a_change_helps
+                && (errors::is_transient(error) || errors::code(error).is_none_or(|code| code == 409 || code == 404)),
+            lacks_right: side == "consumer" && errors::is_forbidden(error),
         }
     }
+}
+
+/// Too large for the API server, or for what it stores objects in.
+fn is_too_large(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else {
+        return false;
+    };
+    status.code == 413 || (status.code == 500 && status.message.contains("request is too large"))
 }
 
 #[cfg(test)]
@@ -140,8 +204,10 @@ mod tests {
         let mut issues = Issues::default();
         issues.set(&ObjectKey::new("ns", "a"), Some(&Issue::of_blocked(&Blocked::Unmarked)));
         assert!(issues.problem().unwrap().starts_with("ns/a: "));
-        issues.set_watch(Watched::Consumer, Some("gone".to_owned()));
+        let gone = kube::Error::Api(kube::core::Status::failure("gone", "Gone").with_code(403).boxed());
+        issues.set_watch(Watched::Consumer, Some(&gone));
         assert_eq!(issues.problem().unwrap(), "cannot watch the consumer: gone");
+        assert!(issues.trouble().unwrap().lacks_right);
         assert!(issues.set_watch(Watched::Consumer, None));
         assert!(!issues.set_watch(Watched::Consumer, None));
     }

@@ -2,20 +2,24 @@
 
 use std::sync::{Arc, Weak};
 
-use bindery_runtime::{cache::ObjectKey, errors, queue::Lane, watch::Event};
+use bindery_runtime::{cache::ObjectKey, queue::Lane, watch::Event};
 
 use super::{
     engine::Shared,
+    flavour::Flavour,
     index::Listing,
-    object::{Object, Version},
+    object::{Meta, Object, Version},
     report::Watched,
 };
 
 /// The sink of the watch of the consumer's objects.
-pub(crate) fn consumer(shared: Arc<Shared>) -> impl FnMut(Event<Object>) + Send {
+pub(crate) fn consumer<F: Flavour>(shared: Arc<Shared<F>>) -> impl FnMut(Event<Object>) + Send {
     let mut listing = Listing::default();
     move |event| {
         shared.watch_state(&Watched::Consumer, &event);
+        if !matches!(event, Event::Complete(_)) {
+            shared.flavour.hear(&event);
+        }
         match event {
             Event::Reset => listing = Listing::default(),
             Event::Listed(object) => {
@@ -25,10 +29,20 @@ pub(crate) fn consumer(shared: Arc<Shared>) -> impl FnMut(Event<Object>) + Send 
             }
             Event::Unreadable(named) => listing.saw(ObjectKey::new(named.namespace, named.name)),
             Event::Complete(version) => {
-                let mut index = shared.index.lock();
                 let listing = std::mem::take(&mut listing);
+                let mut index = shared.index.lock();
                 let gone = index.consumer_listed(&listing, parse(&version));
-                shared.enqueue(gone.into_iter().chain(index.keys()), Lane::Backlog);
+                let keys = index.keys();
+                let places = index.listed_places();
+                drop(index);
+                // Before others draw conclusions from what is missing.
+                shared.count_missing();
+                shared.recount();
+                shared.flavour.hear(&Event::Complete(version));
+                shared.enqueue(gone.into_iter().chain(keys), Lane::Backlog);
+                for place in &places {
+                    shared.look_at_place(place, Lane::Backlog);
+                }
             }
             Event::Applied(object) => {
                 let key = key_of(&object);
@@ -48,8 +62,8 @@ pub(crate) fn consumer(shared: Arc<Shared>) -> impl FnMut(Event<Object>) + Send 
 
 /// The sink of the watch of one provider namespace, which holds the copies of one consumer namespace. It keeps no engine
 /// alive, for the engine holds the watch.
-pub(crate) fn provider_namespace(
-    shared: Weak<Shared>,
+pub(crate) fn provider_namespace<F: Flavour>(
+    shared: Weak<Shared<F>>,
     consumer_namespace: Arc<str>,
     namespace: Arc<str>,
 ) -> impl FnMut(Event<Object>) + Send {
@@ -62,17 +76,23 @@ pub(crate) fn provider_namespace(
         match event {
             Event::Reset => listing = Listing::default(),
             Event::Listed(object) => {
-                let key = ObjectKey::new(Arc::clone(&consumer_namespace), Arc::clone(&object.meta.name));
-                shared.index.lock().provider_seen(&key, object);
-                listing.saw(key);
+                listing.saw(ObjectKey::new(
+                    Arc::clone(&consumer_namespace),
+                    Arc::clone(&object.meta.name),
+                ));
+                if let Some(key) = shared.source_of(&consumer_namespace, &object.meta) {
+                    shared.index.lock().provider_seen(&key, object);
+                }
             }
             Event::Unreadable(named) => listing.saw(ObjectKey::new(Arc::clone(&consumer_namespace), named.name)),
             Event::Complete(version) => {
                 let mut index = shared.index.lock();
                 let listing = std::mem::take(&mut listing);
+                shared.recount();
                 let gone = index.provider_listed(&consumer_namespace, &listing, parse(&version));
                 let keys = index.keys_in(&consumer_namespace);
                 shared.enqueue(gone.into_iter().chain(keys), Lane::Backlog);
+                shared.look_at_place(&consumer_namespace, Lane::Backlog);
             }
             other => live(&shared, &consumer_namespace, other),
         }
@@ -80,7 +100,7 @@ pub(crate) fn provider_namespace(
 }
 
 /// The sink of a watch over the whole provider: objects outside the places in use are none of ours.
-pub(crate) fn provider_cluster(shared: Arc<Shared>) -> impl FnMut(Event<Object>) + Send {
+pub(crate) fn provider_cluster<F: Flavour>(shared: Arc<Shared<F>>) -> impl FnMut(Event<Object>) + Send {
     // By provider namespace, mapped or not: places are assigned while a long list runs.
     let mut listed: Vec<(Arc<str>, Arc<str>)> = Vec::new();
     move |event| {
@@ -90,14 +110,15 @@ pub(crate) fn provider_cluster(shared: Arc<Shared>) -> impl FnMut(Event<Object>)
             Event::Listed(object) => {
                 listed.push((Arc::clone(&object.meta.namespace), Arc::clone(&object.meta.name)));
                 let mut index = shared.index.lock();
-                if let Some(consumer_namespace) = index.consumer_namespace(&object.meta.namespace) {
-                    let key = ObjectKey::new(consumer_namespace, Arc::clone(&object.meta.name));
+                let consumer_namespace = index.consumer_namespace(&object.meta.namespace);
+                if let Some(key) = consumer_namespace.and_then(|namespace| shared.source_of(&namespace, &object.meta)) {
                     index.provider_seen(&key, object);
                 }
             }
             Event::Unreadable(named) => listed.push((named.namespace, named.name)),
             Event::Complete(version) => {
                 let mut index = shared.index.lock();
+                shared.recount();
                 let mut listing = Listing::default();
                 for (namespace, name) in std::mem::take(&mut listed) {
                     if let Some(consumer_namespace) = index.consumer_namespace(&namespace) {
@@ -121,16 +142,20 @@ pub(crate) fn provider_cluster(shared: Arc<Shared>) -> impl FnMut(Event<Object>)
     }
 }
 
-fn live(shared: &Shared, consumer_namespace: &Arc<str>, event: Event<Object>) {
+fn live<F: Flavour>(shared: &Shared<F>, consumer_namespace: &Arc<str>, event: Event<Object>) {
     match event {
         Event::Applied(object) => {
-            let key = ObjectKey::new(Arc::clone(consumer_namespace), Arc::clone(&object.meta.name));
+            let Some(key) = shared.source_of(consumer_namespace, &object.meta) else {
+                return;
+            };
             if shared.index.lock().provider_seen(&key, object) {
                 shared.queue.add(key, Lane::Live);
             }
         }
         Event::Deleted(object) => {
-            let key = ObjectKey::new(Arc::clone(consumer_namespace), Arc::clone(&object.meta.name));
+            let Some(key) = shared.source_of(consumer_namespace, &object.meta) else {
+                return;
+            };
             shared.index.lock().provider_deleted(&key, Some(&object.meta.uid));
             shared.queue.add(key, Lane::Live);
         }
@@ -147,10 +172,16 @@ fn parse(version: &str) -> Version {
     Version(version.parse().unwrap_or(0))
 }
 
-impl Shared {
+impl<F: Flavour> Shared<F> {
+    /// The object that a copy in the place of a consumer namespace was made of, or would be.
+    fn source_of(&self, consumer_namespace: &Arc<str>, copy: &Meta) -> Option<ObjectKey> {
+        let name = self.frame.placement.source_name(&self.frame.contract, copy)?;
+        Some(ObjectKey::new(Arc::clone(consumer_namespace), name))
+    }
+
     fn watch_state(&self, watched: &Watched, event: &Event<Object>) {
         let failure = match event {
-            Event::Failed(error) => Some(errors::explain(error)),
+            Event::Failed(error) => Some(error),
             Event::Reset | Event::Listed(_) | Event::Unreadable(_) => return,
             _ => None,
         };

@@ -1,11 +1,11 @@
 //! Does the operations of a plan: the only part of the engine that writes.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
-use bindery_api::{annotations, v1alpha2::APIServiceNamespace};
+use bindery_api::{annotations, names, v1alpha2::APIServiceNamespace};
 use bindery_runtime::{cache::ObjectKey, errors};
 use http::{Method, Request, header};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
@@ -20,7 +20,7 @@ use super::{
     object::{Object, Version},
     places::PlaceOp,
     plan::Op,
-    projection::{LastProjection, carried},
+    projection::{self, LastProjection, carried},
 };
 
 /// Who writes, for server-side apply. kube-bind's name, so that either may continue the other's work.
@@ -40,6 +40,8 @@ pub(crate) struct Writer {
     pub provider: Client,
     pub resource: Arc<BoundResource>,
     pub contract: Arc<str>,
+    /// Several consumers write one object, so that what each wrote last is noted for itself.
+    pub last_wins: bool,
 }
 
 /// Where an operation goes.
@@ -47,8 +49,10 @@ pub(crate) struct Writer {
 pub(crate) struct Target<'a> {
     /// The consumer's object.
     pub key: &'a ObjectKey,
-    /// The provider namespace of its copy.
+    /// The provider namespace of its copy; empty for one that is cluster-scoped.
     pub place: &'a str,
+    /// The name of its copy.
+    pub name: &'a str,
 }
 
 /// The metadata of an answer.
@@ -72,12 +76,13 @@ struct AnswerMeta {
 struct Copy<'a> {
     source: &'a Object,
     resource: &'a BoundResource,
-    meta: CopyMeta<'a>,
+    meta: Meta<'a>,
 }
 
+/// The metadata of a copy.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct CopyMeta<'a> {
+pub(crate) struct Meta<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     namespace: &'a str,
@@ -85,14 +90,45 @@ struct CopyMeta<'a> {
     uid: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     resource_version: Option<&'a str>,
-    labels: std::collections::BTreeMap<&'a str, &'a str>,
-    annotations: std::collections::BTreeMap<&'a str, &'a str>,
+    labels: BTreeMap<&'a str, &'a str>,
+    annotations: BTreeMap<&'a str, &'a str>,
+}
+
+/// The copy that was written.
+pub(crate) struct Answered {
+    pub uid: Arc<str>,
+    pub version: Version,
+}
+
+impl<'a> Meta<'a> {
+    /// That of the copy of this UID, or of one that is to be created.
+    pub(crate) fn of_copy(
+        name: &'a str,
+        namespace: &'a str,
+        uid: Option<&'a str>,
+        labels: BTreeMap<&'a str, &'a str>,
+        annotations: BTreeMap<&'a str, &'a str>,
+    ) -> Self {
+        Self {
+            name,
+            namespace,
+            uid,
+            resource_version: uid.is_none().then_some(CREATE_ONLY),
+            labels,
+            annotations,
+        }
+    }
 }
 
 impl Writer {
     /// Does one operation, within a time in which any API server that works has answered.
     pub(crate) async fn apply(&self, target: Target<'_>, op: &Op) -> Result<Option<Learned>, kube::Error> {
-        let answer = timeout(ANSWER_MAX, self.request(target, op)).await;
+        Self::in_time(self.request(target, op)).await
+    }
+
+    /// An answer, within that time.
+    pub(crate) async fn in_time<T>(work: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
+        let answer = timeout(ANSWER_MAX, work).await;
         answer.unwrap_or_else(|late| Err(kube::Error::Service(late.into())))
     }
 
@@ -110,10 +146,15 @@ impl Writer {
                 version,
                 finalizers,
                 namespace,
-            } => self.hold(target, *version, finalizers, namespace).await,
-            Op::Create { source, last } => self.write_copy(target, source, None, *last).await,
-            Op::Update { source, uid, last } => self.write_copy(target, source, Some(uid), *last).await,
-            Op::Note { uid, provider_uid } => self.note(target, uid, provider_uid).await,
+                provider_uid,
+            } => self.hold(target, *version, finalizers, (namespace, provider_uid)).await,
+            Op::Create { source, last } => self.write_copy(target, source, None, *last, &[]).await,
+            Op::Update {
+                source,
+                uid,
+                last,
+                projections,
+            } => self.write_copy(target, source, Some(uid), *last, projections).await,
             Op::Status {
                 uid,
                 source,
@@ -139,18 +180,13 @@ impl Writer {
     }
 
     /// Writes to an APIServiceNamespace of the contract.
-    pub(crate) async fn place(
-        &self,
-        consumer_namespace: &str,
-        export: &OwnerReference,
-        op: PlaceOp,
-    ) -> Result<(), kube::Error> {
+    pub(crate) async fn place(&self, consumer_namespace: &str, op: PlaceOp) -> Result<(), kube::Error> {
         let api: Api<APIServiceNamespace> = Api::namespaced(self.provider.clone(), &self.contract);
         match op {
-            PlaceOp::Request => {
+            PlaceOp::Request { owners } => {
                 let mut request = APIServiceNamespace::default();
                 request.metadata.name = Some(consumer_namespace.to_owned());
-                request.metadata.owner_references = Some(vec![export.clone()]);
+                request.metadata.owner_references = Some(owners);
                 match api.create(&PostParams::default(), &request).await {
                     // Another engine was quicker; the cache shows its request, to be shared.
                     Err(error) if errors::is_already_exists(&error) => Ok(()),
@@ -164,6 +200,11 @@ impl Writer {
                     .map(drop)
             }
             PlaceOp::GiveBack { uid, version } => {
+                let namespaces: Api<Namespace> = Api::all(self.consumer.clone());
+                if namespaces.get_metadata_opt(consumer_namespace).await?.is_some() {
+                    // The cache was behind; the watch brings the namespace, or has brought it.
+                    return Ok(());
+                }
                 let params = DeleteParams {
                     preconditions: Some(Preconditions {
                         uid,
@@ -184,30 +225,21 @@ impl Writer {
         target: Target<'_>,
         version: Version,
         finalizers: &[Box<str>],
-        namespace: &Arc<str>,
+        (namespace, provider_uid): (&Arc<str>, &Arc<str>),
     ) -> Result<Option<Learned>, kube::Error> {
         let patch = json!({"metadata": {
             "resourceVersion": version.to_string(),
             "finalizers": finalizers,
-            "annotations": {annotations::PROVIDER_NAMESPACE: namespace},
+            "annotations": {
+                annotations::PROVIDER_NAMESPACE: namespace,
+                annotations::PROVIDER_UID: provider_uid,
+            },
         }});
         let answer = self.patch_consumer(target.key, "", MERGE, &patch).await?;
-        let version = answer.metadata.resource_version;
-        let namespace = Arc::clone(namespace);
-        Ok(Some(Learned::Held { version, namespace }))
-    }
-
-    async fn note(
-        &self,
-        target: Target<'_>,
-        uid: &Arc<str>,
-        provider_uid: &Arc<str>,
-    ) -> Result<Option<Learned>, kube::Error> {
-        let patch = json!({"metadata": {"uid": uid, "annotations": {annotations::PROVIDER_UID: provider_uid}}});
-        let answer = self.patch_consumer(target.key, "", MERGE, &patch).await?;
-        Ok(Some(Learned::Noted {
+        Ok(Some(Learned::Held {
             version: answer.metadata.resource_version,
-            uid: Arc::clone(provider_uid),
+            namespace: Arc::clone(namespace),
+            provider_uid: Arc::clone(provider_uid),
         }))
     }
 
@@ -253,9 +285,11 @@ impl Writer {
         source: &Object,
         uid: Option<&Arc<str>>,
         last: LastProjection,
+        projections: &[(Box<str>, Box<str>)],
     ) -> Result<Option<Learned>, kube::Error> {
         let mark = last.to_string();
-        let mut notes: std::collections::BTreeMap<_, _> = carried(&source.meta.annotations).collect();
+        let own = self.last_wins.then(|| projection::key_of(&self.contract));
+        let mut notes: BTreeMap<_, _> = carried(&source.meta.annotations).collect();
         notes.extend([
             (annotations::CLUSTER_NAMESPACE, &*self.contract),
             (annotations::CONSUMER_NAMESPACE, &*source.meta.namespace),
@@ -263,26 +297,45 @@ impl Writer {
             (annotations::BOUND, annotations::TRUE),
             (annotations::PROJECTION_HASH, &mark),
         ]);
+        let name = &*source.meta.name;
+        if target.name != name && names::unprefixed_name(&self.contract, target.name, None) != Some(name) {
+            notes.insert(annotations::CONSUMER_NAME, name);
+        }
+        if let Some(own) = &own {
+            notes.extend(projections.iter().map(|(key, value)| (&**key, &**value)));
+            notes.insert(own, &mark);
+        }
+        let labels = carried(&source.meta.labels).collect();
+        let meta = Meta::of_copy(target.name, target.place, uid.map(|uid| &**uid), labels, notes);
+        let path = self.provider_path(target);
+        let answer = self.write(&self.provider, &path, source, meta).await?;
+        Ok(Some(Learned::Written {
+            uid: answer.uid,
+            source_uid: Arc::clone(&source.meta.uid),
+            version: answer.version,
+            last,
+        }))
+    }
+
+    /// Writes what a source says to its copy, all of it and nothing of what others wrote there.
+    pub(crate) async fn write(
+        &self,
+        client: &Client,
+        path: &str,
+        source: &Object,
+        meta: Meta<'_>,
+    ) -> Result<Answered, kube::Error> {
         let body = Copy {
             source,
             resource: &self.resource,
-            meta: CopyMeta {
-                name: &target.key.name,
-                namespace: target.place,
-                uid: uid.map(|uid| &**uid),
-                resource_version: uid.is_none().then_some(CREATE_ONLY),
-                labels: carried(&source.meta.labels).collect(),
-                annotations: notes,
-            },
+            meta,
         };
-        let path = format!("{}?fieldManager={FIELD_MANAGER}&force=true", self.provider_path(target));
-        let answer: Answer = send(&self.provider, Method::PATCH, &path, APPLY, &body).await?;
-        Ok(Some(Learned::Written {
+        let path = format!("{path}?fieldManager={FIELD_MANAGER}&force=true");
+        let answer: Answer = send(client, Method::PATCH, &path, APPLY, &body).await?;
+        Ok(Answered {
             uid: answer.metadata.uid,
-            source_uid: Arc::clone(&source.meta.uid),
             version: answer.metadata.resource_version,
-            last,
-        }))
+        })
     }
 
     async fn delete_provider(&self, target: Target<'_>, uid: &str) -> Result<Option<Learned>, kube::Error> {
@@ -303,20 +356,20 @@ impl Writer {
     }
 
     /// Deletes an object of this UID; true if it is gone, false if finalizers hold it.
-    async fn delete(&self, client: &Client, path: &str, uid: &str) -> Result<bool, kube::Error> {
+    pub(crate) async fn delete(&self, client: &Client, path: &str, uid: &str) -> Result<bool, kube::Error> {
         let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}});
         match send::<Answer>(client, Method::DELETE, path, PLAIN, &body).await {
             Ok(answer) => Ok(&*answer.kind == "Status"),
-            Err(error) if errors::is_object_gone(&error, name(path)) => Ok(true),
+            Err(error) if errors::is_object_gone(&error, last_segment(path)) => Ok(true),
             Err(error) => Err(error),
         }
     }
 
-    async fn read(&self, client: &Client, path: &str) -> Result<Option<Object>, kube::Error> {
+    pub(crate) async fn read(&self, client: &Client, path: &str) -> Result<Option<Object>, kube::Error> {
         let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
         match client.request(request).await {
             Ok(object) => Ok(Some(object)),
-            Err(error) if errors::is_object_gone(&error, name(path)) => Ok(None),
+            Err(error) if errors::is_object_gone(&error, last_segment(path)) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -332,17 +385,17 @@ impl Writer {
         send(&self.consumer, Method::PATCH, &uri, kind, patch).await
     }
 
-    fn consumer_path(&self, key: &ObjectKey) -> String {
+    pub(crate) fn consumer_path(&self, key: &ObjectKey) -> String {
         format!("{}/{}", self.resource.collection(&key.namespace), key.name)
     }
 
-    fn provider_path(&self, target: Target<'_>) -> String {
-        format!("{}/{}", self.resource.collection(target.place), target.key.name)
+    pub(crate) fn provider_path(&self, target: Target<'_>) -> String {
+        format!("{}/{}", self.resource.collection(target.place), target.name)
     }
 }
 
 /// The name of an object, by its path.
-fn name(path: &str) -> &str {
+fn last_segment(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }
 

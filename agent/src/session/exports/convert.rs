@@ -105,7 +105,7 @@ fn spec(spec: proto::ExportSpec) -> Result<APIServiceExportSpec, &'static str> {
         isolation,
         cluster_scoped_isolation: None,
         conflict_policy: policy.as_crd_str().and_then(ConflictPolicy::from_name),
-        cluster_scoped_namespace: None,
+        cluster_scoped_namespace: Some(spec.cluster_scoped_namespace).filter(|namespace| !namespace.is_empty()),
     })
 }
 

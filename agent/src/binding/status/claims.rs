@@ -1,0 +1,154 @@
+//! What the status says of claims.
+
+use std::collections::BTreeSet;
+
+use bindery_api::{
+    Condition, Severity, annotations,
+    conditions::{false_condition, true_condition},
+    v1alpha2::{GroupResource, PermissionClaim, Selector},
+};
+
+use super::{sync::before, types};
+use crate::{
+    binding::{claims::Claims, observe::Observed, plan::Plan},
+    claims::Progress,
+};
+
+pub(super) fn in_sync(seen: &Observed, plan: &Plan) -> Option<Condition> {
+    let Some(claims) = plan.claims.as_ref().filter(|claims| claims.record.is_none()) else {
+        // As it was, until it is known better.
+        return before(seen, types::PERMISSION_CLAIMS_IN_SYNC);
+    };
+    let progress = &seen.claims.progress;
+    let of = |severity, reason: &str, message: String| {
+        false_condition(
+            types::PERMISSION_CLAIMS_IN_SYNC,
+            severity,
+            reason,
+            with_rejected(message, claims),
+        )
+    };
+    Some(if let Some((resource, why)) = claims.refused.first() {
+        let message = format!("{resource}: this claim is refused: {why}; ask the provider for an export without it");
+        of(Severity::Warning, "ClaimRefused", message)
+    } else if let Some(resource) = claims.unaccepted.first() {
+        let message = format!(
+            "{resource}: the provider claims more than was accepted, and no more than that is in effect; to accept what it claims \
+             now ({}): kubectl annotate apiservicebinding {} {}-",
+            now_claimed(seen, resource),
+            seen.name(),
+            annotations::ACCEPTED_CLAIMS
+        );
+        of(Severity::Warning, "ClaimNotAccepted", message)
+    } else if let Some((reason, message)) = problem(claims, progress) {
+        of(Severity::Warning, reason, message)
+    } else if !claims.withdrawn.is_empty() {
+        of(Severity::Info, "Withdrawing", withdrawing(seen, claims))
+    } else if claims.effective.iter().any(|claim| !is_synced(progress, claim)) {
+        let waiting: BTreeSet<_> = claims
+            .effective
+            .iter()
+            .filter(|claim| !is_synced(progress, claim))
+            .map(|claim| claim.group_resource.to_string())
+            .collect();
+        let waiting: Vec<_> = waiting.into_iter().collect();
+        let message = format!("the first lists of {} are on their way", waiting.join(", "));
+        of(Severity::Info, "ClaimsSyncing", message)
+    } else if claims.effective.is_empty() && claims.rejected.is_empty() {
+        return None;
+    } else {
+        let told: Vec<_> = claims.effective.iter().map(|claim| told(progress, claim)).collect();
+        Condition {
+            message: with_rejected(told.join("; "), claims),
+            ..true_condition(types::PERMISSION_CLAIMS_IN_SYNC)
+        }
+    })
+}
+
+/// The first claim that fails, in effect or on its way out.
+fn problem(claims: &Claims, progress: &Progress) -> Option<(&'static str, String)> {
+    let effective = claims.effective.iter().map(|claim| &claim.group_resource);
+    effective.chain(&claims.withdrawn).find_map(|resource| {
+        let problem = progress.claims.get(resource)?.problem.as_ref()?;
+        let reason = match problem.reason {
+            "Forbidden" => "RightsMissing",
+            _ => "ClaimFailing",
+        };
+        Some((reason, format!("{resource}: {}", problem.message)))
+    })
+}
+
+/// What the export says of a resource, shortly.
+fn now_claimed(seen: &Observed, resource: &GroupResource) -> String {
+    let export = seen.export();
+    let claims = export.iter().flat_map(|export| &export.spec.permission_claims);
+    let told: Vec<_> = claims
+        .filter(|claim| claim.group_resource == *resource)
+        .map(|claim| reach(&claim.selector))
+        .collect();
+    told.join(", ")
+}
+
+fn reach(selector: &Selector) -> String {
+    if selector.selects_all() {
+        return "every object".to_owned();
+    }
+    let labels = selector.label_selector.is_some().then(|| "some by label".to_owned());
+    let count = |number: usize, how: &str| (number > 0).then(|| format!("{number} by {how}"));
+    let parts = [
+        labels,
+        count(selector.named_resources.len(), "name"),
+        count(selector.references.len(), "reference"),
+    ];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    if parts.is_empty() {
+        "nothing".to_owned()
+    } else {
+        parts.join(" and ")
+    }
+}
+
+fn withdrawing(seen: &Observed, claims: &Claims) -> String {
+    let left = |resource: &GroupResource| seen.claims.progress.claims.get(resource)?.remaining;
+    let told: Vec<_> = claims
+        .withdrawn
+        .iter()
+        .map(|resource| match left(resource) {
+            Some(1) => format!("{resource}: 1 copy is left to delete"),
+            Some(left) => format!("{resource}: {left} copies are left to delete"),
+            None => format!("{resource}: copies are being deleted"),
+        })
+        .collect();
+    told.join("; ")
+}
+
+fn is_synced(progress: &Progress, claim: &PermissionClaim) -> bool {
+    let known = progress.claims.get(&claim.group_resource);
+    known.is_some_and(|progress| progress.synced)
+}
+
+/// What is claimed of a resource, and how much that is.
+fn told(progress: &Progress, claim: &PermissionClaim) -> String {
+    let resource = &claim.group_resource;
+    let mut parts = Vec::new();
+    if claim.selector.is_empty() {
+        parts.push("selects nothing".to_owned());
+    } else if claim.selector.selects_all() {
+        parts.push("selects every object".to_owned());
+    }
+    if let Some(known) = progress.claims.get(resource) {
+        parts.push(format!("{} given to the provider", known.from_consumer));
+        parts.push(format!("{} taken from it", known.from_provider));
+    }
+    format!("{resource}: {}", parts.join(", "))
+}
+
+fn with_rejected(message: String, claims: &Claims) -> String {
+    if claims.rejected.is_empty() {
+        return message;
+    }
+    let rejected: BTreeSet<_> = claims.rejected.iter().map(ToString::to_string).collect();
+    let rejected: Vec<_> = rejected.into_iter().collect();
+    let separator = if message.is_empty() { "" } else { "; " };
+    format!("{message}{separator}rejected: {}", rejected.join(", "))
+}

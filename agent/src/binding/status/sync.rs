@@ -1,0 +1,167 @@
+//! What the status says of schemas and objects.
+
+use bindery_api::{
+    Condition, Conditions as _, Severity, annotations,
+    conditions::{false_condition, true_condition},
+};
+
+use super::{Failures, types};
+use crate::{
+    binding::{observe::Observed, plan::Plan, resource::State},
+    rights,
+    sync::{Frozen, Kind},
+};
+
+/// What the status says so far.
+pub(super) fn before(seen: &Observed, kind: &str) -> Option<Condition> {
+    seen.binding.condition(kind).cloned()
+}
+
+pub(super) fn active(seen: &Observed) -> Condition {
+    if !seen.is_paused() {
+        return true_condition(types::ACTIVE);
+    }
+    let message = format!(
+        "paused by its annotation: nothing of it is written on either side; to go on: kubectl annotate apiservicebinding {} {}-",
+        seen.name(),
+        annotations::PAUSED
+    );
+    false_condition(types::ACTIVE, Severity::Info, "Paused", message)
+}
+
+pub(super) fn schema_in_sync(seen: &Observed, plan: &Plan, failures: &Failures) -> Option<Condition> {
+    let of = |severity, reason: &str, message: &str| false_condition(types::SCHEMA_IN_SYNC, severity, reason, message);
+    if plan.states.is_empty() {
+        let known = before(seen, types::SCHEMA_IN_SYNC).filter(|_| seen.export_is_gone());
+        let session = seen.session.as_ref().filter(|_| seen.export().is_some());
+        // Another binding's session may be well already: that makes none ready of which nothing was begun.
+        let is_new = session.is_some_and(|session| seen.pinned() != Some(&*session.contract_uid));
+        let starting = || of(Severity::Info, "Starting", "the binding is being taken up");
+        return known.or_else(|| is_new.then(starting));
+    }
+    if let Some(failure) = failures.values().next() {
+        return Some(of(Severity::Error, failure.reason, &failure.message));
+    }
+    let refused = plan.states.values().find_map(|state| match state {
+        State::Refused { reason, message } => Some((reason, message)),
+        State::Pending { .. } | State::Usable(_) => None,
+    });
+    if let Some((reason, message)) = refused {
+        return Some(of(Severity::Error, reason, message));
+    }
+    if let Some(held) = plan.held.values().next() {
+        return Some(of(Severity::Warning, held.reason, &held.message));
+    }
+    let pending = plan.states.values().find_map(|state| match state {
+        State::Pending { reason, message } => Some((reason, message)),
+        State::Refused { .. } | State::Usable(_) => None,
+    });
+    Some(match pending {
+        Some((reason, message)) => of(Severity::Info, reason, message),
+        None => refused_by_provider(seen).unwrap_or_else(|| true_condition(types::SCHEMA_IN_SYNC)),
+    })
+}
+
+/// What the provider says of a change of its API that it does not pass on. One that is kept back on purpose is no fault.
+pub(super) fn refused_by_provider(seen: &Observed) -> Option<Condition> {
+    let said = seen.export()?.condition(types::SCHEMA_IN_SYNC)?;
+    let is_fault = !said.is_true() && matches!(said.severity, Severity::Warning | Severity::Error);
+    is_fault.then(|| false_condition(types::SCHEMA_IN_SYNC, said.severity, &said.reason, &said.message))
+}
+
+pub(super) fn informers_synced(seen: &Observed) -> Option<Condition> {
+    if seen.engines.is_empty() {
+        return None;
+    }
+    let waiting = seen
+        .engines
+        .values()
+        .find(|engine| !engine.progress.consumer_synced || !engine.progress.provider_synced);
+    let Some(engine) = waiting else {
+        return Some(true_condition(types::INFORMERS_SYNCED));
+    };
+    let resource = &engine.spec.resource;
+    let Some(problem) = &engine.progress.problem else {
+        let message = format!("the first lists of {resource} are on their way");
+        return Some(false_condition(
+            types::INFORMERS_SYNCED,
+            Severity::Info,
+            "InformersSyncing",
+            message,
+        ));
+    };
+    let mend = if !engine.progress.consumer_synced && problem.contains("forbidden") {
+        format!(
+            "; {}",
+            rights::bound_resource(&seen.name(), &resource.group, &resource.plural)
+        )
+    } else {
+        String::new()
+    };
+    let message = format!("{resource}: {problem}{mend}");
+    Some(false_condition(
+        types::INFORMERS_SYNCED,
+        Severity::Error,
+        "InformerSyncTimeout",
+        message,
+    ))
+}
+
+pub(super) fn objects_in_sync(seen: &Observed) -> Option<Condition> {
+    if seen.engines.is_empty() {
+        return None;
+    }
+    // Without a count, which would change the status with every object.
+    let failing = seen.engines.values().find(|engine| engine.progress.failing > 0);
+    Some(match failing {
+        None => true_condition(types::OBJECTS_IN_SYNC),
+        Some(engine) => {
+            let problem = engine.progress.problem.as_deref().unwrap_or("see their events");
+            let message = format!("some {} are not in sync: {problem}", engine.spec.resource);
+            false_condition(types::OBJECTS_IN_SYNC, Severity::Warning, "ObjectsFailing", message)
+        }
+    })
+}
+
+pub(super) fn deletions_synced(seen: &Observed) -> Option<Condition> {
+    let Some(frozen) = &seen.frozen else {
+        let is_counted = seen
+            .engines
+            .values()
+            .all(|engine| engine.progress.consumer_synced && engine.progress.provider_synced);
+        return match before(seen, types::DELETIONS_SYNCED) {
+            _ if seen.engines.is_empty() => None,
+            // Whoever takes over has to count first.
+            Some(before) if !is_counted => Some(before),
+            _ => Some(true_condition(types::DELETIONS_SYNCED)),
+        };
+    };
+    Some(false_condition(
+        types::DELETIONS_SYNCED,
+        Severity::Error,
+        types::TOO_MANY_MISSING,
+        freeze(seen, frozen),
+    ))
+}
+
+/// What is missing, what to look at, and how to consent.
+pub(in crate::binding) fn freeze(seen: &Observed, frozen: &Frozen) -> String {
+    let (name, allow) = (seen.name(), annotations::ALLOW_DELETIONS);
+    let Frozen { missing, known, kind } = frozen;
+    let bound: Vec<_> = seen
+        .engines
+        .values()
+        .map(|engine| engine.spec.resource.to_string())
+        .collect();
+    let (what, look) = match kind {
+        Kind::Objects => ("objects", format!("kubectl get {} --all-namespaces", bound.join(","))),
+        Kind::Namespaces => ("namespaces", "kubectl get namespaces".to_owned()),
+    };
+    format!(
+        "{missing} of {known} {what} that have copies on the provider are missing here at once, so no copy is deleted; check \
+         that this is the right cluster and that it lost nothing ({look}): copies stay until their objects are back; if they \
+         are gone for good, consent for an hour: kubectl annotate apiservicebinding {name} --overwrite \
+         {allow}=$(date -u -d +1hour +%Y-%m-%dT%H:%M:%SZ){}",
+        seen.deletions_allowed().complaint(allow)
+    )
+}

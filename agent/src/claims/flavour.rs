@@ -1,0 +1,180 @@
+//! The engine of a claimed resource: how it differs from that of a bound one.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bindery_runtime::{
+    cache::{Cache, ObjectKey},
+    watch::Event,
+};
+use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use parking_lot::Mutex;
+use tokio::sync::watch as channel;
+
+use super::{
+    pair::{Both, Cluster, Pair, Role},
+    plan::{self, Mode, Op},
+    rules::Rules,
+    write::{self, Learned},
+};
+use crate::sync::{
+    self, Deletions,
+    flavour::{Flavour, Operation, Steps},
+    index::{Cast, Index, Place},
+    object::Object,
+    report::{Issue, Issues, Trouble},
+    write::{Target, Writer},
+};
+
+/// How claimed objects are synced.
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    pub rules: Arc<Rules>,
+    pub consumer_namespaces: Cache<Namespace>,
+    /// What holds deletions back, by binding.
+    pub guards: Mutex<BTreeMap<Arc<str>, Arc<Deletions>>>,
+}
+
+/// How the engine of a claimed resource is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Doing {
+    pub common: sync::Progress,
+    pub from_consumer: usize,
+    pub from_provider: usize,
+    /// Copies that nobody claims.
+    pub left: usize,
+    /// No object is being worked on, or waits to be.
+    pub is_idle: bool,
+    /// Why it is not known what is referred to.
+    pub complaint: Option<String>,
+    pub trouble: Option<Trouble>,
+}
+
+impl Claimed {
+    fn mode(&self, key: &ObjectKey, place: &Place) -> Mode {
+        let namespace = self.consumer_namespaces.get("", &key.namespace);
+        Mode {
+            withdrawn: self.rules.is_withdrawn(),
+            relink: self.rules.relinks(),
+            room: Both {
+                consumer: !place.closing && namespace.is_some_and(|it| it.metadata.deletion_timestamp.is_none()),
+                provider: !place.closing,
+            },
+        }
+    }
+}
+
+impl Flavour for Claimed {
+    type Pair = Pair;
+    type Op = Op;
+    type Learned = Learned;
+    type Progress = Doing;
+
+    const SHARES_WATCHES: bool = true;
+
+    fn plan(&self, key: &ObjectKey, pair: &mut Pair, place: &Place) -> Steps<Op> {
+        pair.compare();
+        let plan = plan::plan(pair, self.mode(key, place), &|side| self.rules.choose(key, side));
+        // What our own write has to be compared with is still to come.
+        if plan.ops.is_empty() && !pair.is_unseen() {
+            pair.forget_content();
+        }
+        Steps {
+            issue: plan.blocked.map(|blocked| Issue {
+                reason: blocked.reason(),
+                message: blocked.to_string(),
+                transient: false,
+                lacks_right: false,
+            }),
+            ops: plan.ops,
+        }
+    }
+
+    fn unplaced(&self, pair: &Pair) -> Option<Op> {
+        let copy = pair.sides.consumer.as_ref()?;
+        let goes = self.rules.is_withdrawn() && !copy.deleting && matches!(copy.role, Role::Copy { .. });
+        goes.then(|| Op::Delete {
+            on: Cluster::Consumer,
+            uid: Arc::clone(&copy.uid),
+            guarded: false,
+        })
+    }
+
+    async fn apply(&self, writer: &Writer, target: Target<'_>, op: &Op) -> Result<Option<Learned>, kube::Error> {
+        write::apply(writer, &self.rules, target, op).await.map(Some)
+    }
+
+    fn learn(&self, index: &mut Index<Pair>, key: &ObjectKey, learned: Learned, cast: &Cast) {
+        write::learn(index, key, learned, cast);
+    }
+
+    fn exports(&self) -> Vec<OwnerReference> {
+        self.rules.terms().exports
+    }
+
+    fn guards(&self) -> Vec<Arc<Deletions>> {
+        self.guards.lock().values().cloned().collect()
+    }
+
+    fn hear(&self, _: &Event<Object>) {}
+
+    fn rounds(&self) -> Option<channel::Receiver<u64>> {
+        None
+    }
+
+    fn observe(&self, common: sync::Progress, is_idle: bool, index: &Index<Pair>, issues: &Issues) -> Doing {
+        let mut doing = Doing {
+            is_idle,
+            complaint: self.rules.complaint(),
+            trouble: issues.trouble(),
+            common,
+            ..Doing::default()
+        };
+        for (key, pair) in index.pairs() {
+            for (cluster, copy) in pair.copies() {
+                match cluster {
+                    Cluster::Consumer => doing.from_provider += 1,
+                    Cluster::Provider => doing.from_consumer += 1,
+                }
+                let by = pair.parts().map_or(copy, |(_, source, _)| source);
+                doing.left += usize::from(self.rules.is_left(&key, by));
+            }
+        }
+        doing
+    }
+}
+
+impl Operation for Op {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Read { on: Cluster::Consumer } => "read_consumer",
+            Self::Read { on: Cluster::Provider } => "read_provider",
+            Self::Create { .. } => "create_copy",
+            Self::Update { .. } => "update_copy",
+            Self::Delete { .. } => "delete_copy",
+            Self::DeleteOrphan { .. } => "delete_orphan",
+        }
+    }
+
+    fn is_on_consumer(&self) -> bool {
+        let (Self::Read { on }
+        | Self::Create { on, .. }
+        | Self::Update { on, .. }
+        | Self::Delete { on, .. }
+        | Self::DeleteOrphan { on, .. }) = self;
+        *on == Cluster::Consumer
+    }
+
+    fn is_guarded(&self) -> bool {
+        matches!(self, Self::DeleteOrphan { .. } | Self::Delete { guarded: true, .. })
+    }
+
+    fn read(on_consumer: bool) -> Self {
+        Self::Read {
+            on: if on_consumer {
+                Cluster::Consumer
+            } else {
+                Cluster::Provider
+            },
+        }
+    }
+}

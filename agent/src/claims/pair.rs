@@ -1,0 +1,393 @@
+//! What is known of one claimed object on both clusters, and which of the two is the source.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use bindery_api::{annotations, finalizers, labels, v1alpha2::Owner};
+use bindery_runtime::cache::ObjectKey;
+
+use super::{
+    Place,
+    rules::Rules,
+    selection::{Choice, is_local_field},
+};
+use crate::sync::{
+    deletions::Tally,
+    index::Known,
+    object::{Object, Version},
+    projection::{self, Fingerprint, LastProjection},
+};
+
+/// One of the two clusters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cluster {
+    Consumer,
+    Provider,
+}
+
+/// Something of each cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Both<T> {
+    pub consumer: T,
+    pub provider: T,
+}
+
+/// An object by its name, on both clusters.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pair {
+    pub sides: Both<Option<Side>>,
+    /// UIDs of the objects whose end was seen last: evidence enough to delete their copies.
+    pub ended: Both<Option<Arc<str>>>,
+    /// UIDs of those that were lost last, however: the answer to a write of one may come later.
+    lost: Both<Option<Arc<str>>>,
+    pub compared: Option<Compared>,
+}
+
+/// The object of one cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct Side {
+    pub uid: Arc<str>,
+    pub version: Version,
+    pub deleting: bool,
+    /// Its owner wants it left alone for a while.
+    pub paused: bool,
+    pub role: Role,
+    pub labels: BTreeMap<Box<str>, Box<str>>,
+    /// The type of a Secret.
+    pub secret_type: Option<Box<str>>,
+    /// The API server refuses to change its data.
+    pub immutable: bool,
+    /// What it says. `None` for our own write that the watch has not shown yet.
+    pub print: Option<Fingerprint>,
+    pub content: Option<Arc<Object>>,
+}
+
+/// What an object is, by its marks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Somebody else made it here.
+    Source,
+    /// We made it, of the object of this UID on the other cluster.
+    Copy {
+        source_uid: Box<str>,
+        last: Option<LastProjection>,
+    },
+    /// A copy that another contract made.
+    Others { contract: Box<str> },
+    /// A copy of ours that the provider kept when an earlier binding ended.
+    Released,
+    /// It is synced because its API is bound.
+    Bound,
+}
+
+/// The outcome of comparing what a source says with its copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Compared {
+    pub source: Fingerprint,
+    pub copy: Fingerprint,
+    pub holds: bool,
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::Consumer => Self::Provider,
+            Self::Provider => Self::Consumer,
+        }
+    }
+}
+
+impl fmt::Display for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Consumer => "consumer",
+            Self::Provider => "provider",
+        })
+    }
+}
+
+// === impl Both ===
+
+impl<T> Both<T> {
+    pub(crate) fn of(&self, cluster: Cluster) -> &T {
+        match cluster {
+            Cluster::Consumer => &self.consumer,
+            Cluster::Provider => &self.provider,
+        }
+    }
+
+    pub(crate) fn of_mut(&mut self, cluster: Cluster) -> &mut T {
+        match cluster {
+            Cluster::Consumer => &mut self.consumer,
+            Cluster::Provider => &mut self.provider,
+        }
+    }
+}
+
+// === impl Side ===
+
+impl Side {
+    /// Reads an object that somebody made here. Its content is not kept yet.
+    pub(crate) fn source(object: &Object) -> Self {
+        let meta = &object.meta;
+        let is_true = |text: &str| text == annotations::TRUE;
+        let field = |name: &str| {
+            let found = object.body.iter().find(|(key, _)| **key == *name);
+            found.map(|(_, text)| text.get())
+        };
+        Self {
+            uid: Arc::clone(&meta.uid),
+            version: meta.resource_version,
+            deleting: meta.deletion_timestamp,
+            paused: meta.annotations.get(annotations::PAUSED).is_some_and(|it| is_true(it)),
+            role: Role::Source,
+            labels: meta.labels.clone(),
+            secret_type: field("type").and_then(|text| serde_json::from_str(text).ok()),
+            immutable: field("immutable").is_some_and(is_true),
+            print: Some(projection::fingerprint(object)),
+            content: None,
+        }
+    }
+
+    /// Our own write of the copy of a source, which the watch has not shown yet.
+    pub(crate) fn copy(source: &Object, uid: Arc<str>, version: Version, last: LastProjection) -> Self {
+        Self {
+            uid,
+            version,
+            role: Role::Copy {
+                source_uid: (*source.meta.uid).into(),
+                last: Some(last),
+            },
+            print: None,
+            ..Self::source(source)
+        }
+    }
+
+    fn read(object: &Object, cluster: Cluster, rules: &Rules) -> Self {
+        let mut side = Self::source(object);
+        side.role = role(object, cluster, rules);
+        if !matches!(side.role, Role::Source | Role::Copy { .. }) {
+            // What others made is none of our business, and may be much.
+            side.labels = BTreeMap::new();
+        }
+        side
+    }
+
+    pub(crate) fn is_source(&self) -> bool {
+        self.role == Role::Source
+    }
+
+    /// The UID of the source, of a copy of ours.
+    pub(crate) fn source_uid(&self) -> Option<&str> {
+        match &self.role {
+            Role::Copy { source_uid, .. } => Some(source_uid),
+            _ => None,
+        }
+    }
+}
+
+fn role(object: &Object, cluster: Cluster, rules: &Rules) -> Role {
+    let meta = &object.meta;
+    let mark = |key: &str| meta.annotations.get(key).map(|value| &**value);
+    let label = |key: &str| meta.labels.get(key).map(|value| &**value);
+    let owner = label(labels::OWNER).and_then(Owner::from_name);
+    let contract = mark(annotations::CLUSTER_NAMESPACE);
+    let (is_copy, is_ours, source_uid) = match cluster {
+        Cluster::Consumer => {
+            let is_shared = mark(annotations::PROVIDER_NAMESPACE) == Some(&*meta.namespace);
+            let is_of_place = is_shared == (rules.claim.place == Place::Shared);
+            // Two providers may have given their contracts one name.
+            let is_contracts =
+                contract == Some(&*rules.contract) && label(labels::CONTRACT_UID) == Some(&*rules.contract_uid);
+            (
+                owner == Some(Owner::Provider),
+                is_contracts && is_of_place,
+                mark(annotations::PROVIDER_UID),
+            )
+        }
+        Cluster::Provider => (
+            owner == Some(Owner::Consumer),
+            contract == Some(&*rules.contract),
+            mark(annotations::CONSUMER_UID),
+        ),
+    };
+    if !is_copy {
+        let is_bound = match cluster {
+            Cluster::Consumer => meta.finalizers.iter().any(|one| **one == *finalizers::SYNCER),
+            Cluster::Provider => contract.is_some(),
+        };
+        return if is_bound { Role::Bound } else { Role::Source };
+    }
+    match source_uid.filter(|uid| is_ours && !uid.is_empty()) {
+        Some(_) if mark(annotations::RELEASED).is_some_and(|value| annotations::is_released(value, &rules.contract)) => {
+            Role::Released
+        }
+        Some(source_uid) => Role::Copy {
+            source_uid: source_uid.into(),
+            last: mark(annotations::PROJECTION_HASH).and_then(|text| text.parse().ok()),
+        },
+        None => Role::Others {
+            contract: contract.unwrap_or_default().into(),
+        },
+    }
+}
+
+// === impl Pair ===
+
+impl Pair {
+    /// Source and copy, by the cluster of the source, if that is what they are.
+    pub(crate) fn parts(&self) -> Option<(Cluster, &Side, &Side)> {
+        let consumer = self.sides.consumer.as_ref()?;
+        let provider = self.sides.provider.as_ref()?;
+        match (&consumer.role, &provider.role) {
+            (Role::Source, Role::Copy { .. }) => Some((Cluster::Consumer, consumer, provider)),
+            (Role::Copy { .. }, Role::Source) => Some((Cluster::Provider, provider, consumer)),
+            _ => None,
+        }
+    }
+
+    /// Compares the contents where both are at hand and that was not done yet.
+    pub(crate) fn compare(&mut self) {
+        let Some((_, source, copy)) = self.parts() else {
+            return;
+        };
+        let (Some(wanted), Some(actual)) = (&source.content, &copy.content) else {
+            return;
+        };
+        let (Some(of_source), Some(of_copy)) = (source.print, copy.print) else {
+            return;
+        };
+        let is_known = |known: Compared| known.source == of_source && known.copy == of_copy;
+        if !self.compared.is_some_and(is_known) {
+            self.compared = Some(Compared {
+                source: of_source,
+                copy: of_copy,
+                holds: projection::holds(actual, wanted),
+            });
+        }
+    }
+
+    /// Lets go of the contents.
+    pub(crate) fn forget_content(&mut self) {
+        for side in [&mut self.sides.consumer, &mut self.sides.provider]
+            .into_iter()
+            .flatten()
+        {
+            side.content = None;
+        }
+    }
+
+    /// True while our own write has not come back by the watch, which is when contents are compared.
+    pub(crate) fn is_unseen(&self) -> bool {
+        let mut sides = [&self.sides.consumer, &self.sides.provider].into_iter().flatten();
+        sides.any(|side| side.print.is_none())
+    }
+
+    /// Notes our own write of a copy, unless the watch was quicker, also with its end.
+    pub(crate) fn written(&mut self, on: Cluster, copy: Side) {
+        let known = |known: &Side| known.uid == copy.uid && known.version >= copy.version;
+        let is_lost = self.lost.of(on).as_ref() == Some(&copy.uid);
+        if !is_lost && !self.sides.of(on).as_ref().is_some_and(known) {
+            *self.sides.of_mut(on) = Some(copy);
+        }
+    }
+
+    /// Copies of ours, with the cluster of each.
+    pub(crate) fn copies(&self) -> impl Iterator<Item = (Cluster, &Side)> {
+        let both = [
+            (Cluster::Consumer, &self.sides.consumer),
+            (Cluster::Provider, &self.sides.provider),
+        ];
+        both.into_iter()
+            .filter_map(|(cluster, side)| Some((cluster, side.as_ref()?)))
+            .filter(|(_, side)| side.source_uid().is_some())
+    }
+
+    fn see(&mut self, cluster: Cluster, key: &ObjectKey, mut object: Object, rules: &Rules) {
+        object
+            .body
+            .retain(|(field, _)| !is_local_field(&rules.claim.resource, field));
+        let mut side = Side::read(&object, cluster, rules);
+        let is_needed = match side.role {
+            Role::Copy { .. } => true,
+            Role::Source => rules.choose(key, &side) == Choice::Selected,
+            Role::Others { .. } | Role::Released | Role::Bound => false,
+        };
+        side.content = is_needed.then(|| Arc::new(object));
+        *self.sides.of_mut(cluster) = Some(side);
+    }
+
+    fn lose(&mut self, cluster: Cluster) {
+        if let Some(known) = self.sides.of_mut(cluster).take() {
+            *self.lost.of_mut(cluster) = Some(known.uid);
+        }
+        self.compared = None;
+    }
+
+    /// True if a copy's source is missing and its end was not seen.
+    fn is_missing(&self, cluster: Cluster, copy: &Side) -> bool {
+        let source = self.sides.of(cluster.other()).as_ref().map(|source| &*source.uid);
+        let ended = self.ended.of(cluster.other()).as_deref();
+        !copy.deleting && source != copy.source_uid() && ended != copy.source_uid()
+    }
+}
+
+impl Known for Pair {
+    type Reader = Arc<Rules>;
+
+    fn consumer(&self) -> Option<(&Arc<str>, Version)> {
+        self.sides.consumer.as_ref().map(|side| (&side.uid, side.version))
+    }
+
+    fn provider(&self) -> Option<(&Arc<str>, Version)> {
+        self.sides.provider.as_ref().map(|side| (&side.uid, side.version))
+    }
+
+    fn see_consumer(&mut self, key: &ObjectKey, object: Object, rules: &Arc<Rules>) {
+        self.see(Cluster::Consumer, key, object, rules);
+    }
+
+    fn see_provider(&mut self, key: &ObjectKey, object: Object, rules: &Arc<Rules>) -> bool {
+        self.see(Cluster::Provider, key, object, rules);
+        true
+    }
+
+    fn consumer_ended(&mut self, uid: &str) {
+        self.ended.consumer = Some(uid.into());
+    }
+
+    fn lose_consumer(&mut self) {
+        self.lose(Cluster::Consumer);
+    }
+
+    fn lose_provider(&mut self, uid: Option<&str>) {
+        self.lose(Cluster::Provider);
+        if let Some(uid) = uid {
+            self.ended.provider = Some(uid.into());
+        }
+    }
+
+    fn forget_provider(&mut self) {
+        self.sides.provider = None;
+        self.ended.provider = None;
+        self.lost.provider = None;
+        self.compared = None;
+    }
+
+    fn wants_place(&self, key: &ObjectKey, rules: &Arc<Rules>) -> bool {
+        let source = self
+            .sides
+            .consumer
+            .as_ref()
+            .filter(|side| side.is_source() && !side.deleting);
+        source.is_some_and(|source| rules.choose(key, source) == Choice::Selected)
+    }
+
+    fn tally(&self) -> Tally {
+        self.copies().fold(Tally::default(), |tally, (cluster, copy)| Tally {
+            missing: tally.missing + usize::from(self.is_missing(cluster, copy)),
+            known: tally.known + 1,
+        })
+    }
+}

@@ -1,0 +1,73 @@
+//! Rules and objects for tests.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bindery_api::v1alpha2::{GroupResource, InformerScope, PermissionClaim};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde_json::{Value, json};
+
+use super::{
+    ClaimKey, Place, References, Wanted,
+    rules::{Rules, Terms},
+};
+use crate::sync::object::Object;
+
+pub(crate) fn claim_key(resource: &str) -> ClaimKey {
+    ClaimKey {
+        resource: GroupResource::new("", resource),
+        place: Place::Mapped,
+    }
+}
+
+/// What a binding claims: these selectors of Secrets.
+pub(crate) fn wanted(selectors: &[Value]) -> Wanted {
+    let claim = |selector: &Value| PermissionClaim {
+        group_resource: GroupResource::new("", "secrets"),
+        selector: serde_json::from_value(selector.clone()).unwrap(),
+    };
+    Wanted {
+        export: OwnerReference {
+            name: "cowboys".to_owned(),
+            uid: "export-uid".to_owned(),
+            ..OwnerReference::default()
+        },
+        place: Place::Mapped,
+        informer_scope: InformerScope::Namespaced,
+        cluster_wide_secrets: false,
+        cluster_scoped_namespace: None,
+        accepted: selectors.iter().map(claim).collect(),
+        withdrawn: Vec::new(),
+        kept: BTreeMap::new(),
+        paused: false,
+        relink: false,
+    }
+}
+
+pub(crate) fn terms(wanted: &[Wanted]) -> Terms {
+    let names = (0..).map(|at| Arc::from(format!("binding-{at}")));
+    let bindings: BTreeMap<_, _> = names.zip(wanted).collect();
+    Terms::of(&claim_key("secrets"), &bindings)
+}
+
+/// Rules of Secrets.
+pub(crate) fn rules(wanted: &[Wanted], references: &References) -> Arc<Rules> {
+    Arc::new(Rules::new(
+        claim_key("secrets"),
+        ("kube-bind-x".into(), "contract-uid".into()),
+        "kube-bind".into(),
+        references.clone(),
+        terms(wanted),
+    ))
+}
+
+pub(crate) fn object(value: &Value) -> Object {
+    serde_json::from_str(&value.to_string()).unwrap()
+}
+
+/// A Secret that somebody made.
+pub(crate) fn secret(namespace: &str, name: &str, uid: &str, version: u64) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": {"k": "djE="},
+        "metadata": {"namespace": namespace, "name": name, "uid": uid, "resourceVersion": version.to_string()},
+    })
+}

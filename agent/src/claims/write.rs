@@ -1,0 +1,158 @@
+//! Does the operations of a claim's plan, and notes what they taught.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bindery_api::{annotations, labels, v1alpha2::Owner};
+use bindery_runtime::cache::ObjectKey;
+use kube::Client;
+
+use super::{
+    pair::{Cluster, Pair, Side},
+    plan::Op,
+    rules::Rules,
+};
+use crate::sync::{
+    index::{Cast, Index},
+    object::Object,
+    projection::{LastProjection, carried},
+    write::{Answered, Meta, Target, Writer},
+};
+
+/// What an operation taught.
+#[derive(Debug)]
+pub(crate) enum Learned {
+    /// What a cluster has under the name.
+    Read { on: Cluster, object: Option<Object> },
+    /// A copy was written.
+    Written { on: Cluster, copy: Side },
+    /// A copy was deleted; finalizers may hold it.
+    Deleted { on: Cluster, is_gone: bool },
+}
+
+/// Does one operation, within a time in which any API server that works has answered.
+pub(crate) async fn apply(writer: &Writer, rules: &Rules, target: Target<'_>, op: &Op) -> Result<Learned, kube::Error> {
+    let work = async {
+        match op {
+            Op::Read { on } => read(writer, target, *on).await,
+            Op::Create { on, source, last } => write(writer, rules, target, *on, source, None, *last).await,
+            Op::Update { on, source, uid, last } => write(writer, rules, target, *on, source, Some(uid), *last).await,
+            Op::Delete { on, uid, .. } => delete(writer, target, *on, uid).await,
+            Op::DeleteOrphan { on, uid, source_uid } => {
+                let (client, path) = path(writer, target, on.other());
+                match writer.read(client, &path).await? {
+                    // The cache was behind; what to do is for the next plan.
+                    Some(object) if *object.meta.uid == **source_uid => Ok(Learned::Read {
+                        on: on.other(),
+                        object: Some(object),
+                    }),
+                    _ => delete(writer, target, *on, uid).await,
+                }
+            }
+        }
+    };
+    Writer::in_time(work).await
+}
+
+async fn read(writer: &Writer, target: Target<'_>, on: Cluster) -> Result<Learned, kube::Error> {
+    let (client, path) = path(writer, target, on);
+    let object = writer.read(client, &path).await?;
+    Ok(Learned::Read { on, object })
+}
+
+async fn delete(writer: &Writer, target: Target<'_>, on: Cluster, uid: &str) -> Result<Learned, kube::Error> {
+    let (client, path) = path(writer, target, on);
+    let is_gone = writer.delete(client, &path, uid).await?;
+    Ok(Learned::Deleted { on, is_gone })
+}
+
+async fn write(
+    writer: &Writer,
+    rules: &Rules,
+    target: Target<'_>,
+    on: Cluster,
+    source: &Object,
+    uid: Option<&Arc<str>>,
+    last: LastProjection,
+) -> Result<Learned, kube::Error> {
+    let mark = last.to_string();
+    let mut notes: BTreeMap<_, _> = carried(&source.meta.annotations).collect();
+    let mut marks: BTreeMap<_, _> = carried(&source.meta.labels).collect();
+    notes.extend([
+        (annotations::CLUSTER_NAMESPACE, &*rules.contract),
+        (annotations::PROJECTION_HASH, &mark),
+    ]);
+    let namespace = match on {
+        Cluster::Provider => {
+            notes.insert(annotations::CONSUMER_NAMESPACE, &source.meta.namespace);
+            notes.insert(annotations::CONSUMER_UID, &source.meta.uid);
+            marks.insert(labels::OWNER, Owner::Consumer.as_str());
+            target.place
+        }
+        Cluster::Consumer => {
+            notes.insert(annotations::PROVIDER_NAMESPACE, &source.meta.namespace);
+            notes.insert(annotations::PROVIDER_UID, &source.meta.uid);
+            marks.insert(labels::OWNER, Owner::Provider.as_str());
+            marks.insert(labels::CONTRACT_UID, &rules.contract_uid);
+            &*target.key.namespace
+        }
+    };
+    let (client, path) = path(writer, target, on);
+    let meta = Meta::of_copy(target.name, namespace, uid.map(|uid| &**uid), marks, notes);
+    let Answered { uid, version } = writer.write(client, &path, source, meta).await?;
+    Ok(Learned::Written {
+        on,
+        copy: Side::copy(source, uid, version, last),
+    })
+}
+
+/// The client of a cluster and the path of the object there.
+fn path<'a>(writer: &'a Writer, target: Target<'_>, on: Cluster) -> (&'a Client, String) {
+    match on {
+        Cluster::Consumer => (&writer.consumer, writer.consumer_path(target.key)),
+        Cluster::Provider => (&writer.provider, writer.provider_path(target)),
+    }
+}
+
+/// Notes what an operation taught, of those that were there when it was planned.
+pub(crate) fn learn(index: &mut Index<Pair>, key: &ObjectKey, learned: Learned, cast: &Cast) {
+    let current = |index: &Index<Pair>, on: Cluster| {
+        let side = index.pair(key).and_then(|pair| pair.sides.of(on).as_ref());
+        side.map(|side| Arc::clone(&side.uid))
+    };
+    let planned = |on: Cluster| match on {
+        Cluster::Consumer => cast.consumer.clone(),
+        Cluster::Provider => cast.provider.clone(),
+    };
+    match learned {
+        Learned::Read {
+            on,
+            object: Some(object),
+        } => {
+            match on {
+                Cluster::Consumer => index.consumer_seen(key, object),
+                Cluster::Provider => index.provider_seen(key, object),
+            };
+        }
+        Learned::Written { on, copy } => {
+            index.note(key, |pair| pair.written(on, copy));
+        }
+        Learned::Read { on, .. } | Learned::Deleted { on, is_gone: true } => {
+            if current(index, on) == planned(on) {
+                // A copy's end is evidence of nothing, and the absence of a source is asked for where it matters.
+                match on {
+                    Cluster::Consumer => index.consumer_deleted(key, None),
+                    Cluster::Provider => index.provider_deleted(key, None),
+                }
+            }
+        }
+        Learned::Deleted { on, is_gone: false } => {
+            if current(index, on) == planned(on) {
+                index.note(key, |pair| {
+                    if let Some(side) = pair.sides.of_mut(on) {
+                        side.deleting = true;
+                    }
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! What an engine knows of bound objects, and how their own writes are noted.
+
+use std::sync::Arc;
+
+use bindery_runtime::cache::ObjectKey;
+
+use super::{Cast, Index, Known};
+use crate::sync::{
+    Placement,
+    deletions::Tally,
+    object::{Object, Version},
+    pair::{Consumer, Owner, Pair, Provider},
+    plan,
+    projection::{Fingerprint, LastProjection},
+};
+
+/// What it takes to read a copy of a bound object.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader {
+    contract: Arc<str>,
+    placement: Placement,
+}
+
+/// What a write or a read taught us, to be noted before the next plan.
+#[derive(Debug)]
+pub(crate) enum Learned {
+    Consumer(Option<Object>),
+    Provider(Option<Object>),
+    Held {
+        version: Version,
+        namespace: Arc<str>,
+        provider_uid: Arc<str>,
+    },
+    Written {
+        uid: Arc<str>,
+        source_uid: Arc<str>,
+        version: Version,
+        last: LastProjection,
+    },
+    StatusWritten {
+        version: Version,
+        status: Option<Fingerprint>,
+    },
+    ProviderGone,
+    ProviderDeleting,
+    ConsumerGone,
+}
+
+impl Known for Pair {
+    type Reader = Reader;
+
+    fn consumer(&self) -> Option<(&Arc<str>, Version)> {
+        self.consumer.as_ref().map(|known| (&known.uid, known.version))
+    }
+
+    fn provider(&self) -> Option<(&Arc<str>, Version)> {
+        self.provider.as_ref().map(|known| (&known.uid, known.version))
+    }
+
+    fn see_consumer(&mut self, _: &ObjectKey, object: Object, _: &Reader) {
+        self.consumer = Some(Consumer::of(object));
+    }
+
+    fn see_provider(&mut self, _: &ObjectKey, object: Object, reader: &Reader) -> bool {
+        let provider = Provider::of(object, &reader.contract);
+        if reader.placement == Placement::None && self.consumer.is_none() && !is_ours(&provider) {
+            // Other consumers' objects are many, and none of ours.
+            return self.provider.take().is_some();
+        }
+        self.provider = Some(provider);
+        self.provider_gone = false;
+        true
+    }
+
+    fn consumer_ended(&mut self, uid: &str) {
+        self.source_gone = Some(uid.into());
+    }
+
+    fn lose_consumer(&mut self) {
+        self.consumer = None;
+        self.compared = None;
+    }
+
+    fn lose_provider(&mut self, uid: Option<&str>) {
+        let known = self.provider.take().map(|known| known.uid);
+        self.last_gone = uid.map(Arc::from).or(known).or_else(|| self.last_gone.take());
+        self.provider_gone = true;
+    }
+
+    fn forget_provider(&mut self) {
+        self.provider = None;
+        self.provider_gone = false;
+    }
+
+    fn wants_place(&self, _: &ObjectKey, _: &Reader) -> bool {
+        plan::wants_place(self)
+    }
+
+    fn tally(&self) -> Tally {
+        let Some(provider) = &self.provider else {
+            return Tally::default();
+        };
+        let Owner::Ours { source_uid } = &provider.owner else {
+            return Tally::default();
+        };
+        let was_seen = self.source_gone.as_deref() == Some(&**source_uid);
+        Tally {
+            missing: usize::from(self.consumer.is_none() && !provider.deleting && !was_seen),
+            known: 1,
+        }
+    }
+}
+
+fn is_ours(provider: &Provider) -> bool {
+    matches!(provider.owner, Owner::Ours { .. })
+}
+
+impl Index<Pair> {
+    pub(crate) fn new(contract: Arc<str>, placement: Placement) -> Self {
+        let reader = Reader {
+            contract: Arc::clone(&contract),
+            placement: placement.clone(),
+        };
+        Self::with(contract, placement, reader)
+    }
+
+    /// Objects of either side that a drain has to see gone.
+    pub(crate) fn remaining(&self) -> usize {
+        self.pairs()
+            .filter(|(_, pair)| pair.consumer.is_some() || pair.provider.as_ref().is_some_and(is_ours))
+            .count()
+    }
+
+    /// Notes what an operation taught, of those that were there when it was planned.
+    pub(crate) fn learn(&mut self, key: &ObjectKey, learned: Learned, cast: &Cast) {
+        match learned {
+            Learned::Consumer(Some(object)) => drop(self.consumer_seen(key, object)),
+            Learned::Provider(Some(object)) => drop(self.provider_seen(key, object)),
+            Learned::Consumer(None) | Learned::ConsumerGone => {
+                // What we let go of ourselves was seen to end; what a read does not show is missing.
+                let ended = matches!(learned, Learned::ConsumerGone);
+                let current = self
+                    .pair(key)
+                    .and_then(|pair| pair.consumer.as_ref())
+                    .map(|consumer| &consumer.uid);
+                if current == cast.consumer.as_ref() {
+                    self.consumer_deleted(key, cast.consumer.as_deref().filter(|_| ended));
+                }
+            }
+            Learned::Provider(None) | Learned::ProviderGone => {
+                let current = self
+                    .pair(key)
+                    .and_then(|pair| pair.provider.as_ref())
+                    .map(|provider| &provider.uid);
+                if current == cast.provider.as_ref() {
+                    self.provider_deleted(key, None);
+                }
+            }
+            Learned::ProviderDeleting => self.note(key, |pair| {
+                let provider = pair.provider.as_mut();
+                if let Some(provider) = provider.filter(|provider| Some(&provider.uid) == cast.provider.as_ref()) {
+                    provider.deleting = true;
+                }
+            }),
+            Learned::Written {
+                uid,
+                source_uid,
+                version,
+                last,
+            } => self.note(key, |pair| pair.written(uid, &source_uid, version, last)),
+            Learned::Held { .. } | Learned::StatusWritten { .. } => self.note(key, |pair| {
+                let consumer = pair.consumer.as_mut();
+                if let Some(consumer) = consumer.filter(|consumer| Some(&consumer.uid) == cast.consumer.as_ref()) {
+                    consumer.learn(learned);
+                }
+            }),
+        }
+    }
+}
+
+// === impl Pair ===
+
+impl Pair {
+    /// Notes our own write, unless the watch was quicker, also with its end.
+    fn written(&mut self, uid: Arc<str>, source_uid: &str, version: Version, last: LastProjection) {
+        let known = |known: &Provider| known.uid == uid && known.version >= version;
+        if self.provider.as_ref().is_some_and(known) || self.last_gone.as_ref() == Some(&uid) {
+            return;
+        }
+        self.provider_gone = false;
+        let projections = self.provider.take().map(|before| before.projections);
+        self.provider = Some(Provider {
+            projections: projections.unwrap_or_default(),
+            uid,
+            version,
+            deleting: false,
+            owner: Owner::Ours {
+                source_uid: source_uid.into(),
+            },
+            last: Some(last),
+            seen: None,
+            content: None,
+        });
+    }
+}
+
+// === impl Consumer ===
+
+impl Consumer {
+    /// Notes our own write, unless the watch shows something newer. An answer with the version that is known says that the
+    /// write changed nothing, as of a status that this cluster cannot hold: that is noted too, or it would be written again.
+    fn learn(&mut self, learned: Learned) {
+        let (Learned::Held { version, .. } | Learned::StatusWritten { version, .. }) = learned else {
+            return;
+        };
+        if self.version > version {
+            return;
+        }
+        self.version = version;
+        match learned {
+            Learned::Held {
+                namespace,
+                provider_uid,
+                ..
+            } => {
+                self.held = true;
+                self.noted_namespace = Some((*namespace).into());
+                self.noted_uid = Some((*provider_uid).into());
+            }
+            Learned::StatusWritten { status, .. } => self.status = status,
+            _ => {}
+        }
+    }
+}
