@@ -1,14 +1,17 @@
 //! What was typed. What it means is worked out in [`crate::settings`].
 
+mod bound;
 mod short;
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
+use bindery_api::v1alpha2::GroupResource;
 use clap::{ArgAction, Parser, Subcommand};
 use secrecy::SecretString;
 
 use crate::output::Format;
 
+pub(crate) use bound::{ClaimsArgs, CompletionArgs, RenewArgs, StatusArgs, UnbindArgs, WhyArgs};
 pub(crate) use short::parse;
 
 const EXAMPLES: &str = "\
@@ -27,6 +30,13 @@ Examples:
 
   # How are my bindings?
   kubectl bind status
+
+  # Where is my object, and what does it wait for?
+  kubectl bind why cowboy/billy-the-kid -n wild-west
+
+  # What may the provider see and write beside its API? Refuse some of it.
+  kubectl bind claims cowboys
+  kubectl bind claims cowboys --reject secrets
 
   # End one: its API and its objects go, on this cluster and at the provider
   kubectl bind unbind cowboys
@@ -136,6 +146,10 @@ pub(crate) enum Command {
     Apiservice(Box<BindArgs>),
     /// Show the bindings of this cluster with their conditions.
     Status(StatusArgs),
+    /// Say where an object is and what it waits for.
+    Why(WhyArgs),
+    /// Show what a binding lets its provider see and write beside its API, accept or reject some of it.
+    Claims(ClaimsArgs),
     /// Give a binding new credentials, as its owner.
     Renew(RenewArgs),
     /// End a binding and delete its objects.
@@ -193,10 +207,17 @@ What it does:
   3. installs a Secret with it, a ClusterRole for the konnector, and the APIServiceBinding
   4. waits until the konnector reports the binding as ready
 
-Binding the same template again changes nothing that need not change.
+A template may claim other objects of this cluster, such as Secrets. What it claims is shown before anything is
+installed. On a terminal you are asked for a yes; elsewhere claims are accepted, save one on every Secret, which
+needs --accept-claims. Of a claim that is rejected nothing is ever read or written, and the konnector gets no right
+on it. `kubectl bind claims` changes your mind later.
+
+Binding the same template again changes nothing that need not change, and keeps to what you rejected before.
 
 Examples:
   kubectl bind cowboys
+  kubectl bind cowboys-with-secrets --reject-claim secrets
+  kubectl bind cowboys-with-secrets --accept-claims
   kubectl bind apiservice cowboys --name west
   kubectl bind cowboys --dry-run > review.yaml
   kubectl bind cowboys -o json | jq .status.boundSchemas")]
@@ -214,6 +235,8 @@ pub(crate) struct BindArgs {
     pub(crate) cluster_name: Option<String>,
     #[command(flatten)]
     pub(crate) konnector: KonnectorArgs,
+    #[command(flatten)]
+    pub(crate) answers: AnswerArgs,
     /// Print what would be installed and write nothing, neither here nor at the provider.
     #[arg(short = 'd', long)]
     pub(crate) dry_run: bool,
@@ -224,6 +247,17 @@ pub(crate) struct BindArgs {
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     pub(crate) wait: bool,
+}
+
+/// What becomes of a provider's claims.
+#[derive(clap::Args, Debug)]
+pub(crate) struct AnswerArgs {
+    /// Reject the provider's claim on this resource, such as secrets; once per claim.
+    #[arg(long = "reject-claim", value_name = "RESOURCE[.GROUP]", value_parser = resource)]
+    pub(crate) reject_claims: Vec<GroupResource>,
+    /// Accept all claims that are not rejected, without being asked.
+    #[arg(short = 'y', long, visible_alias = "yes")]
+    pub(crate) accept_claims: bool,
 }
 
 /// Where the konnector of this cluster runs.
@@ -237,74 +271,15 @@ pub(crate) struct KonnectorArgs {
     pub(crate) konnector_service_account: String,
 }
 
-/// Flags of `status`.
-#[derive(clap::Args, Debug)]
-#[command(after_help = "\
-Examples:
-  kubectl bind status
-  kubectl bind status cowboys -o wide     # with every condition, also those that hold
-  kubectl bind status -o json | jq '.items[].credential.expires'")]
-pub(crate) struct StatusArgs {
-    /// Name of one binding.
-    pub(crate) binding: Option<String>,
-}
-
-/// Flags of `renew`.
-#[derive(clap::Args, Debug)]
-#[command(after_help = "\
-The konnector renews its credentials by itself. This command is for when they expired all the same, because the
-konnector was off for too long, or when the provider revoked them: it binds again as you, for the same contract,
-and puts the new kubeconfig into the Secret of the binding. Objects stay as they are.
-
-Examples:
-  kubectl bind renew cowboys")]
-pub(crate) struct RenewArgs {
-    /// Name of the binding.
-    pub(crate) binding: String,
-    /// What the provider knows this cluster by; the UID of its namespace kube-system if left out.
-    #[arg(long, value_name = "ID")]
-    pub(crate) cluster_identity: Option<String>,
-    /// Whether to wait until the binding is ready.
-    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", action = ArgAction::Set)]
-    pub(crate) wait: bool,
-}
-
-/// Flags of `unbind`.
-#[derive(clap::Args, Debug)]
-#[command(after_help = "\
-The objects of the bound API are deleted on this cluster and at the provider, then the API itself, then the
-binding with its role and its Secret. Nothing else of this cluster is touched. A binding whose
-`spec.deletionPolicy` is Orphan leaves the provider's objects where they are.
-
-Examples:
-  kubectl bind unbind cowboys
-  kubectl bind unbind cowboys --wait=false
-  kubectl bind unbind cowboys --force     # the provider is gone for good")]
-pub(crate) struct UnbindArgs {
-    /// Name of the binding.
-    pub(crate) binding: String,
-    /// Whether to wait until the binding is gone.
-    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", action = ArgAction::Set)]
-    pub(crate) wait: bool,
-    /// End the binding although its provider cannot be reached. What is left there stays.
-    #[arg(long)]
-    pub(crate) force: bool,
-    /// Succeed where there is no such binding.
-    #[arg(long)]
-    pub(crate) ignore_not_found: bool,
-}
-
-/// Flags of `completion`.
-#[derive(clap::Args, Debug)]
-#[command(after_help = "\
-Examples:
-  source <(kubectl-bind completion bash)
-  kubectl-bind completion fish > ~/.config/fish/completions/kubectl-bind.fish")]
-pub(crate) struct CompletionArgs {
-    /// The shell.
-    pub(crate) shell: clap_complete::Shell,
+/// `RESOURCE` of the core group, or `RESOURCE.GROUP`, as in the name of a CRD.
+fn resource(text: &str) -> Result<GroupResource, String> {
+    let (resource, group) = text.split_once('.').unwrap_or((text, ""));
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let valid = !resource.is_empty() && resource.bytes().all(inner);
+    if valid && group.bytes().all(|byte| inner(byte) || byte == b'.') {
+        return Ok(GroupResource::new(group, resource));
+    }
+    Err("write the plural name, such as secrets or certificates.example.com".to_owned())
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -334,6 +309,18 @@ mod tests {
         assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
         for nonsense in ["", "90", "0s", "-5s", "soon"] {
             assert!(duration(nonsense).is_err(), "{nonsense:?}");
+        }
+    }
+
+    #[test]
+    fn resources_are_named_as_crds_are() {
+        assert_eq!(resource("secrets"), Ok(GroupResource::new("", "secrets")));
+        assert_eq!(
+            resource("a.b.example.com"),
+            Ok(GroupResource::new("b.example.com", "a"))
+        );
+        for nonsense in ["", ".", "Secrets", "secrets/x", "*", "a.B", "*.example.com"] {
+            assert!(resource(nonsense).is_err(), "{nonsense:?}");
         }
     }
 

@@ -2,10 +2,12 @@
 
 pub(crate) mod apiservice;
 pub(crate) mod catalog;
+pub(crate) mod claims;
 pub(crate) mod renew;
 pub(crate) mod small;
 pub(crate) mod status;
 pub(crate) mod unbind;
+pub(crate) mod why;
 
 use std::io::Write;
 
@@ -26,6 +28,8 @@ pub(crate) async fn run<W: Write>(mut context: Context<W>, command: Command) -> 
         Command::Collections(args) => catalog::collections(context, &args).await,
         Command::Apiservice(args) => Box::pin(apiservice::run(context, &args)).await,
         Command::Status(args) => status::run(context, &args).await,
+        Command::Why(args) => Box::pin(why::run(context, &args)).await,
+        Command::Claims(args) => Box::pin(claims::run(context, &args)).await,
         Command::Renew(args) => Box::pin(renew::run(context, &args)).await,
         Command::Unbind(args) => Box::pin(unbind::run(context, &args)).await,
         Command::Version => small::version(context).await,

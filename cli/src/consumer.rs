@@ -1,6 +1,7 @@
 //! The cluster that is bound: what is read from it and written to it.
 
 mod again;
+mod objects;
 
 use again::again;
 use bindery_api::{
@@ -14,7 +15,7 @@ use bindery_runtime::{
 use k8s_openapi::{
     api::{
         core::v1::{Namespace, Secret},
-        rbac::v1::{ClusterRole, ClusterRoleBinding},
+        rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule},
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     apimachinery::pkg::apis::meta::v1::OwnerReference,
@@ -40,6 +41,8 @@ const IDLE_MAX: usize = 4;
 /// Clients of the consumer cluster.
 pub(crate) struct Consumer {
     clients: Clients,
+    /// The namespace of the kubeconfig's context.
+    pub(crate) namespace: String,
 }
 
 impl Consumer {
@@ -48,6 +51,7 @@ impl Consumer {
         let config = client::config(cluster.kubeconfig.as_deref(), cluster.context.as_deref()).await?;
         Ok(Self {
             clients: Clients::new(&config, IDLE_MAX)?,
+            namespace: config.default_namespace.clone(),
         })
     }
 
@@ -121,16 +125,54 @@ impl Consumer {
         self.find::<Secret>(secrets, &reference.name).await
     }
 
-    /// Kubeconfigs that the konnector renewed for a contract, as far as they can be read.
-    pub(crate) async fn renewed(&self, namespace: &str, contract_uid: &str) -> Result<Vec<Credential>, Failure> {
+    /// Secrets with kubeconfigs that the konnector renewed for a contract.
+    pub(crate) async fn renewed(&self, namespace: &str, contract_uid: &str) -> Result<Vec<Secret>, Failure> {
         let params = ListParams::default().labels(&format!("{}={contract_uid}", labels::CONTRACT_UID));
         let secrets = Api::<Secret>::namespaced(self.client(), namespace);
         let secrets = again(async || secrets.list(&params).await).await;
-        let secrets = secrets.map_err(Failure::cluster(format!("list Secrets in namespace {namespace}")))?;
         Ok(secrets
-            .iter()
-            .filter_map(|secret| credential(secret, names::KUBECONFIG_KEY))
-            .collect())
+            .map_err(Failure::cluster(format!("list Secrets in namespace {namespace}")))?
+            .items)
+    }
+
+    /// The ClusterRole of a binding.
+    pub(crate) async fn role(&self, binding: &str) -> Result<Option<ClusterRole>, Failure> {
+        self.find(Api::all(self.client()), &names::konnector_cluster_role(binding))
+            .await
+    }
+
+    /// Replaces the rules of a role, if nobody has changed it meanwhile.
+    pub(crate) async fn set_rules(&self, role: &ClusterRole, rules: &[PolicyRule]) -> Result<(), Failure> {
+        let patch =
+            json!({ "metadata": { "uid": role.uid(), "resourceVersion": role.resource_version() }, "rules": rules });
+        let name = role.name_any();
+        self.merge(
+            &Api::<ClusterRole>::all(self.client()),
+            &name,
+            &patch,
+            format!("change ClusterRole {name}"),
+        )
+        .await
+    }
+
+    /// Says on a binding which claims are rejected, if nobody has changed it meanwhile.
+    pub(crate) async fn reject_claims(
+        &self,
+        binding: &APIServiceBinding,
+        rejected: &[GroupResource],
+    ) -> Result<(), Failure> {
+        let name = binding.name_any();
+        let patch = json!({
+            "metadata": { "uid": binding.uid(), "resourceVersion": binding.resource_version() },
+            "spec": { "rejectedPermissionClaims": rejected },
+        });
+        self.merge(
+            &Api::<APIServiceBinding>::all(self.client()),
+            &name,
+            &patch,
+            format!("change APIServiceBinding {name}"),
+        )
+        .await
     }
 
     /// Which of these APIs this cluster has already.
@@ -266,7 +308,10 @@ impl Consumer {
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
     {
-        let params = PatchParams::default();
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
         let patched = again(async || api.patch(name, &params, &Patch::Merge(patch)).await).await;
         patched.map_err(Failure::cluster(doing))?;
         Ok(())
@@ -288,7 +333,7 @@ impl Consumer {
 }
 
 /// The kubeconfig in a Secret, if it is a good one.
-fn credential(secret: &Secret, key: &str) -> Option<Credential> {
+pub(crate) fn credential(secret: &Secret, key: &str) -> Option<Credential> {
     Credential::parse(&secret.data.as_ref()?.get(key)?.0).ok()
 }
 

@@ -4,7 +4,7 @@ use std::{fmt, io, process::ExitCode};
 
 use bindery_runtime::{client::ClientError, errors as cluster};
 
-use crate::{kubeconfig, offer, plan, provider::ProviderError};
+use crate::{claims, kubeconfig, offer, plan, provider::ProviderError};
 
 /// How the command ends, for scripts. Documented in `--help`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,18 @@ pub(crate) enum Failure {
     /// What is installed already stands in the way.
     #[error("{0}")]
     Conflict(#[from] plan::Conflict),
+    /// A claim is named that nobody makes.
+    #[error("{0}")]
+    Unclaimed(#[from] claims::Unclaimed),
+    /// All Secrets are claimed, and nobody said yes.
+    #[error("{0} claims EVERY Secret of this cluster, and nobody is here to say yes to that")]
+    NotAccepted(String),
+    /// Somebody said no.
+    #[error("{0}: the claims were not accepted")]
+    Declined(String),
+    /// An object is nowhere.
+    #[error("there is no {0}, neither on this cluster nor, as far as can be seen, on a provider")]
+    NoObject(String),
     /// There is no such binding.
     #[error("there is no APIServiceBinding {0:?} on this cluster")]
     NoBinding(String),
@@ -54,6 +66,9 @@ pub(crate) enum Failure {
         waited: std::time::Duration,
         last: String,
     },
+    /// A list is longer than is read for this.
+    #[error("there are more than {max} {resource}")]
+    TooMany { resource: String, max: u32 },
     /// The result cannot be written.
     #[error("cannot write the result: {0}")]
     Output(#[from] io::Error),
@@ -80,19 +95,21 @@ impl Failure {
 
     pub(crate) fn exit(&self) -> Exit {
         match self {
-            Self::Usage(_) => Exit::Usage,
+            Self::Usage(_) | Self::Unclaimed(_) | Self::NotAccepted(_) => Exit::Usage,
             Self::Cluster { source, .. } => match cluster::code(source) {
                 Some(401 | 403) => Exit::Denied,
                 Some(404) => Exit::NotFound,
                 _ => Exit::Failed,
             },
             Self::Provider(error) => error.exit(),
-            Self::NoBinding(_) => Exit::NotFound,
+            Self::NoBinding(_) | Self::NoObject(_) => Exit::NotFound,
             Self::TimedOut { .. } => Exit::TimedOut,
             // Whoever reads the output has seen enough.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
             Self::Kubeconfig(_)
             | Self::NoKonnector
+            | Self::Declined(_)
+            | Self::TooMany { .. }
             | Self::Offer(_)
             | Self::Credential(_)
             | Self::Conflict(_)
@@ -117,6 +134,18 @@ impl Failure {
                 "Nothing of it was installed on this cluster. Tell the provider's admin; binding again is safe."
                     .to_owned(),
             ),
+            Self::NotAccepted(_) => Some(
+                "Add --accept-claims if the provider is to have them all, or reject that claim: --reject-claim secrets when \
+                 binding."
+                    .to_owned(),
+            ),
+            Self::Declined(_) => Some(
+                "To bind without some of them, add --reject-claim RESOURCE for each that is not to take effect.".to_owned(),
+            ),
+            Self::Unclaimed(_) => {
+                Some("Write the resource as it is shown, such as secrets or certificates.example.com.".to_owned())
+            }
+            Self::NoObject(_) => Some("Look for its name and namespace: kubectl get KIND --all-namespaces.".to_owned()),
             Self::NoBinding(_) => Some("`kubectl bind status` lists the bindings of this cluster.".to_owned()),
             Self::TimedOut { .. } => {
                 Some("It goes on by itself: `kubectl bind status` shows how far it is.".to_owned())
@@ -166,6 +195,9 @@ mod tests {
         check(&refusal(503), Exit::Failed);
         check(&Failure::NoKonnector, Exit::Failed);
         check(&Failure::NoBinding("cowboys".to_owned()), Exit::NotFound);
+        check(&Failure::NoObject("Cowboy west/billy".to_owned()), Exit::NotFound);
+        check(&Failure::NotAccepted("template cowboys".to_owned()), Exit::Usage);
+        check(&Failure::Declined("nothing was bound".to_owned()), Exit::Failed);
         let timed_out = Failure::TimedOut {
             what: "APIServiceBinding cowboys is not ready".to_owned(),
             waited: std::time::Duration::from_secs(5),

@@ -1,23 +1,28 @@
 //! kubectl-bind: binds APIs of a provider from the command line.
 //!
 //! What was typed ([`args`]) becomes what was meant ([`settings`]), and a command ([`commands`]) acts on it. Decisions
-//! are pure: what a provider may have installed ([`offer`], [`kubeconfig`]), what that is ([`manifests`]), and what of
-//! it is missing ([`plan`]). Only [`provider`] and [`consumer`] speak to anybody.
+//! are pure: what a provider may have installed ([`offer`], [`kubeconfig`]) and may see ([`claims`]), what that is
+//! ([`manifests`]), what of it is missing ([`plan`]), and what an object waits for ([`why`]). Only [`provider`],
+//! [`consumer`], [`contract`] and the commands speak to anybody.
 
 mod args;
+mod claims;
 mod commands;
 mod consumer;
+mod contract;
 mod errors;
 mod kubeconfig;
 mod manifests;
 mod offer;
 mod output;
+mod placement;
 mod plan;
 mod provider;
 mod settings;
 mod steps;
 mod tree;
 mod wait;
+mod why;
 
 use std::{io::Write as _, process::ExitCode};
 

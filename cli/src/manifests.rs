@@ -1,10 +1,12 @@
 //! What a bind installs on the consumer, as objects. Pure: nothing is read or written here.
 
+mod rules;
+
 use std::collections::BTreeMap;
 
 use bindery_api::{
     annotations, labels, names,
-    v1alpha2::{APIServiceBinding, APIServiceBindingSpec, ClusterSecretKeyRef, GroupResource},
+    v1alpha2::{APIServiceBinding, APIServiceBindingSpec, ClusterSecretKeyRef},
 };
 use k8s_openapi::{
     ByteString,
@@ -14,9 +16,12 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::{errors::Failure, offer};
+pub(crate) use rules::{claim_rule, holds_claim, with_claim, without_claim};
+use rules::{resource_rules, rule};
+
+use crate::{claims::Decision, errors::Failure, offer};
 
 /// Field manager of what this command applies, and the value of the label that marks it.
 pub(crate) const FIELD_MANAGER: &str = "kubectl-bind";
@@ -32,6 +37,8 @@ pub(crate) struct Install<'a> {
     pub(crate) binding: &'a str,
     pub(crate) template: &'a str,
     pub(crate) offer: &'a offer::Offer,
+    /// What became of its claims.
+    pub(crate) decision: &'a Decision,
     pub(crate) secret: &'a ClusterSecretKeyRef,
     /// Namespace and name of the konnector's ServiceAccount.
     pub(crate) konnector: (&'a str, &'a str),
@@ -131,7 +138,7 @@ fn namespace(name: &str) -> Namespace {
 fn cluster_role(install: &Install<'_>) -> ClusterRole {
     let name = names::konnector_cluster_role(install.binding);
     let mut rules = resource_rules(&install.offer.resources);
-    rules.extend(install.offer.claim_rules.iter().cloned());
+    rules.extend(install.decision.granted().map(claim_rule));
     // The konnector deletes its own rights as the last step of an unbind.
     rules.push(PolicyRule {
         resource_names: Some(vec![name.clone()]),
@@ -141,34 +148,6 @@ fn cluster_role(install: &Install<'_>) -> ClusterRole {
         metadata: marked(&name, Some(COMPONENT_ROLE)),
         rules: Some(rules),
         aggregation_rule: None,
-    }
-}
-
-/// Rights on the APIs of an export: two rules per group.
-fn resource_rules<'a>(resources: impl IntoIterator<Item = &'a GroupResource>) -> Vec<PolicyRule> {
-    let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for resource in resources {
-        groups.entry(&resource.group).or_default().push(&resource.resource);
-    }
-    let mut rules = Vec::new();
-    for (group, resources) in groups {
-        rules.push(rule(group, resources.iter().copied(), &offer::VERBS));
-        let status: Vec<_> = resources.iter().map(|resource| format!("{resource}/status")).collect();
-        rules.push(rule(
-            group,
-            status.iter().map(String::as_str),
-            &["get", "patch", "update"],
-        ));
-    }
-    rules
-}
-
-fn rule<'a>(group: &str, resources: impl IntoIterator<Item = &'a str>, verbs: &[&str]) -> PolicyRule {
-    PolicyRule {
-        api_groups: Some(vec![group.to_owned()]),
-        resources: Some(resources.into_iter().map(str::to_owned).collect()),
-        verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
-        ..PolicyRule::default()
     }
 }
 
@@ -194,6 +173,7 @@ fn cluster_role_binding(install: &Install<'_>) -> ClusterRoleBinding {
 fn binding(install: &Install<'_>) -> APIServiceBinding {
     let spec = APIServiceBindingSpec {
         kubeconfig_secret_ref: install.secret.clone(),
+        rejected_permission_claims: install.decision.rejected.iter().cloned().collect(),
         ..APIServiceBindingSpec::default()
     };
     let resources: Vec<_> = install.offer.resources.iter().map(ToString::to_string).collect();
@@ -202,6 +182,11 @@ fn binding(install: &Install<'_>) -> APIServiceBinding {
         annotations: Some(BTreeMap::from([
             (annotations::TEMPLATE.to_owned(), install.template.to_owned()),
             (annotations::RESOURCES.to_owned(), resources.join(",")),
+            // What the user has seen; what the provider claims later on needs another yes.
+            (
+                annotations::ACCEPTED_CLAIMS.to_owned(),
+                json!(install.offer.claims).to_string(),
+            ),
         ])),
         ..marked(install.binding, None)
     };
@@ -223,22 +208,39 @@ fn marked(name: &str, component: Option<&str>) -> ObjectMeta {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use bindery_api::v1alpha2::GroupResource;
     use serde_json::json;
 
     use super::*;
-    use crate::offer::tests::answer;
+    use crate::{claims::decide, offer::tests::answer, plan::Installed};
 
-    /// What is installed for the binding `west` of template `cowboys`.
+    /// What is installed for the binding `west` of template `cowboys`, which claims `secrets`.
     pub(crate) fn manifests(kubeconfig: Kubeconfig) -> Manifests {
+        rejecting(&[], kubeconfig)
+    }
+
+    /// As [`manifests`], with claims rejected.
+    pub(crate) fn rejecting(reject: &[GroupResource], kubeconfig: Kubeconfig) -> Manifests {
         let offer = offer::judge(&answer(), "west").unwrap();
+        let decision = decide(&offer.claims, reject, &Installed::default());
         let install = Install {
             binding: "west",
             template: "cowboys",
             offer: &offer,
+            decision: &decision,
             secret: &secret_ref("west", "kube-bind"),
             konnector: ("kube-bind", "konnector"),
         };
         Manifests::new(&install, kubeconfig)
+    }
+
+    #[test]
+    fn the_binding_records_what_was_claimed_when_it_was_bound() {
+        let binding = manifests(Kubeconfig::Hidden("x")).binding;
+        let record = &binding.metadata.annotations.unwrap()[annotations::ACCEPTED_CLAIMS];
+        let claims: Vec<bindery_api::v1alpha2::PermissionClaim> = serde_json::from_str(record).unwrap();
+        assert_eq!(claims, offer::judge(&answer(), "west").unwrap().claims);
+        assert_eq!(claims[0].group_resource.resource, "secrets");
     }
 
     #[test]
@@ -286,10 +288,25 @@ pub(crate) mod tests {
                 { "apiGroups": ["wildwest.dev"], "resources": ["cowboys"],
                   "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"] },
                 { "apiGroups": ["wildwest.dev"], "resources": ["cowboys/status"], "verbs": ["get", "patch", "update"] },
-                { "apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "watch"] },
+                { "apiGroups": [""], "resources": ["secrets"],
+                  "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"] },
                 { "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles", "clusterrolebindings"],
                   "resourceNames": ["kube-bind-konnector-west"], "verbs": ["delete"] },
             ])
+        );
+    }
+
+    #[test]
+    fn a_rejected_claim_gives_no_right_and_stands_on_the_binding() {
+        let secrets = GroupResource::new("", "secrets");
+        let rejecting = rejecting(std::slice::from_ref(&secrets), Kubeconfig::Hidden("x"));
+        let rules = rejecting.cluster_role.rules.unwrap();
+        assert!(!holds_claim(&rules, &secrets));
+        assert!(!serde_json::to_string(&rules).unwrap().contains("secrets"));
+        let binding = serde_json::to_value(&rejecting.binding).unwrap();
+        assert_eq!(
+            binding["spec"]["rejectedPermissionClaims"],
+            json!([{ "resource": "secrets" }])
         );
     }
 

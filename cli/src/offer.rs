@@ -2,12 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use bindery_api::{names, v1alpha2::GroupResource};
+use bindery_api::{
+    names,
+    v1alpha2::{GroupResource, PermissionClaim},
+};
 use bindery_proto::v1alpha2::{BindingResourceResponse, ConsumerRule};
-use k8s_openapi::api::rbac::v1::PolicyRule;
+use bindery_sdk::objects;
 
-/// Core resources that a provider may claim.
-const CLAIMABLE: [&str; 3] = ["configmaps", "secrets", "serviceaccounts"];
+use crate::{
+    claims::{CLAIMABLE, selection},
+    output::joined,
+};
+
 /// What a konnector does with the objects of a resource.
 pub(crate) const VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
 
@@ -18,10 +24,8 @@ pub(crate) struct Offer {
     pub(crate) contract: String,
     /// The APIs of the export.
     pub(crate) resources: BTreeSet<GroupResource>,
-    /// What else the provider asks to see and to write.
-    pub(crate) claims: BTreeSet<GroupResource>,
-    /// Rights on what is claimed.
-    pub(crate) claim_rules: Vec<PolicyRule>,
+    /// What else the provider asks to see and to write, one claim per resource.
+    pub(crate) claims: Vec<PermissionClaim>,
 }
 
 /// Why an offer is not installed.
@@ -43,8 +47,11 @@ pub(crate) enum Refusal {
         owner: &'static str,
     },
     /// A claim on what may not be claimed.
-    #[error("it claims {resource}; only configmaps, secrets and serviceaccounts can be claimed")]
-    Unclaimable { resource: GroupResource },
+    #[error("it claims {resource}, which {why}")]
+    Unclaimable { resource: GroupResource, why: &'static str },
+    /// Other claims than those that were shown.
+    #[error("it claims something else now than what was shown ({was} before, {is} now); bind again to see what")]
+    ChangedClaims { was: String, is: String },
     /// A rule for everything.
     #[error("it asks for a right on \"*\" ({rule})")]
     Wildcard { rule: String },
@@ -66,6 +73,7 @@ impl Refusal {
             Self::Empty => "Empty",
             Self::ForeignApi { .. } => "ForeignApi",
             Self::Unclaimable { .. } => "Unclaimable",
+            Self::ChangedClaims { .. } => "ChangedClaims",
             Self::Wildcard { .. } => "Wildcard",
             Self::Beyond { .. } => "Beyond",
             Self::Verb { .. } => "Verb",
@@ -92,30 +100,51 @@ pub(crate) fn judge(answer: &BindingResourceResponse, binding: &str) -> Result<O
         .flat_map(|request| &request.resources)
         .map(|resource| GroupResource::new(&resource.group, &resource.resource))
         .collect();
-    let claims: BTreeSet<_> = answer
+    let mut claims: Vec<_> = answer
         .requests
         .iter()
-        .flat_map(|request| &request.permission_claims)
-        .map(|claim| GroupResource::new(&claim.group, &claim.resource))
+        .flat_map(|request| request.permission_claims.iter().cloned().map(objects::claim))
         .collect();
+    claims.sort_by(|one, other| one.group_resource.cmp(&other.group_resource));
     if resources.is_empty() {
         return Err(Refusal::Empty);
     }
     resources.iter().try_for_each(judge_resource)?;
+    let mut claimed = BTreeSet::new();
     for claim in &claims {
-        judge_claim(claim, &resources)?;
+        judge_claim(&claim.group_resource, &resources)?;
+        if !claimed.insert(claim.group_resource.clone()) {
+            return Err(Refusal::Unclaimable {
+                resource: claim.group_resource.clone(),
+                why: "it claims twice",
+            });
+        }
     }
-    let mut claim_rules = Vec::new();
     for rule in &answer.consumer_rules {
-        judge_rule(rule, &resources, &claims)?;
-        claim_rules.extend(on_claims(rule, &claims));
+        judge_rule(rule, &resources, &claimed)?;
     }
     Ok(Offer {
         contract: answer.provider_namespace.clone(),
         resources,
         claims,
-        claim_rules,
     })
+}
+
+impl Offer {
+    /// Whether another answer for the same bind claims what this one did.
+    pub(crate) fn same_claims(&self, other: &Self) -> Result<(), Refusal> {
+        if self.claims == other.claims {
+            return Ok(());
+        }
+        let shown = |offer: &Self| {
+            let claims = offer.claims.iter();
+            joined(claims.map(|claim| format!("{} ({})", claim.group_resource, selection(claim))))
+        };
+        Err(Refusal::ChangedClaims {
+            was: shown(self),
+            is: shown(other),
+        })
+    }
 }
 
 /// An export is a role on this cluster: it must not name what is here already.
@@ -132,14 +161,33 @@ fn judge_resource(resource: &GroupResource) -> Result<(), Refusal> {
     })
 }
 
+/// Other groups than the core one are the provider's admin's to allow, and whoever binds decides; no group of Kubernetes
+/// can be claimed, for it rules the cluster.
 fn judge_claim(claim: &GroupResource, resources: &BTreeSet<GroupResource>) -> Result<(), Refusal> {
-    let core = claim.is_core() && CLAIMABLE.contains(&claim.resource.as_str());
-    if core || resources.contains(claim) {
-        return Ok(());
+    let refuse = |why| {
+        Err(Refusal::Unclaimable {
+            resource: claim.clone(),
+            why,
+        })
+    };
+    if resources.contains(claim) {
+        return refuse("it exports itself");
     }
-    Err(Refusal::Unclaimable {
-        resource: claim.clone(),
-    })
+    if claim.is_core() {
+        if CLAIMABLE.contains(&claim.resource.as_str()) {
+            return Ok(());
+        }
+        return refuse("nobody can claim: of the core group, only configmaps, secrets and serviceaccounts can be");
+    }
+    if !is_name(&claim.group) || !is_name(&claim.resource) {
+        return refuse("is no name of an API");
+    }
+    match names::owner_of_group(&claim.group) {
+        Some(_) => refuse(
+            "belongs to Kubernetes or kube-bind, of which only configmaps, secrets and serviceaccounts can be claimed",
+        ),
+        None => Ok(()),
+    }
 }
 
 fn judge_rule(
@@ -172,28 +220,6 @@ fn judge_rule(
         }),
         None => Ok(()),
     }
-}
-
-/// The part of a rule that is about claims. The rest is not taken over: rights on the export's own APIs follow from them.
-fn on_claims(rule: &ConsumerRule, claims: &BTreeSet<GroupResource>) -> Vec<PolicyRule> {
-    rule.api_groups
-        .iter()
-        .filter_map(|group| {
-            let claimed: Vec<_> = rule
-                .resources
-                .iter()
-                .filter(|resource| claims.contains(&GroupResource::new(group, *resource)))
-                .cloned()
-                .collect();
-            (!claimed.is_empty()).then(|| PolicyRule {
-                api_groups: Some(vec![group.clone()]),
-                resources: Some(claimed),
-                resource_names: (!rule.resource_names.is_empty()).then(|| rule.resource_names.clone()),
-                verbs: rule.verbs.clone(),
-                non_resource_urls: None,
-            })
-        })
-        .collect()
 }
 
 fn is_name(text: &str) -> bool {

@@ -1,6 +1,6 @@
 //! What differs between what is wanted and what is installed. Pure: nothing is read or written here.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use bindery_api::{
     Conditions as _,
@@ -85,6 +85,18 @@ pub(crate) enum Conflict {
          choose another name of the binding with --name, or rename or remove it"
     )]
     ForeignObject { kind: &'static str, name: String },
+    /// Somebody else's binding accepts what is to be rejected.
+    #[error(
+        "APIServiceBinding {binding} was not made by kubectl bind and does not reject the claim on {claim}; \
+         reject it there with `kubectl bind claims {binding} --reject {claim}`"
+    )]
+    ForeignBinding { binding: String, claim: GroupResource },
+    /// Somebody else's role is to give a right, or to lose one.
+    #[error(
+        "ClusterRole {name} was not made by kubectl bind and is left as it is; have whoever made it give the konnector \
+         rights on what is accepted, and no others"
+    )]
+    ForeignRole { name: String },
     /// The API is on this cluster already.
     #[error("CustomResourceDefinition {resource} exists on this cluster and belongs to {owner}; {mend}")]
     ForeignApi {
@@ -199,7 +211,7 @@ pub(crate) fn plan(wanted: &Manifests, seen: &Installed, now: Timestamp) -> Resu
         ops.push(create(Object::Namespace(wanted.namespace.clone())));
     }
     let role = Object::ClusterRole(wanted.cluster_role.clone());
-    let same_role = |role: &ClusterRole| role.rules == wanted.cluster_role.rules;
+    let same_role = |role: &ClusterRole| same_rules(role, &wanted.cluster_role);
     ops.extend(marked(role, seen.cluster_role.as_ref(), same_role)?);
     let grant = Object::ClusterRoleBinding(wanted.cluster_role_binding.clone());
     ops.extend(marked(grant, seen.cluster_role_binding.as_ref(), |grant| {
@@ -209,8 +221,19 @@ pub(crate) fn plan(wanted: &Manifests, seen: &Installed, now: Timestamp) -> Resu
     ops.extend(marked(secret, seen.secret.as_ref(), |_| {
         keeps_credential(wanted, seen, now)
     })?);
-    ops.extend(plan_binding(wanted, seen));
+    ops.extend(plan_binding(wanted, seen)?);
     Ok(ops)
+}
+
+/// Whether two roles give the same rights; rules have no order.
+fn same_rules(one: &ClusterRole, other: &ClusterRole) -> bool {
+    let sorted = |role: &ClusterRole| {
+        let rules = role.rules.iter().flatten();
+        let mut rules: Vec<_> = rules.map(|rule| format!("{rule:?}")).collect();
+        rules.sort_unstable();
+        rules
+    };
+    sorted(one) == sorted(other)
 }
 
 /// A write unless the object is as it should be. One that is not ours is kept as it is, or stands in the way.
@@ -269,14 +292,29 @@ fn keeps_credential(wanted: &Manifests, seen: &Installed, now: Timestamp) -> boo
     same && installed.is_valid_at(now) && !complaint
 }
 
-/// A binding that somebody else made is used as it is.
-fn plan_binding(wanted: &Manifests, seen: &Installed) -> Option<Op> {
+/// A binding that somebody else made is used as it is, if it rejects what is to be rejected.
+fn plan_binding(wanted: &Manifests, seen: &Installed) -> Result<Option<Op>, Conflict> {
     let object = Object::Binding(Box::new(wanted.binding.clone()));
     let Some(seen) = &seen.binding else {
-        return Some(create(object));
+        return Ok(Some(create(object)));
     };
-    let same = holds(seen.labels(), wanted.binding.labels()) && holds(seen.annotations(), wanted.binding.annotations());
-    (is_ours(&seen.metadata) && !same).then_some(Op { object, exists: true })
+    let rejected = |binding: &APIServiceBinding| -> BTreeSet<GroupResource> {
+        binding.spec.rejected_permission_claims.iter().cloned().collect()
+    };
+    let (seen_rejects, wanted_rejects) = (rejected(seen), rejected(&wanted.binding));
+    let same = holds(seen.labels(), wanted.binding.labels())
+        && holds(seen.annotations(), wanted.binding.annotations())
+        && seen_rejects == wanted_rejects;
+    if is_ours(&seen.metadata) {
+        return Ok((!same).then_some(Op { object, exists: true }));
+    }
+    match wanted_rejects.difference(&seen_rejects).next() {
+        None => Ok(None),
+        Some(claim) => Err(Conflict::ForeignBinding {
+            binding: seen.name_any(),
+            claim: claim.clone(),
+        }),
+    }
 }
 
 fn holds(

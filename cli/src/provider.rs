@@ -4,6 +4,7 @@ mod mend;
 
 use std::{io, path::PathBuf, time::Duration};
 
+use bindery_api::v1alpha2::Isolation;
 use bindery_proto::v1alpha2::{
     BindableResourcesRequest, BindableResourcesRequestSpec, ClusterIdentity, Collection,
     CreateBindableResourcesRequestRequest, ErrorReason, ListCollectionsRequest, ListTemplatesRequest, NameRef,
@@ -123,6 +124,12 @@ impl<'a> Provider<'a> {
     pub(crate) async fn describe(&self) -> Result<bindery_proto::v1alpha2::Provider, Failure> {
         let answer = self.client.get_provider().await;
         Ok(answer.map_err(|source| self.failed("ask the backend who it is", None, source))?)
+    }
+
+    /// How the provider places cluster-scoped objects of a template that does not say; none if it cannot be asked.
+    pub(crate) async fn isolation(&self) -> Option<Isolation> {
+        let provider = self.client.get_provider().await.ok()?;
+        provider.isolation().as_crd_str().and_then(Isolation::from_name)
     }
 
     pub(crate) async fn templates(&self, request: ListTemplatesRequest) -> Result<Vec<Template>, Failure> {

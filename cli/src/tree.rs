@@ -11,7 +11,10 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use serde::Serialize;
 
-use crate::output::{age, joined, printable, span};
+use crate::{
+    claims::{Known, State, selection, states},
+    output::{age, joined, printable, span},
+};
 
 /// A binding and what is known of its credentials.
 #[derive(Serialize)]
@@ -40,9 +43,26 @@ pub(crate) struct CredentialStatus {
 
 /// A line and what hangs below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Node {
-    text: String,
-    below: Vec<Self>,
+pub(crate) struct Node {
+    pub(crate) text: String,
+    pub(crate) below: Vec<Self>,
+}
+
+impl Node {
+    pub(crate) fn leaf(text: String) -> Self {
+        Self {
+            text,
+            below: Vec::new(),
+        }
+    }
+}
+
+/// One root with what hangs below it.
+pub(crate) fn draw(root: &str, below: &[Node]) -> String {
+    let mut text = String::new();
+    line(&mut text, "", root);
+    branches(&mut text, "", below);
+    text
 }
 
 /// The tree: one root per provider, below it its bindings. With `wide`, also conditions that hold.
@@ -56,8 +76,7 @@ pub(crate) fn render(bindings: &[BindingStatus], now: Timestamp, wide: bool) -> 
     }
     let mut text = String::new();
     for (name, below) in providers {
-        line(&mut text, "", &name);
-        branches(&mut text, "", &below);
+        text.push_str(&draw(&name, &below));
     }
     text
 }
@@ -80,18 +99,17 @@ fn provider(status: &BindingStatus) -> String {
 fn binding(status: &BindingStatus, now: Timestamp, wide: bool) -> Node {
     let binding = &status.binding;
     let created = binding.metadata.creation_timestamp.as_ref().map(|time| time.0);
-    let mut below = vec![leaf(format!("apis: {}", apis(binding)))];
-    let claims = binding.status.iter().flat_map(|known| &known.permission_claims);
-    let claims: Vec<_> = claims.map(|claim| &claim.group_resource).collect();
-    if !claims.is_empty() {
-        below.push(leaf(format!("claims: {}", joined(claims))));
-    }
-    below.push(leaf(format!("credentials: {}", credentials(&status.credential, now))));
+    let mut below = vec![Node::leaf(format!("apis: {}", apis(binding)))];
+    below.extend(claims(binding).map(Node::leaf));
+    below.push(Node::leaf(format!(
+        "credentials: {}",
+        credentials(&status.credential, now)
+    )));
     let conditions = binding.conditions().iter();
     below.extend(
         conditions
             .filter(|condition| wide || is_news(condition))
-            .map(|condition| leaf(shown(condition, now))),
+            .map(|condition| Node::leaf(shown(condition, now))),
     );
     Node {
         text: format!(
@@ -105,11 +123,19 @@ fn binding(status: &BindingStatus, now: Timestamp, wide: bool) -> Node {
     }
 }
 
-fn leaf(text: String) -> Node {
-    Node {
-        text,
-        below: Vec::new(),
-    }
+/// What the provider may see and write beside its API: what is in effect, and what of it is rejected.
+fn claims(binding: &APIServiceBinding) -> Option<String> {
+    let claims: Vec<_> = states(binding, &Known::default())
+        .into_iter()
+        .map(|claim| match (claim.state, &claim.said) {
+            (State::InEffect, Some(known)) if known.selector.selects_all() => {
+                format!("{} ({})", claim.resource, selection(known))
+            }
+            (State::InEffect, _) => claim.resource.to_string(),
+            (state, _) => format!("{} ({})", claim.resource, state.as_str()),
+        })
+        .collect();
+    (!claims.is_empty()).then(|| format!("claims: {}", claims.join(", ")))
 }
 
 fn apis(binding: &APIServiceBinding) -> String {

@@ -1,11 +1,11 @@
 //! Waits for a binding to become ready, or to go, by watching it.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use bindery_api::{
     Conditions as _,
     conditions::{self, ConditionStatus},
-    v1alpha2::{API_VERSION, APIServiceBinding},
+    v1alpha2::{API_VERSION, APIServiceBinding, GroupResource},
 };
 use bindery_runtime::{
     cache::{Cache, Subscription},
@@ -17,7 +17,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use crate::{consumer::Consumer, errors::Failure, steps::Steps};
+use crate::{consumer::Consumer, errors::Failure, output::joined, steps::Steps};
 
 /// One binding, watched.
 pub(crate) struct Watched {
@@ -95,6 +95,45 @@ impl Watched {
         }
     }
 
+    /// Waits until all of these claims are in effect, or none is any more.
+    pub(crate) async fn claims(
+        mut self,
+        claims: &BTreeSet<GroupResource>,
+        wanted: bool,
+        steps: &Steps,
+    ) -> Result<(), Failure> {
+        let (what, doing) = if wanted {
+            ("has claims that are not in effect", "to take up")
+        } else {
+            ("still has claims in effect", "to withdraw")
+        };
+        let deadline = self.start + self.patience;
+        if timeout_at(deadline, self.cache.synced()).await.is_err() {
+            return Err(self.timed_out(what, "it cannot be watched".to_owned()));
+        }
+        let mut shown = String::new();
+        loop {
+            let state = self.states.borrow_and_update().clone();
+            let served = state.as_ref().map(|binding| in_effect(binding, claims));
+            let left: Vec<_> = match &served {
+                Some(served) => claims.iter().filter(|claim| served.contains(claim) != wanted).collect(),
+                // It is gone, and all that was copied for it.
+                None => Vec::new(),
+            };
+            if left.is_empty() {
+                return Ok(());
+            }
+            let news = format!("waiting for the konnector {doing} the claims on {}", joined(left));
+            if news != shown {
+                steps.note(&news);
+            }
+            shown = news;
+            if !self.changed().await {
+                return Err(self.timed_out(what, shown));
+            }
+        }
+    }
+
     /// Waits for a change; false when the patience is over.
     async fn changed(&mut self) -> bool {
         let deadline = self.start + self.patience;
@@ -114,6 +153,13 @@ impl Watched {
 /// Whether the konnector reports a binding as ready.
 pub(crate) fn is_ready(binding: &APIServiceBinding) -> bool {
     binding.metadata.deletion_timestamp.is_none() && binding.is_condition_true(conditions::READY)
+}
+
+/// Which of these claims are in effect.
+pub(crate) fn in_effect(binding: &APIServiceBinding, claims: &BTreeSet<GroupResource>) -> BTreeSet<GroupResource> {
+    let known = binding.status.iter().flat_map(|status| &status.permission_claims);
+    let known = known.map(|claim| &claim.group_resource);
+    known.filter(|resource| claims.contains(resource)).cloned().collect()
 }
 
 /// What keeps a binding from being ready, in words.

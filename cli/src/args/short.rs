@@ -128,6 +128,41 @@ mod tests {
     }
 
     #[test]
+    fn claims_are_answered_by_flags() {
+        for line in [
+            "cowboys --reject-claim secrets --reject-claim a.example.com --yes",
+            "-y cowboys",
+            "cowboys --accept-claims",
+        ] {
+            let Ok(args) = parse(words(line)) else {
+                // A flag of the bind does not stand before the word that makes it one.
+                assert!(line.starts_with('-'), "{line:?}");
+                continue;
+            };
+            assert!(
+                matches!(args.command, Command::Apiservice(bind) if bind.answers.accept_claims),
+                "{line:?}"
+            );
+        }
+        check_refused("cowboys --reject-claim Secrets", ErrorKind::ValueValidation);
+    }
+
+    #[test]
+    fn an_object_is_named_in_one_word_or_two() {
+        for (line, expect) in [
+            ("why cowboy/billy -n west", &["cowboy/billy"][..]),
+            ("why cowboy billy", &["cowboy", "billy"]),
+        ] {
+            let Command::Why(why) = parse(words(line)).unwrap().command else {
+                panic!("{line:?} asks why");
+            };
+            assert_eq!(why.object, expect, "{line:?}");
+        }
+        check_refused("why", ErrorKind::MissingRequiredArgument);
+        check_refused("why a b c", ErrorKind::TooManyValues);
+    }
+
+    #[test]
     fn slips_bind_nothing() {
         for line in [
             "template",

@@ -1,14 +1,16 @@
 //! `apiservice` and the short form: binds a template.
 
+pub(super) mod consent;
 mod dry_run;
 
 use std::{io::Write, time::Duration};
 
 use bindery_api::{
     Conditions as _, conditions,
-    v1alpha2::{APIServiceBinding, ClusterSecretKeyRef},
+    v1alpha2::{APIServiceBinding, APIServiceExportTemplateSpec, ClusterSecretKeyRef, Isolation, Scope},
 };
 use bindery_proto::v1alpha2::{BindableResourcesRequest, BindingResourceResponse, ClusterIdentity};
+use bindery_sdk::objects;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use tokio::time::Instant;
@@ -16,12 +18,14 @@ use tokio::time::Instant;
 use super::Context;
 use crate::{
     args::BindArgs,
+    claims::{self, Decision},
     consumer::Consumer,
     errors::Failure,
     kubeconfig::{Credential, KubeconfigError},
     manifests::{self, Install, Kubeconfig, Manifests},
     offer::{self, Offer},
     output::{Show, age, joined},
+    placement,
     plan::{self, Installed},
     provider::{Provider, Wish},
     steps::Steps,
@@ -42,6 +46,12 @@ struct Bind<'a> {
     seen: Installed,
     /// What the provider says would come of it.
     offer: Offer,
+    /// What becomes of its claims.
+    decision: Decision,
+    /// Where its objects would stand.
+    template: APIServiceExportTemplateSpec,
+    /// The provider's isolation where the template has none.
+    isolation: Option<Isolation>,
 }
 
 /// `kubectl bind apiservice TEMPLATE`
@@ -54,11 +64,13 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &BindArgs) -> 
     let wish = wish(&consumer, args).await?;
     steps.done(&format!("this cluster is {}", wish.cluster.identity));
     let address = &context.settings.backend()?.address;
-    let bind = Bind::prepare(args, &wish, consumer, &provider, address).await?;
+    let bind = Box::pin(Bind::prepare(args, &wish, consumer, &provider, address)).await?;
     steps.done(&offered(&bind.offer, &address.to_string()));
+    bind.explain(steps);
     if args.dry_run {
         return dry_run::run(context, &bind);
     }
+    consent::get(&bind)?;
     let pending = |request: &BindableResourcesRequest| steps.note(&waiting_for(request));
     let bound = provider.bind(&wish, patience, pending).await?;
     steps.done(&format!(
@@ -70,6 +82,8 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &BindArgs) -> 
         let left = patience.saturating_sub(start.elapsed());
         let ready = Watched::start(&bind.consumer, &bind.name, left).ready(steps).await?;
         steps.done(&format!("APIServiceBinding {} is ready", bind.name));
+        let left = patience.saturating_sub(start.elapsed());
+        super::claims::take_rights(&bind.consumer, &bind.name, &bind.decision.withdrawn, left, steps).await?;
         ready
     } else {
         bind.consumer.binding(&bind.name).await?
@@ -131,8 +145,16 @@ impl<'a> Bind<'a> {
         };
         let seen = consumer.installed(binding, &name, &secret).await?;
         plan::before_asking(&seen, address)?;
-        let preview = provider.preview(wish).await?;
+        let (preview, template) = tokio::try_join!(provider.preview(wish), provider.template(&wish.template))?;
         let offer = offer::judge(&preview.response, &name)?;
+        claims::check_rejected(&offer.claims, &args.answers.reject_claims)?;
+        let decision = claims::decide(&offer.claims, &args.answers.reject_claims, &seen);
+        let template = objects::template(template.template).spec;
+        let isolation = match (template.scope, template.isolation) {
+            // Only to be shown: that it is not known keeps nobody from binding.
+            (Scope::Cluster, None) => provider.isolation().await,
+            _ => None,
+        };
         let bind = Self {
             args,
             name,
@@ -140,6 +162,9 @@ impl<'a> Bind<'a> {
             secret,
             seen,
             offer,
+            decision,
+            template,
+            isolation,
         };
         bind.check_apis(&bind.offer).await?;
         // What stands in the way is found before the provider makes anything.
@@ -149,6 +174,27 @@ impl<'a> Bind<'a> {
             Timestamp::now(),
         )?;
         Ok(bind)
+    }
+
+    /// Says what whoever binds should know before anything is installed.
+    fn explain(&self, steps: &Steps) {
+        let place = placement::words(&self.template, self.isolation);
+        steps.note(&format!("its objects stand on the provider {place}"));
+        if let Some(warning) = placement::warning(&self.template, self.isolation) {
+            steps.note(warning);
+        }
+        for claim in &self.offer.claims {
+            for (index, line) in claims::explained(claim).iter().enumerate() {
+                steps.note(&if index == 0 {
+                    format!("claims {line}")
+                } else {
+                    line.clone()
+                });
+            }
+            if self.decision.rejected.contains(&claim.group_resource) {
+                steps.note("which is rejected: nothing of it is read or written");
+            }
+        }
     }
 
     async fn check_apis(&self, offer: &Offer) -> Result<(), Failure> {
@@ -161,6 +207,7 @@ impl<'a> Bind<'a> {
             binding: &self.name,
             template: &self.args.template,
             offer,
+            decision: &self.decision,
             secret: &self.secret,
             konnector: (
                 &self.args.konnector.konnector_namespace,
@@ -173,6 +220,7 @@ impl<'a> Bind<'a> {
     /// Judges the answer and installs what is missing of it.
     async fn install(&self, answer: &BindingResourceResponse, steps: &mut Steps) -> Result<(), Failure> {
         let offer = offer::judge(answer, &self.name)?;
+        self.offer.same_claims(&offer)?;
         if offer != self.offer {
             self.check_apis(&offer).await?;
         }
@@ -224,7 +272,8 @@ fn offered(offer: &Offer, address: &str) -> String {
     if offer.claims.is_empty() {
         return offered;
     }
-    format!("{offered}, and asks for {} of this cluster", joined(&offer.claims))
+    let claimed = offer.claims.iter().map(|claim| &claim.group_resource);
+    format!("{offered}, and asks for {} of this cluster", joined(claimed))
 }
 
 impl Show for APIServiceBinding {

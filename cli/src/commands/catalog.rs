@@ -4,7 +4,7 @@ use std::{fmt::Write as _, io::Write};
 
 use bindery_api::{
     Conditions as _, conditions,
-    v1alpha2::{APIServiceExportTemplate, Collection},
+    v1alpha2::{APIServiceExportTemplate, Collection, Isolation, Scope},
 };
 use bindery_proto::v1alpha2::{ListCollectionsRequest, ListTemplatesRequest, TemplateSchema};
 use bindery_sdk::objects;
@@ -14,8 +14,10 @@ use kube::ResourceExt as _;
 use super::Context;
 use crate::{
     args::{CollectionsArgs, TemplatesArgs},
+    claims,
     errors::Failure,
     output::{Format, Show, age, joined, printable, table},
+    placement,
     provider::Provider,
 };
 
@@ -27,7 +29,13 @@ pub(crate) async fn templates<W: Write>(context: &mut Context<W>, args: &Templat
         let details = provider.template(name).await?;
         let template = objects::template(details.template);
         return match context.printer.format() {
-            Format::Table | Format::Wide => context.printer.text(&described(&template, &details.schemas)),
+            Format::Table | Format::Wide => {
+                let default = match (template.spec.scope, template.spec.isolation) {
+                    (Scope::Cluster, None) => provider.isolation().await,
+                    _ => None,
+                };
+                context.printer.text(&described(&template, &details.schemas, default))
+            }
             _ => context.printer.one(&template, now),
         };
     }
@@ -92,9 +100,7 @@ impl Show for APIServiceExportTemplate {
             ready(self.condition(conditions::READY)),
             age(self.creation_timestamp().map(|time| time.0), now),
             self.spec.scope.to_string(),
-            self.spec
-                .isolation
-                .map_or_else(|| "<default>".to_owned(), |isolation| isolation.to_string()),
+            placement::isolation(&self.spec),
             self.spec.schema_update_policy.to_string(),
             self.spec.description.clone().unwrap_or_default(),
         ]
@@ -128,10 +134,15 @@ fn ready(condition: Option<&bindery_api::Condition>) -> String {
 }
 
 /// One template for people: what it is, and what would appear on this cluster.
-fn described(template: &APIServiceExportTemplate, schemas: &[TemplateSchema]) -> String {
+fn described(template: &APIServiceExportTemplate, schemas: &[TemplateSchema], default: Option<Isolation>) -> String {
     let mut text = String::new();
     let mut line = |head: &str, value: &str| {
-        let _ = writeln!(text, "{:<16}{}", format!("{head}:"), printable(value));
+        let head = if head.is_empty() {
+            String::new()
+        } else {
+            format!("{head}:")
+        };
+        let _ = writeln!(text, "{head:<16}{}", printable(value));
     };
     line("Name", &template.name_any());
     if let Some(description) = &template.spec.description {
@@ -143,11 +154,14 @@ fn described(template: &APIServiceExportTemplate, schemas: &[TemplateSchema]) ->
         None => line("Ready", &ready(condition)),
     }
     line("Schema updates", template.spec.schema_update_policy.as_str());
-    if let Some(isolation) = template.spec.isolation {
-        line("Isolation", isolation.as_str());
+    line("Objects stand", &placement::words(&template.spec, default));
+    if let Some(warning) = placement::warning(&template.spec, default) {
+        line("", warning);
     }
     for claim in &template.spec.permission_claims {
-        line("Claims", &claim.group_resource.to_string());
+        for (index, text) in claims::explained(claim).iter().enumerate() {
+            line(if index == 0 { "Claims" } else { "" }, text);
+        }
     }
     if !template.spec.namespaces.is_empty() {
         line(
@@ -217,13 +231,18 @@ mod tests {
             scope: Scope::Namespaced.into(),
             versions: vec!["v1alpha1".to_owned()],
         };
+        let mut template = template();
+        template.spec.permission_claims = vec![claims::tests::claim("secrets", None)];
         assert_eq!(
-            described(&template(), &[schema]),
+            described(&template, &[schema], None),
             "\
 Name:           cowboys
 Description:    Cowboys [2J
 Ready:          Unknown
 Schema updates: Never
+Objects stand:  in namespaces that are this cluster's alone
+Claims:         secrets: EVERY Secret of this cluster
+                yours that it selects are copied to the provider, which reads them; its own that it selects are copied here
 
 KIND     RESOURCE               SCOPE        VERSIONS
 Cowboy   cowboys.wildwest.dev   Namespaced   v1alpha1

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use bindery_api::v1alpha2::APIServiceBinding;
+use bindery_api::{names, v1alpha2::APIServiceBinding};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::json;
@@ -10,7 +10,7 @@ use serde_json::json;
 use super::Context;
 use crate::{
     args::StatusArgs,
-    consumer::Consumer,
+    consumer::{self, Consumer},
     errors::Failure,
     kubeconfig::Credential,
     output::Format,
@@ -37,7 +37,7 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &StatusArgs) -
             None => Ok(()),
         },
         Format::Json | Format::Yaml => printer.document(&json!({ "items": statuses })),
-        Format::Name => printer.text(&names(&statuses)),
+        Format::Name => printer.text(&references(&statuses)),
         format => {
             if statuses.is_empty() {
                 context.steps.note("nothing is bound on this cluster");
@@ -47,7 +47,7 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &StatusArgs) -
     }
 }
 
-fn names(statuses: &[BindingStatus]) -> String {
+fn references(statuses: &[BindingStatus]) -> String {
     let reference = |status: &BindingStatus| format!("apiservicebinding.kube-bind.io/{}\n", status.binding.name_any());
     statuses.iter().map(reference).collect()
 }
@@ -80,7 +80,10 @@ async fn credential(consumer: &Consumer, binding: &APIServiceBinding) -> Credent
         Some(contract) => consumer
             .renewed(&reference.namespace, contract)
             .await
-            .unwrap_or_default(),
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|secret| consumer::credential(secret, names::KUBECONFIG_KEY))
+            .collect(),
         None => Vec::new(),
     };
     let (newest, renewed) = newest(installed, renewed);

@@ -60,7 +60,7 @@ fn check(change: impl FnOnce(&mut BindingResourceResponse), expect: &str) {
 }
 
 #[test]
-fn only_the_rights_on_claims_are_taken_over() {
+fn rights_follow_from_what_is_exported_and_claimed_alone() {
     let offer = judge(&answer(), "west").unwrap();
     assert_eq!(offer.contract, "kube-bind-x");
     assert!(
@@ -69,11 +69,13 @@ fn only_the_rights_on_claims_are_taken_over() {
             .iter()
             .eq([&GroupResource::new("wildwest.dev", "cowboys")])
     );
-    let [rule] = offer.claim_rules.as_slice() else {
-        panic!("one rule: {:?}", offer.claim_rules);
+    let [claim] = offer.claims.as_slice() else {
+        panic!("one claim: {:?}", offer.claims);
     };
-    assert_eq!(rule.resources.as_deref(), Some(&["secrets".to_owned()][..]));
-    assert_eq!(rule.verbs, ["get", "list", "watch"]);
+    assert_eq!(claim.group_resource, GroupResource::new("", "secrets"));
+    let mut bare = answer();
+    bare.consumer_rules.clear();
+    assert_eq!(judge(&bare, "west").unwrap(), offer);
 }
 
 #[test]
@@ -131,20 +133,38 @@ fn rules_beyond_export_and_claims_are_refused() {
 }
 
 #[test]
-fn only_the_documented_core_resources_can_be_claimed() {
-    check(
-        |answer| answer.requests[0].permission_claims.push(claim("", "nodes")),
-        "Unclaimable",
-    );
-    check(
-        |answer| answer.requests[0].permission_claims.push(claim("apps", "deployments")),
-        "Unclaimable",
-    );
+fn what_rules_a_cluster_cannot_be_claimed() {
+    for (group, plural) in [
+        ("", "nodes"),
+        ("", "pods"),
+        ("apps", "deployments"),
+        ("rbac.authorization.k8s.io", "clusterroles"),
+        ("kube-bind.io", "apiservicebindings"),
+        ("example.com", "*"),
+        // Exported already, or claimed already.
+        ("wildwest.dev", "cowboys"),
+        ("", "secrets"),
+    ] {
+        check(
+            |answer| answer.requests[0].permission_claims.push(claim(group, plural)),
+            "Unclaimable",
+        );
+    }
+    let mut fine = answer();
+    fine.requests[0]
+        .permission_claims
+        .push(claim("example.com", "certificates"));
+    assert_eq!(judge(&fine, "west").unwrap().claims.len(), 2);
 }
 
 #[test]
-fn without_rules_nothing_of_a_claim_is_granted() {
-    let mut bare = answer();
-    bare.consumer_rules.clear();
-    assert_eq!(judge(&bare, "west").unwrap().claim_rules, []);
+fn claims_do_not_change_behind_the_back_of_whoever_accepts_them() {
+    let shown = judge(&answer(), "west").unwrap();
+    assert_eq!(shown.same_claims(&shown), Ok(()));
+    let mut wider = shown.clone();
+    wider.claims[0].selector.label_selector =
+        Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector::default());
+    let refusal = shown.same_claims(&wider).expect_err("a refusal");
+    assert_eq!(refusal.reason(), "ChangedClaims");
+    assert!(refusal.to_string().contains("EVERY Secret"), "{refusal}");
 }

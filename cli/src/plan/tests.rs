@@ -7,7 +7,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::*;
 use crate::{
     kubeconfig::tests::{kubeconfig, parse},
-    manifests::{Kubeconfig, tests::manifests},
+    manifests::{
+        Kubeconfig,
+        tests::{manifests, rejecting},
+    },
 };
 
 fn at(second: i64) -> Timestamp {
@@ -136,6 +139,37 @@ fn what_a_server_fills_in_is_no_difference() {
         .annotations_mut()
         .insert("a".to_owned(), "b".to_owned());
     check(&seen, 50, &[]);
+}
+
+#[test]
+fn the_order_of_rules_is_no_difference() {
+    let mut seen = installed();
+    seen.cluster_role.as_mut().unwrap().rules.as_mut().unwrap().reverse();
+    check(&seen, 50, &[]);
+}
+
+#[test]
+fn a_new_rejection_changes_role_and_binding() {
+    let secrets = GroupResource::new("", "secrets");
+    let wanted = rejecting(
+        std::slice::from_ref(&secrets),
+        Kubeconfig::Is(kubeconfig(1000, 1000).to_string().into_bytes()),
+    );
+    let ops = plan(&wanted, &installed(), at(50)).unwrap();
+    let ops: Vec<_> = ops.iter().map(|op| op.object.to_string()).collect();
+    assert_eq!(ops, ["ClusterRole kube-bind-konnector-west", "APIServiceBinding west"]);
+
+    let mut foreign = installed();
+    foreign.binding.as_mut().unwrap().metadata.labels = None;
+    let conflict = plan(&wanted, &foreign, at(50)).expect_err("a conflict");
+    assert!(
+        conflict
+            .to_string()
+            .contains("kubectl bind claims west --reject secrets"),
+        "{conflict}"
+    );
+    foreign.binding.as_mut().unwrap().spec.rejected_permission_claims = vec![secrets];
+    assert!(plan(&wanted, &foreign, at(50)).is_ok());
 }
 
 #[test]

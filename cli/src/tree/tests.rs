@@ -67,6 +67,24 @@ fn broken(name: &str) -> BindingStatus {
 }
 
 #[test]
+fn what_is_rejected_is_told_from_what_is_given() {
+    let mut some = ready("west");
+    let all = crate::claims::tests::claim("configmaps", None);
+    some.binding.status.as_mut().unwrap().permission_claims.push(all);
+    some.binding.spec.rejected_permission_claims = vec![
+        GroupResource::new("", "secrets"),
+        GroupResource::new("", "serviceaccounts"),
+    ];
+    let text = render(&[some], at(NOW), false);
+    assert!(
+        text.contains(
+            "claims: configmaps (EVERY ConfigMap), secrets (rejected, being withdrawn), serviceaccounts (rejected)\n"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
 fn bindings_hang_below_their_provider() {
     let text = render(&[ready("cowboys"), broken("sheriffs")], at(NOW), false);
     assert_eq!(

@@ -1,0 +1,53 @@
+//! Asks whoever binds whether the provider's claims are to take effect.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use super::Bind;
+use crate::{
+    claims::{Question, Verdict, is_yes, question, verdict},
+    errors::Failure,
+    output::joined,
+};
+
+/// Goes on with a yes, by flag, by hand, or where none is needed.
+pub(super) fn get(bind: &Bind<'_>) -> Result<(), Failure> {
+    let question = question(&bind.offer.claims, &bind.decision, &bind.seen);
+    let accepted = joined(&bind.decision.accepted);
+    ask(
+        question,
+        bind.args.answers.accept_claims,
+        (&format!("template {}", bind.args.template), &accepted),
+        "nothing was bound",
+    )
+}
+
+/// Asks, unless there is an answer already. `who` claims what; `undone` says what has not happened after a no.
+pub(in crate::commands) fn ask(
+    question: Question,
+    answered: bool,
+    (who, what): (&str, &str),
+    undone: &str,
+) -> Result<(), Failure> {
+    let somebody = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    match verdict(question, answered, somebody) {
+        Verdict::Proceed => Ok(()),
+        Verdict::Refuse => Err(Failure::NotAccepted(who.to_owned())),
+        Verdict::Ask if is_yes(question, &answer(question, who, what)?) => Ok(()),
+        Verdict::Ask => Err(Failure::Declined(undone.to_owned())),
+    }
+}
+
+fn answer(question: Question, who: &str, what: &str) -> Result<String, Failure> {
+    let text = match question {
+        Question::Everything => {
+            format!("{who} claims EVERY Secret of this cluster. Type yes to let the provider have them all: ")
+        }
+        Question::Nothing | Question::Claims => format!("Accept the claims of {who} on {what}? [y/N] "),
+    };
+    let mut terminal = std::io::stderr().lock();
+    write!(terminal, "{}", crate::output::printable(&text))?;
+    terminal.flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(answer)
+}

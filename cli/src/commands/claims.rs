@@ -1,0 +1,228 @@
+//! `claims`: what a binding lets its provider see and write beside its API.
+
+mod change;
+
+use std::{collections::BTreeSet, io::Write, time::Duration};
+
+use bindery_api::{
+    names,
+    v1alpha2::{APIServiceBinding, GroupResource, PermissionClaim},
+};
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
+use kube::ResourceExt as _;
+use serde_json::json;
+use tokio::time::Instant;
+
+use change::Change;
+
+use super::{Context, apiservice::consent};
+use crate::{
+    args::ClaimsArgs,
+    claims::{Claim, Known, selection, states},
+    consumer::Consumer,
+    contract::Contract,
+    errors::Failure,
+    manifests,
+    output::{Format, joined, table},
+    plan::Conflict,
+    steps::Steps,
+    wait::{self, Watched},
+};
+
+/// How long it may take to withdraw what was copied, unless a flag says otherwise.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// `kubectl bind claims BINDING`
+pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &ClaimsArgs) -> Result<(), Failure> {
+    let start = Instant::now();
+    let patience = context.settings.patience(PATIENCE);
+    let change = Change::new(args)?;
+    let consumer = Consumer::connect(&context.settings).await?;
+    let binding = consumer.binding(&args.binding).await?;
+    let known = known(&consumer, &binding, &context.steps).await;
+    let before = states(&binding, &known);
+    let is_known = known.offered.is_some();
+    if change.is_empty() {
+        return show(context, &before, is_known);
+    }
+    change.check(&before)?;
+    consent::ask(
+        change.question(&before, &binding, is_known),
+        args.yes,
+        (
+            &format!("the provider of binding {}", args.binding),
+            &joined(&change.accept),
+        ),
+        "nothing was changed",
+    )?;
+    let steps = &mut context.steps;
+    for claim in &change.accept {
+        give_right(&consumer, &args.binding, claim, steps).await?;
+    }
+    let wanted = change.rejected_after(&binding);
+    if wanted != binding.spec.rejected_permission_claims {
+        consumer.reject_claims(&binding, &wanted).await?;
+        let rejects = if wanted.is_empty() {
+            "no claim".to_owned()
+        } else {
+            joined(&wanted)
+        };
+        steps.done(&format!("APIServiceBinding {} rejects {rejects}", args.binding));
+    }
+    if args.wait {
+        let left = patience.saturating_sub(start.elapsed());
+        take_rights(&consumer, &args.binding, &change.reject, left, steps).await?;
+        if !change.accept.is_empty() {
+            let left = patience.saturating_sub(start.elapsed());
+            let watched = Watched::start(&consumer, &args.binding, left);
+            watched.claims(&change.accept, true, steps).await?;
+        }
+    } else if !change.reject.is_empty() {
+        steps.note(&unfinished(&args.binding, &change.reject));
+    }
+    let binding = consumer.binding(&args.binding).await?;
+    let rules = consumer
+        .role(&args.binding)
+        .await?
+        .map(|role| role.rules.unwrap_or_default());
+    let known = Known { rules, ..known };
+    let mut after = states(&binding, &known);
+    change.keep(&before, &mut after);
+    show(context, &after, is_known)
+}
+
+/// Takes the konnector's rights on claims that are not accepted, as soon as it has withdrawn what it copied for them.
+pub(super) async fn take_rights(
+    consumer: &Consumer,
+    binding: &str,
+    claims: &BTreeSet<GroupResource>,
+    patience: Duration,
+    steps: &mut Steps,
+) -> Result<(), Failure> {
+    if claims.is_empty() {
+        return Ok(());
+    }
+    let now = consumer.binding(binding).await?;
+    if !wait::in_effect(&now, claims).is_empty() {
+        let withdrawn = Watched::start(consumer, binding, patience)
+            .claims(claims, false, steps)
+            .await;
+        if withdrawn.is_err() {
+            steps.note(&unfinished(binding, claims));
+        }
+        withdrawn?;
+        steps.done(&format!("the konnector has withdrawn the claims on {}", joined(claims)));
+    }
+    let Some(role) = consumer.role(binding).await? else {
+        return Ok(());
+    };
+    let rules = role.rules.as_deref().unwrap_or_default();
+    let without = claims
+        .iter()
+        .fold(rules.to_vec(), |rules, claim| manifests::without_claim(&rules, claim));
+    change_role(consumer, &role, without, steps).await
+}
+
+/// Gives the konnector the right on a claim.
+async fn give_right(
+    consumer: &Consumer,
+    binding: &str,
+    claim: &GroupResource,
+    steps: &mut Steps,
+) -> Result<(), Failure> {
+    let name = names::konnector_cluster_role(binding);
+    let role = consumer.role(binding).await?.ok_or_else(|| {
+        Failure::Usage(format!(
+            "ClusterRole {name} does not exist, so that the konnector can be given no right on {claim}; bind again with \
+             kubectl bind, or have whoever made APIServiceBinding {binding} give it that right"
+        ))
+    })?;
+    let rules = role.rules.as_deref().unwrap_or_default();
+    if manifests::holds_claim(rules, claim) {
+        return Ok(());
+    }
+    change_role(consumer, &role, manifests::with_claim(rules, claim), steps).await
+}
+
+async fn change_role(
+    consumer: &Consumer,
+    role: &ClusterRole,
+    rules: Vec<PolicyRule>,
+    steps: &mut Steps,
+) -> Result<(), Failure> {
+    if role.rules.as_ref() == Some(&rules) {
+        return Ok(());
+    }
+    if !manifests::is_ours(&role.metadata) {
+        return Err(Conflict::ForeignRole { name: role.name_any() }.into());
+    }
+    consumer.set_rules(role, &rules).await?;
+    steps.done(&format!("changed ClusterRole {}", role.name_any()));
+    Ok(())
+}
+
+fn unfinished(binding: &str, claims: &BTreeSet<GroupResource>) -> String {
+    let flags: Vec<_> = claims.iter().map(|claim| format!("--reject {claim}")).collect();
+    format!(
+        "the konnector keeps its right on {} until it has withdrawn what it copied; `kubectl bind claims {binding} {}` takes \
+         it then",
+        joined(claims),
+        flags.join(" ")
+    )
+}
+
+/// What is known beside the binding. What cannot be read is no failure: a list is worth having without it.
+async fn known(consumer: &Consumer, binding: &APIServiceBinding, steps: &Steps) -> Known {
+    let rules = match consumer.role(&binding.name_any()).await {
+        Ok(role) => Some(role.and_then(|role| role.rules).unwrap_or_default()),
+        Err(failure) => {
+            steps.note(&format!("the konnector's rights are not shown: {failure}"));
+            None
+        }
+    };
+    let offered = match offered(consumer, binding).await {
+        Ok(claims) => Some(claims),
+        Err(why) => {
+            steps.note(&format!("what the provider claims now is not shown: {why}"));
+            None
+        }
+    };
+    Known { rules, offered }
+}
+
+async fn offered(consumer: &Consumer, binding: &APIServiceBinding) -> Result<Vec<PermissionClaim>, String> {
+    let contract = Contract::open(consumer, binding).await?;
+    match contract.export(&binding.name_any()).await? {
+        Some(export) => Ok(export.spec.permission_claims),
+        None => Err(format!("it has no export {}", binding.name_any())),
+    }
+}
+
+fn show<W: Write>(context: &mut Context<W>, claims: &[Claim], is_known: bool) -> Result<(), Failure> {
+    let printer = &mut context.printer;
+    match printer.format() {
+        Format::Json | Format::Yaml => printer.document(&json!({ "items": claims })),
+        Format::Name => {
+            let names = claims.iter().map(|claim| format!("{}\n", claim.resource));
+            printer.text(&names.collect::<String>())
+        }
+        Format::Table | Format::Wide => {
+            if claims.is_empty() {
+                context.steps.note(if is_known {
+                    "the provider claims nothing beside its API"
+                } else {
+                    "no claim is in effect, and none is rejected"
+                });
+                return Ok(());
+            }
+            let rows = claims.iter().map(|claim| {
+                vec![
+                    claim.resource.to_string(),
+                    claim.state.as_str().to_owned(),
+                    claim.said.as_ref().map_or_else(|| "<unknown>".to_owned(), selection),
+                ]
+            });
+            printer.text(&table(&["CLAIM", "STATE", "SELECTS"], rows, 3))
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Objects of any kind, and what is said of them.
+
+use k8s_openapi::api::core::v1::Event;
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject, ListParams},
+    core::discovery::v2::APIGroupDiscoveryList,
+};
+
+use super::{Consumer, again};
+use crate::errors::Failure;
+
+impl Consumer {
+    /// Everything that this cluster serves.
+    pub(crate) async fn kinds(&self) -> Result<[APIGroupDiscoveryList; 2], Failure> {
+        let client = self.client();
+        let (core, others) = tokio::try_join!(
+            again(async || client.list_core_api_versions_aggregated().await),
+            again(async || client.list_api_groups_aggregated().await),
+        )
+        .map_err(Failure::cluster("list the APIs that this cluster serves"))?;
+        Ok([core, others])
+    }
+
+    /// Any object; an empty namespace is that of cluster-scoped ones.
+    pub(crate) async fn object(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<DynamicObject>, Failure> {
+        let api = self.objects(resource, namespace);
+        let found = again(async || api.get_opt(name).await).await;
+        found.map_err(Failure::cluster(format!("read {} {name}", resource.kind)))
+    }
+
+    /// All objects of a resource in a namespace, or everywhere, if there are no more than so many.
+    pub(crate) async fn all(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        max: u32,
+    ) -> Result<Vec<DynamicObject>, Failure> {
+        let api = self.objects(resource, namespace);
+        let params = ListParams::default().limit(max);
+        let doing = format!("list {}", resource.plural);
+        let listed = again(async || api.list(&params).await).await;
+        let listed = listed.map_err(Failure::cluster(doing))?;
+        match listed.metadata.continue_.as_deref() {
+            None | Some("") => Ok(listed.items),
+            Some(_) => Err(Failure::TooMany {
+                resource: resource.plural.clone(),
+                max,
+            }),
+        }
+    }
+
+    /// Events about an object, as the API server keeps them.
+    pub(crate) async fn events(&self, namespace: &str, fields: &str) -> Result<Vec<Event>, Failure> {
+        let api = Api::<Event>::namespaced(self.client(), namespace);
+        let params = ListParams::default().fields(fields);
+        let events = again(async || api.list(&params).await).await;
+        let events = events.map_err(Failure::cluster(format!("list Events in namespace {namespace}")))?;
+        Ok(events.items)
+    }
+
+    fn objects(&self, resource: &ApiResource, namespace: &str) -> Api<DynamicObject> {
+        match namespace {
+            "" => Api::all_with(self.client(), resource),
+            _ => Api::namespaced_with(self.client(), namespace, resource),
+        }
+    }
+}

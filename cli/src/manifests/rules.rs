@@ -1,0 +1,107 @@
+//! The rules of a binding's role.
+
+use std::collections::BTreeMap;
+
+use bindery_api::v1alpha2::GroupResource;
+use k8s_openapi::api::rbac::v1::PolicyRule;
+
+use crate::offer;
+
+/// Rights on the APIs of an export: two rules per group.
+pub(super) fn resource_rules<'a>(resources: impl IntoIterator<Item = &'a GroupResource>) -> Vec<PolicyRule> {
+    let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for resource in resources {
+        groups.entry(&resource.group).or_default().push(&resource.resource);
+    }
+    let mut rules = Vec::new();
+    for (group, resources) in groups {
+        rules.push(rule(group, resources.iter().copied(), &offer::VERBS));
+        let status: Vec<_> = resources.iter().map(|resource| format!("{resource}/status")).collect();
+        rules.push(rule(
+            group,
+            status.iter().map(String::as_str),
+            &["get", "patch", "update"],
+        ));
+    }
+    rules
+}
+
+/// Rights on a claimed resource: of which objects, no role can say.
+pub(crate) fn claim_rule(claim: &GroupResource) -> PolicyRule {
+    rule(&claim.group, [claim.resource.as_str()], &offer::VERBS)
+}
+
+/// Whether rules give all rights on a claimed resource.
+pub(crate) fn holds_claim(rules: &[PolicyRule], claim: &GroupResource) -> bool {
+    offer::VERBS.iter().all(|verb| {
+        let mut on_claim = rules.iter().filter(|rule| is_on(rule, claim));
+        on_claim.any(|rule| rule.verbs.iter().any(|held| held == verb))
+    })
+}
+
+/// The same rules with rights on a claimed resource.
+pub(crate) fn with_claim(rules: &[PolicyRule], claim: &GroupResource) -> Vec<PolicyRule> {
+    let mut with = without_claim(rules, claim);
+    with.push(claim_rule(claim));
+    with
+}
+
+/// The same rules without any right on a claimed resource.
+pub(crate) fn without_claim(rules: &[PolicyRule], claim: &GroupResource) -> Vec<PolicyRule> {
+    let mut without = rules.to_vec();
+    for rule in without.iter_mut().filter(|rule| is_on(rule, claim)) {
+        if let Some(resources) = &mut rule.resources {
+            resources.retain(|resource| *resource != claim.resource);
+        }
+    }
+    without.retain(|rule| rule.resources.as_ref().is_none_or(|resources| !resources.is_empty()));
+    without
+}
+
+/// Whether a rule is for a resource of this one group, and for all its objects.
+fn is_on(rule: &PolicyRule, claim: &GroupResource) -> bool {
+    let holds = |list: Option<&Vec<String>>, item: &String| list.is_some_and(|list| list.contains(item));
+    rule.api_groups.as_deref() == Some(std::slice::from_ref(&claim.group))
+        && holds(rule.resources.as_ref(), &claim.resource)
+        && rule.resource_names.as_ref().is_none_or(Vec::is_empty)
+}
+
+pub(super) fn rule<'a>(group: &str, resources: impl IntoIterator<Item = &'a str>, verbs: &[&str]) -> PolicyRule {
+    PolicyRule {
+        api_groups: Some(vec![group.to_owned()]),
+        resources: Some(resources.into_iter().map(str::to_owned).collect()),
+        verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+        ..PolicyRule::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifests::{Kubeconfig, tests::manifests};
+
+    #[test]
+    fn rights_on_a_claim_come_and_go() {
+        let (secrets, configmaps) = (GroupResource::new("", "secrets"), GroupResource::new("", "configmaps"));
+        let before = manifests(Kubeconfig::Hidden("x")).cluster_role.rules.unwrap();
+        let without = without_claim(&before, &secrets);
+        assert_eq!(without.len(), before.len() - 1);
+        assert!(!holds_claim(&without, &secrets));
+        let with = with_claim(&with_claim(&without, &secrets), &secrets);
+        assert_eq!(with.len(), before.len());
+        assert!(holds_claim(&with, &secrets) && !holds_claim(&with, &configmaps));
+        // One rule for two, as somebody may have written it.
+        let both = [rule("", ["secrets", "configmaps"], &offer::VERBS)];
+        assert!(holds_claim(&both, &secrets));
+        let left = without_claim(&both, &secrets);
+        assert!(holds_claim(&left, &configmaps) && !holds_claim(&left, &secrets));
+        // A right to read is not all that it takes, nor one on a single object.
+        assert!(!holds_claim(
+            &[rule("", ["secrets"], &["get", "list", "watch"])],
+            &secrets
+        ));
+        let mut one = claim_rule(&secrets);
+        one.resource_names = Some(vec!["a".to_owned()]);
+        assert!(!holds_claim(&[one], &secrets));
+    }
+}

@@ -1,0 +1,319 @@
+//! What an object of a bound API waits for.
+
+mod ending;
+
+use bindery_api::{
+    Condition, annotations,
+    conditions::{self, ConditionStatus, Severity},
+};
+
+use ending::{deleting, gone, held_there};
+
+use super::{
+    BindingFacts, Facts, Level, Line, Link, Seen,
+    compare::difference,
+    object::{Marked, ObjectFacts},
+    place::Place,
+};
+
+const KONNECTOR: &str = "the konnector of this cluster";
+const PROVIDER: &str = "the provider";
+/// The condition that says how far an unbind is.
+const DRAINING: &str = "Draining";
+
+/// What is so with one binding.
+pub(super) fn lines(facts: &Facts, link: &Link) -> Vec<Line> {
+    let mut lines = of_binding(facts, link);
+    let found = match &facts.object {
+        Seen::Unknown(why) => vec![Line::unknown("the object on this cluster", why)],
+        Seen::Absent => gone(link),
+        Seen::Is(object) => {
+            lines.extend(paused(object));
+            if object.deleting.is_some() {
+                deleting(object, link)
+            } else {
+                alive(object, link)
+            }
+        }
+    };
+    // An object is not in sync as long as its binding is in trouble; then that is what there is to say.
+    let troubled = lines.iter().any(|line| line.level != Level::Well);
+    lines.extend(
+        found
+            .into_iter()
+            .filter(|line| !(troubled && line.level == Level::Well)),
+    );
+    lines
+}
+
+/// What keeps all objects of the binding.
+pub(super) fn of_binding(facts: &Facts, link: &Link) -> Vec<Line> {
+    let binding = match &link.binding {
+        Seen::Is(binding) => binding,
+        Seen::Absent => return Vec::new(),
+        Seen::Unknown(why) => return vec![Line::unknown("the binding", why)],
+    };
+    let mut lines = Vec::new();
+    if binding.paused {
+        lines.push(
+            Line::new(
+                Level::Waits,
+                format!("APIServiceBinding {} is paused: nothing of it is written", binding.name),
+            )
+            .waits_for("you")
+            .mend(format!(
+                "kubectl annotate apiservicebinding {} {}-",
+                binding.name,
+                annotations::PAUSED
+            )),
+        );
+    }
+    if let Some(since) = binding.deleting {
+        let draining = conditions::get(&binding.conditions, DRAINING);
+        let progress = draining
+            .map(|draining| draining.message.as_str())
+            .filter(|text| !text.is_empty());
+        let progress = progress.unwrap_or("its objects are deleted");
+        lines.push(
+            Line::new(
+                Level::Waits,
+                format!("APIServiceBinding {} is being unbound: {progress}", binding.name),
+            )
+            .since(Some(since))
+            .waits_for(KONNECTOR),
+        );
+    }
+    let broken = binding
+        .conditions
+        .iter()
+        .filter(|condition| is_trouble(facts, condition));
+    lines.extend(broken.map(|condition| of_condition(binding, condition)));
+    lines
+}
+
+/// Ready repeats what another condition says, and that of all objects speaks of others unless it names this one.
+fn is_trouble(facts: &Facts, condition: &Condition) -> bool {
+    let names_this = || {
+        let key = match facts.namespace.as_str() {
+            "" => facts.name.clone(),
+            namespace => format!("{namespace}/{}", facts.name),
+        };
+        condition.message.starts_with(&format!("{key}:")) || condition.message.contains(&format!(" {key}:"))
+    };
+    match condition.type_.as_str() {
+        // What these say stands in lines of their own.
+        conditions::READY | DRAINING | "Active" => false,
+        "ObjectsInSync" | "PermissionClaimsInSync" => condition.status == ConditionStatus::False && names_this(),
+        _ => condition.status == ConditionStatus::False,
+    }
+}
+
+fn of_condition(binding: &BindingFacts, condition: &Condition) -> Line {
+    let level = match condition.severity {
+        Severity::Info => Level::Waits,
+        _ => Level::Broken,
+    };
+    let message = match condition.message.as_str() {
+        "" => condition.reason.clone(),
+        message => format!("{message} ({})", condition.reason),
+    };
+    Line::new(
+        level,
+        format!(
+            "APIServiceBinding {}: {} is False: {message}",
+            binding.name, condition.type_
+        ),
+    )
+    .since(Some(condition.last_transition_time.0))
+    .mend(format!("kubectl bind status {} shows all of its state", binding.name))
+}
+
+fn paused(object: &ObjectFacts) -> Option<Line> {
+    object.is_paused().then(|| {
+        Line::new(Level::Waits, "it is paused: nothing of it is written on either side")
+            .waits_for("you")
+            .mend(format!("remove its annotation {}", annotations::PAUSED))
+    })
+}
+
+/// It is there, and is to stay.
+fn alive(object: &ObjectFacts, link: &Link) -> Vec<Line> {
+    match &link.copy {
+        Seen::Is(copy) => with_copy(object, copy, link),
+        Seen::Absent => vec![without_copy(object, link)],
+        Seen::Unknown(why) => vec![from_afar(object), Line::unknown("the copy on the provider", why)],
+    }
+}
+
+/// What the object alone tells, where the provider cannot be asked.
+fn from_afar(object: &ObjectFacts) -> Line {
+    let namespace = object.annotation(annotations::PROVIDER_NAMESPACE);
+    match (namespace, object.annotation(annotations::PROVIDER_UID)) {
+        (Some(namespace), Some(uid)) => {
+            let place = if namespace.is_empty() {
+                "on the provider".to_owned()
+            } else {
+                format!("in namespace {namespace} of the provider")
+            };
+            Line::new(
+                Level::Well,
+                format!("the konnector noted that it has a copy {place} (UID {uid})"),
+            )
+            .since(object.written)
+        }
+        (Some(namespace), None) => Line::new(
+            Level::Waits,
+            format!("the konnector has taken it up for namespace {namespace:?} of the provider, and noted no copy yet"),
+        )
+        .since(object.written)
+        .waits_for(format!("{KONNECTOR}, or {PROVIDER}")),
+        (None, _) => not_taken_up(object),
+    }
+}
+
+fn not_taken_up(object: &ObjectFacts) -> Line {
+    Line::new(Level::Waits, "the konnector has not taken it up yet")
+        .since(object.created)
+        .waits_for(KONNECTOR)
+        .mend("see that the konnector runs, and what it logs")
+}
+
+fn without_copy(object: &ObjectFacts, link: &Link) -> Line {
+    match &link.place {
+        Seen::Is(Place::Unmapped { namespace, why }) => {
+            let why = if why.is_empty() {
+                String::new()
+            } else {
+                format!(": {why}")
+            };
+            Line::new(
+                Level::Waits,
+                format!("the provider has no namespace for namespace {namespace} yet{why}"),
+            )
+            .since(object.created)
+            .waits_for(if object.is_held() {
+                PROVIDER.to_owned()
+            } else {
+                format!("{PROVIDER}, or {KONNECTOR}")
+            })
+        }
+        _ if !object.is_held() => not_taken_up(object),
+        _ => Line::new(Level::Waits, "the provider has no copy of it")
+            .since(object.written.or(object.created))
+            .waits_for(KONNECTOR)
+            .mend("the konnector makes one, again if the provider deleted it; what hinders it is in its events"),
+    }
+}
+
+fn with_copy(object: &ObjectFacts, copy: &ObjectFacts, link: &Link) -> Vec<Line> {
+    if let Some(conflict) = conflict(object, copy, link) {
+        return vec![conflict];
+    }
+    let mut lines = Vec::new();
+    if let Some(since) = copy.deleting {
+        lines.push(held_there(copy, since).mend("when it is gone, the konnector makes it again"));
+    }
+    if let Some(path) = difference(object, copy, &[]) {
+        lines.push(not_the_same(copy, &path));
+    }
+    if copy.status.is_some() && object.status != copy.status {
+        lines.push(
+            Line::new(Level::Waits, "the provider's status is not here yet")
+                .since(copy.written)
+                .waits_for(KONNECTOR),
+        );
+    }
+    if let Some(ready) = copy.ready.as_ref().filter(|ready| ready.status != "True") {
+        let message = if ready.message.is_empty() {
+            &ready.reason
+        } else {
+            &ready.message
+        };
+        lines.push(
+            Line::new(
+                Level::Waits,
+                format!("the provider says that it is not ready: {message}"),
+            )
+            .since(ready.since)
+            .waits_for(format!("{PROVIDER}'s controllers")),
+        );
+    }
+    if lines.is_empty() {
+        lines.push(Line::new(Level::Well, format!("it is in sync with its copy {}", copy.key())).since(copy.written));
+    }
+    lines
+}
+
+fn not_the_same(copy: &ObjectFacts, path: &str) -> Line {
+    // The mark of a value that was written back once.
+    let overridden = copy
+        .annotation(annotations::PROJECTION_HASH)
+        .is_some_and(|hash| hash.ends_with('+'));
+    if overridden {
+        return Line::new(
+            Level::Broken,
+            format!("the provider changed {path} of its copy, which was written back once and is left now"),
+        )
+        .since(copy.written)
+        .waits_for("you, or the provider")
+        .mend("write what the provider wants, or ask it to leave that field alone");
+    }
+    Line::new(
+        Level::Waits,
+        format!("{path} of the copy {} is not what stands here", copy.key()),
+    )
+    .since(copy.written)
+    .waits_for(KONNECTOR)
+}
+
+/// What stands at the place of the copy and is not it.
+fn conflict(object: &ObjectFacts, copy: &ObjectFacts, link: &Link) -> Option<Line> {
+    let what = match copy.marked() {
+        Marked::OfConsumer { contract, uid } if Some(contract) == contract_of(link) && uid == object.uid => {
+            return None;
+        }
+        Marked::OfConsumer { contract, uid } if Some(contract) == contract_of(link) => {
+            format!("was made of another object of this name (UID {uid})")
+        }
+        Marked::OfConsumer { contract, .. } if link.last_wins => {
+            return Some(
+                Line::new(
+                    Level::Well,
+                    format!(
+                        "another consumer (contract {contract}) wrote {} last: the last write wins",
+                        copy.key()
+                    ),
+                )
+                .since(copy.written)
+                .mend("the next change here overwrites it"),
+            );
+        }
+        Marked::OfConsumer { contract, .. } | Marked::OfProvider { contract, .. } => {
+            format!("belongs to contract {contract}")
+        }
+        Marked::Released => "was kept when an earlier binding ended".to_owned(),
+        Marked::Not => "is not managed by any binding".to_owned(),
+    };
+    let mend = match copy.marked() {
+        Marked::OfConsumer { contract, .. } if Some(contract) == contract_of(link) => {
+            "have the provider delete its copy, or restore the object that it was made of"
+        }
+        _ => "give this object another name, or have the provider delete its own",
+    };
+    Some(
+        Line::new(
+            Level::Broken,
+            format!(
+                "conflict: the provider's object {} {what}, and is left alone",
+                copy.key()
+            ),
+        )
+        .since(copy.created)
+        .waits_for("you, or the provider")
+        .mend(mend),
+    )
+}
+
+fn contract_of(link: &Link) -> Option<&str> {
+    link.binding.is().and_then(|binding| binding.contract.as_deref())
+}

@@ -1,0 +1,108 @@
+//! What an object waits for that is gone, or is to go.
+
+use super::{KONNECTOR, PROVIDER, conflict, contract_of};
+use crate::why::{
+    Level, Line, Link, Seen,
+    object::{Marked, ObjectFacts},
+};
+
+/// It is not on this cluster.
+pub(super) fn gone(link: &Link) -> Vec<Line> {
+    let copy = match &link.copy {
+        Seen::Is(copy) => copy,
+        Seen::Absent => {
+            return vec![Line::new(
+                Level::Broken,
+                "it is neither on this cluster nor on the provider",
+            )];
+        }
+        Seen::Unknown(why) => {
+            return vec![
+                Line::new(Level::Broken, "it is not on this cluster"),
+                Line::unknown("whether the provider has a copy left", why),
+            ];
+        }
+    };
+    let ours = matches!(copy.marked(), Marked::OfConsumer { contract, .. } if Some(contract) == contract_of(link));
+    let found = match (ours, copy.deleting) {
+        (false, _) => Line::new(
+            Level::Broken,
+            format!(
+                "it is not on this cluster, and what the provider has at {} is not its copy",
+                copy.key()
+            ),
+        ),
+        (true, Some(since)) => held_there(copy, since),
+        (true, None) => Line::new(
+            Level::Waits,
+            format!(
+                "it is not on this cluster, and the provider has its copy {}",
+                copy.key()
+            ),
+        )
+        .waits_for(KONNECTOR)
+        .mend(
+            "the konnector deletes the copy when it knows for certain that the object is gone; if the binding says \
+             DeletionsSynced=False, it waits for your word",
+        ),
+    };
+    vec![found]
+}
+
+pub(super) fn held_there(copy: &ObjectFacts, since: jiff::Timestamp) -> Line {
+    let line = Line::new(Level::Waits, "").since(Some(since)).waits_for(PROVIDER);
+    if copy.finalizers.is_empty() {
+        return Line {
+            what: format!("the provider's copy {} is being deleted", copy.key()),
+            ..line
+        };
+    }
+    Line {
+        what: format!(
+            "the provider's copy {} is being deleted and is kept by its finalizers {}",
+            copy.key(),
+            copy.finalizers.join(", ")
+        ),
+        ..line
+    }
+    .waits_for(format!("{PROVIDER}: whoever works on {}", copy.finalizers.join(", ")))
+    .mend("the provider's controllers take their finalizers off when they have cleaned up; if they never will, ask the provider")
+}
+
+/// Its deletion was asked for.
+pub(super) fn deleting(object: &ObjectFacts, link: &Link) -> Vec<Line> {
+    let others = object.other_finalizers();
+    let wait = |what: String| Line::new(Level::Waits, what).since(object.deleting);
+    let mut lines = Vec::new();
+    if object.is_held() {
+        lines.push(match &link.copy {
+            Seen::Is(copy) if conflict(object, copy, link).is_none() => match copy.deleting {
+                Some(since) => held_there(copy, since),
+                None => wait(format!("its deletion has not reached the copy {} yet", copy.key())).waits_for(KONNECTOR),
+            },
+            Seen::Is(_) | Seen::Absent => {
+                wait("its copy is gone, and the konnector has not let it go yet".to_owned()).waits_for(KONNECTOR)
+            }
+            Seen::Unknown(_) => {
+                wait("it is being deleted, and waits for its copy on the provider to be gone".to_owned())
+                    .waits_for(format!("{PROVIDER}, or {KONNECTOR}"))
+                    .mend("if the provider is gone for good, kubectl bind unbind BINDING --force lets its objects go")
+            }
+        });
+        if let Seen::Unknown(why) = &link.copy {
+            lines.push(Line::unknown("the copy on the provider", why));
+        }
+    }
+    if !others.is_empty() {
+        let others = others.join(", ");
+        lines.push(
+            wait(format!(
+                "it is being deleted and is kept by finalizers of this cluster: {others}"
+            ))
+            .waits_for(format!("whoever works on {others} on this cluster")),
+        );
+    } else if !object.is_held() {
+        lines.push(wait("it is being deleted, and nothing keeps it".to_owned()).waits_for("the API server"));
+    }
+    lines
+}

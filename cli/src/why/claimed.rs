@@ -1,0 +1,258 @@
+//! What a claimed object, such as a Secret, waits for.
+
+use bindery_api::annotations;
+
+use super::{
+    ClaimFacts, Facts, Level, Line, Link, Relation, Seen,
+    bound::of_binding,
+    compare::difference,
+    object::{Marked, ObjectFacts},
+    place::Place,
+};
+use crate::claims::selection;
+
+const KONNECTOR: &str = "the konnector of this cluster";
+const PROVIDER: &str = "the provider";
+/// Fields that speak of one cluster alone.
+const LOCAL: [&str; 1] = ["secrets"];
+
+/// Whether a claim is worth a word: not if it leaves the object alone while another takes it.
+pub(super) fn is_worth_a_word(facts: &Facts, claim: &ClaimFacts) -> bool {
+    let takes = |claim: &ClaimFacts| !claim.rejected && claim.selected != Seen::Absent;
+    let of = |link: &super::Link| matches!(&link.relation, Relation::Claimed(other) if takes(other));
+    takes(claim) || !facts.links.iter().any(of)
+}
+
+/// What is so with one claim.
+pub(super) fn lines(facts: &Facts, link: &Link, claim: &ClaimFacts) -> Vec<Line> {
+    let object = match &facts.object {
+        Seen::Is(object) => object,
+        Seen::Absent => return absent(link),
+        Seen::Unknown(why) => return vec![Line::unknown("the object on this cluster", why)],
+    };
+    if let Some(why) = never(facts, object, link) {
+        return vec![Line::new(Level::Well, format!("it is never synced: {why}"))];
+    }
+    match object.marked() {
+        Marked::OfProvider { contract, uid } => of_provider(object, (contract, uid), link, claim),
+        Marked::OfConsumer { contract, .. } => {
+            vec![Line::new(Level::Broken, format!("it carries the marks of a copy under contract {contract}")).waits_for("you").mend(
+                "it was brought here from a provider's cluster; remove the annotations of kube-bind.io if it is yours",
+            )]
+        }
+        Marked::Released | Marked::Not => of_consumer(facts, object, link, claim),
+    }
+}
+
+/// What no claim reaches, and why.
+fn never(facts: &Facts, object: &ObjectFacts, link: &Link) -> Option<&'static str> {
+    if link.binding.is().is_some_and(|binding| binding.home == facts.namespace) {
+        return Some("the konnector's own namespace holds the credentials of all providers");
+    }
+    let kind = object.content.get("type").and_then(serde_json::Value::as_str);
+    match (
+        facts.kind.group.as_str(),
+        facts.kind.plural.as_str(),
+        facts.name.as_str(),
+    ) {
+        ("", "secrets", _) if kind == Some("kubernetes.io/service-account-token") => {
+            Some("it is a token of a ServiceAccount of this cluster")
+        }
+        ("", "secrets", _) if kind == Some("bootstrap.kubernetes.io/token") => {
+            Some("it is a token by which nodes join this cluster")
+        }
+        ("", "configmaps", "kube-root-ca.crt") | ("", "serviceaccounts", "default") => {
+            Some("every namespace has one of its own")
+        }
+        _ => None,
+    }
+}
+
+fn absent(link: &Link) -> Vec<Line> {
+    match &link.copy {
+        Seen::Is(source) if source.marked() == Marked::Not => vec![
+            Line::new(
+                Level::Waits,
+                format!(
+                    "the provider has one of its own at {}, and it is not here",
+                    source.key()
+                ),
+            )
+            .since(source.created)
+            .waits_for(KONNECTOR)
+            .mend("it is copied here if a claim selects it and the namespace is there"),
+        ],
+        Seen::Is(copy) => vec![
+            Line::new(
+                Level::Waits,
+                format!("it is not here, and the provider has its copy {}", copy.key()),
+            )
+            .waits_for(KONNECTOR)
+            .mend("the konnector deletes the copy when it knows for certain that the object is gone"),
+        ],
+        Seen::Absent => vec![Line::new(
+            Level::Broken,
+            "it is neither on this cluster nor on the provider",
+        )],
+        Seen::Unknown(why) => vec![
+            Line::new(Level::Broken, "it is not on this cluster"),
+            Line::unknown("whether the provider has one", why),
+        ],
+    }
+}
+
+/// It is a copy of the provider's.
+fn of_provider(object: &ObjectFacts, (contract, uid): (&str, &str), link: &Link, claim: &ClaimFacts) -> Vec<Line> {
+    if link.binding.is().and_then(|binding| binding.contract.as_deref()) != Some(contract) {
+        return vec![Line::new(
+            Level::Well,
+            format!(
+                "it is the copy of a provider's under contract {contract}, and not of binding {}",
+                name(link)
+            ),
+        )];
+    }
+    if claim.rejected {
+        return vec![withdrawn(object, &format!("binding {} rejects the claim", name(link)))];
+    }
+    match &link.copy {
+        Seen::Is(source) if source.uid == uid => match difference(source, object, &LOCAL) {
+            None => vec![in_sync(
+                object,
+                format!(
+                    "it is in sync with the provider's {}, of which it is the copy",
+                    source.key()
+                ),
+            )],
+            Some(path) => vec![
+                Line::new(
+                    Level::Waits,
+                    format!("{path} is not what the provider's {} says", source.key()),
+                )
+                .since(object.written)
+                .waits_for(KONNECTOR)
+                .mend("what is written here into a copy is put back; change it on the provider"),
+            ],
+        },
+        Seen::Is(source) => vec![
+            Line::new(
+                Level::Waits,
+                format!(
+                    "it is the copy of an object that the provider has replaced by {}",
+                    source.key()
+                ),
+            )
+            .since(source.created)
+            .waits_for(KONNECTOR),
+        ],
+        Seen::Absent => vec![withdrawn(object, "the provider's is gone")],
+        Seen::Unknown(why) => vec![
+            Line::new(
+                Level::Well,
+                format!("it is the copy of the provider's object of UID {uid}"),
+            )
+            .since(object.written),
+            Line::unknown("the provider's", why),
+        ],
+    }
+}
+
+fn withdrawn(object: &ObjectFacts, why: &str) -> Line {
+    Line::new(Level::Waits, format!("{why}, and this copy is to be taken away"))
+        .since(object.written)
+        .waits_for(KONNECTOR)
+}
+
+/// It is the consumer's own.
+fn of_consumer(facts: &Facts, object: &ObjectFacts, link: &Link, claim: &ClaimFacts) -> Vec<Line> {
+    let copied = matches!(&link.copy, Seen::Is(copy) if is_copy_of(copy, object, link));
+    let mut lines = of_binding(facts, link);
+    if claim.rejected {
+        let what = format!("binding {} rejects the claim on {}", name(link), facts.kind.resource());
+        return vec![if copied {
+            Line::new(Level::Waits, format!("{what}, and its copy is to be taken away")).waits_for(KONNECTOR)
+        } else {
+            Line::new(Level::Well, format!("{what}: nothing of it is read or written")).mend(format!(
+                "kubectl bind claims {} --accept {}",
+                name(link),
+                facts.kind.resource()
+            ))
+        }];
+    }
+    match &claim.selected {
+        Seen::Is(why) => lines.push(Line::new(
+            Level::Well,
+            format!("binding {} claims it: {why}", name(link)),
+        )),
+        Seen::Absent if copied => {
+            lines.push(
+                Line::new(
+                    Level::Waits,
+                    "no claim selects it any more, and its copy is to be taken away",
+                )
+                .waits_for(KONNECTOR),
+            );
+            return lines;
+        }
+        Seen::Absent => {
+            let claimed = claim
+                .claim
+                .as_ref()
+                .map_or_else(String::new, |claim| format!(", only {}", selection(claim)));
+            return vec![Line::new(
+                Level::Well,
+                format!("the claim of binding {} does not select it{claimed}", name(link)),
+            )];
+        }
+        Seen::Unknown(why) => lines.push(Line::unknown("whether a claim selects it", why)),
+    }
+    lines.push(counterpart(object, link));
+    lines
+}
+
+fn counterpart(object: &ObjectFacts, link: &Link) -> Line {
+    if object.is_paused() {
+        return Line::new(Level::Waits, "it is paused: nothing of it is written on either side")
+            .waits_for("you")
+            .mend(format!("remove its annotation {}", annotations::PAUSED));
+    }
+    match (&link.copy, &link.place) {
+        (Seen::Unknown(why), _) => Line::unknown("the copy on the provider", why),
+        (Seen::Is(copy), _) if is_copy_of(copy, object, link) => match difference(object, copy, &LOCAL) {
+            None => in_sync(copy, format!("it is in sync with its copy {}", copy.key())),
+            Some(path) => Line::new(Level::Waits, format!("{path} of the copy {} is not what stands here", copy.key()))
+                .since(copy.written)
+                .waits_for(KONNECTOR),
+        },
+        (Seen::Is(copy), _) => Line::new(
+            Level::Broken,
+            format!("conflict: the provider has {} already, which is no copy of it, and is left alone", copy.key()),
+        )
+        .since(copy.created)
+        .waits_for("you, or the provider")
+        .mend("give this object another name, or have the provider delete its own"),
+        (Seen::Absent, Seen::Is(Place::Unmapped { namespace, why })) => {
+            let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+            Line::new(Level::Waits, format!("the provider has no namespace for namespace {namespace} yet{why}"))
+                .since(object.created)
+                .waits_for(format!("{PROVIDER}, or {KONNECTOR}"))
+        }
+        (Seen::Absent, _) => Line::new(Level::Waits, "the provider has no copy of it yet")
+            .since(object.created)
+            .waits_for(KONNECTOR)
+            .mend("see that the konnector runs; what hinders it is in the condition PermissionClaimsInSync of the binding"),
+    }
+}
+
+fn in_sync(copy: &ObjectFacts, what: String) -> Line {
+    Line::new(Level::Well, what).since(copy.written)
+}
+
+fn is_copy_of(copy: &ObjectFacts, object: &ObjectFacts, link: &Link) -> bool {
+    let contract = link.binding.is().and_then(|binding| binding.contract.as_deref());
+    matches!(copy.marked(), Marked::OfConsumer { contract: own, uid } if Some(own) == contract && uid == object.uid)
+}
+
+fn name(link: &Link) -> &str {
+    link.binding.is().map_or("<unknown>", |binding| &binding.name)
+}

@@ -1,0 +1,607 @@
+use bindery_api::conditions::{Severity, false_condition, true_condition};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::{Value, json};
+
+use super::*;
+
+const CONTRACT: &str = "kube-bind-x";
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_767_225_600 + second).unwrap()
+}
+
+fn object(value: Value) -> Seen<ObjectFacts> {
+    Seen::Is(ObjectFacts::of(serde_json::from_value(value).unwrap()))
+}
+
+fn merge(base: &mut Value, change: &Value) {
+    match (base, change) {
+        (Value::Object(base), Value::Object(change)) => {
+            for (key, change) in change {
+                merge(base.entry(key.clone()).or_insert(Value::Null), change);
+            }
+        }
+        (base, change) => *base = change.clone(),
+    }
+}
+
+/// A cowboy of the consumer that the konnector has taken up, with changes.
+fn here(change: &Value) -> Seen<ObjectFacts> {
+    let mut value = json!({
+        "metadata": { "name": "billy", "namespace": "west", "uid": "u1", "creationTimestamp": "2026-01-01T00:00:00Z",
+            "finalizers": ["kubebind.io/syncer"],
+            "annotations": { "kube-bind.io/provider-namespace": "kube-bind-x-west", "kube-bind.io/provider-uid": "p1" },
+            "managedFields": [{ "manager": "kube-bind.io", "time": "2026-01-01T00:00:02Z" }] },
+        "spec": { "intent": "x" }, "status": { "result": "y" },
+    });
+    merge(&mut value, change);
+    object(value)
+}
+
+/// Its copy, with changes.
+fn there(change: &Value) -> Seen<ObjectFacts> {
+    let mut value = json!({
+        "metadata": { "name": "billy", "namespace": "kube-bind-x-west", "uid": "p1", "creationTimestamp": "2026-01-01T00:00:01Z",
+            "annotations": { "kube-bind.io/cluster-namespace": CONTRACT, "kube-bind.io/consumer-uid": "u1",
+                "kube-bind.io/projection-hash": "ab" },
+            "managedFields": [{ "manager": "kube-bind.io", "time": "2026-01-01T00:00:03Z" }] },
+        "spec": { "intent": "x" }, "status": { "result": "y" },
+    });
+    merge(&mut value, change);
+    object(value)
+}
+
+fn facts(object: Seen<ObjectFacts>, copy: Seen<ObjectFacts>) -> Facts {
+    let kind = resolve(&kinds::tests::served(), "cowboy", |_| false).unwrap();
+    let binding = BindingFacts {
+        name: "cowboys".to_owned(),
+        contract: Some(CONTRACT.to_owned()),
+        home: "kube-bind".to_owned(),
+        conditions: vec![true_condition("Ready")],
+        ..BindingFacts::default()
+    };
+    Facts {
+        kind,
+        namespace: "west".to_owned(),
+        name: "billy".to_owned(),
+        object,
+        events: Seen::Is(Vec::new()),
+        links: vec![Link {
+            binding: Seen::Is(binding),
+            relation: Relation::Bound,
+            server: Some("https://api.example.com".to_owned()),
+            place: Seen::Is(Place::At {
+                namespace: "kube-bind-x-west".to_owned(),
+                name: "billy".to_owned(),
+            }),
+            copy,
+            last_wins: false,
+        }],
+    }
+}
+
+/// Expected of each line: its level, a part of what it says, and a part of whom it waits for.
+#[track_caller]
+fn check(facts: &Facts, expect: &[(Level, &str, &str)]) {
+    let lines = diagnose(facts);
+    assert_eq!(lines.len(), expect.len(), "{lines:#?}");
+    for (line, (level, what, waits)) in lines.iter().zip(expect) {
+        assert_eq!(line.level, *level, "{line:?}");
+        assert!(line.what.contains(what), "{what:?} is not in {line:?}");
+        let waiting = line.waiting_for.as_deref().unwrap_or_default();
+        assert!(
+            waiting.contains(waits) && (waiting.is_empty() == waits.is_empty()),
+            "{line:?}"
+        );
+    }
+}
+
+#[track_caller]
+fn check_pair(object: Seen<ObjectFacts>, copy: Seen<ObjectFacts>, expect: (Level, &str, &str)) {
+    check(&facts(object, copy), &[expect]);
+}
+
+use Level::{Broken, Unknown, Waits, Well};
+
+#[test]
+fn what_is_in_sync_is_said_to_be() {
+    check_pair(
+        here(&json!({})),
+        there(&json!({})),
+        (Well, "in sync with its copy kube-bind-x-west/billy", ""),
+    );
+    let lines = diagnose(&facts(here(&json!({})), there(&json!({}))));
+    assert_eq!(lines[0].since, Some(at(3)), "last written there");
+    // The provider may add what it likes.
+    check_pair(
+        here(&json!({})),
+        there(&json!({ "spec": { "more": 1 }, "metadata": { "labels": { "a": "b" } } })),
+        (Well, "in sync", ""),
+    );
+}
+
+#[test]
+fn a_difference_is_the_konnectors_to_mend() {
+    check_pair(
+        here(&json!({ "spec": { "intent": "z" } })),
+        there(&json!({})),
+        (Waits, "spec.intent of the copy", "konnector"),
+    );
+    check_pair(
+        here(&json!({ "status": { "result": "old" } })),
+        there(&json!({})),
+        (Waits, "status is not here yet", "konnector"),
+    );
+    check_pair(
+        here(&json!({})),
+        there(&json!({ "spec": { "intent": "mine" },
+            "metadata": { "annotations": { "kube-bind.io/projection-hash": "ab+" } } })),
+        (Broken, "the provider changed spec.intent", "you"),
+    );
+}
+
+#[test]
+fn the_providers_own_word_counts() {
+    let status = json!({ "status": { "conditions": [{ "type": "Ready", "status": "False", "reason": "Busy",
+        "message": "the horse is tired", "lastTransitionTime": "2026-01-01T00:00:09Z" }] } });
+    check_pair(
+        here(&status),
+        there(&status),
+        (Waits, "the horse is tired", "provider's controllers"),
+    );
+    assert_eq!(diagnose(&facts(here(&status), there(&status)))[0].since, Some(at(9)));
+}
+
+#[test]
+fn what_is_not_there_yet_says_whose_turn_it_is() {
+    let fresh = || here(&json!({ "metadata": { "finalizers": [] } }));
+    check_pair(fresh(), Seen::Absent, (Waits, "has not taken it up", "konnector"));
+    check_pair(
+        here(&json!({})),
+        Seen::Absent,
+        (Waits, "has no copy of it", "konnector"),
+    );
+    let mut unmapped = facts(here(&json!({})), Seen::Absent);
+    unmapped.links[0].place = Seen::Is(Place::Unmapped {
+        namespace: "west".to_owned(),
+        why: "a contract may have 2 namespaces".to_owned(),
+    });
+    check(
+        &unmapped,
+        &[(
+            Waits,
+            "no namespace for namespace west yet: a contract may have 2 namespaces",
+            "provider",
+        )],
+    );
+}
+
+#[test]
+fn what_is_somebody_elses_is_a_conflict() {
+    let with = |annotations: Value| there(&json!({ "metadata": { "annotations": annotations } }));
+    let bare = object(json!({ "metadata": { "name": "billy", "namespace": "kube-bind-x-west", "uid": "p9" } }));
+    check_pair(here(&json!({})), bare, (Broken, "not managed by any binding", "you"));
+    check_pair(
+        here(&json!({})),
+        with(json!({ "kube-bind.io/cluster-namespace": "kube-bind-y" })),
+        (Broken, "belongs to contract kube-bind-y", "you"),
+    );
+    check_pair(
+        here(&json!({})),
+        with(json!({ "kube-bind.io/consumer-uid": "u0" })),
+        (Broken, "another object of this name (UID u0)", "you"),
+    );
+    check_pair(
+        here(&json!({})),
+        with(json!({ "kube-bind.io/released": "2026-01-01T00:00:00Z" })),
+        (Broken, "kept when an earlier binding ended", "you"),
+    );
+    let mut shared = facts(
+        here(&json!({})),
+        with(json!({ "kube-bind.io/cluster-namespace": "kube-bind-y" })),
+    );
+    shared.links[0].last_wins = true;
+    check(&shared, &[(Well, "another consumer (contract kube-bind-y) wrote", "")]);
+}
+
+#[test]
+fn a_deletion_says_what_holds_it() {
+    let going = |finalizers: Value| {
+        here(&json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:05Z", "finalizers": finalizers } }))
+    };
+    let syncer = json!(["kubebind.io/syncer"]);
+    let held = there(&json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:06Z",
+        "finalizers": ["example.com/stable", "example.com/bank"] } }));
+    check_pair(
+        going(syncer.clone()),
+        held.clone(),
+        (
+            Waits,
+            "kept by its finalizers example.com/stable, example.com/bank",
+            "whoever works on example.com/stable",
+        ),
+    );
+    assert_eq!(diagnose(&facts(going(syncer.clone()), held))[0].since, Some(at(6)));
+    check_pair(
+        going(syncer.clone()),
+        there(&json!({})),
+        (Waits, "has not reached the copy", "konnector"),
+    );
+    check_pair(
+        going(syncer.clone()),
+        Seen::Absent,
+        (Waits, "has not let it go yet", "konnector"),
+    );
+    check_pair(
+        going(json!(["x/y"])),
+        Seen::Absent,
+        (Waits, "finalizers of this cluster: x/y", "whoever works on x/y"),
+    );
+    check_pair(
+        going(json!([])),
+        Seen::Absent,
+        (Waits, "nothing keeps it", "API server"),
+    );
+    check(
+        &facts(going(syncer), Seen::Unknown("no route".to_owned())),
+        &[(Waits, "waits for its copy", "provider"), (Unknown, "no route", "")],
+    );
+    check(
+        &facts(going(json!(["kubebind.io/syncer", "x/y"])), there(&json!({}))),
+        &[(Waits, "has not reached", "konnector"), (Waits, "x/y", "x/y")],
+    );
+}
+
+#[test]
+fn a_copy_that_goes_alone_is_made_again() {
+    let copy = there(&json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:06Z", "finalizers": ["a/b"] } }));
+    check_pair(
+        here(&json!({})),
+        copy,
+        (Waits, "kept by its finalizers a/b", "provider"),
+    );
+}
+
+#[test]
+fn what_is_gone_here_may_be_left_there() {
+    check_pair(
+        Seen::Absent,
+        there(&json!({})),
+        (Waits, "the provider has its copy", "konnector"),
+    );
+    check_pair(
+        Seen::Absent,
+        there(&json!({ "metadata": { "annotations": { "kube-bind.io/cluster-namespace": "kube-bind-y" } } })),
+        (Broken, "is not its copy", ""),
+    );
+    assert!(facts(Seen::Absent, Seen::Absent).is_nowhere());
+    let unknown = facts(Seen::Absent, Seen::Unknown("forbidden".to_owned()));
+    assert!(!unknown.is_nowhere());
+    check(
+        &unknown,
+        &[(Broken, "not on this cluster", ""), (Unknown, "forbidden", "")],
+    );
+}
+
+#[test]
+fn a_pause_is_yours_to_end() {
+    let paused = here(&json!({ "metadata": { "annotations": { "kube-bind.io/paused": "true" } } }));
+    check_pair(paused, there(&json!({})), (Waits, "it is paused", "you"));
+    let mut binding = facts(here(&json!({})), there(&json!({})));
+    let Seen::Is(known) = &mut binding.links[0].binding else {
+        panic!("a binding");
+    };
+    known.paused = true;
+    check(&binding, &[(Waits, "APIServiceBinding cowboys is paused", "you")]);
+    let mend = diagnose(&binding)[0].mend.clone().unwrap();
+    assert_eq!(mend, "kubectl annotate apiservicebinding cowboys kube-bind.io/paused-");
+}
+
+#[test]
+fn an_unbind_says_how_far_it_is() {
+    let mut going = with_condition("Draining", Severity::Info, "3 objects are left");
+    let Seen::Is(known) = &mut going.links[0].binding else {
+        panic!("a binding");
+    };
+    known.deleting = Some(at(4));
+    check(&going, &[(Waits, "is being unbound: 3 objects are left", "konnector")]);
+}
+
+fn with_condition(type_: &str, severity: Severity, message: &str) -> Facts {
+    let mut facts = facts(here(&json!({})), there(&json!({})));
+    let mut condition = false_condition(type_, severity, "Reason", message);
+    condition.last_transition_time = Time(at(7));
+    let Seen::Is(binding) = &mut facts.links[0].binding else {
+        panic!("a binding");
+    };
+    binding.conditions.push(condition);
+    facts
+}
+
+#[test]
+fn what_holds_the_binding_holds_the_object() {
+    let expired = with_condition("SecretValid", Severity::Error, "the credential has expired");
+    check(
+        &expired,
+        &[(Broken, "SecretValid is False: the credential has expired (Reason)", "")],
+    );
+    assert_eq!(diagnose(&expired)[0].since, Some(at(7)));
+    let frozen = with_condition("DeletionsSynced", Severity::Error, "12 objects are missing at once");
+    check(&frozen, &[(Broken, "12 objects are missing", "")]);
+    check(
+        &with_condition("Connected", Severity::Info, "connecting"),
+        &[(Waits, "connecting", "")],
+    );
+    // Ready repeats the others, and another object's trouble is not this one's.
+    check(&with_condition("Ready", Severity::Error, "x"), &[(Well, "in sync", "")]);
+    check(
+        &with_condition("ObjectsInSync", Severity::Warning, "west/jesse: x"),
+        &[(Well, "in sync", "")],
+    );
+    check(
+        &with_condition("ObjectsInSync", Severity::Warning, "west/billy: refused"),
+        &[(Broken, "refused", "")],
+    );
+}
+
+#[test]
+fn what_cannot_be_seen_is_said() {
+    let away = || Seen::Unknown("Secret x is forbidden".to_owned());
+    check(
+        &facts(here(&json!({})), away()),
+        &[
+            (
+                Well,
+                "has a copy in namespace kube-bind-x-west of the provider (UID p1)",
+                "",
+            ),
+            (Unknown, "Secret x is forbidden", ""),
+        ],
+    );
+    check(
+        &facts(here(&json!({ "metadata": { "annotations": Value::Null } })), away()),
+        &[(Waits, "has not taken it up", "konnector"), (Unknown, "forbidden", "")],
+    );
+    let mut blind = facts(here(&json!({})), away());
+    blind.links[0].binding = Seen::Unknown("you may not list".to_owned());
+    let lines = diagnose(&blind);
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.level == Unknown && line.what.contains("you may not list")),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn the_last_report_stands_beside_what_is_amiss() {
+    let event = EventFacts {
+        at: Some(at(8)),
+        warning: true,
+        reason: "Invalid".to_owned(),
+        message: "the provider refused: spec.intent is too long".to_owned(),
+    };
+    let mut refused = facts(here(&json!({})), Seen::Absent);
+    refused.events = Seen::Is(vec![event.clone()]);
+    check(
+        &refused,
+        &[
+            (Waits, "no copy", "konnector"),
+            (Broken, "Invalid: the provider refused", ""),
+        ],
+    );
+    // Overcome.
+    let mut well = facts(here(&json!({})), there(&json!({})));
+    well.events = Seen::Is(vec![event]);
+    check(&well, &[(Well, "in sync", "")]);
+}
+
+#[test]
+fn what_no_binding_touches_stays_here() {
+    let mut alone = facts(here(&json!({})), Seen::Absent);
+    alone.links.clear();
+    check(
+        &alone,
+        &[(
+            Well,
+            "no binding of this cluster brings or claims cowboys.wildwest.dev",
+            "",
+        )],
+    );
+}
+
+/// A Secret and its counterpart, under a claim by label that selects or not.
+fn claimed(object: Seen<ObjectFacts>, copy: Seen<ObjectFacts>, selected: Seen<String>) -> Facts {
+    let mut facts = facts(object, copy);
+    facts.kind = resolve(&kinds::tests::served(), "secret", |_| false).unwrap();
+    facts.name = "permit".to_owned();
+    facts.links[0].relation = Relation::Claimed(ClaimFacts {
+        claim: Some(crate::claims::tests::claim("secrets", Some(("app", "cowboy")))),
+        rejected: false,
+        selected,
+    });
+    facts
+}
+
+fn rejected(mut facts: Facts) -> Facts {
+    if let Relation::Claimed(claim) = &mut facts.links[0].relation {
+        claim.rejected = true;
+    }
+    facts
+}
+
+fn secret(change: &Value) -> Seen<ObjectFacts> {
+    let mut value =
+        json!({ "metadata": { "name": "permit", "namespace": "west", "uid": "s1" }, "data": { "permit": "MTg3Mw==" } });
+    merge(&mut value, change);
+    object(value)
+}
+
+fn marks(owner: &str, uid: &str) -> Value {
+    json!({ "metadata": { "labels": { "kube-bind.io/owner": owner }, "annotations": {
+        "kube-bind.io/cluster-namespace": CONTRACT, format!("kube-bind.io/{owner}-uid"): uid,
+        format!("kube-bind.io/{owner}-namespace"): "west" } } })
+}
+
+fn by_label() -> Seen<String> {
+    Seen::Is("by its labels".to_owned())
+}
+
+#[test]
+fn a_claimed_object_says_by_what_and_how_far() {
+    let claims = (Well, "binding cowboys claims it: by its labels", "");
+    let copy = secret(&marks("consumer", "s1"));
+    check(
+        &claimed(secret(&json!({})), copy.clone(), by_label()),
+        &[claims, (Well, "in sync with its copy", "")],
+    );
+    check(
+        &claimed(secret(&json!({ "data": { "permit": "eA==" } })), copy, by_label()),
+        &[claims, (Waits, "data.permit of the copy", "konnector")],
+    );
+    check(
+        &claimed(secret(&json!({})), Seen::Absent, by_label()),
+        &[claims, (Waits, "no copy of it yet", "konnector")],
+    );
+    check(
+        &claimed(secret(&json!({})), secret(&json!({})), by_label()),
+        &[
+            claims,
+            (Broken, "conflict: the provider has west/permit already", "you"),
+        ],
+    );
+    check(
+        &claimed(secret(&json!({})), Seen::Unknown("forbidden".to_owned()), by_label()),
+        &[claims, (Unknown, "forbidden", "")],
+    );
+    check(
+        &claimed(
+            secret(&json!({})),
+            Seen::Absent,
+            Seen::Unknown("cannot list cowboys".to_owned()),
+        ),
+        &[(Unknown, "cannot list cowboys", ""), (Waits, "no copy", "konnector")],
+    );
+}
+
+#[test]
+fn what_is_not_claimed_stays_here() {
+    check(
+        &claimed(secret(&json!({})), Seen::Absent, Seen::Absent),
+        &[(Well, "does not select it, only those labelled app=cowboy", "")],
+    );
+    let copy = || secret(&marks("consumer", "s1"));
+    check(
+        &claimed(secret(&json!({})), copy(), Seen::Absent),
+        &[(Waits, "no claim selects it any more", "konnector")],
+    );
+    let refused = rejected(claimed(secret(&json!({})), Seen::Absent, Seen::Absent));
+    check(
+        &refused,
+        &[(
+            Well,
+            "rejects the claim on secrets: nothing of it is read or written",
+            "",
+        )],
+    );
+    assert!(
+        diagnose(&refused)[0]
+            .mend
+            .as_deref()
+            .unwrap()
+            .contains("kubectl bind claims cowboys --accept secrets")
+    );
+    check(
+        &rejected(claimed(secret(&json!({})), copy(), by_label())),
+        &[(Waits, "its copy is to be taken away", "konnector")],
+    );
+    for (name, change) in [
+        ("token", json!({ "type": "kubernetes.io/service-account-token" })),
+        ("token", json!({ "type": "bootstrap.kubernetes.io/token" })),
+    ] {
+        let mut facts = claimed(secret(&change), Seen::Absent, by_label());
+        name.clone_into(&mut facts.name);
+        check(&facts, &[(Well, "never synced", "")]);
+    }
+}
+
+#[test]
+fn the_konnectors_own_namespace_is_nobodys_business() {
+    let mut own = claimed(secret(&json!({})), Seen::Absent, by_label());
+    own.namespace = "kube-bind".to_owned();
+    check(&own, &[(Well, "never synced: the konnector's own namespace", "")]);
+}
+
+#[test]
+fn a_copy_of_the_providers_follows_it() {
+    let copy = || secret(&marks("provider", "s9"));
+    let source = |change: &Value| {
+        let mut own = json!({ "metadata": { "uid": "s9", "namespace": "kube-bind-x-west" } });
+        merge(&mut own, change);
+        secret(&own)
+    };
+    check(
+        &claimed(copy(), source(&json!({})), by_label()),
+        &[(Well, "in sync with the provider's kube-bind-x-west/permit", "")],
+    );
+    check(
+        &claimed(copy(), source(&json!({ "data": { "permit": "eA==" } })), by_label()),
+        &[(Waits, "data.permit is not what the provider's", "konnector")],
+    );
+    check(
+        &claimed(copy(), source(&json!({ "metadata": { "uid": "s10" } })), by_label()),
+        &[(Waits, "has replaced", "konnector")],
+    );
+    check(
+        &claimed(copy(), Seen::Absent, by_label()),
+        &[(Waits, "is to be taken away", "konnector")],
+    );
+    check(
+        &rejected(claimed(copy(), source(&json!({})), by_label())),
+        &[(
+            Waits,
+            "rejects the claim, and this copy is to be taken away",
+            "konnector",
+        )],
+    );
+    check(
+        &claimed(Seen::Absent, source(&json!({})), by_label()),
+        &[(Waits, "the provider has one of its own", "konnector")],
+    );
+}
+
+#[test]
+fn a_claim_that_leaves_an_object_alone_is_silent_beside_one_that_takes_it() {
+    let mut both = claimed(secret(&json!({})), Seen::Absent, by_label());
+    both.links
+        .push(claimed(secret(&json!({})), Seen::Absent, Seen::Absent).links.remove(0));
+    let lines = diagnose(&both);
+    assert_eq!(lines.len(), 2, "{lines:?}");
+}
+
+#[test]
+fn nothing_of_the_content_is_told() {
+    let facts = claimed(secret(&json!({})), secret(&marks("consumer", "s1")), by_label());
+    let lines = diagnose(&facts);
+    let told = format!("{}{}{}", json!(facts), json!(lines), render(&facts, &lines, at(60)));
+    assert!(!told.contains("MTg3Mw=="), "{told}");
+}
+
+#[test]
+fn people_see_both_sides_and_then_what_it_waits_for() {
+    let copy = there(&json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:06Z", "finalizers": ["a/b"] } }));
+    let object = here(&json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:05Z" } }));
+    let facts = facts(object, copy);
+    assert_eq!(
+        render(&facts, &diagnose(&facts), at(60)),
+        "\
+Cowboy west/billy
+├─ here: 60s old, written by the konnector 58s ago, being deleted for 55s
+├─ binding cowboys, contract kube-bind-x at https://api.example.com
+│  └─ there: kube-bind-x-west/billy, 59s old, written by the konnector 57s ago, being deleted for 54s
+└─ … the provider's copy kube-bind-x-west/billy is being deleted and is kept by its finalizers a/b, since 54s
+   ├─ waits for the provider: whoever works on a/b
+   └─ mend: the provider's controllers take their finalizers off when they have cleaned up; if they never will, ask the provider
+"
+    );
+}
