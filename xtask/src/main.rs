@@ -1,9 +1,10 @@
-//! The developer's commands: `cargo xtask demo`, `test` and `gen`.
+//! The developer's commands: `cargo xtask demo`, `test`, `soak` and `gen`.
 #![expect(clippy::print_stderr, reason = "a command line tells what it does")]
 
 mod cargo;
 mod demo;
 mod generate;
+mod soak;
 mod test;
 
 use std::process::ExitCode;
@@ -24,6 +25,8 @@ enum Command {
     Demo(demo::Args),
     /// Runs all checks: format, lints, docs, unit tests, end-to-end tests.
     Test(test::Args),
+    /// Kills server and konnector at random moments, round after round.
+    Soak(soak::Args),
     /// Writes the generated files: `deploy/crds`.
     Gen,
 }
@@ -32,6 +35,7 @@ fn main() -> ExitCode {
     let outcome = match Args::parse().command {
         Command::Demo(args) => demo::run(&args),
         Command::Test(args) => test::run(&args),
+        Command::Soak(args) => soak::run(&args),
         Command::Gen => generate::run(),
     };
     match outcome {
