@@ -27,7 +27,10 @@ pub struct Consumer {
     /// Running konnectors.
     pub konnectors: Vec<Process>,
     extra: Vec<String>,
+    env: Vec<(String, String)>,
     kubeconfig: PathBuf,
+    /// Admin port of the last konnector.
+    admin: u16,
 }
 
 impl Consumer {
@@ -38,14 +41,20 @@ impl Consumer {
 
     /// As [`Consumer::start`], with more flags for the konnector.
     pub async fn start_with(name: &str, extra: &[&str]) -> Result<Self> {
-        let plane = ControlPlane::start(name).await?;
+        Self::start_on(ControlPlane::start(name).await?, extra).await
+    }
+
+    /// As [`Consumer::start_with`], on a cluster that runs already.
+    pub async fn start_on(plane: ControlPlane, extra: &[&str]) -> Result<Self> {
         plane.apply(&manifests::folder("konnector")?).await?;
         let kubeconfig = plane.service_account_kubeconfig(NAMESPACE, "konnector").await?;
         let mut consumer = Self {
             plane,
             konnectors: Vec::new(),
             extra: extra.iter().map(|flag| (*flag).to_owned()).collect(),
+            env: Vec::new(),
             kubeconfig,
+            admin: 0,
         };
         consumer.start_konnector().await?;
         Ok(consumer)
@@ -65,6 +74,32 @@ impl Consumer {
         Ok(())
     }
 
+    /// Does for the last konnector what a kubelet would: starts another one if it has ended, until one is ready.
+    pub async fn keep_konnector_up(&mut self) -> Result<()> {
+        let mut admin = self.admin;
+        eventually("a konnector to be ready", START_TIMEOUT, async || {
+            let last = self.konnectors.last_mut().context("none was started")?;
+            if !last.is_running() {
+                admin = self.spawn_konnector()?;
+            }
+            Ok((http::get(admin, "/readyz").await?.0 == 200).then_some(()))
+        })
+        .await
+    }
+
+    /// Has konnectors that are started from now on run in this environment too.
+    pub fn with_env(&mut self, name: &str, value: &str) {
+        self.env.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// Has konnectors that are started from now on reach their API server at another URL, such as a
+    /// [`Proxy`](crate::Proxy)'s.
+    pub fn reach_through(&mut self, url: &str) -> Result<()> {
+        let kubeconfig = std::fs::read_to_string(&self.kubeconfig)?.replace(&self.plane.server_url(), url);
+        self.kubeconfig = self.plane.workdir().write("detour.kubeconfig", kubeconfig)?;
+        Ok(())
+    }
+
     /// Starts one more konnector; answers its admin port.
     pub fn spawn_konnector(&mut self) -> Result<u16> {
         let admin = free_port()?;
@@ -75,7 +110,9 @@ impl Consumer {
         command.args(lease::flags(&self.extra));
         command.args(&self.extra);
         let name = format!("{}-konnector-{}", self.plane.name(), self.konnectors.len());
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
         self.konnectors.push(Process::spawn(&name, &command)?);
+        self.admin = admin;
         Ok(admin)
     }
 

@@ -1,5 +1,6 @@
 //! An etcd, an API server and a controller manager on loopback.
 
+mod etcd;
 mod ports;
 mod programs;
 mod readiness;
@@ -21,7 +22,7 @@ use parking_lot::Mutex;
 pub use self::tokens::{LEEWAY, ServiceAccountClaims};
 use self::{programs::Layout, tokens::SigningKey};
 use crate::{
-    Kubeconfig, Process, Proxy, User, Workdir,
+    Audit, Kubeconfig, Process, Proxy, User, Workdir,
     binaries::{Binaries, Program},
     pki::Authority,
     process::{self, Signal},
@@ -54,21 +55,33 @@ pub struct ControlPlane {
 impl ControlPlane {
     /// Starts a control plane and waits until it is ready. The first start of a user builds the binaries.
     pub async fn start(name: &str) -> Result<Self> {
+        Self::start_with(name, false).await
+    }
+
+    /// As [`ControlPlane::start`], with an audit log.
+    pub async fn start_audited(name: &str) -> Result<Self> {
+        Self::start_with(name, true).await
+    }
+
+    async fn start_with(name: &str, audited: bool) -> Result<Self> {
         let binaries = Binaries::get().await?;
         let mut attempt = 1;
         loop {
-            match Self::try_start(name, binaries).await {
+            match Self::try_start(name, binaries, audited).await {
                 Err(error) if attempt < ATTEMPTS && programs::is_port_collision(&error) => attempt += 1,
                 outcome => return outcome.with_context(|| format!("cannot start the control plane {name:?}")),
             }
         }
     }
 
-    async fn try_start(name: &str, binaries: &'static Binaries) -> Result<Self> {
+    async fn try_start(name: &str, binaries: &'static Binaries, audited: bool) -> Result<Self> {
         let workdir = Workdir::new(name)?;
         let authority = Authority::new(&format!("{name} CA"))?;
         let signing_key = SigningKey::generate()?;
-        let layout = Layout::prepare(&workdir, &authority, &signing_key)?;
+        let mut layout = Layout::prepare(&workdir, &authority, &signing_key)?;
+        if audited {
+            layout = layout.audited(&workdir)?;
+        }
         let admin = Kubeconfig {
             server: layout.server_url(),
             ca_pem: authority.pem(),
@@ -134,6 +147,11 @@ impl ControlPlane {
     /// Address of the API server.
     pub fn server_address(&self) -> SocketAddr {
         self.layout.server_address()
+    }
+
+    /// What was asked of the API server.
+    pub fn audit(&self) -> Result<&Audit> {
+        self.layout.audit().context("a control plane without an audit log")
     }
 
     /// Certificate authority of the API server, PEM.

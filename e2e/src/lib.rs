@@ -4,7 +4,9 @@
 //! [`Process`] runs the project's binaries against it. Whatever either starts ends with its owner, also when the test
 //! process panics or is killed. [`Provider`] and [`Consumer`] are control planes with the project installed as it ships.
 
+mod audit;
 pub mod binaries;
+pub mod bound;
 mod consumer;
 pub mod control_plane;
 mod eventually;
@@ -22,6 +24,7 @@ mod runtime;
 pub mod wildwest;
 mod workdir;
 
+pub use audit::{Asked, Audit, Moment};
 pub use consumer::Consumer;
 pub use control_plane::{ControlPlane, ServiceAccountClaims};
 pub use eventually::{eventually, eventually_ok, holds_for};

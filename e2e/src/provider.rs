@@ -32,6 +32,7 @@ pub struct Provider {
     /// Ports of all servers that were ever started, in their order.
     replicas: Vec<Ports>,
     extra: Vec<String>,
+    env: Vec<(String, String)>,
     kubeconfig: PathBuf,
 }
 
@@ -49,7 +50,11 @@ impl Provider {
 
     /// As [`Provider::start`], with more flags for the server.
     pub async fn start_with(name: &str, extra: &[&str]) -> Result<Self> {
-        let plane = ControlPlane::start(name).await?;
+        Self::start_on(ControlPlane::start(name).await?, extra).await
+    }
+
+    /// As [`Provider::start_with`], on a cluster that runs already.
+    pub async fn start_on(plane: ControlPlane, extra: &[&str]) -> Result<Self> {
         plane.apply(&manifests::folder("crds")?).await?;
         plane.apply(&manifests::folder("server")?).await?;
         plane.apply(&manifests::folder("examples/cowboys/provider")?).await?;
@@ -66,6 +71,7 @@ impl Provider {
             },
             replicas: Vec::new(),
             extra: extra.iter().map(|flag| (*flag).to_owned()).collect(),
+            env: Vec::new(),
             kubeconfig,
         };
         provider.start_server().await?;
@@ -126,6 +132,11 @@ impl Provider {
         Ok(())
     }
 
+    /// Has servers that are started from now on run in this environment too.
+    pub fn with_env(&mut self, name: &str, value: &str) {
+        self.env.push((name.to_owned(), value.to_owned()));
+    }
+
     async fn server_ready(&mut self, index: usize, admin: u16) -> Result<()> {
         let server = &mut self.servers[index];
         let ready = eventually("the server to be ready", START_TIMEOUT, || async {
@@ -158,6 +169,7 @@ impl Provider {
         ]);
         command.args(lease::flags(&self.extra));
         command.args(&self.extra);
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
         Ok(command)
     }
 

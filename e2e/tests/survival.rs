@@ -2,7 +2,6 @@
 //! nothing is lost and nothing is doubled.
 
 mod survival {
-    mod bound;
     mod calls;
     mod expired_tokens;
     mod killed_konnector;

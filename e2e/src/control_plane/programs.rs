@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use super::{ports, tokens::SigningKey};
 use crate::{
-    Process, Workdir,
+    Audit, Process, Workdir,
     binaries::{Binaries, Program},
     pki::Authority,
 };
@@ -31,6 +31,7 @@ const CONTROLLERS: [&str; 7] = [
 pub(super) struct Layout {
     dir: PathBuf,
     server: SocketAddr,
+    audit: Option<Audit>,
 }
 
 impl Layout {
@@ -45,7 +46,18 @@ impl Layout {
         Ok(Self {
             dir: workdir.path().to_owned(),
             server: ports::free()?,
+            audit: None,
         })
+    }
+
+    /// Has API servers that are started from now on write an audit log.
+    pub(super) fn audited(mut self, workdir: &Workdir) -> Result<Self> {
+        self.audit = Some(Audit::prepare(workdir)?);
+        Ok(self)
+    }
+
+    pub(super) fn audit(&self) -> Option<&Audit> {
+        self.audit.as_ref()
     }
 
     /// A socket in the folder rather than a port: nobody else can take it, nor read what the API server protects.
@@ -80,7 +92,7 @@ impl Layout {
 
     pub(super) fn spawn_api_server(&self, binaries: &Binaries) -> Result<Process> {
         let url = self.server_url();
-        let flags = [
+        let mut flags = vec![
             format!("--etcd-servers=unix://{}", self.file("etcd.sock")),
             "--bind-address=127.0.0.1".to_owned(),
             "--advertise-address=127.0.0.1".to_owned(),
@@ -100,6 +112,7 @@ impl Layout {
             "--endpoint-reconciler-type=none".to_owned(),
             "--profiling=false".to_owned(),
         ];
+        flags.extend(self.audit.iter().flat_map(Audit::flags));
         self.spawn(binaries, Program::KubeApiserver, &flags)
     }
 

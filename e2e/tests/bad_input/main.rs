@@ -12,6 +12,7 @@ mod objects;
 mod offer;
 mod provider_changed;
 mod revoked;
+mod schema_updates;
 mod schemas;
 mod templates;
 mod tokens;

@@ -72,7 +72,8 @@ fn an_invalid_schema_is_a_condition_and_the_mended_one_is_installed() -> Result<
         ensure!(crd(case, &name).await?.is_some());
 
         // A later one that is invalid leaves what is installed as it was, and in sync.
-        let spoiled = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"color": {"type": "nonsense"}}}}});
+        let mut spoiled = good;
+        spoiled["properties"]["spec"]["properties"]["mood"] = json!({"type": "nonsense"});
         let before = crd(case, &name).await?.context("the CRD")?;
         plant_schema(case, offer, &spoiled).await?;
         case.refused_binding("schema", "Connected", "CustomResourceDefinitionUpdateFailed", &says)

@@ -6,7 +6,7 @@ use bindery_e2e::{eventually, wildwest::SOON};
 use bindery_proto::v1alpha2::{ErrorReason, ListTemplatesRequest};
 use bindery_sdk::Code;
 use kube::Api;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     expect::{is_false, refused, tells},
@@ -119,12 +119,15 @@ fn a_server_without_the_rights_prints_the_role_that_mends_it() -> Result<()> {
 fn a_template_that_cannot_be_served_says_why() -> Result<()> {
     case("unservable", async |case| {
         let provider = case.provider();
-        let template = |name: &str, group: &str, scope: &str| {
-            json!({
+        let template = |name: &str, group: &str, spec: &Value| {
+            let mut template = json!({
                 "apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceExportTemplate", "metadata": {"name": name},
-                "spec": {"scope": scope, "resources": [{"group": group, "resource": "widgets", "versions": ["v1"]}]},
-            })
+                "spec": spec,
+            });
+            template["spec"]["resources"] = json!([{"group": group, "resource": "widgets", "versions": ["v1"]}]);
+            template
         };
+        let namespaced = || json!({"scope": "Namespaced"});
         let hidden = Offer::new("hidden");
         let mut unlabelled = hidden.crd();
         unlabelled["metadata"]["labels"] = json!({});
@@ -132,7 +135,7 @@ fn a_template_that_cannot_be_served_says_why() -> Result<()> {
             (
                 "no-crd",
                 "nowhere.example.dev",
-                "Namespaced",
+                namespaced(),
                 "SchemaNotFound",
                 ErrorReason::TemplateNotReady,
                 "widgets.nowhere.example.dev",
@@ -140,7 +143,7 @@ fn a_template_that_cannot_be_served_says_why() -> Result<()> {
             (
                 "no-label",
                 "hidden.example.dev",
-                "Namespaced",
+                namespaced(),
                 "SchemaNotFound",
                 ErrorReason::TemplateNotReady,
                 "kube-bind.io/exported=true",
@@ -148,7 +151,7 @@ fn a_template_that_cannot_be_served_says_why() -> Result<()> {
             (
                 "protected",
                 "apps.k8s.io",
-                "Namespaced",
+                namespaced(),
                 "ProtectedGroup",
                 ErrorReason::SchemaUnsupported,
                 "protected group",
@@ -156,7 +159,7 @@ fn a_template_that_cannot_be_served_says_why() -> Result<()> {
             (
                 "core-crd",
                 "kube-bind.io",
-                "Namespaced",
+                namespaced(),
                 "ProtectedGroup",
                 ErrorReason::SchemaUnsupported,
                 "protected group",
@@ -164,29 +167,54 @@ fn a_template_that_cannot_be_served_says_why() -> Result<()> {
             (
                 "wrong-scope",
                 "unservable.example.dev",
-                "Cluster",
+                json!({"scope": "Cluster"}),
                 "ScopeMismatch",
                 ErrorReason::TemplateNotReady,
-                "set it to Namespaced",
+                "isolation Prefixed converts nothing; set spec.scope to Namespaced",
             ),
             (
-                "cluster-wide",
+                "not-namespaced",
                 "clusterwide.example.dev",
-                "Cluster",
+                namespaced(),
+                "ScopeMismatch",
+                ErrorReason::TemplateNotReady,
+                "set it to Cluster",
+            ),
+            (
+                "not-convertible",
+                "clusterwide.example.dev",
+                json!({"scope": "Cluster", "isolation": "Namespaced"}),
                 "ClusterScopedResource",
                 ErrorReason::SchemaUnsupported,
-                "cluster-scoped",
+                "set spec.isolation to Prefixed or None",
+            ),
+            (
+                "nobody-wins",
+                "clusterwide.example.dev",
+                json!({"scope": "Cluster", "isolation": "Prefixed", "conflictPolicy": "LastWins"}),
+                "InvalidConflictPolicy",
+                ErrorReason::TemplateNotReady,
+                "spec.conflictPolicy is for templates of scope Cluster with isolation None",
+            ),
+            (
+                "needless-namespace",
+                "unservable.example.dev",
+                json!({"scope": "Namespaced", "clusterScopedNamespace": "ranch"}),
+                "InvalidClusterScopedNamespace",
+                ErrorReason::TemplateNotReady,
+                "spec.clusterScopedNamespace is for templates of scope Cluster with isolation Namespaced",
             ),
         ];
         let mut cluster_wide = Offer::new("clusterwide").crd();
         cluster_wide["spec"]["scope"] = json!("Cluster");
         let mut items = vec![unlabelled, cluster_wide, Offer::new(case.name).crd()];
-        items.extend(cases.map(|(name, group, scope, ..)| template(name, group, scope)));
+        items.extend(cases.iter().map(|(name, group, spec, ..)| template(name, group, spec)));
         provider
             .plane
             .apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string())
             .await?;
-        let principal = case.principal("unservable", &cases.map(|(name, ..)| name)).await?;
+        let names: Vec<_> = cases.iter().map(|(name, ..)| *name).collect();
+        let principal = case.principal("unservable", &names).await?;
         let templates: Api<api::APIServiceExportTemplate> = Api::all(provider.plane.client());
         for (name, .., condition, reason, says) in cases {
             is_false(&templates, name, "Ready", condition, &[says]).await?;

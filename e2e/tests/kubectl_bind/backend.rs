@@ -3,7 +3,10 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Result;
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use base64::{
+    Engine as _,
+    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
+};
 use bindery_proto::v1alpha2::{
     self as proto,
     binding_service_server::{BindingService, BindingServiceServer},
@@ -33,6 +36,14 @@ pub(crate) struct Script {
     pub(crate) rules: Vec<proto::ConsumerRule>,
     /// When the tokens of a kubeconfig expire.
     pub(crate) expires: i64,
+    /// What the template claims.
+    pub(crate) claims: Vec<proto::PermissionClaim>,
+    /// What it claims when it is bound, if that is something else.
+    pub(crate) claims_at_bind: Option<Vec<proto::PermissionClaim>>,
+    /// The template's consumers share names.
+    pub(crate) shared: bool,
+    /// An API server that kubeconfigs lead to, its CA, and a token for it.
+    pub(crate) access: Option<(String, String, String)>,
 }
 
 /// A running backend. Ends with the runtime.
@@ -76,15 +87,22 @@ impl Backend {
         proto::BindingResourceResponse {
             provider_namespace: "kube-bind-x".to_owned(),
             binding_name: name.to_owned(),
-            kubeconfig,
             requests: vec![proto::ExportRequest {
                 name: name.to_owned(),
                 resources: vec![cowboys()],
+                permission_claims: self.claims(kubeconfig.is_some()),
                 ..proto::ExportRequest::default()
             }],
             bound_schemas: Vec::new(),
             consumer_rules,
+            kubeconfig,
         }
+    }
+
+    fn claims(&self, bound: bool) -> Vec<proto::PermissionClaim> {
+        let script = self.script.lock();
+        let at_bind = script.claims_at_bind.as_ref().filter(|_| bound);
+        at_bind.unwrap_or(&script.claims).clone()
     }
 
     fn kubeconfig(&self) -> proto::Kubeconfig {
@@ -94,15 +112,23 @@ impl Backend {
             format!("e30.{}.sign", URL_SAFE_NO_PAD.encode(claims.to_string()))
         };
         let mut user = script.user.clone();
-        user.insert("token".to_owned(), token("api").into());
+        let mut cluster = json!({
+            "server": "https://api.example.com:6443",
+            "extensions": [{ "name": "kube-bind.io/backend",
+                "extension": { "address": self.url(), "token": token(&self.url()) } }],
+        });
+        match &script.access {
+            None => drop(user.insert("token".to_owned(), token("api").into())),
+            Some((server, ca, token)) => {
+                cluster["server"] = server.as_str().into();
+                cluster["certificate-authority-data"] = STANDARD.encode(ca).into();
+                user.insert("token".to_owned(), token.as_str().into());
+            }
+        }
         let document = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "default",
             "contexts": [{ "name": "default", "context": { "cluster": "default", "user": "default", "namespace": "kube-bind-x" } }],
-            "clusters": [{ "name": "default", "cluster": {
-                "server": "https://api.example.com:6443",
-                "extensions": [{ "name": "kube-bind.io/backend",
-                    "extension": { "address": self.url(), "token": token(&self.url()) } }],
-            } }],
+            "clusters": [{ "name": "default", "cluster": cluster }],
             "users": [{ "name": "default", "user": user }],
         });
         proto::Kubeconfig {
@@ -121,7 +147,12 @@ fn cowboys() -> proto::Resource {
     }
 }
 
-fn template() -> proto::Template {
+fn template(script: &Script) -> proto::Template {
+    let (scope, isolation) = if script.shared {
+        (proto::Scope::Cluster, proto::Isolation::None)
+    } else {
+        (proto::Scope::Namespaced, proto::Isolation::Unspecified)
+    };
     proto::Template {
         metadata: Some(proto::ObjectMeta {
             name: "cowboys".to_owned(),
@@ -130,7 +161,9 @@ fn template() -> proto::Template {
         spec: Some(proto::TemplateSpec {
             description: "Cowboys as a service".to_owned(),
             resources: vec![cowboys()],
-            scope: proto::Scope::Namespaced.into(),
+            permission_claims: script.claims.clone(),
+            scope: scope.into(),
+            isolation: isolation.into(),
             ..proto::TemplateSpec::default()
         }),
         status: None,
@@ -150,7 +183,7 @@ type Answer<T> = Result<Response<T>, Status>;
 impl CatalogService for Backend {
     async fn list_templates(&self, _: Request<proto::ListTemplatesRequest>) -> Answer<proto::ListTemplatesResponse> {
         Ok(Response::new(proto::ListTemplatesResponse {
-            templates: vec![template()],
+            templates: vec![template(&self.script.lock())],
             ..Default::default()
         }))
     }
@@ -158,7 +191,7 @@ impl CatalogService for Backend {
     async fn get_template(&self, request: Request<proto::GetTemplateRequest>) -> Answer<proto::GetTemplateResponse> {
         match request.get_ref().name.as_str() {
             "cowboys" => Ok(Response::new(proto::GetTemplateResponse {
-                template: Some(template()),
+                template: Some(template(&self.script.lock())),
                 schemas: Vec::new(),
             })),
             other => Err(denied(other)),

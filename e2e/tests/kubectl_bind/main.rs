@@ -2,8 +2,12 @@
 //! every answer and every silence of theirs can be tried.
 
 mod backend;
+mod claims;
+mod policy;
+mod whole;
+mod why;
 
-use std::{process::Stdio, time::Duration};
+use std::{path::Path, process::Stdio, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use backend::Backend;
@@ -64,11 +68,15 @@ impl World {
     }
 
     async fn bind_at(&self, server: &str, args: &[&str]) -> Result<Ended> {
+        let login = ["--server", server, "--token", "t", "--allow-plaintext"];
+        self.run(self.plane.kubeconfig_path(), &[&login[..], args].concat())
+            .await
+    }
+
+    /// Runs the command with a kubeconfig.
+    async fn run(&self, kubeconfig: &Path, args: &[&str]) -> Result<Ended> {
         let mut command = Process::cargo_bin("kubectl-bind")?;
-        command.env("KUBECONFIG", self.plane.kubeconfig_path());
-        command
-            .args(["--server", server, "--token", "t", "--allow-plaintext"])
-            .args(args);
+        command.env("KUBECONFIG", kubeconfig).args(args);
         let output = bindery_e2e::process::run(command, Duration::from_mins(1)).await?;
         Ok(Ended {
             code: output.status.code().context("an exit code")?,

@@ -4,7 +4,14 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_api::{backend, conditions::ConditionStatus, labels, names as fixed, v1alpha2::APIServiceExport};
-use bindery_e2e::{NAMESPACE, Provider, ServiceAccountClaims, eventually_ok, lease::PATIENT, run, wildwest::SOON};
+use bindery_e2e::{
+    NAMESPACE, Provider, ServiceAccountClaims,
+    bound::{Bound, names},
+    eventually_ok,
+    lease::PATIENT,
+    run,
+    wildwest::SOON,
+};
 use k8s_openapi::{
     ByteString,
     api::core::v1::{Secret, ServiceAccount},
@@ -16,10 +23,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::{
-    bound::{Bound, names},
-    calls,
-};
+use super::calls;
 
 /// Longer than the API server trusts what it remembers of a token.
 const REFUSED_BY_THEN: Duration = Duration::from_secs(12);

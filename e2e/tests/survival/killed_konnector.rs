@@ -1,9 +1,13 @@
 //! The konnector is killed again and again while objects come, change and go, and in the middle of an unbind.
 
 use anyhow::{Result, ensure};
-use bindery_e2e::{eventually, lease::PATIENT, run, wildwest::SOON};
-
-use super::bound::{self, Bound, copies, count_copies, free_lease, names};
+use bindery_e2e::{
+    bound::{self, Bound, copies, count_copies, free_lease, names},
+    eventually,
+    lease::PATIENT,
+    run,
+    wildwest::SOON,
+};
 
 const BURST: usize = 200;
 

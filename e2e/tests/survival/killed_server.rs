@@ -4,7 +4,13 @@ use std::pin::pin;
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_api::v1alpha2::{APIServiceExport, APIServiceNamespace, APIServiceNamespaceSpec};
-use bindery_e2e::{Gate, Provider, lease::PATIENT, run, wildwest::SOON};
+use bindery_e2e::{
+    Gate, Provider,
+    bound::{Bound, free_lease},
+    lease::PATIENT,
+    run,
+    wildwest::SOON,
+};
 use bindery_sdk::Client;
 use kube::{
     Api, Resource as _, ResourceExt as _,
@@ -12,7 +18,6 @@ use kube::{
 };
 
 use super::{
-    bound::{Bound, free_lease},
     calls,
     picture::{self, Picture},
 };

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use bindery_e2e::{Provider, Proxy, lease::PATIENT, run};
+use bindery_e2e::{Provider, Proxy, bound::Bound, lease::PATIENT, run};
 use futures::future::{join_all, try_join_all};
 use tokio::time::interval;
 
 use super::{
-    bound::Bound,
     calls,
     picture::{self, becomes, settled},
 };

@@ -3,11 +3,15 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use bindery_e2e::{Process, Provider, eventually, run, wildwest::SOON};
+use bindery_e2e::{
+    Process, Provider,
+    bound::{self, Bound, copies, names},
+    eventually, run,
+    wildwest::SOON,
+};
 use bindery_proto::v1alpha2::ListTemplatesRequest;
 
 use super::{
-    bound::{self, Bound, copies, names},
     calls,
     picture::{self, becomes, settled},
 };

@@ -4,10 +4,6 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_api::{Condition, Conditions as _, annotations, finalizers, labels, names, v1alpha2::APIServiceBinding};
-use bindery_e2e::{
-    Consumer, NAMESPACE, Provider, eventually_ok, remains,
-    wildwest::{self, Cowboys, SOON},
-};
 use futures::{TryStreamExt as _, stream};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Secret};
 use kube::{
@@ -15,31 +11,47 @@ use kube::{
     api::{DeleteParams, DynamicObject, ListParams},
 };
 
+use crate::{
+    Consumer, NAMESPACE, Provider, eventually_ok, remains,
+    wildwest::{self, Cowboys, SOON},
+};
+
 /// Requests of a test under way at once.
 const CONCURRENCY: usize = 8;
 
 /// A provider, a consumer, and a binding of `cowboys` between them.
-pub(super) struct Bound {
-    pub(super) provider: Provider,
-    pub(super) consumer: Consumer,
+#[derive(Debug)]
+pub struct Bound {
+    /// The provider.
+    pub provider: Provider,
+    /// Its consumer.
+    pub consumer: Consumer,
+    /// The contract namespace.
+    pub contract: String,
     /// File with the owner's token.
-    pub(super) token: PathBuf,
+    pub token: PathBuf,
     /// Those of namespace `wild-west`.
-    pub(super) cowboys: Cowboys,
+    pub cowboys: Cowboys,
     /// Names and intents of the cowboys that there should be.
-    pub(super) expected: BTreeMap<String, String>,
+    pub expected: BTreeMap<String, String>,
 }
 
 impl Bound {
     /// Two fresh clusters, with nothing bound yet. Server and konnector lead by these flags.
-    pub(super) async fn prepare(name: &str, lease: &[&str]) -> Result<Self> {
+    pub async fn prepare(name: &str, lease: &[&str]) -> Result<Self> {
         let (provider, consumer) = (format!("{name}-p"), format!("{name}-c"));
         let provider = Provider::start_with(&provider, lease);
         let (provider, consumer) = tokio::try_join!(provider, Consumer::start_with(&consumer, lease))?;
+        Self::between(provider, consumer).await
+    }
+
+    /// As [`Bound::prepare`], between clusters that run already.
+    pub async fn between(provider: Provider, consumer: Consumer) -> Result<Self> {
         let token = provider.principal("team", &["cowboys"]).await?;
         wildwest::namespace(consumer.plane.client(), "wild-west").await?;
         let cowboys = Cowboys::of(&provider, &consumer, "wild-west").await?;
         Ok(Self {
+            contract: Provider::contract(&consumer.identity().await?),
             provider,
             consumer,
             token,
@@ -49,19 +61,19 @@ impl Bound {
     }
 
     /// Two fresh clusters with the binding.
-    pub(super) async fn start(name: &str, lease: &[&str]) -> Result<Self> {
+    pub async fn start(name: &str, lease: &[&str]) -> Result<Self> {
         let bound = Self::prepare(name, lease).await?;
         bound.bind(&["cowboys"]).await?;
         Ok(bound)
     }
 
     /// Runs `kubectl bind ARGS` as the owner.
-    pub(super) async fn bind(&self, args: &[&str]) -> Result<String> {
+    pub async fn bind(&self, args: &[&str]) -> Result<String> {
         self.consumer.bind(&self.provider, &self.token, args).await
     }
 
     /// Creates cowboys with these names, several at a time.
-    pub(super) async fn create(&mut self, names: impl IntoIterator<Item = String>) -> Result<()> {
+    pub async fn create(&mut self, names: impl IntoIterator<Item = String>) -> Result<()> {
         let names: Vec<_> = names.into_iter().collect();
         create(&self.cowboys, names.clone()).await?;
         self.expected
@@ -70,21 +82,21 @@ impl Bound {
     }
 
     /// Changes what a cowboy is to do.
-    pub(super) async fn intend(&mut self, name: &str, intent: &str) -> Result<()> {
+    pub async fn intend(&mut self, name: &str, intent: &str) -> Result<()> {
         self.cowboys.intend(name, intent).await?;
         self.expected.insert(name.to_owned(), intent.to_owned());
         Ok(())
     }
 
     /// Deletes a cowboy on the consumer.
-    pub(super) async fn delete(&mut self, name: &str) -> Result<()> {
+    pub async fn delete(&mut self, name: &str) -> Result<()> {
         self.cowboys.ours.delete(name, &DeleteParams::default()).await?;
         self.expected.remove(name);
         Ok(())
     }
 
     /// Waits until each cowboy has one copy with its intent, and nothing else has any.
-    pub(super) async fn converged(&self) -> Result<()> {
+    pub async fn converged(&self) -> Result<()> {
         eventually_ok("each cowboy to have one copy", SOON, async || {
             let ours = by_name(self.cowboys.ours.list(&ListParams::default()).await?.items);
             ensure!(
@@ -92,9 +104,13 @@ impl Bound {
                 "on the consumer: {:?}",
                 ours.keys()
             );
-            // In all namespaces: a second copy would not stand beside the first.
+            // In all namespaces of the contract: a second copy would not stand beside the first.
             let everywhere = Api::<DynamicObject>::all_with(self.provider.plane.client(), &wildwest::resource());
-            let copies = everywhere.list(&ListParams::default()).await?.items;
+            let mut copies = everywhere.list(&ListParams::default()).await?.items;
+            copies.retain(|copy| {
+                copy.namespace()
+                    .is_some_and(|namespace| namespace.starts_with(&self.contract))
+            });
             ensure!(
                 copies.len() == ours.len(),
                 "{} copies of {} objects",
@@ -114,7 +130,7 @@ impl Bound {
     }
 
     /// Sets the status of every copy as the provider's operator would, and waits until it is seen on the consumer.
-    pub(super) async fn status_flows(&self, result: &str) -> Result<()> {
+    pub async fn status_flows(&self, result: &str) -> Result<()> {
         let cowboys = &self.cowboys;
         stream::iter(self.expected.keys().map(Ok))
             .try_for_each_concurrent(CONCURRENCY, async |name| cowboys.report(name, result).await)
@@ -130,7 +146,7 @@ impl Bound {
     }
 
     /// Exactly one Secret with a kubeconfig for the binding, at most one with its renewal, and a binding that is ready.
-    pub(super) async fn bound_once(&self) -> Result<()> {
+    pub async fn bound_once(&self) -> Result<()> {
         eventually_ok("one binding with one credential", SOON, async || {
             let bindings: Api<APIServiceBinding> = Api::all(self.consumer.plane.client());
             let bindings = bindings.list(&ListParams::default()).await?.items;
@@ -153,7 +169,7 @@ impl Bound {
     }
 
     /// The consumer's Secrets that hold a kubeconfig.
-    pub(super) async fn kubeconfigs(&self) -> Result<Vec<Secret>> {
+    pub async fn kubeconfigs(&self) -> Result<Vec<Secret>> {
         let secrets: Api<Secret> = Api::namespaced(self.consumer.plane.client(), NAMESPACE);
         let mut secrets = secrets.list(&ListParams::default()).await?.items;
         let holds = |secret: &Secret| {
@@ -167,7 +183,7 @@ impl Bound {
     }
 
     /// A condition of the binding.
-    pub(super) async fn condition(&self, type_: &str) -> Result<Condition> {
+    pub async fn condition(&self, type_: &str) -> Result<Condition> {
         let bindings: Api<APIServiceBinding> = Api::all(self.consumer.plane.client());
         let binding = bindings.get("cowboys").await?;
         binding
@@ -177,13 +193,13 @@ impl Bound {
     }
 
     /// Unbinds, which must leave nothing.
-    pub(super) async fn unbind(&self) -> Result<()> {
+    pub async fn unbind(&self) -> Result<()> {
         self.bind(&["unbind", "cowboys"]).await?;
         self.is_gone().await
     }
 
     /// Waits until nothing of the binding is left.
-    pub(super) async fn is_gone(&self) -> Result<()> {
+    pub async fn is_gone(&self) -> Result<()> {
         remains::none(&self.provider, &self.consumer, "cowboys", "wildwest.dev").await?;
         eventually_ok("all kubeconfigs to be gone", SOON, async || {
             let left = self.kubeconfigs().await?;
@@ -195,19 +211,19 @@ impl Bound {
 }
 
 /// Names of cowboys.
-pub(super) fn names(prefix: &str, numbers: std::ops::Range<usize>) -> impl Iterator<Item = String> {
+pub fn names(prefix: &str, numbers: std::ops::Range<usize>) -> impl Iterator<Item = String> {
     numbers.map(move |number| format!("{prefix}-{number:03}"))
 }
 
 /// Creates cowboys, several at a time.
-pub(super) async fn create(cowboys: &Cowboys, names: Vec<String>) -> Result<()> {
+pub async fn create(cowboys: &Cowboys, names: Vec<String>) -> Result<()> {
     stream::iter(names.into_iter().map(Ok))
         .try_for_each_concurrent(CONCURRENCY, async |name| cowboys.create(&name, "ride").await.map(drop))
         .await
 }
 
 /// Waits until there are this many copies.
-pub(super) async fn copies(cowboys: &Cowboys, at_least: usize) -> Result<()> {
+pub async fn copies(cowboys: &Cowboys, at_least: usize) -> Result<()> {
     eventually_ok(format!("{at_least} copies"), SOON, async || {
         let copies = count_copies(cowboys).await?;
         ensure!(copies >= at_least, "{copies}");
@@ -217,15 +233,18 @@ pub(super) async fn copies(cowboys: &Cowboys, at_least: usize) -> Result<()> {
 }
 
 /// How many copies there are.
-pub(super) async fn count_copies(cowboys: &Cowboys) -> Result<usize> {
+pub async fn count_copies(cowboys: &Cowboys) -> Result<usize> {
     Ok(cowboys.copies.list_metadata(&ListParams::default()).await?.items.len())
 }
 
 /// Takes a Lease from a process that was killed, so that its successor need not wait.
-pub(super) async fn free_lease(client: Client, name: &str) -> Result<()> {
+pub async fn free_lease(client: Client, name: &str) -> Result<()> {
     let leases: Api<Lease> = Api::namespaced(client, NAMESPACE);
-    leases.delete(name, &DeleteParams::default()).await?;
-    Ok(())
+    match leases.delete(name, &DeleteParams::default()).await {
+        // It was killed before it had one.
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        deleted => Ok(deleted.map(drop)?),
+    }
 }
 
 fn is_copy_of(copy: &DynamicObject, object: &DynamicObject) -> Result<()> {

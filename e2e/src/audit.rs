@@ -1,0 +1,185 @@
+//! What programs asked an API server, from its audit log: requests are counted where they arrive.
+
+use std::{
+    fs::File,
+    io::{Read as _, Seek as _, SeekFrom},
+    path::PathBuf,
+};
+
+use anyhow::{Context as _, Result};
+use serde::Deserialize;
+
+use crate::Workdir;
+
+/// Each request of a ServiceAccount is noted before anything is done for it: what had an effect is in the log.
+const POLICY: &str = r#"
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [ResponseStarted, ResponseComplete, Panic]
+rules:
+  - level: Metadata
+    userGroups: ["system:serviceaccounts"]
+  - level: None
+"#;
+
+/// The audit log of one control plane.
+#[derive(Clone, Debug)]
+pub struct Audit {
+    policy: PathBuf,
+    log: PathBuf,
+}
+
+/// A moment in an audit log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(u64);
+
+/// A request of a ServiceAccount.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Asked {
+    /// Username of who asked.
+    pub by: String,
+    /// Such as `patch`.
+    pub verb: String,
+    /// The resource's group.
+    pub group: String,
+    /// Plural name of the resource.
+    pub resource: String,
+    /// Empty if the object itself.
+    pub subresource: String,
+    /// Empty if cluster-scoped, or if all namespaces.
+    pub namespace: String,
+    /// Empty if the whole collection, or if named in the body.
+    pub name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Event {
+    verb: String,
+    user: User,
+    object_ref: Option<ObjectRef>,
+}
+
+#[derive(Deserialize)]
+struct User {
+    username: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct ObjectRef {
+    api_group: String,
+    resource: String,
+    subresource: String,
+    namespace: String,
+    name: String,
+}
+
+// === impl Audit ===
+
+impl Audit {
+    /// Writes the policy for an API server that is about to start.
+    pub(crate) fn prepare(workdir: &Workdir) -> Result<Self> {
+        Ok(Self {
+            policy: workdir.write("audit-policy.yaml", POLICY)?,
+            log: workdir.write("audit.log", "")?,
+        })
+    }
+
+    /// What the API server is to be told.
+    pub(crate) fn flags(&self) -> [String; 2] {
+        [
+            format!("--audit-policy-file={}", self.policy.display()),
+            format!("--audit-log-path={}", self.log.display()),
+        ]
+    }
+
+    /// Now.
+    pub fn now(&self) -> Result<Moment> {
+        Ok(Moment(std::fs::metadata(&self.log)?.len()))
+    }
+
+    /// All requests about resources from a moment up to another, or up to now.
+    pub fn between(&self, from: Moment, to: Option<Moment>) -> Result<Vec<Asked>> {
+        let mut file = File::open(&self.log).context("no audit log")?;
+        file.seek(SeekFrom::Start(from.0))?;
+        let length = to.map_or(u64::MAX, |to| to.0.saturating_sub(from.0));
+        let mut text = String::new();
+        file.take(length).read_to_string(&mut text)?;
+        // The last line may be half written; so may the first be, of a moment that fell into it.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let events = whole
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Event>(line).ok());
+        Ok(events.filter_map(Asked::from_event).collect())
+    }
+
+    /// All requests about resources since a moment.
+    pub fn since(&self, from: Moment) -> Result<Vec<Asked>> {
+        self.between(from, None)
+    }
+}
+
+// === impl Asked ===
+
+impl Asked {
+    fn from_event(event: Event) -> Option<Self> {
+        let object = event.object_ref?;
+        Some(Self {
+            by: event.user.username,
+            verb: event.verb,
+            group: object.api_group,
+            resource: object.resource,
+            subresource: object.subresource,
+            namespace: object.namespace,
+            name: object.name,
+        })
+    }
+
+    /// Whether it was to change something.
+    pub fn is_write(&self) -> bool {
+        matches!(
+            self.verb.as_str(),
+            "create" | "update" | "patch" | "delete" | "deletecollection"
+        )
+    }
+
+    /// Whether it follows changes.
+    pub fn is_watch(&self) -> bool {
+        self.verb == "watch"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(verb: &str, name: &str) -> String {
+        let event = serde_json::json!({
+            "stage": "RequestReceived", "verb": verb, "user": {"username": "system:serviceaccount:a:b"},
+            "objectRef": {"apiGroup": "wildwest.dev", "resource": "cowboys", "namespace": "west", "name": name},
+        });
+        format!("{event}\n")
+    }
+
+    #[test]
+    fn requests_are_told_by_the_moments_between_which_they_came() {
+        let workdir = Workdir::new("audit").unwrap();
+        let audit = Audit::prepare(&workdir).unwrap();
+        let append = |text: &str| {
+            let before = std::fs::read_to_string(&audit.log).unwrap();
+            std::fs::write(&audit.log, before + text).unwrap();
+        };
+        let start = audit.now().unwrap();
+        append(&line("patch", "first"));
+        let then = audit.now().unwrap();
+        append(&line("watch", ""));
+        append("{\"half\": ");
+        let names = |asked: Vec<Asked>| asked.into_iter().map(|asked| asked.name).collect::<Vec<_>>();
+        assert_eq!(names(audit.between(start, Some(then)).unwrap()), ["first"]);
+        let later = audit.since(then).unwrap();
+        assert_eq!(later.len(), 1);
+        assert!(later[0].is_watch() && !later[0].is_write());
+        assert_eq!(audit.since(start).unwrap().len(), 2);
+    }
+}

@@ -1,0 +1,57 @@
+//! What nobody can do through an API server: lose objects as a restored backup does, and forget what watches saw.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::UnixStream,
+};
+
+use super::ControlPlane;
+
+impl ControlPlane {
+    /// Takes every object whose key begins so out of the store, such as `wildwest.dev/cowboys/`. Nobody is told: the API
+    /// server must be stopped meanwhile.
+    pub async fn lose(&self, prefix: &str) -> Result<u64> {
+        let from = format!("/registry/{prefix}").into_bytes();
+        let mut to = from.clone();
+        *to.last_mut().context("a prefix")? += 1;
+        let range = json!({"key": BASE64_STANDARD.encode(from), "range_end": BASE64_STANDARD.encode(to)});
+        let answer = self.etcd_call("kv/deleterange", &range).await?;
+        let deleted = answer["deleted"].as_str().unwrap_or("0");
+        Ok(deleted.parse()?)
+    }
+
+    /// Forgets all history: a watch from before now has expired, once the API server was restarted.
+    pub async fn compact(&self) -> Result<()> {
+        let any = json!({"key": BASE64_STANDARD.encode("/"), "count_only": true});
+        let answer = self.etcd_call("kv/range", &any).await?;
+        let revision = answer["header"]["revision"].as_str().context("no revision")?;
+        let compaction = json!({"revision": revision, "physical": true});
+        self.etcd_call("kv/compaction", &compaction).await.map(drop)
+    }
+
+    async fn etcd_call(&self, method: &str, body: &Value) -> Result<Value> {
+        let answer = post(&self.layout.etcd_socket(), &format!("/v3/{method}"), &body.to_string()).await;
+        answer.with_context(|| format!("etcd {method}"))
+    }
+}
+
+/// One request of HTTP/1.1 over a socket file.
+async fn post(socket: &Path, path: &str, body: &str) -> Result<Value> {
+    let mut stream = UnixStream::connect(socket).await?;
+    let length = body.len();
+    let request = format!(
+        "POST {path} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("no HTTP")?;
+    let status = head.lines().next().unwrap_or_default();
+    ensure!(status.contains(" 200 "), "{status}: {body}");
+    Ok(serde_json::from_str(body)?)
+}

@@ -1,0 +1,485 @@
+//! What the server does for permission claims: which it takes, the rights it gives for them and where, which namespaces it
+//! makes for them, and when those go.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use bindery_api::{
+    Conditions as _, annotations, labels, names,
+    v1alpha2::{
+        APIServiceExport, APIServiceExportTemplate, APIServiceNamespace, APIServiceNamespaceSpec,
+        APIServiceNamespaceStatus,
+    },
+};
+use bindery_e2e::{Provider, eventually_ok, lease, run, wildwest::SOON};
+use bindery_proto::v1alpha2::{
+    BindableResourcesRequest, BindableResourcesRequestSpec, ClusterIdentity, CreateBindableResourcesRequestRequest,
+    NameRef, ObjectMeta,
+};
+use bindery_sdk::Client;
+use k8s_openapi::api::{
+    authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+    core::v1::{ConfigMap, Namespace, Secret},
+    rbac::v1::RoleBinding,
+};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+
+const PATIENCE: Duration = Duration::from_mins(1);
+const FLAGS: [&str; 4] = [
+    "--claimable-resources=safes.example.dev,banks.example.dev",
+    "--claimable-resources=ghosts.example.dev",
+    "--max-namespaces-per-contract",
+    "3",
+];
+
+fn crd(plural: &str, kind: &str, scope: &str, exported: &str) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.example.dev"), "labels": {labels::EXPORTED: exported}},
+        "spec": {
+            "group": "example.dev", "scope": scope,
+            "names": {"plural": plural, "singular": plural, "kind": kind, "listKind": format!("{kind}List")},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}},
+            }],
+        },
+    })
+}
+
+fn template(name: &str, (plural, scope): (&str, &str), claims: &[&str]) -> Value {
+    let claim = |resource: &&str| {
+        let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
+        json!({"group": group, "resource": resource, "selector": {"labelSelector": {"matchLabels": {"app": "x"}}}})
+    };
+    json!({
+        "apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceExportTemplate", "metadata": {"name": name},
+        "spec": {
+            "scope": scope, "isolation": if scope == "Cluster" { "None" } else { "Prefixed" },
+            "resources": [{"group": "example.dev", "resource": plural, "versions": ["v1"]}],
+            "permissionClaims": claims.iter().map(claim).collect::<Vec<_>>(),
+        },
+    })
+}
+
+fn held(plurals: &[&str]) -> Value {
+    let verbs = ["create", "delete", "get", "list", "patch", "update", "watch"];
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": format!("held-{}", plurals.join("-")), "labels": {labels::AGGREGATE_TO_SERVER: "true"}},
+        "rules": [{"apiGroups": ["example.dev"], "resources": plurals, "verbs": verbs}],
+    })
+}
+
+fn offers() -> Value {
+    let (narrows, wides) = (("narrows", "Namespaced"), ("wides", "Cluster"));
+    json!({"apiVersion": "v1", "kind": "List", "items": [
+        crd("narrows", "Narrow", "Namespaced", "true"),
+        crd("wides", "Wide", "Cluster", "true"),
+        crd("safes", "Safe", "Namespaced", "false"),
+        crd("banks", "Bank", "Cluster", "false"),
+        held(&["narrows", "wides"]),
+        template("mapped", narrows, &["secrets", "configmaps", "serviceaccounts", "safes.example.dev"]),
+        template("shared", wides, &["secrets"]),
+        template("wide", narrows, &["secrets", "configmaps"]),
+        template("of-kubernetes", narrows, &["pods"]),
+        template("not-allowed", narrows, &["horses.example.dev"]),
+        template("cluster-scoped", narrows, &["banks.example.dev"]),
+        template("not-served", narrows, &["ghosts.example.dev"]),
+        template("own", narrows, &["narrows.example.dev"]),
+    ]})
+}
+
+struct World {
+    provider: Provider,
+    client: Client,
+}
+
+impl World {
+    async fn start(name: &str, more: &[&str]) -> Result<Self> {
+        let flags = [&lease::PATIENT[..], &FLAGS[..], more].concat();
+        let provider = Provider::start_with(name, &flags).await?;
+        provider.plane.apply(&offers().to_string()).await?;
+        let token = std::fs::read_to_string(provider.principal("team", &["mapped", "shared", "wide"]).await?)?;
+        let builder = Client::builder(provider.address()).ca_pem(provider.plane.ca_pem());
+        Ok(Self {
+            client: builder.token(token).build()?,
+            provider,
+        })
+    }
+
+    fn all<K: kube::Resource<DynamicType = (), Scope = kube::core::ClusterResourceScope>>(&self) -> Api<K> {
+        Api::all(self.provider.plane.client())
+    }
+
+    fn within<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.provider.plane.client(), namespace)
+    }
+
+    /// Waits until a template says that, in words that hold these.
+    async fn says(&self, template: &str, reason: &str, words: &str) -> Result<()> {
+        let templates: Api<APIServiceExportTemplate> = self.all();
+        eventually_ok(format!("template {template} to say {reason}"), SOON, async || {
+            let found = templates.get(template).await?;
+            let ready = found.condition("Ready").context("no condition")?;
+            ensure!(ready.reason == reason && ready.message.contains(words), "{ready:?}");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Binds, and gives the contract.
+    async fn bind(&self, template: &str, identity: &str) -> Result<String> {
+        let bound = self.client.bind(wish(template, identity), PATIENCE, |_| ()).await;
+        bound.with_context(|| format!("bind {template}"))?;
+        Ok(Provider::contract(identity))
+    }
+
+    /// Asks for a provider namespace as a konnector does.
+    async fn ask(&self, contract: &str, name: &str) -> Result<()> {
+        let plane = &self.provider.plane;
+        let binder = plane.service_account_client(contract, names::KUBE_BINDER).await?;
+        let wanted = APIServiceNamespace::new(name, APIServiceNamespaceSpec {});
+        let api: Api<APIServiceNamespace> = Api::namespaced(binder, contract);
+        api.create(&PostParams::default(), &wanted).await?;
+        Ok(())
+    }
+
+    /// Waits until the server says so.
+    async fn told(
+        &self,
+        contract: &str,
+        name: &str,
+        reason: &str,
+        is_it: impl Fn(&APIServiceNamespaceStatus) -> bool,
+    ) -> Result<APIServiceNamespaceStatus> {
+        let api: Api<APIServiceNamespace> = self.within(contract);
+        eventually_ok(format!("{name} of {contract} to be {reason:?}"), SOON, async || {
+            let status = api.get(name).await?.status.context("no status")?;
+            let ready = bindery_api::conditions::get(&status.conditions, "Ready").context("no condition")?;
+            ensure!(ready.reason == reason && is_it(&status), "{status:?}");
+            Ok(status)
+        })
+        .await
+    }
+
+    async fn mapped(&self, contract: &str, name: &str) -> Result<String> {
+        self.ask(contract, name).await?;
+        let status = self
+            .told(contract, name, "", |status| status.namespace.is_some())
+            .await?;
+        status.namespace.context("no namespace")
+    }
+
+    async fn give_back(&self, contract: &str, name: &str) -> Result<()> {
+        let api: Api<APIServiceNamespace> = self.within(contract);
+        api.delete(name, &DeleteParams::default()).await?;
+        self.ended(contract, name).await
+    }
+
+    async fn ended(&self, contract: &str, name: &str) -> Result<()> {
+        let api: Api<APIServiceNamespace> = self.within(contract);
+        eventually_ok(format!("{name} of {contract} to be gone"), SOON, async || {
+            let left = api.get_opt(name).await?;
+            ensure!(left.is_none(), "{left:?}");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Whether a contract may write a resource in a namespace, or, with an empty one, everywhere.
+    async fn may(&self, contract: &str, verb: &str, resource: &str, namespace: &str) -> Result<bool> {
+        let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
+        let review = SubjectAccessReview {
+            spec: SubjectAccessReviewSpec {
+                user: Some(format!("system:serviceaccount:{contract}:{}", names::KUBE_BINDER)),
+                resource_attributes: Some(ResourceAttributes {
+                    namespace: Some(namespace.to_owned()),
+                    verb: Some(verb.to_owned()),
+                    group: Some(group.to_owned()),
+                    resource: Some(resource.to_owned()),
+                    ..ResourceAttributes::default()
+                }),
+                ..SubjectAccessReviewSpec::default()
+            },
+            ..SubjectAccessReview::default()
+        };
+        let api: Api<SubjectAccessReview> = self.all();
+        let answer = api.create(&PostParams::default(), &review).await?;
+        Ok(answer.status.is_some_and(|status| status.allowed))
+    }
+
+    async fn is_gone(&self, namespace: &str, within: Duration) -> Result<()> {
+        let namespaces: Api<Namespace> = self.all();
+        eventually_ok(format!("namespace {namespace} to be gone"), within, async || {
+            let left = namespaces.get_opt(namespace).await?;
+            ensure!(left.is_none(), "{left:?}");
+            Ok(())
+        })
+        .await
+    }
+}
+
+fn wish(template: &str, identity: &str) -> CreateBindableResourcesRequestRequest {
+    let spec = BindableResourcesRequestSpec {
+        template_ref: Some(NameRef {
+            name: template.to_owned(),
+        }),
+        cluster_identity: Some(ClusterIdentity {
+            identity: identity.to_owned(),
+            pretty_name: String::new(),
+        }),
+        ..BindableResourcesRequestSpec::default()
+    };
+    let metadata = ObjectMeta {
+        name: template.to_owned(),
+        ..ObjectMeta::default()
+    };
+    CreateBindableResourcesRequestRequest {
+        bindable_resources_request: Some(BindableResourcesRequest {
+            metadata: Some(metadata),
+            spec: Some(spec),
+            status: None,
+        }),
+        ..CreateBindableResourcesRequestRequest::default()
+    }
+}
+
+const CLAIMED: [&str; 4] = ["secrets", "configmaps", "serviceaccounts", "safes.example.dev"];
+
+async fn templates_are_judged(world: &World) -> Result<()> {
+    let invalid = "InvalidPermissionClaim";
+    world
+        .says("of-kubernetes", invalid, "belongs to Kubernetes itself")
+        .await?;
+    world
+        .says("not-allowed", invalid, "--claimable-resources=horses.example.dev")
+        .await?;
+    world.says("cluster-scoped", invalid, "cluster-scoped").await?;
+    world
+        .says("not-served", invalid, "install its CustomResourceDefinition")
+        .await?;
+    world.says("own", invalid, "offers the resource itself").await?;
+    // Once it is served, and namespaced, nothing but the right to hand it out is missing.
+    let ghosts = crd("ghosts", "Ghost", "Namespaced", "false");
+    world.provider.plane.apply(&ghosts.to_string()).await?;
+    world.says("not-served", "ServerLacksRights", "ghosts").await?;
+    world.says("mapped", "ServerLacksRights", "safes").await?;
+    world.provider.plane.apply(&held(&["safes"]).to_string()).await?;
+    world.says("mapped", "", "").await
+}
+
+#[test]
+fn claims_have_rights_in_mapped_namespaces_and_namespaces_go_with_the_last_source() -> Result<()> {
+    run(async {
+        let world = World::start("claimed", &[]).await?;
+        templates_are_judged(&world).await?;
+        let contract = world.bind("mapped", "ranch-cluster").await?;
+        let namespace = world.mapped(&contract, "team1").await?;
+        for resource in CLAIMED {
+            for verb in ["create", "delete", "get", "list", "patch", "update", "watch"] {
+                let may = async |namespace: &str| world.may(&contract, verb, resource, namespace).await;
+                ensure!(may(&namespace).await?, "{verb} {resource} in {namespace}");
+                ensure!(!may(&contract).await?, "{verb} {resource} in the contract namespace");
+                ensure!(!may("").await?, "{verb} {resource} everywhere");
+                ensure!(!may("kube-system").await?, "{verb} {resource} in kube-system");
+            }
+        }
+        // What Kubernetes puts there keeps no namespace.
+        let kept = world.mapped(&contract, "team2").await?;
+        for namespace in [&namespace, &kept] {
+            let mut root = ConfigMap::default();
+            root.metadata.name = Some("kube-root-ca.crt".to_owned());
+            world.within(namespace).create(&PostParams::default(), &root).await?;
+            let token: Secret = serde_json::from_value(json!({
+                "metadata": {"name": "token", "annotations": {"kubernetes.io/service-account.name": "default"}},
+                "type": "kubernetes.io/service-account-token",
+            }))?;
+            eventually_ok("the default account", SOON, async || {
+                world.within(namespace).create(&PostParams::default(), &token).await?;
+                Ok(())
+            })
+            .await?;
+        }
+        let mut source = Secret::default();
+        source.metadata.name = Some("source".to_owned());
+        world.within(&kept).create(&PostParams::default(), &source).await?;
+        world.give_back(&contract, "team1").await?;
+        world.is_gone(&namespace, SOON).await?;
+        // The provider's own Secret keeps it, without any rights of the contract.
+        world.give_back(&contract, "team2").await?;
+        let namespaces: Api<Namespace> = world.all();
+        let left = namespaces.get(&kept).await?;
+        ensure!(left.metadata.deletion_timestamp.is_none(), "{left:?}");
+        ensure!(left.annotations().contains_key(annotations::RELEASED), "{left:?}");
+        ensure!(
+            !world.may(&contract, "get", "secrets", &kept).await?,
+            "rights in a released namespace"
+        );
+        let secrets: Api<Secret> = world.within(&kept);
+        ensure!(secrets.get_opt("source").await?.is_some(), "the source has gone");
+        secrets.delete("source", &DeleteParams::default()).await?;
+        world.is_gone(&kept, PATIENCE + SOON).await
+    })
+}
+
+#[test]
+fn contracts_share_a_namespace_only_where_nobody_else_has_it() -> Result<()> {
+    run(async {
+        let world = World::start("sharing", &[]).await?;
+        let occupied: Namespace = serde_json::from_value(json!({"metadata": {"name": "occupied"}}))?;
+        world.all().create(&PostParams::default(), &occupied).await?;
+        let one = world.bind("shared", "one").await?;
+        let other = world.bind("shared", "other").await?;
+        let is_shared = |status: &APIServiceNamespaceStatus| status.shared_namespace.as_deref() == Some("saloon");
+        for contract in [&one, &other] {
+            world.ask(contract, "saloon").await?;
+            world.told(contract, "saloon", "", is_shared).await?;
+            ensure!(world.may(contract, "create", "secrets", "saloon").await?, "{contract}");
+            let mapped = names::provider_namespace(contract, "saloon");
+            ensure!(
+                !world.may(contract, "get", "secrets", &mapped).await?,
+                "{contract} in {mapped}"
+            );
+        }
+        let is_mapped =
+            |status: &APIServiceNamespaceStatus| status.namespace.is_some() && status.shared_namespace.is_none();
+        for (name, reason) in [
+            ("kube-system", "SharedNamespaceReserved"),
+            ("occupied", "ForeignSharedNamespace"),
+        ] {
+            world.ask(&one, name).await?;
+            world.told(&one, name, reason, is_mapped).await?;
+            ensure!(!world.may(&one, "get", "secrets", name).await?, "{name}");
+        }
+        // A fourth is beyond the limit until one is given back.
+        world.ask(&one, "fourth").await?;
+        world
+            .told(&one, "fourth", "TooManyNamespaces", |status| status.namespace.is_none())
+            .await?;
+        world.give_back(&one, "kube-system").await?;
+        world
+            .told(&one, "fourth", "", |status| status.namespace.is_some())
+            .await?;
+        // The admin agrees, and later takes it back.
+        let label = |value: Value| Patch::Merge(json!({"metadata": {"labels": {labels::SHARED: value}}}));
+        let namespaces: Api<Namespace> = world.all();
+        namespaces
+            .patch("occupied", &PatchParams::default(), &label(json!("true")))
+            .await?;
+        world
+            .told(&one, "occupied", "", |status| status.shared_namespace.is_some())
+            .await?;
+        ensure!(
+            world.may(&one, "get", "secrets", "occupied").await?,
+            "an admin's namespace"
+        );
+        namespaces
+            .patch("occupied", &PatchParams::default(), &label(Value::Null))
+            .await?;
+        world
+            .told(&one, "occupied", "ForeignSharedNamespace", is_mapped)
+            .await?;
+        ensure!(
+            !world.may(&one, "get", "secrets", "occupied").await?,
+            "after the label was taken off"
+        );
+        // A copy in it holds up its contract's end until the konnector has withdrawn it.
+        let copy: Secret = serde_json::from_value(json!({
+            "metadata": {"name": "copy", "annotations": {annotations::CLUSTER_NAMESPACE: &one}},
+        }))?;
+        let secrets: Api<Secret> = world.within("saloon");
+        secrets.create(&PostParams::default(), &copy).await?;
+        let asked: Api<APIServiceNamespace> = world.within(&one);
+        asked.delete("saloon", &DeleteParams::default()).await?;
+        world.told(&one, "saloon", "Draining", |_| true).await?;
+        ensure!(
+            world.may(&one, "delete", "secrets", "saloon").await?,
+            "the right to withdraw it"
+        );
+        secrets.delete("copy", &DeleteParams::default()).await?;
+        // The server's goes after the last, the admin's stays without a trace of us.
+        world.ended(&one, "saloon").await?;
+        ensure!(
+            !world.may(&one, "get", "secrets", "saloon").await?,
+            "after it was given back"
+        );
+        ensure!(
+            world.may(&other, "get", "secrets", "saloon").await?,
+            "the other contract's"
+        );
+        world.give_back(&other, "saloon").await?;
+        world.is_gone("saloon", SOON).await?;
+        world.give_back(&one, "occupied").await?;
+        let left = world
+            .within::<RoleBinding>("occupied")
+            .list(&kube::api::ListParams::default())
+            .await?;
+        ensure!(left.items.is_empty(), "{left:?}");
+        ensure!(
+            namespaces.get("occupied").await?.metadata.deletion_timestamp.is_none(),
+            "it is being deleted"
+        );
+        Ok(())
+    })
+}
+
+/// Reading claimed objects in the whole cluster is the provider admin's to hand out, and Secrets only after a flag as well.
+async fn check_cluster_wide(name: &str, more: &[&str], secrets: bool) -> Result<()> {
+    let flags = [&["--consumer-scope", "cluster"], more].concat();
+    let world = World::start(name, &flags).await?;
+    world.says("wide", "ServerLacksRights", "configmaps").await?;
+    let resources: &[&str] = if secrets {
+        &["configmaps", "secrets"]
+    } else {
+        &["configmaps"]
+    };
+    let mut role = held(resources);
+    role["rules"] = json!([{"apiGroups": [""], "resources": resources, "verbs": ["get", "list", "watch"]}]);
+    world.provider.plane.apply(&role.to_string()).await?;
+    world.says("wide", "", "").await?;
+    let contract = world.bind("wide", "ranch-cluster").await?;
+    let export: APIServiceExport = world.within(&contract).get("wide").await?;
+    let mark = export.annotations().get(annotations::CLUSTER_WIDE_SECRETS);
+    ensure!((mark.map(String::as_str) == Some("true")) == secrets, "{export:?}");
+    let may = async |verb: &str, resource: &str| world.may(&contract, verb, resource, "").await;
+    ensure!(
+        may("list", "configmaps").await? && !may("update", "configmaps").await?,
+        "configmaps"
+    );
+    ensure!(
+        may("list", "secrets").await? == secrets && !may("create", "secrets").await?,
+        "secrets"
+    );
+    // All of it goes with the export.
+    let exports: Api<APIServiceExport> = world.within(&contract);
+    exports.delete("wide", &DeleteParams::default()).await?;
+    eventually_ok("the export to be gone", SOON, async || {
+        let left = exports.get_opt("wide").await?;
+        ensure!(left.is_none(), "{left:?}");
+        Ok(())
+    })
+    .await?;
+    ensure!(
+        !may("list", "configmaps").await? && !may("list", "secrets").await?,
+        "rights of a gone export"
+    );
+    Ok(())
+}
+
+#[test]
+fn claims_are_read_cluster_wide_where_konnectors_watch_so() -> Result<()> {
+    run(async {
+        tokio::try_join!(
+            check_cluster_wide("wide", &[], false),
+            check_cluster_wide("dangerous", &["--dangerous-cluster-wide-secret-claims"], true),
+        )?;
+        Ok(())
+    })
+}

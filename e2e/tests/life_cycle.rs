@@ -1,0 +1,198 @@
+//! The life of a binding beside the main job: it is paused, its export goes, it ends and leaves the provider's objects, it
+//! ends without its provider.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use bindery_api::{
+    Condition, Conditions as _, annotations,
+    v1alpha2::{APIServiceBinding, APIServiceExport},
+};
+use bindery_e2e::{
+    bound::Bound,
+    eventually_ok, holds_for, lease, remains, run,
+    wildwest::{self, Cowboys, SOON},
+};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, DynamicObject, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+/// How long something that must not happen is waited for.
+const A_WHILE: Duration = Duration::from_secs(2);
+
+#[test]
+fn a_binding_is_paused_loses_its_export_and_ends_in_every_way() -> Result<()> {
+    run(async {
+        let bound = Bound::start("life", &lease::PATIENT).await?;
+        a_paused_binding_writes_nothing_and_does_not_end(&bound).await?;
+        bound.bind(&["cowboys"]).await?;
+        without_its_export_a_binding_keeps_the_consumers_objects(&bound).await?;
+        bound.bind(&["cowboys"]).await?;
+        orphaned_objects_stay_on_the_provider(&bound).await?;
+        bound.bind(&["cowboys"]).await?;
+        without_its_provider_a_binding_ends_by_force(&bound).await
+    })
+}
+
+async fn a_paused_binding_writes_nothing_and_does_not_end(bound: &Bound) -> Result<()> {
+    let cowboys = &bound.cowboys;
+    cowboys.create("billy", "ride").await?;
+    cowboys.copied("billy", "ride").await?;
+    annotate(bound, annotations::PAUSED, &json!("true")).await?;
+    condition(bound, "Active", |active| !active.is_true() && active.reason == "Paused").await?;
+    cowboys.intend("billy", "rob a train").await?;
+    cowboys.create("jesse", "ride").await?;
+    cowboys.report("billy", "caught").await?;
+    holds_for("nothing to be written", A_WHILE, async || {
+        let copy = cowboys.copies.get("billy").await?;
+        ensure!(copy.data["spec"]["intent"] == "ride", "spec went up");
+        ensure!(cowboys.copies.get_opt("jesse").await?.is_none(), "a copy was made");
+        let ours = cowboys.ours.get("billy").await?;
+        ensure!(ours.data["status"]["result"] != "caught", "status came down");
+        let new = cowboys.ours.get("jesse").await?;
+        ensure!(new.finalizers().is_empty(), "jesse is held");
+        Ok(())
+    })
+    .await?;
+    annotate(bound, annotations::PAUSED, &Value::Null).await?;
+    cowboys.copied("billy", "rob a train").await?;
+    cowboys.copied("jesse", "ride").await?;
+    cowboys.reported("billy", "caught").await?;
+    condition(bound, "Ready", Condition::is_true).await?;
+
+    annotate(bound, annotations::PAUSED, &json!("true")).await?;
+    condition(bound, "Active", |active| !active.is_true()).await?;
+    let paused = async {
+        condition(bound, "Draining", |draining| draining.reason == "Paused").await?;
+        holds_for("nothing to be deleted", A_WHILE, async || {
+            for name in ["billy", "jesse"] {
+                let deleting = cowboys.ours.get(name).await?.metadata.deletion_timestamp.is_some();
+                ensure!(
+                    !deleting && cowboys.copies.get_opt(name).await?.is_some(),
+                    "{name} goes"
+                );
+            }
+            Ok(())
+        })
+        .await?;
+        annotate(bound, annotations::PAUSED, &Value::Null).await
+    };
+    tokio::try_join!(paused, bound.unbind())?;
+    Ok(())
+}
+
+async fn without_its_export_a_binding_keeps_the_consumers_objects(bound: &Bound) -> Result<()> {
+    let cowboys = &bound.cowboys;
+    cowboys.create("frank", "ride").await?;
+    cowboys.copied("frank", "ride").await?;
+    let exports: Api<APIServiceExport> = Api::namespaced(bound.provider.plane.client(), &bound.contract);
+    exports.delete("cowboys", &DeleteParams::default()).await?;
+    condition(bound, "Connected", |connected| connected.reason == "ExportRemoved").await?;
+    cowboys.create("doc", "ride").await?;
+    cowboys.intend("frank", "hide").await?;
+    holds_for("sync to have stopped", A_WHILE, async || {
+        ensure!(cowboys.copies.get_opt("doc").await?.is_none(), "a copy was made");
+        let copy = cowboys.copies.get("frank").await?;
+        ensure!(copy.data["spec"]["intent"] == "ride", "spec went up");
+        let ours = cowboys.ours.get("frank").await?;
+        ensure!(ours.metadata.deletion_timestamp.is_none(), "frank goes");
+        Ok(())
+    })
+    .await?;
+    // Nobody will say that its copy is gone.
+    cowboys.ours.delete("frank", &DeleteParams::default()).await?;
+    let left = async || {
+        let left = cowboys.ours.get_opt("frank").await?;
+        ensure!(left.is_none(), "{left:?}");
+        Ok(())
+    };
+    eventually_ok("frank to be let go", SOON, left).await?;
+    is_released(&cowboys.copies, "frank").await?;
+    bound.bind(&["unbind", "cowboys"]).await?;
+    remains::on_consumer(&bound.consumer, "cowboys", "wildwest.dev").await
+}
+
+async fn orphaned_objects_stay_on_the_provider(bound: &Bound) -> Result<()> {
+    let cowboys = in_namespace(bound, "orphans").await?;
+    cowboys.create("annie", "ride").await?;
+    cowboys.copied("annie", "ride").await?;
+    let orphan = Patch::Merge(json!({"spec": {"deletionPolicy": "Orphan"}}));
+    bindings(bound)
+        .patch("cowboys", &PatchParams::default(), &orphan)
+        .await?;
+    bound.bind(&["unbind", "cowboys"]).await?;
+    remains::on_consumer(&bound.consumer, "cowboys", "wildwest.dev").await?;
+    is_released(&cowboys.copies, "annie").await?;
+    let exports: Api<APIServiceExport> = Api::namespaced(bound.provider.plane.client(), &bound.contract);
+    ensure!(exports.get_opt("cowboys").await?.is_none(), "the export is left");
+    Ok(())
+}
+
+async fn without_its_provider_a_binding_ends_by_force(bound: &Bound) -> Result<()> {
+    let cowboys = in_namespace(bound, "forced").await?;
+    cowboys.create("calamity", "ride").await?;
+    cowboys.copied("calamity", "ride").await?;
+    bound.provider.plane.stop_api_server()?;
+    bindings(bound).delete("cowboys", &DeleteParams::default()).await?;
+    holds_for("the binding to wait for its provider", A_WHILE, async || {
+        bindings(bound).get("cowboys").await?;
+        cowboys.ours.get("calamity").await?;
+        Ok(())
+    })
+    .await?;
+    bound.bind(&["unbind", "cowboys", "--force"]).await?;
+    remains::on_consumer(&bound.consumer, "cowboys", "wildwest.dev").await?;
+    bound.provider.plane.start_api_server().await?;
+    let copy = cowboys.copies.get("calamity").await?;
+    ensure!(
+        copy.metadata.deletion_timestamp.is_none(),
+        "the provider lost its object"
+    );
+    Ok(())
+}
+
+fn bindings(bound: &Bound) -> Api<APIServiceBinding> {
+    Api::all(bound.consumer.plane.client())
+}
+
+/// Puts an annotation on the binding, or takes it off.
+async fn annotate(bound: &Bound, annotation: &str, value: &Value) -> Result<()> {
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {annotation: value}}}));
+    bindings(bound)
+        .patch("cowboys", &PatchParams::default(), &patch)
+        .await?;
+    Ok(())
+}
+
+/// Waits until a condition of the binding is as wanted.
+async fn condition(bound: &Bound, kind: &str, is_so: impl Fn(&Condition) -> bool) -> Result<()> {
+    eventually_ok(format!("condition {kind}"), SOON, async || {
+        let binding = bindings(bound).get("cowboys").await?;
+        let found = binding.condition(kind);
+        ensure!(found.is_some_and(&is_so), "{found:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// Cowboys of a new namespace.
+async fn in_namespace(bound: &Bound, namespace: &str) -> Result<Cowboys> {
+    wildwest::namespace(bound.consumer.plane.client(), namespace).await?;
+    Cowboys::of(&bound.provider, &bound.consumer, namespace).await
+}
+
+/// Waits until a copy is marked as released; it must be there all the time.
+async fn is_released(copies: &Api<DynamicObject>, name: &str) -> Result<()> {
+    eventually_ok(format!("{name} to be marked as released"), SOON, async || {
+        let copy = copies.get(name).await?;
+        ensure!(
+            copy.annotations().contains_key(annotations::RELEASED),
+            "{:?}",
+            copy.annotations()
+        );
+        Ok(())
+    })
+    .await
+}

@@ -1,0 +1,7 @@
+//! The admission policy of `deploy/server/policy.yaml`, sentence by sentence, with real tokens of `kube-binder`. RBAC lets
+//! them do everything here, so that what is refused is refused by the policy.
+
+mod elsewhere;
+mod everywhere;
+mod ways;
+mod world;
