@@ -20,9 +20,11 @@ use serde::de::DeserializeOwned;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use self::awaited::Awaited;
 use crate::{credentials::Issuer, rbac::claims, state::State, writes::WriteError};
 
 mod anchors;
+mod awaited;
 mod cluster_binding;
 mod contract;
 mod export;
@@ -40,6 +42,7 @@ struct Context {
     state: State,
     made: Made,
     issuer: Issuer,
+    awaited: Awaited,
 }
 
 /// What the controllers make beside the provider's state; only the leader needs to see it.
@@ -98,12 +101,14 @@ pub async fn run(state: State, stop: CancellationToken) -> Result<(), JoinError>
         issuer: Issuer::new(state.clone()),
         state,
         made,
+        awaited: Awaited::default(),
     };
     let mut running = Running {
         tasks: JoinSet::new(),
         subscriptions: Vec::new(),
         stop,
     };
+    awaited::start(&context, &mut running);
     template::start(&context, &mut running);
     contract::start(&context, &mut running);
     request::start(&context, &mut running);

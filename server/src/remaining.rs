@@ -13,9 +13,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Resource, ResourceExt as _,
-    api::{DynamicObject, ListParams, Patch, PatchParams},
+    api::{DynamicObject, ListParams, ObjectMeta, Patch, PatchParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     contract,
@@ -49,6 +49,10 @@ pub struct Object {
     pub name: String,
     /// Whether it was let go, and holds up nothing.
     pub released: bool,
+    /// Which object of that name it is.
+    pub uid: Option<String>,
+    /// As which it was seen.
+    pub version: Option<String>,
 }
 
 /// The objects that hold up the deletion of an export: those of its resources that carry the contract's mark, unless
@@ -58,14 +62,34 @@ pub async fn remaining_objects(state: &State, export: &APIServiceExport) -> Resu
     let resources = own_resources(state, export);
     // Cluster-scoped objects of the consumer may stand in the contract namespace itself.
     let within = export.spec.isolation == Isolation::Namespaced;
-    let namespaces = state.caches.namespaces.list(|namespace| {
-        contract::of(namespace) == Some(contract.as_str()) && (within || !contract::is_contract(namespace))
-    });
+    of_contract(state, &contract, &resources, within).await
+}
+
+/// The objects of a contract that nothing offers any more, wherever they are.
+pub async fn of_resources(
+    state: &State,
+    contract: &str,
+    resources: &BTreeSet<GroupResource>,
+) -> Result<Remaining, WriteError> {
+    of_contract(state, contract, resources, true).await
+}
+
+/// The objects of these resources that carry a contract's mark; `within` says whether those in the contract namespace count.
+async fn of_contract(
+    state: &State,
+    contract: &str,
+    resources: &BTreeSet<GroupResource>,
+    within: bool,
+) -> Result<Remaining, WriteError> {
+    let namespaces = state
+        .caches
+        .namespaces
+        .list(|namespace| contract::of(namespace) == Some(contract) && (within || !contract::is_contract(namespace)));
     let area = Area {
         namespaces: namespaces.iter().map(|namespace| namespace.name_any()).collect(),
         cluster: true,
     };
-    list(state, &contract, &resources, &area).await
+    list(state, contract, resources, &area).await
 }
 
 /// The objects that hold up the deletion of a provider namespace: those of any resource the contract may have.
@@ -98,23 +122,59 @@ pub fn granted_record(resources: &BTreeSet<GroupResource>) -> String {
     names.join(",")
 }
 
-/// Marks objects as let go: they stay, without their source.
-pub async fn release(state: &State, remaining: &Remaining) -> Result<(), WriteError> {
-    let patch = Patch::Merge(json!({
-        "metadata": { "annotations": { annotations::RELEASED: Timestamp::now().to_string() } }
-    }));
-    for object in remaining.objects.iter().filter(|object| !object.released) {
-        let Some(served) = served(state, &object.resource).await? else {
-            continue;
-        };
-        let api = served.api(state, &object.namespace);
-        match api.patch_metadata(&object.name, &params(), &patch).await {
-            Ok(_) => {}
-            Err(error) if errors::is_not_found(&error) => {}
-            Err(error) => return Err(error.into()),
+/// Marks a contract's objects as let go: they stay, without their source.
+pub async fn release(state: &State, contract: &str, remaining: &Remaining) -> Result<(), WriteError> {
+    let held = remaining.objects.iter().filter(|object| !object.released);
+    let mut releases = Vec::new();
+    for object in held {
+        if let Some(served) = served(state, &object.resource).await? {
+            releases.push(release_one(
+                served.api(state, &object.namespace),
+                contract,
+                object.clone(),
+            ));
         }
     }
-    Ok(())
+    stream::iter(releases)
+        .buffer_unordered(CONCURRENT)
+        .try_collect::<()>()
+        .await
+}
+
+/// Marks the very object that was seen. Where several contracts write one, it may be another's by now: it is looked at again
+/// after every change.
+async fn release_one(api: Api<DynamicObject>, contract: &str, mut object: Object) -> Result<(), WriteError> {
+    const LOOKS: u32 = 5;
+    let mut looks = 0;
+    loop {
+        let patch = Patch::Merge(released(&object, contract));
+        let error = match api.patch_metadata(&object.name, &params(), &patch).await {
+            Ok(_) => return Ok(()),
+            Err(error) if errors::is_not_found(&error) => return Ok(()),
+            Err(error) => error,
+        };
+        looks += 1;
+        if !errors::is_conflict(&error) || looks == LOOKS {
+            return Err(error.into());
+        }
+        let now = api.get_metadata_opt(&object.name).await?;
+        let Some(now) = now.filter(|now| is_marked(now, contract)) else {
+            return Ok(());
+        };
+        object = Object::of(object.resource, &object.namespace, &now.metadata, contract);
+        if object.released {
+            return Ok(());
+        }
+    }
+}
+
+fn released(object: &Object, contract: &str) -> Value {
+    let value = annotations::released(Timestamp::now(), contract);
+    json!({ "metadata": {
+        "uid": object.uid,
+        "resourceVersion": object.version,
+        "annotations": { annotations::RELEASED: value },
+    } })
 }
 
 /// Takes what a contract last wrote off the objects that it shares with others under `LastWins`, and that are theirs now.
@@ -159,11 +219,11 @@ fn params() -> PatchParams {
 }
 
 fn own_resources(state: &State, export: &APIServiceExport) -> BTreeSet<GroupResource> {
-    let others = state.caches.exports.list(|other| {
-        other.namespace() == export.namespace()
-            && other.uid() != export.uid()
-            && other.metadata.deletion_timestamp.is_none()
-    });
+    let mut others = state
+        .caches
+        .exports
+        .list_in(export.metadata.namespace.as_deref().unwrap_or_default());
+    others.retain(|other| other.uid() != export.uid() && other.metadata.deletion_timestamp.is_none());
     let shared: BTreeSet<_> = others.iter().flat_map(|other| resources_of(other)).collect();
     resources_of(export)
         .filter(|resource| !shared.contains(resource))
@@ -234,12 +294,7 @@ async fn list_one(
     let found = metadata(&api, ListParams::default()).await?.into_iter();
     let marked = found.filter(|item| is_marked(item, contract));
     Ok(marked
-        .map(|item| Object {
-            resource: resource.clone(),
-            namespace: namespace.to_owned(),
-            name: item.name_any(),
-            released: item.annotations().contains_key(annotations::RELEASED),
-        })
+        .map(|item| Object::of(resource.clone(), namespace, &item.metadata, contract))
         .collect())
 }
 
@@ -285,6 +340,22 @@ impl fmt::Display for Remaining {
 
 // === impl Object ===
 
+impl Object {
+    /// As its metadata tells, of the contract whose copy it is.
+    pub fn of(resource: GroupResource, namespace: &str, metadata: &ObjectMeta, contract: &str) -> Self {
+        let marks = metadata.annotations.as_ref();
+        let released = marks.and_then(|marks| marks.get(annotations::RELEASED));
+        Self {
+            resource,
+            namespace: namespace.to_owned(),
+            name: metadata.name.clone().unwrap_or_default(),
+            released: released.is_some_and(|value| annotations::is_released(value, contract)),
+            uid: metadata.uid.clone(),
+            version: metadata.resource_version.clone(),
+        }
+    }
+}
+
 impl fmt::Display for Object {
     /// The resource and where the object is.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -320,6 +391,40 @@ mod tests {
         assert!(!marked("wyatt", Some("kube-bind-a-b")));
     }
 
+    #[track_caller]
+    fn check_released(value: Option<&str>, expect: bool) {
+        let metadata = ObjectMeta {
+            name: Some("wyatt".to_owned()),
+            uid: Some("u1".to_owned()),
+            resource_version: Some("7".to_owned()),
+            annotations: value.map(|value| [(annotations::RELEASED.to_owned(), value.to_owned())].into()),
+            ..ObjectMeta::default()
+        };
+        let object = Object::of(
+            GroupResource::new("wildwest.dev", "sheriffs"),
+            "",
+            &metadata,
+            "kube-bind-a",
+        );
+        assert_eq!(object.released, expect, "{value:?}");
+        let patch = released(&object, "kube-bind-a");
+        assert_eq!(patch["metadata"]["uid"], "u1");
+        assert_eq!(patch["metadata"]["resourceVersion"], "7");
+        let value = patch["metadata"]["annotations"][annotations::RELEASED]
+            .as_str()
+            .unwrap();
+        assert!(annotations::is_released(value, "kube-bind-a"));
+        assert!(!annotations::is_released(value, "kube-bind-b"));
+    }
+
+    #[test]
+    fn an_object_is_let_go_as_it_was_seen_and_by_one_contract() {
+        check_released(None, false);
+        check_released(Some("2026-01-01T00:00:00Z"), true);
+        check_released(Some("2026-01-01T00:00:00Z/kube-bind-a"), true);
+        check_released(Some("2026-01-01T00:00:00Z/kube-bind-b"), false);
+    }
+
     #[test]
     fn what_remains_is_named_with_its_place() {
         let object = |namespace: &str, name: &str, released| Object {
@@ -327,6 +432,8 @@ mod tests {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             released,
+            uid: None,
+            version: None,
         };
         let mut remaining = Remaining {
             objects: vec![object("", "wyatt", false), object("kube-bind-a", "bat", true)],

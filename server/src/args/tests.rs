@@ -1,4 +1,5 @@
 use clap::CommandFactory as _;
+use proptest::prelude::*;
 
 use super::*;
 
@@ -167,7 +168,10 @@ fn nonsense_is_refused_with_the_flag_s_name() {
     check_refused(&TLS, &["--namespace-prefix", "kube"], "end with a dash");
     let long = |length: usize| format!("{}-", "x".repeat(length - 1));
     check_refused(&TLS, &["--namespace-prefix", &long(36)], "at most 35 characters");
-    assert_eq!(settings(&TLS, &["--namespace-prefix", &long(35)]).namespace_prefix, long(35));
+    assert_eq!(
+        settings(&TLS, &["--namespace-prefix", &long(35)]).namespace_prefix,
+        long(35)
+    );
     check_refused(&TLS, &["--pretty-name", " "], "--pretty-name");
     check_refused(&TLS, &["--token-lifetime", "9m"], "at least 10m");
     check_refused(&TLS, &["--token-lifetime", "soon"], "no duration");
@@ -253,4 +257,23 @@ fn consumers_are_limited_and_secrets_stay_home_unless_told_otherwise() {
         (2, true)
     );
     check_refused(&TLS, &["--max-namespaces-per-contract", "0"], "invalid value");
+}
+
+proptest! {
+    /// Whatever prefix is admitted: names of namespaces fit, and lead back to their contract.
+    #[test]
+    fn every_admitted_prefix_leaves_room_for_all_names(
+        prefix in "[a-z0-9-]{0,40}-?",
+        identity in "[a-f0-9]{8}",
+        namespace in "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?",
+    ) {
+        prop_assume!(is_prefix(&prefix));
+        let contract = names::contract_namespace(&prefix, &identity);
+        let mapped = names::provider_namespace(&contract, &namespace);
+        prop_assert!(names::is_label(&contract) && names::is_label(&mapped), "{contract} {mapped}");
+        let own_prefix = format!("{contract}-");
+        prop_assert!(mapped.starts_with(&own_prefix), "{mapped}");
+        // As the admission policy tells it.
+        prop_assert_eq!(&contract[..=contract.rfind('-').unwrap_or_default()], prefix);
+    }
 }

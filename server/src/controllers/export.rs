@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use bindery_api::{
-    Conditions as _, annotations,
-    v1alpha2::{APIServiceExport, APIServiceExportRequest, BoundSchema},
+    Conditions as _, annotations, labels,
+    v1alpha2::{APIServiceExport, APIServiceExportRequest, BoundSchema, Phase},
 };
 use bindery_runtime::{
     backoff::Backoff,
@@ -19,7 +19,7 @@ use k8s_openapi::{
 use kube::{Api, Resource, ResourceExt as _};
 use serde_json::json;
 
-use super::{Context, Next, Reconcile, Running, subject};
+use super::{Context, Next, Reconcile, Running, awaited, export_request, request, subject};
 use crate::{
     contract, rbac, template,
     writes::{self, WriteError},
@@ -27,6 +27,8 @@ use crate::{
 
 mod claims;
 mod deletion;
+mod leftover;
+mod mapped;
 mod observe;
 mod plan;
 mod removal;
@@ -40,7 +42,7 @@ pub(super) use plan::PROVIDER_IN_SYNC;
 /// What stands in the way is in no cache of ours, and so are the server's own rights.
 const IN_THE_WAY: Duration = Duration::from_mins(1);
 /// Neither is the admission policy, which may be about to take effect, and for whose proof a token is made each time.
-const UNPROVED: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_mins(2));
+const UNPROVED: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(20));
 
 struct Exports {
     context: Context,
@@ -52,27 +54,40 @@ pub(super) fn start(context: &Context, running: &mut Running) {
     let exports = caches.exports.clone();
     running.watch(&caches.exports, &queue, move |change| match change.new {
         Some(_) => vec![change.key.clone()],
-        // It may have kept schemas from following that others have too.
-        None => of_contract(&exports, &change.key.namespace),
+        // It may have kept schemas from following that others have too, and left something behind itself.
+        None => with(change.key.clone(), of_contract(&exports, &change.key.namespace)),
     });
     let exports = caches.exports.clone();
     running.watch(&caches.export_requests, &queue, move |change| {
         let policy = |request: &Arc<APIServiceExportRequest>| request.spec.schema_update_policy;
-        if change.old.map(policy) == change.new.map(policy) {
+        let is_pending = |request: &Arc<APIServiceExportRequest>| export_request::phase(request) == Phase::Pending;
+        let ends = change.old.is_some_and(is_pending) && !change.new.is_some_and(is_pending);
+        if !ends && change.old.map(policy) == change.new.map(policy) {
             return Vec::new();
         }
-        of_contract(&exports, &change.key.namespace)
+        with(change.key.clone(), of_contract(&exports, &change.key.namespace))
+    });
+    let state = context.state.clone();
+    running.watch(&caches.requests, &queue, move |change| {
+        let mut keys = Vec::new();
+        if let Some(asked) = awaited::ended(change) {
+            // What it was to make may never come, and what it made may need less than was there.
+            for contract in awaited::contracts(&state, asked) {
+                let contract = contract.name_any();
+                let own = ObjectKey::new(contract.as_str(), request::request_name(asked));
+                keys.extend(with(own, of_contract(&state.caches.exports, &contract)));
+            }
+        }
+        keys
     });
     let exports = caches.exports.clone();
     running.watch(&caches.bound_schemas, &queue, move |change| {
-        let schema = subject(change).cloned();
-        let offers = |export: &APIServiceExport| {
-            export.metadata.namespace.as_deref() == Some(&*change.key.namespace)
-                && schema
-                    .as_deref()
-                    .is_some_and(|schema| plan::offers(export, &schema.spec.group, &schema.spec.names.plural))
+        let Some(schema) = subject(change) else {
+            return Vec::new();
         };
-        keys(&exports, offers)
+        let mut exports = exports.list_in(&change.key.namespace);
+        exports.retain(|export| plan::offers(export, &schema.spec.group, &schema.spec.names.plural));
+        exports.iter().map(|export| ObjectKey::of(&**export)).collect()
     });
     let exports = caches.exports.clone();
     running.watch(&caches.definitions, &queue, move |change| {
@@ -107,9 +122,7 @@ pub(super) fn start(context: &Context, running: &mut Running) {
         move |change| match change.new {
             // One that goes may be the last that lacked rights.
             Some(mapped) if mapped.metadata.deletion_timestamp.is_none() => Vec::new(),
-            _ => keys(&exports, |export| {
-                export.metadata.namespace.as_deref() == Some(&*change.key.namespace)
-            }),
+            _ => of_contract(&exports, &change.key.namespace),
         }
     });
     let exports = caches.exports.clone();
@@ -128,6 +141,12 @@ pub(super) fn start(context: &Context, running: &mut Running) {
 fn of_contract(exports: &Cache<APIServiceExport>, contract: &str) -> Vec<ObjectKey> {
     let exports = exports.list_in(contract);
     exports.iter().map(|export| ObjectKey::of(&**export)).collect()
+}
+
+/// A key, and others that may hold it too: the queue knows each once.
+fn with(key: ObjectKey, mut others: Vec<ObjectKey>) -> Vec<ObjectKey> {
+    others.push(key);
+    others
 }
 
 fn keys(exports: &Cache<APIServiceExport>, admit: impl Fn(&APIServiceExport) -> bool) -> Vec<ObjectKey> {
@@ -150,22 +169,23 @@ impl Reconcile for Exports {
 
     async fn reconcile(&self, key: &ObjectKey) -> Result<Next, WriteError> {
         let state = &self.context.state;
-        let Some(export) = state.caches.exports.get_key(key) else {
-            return Ok(Next::Change);
-        };
         if state.contract(&key.namespace).is_none() {
             return Ok(Next::Change);
         }
+        let Some(export) = state.caches.exports.get_key(key) else {
+            return self.clear(key).await;
+        };
         if export.metadata.deletion_timestamp.is_some() {
             return self.delete(&export).await;
         }
-        let lacking = if self.has_rights(&export) {
+        let has_rights = self.has_rights(&export);
+        let lacking = if has_rights {
             None
         } else {
             state.rights.lacking(&export).await?
         };
         let lacks = lacking.is_some();
-        let (ops, policy) = self.decide(&export, lacking).await?;
+        let (ops, policy) = self.decide(&export, lacking, has_rights).await?;
         for op in ops {
             match self.apply(&export, op).await {
                 Ok(()) => {}
@@ -182,7 +202,7 @@ impl Reconcile for Exports {
         Ok(match policy {
             Some(Err(_)) => Next::Seldom(UNPROVED),
             _ if lacks => Next::After(IN_THE_WAY),
-            _ => Next::Change,
+            _ => self.sweep(&key.namespace).await?,
         })
     }
 }
@@ -275,10 +295,12 @@ impl Exports {
 
 /// Whether a role or binding was made for an export.
 fn is_for<K: Resource>(object: &K, contract: &str, export: &str) -> bool {
+    is_labelled(object, contract, &rbac::export_label(export))
+}
+
+/// As [`is_for`], with the label's value.
+fn is_labelled<K: Resource>(object: &K, contract: &str, label: &str) -> bool {
     let labels = object.meta().labels.as_ref();
-    labels.is_some_and(|labels| {
-        rbac::export_labels(contract, export)
-            .iter()
-            .all(|(key, value)| labels.get(key) == Some(value))
-    })
+    contract::of(object) == Some(contract)
+        && labels.and_then(|labels| labels.get(labels::EXPORT)).map(String::as_str) == Some(label)
 }

@@ -20,6 +20,7 @@ use crate::{
 
 mod plan;
 
+pub(super) use plan::phase;
 use plan::{Observed, Offer, Op};
 
 struct ExportRequests {
@@ -61,15 +62,16 @@ where
 }
 
 fn pending(requests: &Cache<APIServiceExportRequest>, contract: Option<&str>) -> Vec<ObjectKey> {
-    let admit = |request: &APIServiceExportRequest| {
-        plan::phase(request) == Phase::Pending
-            && contract.is_none_or(|contract| request.metadata.namespace.as_deref() == Some(contract))
+    let is_pending = |request: &APIServiceExportRequest| phase(request) == Phase::Pending;
+    let pending = match contract {
+        Some(contract) => {
+            let mut all = requests.list_in(contract);
+            all.retain(|request| is_pending(request));
+            all
+        }
+        None => requests.list(is_pending),
     };
-    requests
-        .list(admit)
-        .iter()
-        .map(|request| ObjectKey::of(&**request))
-        .collect()
+    pending.iter().map(|request| ObjectKey::of(&**request)).collect()
 }
 
 impl Reconcile for ExportRequests {
@@ -85,7 +87,7 @@ impl Reconcile for ExportRequests {
         let Some(namespace) = self.state.contract(contract) else {
             return Ok(Next::Change);
         };
-        let decided = plan::phase(&request) != Phase::Pending || request.metadata.deletion_timestamp.is_some();
+        let decided = phase(&request) != Phase::Pending || request.metadata.deletion_timestamp.is_some();
         if decided || contract::is_terminating(&namespace) {
             return Ok(Next::Change);
         }

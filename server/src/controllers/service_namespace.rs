@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bindery_api::{
     labels, names,
-    v1alpha2::{APIServiceNamespace, BindableResourcesRequest, Phase},
+    v1alpha2::{APIServiceExport, APIServiceNamespace},
 };
 use bindery_runtime::{backoff::Backoff, cache::ObjectKey, queue::Queue};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
     core::v1::Namespace,
     rbac::v1::{Role, RoleBinding},
@@ -15,7 +15,7 @@ use k8s_openapi::api::{
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde_json::json;
 
-use super::{Context, Next, Reconcile, Running, request, subject};
+use super::{Context, Next, Reconcile, Running, awaited, subject};
 use crate::{
     contract,
     rbac::claims,
@@ -40,6 +40,8 @@ const DRAINING: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_mi
 const KEPT: Backoff = Backoff::new(Duration::from_secs(30), Duration::from_mins(10));
 /// What stands in the way is in no cache of ours either.
 const IN_THE_WAY: Duration = Duration::from_mins(1);
+/// How long it may take until a right that was given counts.
+const SETTLING: SignedDuration = SignedDuration::from_secs(10);
 
 struct ServiceNamespaces {
     context: Context,
@@ -53,28 +55,6 @@ pub(super) fn start(context: &Context, running: &mut Running) {
     };
     running.work(service_namespaces, &queue);
     sharing::start(context, running);
-}
-
-/// The exports of a contract that a request is about to make, or to make anew.
-fn awaited(context: &Context, contract: &str) -> Vec<String> {
-    let Some(namespace) = context.state.contract(contract) else {
-        return Vec::new();
-    };
-    let requests = context
-        .state
-        .caches
-        .requests
-        .list(|asked| is_awaited(asked, &namespace));
-    requests
-        .iter()
-        .map(|asked| request::request_name(asked).to_owned())
-        .collect()
-}
-
-fn is_awaited(asked: &BindableResourcesRequest, contract: &Namespace) -> bool {
-    request::phase(asked) == Phase::Pending
-        && asked.metadata.deletion_timestamp.is_none()
-        && contract::identity(contract) == Some(&*asked.spec.cluster_identity.identity)
 }
 
 impl Reconcile for ServiceNamespaces {
@@ -94,14 +74,20 @@ impl Reconcile for ServiceNamespaces {
         let exports = caches.exports.list_in(contract);
         let schemas = caches.bound_schemas.list_in(contract);
         let scopes = schemas.iter().map(AsRef::as_ref).collect();
-        let awaited = awaited(&self.context, contract);
+        let awaited = state
+            .contract(contract)
+            .map_or_else(Vec::new, |contract| self.context.awaited.of(&contract));
         let made = &self.context.made;
         let provider = namespace
             .as_ref()
             .map_or_else(String::new, |namespace| namespace.name_any());
         let (roles, bindings) = (made.roles.list_in(&provider), made.role_bindings.list_in(&provider));
         let sight = made.sight.get(&provider, claims::SERVER_ROLE);
-        let (shared_roles, shared_bindings) = (made.roles.list_in(name), made.role_bindings.list_in(name));
+        let (mut shared_roles, mut shared_bindings) = (made.roles.list_in(name), made.role_bindings.list_in(name));
+        if caches.namespaces.get("", name).is_some() {
+            // A contract's own, which none shares: what is there is not for claims.
+            (shared_roles, shared_bindings) = (Vec::new(), Vec::new());
+        }
         let shared = made.shared.get("", name);
         let shared_sight = made.sight.get(name, claims::SERVER_ROLE);
         let contract_stays = state
@@ -125,6 +111,7 @@ impl Reconcile for ServiceNamespaces {
                 roles: &shared_roles,
                 bindings: &shared_bindings,
                 sight: shared_sight.as_deref(),
+                proved: &self.proved(contract, &exports),
                 reserved: shared::reserved(name, &state.settings, |name| state.contract(name).is_some()),
             },
             beyond: object.as_deref().and_then(|object| self.beyond(contract, object)),
@@ -170,6 +157,21 @@ impl ServiceNamespaces {
         let first = namespaces.get("", &names::provider_namespace(&key.namespace, &key.name));
         let first = first.filter(|namespace| is_its(namespace));
         first.or_else(|| namespaces.list(is_its).pop())
+    }
+
+    /// Names of the exports that may write in the cluster's scope, which none may before the admission policy was proved.
+    fn proved(&self, contract: &str, exports: &[Arc<APIServiceExport>]) -> Vec<String> {
+        let made = &self.context.made;
+        let is_proved = |export: &String| {
+            let name = names::resources_cluster_role(contract, export);
+            let (role, binding) = (
+                made.cluster_roles.get("", &name),
+                made.cluster_role_bindings.get("", &name),
+            );
+            rights::is_proved(role.as_deref(), binding.as_deref(), contract)
+        };
+        let names = exports.iter().map(|export| export.name_any());
+        names.filter(is_proved).collect()
     }
 
     /// The limit of the contract's namespaces, where this one is beyond it.
@@ -246,6 +248,10 @@ impl ServiceNamespaces {
             if let Some(refusal) = self.context.state.rights.lacking(export).await? {
                 lacking.push(format!("export {}: {refusal}", export.name_any()));
             }
+        }
+        if seen.sight.is_some_and(|sight| is_fresh(sight, seen.now)) {
+            // It may not be in effect yet.
+            return Err(error);
         }
         if seen.exports.is_empty() {
             // What is left cannot be counted, and no export says any more what that is.
@@ -363,7 +369,38 @@ async fn create_binding(client: Client, binding: &RoleBinding) -> Result<(), Wri
     Ok(())
 }
 
+/// Whether a binding was made so short a time ago that the API server may not know it everywhere.
+fn is_fresh(binding: &RoleBinding, now: Timestamp) -> bool {
+    let made = binding.metadata.creation_timestamp.as_ref();
+    made.is_some_and(|made| now.duration_since(made.0) < SETTLING)
+}
+
 /// The namespace that an object lives in.
 fn namespace_of<K: Resource>(object: &K) -> String {
     object.meta().namespace.clone().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::*;
+
+    #[track_caller]
+    fn check_fresh(age: i64, expect: bool) {
+        let now = Timestamp::UNIX_EPOCH;
+        let mut binding = RoleBinding::default();
+        binding.metadata.creation_timestamp = Some(Time(now - SignedDuration::from_secs(age)));
+        assert_eq!(is_fresh(&binding, now), expect, "{age}");
+    }
+
+    #[test]
+    fn a_right_is_given_time_to_count() {
+        check_fresh(0, true);
+        check_fresh(9, true);
+        check_fresh(10, false);
+        // Clocks differ.
+        check_fresh(-3, true);
+        assert!(!is_fresh(&RoleBinding::default(), Timestamp::UNIX_EPOCH));
+    }
 }

@@ -3,13 +3,13 @@
 
 use bindery_api::{
     annotations, names,
-    v1alpha2::{APIServiceExport, APIServiceNamespace, ExportResource, GroupResource, SchemaUpdatePolicy},
+    v1alpha2::{APIServiceExport, ExportResource, GroupResource, SchemaUpdatePolicy},
 };
 use jiff::Timestamp;
-use kube::ResourceExt as _;
+use kube::{ResourceExt as _, api::ObjectMeta};
 
 use super::{
-    Exports, claims, is_for,
+    Exports, claims, is_for, mapped,
     plan::{self, Observed, Op, Step},
     sources,
 };
@@ -25,10 +25,11 @@ impl Exports {
         &self,
         export: &APIServiceExport,
         lacking: Option<Refusal>,
+        has_rights: bool,
     ) -> Result<(Vec<Op>, Option<Result<(), Refusal>>), WriteError> {
         let mut policy = None;
         loop {
-            match self.observe(export, lacking.clone(), policy.as_ref(), plan::plan) {
+            match self.observe(export, lacking.clone(), has_rights, policy.as_ref(), plan::plan) {
                 Step::Apply(ops) => return Ok((ops, policy)),
                 Step::Prove => {
                     let contract = export.namespace().unwrap_or_default();
@@ -42,6 +43,7 @@ impl Exports {
         &self,
         export: &APIServiceExport,
         lacking: Option<Refusal>,
+        has_rights: bool,
         policy: Option<&Result<(), Refusal>>,
         decide: impl FnOnce(&Observed<'_>) -> T,
     ) -> T {
@@ -106,7 +108,7 @@ impl Exports {
                 secrets: state.settings.cluster_wide_secret_claims,
             },
             policy,
-            has_rights: self.has_rights(export),
+            has_rights,
             lacking,
             template: template.map(|template| template::assess(&template, &state.caches, &state.settings)),
             now: Timestamp::now(),
@@ -142,14 +144,21 @@ impl Exports {
         let contract = export.namespace().unwrap_or_default();
         let schemas = caches.bound_schemas.list_in(&contract);
         let scopes = schemas.iter().map(AsRef::as_ref).collect();
+        let all = mapped::Rights::of(&contract, export, &scopes);
         let is_there = |namespace: &str, right: &Right| {
-            let has_role = right
-                .role
-                .as_ref()
-                .is_none_or(|role| made.roles.get(namespace, &role.name_any()).is_some());
-            has_role && made.role_bindings.get(namespace, &right.binding.name_any()).is_some()
+            let name = |meta: &ObjectMeta| meta.name.clone().unwrap_or_default();
+            let has_role = right.role.as_ref().is_none_or(|role| {
+                let there = made.roles.get(namespace, &name(&role.metadata));
+                there.is_some_and(|there| rbac::are_within(role.rules.as_deref(), there.rules.as_deref()))
+            });
+            has_role
+                && made
+                    .role_bindings
+                    .get(namespace, &name(&right.binding.metadata))
+                    .is_some()
         };
-        let is_given = |mapped: &APIServiceNamespace| {
+        let mapped = caches.service_namespaces.list_in(&contract);
+        mapped.iter().all(|mapped| {
             let status = mapped
                 .status
                 .as_ref()
@@ -157,10 +166,8 @@ impl Exports {
             let Some(namespace) = status.and_then(|status| status.namespace.as_deref()) else {
                 return true;
             };
-            let rights = rbac::mapped_rights(&contract, export, &scopes, &mapped.name_any(), namespace);
-            rights.iter().all(|right| is_there(namespace, right))
-        };
-        let mapped = caches.service_namespaces.list_in(&contract);
-        mapped.iter().all(|mapped| is_given(mapped))
+            let name = mapped.metadata.name.as_deref().unwrap_or_default();
+            all.within(name).iter().all(|right| is_there(namespace, right))
+        })
     }
 }

@@ -7,6 +7,7 @@ use bindery_api::{
     },
 };
 use bindery_runtime::cache::Cache;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::{Api, Resource, ResourceExt as _, core::NamespaceResourceScope};
 use serde::de::DeserializeOwned;
@@ -14,14 +15,17 @@ use serde::de::DeserializeOwned;
 use super::{
     Exports,
     deletion::{self, Deletion},
-    is_for,
+    is_for, is_labelled,
 };
 use crate::{
     controllers::{Next, request},
-    owner, remaining,
+    owner, rbac, remaining,
     state::State,
     writes::{self, WriteError},
 };
+
+/// Deletions that run at a time.
+const CONCURRENT: usize = 8;
 
 impl Exports {
     pub(super) async fn delete(&self, export: &APIServiceExport) -> Result<Next, WriteError> {
@@ -41,31 +45,31 @@ impl Exports {
 
     async fn take_all(&self, export: &APIServiceExport) -> Result<(), WriteError> {
         let state = &self.context.state;
-        self.take_rights(export).await?;
+        let contract = export.namespace().unwrap_or_default();
+        self.take_rights(&contract, &export.name_any()).await?;
         // After the rights, for what is still being written would not be counted.
         let remaining = remaining::remaining_objects(state, export).await?;
-        remaining::release(state, &remaining).await?;
+        remaining::release(state, &contract, &remaining).await?;
         remaining::withdraw(state, export).await?;
         self.take_rest(export).await
     }
 
-    async fn take_rights(&self, export: &APIServiceExport) -> Result<(), WriteError> {
+    pub(super) async fn take_rights(&self, contract: &str, name: &str) -> Result<(), WriteError> {
         let state = &self.context.state;
-        let (contract, name) = (export.namespace().unwrap_or_default(), export.name_any());
         let made = &self.context.made;
-        delete_made::<RoleBinding>(state, &made.role_bindings, &contract, &name).await?;
-        delete_made::<Role>(state, &made.roles, &contract, &name).await?;
+        delete_made::<RoleBinding>(state, &made.role_bindings, contract, name).await?;
+        delete_made::<Role>(state, &made.roles, contract, name).await?;
         // By name and not by cache, which may not have seen yet what was made a moment ago.
         let client = || state.clients.write.clone();
-        let role = names::resources_role(&name);
-        delete_named::<RoleBinding>(Api::namespaced(client(), &contract), &role, &contract, &name).await?;
-        delete_named::<Role>(Api::namespaced(client(), &contract), &role, &contract, &name).await?;
+        let role = names::resources_role(name);
+        delete_named::<RoleBinding>(Api::namespaced(client(), contract), &role, contract, name).await?;
+        delete_named::<Role>(Api::namespaced(client(), contract), &role, contract, name).await?;
         for role in [
-            names::claims_cluster_role(&contract, &name),
-            names::resources_cluster_role(&contract, &name),
+            names::claims_cluster_role(contract, name),
+            names::resources_cluster_role(contract, name),
         ] {
-            delete_named::<ClusterRoleBinding>(Api::all(client()), &role, &contract, &name).await?;
-            delete_named::<ClusterRole>(Api::all(client()), &role, &contract, &name).await?;
+            delete_named::<ClusterRoleBinding>(Api::all(client()), &role, contract, name).await?;
+            delete_named::<ClusterRole>(Api::all(client()), &role, contract, name).await?;
         }
         Ok(())
     }
@@ -108,11 +112,13 @@ async fn delete_made<K>(state: &State, cache: &Cache<K>, contract: &str, export:
 where
     K: writes::Object + Resource<Scope = NamespaceResourceScope> + DeserializeOwned + Send + Sync + 'static,
 {
-    for object in cache.list(|object| is_for(object, contract, export)) {
+    let label = rbac::export_label(export);
+    let made = cache.list(|object| is_labelled(object, contract, &label)).into_iter();
+    let deletions = made.map(|object| {
         let api: Api<K> = Api::namespaced(state.clients.write.clone(), &object.namespace().unwrap_or_default());
-        writes::delete(&api, &object.name_any(), object.meta().uid.as_deref()).await?;
-    }
-    Ok(())
+        async move { writes::delete(&api, &object.name_any(), object.meta().uid.as_deref()).await }
+    });
+    stream::iter(deletions).buffer_unordered(CONCURRENT).try_collect().await
 }
 
 async fn delete_named<K>(api: Api<K>, object: &str, contract: &str, export: &str) -> Result<(), WriteError>

@@ -55,7 +55,7 @@ pub(super) enum Op {
     },
 }
 
-pub(super) fn phase(request: &APIServiceExportRequest) -> Phase {
+pub(in crate::controllers) fn phase(request: &APIServiceExportRequest) -> Phase {
     request.status.as_ref().map(|status| status.phase).unwrap_or_default()
 }
 

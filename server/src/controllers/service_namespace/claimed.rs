@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 
 use bindery_api::{annotations, v1alpha2::GroupResource};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
-use kube::{Api, ResourceExt as _, api::ListParams};
+use kube::{
+    Api, ResourceExt as _,
+    api::{ListParams, ObjectMeta},
+};
 
 use crate::{
     rbac::claims,
@@ -14,9 +17,14 @@ use crate::{
     writes::WriteError,
 };
 
-/// ConfigMap and ServiceAccount that Kubernetes puts into every namespace.
-const ROOT_CA: &str = "kube-root-ca.crt";
-const DEFAULT_ACCOUNT: &str = "default";
+/// What Kubernetes, and widespread parts of clusters, put into every namespace: it is nobody's source.
+const PLACED: [(&str, &[&str]); 2] = [
+    (
+        "configmaps",
+        &["istio-ca-root-cert", "kube-root-ca.crt", "openshift-service-ca.crt"],
+    ),
+    ("serviceaccounts", &["builder", "default", "deployer"]),
+];
 /// Secrets that are tokens are never synced.
 const NO_TOKENS: &str = "type!=kubernetes.io/service-account-token,type!=bootstrap.kubernetes.io/token";
 
@@ -47,7 +55,7 @@ pub(super) fn needs_sight(claimed: &BTreeSet<GroupResource>) -> bool {
     claimed.iter().any(claims::is_core)
 }
 
-/// All objects of these resources in a namespace, but those that Kubernetes puts there and that are never synced.
+/// All objects of these resources in a namespace, but those that are put into every namespace, and tokens.
 pub(super) async fn list(
     state: &State,
     namespace: &str,
@@ -57,23 +65,21 @@ pub(super) async fn list(
     let all = ListParams::default;
     let mut found = Vec::new();
     for resource in resources {
-        let of = |name: String, marks: &Marks| claimed(resource, namespace, name, marks);
+        let of = |metadata: &ObjectMeta| claimed(resource, namespace, metadata);
         match (claims::is_core(resource), resource.resource.as_str()) {
             (true, "configmaps") => {
                 let maps = remaining::metadata(&Api::<ConfigMap>::namespaced(client(), namespace), all()).await?;
-                let maps = maps.iter().filter(|map| map.name_any() != ROOT_CA);
-                found.extend(maps.map(|map| of(map.name_any(), map.annotations())));
+                found.extend(maps.iter().filter_map(|map| of(&map.metadata)));
             }
             (true, "serviceaccounts") => {
                 let api = Api::<ServiceAccount>::namespaced(client(), namespace);
                 let accounts = remaining::metadata(&api, all()).await?;
-                let accounts = accounts.iter().filter(|account| account.name_any() != DEFAULT_ACCOUNT);
-                found.extend(accounts.map(|account| of(account.name_any(), account.annotations())));
+                found.extend(accounts.iter().filter_map(|account| of(&account.metadata)));
             }
             (true, _) => {
                 let api = Api::<Secret>::namespaced(client(), namespace);
                 let secrets = remaining::metadata(&api, all().fields(NO_TOKENS)).await?;
-                found.extend(secrets.iter().map(|secret| of(secret.name_any(), secret.annotations())));
+                found.extend(secrets.iter().filter_map(|secret| of(&secret.metadata)));
             }
             (false, _) => {
                 let Some(api) = remaining::api(state, resource, namespace).await? else {
@@ -81,25 +87,29 @@ pub(super) async fn list(
                     continue;
                 };
                 let objects = remaining::metadata(&api, all()).await?;
-                found.extend(objects.iter().map(|object| of(object.name_any(), object.annotations())));
+                found.extend(objects.iter().filter_map(|object| of(&object.metadata)));
             }
         }
     }
     Ok(found)
 }
 
-type Marks = std::collections::BTreeMap<String, String>;
+/// What an object counts as; `None` if it is nobody's.
+fn claimed(resource: &GroupResource, namespace: &str, metadata: &ObjectMeta) -> Option<Claimed> {
+    let marks = metadata.annotations.as_ref();
+    let copy_for = marks
+        .and_then(|marks| marks.get(annotations::CLUSTER_NAMESPACE))
+        .cloned();
+    let contract = copy_for.as_deref().unwrap_or_default();
+    let object = Object::of(resource.clone(), namespace, metadata, contract);
+    // A consumer may have claimed one of its own of that name.
+    let is_nobodys = copy_for.is_none() && is_placed(resource, &object.name);
+    (!is_nobodys).then_some(Claimed { object, copy_for })
+}
 
-fn claimed(resource: &GroupResource, namespace: &str, name: String, marks: &Marks) -> Claimed {
-    Claimed {
-        object: Object {
-            resource: resource.clone(),
-            namespace: namespace.to_owned(),
-            name,
-            released: marks.contains_key(annotations::RELEASED),
-        },
-        copy_for: marks.get(annotations::CLUSTER_NAMESPACE).cloned(),
-    }
+fn is_placed(resource: &GroupResource, name: &str) -> bool {
+    let mut placed = PLACED.iter().filter(|(plural, _)| resource.resource == *plural);
+    resource.is_core() && placed.any(|(_, names)| names.contains(&name))
 }
 
 #[cfg(test)]
@@ -136,10 +146,7 @@ mod tests {
     #[test]
     fn a_copy_is_told_from_a_source_by_its_mark() {
         let secrets = GroupResource::new("", "secrets");
-        let with = |key: &str, value: &str| {
-            let marks = Marks::from([(key.to_owned(), value.to_owned())]);
-            claimed(&secrets, "team1", "permit".to_owned(), &marks)
-        };
+        let with = |key: &str, value: &str| claimed(&secrets, "team1", &named("permit", &[(key, value)])).unwrap();
         assert_eq!(
             with(annotations::CLUSTER_NAMESPACE, "kube-bind-a").copy_for.as_deref(),
             Some("kube-bind-a")
@@ -147,5 +154,39 @@ mod tests {
         let source = with("kube-bind.io/owner", "provider");
         assert_eq!((source.copy_for, source.object.released), (None, false));
         assert!(with(annotations::RELEASED, "2026-01-01T00:00:00Z").object.released);
+    }
+
+    fn named(name: &str, marks: &[(&str, &str)]) -> ObjectMeta {
+        let marks = marks
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        ObjectMeta {
+            name: Some(name.to_owned()),
+            annotations: Some(marks.collect()),
+            ..ObjectMeta::default()
+        }
+    }
+
+    #[track_caller]
+    fn check_placed((group, plural): (&str, &str), name: &str, copy: bool, counts: bool) {
+        let marks = [(annotations::CLUSTER_NAMESPACE, "kube-bind-a")];
+        let metadata = named(name, if copy { &marks } else { &[] });
+        let claimed = claimed(&GroupResource::new(group, plural), "team1", &metadata);
+        assert_eq!(claimed.is_some(), counts, "{plural}.{group} {name}");
+    }
+
+    #[test]
+    fn what_is_put_into_every_namespace_keeps_none_of_them() {
+        for name in ["kube-root-ca.crt", "istio-ca-root-cert", "openshift-service-ca.crt"] {
+            check_placed(("", "configmaps"), name, false, false);
+            check_placed(("", "configmaps"), name, true, true);
+            check_placed(("", "secrets"), name, false, true);
+        }
+        for name in ["default", "builder", "deployer"] {
+            check_placed(("", "serviceaccounts"), name, false, false);
+            check_placed(("", "configmaps"), name, false, true);
+            check_placed(("bank.dev", "serviceaccounts"), name, false, true);
+        }
+        check_placed(("", "configmaps"), "menu", false, true);
     }
 }

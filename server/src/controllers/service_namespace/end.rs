@@ -31,8 +31,19 @@ pub(super) fn left(seen: &Observed<'_>, remaining: Remaining, claimed: Vec<Claim
         let resource = &claimed.object.resource;
         !seen.awaited.is_empty() || exports.any(|export| claims::claimed(export).any(|claimed| claimed == resource))
     };
+    // Nor does anybody who has rights on them take away objects that no export offers any more.
+    let is_offered = |object: &Object| {
+        let mut resources = seen.exports.iter().flat_map(|export| &export.spec.resources);
+        !seen.awaited.is_empty() || resources.any(|offered| offered.group_resource == object.resource)
+    };
+    let objects = remaining.objects.into_iter().map(|object| Object {
+        released: object.released || !is_offered(&object),
+        ..object
+    });
     let mut left = Left {
-        remaining,
+        remaining: Remaining {
+            objects: objects.collect(),
+        },
         has_sources: claimed.iter().any(|claimed| !is_ours(claimed)),
     };
     for claimed in claimed.into_iter().filter(is_ours) {
@@ -78,7 +89,7 @@ pub(super) fn plan(seen: &Observed<'_>, object: Option<&APIServiceNamespace>) ->
         return if sight.is_empty() {
             Step::Count
         } else {
-            Step::Apply(sight)
+            Step::Apply(sight.into_iter().map(Op::from).collect())
         };
     };
     if left.remaining.count() > 0 {

@@ -221,7 +221,7 @@ fn keep(seen: &Observed<'_>, object: &APIServiceNamespace) -> Vec<Op> {
         Some(namespace) => ops.extend(record(seen, namespace)),
     }
     if claimed::needs_sight(&rights::claimed(seen, Served::Mapped)) {
-        ops.extend(rights::sight(seen.sight, &name, seen.server));
+        ops.extend(rights::sight(seen.sight, &name, seen.server).into_iter().map(Op::from));
     }
     rights::plan(seen, within(seen, &name), &mut ops);
     let outcome = shared::plan(seen, &mut ops);

@@ -6,7 +6,7 @@ use bindery_api::{
     labels,
     v1alpha2::{APIServiceExport, GroupResource},
 };
-use k8s_openapi::api::rbac::v1::{Role, RoleBinding, Subject};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding, Subject};
 use kube::{Resource, ResourceExt as _};
 
 use super::{
@@ -34,21 +34,46 @@ pub(super) struct Within<'a> {
     pub(super) bindings: &'a [Arc<RoleBinding>],
 }
 
+/// A step to a binding that is as it should be.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Rebind {
+    Create(Box<RoleBinding>),
+    Delete {
+        namespace: String,
+        name: String,
+        uid: Option<String>,
+    },
+}
+
 /// What the exports that stay are given rights on in the mapped namespace.
 pub(super) fn granted(seen: &Observed<'_>) -> BTreeSet<GroupResource> {
     let resources = |export: &APIServiceExport| rbac::namespaced_resources(&export.spec, seen.scopes, seen.name);
     staying(seen).flat_map(resources).collect()
 }
 
-/// What the exports that stay claim there.
+/// What the exports that stay claim there, as far as they may have it.
 pub(super) fn claimed(seen: &Observed<'_>, there: Served) -> BTreeSet<GroupResource> {
-    let exports = staying(seen).filter(|export| is_served(seen, export, there));
+    let exports = staying(seen).filter(|export| is_served(seen, export, there) && is_bounded(seen, export, there));
     exports.flat_map(claims::claimed).cloned().collect()
 }
 
 /// Whether the claims of an export are served there for certain.
 pub(super) fn is_served(seen: &Observed<'_>, export: &APIServiceExport, there: Served) -> bool {
     claims::served(&export.spec, seen.scopes) == Some(there)
+}
+
+/// Whether what an export's consumer writes there stays its own: in a namespace that contracts share only the admission
+/// policy sees to that.
+fn is_bounded(seen: &Observed<'_>, export: &APIServiceExport, there: Served) -> bool {
+    there == Served::Mapped || seen.shared.proved.contains(&export.name_any())
+}
+
+/// Whether the policy was proved for an export: only then is it given rights to write in the cluster's scope.
+pub(super) fn is_proved(role: Option<&ClusterRole>, binding: Option<&ClusterRoleBinding>, contract: &str) -> bool {
+    let rules = role.filter(|role| contract::of(*role) == Some(contract));
+    let mut rules = rules.and_then(|role| role.rules.as_deref()).unwrap_or_default().iter();
+    let is_bound = binding.is_some_and(|binding| contract::of(binding) == Some(contract));
+    is_bound && rules.any(|rule| rule.verbs.iter().any(|verb| verb == "create"))
 }
 
 pub(super) fn staying<'a>(seen: &Observed<'a>) -> impl Iterator<Item = &'a APIServiceExport> + use<'a> {
@@ -89,16 +114,14 @@ pub(super) fn remove(seen: &Observed<'_>, within: Within<'_>, ops: &mut Vec<Op>)
 }
 
 /// The server's own right to see claimed core objects in a namespace that it made.
-pub(super) fn sight(existing: Option<&RoleBinding>, namespace: &str, server: &Subject) -> Vec<Op> {
-    let mut ops = Vec::new();
-    bind(existing, &claims::server(namespace, server.clone()), &mut ops);
-    ops
+pub(super) fn sight(existing: Option<&RoleBinding>, namespace: &str, server: &Subject) -> Vec<Rebind> {
+    bind(existing, claims::server(namespace, server.clone()))
 }
 
 fn wanted(seen: &Observed<'_>, export: &APIServiceExport, within: Within<'_>) -> Vec<Right> {
     match within.served {
         Served::Mapped => rbac::mapped_rights(seen.contract, export, seen.scopes, seen.name, within.namespace),
-        Served::Shared if is_served(seen, export, Served::Shared) => {
+        Served::Shared if is_served(seen, export, Served::Shared) && is_bounded(seen, export, Served::Shared) => {
             claims::rights(seen.contract, export, within.namespace, Served::Shared)
         }
         Served::Shared => Vec::new(),
@@ -118,25 +141,22 @@ fn give(seen: &Observed<'_>, right: &Right, within: Within<'_>, ops: &mut Vec<Op
             Some(_) => {}
         }
     }
-    bind(
-        find(seen, within.bindings, &right.binding.name_any()),
-        &right.binding,
-        ops,
-    );
+    let existing = find(seen, within.bindings, &right.binding.name_any());
+    ops.extend(bind(existing, right.binding.clone()).into_iter().map(Op::from));
 }
 
 /// What a binding binds cannot be changed: one that is not as it should be is made anew.
-fn bind(existing: Option<&RoleBinding>, wanted: &RoleBinding, ops: &mut Vec<Op>) {
-    match existing {
-        Some(existing) if rbac::binds_the_same(existing, wanted) => return,
-        Some(existing) => ops.push(Op::DeleteBinding {
+fn bind(existing: Option<&RoleBinding>, wanted: RoleBinding) -> Vec<Rebind> {
+    let delete = match existing {
+        Some(existing) if rbac::binds_the_same(existing, &wanted) => return Vec::new(),
+        Some(existing) => Some(Rebind::Delete {
             namespace: namespace_of(existing),
             name: existing.name_any(),
             uid: existing.uid(),
         }),
-        None => {}
-    }
-    ops.push(Op::CreateBinding(Box::new(wanted.clone())));
+        None => None,
+    };
+    delete.into_iter().chain([Rebind::Create(Box::new(wanted))]).collect()
 }
 
 fn take(seen: &Observed<'_>, within: Within<'_>, goes: impl Fn(&str, &dyn Named) -> bool, ops: &mut Vec<Op>) {
@@ -172,6 +192,17 @@ fn find<'a, K: Resource>(seen: &Observed<'_>, objects: &'a [Arc<K>], name: &str)
 /// The export that an object was made for. What has no such mark is not an export's.
 fn label<K: Resource>(object: &K) -> Option<&str> {
     object.meta().labels.as_ref()?.get(labels::EXPORT).map(String::as_str)
+}
+
+// === impl Rebind ===
+
+impl From<Rebind> for Op {
+    fn from(step: Rebind) -> Self {
+        match step {
+            Rebind::Create(binding) => Self::CreateBinding(binding),
+            Rebind::Delete { namespace, name, uid } => Self::DeleteBinding { namespace, name, uid },
+        }
+    }
 }
 
 /// A role, or a binding.

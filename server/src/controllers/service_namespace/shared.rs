@@ -37,6 +37,8 @@ pub(super) struct Seen<'a> {
     pub(super) bindings: &'a [Arc<RoleBinding>],
     /// The server's own binding in it.
     pub(super) sight: Option<&'a RoleBinding>,
+    /// Names of the exports for which the admission policy was proved.
+    pub(super) proved: &'a [String],
     /// Why no consumer's namespace of this name is shared.
     pub(super) reserved: Option<String>,
 }
@@ -118,7 +120,11 @@ pub(super) fn plan<'a>(seen: &Observed<'a>, ops: &mut Vec<Op>) -> Outcome<'a> {
     }
     let is_admins = seen.shared.namespace.is_some_and(|namespace| !is_made(namespace));
     if !is_admins {
-        ops.extend(rights::sight(seen.shared.sight, seen.name, seen.server));
+        ops.extend(
+            rights::sight(seen.shared.sight, seen.name, seen.server)
+                .into_iter()
+                .map(Op::from),
+        );
     }
     rights::plan(seen, within(seen), ops);
     Outcome::of(Published::Yes(seen.name))
@@ -156,7 +162,8 @@ pub(super) fn foreign(seen: &Observed<'_>, name: &str, ops: &mut Vec<Op>) -> Out
     Outcome::refused(Severity::Error, "ForeignSharedNamespace", message)
 }
 
-/// Whether an export may need the namespace still or again: one that is deleting, is made anew, or has no schema yet.
+/// Whether an export may need the namespace still or again: one that is deleting, is made anew, has no schema yet, or waits
+/// for the proof of the admission policy.
 fn is_awaited(seen: &Observed<'_>) -> bool {
     let mut exports = seen.exports.iter();
     !seen.awaited.is_empty()

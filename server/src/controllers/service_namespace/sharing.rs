@@ -11,8 +11,7 @@ use kube::{Api, ResourceExt as _};
 
 use super::{
     claimed, create_binding,
-    plan::Op,
-    rights,
+    rights::{self, Rebind},
     shared::{is_made, users},
 };
 use crate::{
@@ -43,7 +42,7 @@ enum Step {
     /// Not the server's to end, or not yet.
     Stay,
     /// The server must be let in first.
-    Bind(Vec<Op>),
+    Bind(Vec<Rebind>),
     /// The objects in it must be looked for.
     Look,
     /// To be looked at again.
@@ -116,12 +115,11 @@ impl Reconcile for SharedNamespaces {
             Step::Bind(ops) => {
                 for op in ops {
                     match op {
-                        Op::CreateBinding(binding) => create_binding(client(), &binding).await?,
-                        Op::DeleteBinding { namespace, name, uid } => {
+                        Rebind::Create(binding) => create_binding(client(), &binding).await?,
+                        Rebind::Delete { namespace, name, uid } => {
                             let api: Api<RoleBinding> = Api::namespaced(client(), &namespace);
                             writes::delete(&api, &name, uid.as_deref()).await?;
                         }
-                        other => unreachable!("{other:?} gives the server no sight"),
                     }
                 }
             }

@@ -5,22 +5,25 @@ use std::sync::Arc;
 use bindery_api::{
     Conditions as _, annotations,
     conditions::READY,
-    v1alpha2::{APIServiceExport, APIServiceNamespace, BoundSchema, Phase},
+    v1alpha2::{APIServiceExport, APIServiceNamespace, BoundSchema},
 };
 use bindery_runtime::{
     cache::{Cache, ObjectKey},
     queue::Queue,
 };
-use k8s_openapi::api::core::v1::Namespace;
-use kube::{Resource, ResourceExt as _};
+use k8s_openapi::api::{core::v1::Namespace, rbac::v1::ClusterRole};
+use kube::{Resource, ResourceExt as _, api::ObjectMeta};
 
-use super::{Context, Running, limit, namespace_of, plan::TOO_MANY_NAMESPACES, request, shared, subject};
+use super::{Context, Running, awaited, limit, namespace_of, plan::TOO_MANY_NAMESPACES, shared, subject};
 use crate::{contract, state::State, template};
 
 /// Queues what a change may concern.
 pub(super) fn watch(context: &Context, running: &mut Running, queue: &Queue<ObjectKey>) {
     let caches = &context.state.caches;
-    running.watch(&caches.service_namespaces, queue, |change| Some(change.key.clone()));
+    running.watch(&caches.service_namespaces, queue, |change| {
+        let is_count = matches!((change.old, change.new), (Some(old), Some(new)) if is_count(old, new));
+        (!is_count).then(|| change.key.clone())
+    });
     running.watch(&caches.namespaces, queue, |change| made_for(subject(change)?));
     let mapped = caches.service_namespaces.clone();
     running.watch(&caches.exports, queue, move |change| {
@@ -66,6 +69,18 @@ pub(super) fn watch(context: &Context, running: &mut Running, queue: &Queue<Obje
     running.watch(&context.made.role_bindings, queue, move |change| {
         of_role(&namespaces, subject(change)?.as_ref())
     });
+    // With the right to write in the cluster's scope comes the one to write claimed objects in shared namespaces.
+    let mapped = caches.service_namespaces.clone();
+    running.watch(&context.made.cluster_role_bindings, queue, move |change| {
+        let binding = subject(change).filter(|_| change.old.is_some() != change.new.is_some());
+        of_contract(&mapped, binding.and_then(|binding| contract::of(&**binding)))
+    });
+    let mapped = caches.service_namespaces.clone();
+    running.watch(&context.made.cluster_roles, queue, move |change| {
+        let rules = |role: &Arc<ClusterRole>| role.rules.clone();
+        let role = subject(change).filter(|_| change.old.map(rules) != change.new.map(rules));
+        of_contract(&mapped, role.and_then(|role| contract::of(&**role)))
+    });
     let namespaces = caches.namespaces.clone();
     running.watch(&context.made.sight, queue, move |change| {
         made_for(&*namespaces.get("", &change.key.namespace)?)
@@ -75,20 +90,13 @@ pub(super) fn watch(context: &Context, running: &mut Running, queue: &Queue<Obje
         of_shared(&mapped, &change.key.name, subject(change).map(AsRef::as_ref))
     });
     // A request that is decided, or gone, holds no rights any more.
-    let (state, mapped) = (context.state.clone(), caches.service_namespaces.clone());
+    let state = context.state.clone();
     running.watch(&caches.requests, queue, move |change| {
-        let asked = change.old.filter(|old| request::phase(old) == Phase::Pending);
-        let contracts = asked.map_or_else(Vec::new, |asked| {
-            let identity = &*asked.spec.cluster_identity.identity;
-            let is_its = |namespace: &Namespace| {
-                contract::is_contract(namespace) && contract::identity(namespace) == Some(identity)
-            };
-            state.caches.namespaces.list(is_its)
-        });
-        keys(&mapped, |mapped| {
-            let of = mapped.metadata.namespace.as_deref();
-            contracts.iter().any(|contract| contract.metadata.name.as_deref() == of)
-        })
+        let contracts = awaited::ended(change).map_or_else(Vec::new, |asked| awaited::contracts(&state, asked));
+        let mapped = contracts
+            .iter()
+            .flat_map(|contract| state.caches.service_namespaces.list_in(&contract.name_any()));
+        mapped.map(|mapped| ObjectKey::of(&*mapped)).collect::<Vec<_>>()
     });
     let mapped = caches.service_namespaces.clone();
     running.watch(&caches.aggregated_role, queue, move |_| {
@@ -101,6 +109,11 @@ pub(super) fn watch(context: &Context, running: &mut Running, queue: &Queue<Obje
 
 fn keys(mapped: &Cache<APIServiceNamespace>, admit: impl Fn(&APIServiceNamespace) -> bool) -> Vec<ObjectKey> {
     let mapped = mapped.list(admit);
+    mapped.iter().map(|mapped| ObjectKey::of(&**mapped)).collect()
+}
+
+fn of_contract(mapped: &Cache<APIServiceNamespace>, contract: Option<&str>) -> Vec<ObjectKey> {
+    let mapped = contract.map_or_else(Vec::new, |contract| mapped.list_in(contract));
     mapped.iter().map(|mapped| ObjectKey::of(&**mapped)).collect()
 }
 
@@ -153,7 +166,56 @@ fn of_shared(mapped: &Cache<APIServiceNamespace>, name: &str, namespace: Option<
     sharing
 }
 
+/// Whether a change only says how much is left in one that ends: whoever said that looks again when it is time.
+fn is_count(old: &APIServiceNamespace, new: &APIServiceNamespace) -> bool {
+    let metadata = |mapped: &APIServiceNamespace| ObjectMeta {
+        resource_version: None,
+        managed_fields: None,
+        ..mapped.metadata.clone()
+    };
+    new.metadata.deletion_timestamp.is_some() && old.status != new.status && metadata(old) == metadata(new)
+}
+
 fn counts_the_same(old: &APIServiceExport, new: &APIServiceExport) -> bool {
     old.metadata.uid == new.metadata.uid
         && old.metadata.deletion_timestamp.is_some() == new.metadata.deletion_timestamp.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use bindery_api::v1alpha2::{APIServiceNamespaceSpec, APIServiceNamespaceStatus};
+    use jiff::Timestamp;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::*;
+
+    fn mapped(version: &str, deleting: bool, status: Option<&str>) -> APIServiceNamespace {
+        let mut mapped = APIServiceNamespace::new("team1", APIServiceNamespaceSpec {});
+        mapped.metadata.resource_version = Some(version.to_owned());
+        mapped.metadata.deletion_timestamp = deleting.then_some(Time(Timestamp::UNIX_EPOCH));
+        mapped.status = status.map(|namespace| APIServiceNamespaceStatus {
+            namespace: Some(namespace.to_owned()),
+            ..APIServiceNamespaceStatus::default()
+        });
+        mapped
+    }
+
+    #[test]
+    fn saying_how_much_is_left_is_no_reason_to_count_again() {
+        let before = mapped("1", true, None);
+        assert!(is_count(&before, &mapped("2", true, Some("a"))));
+        assert!(
+            !is_count(&mapped("1", false, None), &mapped("2", true, None)),
+            "it begins to end"
+        );
+        assert!(
+            !is_count(&mapped("1", false, None), &mapped("2", false, Some("a"))),
+            "it stays"
+        );
+        let mut marked = mapped("2", true, Some("a"));
+        marked
+            .annotations_mut()
+            .insert("kube-bind.io/x".to_owned(), "y".to_owned());
+        assert!(!is_count(&before, &marked));
+    }
 }

@@ -28,6 +28,7 @@ pub(in super::super) struct World {
     pub(in super::super) shared_roles: Vec<Arc<Role>>,
     pub(in super::super) shared_bindings: Vec<Arc<RoleBinding>>,
     pub(in super::super) shared_sight: Option<RoleBinding>,
+    pub(in super::super) proved: Vec<String>,
     pub(in super::super) reserved: Option<String>,
     beyond: Option<usize>,
 }
@@ -74,6 +75,8 @@ fn left(held: usize, released: usize) -> Left {
         namespace: PROVIDER.to_owned(),
         name: format!("cowboy-{index}"),
         released: index >= held,
+        uid: None,
+        version: None,
     };
     Left {
         remaining: Remaining {
@@ -104,6 +107,7 @@ impl World {
             shared_roles: Vec::new(),
             shared_bindings: Vec::new(),
             shared_sight: None,
+            proved: vec!["riders".to_owned()],
             reserved: None,
             beyond: None,
         }
@@ -141,6 +145,7 @@ impl World {
                 roles: &self.shared_roles,
                 bindings: &self.shared_bindings,
                 sight: self.shared_sight.as_ref(),
+                proved: &self.proved,
                 reserved: self.reserved.clone(),
             },
             beyond: self.beyond,

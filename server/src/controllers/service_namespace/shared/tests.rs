@@ -1,4 +1,5 @@
 use bindery_api::v1alpha2::{GroupResource, Isolation, PermissionClaim, Scope};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
@@ -169,6 +170,86 @@ fn an_export_that_drains_or_is_made_anew_keeps_the_namespace() {
     unknown.take_over();
     unknown.scopes = scopes(&[]);
     unknown.check(&[]);
+}
+
+#[test]
+fn without_a_proof_of_the_policy_nothing_is_given_in_a_shared_namespace() {
+    let assign = "assign kube-bind-hd73d-team1";
+    let create = "create kube-bind-hd73d-team1";
+    for admin in [false, true] {
+        let mut world = claiming();
+        world.proved.clear();
+        world.shared = admin.then(|| admins("team1"));
+        world.check(&["mark", create, assign]);
+        world.take_over();
+        world.check(&[]);
+        assert_eq!(published(&world), None);
+        assert_eq!(world.shared.is_some(), admin);
+        // The proof brings what waited for it.
+        world.proved = vec!["riders".to_owned()];
+        let steps = ["create team1", "bind", "bind", assign];
+        // An admin's namespace is there, and the server needs no sight of it.
+        world.check(if admin { &steps[2..] } else { &steps });
+        world.take_over();
+        world.check(&[]);
+        assert_eq!(published(&world), Some("team1"));
+        // And with it goes what was given; the namespace and the record of what may be in it stay.
+        world.proved.clear();
+        world.check(&["unbind"]);
+        world.take_over();
+        world.check(&[]);
+        assert!(world.shared_bindings.is_empty() && world.shared.is_some());
+    }
+}
+
+#[test]
+fn an_export_that_is_proved_gets_nothing_for_one_that_is_not() {
+    let mut world = with(Isolation::None, Scope::Cluster, &["secrets"]);
+    let mut bandits = (*with(Isolation::None, Scope::Cluster, &["configmaps"]).exports[0]).clone();
+    bandits.metadata.name = Some("bandits".to_owned());
+    world.exports.push(Arc::new(bandits));
+    world.take_over();
+    let names: Vec<_> = world.shared_bindings.iter().map(|binding| binding.name_any()).collect();
+    assert_eq!(names, [RIGHT]);
+    let record = |world: &World| world.shared.as_ref().unwrap().annotations()[annotations::GRANTED_CLAIMS].clone();
+    assert_eq!(record(&world), "secrets");
+    world.proved.push("bandits".to_owned());
+    world.check(&["record", "bind"]);
+    world.take_over();
+    assert_eq!(record(&world), "configmaps,secrets");
+}
+
+#[test]
+fn what_an_export_writes_in_the_cluster_proves_the_policy() {
+    let contract = |name: &str| Some([(labels::CONTRACT.to_owned(), name.to_owned())].into());
+    let role = |of: &str, verbs: &[&str]| {
+        let mut role = ClusterRole {
+            rules: Some(crate::rbac::rules(
+                &[GroupResource::new("wildwest.dev", "sheriffs")],
+                verbs,
+            )),
+            ..ClusterRole::default()
+        };
+        role.metadata.labels = contract(of);
+        role
+    };
+    let binding = |of: &str| {
+        let mut binding = ClusterRoleBinding::default();
+        binding.metadata.labels = contract(of);
+        binding
+    };
+    let is_proved =
+        |role: Option<&ClusterRole>, binding: Option<&ClusterRoleBinding>| rights::is_proved(role, binding, CONTRACT);
+    let (writes, bound) = (role(CONTRACT, &crate::rbac::WRITE_VERBS), binding(CONTRACT));
+    assert!(is_proved(Some(&writes), Some(&bound)));
+    assert!(!is_proved(Some(&writes), None));
+    assert!(!is_proved(None, Some(&bound)));
+    // To read in the whole cluster, no proof is needed.
+    let reads = role(CONTRACT, &crate::rbac::READ_VERBS);
+    assert!(!is_proved(Some(&reads), Some(&bound)));
+    let other = "kube-bind-other";
+    assert!(!is_proved(Some(&role(other, &["create"])), Some(&bound)));
+    assert!(!is_proved(Some(&writes), Some(&binding(other))));
 }
 
 #[test]

@@ -106,6 +106,35 @@ fn a_namespace_that_was_released_is_in_use_again() {
     );
 }
 
+#[track_caller]
+fn check_held(world: &World, resource: &str, released: bool, expect: (usize, bool)) {
+    let mut remaining = left(1, 0).remaining;
+    remaining.objects[0].resource = GroupResource::new("wildwest.dev", resource);
+    remaining.objects[0].released = released;
+    let left = world.seen(|seen| end::left(seen, remaining, Vec::new(), Vec::new()));
+    assert_eq!(
+        (left.remaining.count(), left.remaining.has_released()),
+        expect,
+        "{resource}"
+    );
+}
+
+/// Its successor's rights do not reach to what an export had alone, so that waiting for that would never end.
+#[test]
+fn objects_hold_a_namespace_up_as_long_as_an_export_offers_them() {
+    let mut world = World::settled();
+    check_held(&world, "cowboys", false, (1, false));
+    check_held(&world, "cowboys", true, (0, true));
+    check_held(&world, "bandits", false, (0, true));
+    world.exports = vec![export("riders", true)];
+    check_held(&world, "cowboys", false, (1, false));
+    world.exports.clear();
+    check_held(&world, "cowboys", false, (0, true));
+    world.awaited = vec!["riders".to_owned()];
+    check_held(&world, "cowboys", false, (1, false));
+    check_held(&world, "bandits", false, (1, false));
+}
+
 #[test]
 fn copies_hold_a_namespace_up_as_long_as_somebody_withdraws_them() {
     let mut world = claiming(&[("", "secrets")]);
@@ -115,6 +144,8 @@ fn copies_hold_a_namespace_up_as_long_as_somebody_withdraws_them() {
             namespace: PROVIDER.to_owned(),
             name: "permit".to_owned(),
             released: false,
+            uid: None,
+            version: None,
         },
         copy_for: copy_for.map(ToOwned::to_owned),
     };
