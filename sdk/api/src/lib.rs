@@ -2,6 +2,7 @@
 //!
 //! Everything here is pure: types, names and functions over them. No client, no clock, no file.
 
+mod accepted;
 pub mod annotations;
 pub mod backend;
 pub mod conditions;
@@ -16,5 +17,6 @@ mod times;
 pub mod v1alpha2;
 pub mod versions;
 
+pub use accepted::Accepted;
 pub use conditions::{Condition, ConditionStatus, Conditions, Severity};
 pub use duration::Duration;
