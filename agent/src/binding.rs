@@ -221,6 +221,7 @@ impl Controller {
                 tracing::warn!(binding = binding.name_any(), problem, "binding is tried again");
             }
         }
+        self.tell_left_behind(&seen);
         // The binding itself was changed: the next look sees that.
         if !changes {
             let status = status::live(&seen, &plan, &outcome.failures);
@@ -244,6 +245,7 @@ impl Controller {
     async fn end(&self, seen: &Observed, runtime: &mut Runtime) -> Next {
         let binding = &seen.binding;
         let mut ending = unbind::plan(seen);
+        self.tell_left_behind(seen);
         let ends = ending.ops.contains(&Op::ClearFinalizer);
         let outcome = self.apply(binding, std::mem::take(&mut ending.ops), runtime).await;
         if ends && outcome.problem.is_none() {
@@ -279,6 +281,14 @@ impl Controller {
             Next::Retry
         } else {
             Next::Done
+        }
+    }
+
+    /// Tells of copies that nobody can withdraw any more.
+    fn tell_left_behind(&self, seen: &Observed) {
+        if let Some(left) = claims::left_behind(seen) {
+            let object = apply::reference(&seen.binding);
+            self.recorder.warn(&object, "CopiesLeftOnProvider", left);
         }
     }
 

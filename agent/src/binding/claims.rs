@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bindery_api::{
-    annotations, names,
+    Accepted, annotations, names,
     v1alpha2::{APIServiceExport, GroupResource, Isolation, PermissionClaim, Scope},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -18,14 +18,14 @@ use super::{
     resource::Schema,
 };
 
-mod accepted;
-
-pub use accepted::Accepted;
-
 use crate::{
     claims::{Place, Progress, Wanted},
     release::Released,
 };
+
+mod withdraw;
+
+pub use withdraw::{By, Withdrawal, left_behind, withdraw};
 
 /// Resources of the core group that may be claimed.
 const CLAIMABLE: [&str; 3] = ["configmaps", "secrets", "serviceaccounts"];
@@ -63,6 +63,8 @@ pub struct Claims {
     pub refused: Vec<(GroupResource, &'static str)>,
     /// Wider than what the user has accepted, of which no more than that is in effect.
     pub unaccepted: Vec<GroupResource>,
+    /// What the user has accepted cannot be read: nothing new is in effect.
+    pub is_unreadable: bool,
     /// What is to be recorded as accepted, where nothing is.
     pub record: Option<Vec<PermissionClaim>>,
     /// Not in effect any more, though copies may be left.
@@ -73,28 +75,6 @@ pub struct Claims {
     pub spec: Option<Spec>,
     /// What is to be cleaned up without the provider.
     pub cleanup: BTreeSet<GroupResource>,
-}
-
-/// How the withdrawal of all claims stands, of a binding that is being deleted.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Withdrawal {
-    /// The steps.
-    pub ops: Vec<Op>,
-    /// What the status is to list.
-    pub listed: Vec<PermissionClaim>,
-    /// Copies that are left; `None` while they are not counted.
-    pub left: Option<usize>,
-    /// What is amiss.
-    pub problem: Option<String>,
-}
-
-/// Who answers for copies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
-    /// The session of that number, on both clusters.
-    Session(u64),
-    /// Nobody: those on the consumer alone go.
-    Cleanup,
 }
 
 /// Sorts the claims of a binding that is not being deleted; `None` while too little is known.
@@ -178,63 +158,18 @@ pub fn steps(seen: &Observed, spec: Option<&Spec>, cleanup: &BTreeSet<GroupResou
     ops
 }
 
-/// Withdraws all claims, of a binding that is being deleted and whose objects are gone; `None` when that is done.
-pub fn withdraw(seen: &Observed, by: By) -> Option<Withdrawal> {
-    let listed = noted(seen);
-    match by {
-        By::Session(session) => {
-            let left: Vec<_> = listed
-                .iter()
-                .filter(|claim| !is_withdrawn(&seen.claims, &claim.group_resource))
-                .cloned()
-                .collect();
-            let export = seen.export().filter(|_| !left.is_empty())?;
-            // Of a namespace that is shared no copy is left where no schema is: then either place will do.
-            let place = place(seen, export).unwrap_or(Place::Mapped);
-            let withdrawn: Vec<_> = resources(listed).into_iter().collect();
-            let of = |resource| seen.claims.progress.claims.get(resource);
-            let count = withdrawn
-                .iter()
-                .map(|resource| of(resource)?.remaining)
-                .sum::<Option<usize>>();
-            let problem = withdrawn.iter().find_map(|resource| {
-                let problem = of(resource)?.problem.as_ref()?;
-                Some(format!("{resource}: {}", problem.message))
-            });
-            let spec = spec(seen, session, export, place, Vec::new(), withdrawn);
-            Some(Withdrawal {
-                ops: steps(seen, Some(&spec), &BTreeSet::new()),
-                listed: left,
-                left: count.filter(|_| seen.claims.running.as_ref() == Some(&spec)),
-                problem,
-            })
-        }
-        By::Cleanup => {
-            let cleanup = &resources(listed) - &elsewhere(&seen.claims);
-            let is_done = cleanup.iter().all(|resource| is_cleaned(&seen.claims, resource));
-            if is_done || seen.pinned().is_none() {
-                return None;
-            }
-            let released = seen
-                .claims
-                .cleanup
-                .as_ref()
-                .filter(|(running, _)| *running == cleanup)
-                .map(|(_, released)| released);
-            Some(Withdrawal {
-                ops: steps(seen, None, &cleanup),
-                listed: listed.to_vec(),
-                left: released.and_then(|released| released.remaining),
-                problem: released.and_then(|released| released.problem.clone()),
-            })
-        }
-    }
-}
-
 /// What the export claims, judged.
 fn judged(seen: &Observed, export: &APIServiceExport) -> Claims {
     let accepted = Accepted::of(&seen.binding);
-    let mut claims = Claims::default();
+    let mut claims = Claims {
+        is_unreadable: accepted == Accepted::Unreadable && !export.spec.permission_claims.is_empty(),
+        ..Claims::default()
+    };
+    // Where that cannot be read, what the status lists stays in effect.
+    let accepted = match accepted {
+        Accepted::Unreadable => Accepted::Claims(noted(seen).to_vec()),
+        accepted => accepted,
+    };
     for claim in &export.spec.permission_claims {
         let resource = &claim.group_resource;
         if is_rejected(seen, resource) {
@@ -290,6 +225,8 @@ fn spec(
     let mark = export.annotations().get(annotations::CLUSTER_WIDE_SECRETS);
     let mut concerned = resources(&accepted);
     concerned.extend(withdrawn.iter().cloned());
+    let claimed = resources(&export.spec.permission_claims);
+    let dropped = withdrawn.iter().filter(|resource| !claimed.contains(resource));
     Spec {
         session,
         wanted: Wanted {
@@ -299,6 +236,7 @@ fn spec(
             cluster_wide_secrets: mark.is_some_and(|mark| mark == annotations::TRUE),
             cluster_scoped_namespace: export.spec.cluster_scoped_namespace.clone(),
             accepted,
+            dropped: dropped.cloned().collect(),
             withdrawn,
             kept: kept(&seen.claims, &concerned),
             paused: false,

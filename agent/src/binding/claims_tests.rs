@@ -162,9 +162,56 @@ fn a_claim_that_grows_is_in_effect_as_far_as_it_was_accepted() {
         annotations.insert(annotations::ACCEPTED_CLAIMS.to_owned(), text.to_owned());
         super::sorted(&seen).unwrap()
     };
-    for text in ["", "all", "[]"] {
-        assert!(broken(text).effective.is_empty(), "{text}");
+    assert!(broken("[]").effective.is_empty());
+}
+
+#[test]
+fn a_record_that_cannot_be_read_stops_nothing_and_accepts_nothing() {
+    for text in ["", "all", "[1]"] {
+        let mut seen = world(&["secrets", "configmaps"], &["secrets", "serviceaccounts"], &[]);
+        let annotations = binding(&mut seen).annotations_mut();
+        annotations.insert(annotations::ACCEPTED_CLAIMS.to_owned(), text.to_owned());
+        let sorted = sorted(&seen).unwrap();
+        assert!(sorted.is_unreadable);
+        assert_eq!(
+            sorted.effective,
+            core(&["secrets"]),
+            "{text}: what the status lists goes on"
+        );
+        assert_eq!(sorted.unaccepted, [GroupResource::new("", "configmaps")]);
+        let ops = ["claim [secrets] withdraw [serviceaccounts]", "go on"];
+        assert_eq!(words(&plan::plan(&seen).ops), ops, "{text}");
+        reject(&mut seen, &["secrets"]);
+        assert!(super::sorted(&seen).unwrap().effective.is_empty(), "{text}");
+        // Nothing is claimed, so nothing is amiss.
+        claims(&mut seen, Vec::new());
+        let annotations = binding(&mut seen).annotations_mut();
+        annotations.insert(annotations::ACCEPTED_CLAIMS.to_owned(), text.to_owned());
+        assert!(!super::sorted(&seen).unwrap().is_unreadable, "{text}");
     }
+}
+
+#[test]
+fn what_the_provider_claims_no_more_is_told_apart_and_so_is_what_may_be_left_of_it() {
+    let mut seen = world(&["secrets"], &["secrets", "configmaps"], &["secrets"]);
+    turn(&mut seen);
+    let spec = seen.claims.running.clone().unwrap();
+    assert_eq!(spec.wanted.dropped, [GroupResource::new("", "configmaps")]);
+    let mut seen = world(&["secrets"], &["secrets", "configmaps"], &[]);
+    let plan = plan::plan(&seen);
+    act(&mut seen, &plan.ops);
+    assert_eq!(left_behind(&seen), None);
+    let progress = |seen: &mut Observed, resource: &str, remaining| {
+        let resource = GroupResource::new("", resource);
+        let progress = seen.claims.progress.claims.get_mut(&resource).unwrap();
+        (progress.out_of_reach, progress.remaining) = (true, remaining);
+    };
+    progress(&mut seen, "configmaps", Some(2));
+    assert_eq!(left_behind(&seen), None, "not done yet");
+    progress(&mut seen, "configmaps", Some(0));
+    let told = left_behind(&seen).unwrap();
+    assert!(told.starts_with("the provider claims configmaps no more"), "{told}");
+    assert_eq!(names(&sorted(&seen).unwrap().listed), ["secrets"]);
 }
 
 #[test]
@@ -371,4 +418,23 @@ fn without_the_provider_the_consumers_copies_go() {
         assert!(all.contains(&"clean up secrets".to_owned()), "{all:?}");
         assert!(!all.iter().any(|step| step.starts_with("claim")), "{all:?}");
     }
+}
+
+#[test]
+fn claims_are_not_withdrawn_before_it_is_known_where_they_are() {
+    let mut seen = world(&["secrets"], &["secrets"], &[]);
+    let mut none = Arc::unwrap_or_clone(Arc::clone(seen.export().unwrap()));
+    none.spec.isolation = Isolation::None;
+    session(&mut seen).export = Lookup::Present(Arc::new(none));
+    let withdrawal = |seen: &Observed| {
+        let withdrawal = withdraw(seen, By::Session(1)).unwrap();
+        (words(&withdrawal.ops), names(&withdrawal.listed), withdrawal.left)
+    };
+    seen.schemas.insert(CRD.to_owned(), Schema::Unknown);
+    assert_eq!(withdrawal(&seen), (vec![], vec!["secrets".to_owned()], None));
+    seen.schemas.insert(CRD.to_owned(), Schema::Present(schema()));
+    let ops = vec!["claim [] withdraw [secrets]".to_owned()];
+    assert_eq!(withdrawal(&seen), (ops.clone(), vec!["secrets".to_owned()], None));
+    seen.schemas.insert(CRD.to_owned(), Schema::Missing);
+    assert_eq!(withdrawal(&seen).0, ops, "no schema will come");
 }

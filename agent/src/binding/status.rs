@@ -40,8 +40,9 @@ pub mod types {
     /// The reason of that.
     pub const TOO_MANY_MISSING: &str = "TooManyMissing";
     /// Claimed objects are on both sides as the claims say. The message tells what is claimed and what is rejected. False:
-    /// one is refused by the konnector (`ClaimRefused`), is wider than what the user has accepted (`ClaimNotAccepted`), lacks rights (`RightsMissing`) or fails (`ClaimFailing`), copies
-    /// are being withdrawn (`Withdrawing`), or the first lists are on their way (`ClaimsSyncing`).
+    /// what the user has accepted cannot be read (`AcceptedClaimsUnreadable`), one is refused by the konnector
+    /// (`ClaimRefused`), is wider than what the user has accepted (`ClaimNotAccepted`), lacks rights (`RightsMissing`) or fails
+    /// (`ClaimFailing`), copies are being withdrawn (`Withdrawing`), or the first lists are on their way (`ClaimsSyncing`).
     pub const PERMISSION_CLAIMS_IN_SYNC: &str = "PermissionClaimsInSync";
     /// The binding is at work. False (`Paused`): its user wants nothing to be written.
     pub const ACTIVE: &str = "Active";

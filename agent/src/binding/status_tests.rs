@@ -1,8 +1,4 @@
-use bindery_api::{
-    annotations,
-    v1alpha2::{GroupResource, NamedResource, PermissionClaim, Selector},
-};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use bindery_api::annotations;
 use kube::ResourceExt as _;
 
 use super::*;
@@ -12,24 +8,23 @@ use crate::{
         observe::ClusterPin,
         plan,
         resource::Schema,
-        testing::{CRD, accept, act, binding, crd, export, fresh, installed, pinned, reached, schema, served, session},
+        testing::{CRD, binding, crd, fresh, installed, pinned, reached, schema, served, session},
     },
-    claims::{ClaimProgress, Problem},
     session::{dial::DialError, exports::Lookup, heartbeat::Heartbeat},
 };
 
-fn with(mut seen: Observed, change: impl FnOnce(&mut Observed)) -> Observed {
+pub(super) fn with(mut seen: Observed, change: impl FnOnce(&mut Observed)) -> Observed {
     change(&mut seen);
     seen
 }
 
-fn status_of(seen: &Observed) -> APIServiceBindingStatus {
+pub(super) fn status_of(seen: &Observed) -> APIServiceBindingStatus {
     live(seen, &plan::plan(seen), &Failures::new())
 }
 
 /// Type, reason and severity of a condition that must not hold, and a part of its message.
 #[track_caller]
-fn check(seen: &Observed, kind: &str, reason: &str, severity: Severity, says: &str) {
+pub(super) fn check(seen: &Observed, kind: &str, reason: &str, severity: Severity, says: &str) {
     let status = status_of(seen);
     let condition = conditions::get(&status.conditions, kind).unwrap_or_else(|| panic!("no {kind}: {status:?}"));
     assert!(!condition.is_true(), "{condition:?}");
@@ -356,133 +351,6 @@ fn a_consent_that_is_none_is_said_to_be_none() {
         Severity::Error,
         "is \"yes\", which is no time",
     );
-}
-
-/// A binding whose export claims these; all that is not rejected is in effect.
-fn claiming(claims: &[(&str, Selector)], rejected: &[&str]) -> Observed {
-    with(served(), |seen| {
-        let mut export = export();
-        for (resource, selector) in claims {
-            export.spec.permission_claims.push(PermissionClaim {
-                group_resource: GroupResource::new("", *resource),
-                selector: selector.clone(),
-            });
-        }
-        accept(binding(seen), &export.spec.permission_claims);
-        binding(seen).status.as_mut().unwrap().permission_claims = export.spec.permission_claims.clone();
-        binding(seen).spec.rejected_permission_claims = rejected
-            .iter()
-            .map(|resource| GroupResource::new("", *resource))
-            .collect();
-        session(seen).export = Lookup::Present(std::sync::Arc::new(export));
-        for _ in 0..2 {
-            let plan = plan::plan(seen);
-            act(seen, &plan.ops);
-        }
-    })
-}
-
-fn progress<'a>(seen: &'a mut Observed, resource: &str) -> &'a mut ClaimProgress {
-    let resource = GroupResource::new("", resource);
-    seen.claims.progress.claims.entry(resource).or_default()
-}
-
-#[test]
-fn claims_are_told_with_their_numbers_and_what_they_reach() {
-    let named = Selector {
-        named_resources: vec![NamedResource::default()],
-        ..Selector::default()
-    };
-    let all = Selector {
-        label_selector: Some(LabelSelector::default()),
-        ..Selector::default()
-    };
-    let claims = [
-        ("secrets", all),
-        ("configmaps", named),
-        ("serviceaccounts", Selector::default()),
-    ];
-    let mut seen = claiming(&claims, &[]);
-    progress(&mut seen, "secrets").from_consumer = 3;
-    progress(&mut seen, "configmaps").from_provider = 2;
-    let status = status_of(&seen);
-    let condition = conditions::get(&status.conditions, types::PERMISSION_CLAIMS_IN_SYNC).unwrap();
-    assert!(condition.is_true());
-    assert_eq!(
-        condition.message,
-        "secrets: selects every object, 3 given to the provider, 0 taken from it; configmaps: 0 given to the provider, 2 \
-         taken from it; serviceaccounts: selects nothing, 0 given to the provider, 0 taken from it"
-    );
-    assert_eq!(status.permission_claims.len(), 3);
-    let mut rejected = claiming(&claims[..2], &["secrets"]);
-    let status = status_of(&rejected);
-    assert_eq!(status.permission_claims.len(), 1, "what is withdrawn leaves the status");
-    binding(&mut rejected).status.as_mut().unwrap().permission_claims = status.permission_claims;
-    let status = status_of(&rejected);
-    let condition = conditions::get(&status.conditions, types::PERMISSION_CLAIMS_IN_SYNC).unwrap();
-    assert!(
-        condition.is_true() && condition.message.ends_with("; rejected: secrets"),
-        "{condition:?}"
-    );
-    assert!(conditions::get(&status_of(&served()).conditions, types::PERMISSION_CLAIMS_IN_SYNC).is_none());
-}
-
-#[test]
-fn a_claim_that_grew_says_how_to_accept_it() {
-    let all = Selector {
-        label_selector: Some(LabelSelector::default()),
-        ..Selector::default()
-    };
-    let grown = with(claiming(&[("secrets", all)], &[]), |seen| accept(binding(seen), &[]));
-    for says in [
-        "secrets: the provider claims more than was accepted",
-        "claims now (every object)",
-        "kubectl annotate apiservicebinding cowboys kube-bind.io/accepted-claims-",
-    ] {
-        check(
-            &grown,
-            "PermissionClaimsInSync",
-            "ClaimNotAccepted",
-            Severity::Warning,
-            says,
-        );
-    }
-}
-
-#[test]
-fn what_is_amiss_with_a_claim_is_named() {
-    let check = |seen: &Observed, reason, severity, says| check(seen, "PermissionClaimsInSync", reason, severity, says);
-    let claimed = |change: &dyn Fn(&mut ClaimProgress)| {
-        let mut seen = claiming(&[("secrets", Selector::default())], &[]);
-        change(progress(&mut seen, "secrets"));
-        seen
-    };
-    let problem = |reason| Problem {
-        reason,
-        message: "no right to list".to_owned(),
-    };
-    let forbidden = claimed(&|progress| progress.problem = Some(problem("Forbidden")));
-    check(
-        &forbidden,
-        "RightsMissing",
-        Severity::Warning,
-        "secrets: no right to list",
-    );
-    let conflict = claimed(&|progress| progress.problem = Some(problem("Conflict")));
-    check(&conflict, "ClaimFailing", Severity::Warning, "secrets: ");
-    let listing = claimed(&|progress| progress.synced = false);
-    check(&listing, "ClaimsSyncing", Severity::Info, "first lists of secrets");
-    let refused = claiming(&[("pods", Selector::default())], &[]);
-    check(&refused, "ClaimRefused", Severity::Warning, "pods");
-    let mut going = claiming(&[("secrets", Selector::default())], &["secrets"]);
-    progress(&mut going, "secrets").remaining = Some(4);
-    check(
-        &going,
-        "Withdrawing",
-        Severity::Info,
-        "4 copies are left to delete; rejected: secrets",
-    );
-    assert_eq!(status_of(&going).permission_claims.len(), 1);
 }
 
 #[test]

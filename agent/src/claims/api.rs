@@ -24,6 +24,8 @@ pub struct Wanted {
     pub accepted: Vec<PermissionClaim>,
     /// Resources of which nothing is claimed any more, and copies may be left.
     pub withdrawn: Vec<GroupResource>,
+    /// Those of them that the provider claims no more: where it refuses, nothing can be read there, nor withdrawn.
+    pub dropped: Vec<GroupResource>,
     /// What other bindings of the contract claim as their status says, by their names. Of one that says nothing here, copies
     /// stay as they are.
     pub kept: BTreeMap<String, Vec<PermissionClaim>>,
@@ -59,6 +61,8 @@ pub struct ClaimProgress {
     pub selects_all: bool,
     /// Copies on both clusters that no accepted claim selects; `None` while that is not known.
     pub remaining: Option<usize>,
+    /// The provider claims it no more and refuses: only copies on the consumer are counted, and others may be left.
+    pub out_of_reach: bool,
 }
 
 /// What is amiss with a claim.

@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bindery_api::{
+    annotations::{PAUSED, TRUE},
     labels,
     v1alpha2::{GroupResource, Owner},
 };
@@ -39,7 +40,19 @@ pub struct Cleanup {
 }
 
 /// What is left of each resource; `None` before it was listed.
-type Left = BTreeMap<GroupResource, Option<BTreeMap<ObjectKey, String>>>;
+type Left = BTreeMap<GroupResource, Option<Copies>>;
+type Copies = BTreeMap<ObjectKey, Found>;
+
+/// What was found under a name.
+#[derive(Clone, Debug, PartialEq)]
+enum Found {
+    /// A copy of this UID, which is to go.
+    Copy(String),
+    /// Its user wants it left alone.
+    Paused,
+    /// It may be anything.
+    Unreadable,
+}
 
 struct Shared {
     left: Mutex<Left>,
@@ -135,11 +148,11 @@ fn sink(shared: Arc<Shared>, resource: GroupResource, queue: Queue<ObjectKey>) -
     move |event| match event {
         Event::Reset => listed.clear(),
         Event::Listed(object) => {
-            let (key, uid) = entry(&object);
-            listed.insert(key, uid);
+            let (key, found) = entry(&object);
+            listed.insert(key, found);
         }
         Event::Unreadable(named) => {
-            listed.insert(ObjectKey::new(named.namespace, named.name), String::new());
+            listed.insert(ObjectKey::new(named.namespace, named.name), Found::Unreadable);
         }
         Event::Complete(_) => {
             let listed = std::mem::take(&mut listed);
@@ -149,9 +162,11 @@ fn sink(shared: Arc<Shared>, resource: GroupResource, queue: Queue<ObjectKey>) -
             shared.set(&resource, |left| *left = Some(listed));
         }
         Event::Applied(object) => {
-            let (key, uid) = entry(&object);
-            queue.add(key.clone(), Lane::Live);
-            shared.set(&resource, |left| drop(left.get_or_insert_default().insert(key, uid)));
+            let (key, found) = entry(&object);
+            shared.set(&resource, |left| {
+                left.get_or_insert_default().insert(key.clone(), found);
+            });
+            queue.add(key, Lane::Live);
         }
         Event::Deleted(object) => {
             let (key, _) = entry(&object);
@@ -162,13 +177,23 @@ fn sink(shared: Arc<Shared>, resource: GroupResource, queue: Queue<ObjectKey>) -
     }
 }
 
-fn entry(object: &Meta) -> (ObjectKey, String) {
+fn entry(object: &Meta) -> (ObjectKey, Found) {
     let meta = &object.metadata;
     let key = ObjectKey::new(
         meta.namespace.as_deref().unwrap_or_default(),
         meta.name.as_deref().unwrap_or_default(),
     );
-    (key, meta.uid.clone().unwrap_or_default())
+    let annotations = meta.annotations.as_ref();
+    let is_paused = annotations
+        .and_then(|annotations| annotations.get(PAUSED))
+        .map(String::as_str)
+        == Some(TRUE);
+    let found = match &meta.uid {
+        _ if is_paused => Found::Paused,
+        Some(uid) => Found::Copy(uid.clone()),
+        None => Found::Unreadable,
+    };
+    (key, found)
 }
 
 async fn delete(
@@ -185,7 +210,7 @@ async fn delete(
         };
         let params = DeleteParams {
             preconditions: Some(Preconditions {
-                uid: Some(uid).filter(|uid| !uid.is_empty()),
+                uid: Some(uid),
                 resource_version: None,
             }),
             ..DeleteParams::default()
@@ -207,15 +232,36 @@ async fn delete(
     }
 }
 
+/// Says of the first copy that does not go why that is.
+fn held(left: &Left) -> Option<String> {
+    let all = left
+        .iter()
+        .filter_map(|(resource, copies)| Some((resource, copies.as_ref()?)));
+    let mut all = all.flat_map(|(resource, copies)| copies.iter().map(move |(key, found)| (resource, key, found)));
+    all.find_map(|(resource, key, found)| match found {
+        Found::Copy(_) => None,
+        Found::Paused => Some(format!(
+            "{resource}: {key} is paused: it goes when its annotation {PAUSED} is removed"
+        )),
+        Found::Unreadable => Some(format!(
+            "{resource}: {key} cannot be read, so that nobody knows what it is; it is left: delete it by hand"
+        )),
+    })
+}
+
 // === impl Shared ===
 
 impl Shared {
+    /// The UID of a copy that is to go.
     fn uid(&self, resource: &GroupResource, key: &ObjectKey) -> Option<String> {
         let left = self.left.lock();
-        left.get(resource)?.as_ref()?.get(key).cloned()
+        match left.get(resource)?.as_ref()?.get(key)? {
+            Found::Copy(uid) => Some(uid.clone()),
+            Found::Paused | Found::Unreadable => None,
+        }
     }
 
-    fn set(&self, resource: &GroupResource, change: impl FnOnce(&mut Option<BTreeMap<ObjectKey, String>>)) {
+    fn set(&self, resource: &GroupResource, change: impl FnOnce(&mut Option<Copies>)) {
         if let Some(left) = self.left.lock().get_mut(resource) {
             change(left);
         }
@@ -239,11 +285,65 @@ impl Shared {
             .map(|left| Some(left.as_ref()?.len()))
             .sum::<Option<usize>>();
         let problem = self.problems.lock().values().next().cloned();
+        let problem = problem.or_else(|| held(&left));
         let released = Released { remaining, problem };
         self.progress.send_if_modified(|before| {
             let news = *before != released;
             *before = released;
             news
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_what_was_read_and_is_not_paused_goes() {
+        let secrets = GroupResource::new("", "secrets");
+        let shared = Arc::new(Shared {
+            left: Mutex::new([(secrets.clone(), None)].into()),
+            problems: Mutex::default(),
+            progress: channel::Sender::default(),
+        });
+        let queue = Queue::new();
+        let mut sink = sink(Arc::clone(&shared), secrets.clone(), queue);
+        let copy = |name: &str, paused: &str| -> Meta {
+            let json = json!({"metadata": {
+                "namespace": "west", "name": name, "uid": format!("uid-{name}"), "annotations": {PAUSED: paused},
+            }});
+            serde_json::from_value(json).unwrap()
+        };
+        let mut list = |with_broken: bool, paused: &str| {
+            sink(Event::Reset);
+            sink(Event::Listed(copy("colt", "false")));
+            sink(Event::Listed(copy("permit", paused)));
+            if with_broken {
+                sink(Event::Unreadable(watch::Name {
+                    namespace: "west".into(),
+                    name: "broken".into(),
+                }));
+            }
+            sink(Event::Complete("1".into()));
+            shared.progress.subscribe().borrow().clone()
+        };
+        let says = |released: Released, remaining: usize, part: Option<&str>| {
+            assert_eq!(released.remaining, Some(remaining));
+            match part {
+                None => assert_eq!(released.problem, None),
+                Some(part) => assert!(released.problem.clone().unwrap().contains(part), "{released:?}"),
+            }
+        };
+        says(list(true, TRUE), 3, Some("west/broken cannot be read"));
+        let uid = |name: &str| shared.uid(&secrets, &ObjectKey::new("west", name));
+        assert_eq!(uid("colt").as_deref(), Some("uid-colt"));
+        assert_eq!((uid("permit"), uid("broken")), (None, None));
+        says(list(false, TRUE), 2, Some("west/permit is paused"));
+        says(list(false, "false"), 2, None);
+        let uid = |name: &str| shared.uid(&secrets, &ObjectKey::new("west", name));
+        assert_eq!(uid("permit").as_deref(), Some("uid-permit"), "it goes on");
     }
 }

@@ -26,6 +26,8 @@ struct State {
     watches: BTreeMap<String, usize>,
     /// Plurals whose requests are refused.
     forbidden: Vec<String>,
+    /// The roots of APIs that came by a CRD, and what they serve.
+    served: BTreeMap<String, String>,
 }
 
 /// Where an object is: the root of its API, its plural, its namespace and its name, each empty for any.
@@ -117,6 +119,19 @@ impl Fake {
         self.state.lock().forbidden.push(plural.to_owned());
     }
 
+    /// Serves a resource of such a root as `apis/wildwest.dev/v1`, from now on.
+    pub(crate) fn serve(&self, root: &str, plural: &str) {
+        self.state.lock().served.insert(root.to_owned(), plural.to_owned());
+    }
+
+    /// Serves it no more, and ends its watches.
+    pub(crate) fn unserve(&self, root: &str) {
+        let mut state = self.state.lock();
+        state.served.remove(root);
+        state.version += 1;
+        self.changed.send_replace(state.version);
+    }
+
     /// What was written through the clients since the last call.
     pub(crate) fn writes(&self) -> Vec<String> {
         std::mem::take(&mut self.state.lock().writes)
@@ -133,6 +148,9 @@ impl Fake {
         let query = parts.uri.query().unwrap_or_default().to_owned();
         if self.state.lock().forbidden.contains(&place.plural) {
             return refusal(403, "Forbidden", &place, &format!("{} is forbidden", place.plural));
+        }
+        if let Some(answer) = self.state.lock().discover(parts.uri.path().trim_start_matches('/')) {
+            return answer;
         }
         if parts.method == Method::GET && place.name.is_empty() {
             if !query.contains("watch=1") {
@@ -193,6 +211,9 @@ impl Fake {
         loop {
             let lines: String = {
                 let state = self.state.lock();
+                if !state.serves(place) {
+                    return not_found(place);
+                }
                 let events = state
                     .history
                     .iter()
@@ -245,6 +266,29 @@ impl State {
     fn tell(&mut self, kind: &'static str, place: &Place, object: &Value, changed: &watch::Sender<u64>) {
         self.history.push((self.version, kind, place.clone(), object.clone()));
         changed.send_replace(self.version);
+    }
+
+    fn serves(&self, place: &Place) -> bool {
+        !place.root.starts_with("apis/wildwest.dev") || self.served.contains_key(&place.root)
+    }
+
+    /// What is served, if that is asked, or that it is not.
+    fn discover(&self, path: &str) -> Option<Answer> {
+        let place = Place::parse(path);
+        if place.plural.is_empty() && path.starts_with("apis/") {
+            if let Some(plural) = self.served.get(path) {
+                let one = json!({"name": plural, "kind": "Horse", "namespaced": true, "singularName": "", "verbs": []});
+                return Some((200, json!({"groupVersion": path, "resources": [one]}).to_string()));
+            }
+            let roots = self.served.keys().filter_map(|root| root.strip_prefix("apis/"));
+            let versions = roots.filter(|root| root.starts_with(path.trim_start_matches("apis/")));
+            let versions: Vec<_> = versions
+                .filter_map(|root| Some(json!({"groupVersion": root, "version": root.split_once('/')?.1})))
+                .collect();
+            let group = json!({"name": path.trim_start_matches("apis/"), "versions": versions});
+            return Some((200, group.to_string()));
+        }
+        (!self.serves(&place)).then(|| not_found(&place))
     }
 
     fn list(&self, place: &Place, labels: &[(String, String)]) -> Answer {

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use bindery_api::v1alpha2::APIServiceNamespace;
 use bindery_runtime::{
     cache::{Cache, ObjectKey},
     watch::Event,
@@ -12,8 +13,9 @@ use tokio::sync::watch as channel;
 
 use super::{
     pair::{Both, Cluster, Pair, Role},
-    plan::{self, Mode, Op},
+    plan::{self, Blocked, Mode, Op},
     rules::Rules,
+    selection::Choice,
     write::{self, Learned},
 };
 use crate::sync::{
@@ -29,6 +31,8 @@ use crate::sync::{
 #[derive(Debug)]
 pub(crate) struct Claimed {
     pub rules: Arc<Rules>,
+    /// The contract's, by the names of the consumer's namespaces.
+    pub namespaces: Cache<APIServiceNamespace>,
     pub consumer_namespaces: Cache<Namespace>,
     /// What holds deletions back, by binding.
     pub guards: Mutex<BTreeMap<Arc<str>, Arc<Deletions>>>,
@@ -42,6 +46,10 @@ pub(crate) struct Doing {
     pub from_provider: usize,
     /// Copies that nobody claims.
     pub left: usize,
+    /// Copies whose source is missing.
+    pub missing: usize,
+    /// The provider claims it no more and refuses: only the consumer's copies are left to count.
+    pub out_of_reach: bool,
     /// No object is being worked on, or waits to be.
     pub is_idle: bool,
     /// Why it is not known what is referred to.
@@ -50,6 +58,12 @@ pub(crate) struct Doing {
 }
 
 impl Claimed {
+    /// Whether a namespace certainly has no counterpart on the provider.
+    fn has_no_place(&self, key: &ObjectKey) -> bool {
+        let place = || self.namespaces.get(&self.rules.contract, &key.namespace);
+        self.namespaces.is_synced() && place().is_none()
+    }
+
     fn mode(&self, key: &ObjectKey, place: &Place) -> Mode {
         let namespace = self.consumer_namespaces.get("", &key.namespace);
         Mode {
@@ -60,6 +74,15 @@ impl Claimed {
                 provider: !place.closing,
             },
         }
+    }
+}
+
+fn issue(blocked: &Blocked) -> Issue {
+    Issue {
+        reason: blocked.reason(),
+        message: blocked.to_string(),
+        transient: false,
+        lacks_right: false,
     }
 }
 
@@ -79,23 +102,31 @@ impl Flavour for Claimed {
             pair.forget_content();
         }
         Steps {
-            issue: plan.blocked.map(|blocked| Issue {
-                reason: blocked.reason(),
-                message: blocked.to_string(),
-                transient: false,
-                lacks_right: false,
-            }),
+            issue: plan.blocked.as_ref().map(issue),
             ops: plan.ops,
         }
     }
 
-    fn unplaced(&self, pair: &Pair) -> Option<Op> {
-        let copy = pair.sides.consumer.as_ref()?;
-        let goes = self.rules.is_withdrawn() && !copy.deleting && matches!(copy.role, Role::Copy { .. });
-        goes.then(|| Op::Delete {
-            on: Cluster::Consumer,
-            uid: Arc::clone(&copy.uid),
-            guarded: false,
+    fn unplaced(&self, pair: &Pair, has_place: bool) -> Option<Steps<Op>> {
+        let (key, copy) = (pair.key.as_ref()?, pair.sides.consumer.as_ref()?);
+        let withdrawn = self.rules.is_withdrawn();
+        let has_lost_place = !has_place && self.has_no_place(key);
+        let goes = matches!(copy.role, Role::Copy { .. })
+            && !copy.deleting
+            && (withdrawn || has_lost_place)
+            && self.rules.choose(key, copy) == Choice::Unselected;
+        goes.then(|| {
+            if copy.paused {
+                return Steps {
+                    ops: Vec::new(),
+                    issue: Some(issue(&Blocked::Paused)),
+                };
+            }
+            Steps::from(Op::Delete {
+                on: Cluster::Consumer,
+                uid: Arc::clone(&copy.uid),
+                guarded: !withdrawn,
+            })
         })
     }
 
@@ -126,9 +157,12 @@ impl Flavour for Claimed {
             is_idle,
             complaint: self.rules.complaint(),
             trouble: issues.trouble(),
+            missing: index.tally().missing,
             common,
             ..Doing::default()
         };
+        let is_refused = |trouble: &Trouble| trouble.reason == "Forbidden" && !trouble.lacks_right;
+        doing.out_of_reach = self.rules.is_dropped() && doing.trouble.as_ref().is_some_and(is_refused);
         for (key, pair) in index.pairs() {
             for (cluster, copy) in pair.copies() {
                 match cluster {
@@ -136,7 +170,8 @@ impl Flavour for Claimed {
                     Cluster::Provider => doing.from_consumer += 1,
                 }
                 let by = pair.parts().map_or(copy, |(_, source, _)| source);
-                doing.left += usize::from(self.rules.is_left(&key, by));
+                let is_countable = !doing.out_of_reach || cluster == Cluster::Consumer;
+                doing.left += usize::from(is_countable && self.rules.is_left(&key, by));
             }
         }
         doing

@@ -34,6 +34,8 @@ pub(crate) struct Both<T> {
 /// An object by its name, on both clusters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pair {
+    /// Its name on the consumer, once something was seen of it.
+    pub key: Option<ObjectKey>,
     pub sides: Both<Option<Side>>,
     /// UIDs of the objects whose end was seen last: evidence enough to delete their copies.
     pub ended: Both<Option<Arc<str>>>,
@@ -220,7 +222,9 @@ fn role(object: &Object, cluster: Cluster, rules: &Rules) -> Role {
         return if is_bound { Role::Bound } else { Role::Source };
     }
     match source_uid.filter(|uid| is_ours && !uid.is_empty()) {
-        Some(_) if mark(annotations::RELEASED).is_some_and(|value| annotations::is_released(value, &rules.contract)) => {
+        Some(_)
+            if mark(annotations::RELEASED).is_some_and(|value| annotations::is_released(value, &rules.contract)) =>
+        {
             Role::Released
         }
         Some(source_uid) => Role::Copy {
@@ -305,6 +309,7 @@ impl Pair {
     }
 
     fn see(&mut self, cluster: Cluster, key: &ObjectKey, mut object: Object, rules: &Rules) {
+        self.key.get_or_insert_with(|| key.clone());
         object
             .body
             .retain(|(field, _)| !is_local_field(&rules.claim.resource, field));

@@ -84,6 +84,8 @@ struct State {
 struct Referrer {
     id: u64,
     version: Arc<str>,
+    /// What is asked of its objects, in this version.
+    asked: Arc<[(Asker, Question)]>,
     /// All its objects were asked all questions.
     complete: bool,
     /// Changes whenever all objects have to be seen again.
@@ -92,7 +94,7 @@ struct Referrer {
     listing: Option<Listing>,
 }
 
-/// A list that is under way.
+/// A list that is under way, and what of it refers to something.
 struct Listing {
     round: u64,
     keys: HashSet<ObjectKey>,
@@ -116,6 +118,7 @@ impl References {
         let referrer = Referrer {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             version: version.into(),
+            asked: Arc::new([]),
             complete: false,
             round: watch::Sender::new(0),
             objects: HashMap::new(),
@@ -126,6 +129,7 @@ impl References {
         let mut state = self.state.lock();
         state.forget(&resource, &mut told);
         state.referrers.insert(resource.clone(), referrer);
+        state.note_asked(&resource);
         drop(state);
         tell(told);
         Feed {
@@ -151,14 +155,17 @@ impl References {
             these.cloned().collect::<Vec<_>>()
         };
         let concerned: HashSet<_> = before.iter().chain(&questions).map(|one| one.from.clone()).collect();
-        for resource in concerned {
-            let now = from(&questions, &resource);
-            if from(&before, &resource) != now {
-                state.ask_anew(&resource, claim, !now.is_empty());
+        for resource in &concerned {
+            let now = from(&questions, resource);
+            if from(&before, resource) != now {
+                state.ask_anew(resource, claim, !now.is_empty());
             }
         }
         if !questions.is_empty() {
             state.questions.insert(claim.clone(), questions);
+        }
+        for resource in &concerned {
+            state.note_asked(resource);
         }
         told.extend(state.told(claim, Changed::All));
         drop(state);
@@ -310,18 +317,17 @@ impl State {
         }
     }
 
-    /// What an object refers to.
-    fn evaluate(&self, resource: &GroupResource, version: &str, object: &Object) -> Vec<(Asker, Target)> {
-        let mut targets = Vec::new();
-        for (claim, questions) in &self.questions {
-            let asked = questions
-                .iter()
-                .filter(|question| question.from == *resource && question.is_for(version));
-            for found in asked.flat_map(|question| question.answer(object)) {
-                targets.push((claim.clone(), found));
-            }
-        }
-        targets
+    /// Notes with a bound resource what is asked of its objects.
+    fn note_asked(&mut self, resource: &GroupResource) {
+        let Some(referrer) = self.referrers.get_mut(resource) else {
+            return;
+        };
+        let all = self.questions.iter();
+        let all = all.flat_map(|(asker, questions)| questions.iter().map(move |question| (asker, question)));
+        let asked = all.filter(|(_, question)| question.from == *resource && question.is_for(&referrer.version));
+        referrer.asked = asked
+            .map(|(asker, question)| (asker.clone(), question.clone()))
+            .collect();
     }
 }
 

@@ -279,3 +279,39 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn nothing_is_noted_of_what_nobody_asks_about_or_refers_to_nothing() {
+    let noted = |references: &References| {
+        let state = references.state.lock();
+        let referrer = &state.referrers[&sheriffs()];
+        let listed = referrer.listing.as_ref().map_or(0, |listing| listing.keys.len());
+        (referrer.objects.len(), listed)
+    };
+    let references = References::default();
+    let feed = references.feed(sheriffs(), "v1");
+    feed.listing();
+    feed.seen(&sheriff("west", "wyatt", &["colt"]));
+    assert_eq!(noted(&references), (0, 0), "nobody asks");
+    let other = Question {
+        versions: vec!["v2".to_owned()],
+        ..question("spec.refs", None)
+    };
+    references.ask(&secrets(), vec![other]);
+    feed.seen(&sheriff("west", "wyatt", &["colt"]));
+    assert_eq!(noted(&references), (0, 0), "nobody asks in this version");
+    references.ask(&secrets(), vec![question("spec.refs", None)]);
+    feed.seen(&sheriff("west", "wyatt", &["colt"]));
+    feed.seen(&sheriff("west", "virgil", &[]));
+    feed.unreadable(key("west", "morgan"));
+    assert_eq!(noted(&references), (1, 1));
+    feed.listed();
+    assert!(references.complaint(&secrets()).is_some(), "not all were asked");
+    feed.listing();
+    feed.unreadable(key("west", "wyatt"));
+    feed.listed();
+    assert_eq!(references.referenced(&secrets(), &key("west", "colt")), Yes);
+    feed.listing();
+    feed.listed();
+    assert_eq!(references.referenced(&secrets(), &key("west", "colt")), No);
+}

@@ -163,7 +163,7 @@ impl Shared {
                 .filter(|(_, wanted)| keys(wanted).contains(&claim))
                 .collect();
             let scope = unit::informer_scope(
-                &claim.resource,
+                &claim,
                 &concerned.iter().map(|(_, wanted)| **wanted).collect::<Vec<_>>(),
             );
             let guards = concerned
@@ -234,6 +234,9 @@ impl State {
     }
 }
 
+#[cfg(test)]
+#[path = "registry_end_tests.rs"]
+mod end_tests;
 #[cfg(test)]
 #[path = "registry_tests.rs"]
 mod tests;

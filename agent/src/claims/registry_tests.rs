@@ -2,7 +2,6 @@ use std::time::Duration;
 
 use bindery_api::v1alpha2::{APIServiceNamespace, InformerScope, PermissionClaim};
 use bindery_runtime::{cache::Cache, watch::Source};
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -10,7 +9,7 @@ use tokio::time::sleep;
 use super::*;
 use crate::{
     claims::{
-        ClaimProgress, Cleanup, Place,
+        ClaimProgress, Place,
         fake::{Fake, eventually},
         testing::{object, wanted},
     },
@@ -18,14 +17,14 @@ use crate::{
     sync::Metrics,
 };
 
-const CONTRACT: &str = "kube-bind-x";
+pub(super) const CONTRACT: &str = "kube-bind-x";
 
 /// Two clusters, and the claims of a session between them.
-struct Town {
-    consumer: Fake,
-    provider: Fake,
-    claims: Claims,
-    guard: Arc<Deletions>,
+pub(super) struct Town {
+    pub(super) consumer: Fake,
+    pub(super) provider: Fake,
+    pub(super) claims: Claims,
+    pub(super) guard: Arc<Deletions>,
 }
 
 fn claims(consumer: &Fake, provider: &Fake) -> Claims {
@@ -50,7 +49,7 @@ fn claims(consumer: &Fake, provider: &Fake) -> Claims {
 }
 
 impl Town {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let (consumer, provider) = (Fake::new(), Fake::new());
         consumer.put("/api/v1/namespaces/west", &json!({}));
         Self {
@@ -62,7 +61,7 @@ impl Town {
     }
 
     /// A provider namespace that was made before anybody asked.
-    fn preseed(&self, namespace: &str) {
+    pub(super) fn preseed(&self, namespace: &str) {
         let status = json!({"namespace": format!("{CONTRACT}-{namespace}"), "sharedNamespace": namespace});
         self.provider.put(
             &format!("/apis/kube-bind.io/v1alpha2/namespaces/{CONTRACT}/apiservicenamespaces/{namespace}"),
@@ -70,17 +69,17 @@ impl Town {
         );
     }
 
-    fn set(&self, binding: &str, wanted: Wanted) {
+    pub(super) fn set(&self, binding: &str, wanted: Wanted) {
         self.claims.set(binding, wanted, &self.guard);
     }
 
     /// The konnector ends, and another begins.
-    fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.claims = claims(&self.consumer, &self.provider);
         self.guard = Arc::default();
     }
 
-    fn progress(&self, binding: &str) -> ClaimProgress {
+    pub(super) fn progress(&self, binding: &str) -> ClaimProgress {
         let progress = self.claims.progress(binding).borrow().clone();
         progress
             .claims
@@ -89,7 +88,14 @@ impl Town {
             .unwrap_or_default()
     }
 
-    async fn settled(&self, binding: &str) {
+    /// A consumer's namespace loses its provider namespace.
+    pub(super) fn lose_place(&self, namespace: &str) {
+        self.provider.remove(&format!(
+            "/apis/kube-bind.io/v1alpha2/namespaces/{CONTRACT}/apiservicenamespaces/{namespace}"
+        ));
+    }
+
+    pub(super) async fn settled(&self, binding: &str) {
         eventually("rest", || {
             let progress = self.progress(binding);
             progress.synced && progress.pending == 0 && progress.remaining.is_some()
@@ -100,28 +106,28 @@ impl Town {
     }
 }
 
-fn here(name: &str) -> String {
+pub(super) fn here(name: &str) -> String {
     format!("/api/v1/namespaces/west/secrets/{name}")
 }
 
-fn there(name: &str) -> String {
+pub(super) fn there(name: &str) -> String {
     format!("/api/v1/namespaces/{CONTRACT}-west/secrets/{name}")
 }
 
-fn opaque(data: &str) -> Value {
+pub(super) fn opaque(data: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": {"k": data}})
 }
 
-fn named(names: &[&str]) -> Value {
+pub(super) fn named(names: &[&str]) -> Value {
     let names: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
     json!({"namedResources": names})
 }
 
-fn everything() -> Value {
+pub(super) fn everything() -> Value {
     json!({"labelSelector": {}})
 }
 
-fn withdrawn() -> Wanted {
+pub(super) fn withdrawn() -> Wanted {
     Wanted {
         withdrawn: vec![GroupResource::new("", "secrets")],
         ..wanted(&[])
@@ -234,38 +240,6 @@ async fn what_the_provider_owns_comes_down_when_its_namespace_is_there() {
         about_secrets(town.provider.writes()).is_empty(),
         "sources are not written"
     );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_claim_that_is_rejected_is_undone_on_both_clusters() {
-    let mut town = Town::new();
-    town.preseed("west");
-    town.consumer.put(&here("colt"), &opaque("1"));
-    town.provider.put(&there("permit"), &opaque("2"));
-    town.set("cowboys", wanted(&[everything()]));
-    town.settled("cowboys").await;
-    assert_eq!(town.progress("cowboys").remaining, Some(0));
-    town.set("cowboys", withdrawn());
-    assert_ne!(
-        town.progress("cowboys").remaining,
-        Some(0),
-        "told of before anything was withdrawn"
-    );
-    eventually("nothing left", || town.progress("cowboys").remaining == Some(0)).await;
-    assert_eq!(town.provider.get(&there("colt")), None);
-    assert_eq!(town.consumer.get(&here("permit")), None);
-    assert!(town.consumer.get(&here("colt")).is_some() && town.provider.get(&there("permit")).is_some());
-    // Also by one who did not make the copies.
-    town.set("cowboys", wanted(&[everything()]));
-    eventually("both again", || {
-        town.provider.get(&there("colt")).is_some() && town.consumer.get(&here("permit")).is_some()
-    })
-    .await;
-    town.restart();
-    town.set("cowboys", withdrawn());
-    eventually("nothing left", || town.progress("cowboys").remaining == Some(0)).await;
-    assert_eq!(town.provider.get(&there("colt")), None);
-    assert_eq!(town.consumer.get(&here("permit")), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -445,37 +419,6 @@ async fn protected_namespaces_are_not_read_nor_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_missing_sources_are_not_believed() {
-    let mut town = Town::new();
-    let names: Vec<_> = (0..12).map(|at| format!("secret-{at}")).collect();
-    for name in &names {
-        town.consumer.put(&here(name), &opaque("1"));
-    }
-    town.set("cowboys", wanted(&[everything()]));
-    let copies = |town: &Town| {
-        names
-            .iter()
-            .filter(|name| town.provider.get(&there(name)).is_some())
-            .count()
-    };
-    eventually("all copies", || copies(&town) == 12).await;
-    town.settled("cowboys").await;
-    town.provider.writes();
-    town.restart();
-    for name in &names {
-        town.consumer.lose(&here(name));
-    }
-    town.set("cowboys", wanted(&[everything()]));
-    let mut frozen = town.guard.frozen();
-    frozen.wait_for(Option::is_some).await.unwrap();
-    sleep(Duration::from_secs(30)).await;
-    assert!(town.provider.writes().is_empty() && copies(&town) == 12);
-    town.guard
-        .consent(Some(Timestamp::now() + jiff::SignedDuration::from_hours(1)));
-    eventually("their end", || copies(&town) == 0).await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_missing_right_is_printed_as_a_rule() {
     let town = Town::new();
     town.consumer.forbid("secrets");
@@ -536,50 +479,6 @@ async fn in_a_shared_place_others_copies_are_left() {
     assert_eq!(town.provider.get(&there("colt")), None);
     let message = town.progress("cowboys").problem.unwrap().message;
     assert!(message.contains("kube-bind-y"), "{message}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_resource_that_nobody_serves_leaves_nothing() {
-    let town = Town::new();
-    let horses = GroupResource::new("wildwest.dev", "horses");
-    let of = |town: &Town| {
-        town.claims
-            .progress("cowboys")
-            .borrow()
-            .claims
-            .get(&horses)
-            .cloned()
-            .unwrap_or_default()
-    };
-    town.set(
-        "cowboys",
-        Wanted {
-            withdrawn: vec![horses.clone()],
-            ..wanted(&[])
-        },
-    );
-    eventually("nothing left", || of(&town).remaining == Some(0)).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_cleanup_needs_no_provider() {
-    let town = Town::new();
-    town.preseed("west");
-    town.provider.put(&there("permit"), &opaque("2"));
-    town.consumer.put(&here("colt"), &opaque("1"));
-    town.set("cowboys", wanted(&[everything()]));
-    eventually("the copy", || town.consumer.get(&here("permit")).is_some()).await;
-    town.claims.remove("cowboys");
-    town.consumer.writes();
-    let secrets = vec![GroupResource::new("", "secrets")];
-    let cleanup = Cleanup::start(&town.consumer.clients(), "contract-uid", secrets);
-    let mut progress = cleanup.progress();
-    progress
-        .wait_for(|released| released.remaining == Some(0))
-        .await
-        .unwrap();
-    assert_eq!(town.consumer.writes(), [format!("DELETE {}", here("permit"))]);
-    assert!(town.consumer.get(&here("colt")).is_some());
 }
 
 #[tokio::test(start_paused = true)]

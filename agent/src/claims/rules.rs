@@ -37,6 +37,8 @@ pub(crate) struct Terms {
     held: Selection,
     /// A paused binding has withdrawn claims: what they selected is left as it is too.
     holds_withdrawn: bool,
+    /// Of how many bindings the provider still claims it.
+    offers: usize,
     /// Every binding that says something is paused.
     pub paused: bool,
     pub relink: bool,
@@ -105,6 +107,11 @@ impl Rules {
         terms.exports.is_empty() && !terms.holds_withdrawn && terms.held == Selection::default()
     }
 
+    /// Whether that is so because the provider claims nothing any more.
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.is_withdrawn() && self.terms.read().offers == 0
+    }
+
     pub(crate) fn relinks(&self) -> bool {
         self.terms.read().relink
     }
@@ -171,6 +178,7 @@ impl Terms {
             }
             terms.paused &= wanted.paused;
             terms.holds_withdrawn |= wanted.paused && withdrawn;
+            terms.offers += usize::from(!wanted.dropped.contains(&claim.resource));
             let kept = wanted
                 .kept
                 .iter()

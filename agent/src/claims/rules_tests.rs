@@ -135,3 +135,23 @@ fn a_copy_is_left_when_nobody_claims_it() {
     };
     assert!(!left(&[paused]));
 }
+
+#[test]
+fn a_claim_is_dropped_when_no_export_claims_it_any_more() {
+    let secrets = || vec![GroupResource::new("", "secrets")];
+    let withdrawing = |dropped: bool| Wanted {
+        withdrawn: secrets(),
+        dropped: if dropped { secrets() } else { Vec::new() },
+        ..wanted(&[])
+    };
+    let is_dropped = |wanted: &[Wanted]| rules(wanted, &References::default()).is_dropped();
+    assert!(is_dropped(&[withdrawing(true)]));
+    assert!(!is_dropped(&[withdrawing(false)]), "rejected, or unbinding");
+    assert!(!is_dropped(&[withdrawing(true), withdrawing(false)]));
+    assert!(!is_dropped(&[withdrawing(true), wanted(&[named("colt")])]));
+    let paused = Wanted {
+        paused: true,
+        ..withdrawing(true)
+    };
+    assert!(!is_dropped(&[paused]));
+}

@@ -37,6 +37,7 @@ pub(crate) fn wanted(selectors: &[Value]) -> Wanted {
         cluster_scoped_namespace: None,
         accepted: selectors.iter().map(claim).collect(),
         withdrawn: Vec::new(),
+        dropped: Vec::new(),
         kept: BTreeMap::new(),
         paused: false,
         relink: false,

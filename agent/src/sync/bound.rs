@@ -18,7 +18,7 @@ use super::{
     index::{Cast, Index, Learned, Place},
     object::Object,
     pair::Pair,
-    plan::{self, Mode, Op},
+    plan::{self, Mode, Op, Plan},
     report::{Issue, Issues},
     write::{self, Writer},
 };
@@ -66,10 +66,12 @@ impl Engine {
             relink: AtomicBool::new(false),
         };
         let index = Index::new(Arc::clone(&target.contract), target.placement.clone());
-        // All copies in one namespace: nobody has a right to look beyond it.
+        // Copies that are all in one place need one watch of that, and nobody has a right to look beyond it.
         let informer_scope = match target.placement {
-            Placement::Beside(_) => InformerScope::Namespaced,
-            _ => target.informer_scope,
+            Placement::Mapped | Placement::Shared => target.informer_scope,
+            Placement::None | Placement::Prefixed | Placement::Contract | Placement::Beside(_) => {
+                InformerScope::Namespaced
+            }
         };
         let frame = Frame {
             contract: target.contract,
@@ -141,14 +143,13 @@ impl Flavour for Bound {
         if plan.ops.is_empty() && !pair.is_unseen() {
             pair.forget_content();
         }
-        Steps {
-            issue: plan.blocked.as_ref().map(Issue::of_blocked),
-            ops: plan.ops,
-        }
+        steps(plan)
     }
 
-    fn unplaced(&self, pair: &Pair) -> Option<Op> {
-        plan::unplaced(pair, self.mode(false))
+    fn unplaced(&self, pair: &Pair, has_place: bool) -> Option<Steps<Op>> {
+        // A copy may be in a place that is still to be listed.
+        let plan = plan::unplaced(pair, self.mode(false)).filter(|_| !has_place)?;
+        Some(steps(plan))
     }
 
     async fn apply(&self, writer: &Writer, target: write::Target<'_>, op: &Op) -> Result<Option<Learned>, kube::Error> {
@@ -196,6 +197,13 @@ impl Flavour for Bound {
             remaining: (draining && is_known).then(|| index.remaining()),
             ..common
         }
+    }
+}
+
+fn steps(plan: Plan) -> Steps<Op> {
+    Steps {
+        issue: plan.blocked.as_ref().map(Issue::of_blocked),
+        ops: plan.ops,
     }
 }
 

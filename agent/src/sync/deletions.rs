@@ -17,6 +17,8 @@ const SHARE: usize = 5;
 pub struct Deletions {
     state: Mutex<State>,
     frozen: watch::Sender<Option<Frozen>>,
+    /// Nothing is held back: neither too much is missing, nor has an engine still to count.
+    allowed: watch::Sender<bool>,
 }
 
 /// Why nothing is deleted.
@@ -48,8 +50,15 @@ pub(crate) struct Tally {
 
 #[derive(Debug, Default)]
 struct State {
-    tallies: HashMap<(u64, Kind), Tally>,
+    engines: HashMap<u64, Counted>,
     consent: Option<Timestamp>,
+}
+
+/// What one engine counted; `None` while it does not know all there is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    objects: Option<Tally>,
+    namespaces: Option<Tally>,
 }
 
 // === impl Deletions ===
@@ -57,57 +66,85 @@ struct State {
 impl Deletions {
     /// The user consents, until then, that copies are deleted although many sources are missing.
     pub fn consent(&self, until: Option<Timestamp>) {
-        self.state.lock().consent = until;
-        self.decide();
+        self.change(|state| state.consent = until);
     }
 
-    /// Whether deletions are held back, to read or to wait for.
+    /// Whether deletions are held back because too much is missing, to read or to wait for.
     pub fn frozen(&self) -> watch::Receiver<Option<Frozen>> {
         self.frozen.subscribe()
     }
 
-    /// Notes what an engine counts now. Answers whether it may delete.
-    pub(crate) fn count(&self, engine: u64, kind: Kind, tally: Tally) -> bool {
-        self.state.lock().tallies.insert((engine, kind), tally);
-        self.decide()
+    /// Whether copies may go whose source is missing, to read or to wait for.
+    pub(crate) fn allowed(&self) -> watch::Receiver<bool> {
+        self.allowed.subscribe()
+    }
+
+    /// Whether that is so now.
+    pub(crate) fn allows(&self) -> bool {
+        *self.allowed.borrow()
+    }
+
+    /// From now on nothing is allowed before this engine has counted too.
+    pub(crate) fn join(&self, engine: u64) {
+        self.change(|state| {
+            state.engines.entry(engine).or_default();
+        });
+    }
+
+    /// Notes what an engine counts now; `None` if it does not know all there is. One that has not joined counts for nothing.
+    pub(crate) fn count(&self, engine: u64, kind: Kind, tally: Option<Tally>) {
+        self.change(|state| {
+            if let Some(counted) = state.engines.get_mut(&engine) {
+                *match kind {
+                    Kind::Objects => &mut counted.objects,
+                    Kind::Namespaces => &mut counted.namespaces,
+                } = tally;
+            }
+        });
     }
 
     /// Forgets an engine that has ended.
     pub(crate) fn forget(&self, engine: u64) {
-        self.state.lock().tallies.retain(|(of, _), _| *of != engine);
-        self.decide();
+        self.change(|state| {
+            state.engines.remove(&engine);
+        });
     }
 
-    fn decide(&self) -> bool {
-        let frozen = self.state.lock().frozen(Timestamp::now());
-        self.frozen.send_if_modified(|before| {
-            // The numbers move on while it lasts.
-            let news = *before != frozen;
-            *before = frozen;
-            news
-        });
-        frozen.is_none()
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        // Held until it is told, or an older answer might be told last.
+        let mut state = self.state.lock();
+        change(&mut state);
+        let consented = state.consent.is_some_and(|until| until > Timestamp::now());
+        let frozen = state.frozen().filter(|_| !consented);
+        let allowed = consented || (frozen.is_none() && state.is_counted());
+        self.frozen
+            .send_if_modified(|before| std::mem::replace(before, frozen) != frozen);
+        self.allowed
+            .send_if_modified(|before| std::mem::replace(before, allowed) != allowed);
     }
 }
 
 // === impl State ===
 
 impl State {
-    fn frozen(&self, now: Timestamp) -> Option<Frozen> {
-        if self.consent.is_some_and(|until| until > now) {
-            return None;
-        }
-        [Kind::Objects, Kind::Namespaces].into_iter().find_map(|kind| {
-            let tallies = self.tallies.iter().filter(|((_, of), _)| *of == kind);
-            let tallies = tallies.map(|(_, tally)| (tally.missing, tally.known));
-            let (missing, known) = match kind {
-                // Each engine has its own.
-                Kind::Objects => tallies.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1)),
-                // All engines see the same ones.
-                Kind::Namespaces => tallies.max().unwrap_or_default(),
-            };
-            (missing > MISSING_MIN && missing * SHARE > known).then_some(Frozen { missing, known, kind })
-        })
+    /// Whether every engine knows all its objects.
+    fn is_counted(&self) -> bool {
+        self.engines.values().all(|counted| counted.objects.is_some())
+    }
+
+    fn frozen(&self) -> Option<Frozen> {
+        let of = |tally: Option<Tally>| tally.map_or((0, 0), |tally| (tally.missing, tally.known));
+        // Each engine has objects of its own, and all see the same namespaces.
+        let objects = self.engines.values().map(|counted| of(counted.objects));
+        let objects = objects.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let namespaces = self.engines.values().map(|counted| of(counted.namespaces)).max();
+        [
+            (Kind::Objects, objects),
+            (Kind::Namespaces, namespaces.unwrap_or_default()),
+        ]
+        .into_iter()
+        .find(|(_, (missing, known))| *missing > MISSING_MIN && *missing * SHARE > *known)
+        .map(|(kind, (missing, known))| Frozen { missing, known, kind })
     }
 }
 
@@ -115,18 +152,22 @@ impl State {
 mod tests {
     use super::*;
 
+    const OBJECTS: Kind = Kind::Objects;
+
+    #[expect(clippy::unnecessary_wraps, reason = "as an engine tells it")]
+    fn tally(missing: usize, known: usize) -> Option<Tally> {
+        Some(Tally { missing, known })
+    }
+
     #[track_caller]
     fn check(tallies: &[(usize, usize)], allowed: bool) {
         let deletions = Deletions::default();
-        let mut last = true;
         for (engine, (missing, known)) in (0..).zip(tallies) {
-            let tally = Tally {
-                missing: *missing,
-                known: *known,
-            };
-            last = deletions.count(engine, Kind::Objects, tally);
+            deletions.join(engine);
+            deletions.count(engine, OBJECTS, tally(*missing, *known));
         }
-        assert_eq!(last, allowed, "{tallies:?}");
+        assert_eq!(deletions.allows(), allowed, "{tallies:?}");
+        assert_eq!(deletions.frozen().borrow().is_none(), allowed, "{tallies:?}");
     }
 
     #[test]
@@ -147,47 +188,62 @@ mod tests {
     }
 
     #[test]
+    fn nothing_goes_before_every_engine_has_counted() {
+        let deletions = Deletions::default();
+        deletions.join(1);
+        deletions.join(2);
+        deletions.count(1, OBJECTS, tally(8, 8));
+        assert!(!deletions.allows());
+        assert!(deletions.frozen().borrow().is_none(), "it is only not known");
+        deletions.count(2, OBJECTS, tally(8, 8));
+        assert!(!deletions.allows());
+        assert!(deletions.frozen().borrow().is_some());
+        deletions.count(2, OBJECTS, tally(0, 100));
+        assert!(deletions.allows());
+        deletions.count(1, OBJECTS, None);
+        assert!(!deletions.allows(), "it lists anew");
+    }
+
+    #[test]
     fn objects_and_namespaces_are_counted_apart() {
         let deletions = Deletions::default();
-        let tally = |missing| Tally {
-            missing,
-            known: missing,
-        };
-        assert!(deletions.count(1, Kind::Objects, tally(8)));
-        assert!(deletions.count(1, Kind::Namespaces, tally(8)));
-        assert!(!deletions.count(1, Kind::Namespaces, tally(11)));
+        deletions.join(1);
+        deletions.count(1, OBJECTS, tally(8, 8));
+        deletions.count(1, Kind::Namespaces, tally(8, 8));
+        assert!(deletions.allows());
+        deletions.count(1, Kind::Namespaces, tally(11, 11));
         let frozen = Frozen {
             missing: 11,
             known: 11,
             kind: Kind::Namespaces,
         };
         assert_eq!(*deletions.frozen().borrow(), Some(frozen));
-    }
-
-    #[test]
-    fn a_namespace_that_several_engines_miss_is_missing_once() {
-        let deletions = Deletions::default();
-        for engine in 0..4 {
-            let tally = Tally { missing: 6, known: 6 };
-            assert!(deletions.count(engine, Kind::Namespaces, tally));
-        }
-        assert!(!deletions.count(9, Kind::Namespaces, Tally { missing: 11, known: 11 }));
+        // Another engine sees the same ones, and they are no more for that.
+        deletions.join(2);
+        deletions.count(2, Kind::Namespaces, tally(11, 11));
+        assert_eq!(*deletions.frozen().borrow(), Some(frozen));
     }
 
     #[test]
     fn it_ends_with_the_users_consent_with_the_sources_or_with_the_engine() {
         let deletions = Deletions::default();
-        let all = Tally { missing: 20, known: 20 };
-        assert!(!deletions.count(1, Kind::Objects, all));
+        deletions.join(1);
+        let all = tally(20, 20);
+        deletions.count(1, OBJECTS, all);
+        assert!(!deletions.allows());
         deletions.consent(Some(Timestamp::now() - jiff::SignedDuration::from_secs(1)));
         assert!(deletions.frozen().borrow().is_some(), "too late");
         deletions.consent(Some(Timestamp::now() + jiff::SignedDuration::from_mins(1)));
-        assert!(deletions.count(1, Kind::Objects, all));
+        assert!(deletions.allows());
         deletions.consent(None);
-        assert!(!deletions.count(1, Kind::Objects, all));
-        assert!(deletions.count(1, Kind::Objects, Tally { missing: 0, known: 20 }));
-        assert!(!deletions.count(1, Kind::Objects, all));
+        assert!(!deletions.allows());
+        deletions.count(1, OBJECTS, tally(0, 20));
+        assert!(deletions.allows());
+        deletions.count(1, OBJECTS, all);
+        assert!(!deletions.allows());
         deletions.forget(1);
-        assert_eq!(*deletions.frozen().borrow(), None);
+        assert!(deletions.allows());
+        deletions.count(1, OBJECTS, all);
+        assert!(deletions.allows(), "it has ended");
     }
 }

@@ -79,8 +79,12 @@ pub(crate) struct Shared<F: Flavour> {
     pub(super) places_known: AtomicBool,
     /// Consumer namespaces whose end was seen.
     ended_namespaces: Mutex<HashSet<Arc<str>>>,
-    /// When the missing were counted last, and whether deletions were allowed then.
-    counted: Mutex<Option<(Instant, bool)>>,
+    /// Raised when so much may have changed that the missing have to be counted anew.
+    epoch: AtomicU64,
+    /// When the missing were counted last, and in which epoch. Never held while anything else is locked.
+    counted: Mutex<Option<(u64, Instant)>>,
+    /// Something waits for deletions to be allowed.
+    held_back: AtomicBool,
     pub(super) paused: channel::Sender<bool>,
     progress: channel::Sender<F::Progress>,
     pub(crate) changed: Notify,
@@ -112,7 +116,9 @@ impl<F: Flavour> Running<F> {
             pumps: Mutex::default(),
             places_known: AtomicBool::new(false),
             ended_namespaces: Mutex::default(),
+            epoch: AtomicU64::new(0),
             counted: Mutex::default(),
+            held_back: AtomicBool::new(false),
             paused: channel::Sender::new(false),
             progress: channel::Sender::default(),
             changed: Notify::new(),
@@ -124,8 +130,9 @@ impl<F: Flavour> Running<F> {
         }
     }
 
-    /// Goes on with what a guard held back, as soon as it allows that, until dropped.
+    /// Joins a guard, and goes on with what it held back as soon as it allows that, until dropped.
     pub(crate) fn thaw(&self, guard: Arc<Deletions>) -> AbortOnDropHandle<()> {
+        guard.join(self.shared.id);
         AbortOnDropHandle::new(tokio::spawn(Arc::clone(&self.shared).thaw(guard)))
     }
 }
@@ -249,8 +256,9 @@ impl<F: Flavour> Shared<F> {
 
     /// Tells how it is going.
     pub(crate) fn tell_progress(&self) {
-        let progress = self.observe_progress();
         self.progress.send_if_modified(|current| {
+            // Observed here, or what was seen before might be told after what was seen since.
+            let progress = self.observe_progress();
             let news = *current != progress;
             *current = progress;
             news
@@ -260,6 +268,7 @@ impl<F: Flavour> Shared<F> {
     async fn publish(self: Arc<Self>) {
         loop {
             self.tell_progress();
+            self.count_if_due();
             self.changed.notified().await;
             sleep(PROGRESS_INTERVAL).await;
         }

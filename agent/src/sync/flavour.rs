@@ -31,8 +31,9 @@ pub(crate) trait Flavour: Send + Sync + Sized + 'static {
     /// What to do for a pair whose two sides are known, with the place of the provider's.
     fn plan(&self, key: &ObjectKey, pair: &mut Self::Pair, place: &Place) -> Steps<Self::Op>;
 
-    /// What can be done for a pair that has no place.
-    fn unplaced(&self, pair: &Self::Pair) -> Option<Self::Op>;
+    /// What can be done for a pair whose place is not known well enough: there is none, or, with `has_place`, it is still to
+    /// be listed.
+    fn unplaced(&self, pair: &Self::Pair, has_place: bool) -> Option<Steps<Self::Op>>;
 
     /// Does an operation.
     fn apply(
@@ -81,4 +82,13 @@ pub(crate) trait Operation: Send + Sync {
 pub(crate) struct Steps<O> {
     pub ops: Vec<O>,
     pub issue: Option<Issue>,
+}
+
+impl<O> From<O> for Steps<O> {
+    fn from(op: O) -> Self {
+        Self {
+            ops: vec![op],
+            issue: None,
+        }
+    }
 }

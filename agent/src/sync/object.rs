@@ -14,7 +14,7 @@ use serde::{
 use serde_json::value::RawValue;
 
 /// One object, as a watch or a read brought it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Object {
     pub meta: Meta,
     /// All top-level fields but `apiVersion`, `kind`, `metadata` and `status`, sorted by name.
@@ -74,6 +74,18 @@ impl fmt::Display for Version {
 
 // === impl Object ===
 
+/// What it is, and nothing of what it says: that may be a Secret's.
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Object")
+            .field("namespace", &self.meta.namespace)
+            .field("name", &self.meta.name)
+            .field("uid", &self.meta.uid)
+            .field("version", &self.meta.resource_version)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<'de> Deserialize<'de> for Object {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(ObjectVisitor(PhantomData))
@@ -125,6 +137,16 @@ mod tests {
         assert_eq!(object.status.as_ref().unwrap().get(), r#"{"result":"done"}"#);
         let body: Vec<_> = object.body.iter().map(|(key, text)| (&**key, text.get())).collect();
         assert_eq!(body, [("data", r#"{"k":"v"}"#), ("spec", r#"{"b":1,"a":[1.0,"x"]}"#)]);
+    }
+
+    #[test]
+    fn what_an_object_says_is_not_shown_where_it_is_debugged() {
+        let json = r#"{"metadata":{"name":"colt","uid":"u1","resourceVersion":"4","labels":{"l":"hidden"},
+            "annotations":{"kubectl.kubernetes.io/last-applied-configuration":"hidden"}},
+            "data":{"password":"hidden"},"status":{"token":"hidden"}}"#;
+        let shown = format!("{:?}", Lean.decode(json).unwrap());
+        assert!(shown.contains("colt") && shown.contains("u1"), "{shown}");
+        assert!(!shown.contains("hidden"), "{shown}");
     }
 
     #[test]

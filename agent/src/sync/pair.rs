@@ -118,10 +118,12 @@ impl Consumer {
 // === impl Provider ===
 
 impl Provider {
-    pub(crate) fn of(object: Object, contract: &str) -> Self {
+    /// `namespace` is that of the consumer's object of this name.
+    pub(crate) fn of(object: Object, contract: &str, namespace: &str) -> Self {
         let meta = &object.meta;
         let mark = |key: &str| meta.annotations.get(key).map(|value| &**value);
-        let source_uid = mark(annotations::CONSUMER_UID).filter(|uid| !uid.is_empty());
+        let is_from_here = mark(annotations::CONSUMER_NAMESPACE).is_none_or(|from| from == namespace);
+        let source_uid = mark(annotations::CONSUMER_UID).filter(|uid| !uid.is_empty() && is_from_here);
         let released = mark(annotations::RELEASED);
         let owner = match (mark(annotations::CLUSTER_NAMESPACE), source_uid) {
             (Some(other), _) if other != contract => Owner::Other { contract: other.into() },
@@ -163,6 +165,13 @@ impl Provider {
             }),
             content: Some(Arc::new(object)),
         }
+    }
+
+    /// Whether some contract shares it under `LastWins`, for which each notes what it wrote last. The API may be offered
+    /// otherwise too, and the provider's policy lets nobody overwrite what lacks such a note.
+    pub(crate) fn is_shared(&self) -> bool {
+        let mut projections = self.projections.iter();
+        projections.any(|(key, _)| projection::contract_of(key).is_some())
     }
 }
 

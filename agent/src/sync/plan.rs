@@ -228,7 +228,7 @@ fn present(pair: &Pair, consumer: &Consumer, provider: &Provider, place: &Arc<st
     let blocked = blocked(consumer, provider);
     let takes_over = match &blocked {
         None => false,
-        Some(Blocked::OtherContract(_)) if mode.last_wins => true,
+        Some(Blocked::OtherContract(_)) if mode.last_wins && provider.is_shared() => true,
         // The copy of one whose end was seen goes, and makes room.
         Some(Blocked::OtherSource(source)) if pair.source_gone.as_deref() == Some(&**source) => {
             return orphan(pair, provider);
@@ -359,11 +359,20 @@ fn status_down(plan: &mut Plan, consumer: &Consumer, provider: &Provider, mode: 
 }
 
 /// What can be done for a pair that has no place: while draining, an object that was never synced just goes.
-pub(crate) fn unplaced(pair: &Pair, mode: Mode) -> Option<Op> {
-    let consumer = pair.consumer.as_ref()?;
-    (mode.draining && !consumer.deleting && !consumer.held).then(|| Op::DeleteConsumer {
+pub(crate) fn unplaced(pair: &Pair, mode: Mode) -> Option<Plan> {
+    let consumer = pair.consumer.as_ref().filter(|consumer| !consumer.held)?;
+    if !mode.draining || consumer.deleting {
+        return None;
+    }
+    if consumer.paused {
+        return Some(Plan {
+            ops: Vec::new(),
+            blocked: Some(Blocked::Paused),
+        });
+    }
+    Some(Plan::of(Op::DeleteConsumer {
         uid: Arc::clone(&consumer.uid),
-    })
+    }))
 }
 
 /// True if an object needs a provider namespace: to be copied to, or to see that its copy is gone.

@@ -486,12 +486,48 @@ fn under_last_wins_each_change_takes_the_object_over_and_nobody_fights() {
     assert!(world.provider.is_some());
 }
 
+/// One of those who share an object ends its binding: the others go on, and so does that one when it comes back.
+#[test]
+fn under_last_wins_what_one_contract_let_go_is_still_the_others() {
+    for let_go_by in [OTHER, CONTRACT] {
+        let mut world = World::new();
+        let released = annotations::released("2026-01-01T00:00:00Z", let_go_by);
+        let note = projection::key_of("kube-bind-third");
+        world.create_foreign(
+            &json!({annotations::CLUSTER_NAMESPACE: OTHER, annotations::RELEASED: released, note: "written"}),
+        );
+        world.create_consumer(1);
+        assert_eq!(world.settle(LAST_WINS), (vec!["update", "hold"], None), "{let_go_by}");
+        let marks = |world: &World| world.provider.as_ref().unwrap()["metadata"]["annotations"].clone();
+        assert_eq!(marks(&world)[annotations::CLUSTER_NAMESPACE], CONTRACT);
+        assert_eq!(marks(&world)[annotations::RELEASED], "", "in use again");
+        world.set_consumer("/spec/intent", json!(2));
+        assert_eq!(world.settle(LAST_WINS), (vec!["update"], None), "{let_go_by}");
+        assert_eq!(marks(&world)[annotations::RELEASED], Value::Null, "no more of it");
+    }
+}
+
 #[test]
 fn under_last_wins_nobody_takes_what_is_no_consumers() {
     let mut world = World::new();
     world.create_foreign(&json!({}));
     world.create_consumer(1);
     assert_eq!(world.settle(LAST_WINS), (vec![], Some(Blocked::Unmarked)));
+}
+
+#[test]
+fn under_last_wins_nobody_takes_what_another_does_not_share() {
+    let released = annotations::released("2026-01-01T00:00:00Z", OTHER);
+    for marks in [
+        json!({annotations::CLUSTER_NAMESPACE: OTHER, annotations::CONSUMER_UID: "theirs"}),
+        json!({annotations::CLUSTER_NAMESPACE: OTHER, annotations::RELEASED: released}),
+    ] {
+        let mut world = World::new();
+        world.create_foreign(&marks);
+        world.create_consumer(1);
+        let blocked = Blocked::OtherContract(OTHER.into());
+        assert_eq!(world.settle(LAST_WINS), (vec![], Some(blocked)), "{marks}");
+    }
 }
 
 #[test]
@@ -568,6 +604,35 @@ fn a_copy_deleted_on_the_provider_is_made_again() {
     world.settle(MODE);
     world.delete_provider();
     assert_eq!(world.settle(MODE).0, ["create", "hold"]);
+}
+
+#[test]
+fn without_a_place_only_what_was_never_synced_goes_and_nothing_that_is_paused() {
+    let mut world = World::new();
+    let draining = Mode { draining: true, ..MODE };
+    world.create_consumer(1);
+    let plan = |world: &World, mode| unplaced(world.index.pair(&World::key()).unwrap(), mode);
+    assert!(plan(&world, MODE).is_none());
+    let [Op::DeleteConsumer { .. }] = plan(&world, draining).unwrap().ops[..] else {
+        panic!("it was never synced");
+    };
+    world.annotate_consumer(annotations::PAUSED, "true");
+    let paused = plan(&world, draining).unwrap();
+    assert!(paused.ops.is_empty() && paused.blocked == Some(Blocked::Paused));
+    world.annotate_consumer(annotations::PAUSED, "false");
+    world.settle(MODE);
+    assert!(plan(&world, draining).is_none(), "its copy has to go first");
+}
+
+#[test]
+fn a_copy_of_an_object_of_another_namespace_is_not_this_ones() {
+    let mut world = World::new();
+    world.create_foreign(&json!({
+        annotations::CLUSTER_NAMESPACE: CONTRACT, annotations::CONSUMER_UID: "x", annotations::CONSUMER_NAMESPACE: "elsewhere",
+    }));
+    assert_eq!(world.settle(MODE).0, [""; 0], "no orphan of this namespace");
+    world.create_consumer(1);
+    assert_eq!(world.settle(MODE), (vec![], Some(Blocked::Unmarked)));
 }
 
 #[test]

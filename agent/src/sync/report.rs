@@ -82,6 +82,11 @@ impl Issues {
         }
     }
 
+    /// True if a cluster, or a part of one, cannot be watched now.
+    pub(crate) fn has_failing_watch(&self) -> bool {
+        !self.watch.is_empty()
+    }
+
     /// Objects whose trouble may be over now that a cluster answers again.
     pub(crate) fn transient(&self) -> Vec<ObjectKey> {
         let issues = self.by_key.iter().filter(|(_, issue)| issue.transient);

@@ -36,8 +36,8 @@ pub(crate) fn consumer<F: Flavour>(shared: Arc<Shared<F>>) -> impl FnMut(Event<O
                 let places = index.listed_places();
                 drop(index);
                 // Before others draw conclusions from what is missing.
-                shared.count_missing();
                 shared.recount();
+                shared.count_missing();
                 shared.flavour.hear(&Event::Complete(version));
                 shared.enqueue(gone.into_iter().chain(keys), Lane::Backlog);
                 for place in &places {
@@ -173,9 +173,13 @@ fn parse(version: &str) -> Version {
 }
 
 impl<F: Flavour> Shared<F> {
-    /// The object that a copy in the place of a consumer namespace was made of, or would be.
+    /// The object that a copy in the place of a consumer namespace was made of, or would be. Names come from the other
+    /// cluster, and go into the paths of requests: what is no name of an object is nobody's.
     fn source_of(&self, consumer_namespace: &Arc<str>, copy: &Meta) -> Option<ObjectKey> {
         let name = self.frame.placement.source_name(&self.frame.contract, copy)?;
+        if name.is_empty() || matches!(&*name, "." | "..") || name.contains(['/', '%', '?', '#']) {
+            return None;
+        }
         Some(ObjectKey::new(Arc::clone(consumer_namespace), name))
     }
 

@@ -201,9 +201,11 @@ impl Writer {
             }
             PlaceOp::GiveBack { uid, version } => {
                 let namespaces: Api<Namespace> = Api::all(self.consumer.clone());
-                if namespaces.get_metadata_opt(consumer_namespace).await?.is_some() {
+                match namespaces.get_metadata(consumer_namespace).await {
                     // The cache was behind; the watch brings the namespace, or has brought it.
-                    return Ok(());
+                    Ok(_) => return Ok(()),
+                    Err(error) if errors::is_object_gone(&error, consumer_namespace) => {}
+                    Err(error) => return Err(error),
                 }
                 let params = DeleteParams {
                     preconditions: Some(Preconditions {

@@ -28,7 +28,15 @@ pub(super) fn in_sync(seen: &Observed, plan: &Plan) -> Option<Condition> {
             with_rejected(message, claims),
         )
     };
-    Some(if let Some((resource, why)) = claims.refused.first() {
+    Some(if claims.is_unreadable {
+        let message = format!(
+            "the annotation {record} is no list of claims, so nothing new is in effect, and what was stays so; to accept what \
+             is claimed now: kubectl annotate apiservicebinding {} {record}-",
+            seen.name(),
+            record = annotations::ACCEPTED_CLAIMS,
+        );
+        of(Severity::Warning, "AcceptedClaimsUnreadable", message)
+    } else if let Some((resource, why)) = claims.refused.first() {
         let message = format!("{resource}: this claim is refused: {why}; ask the provider for an export without it");
         of(Severity::Warning, "ClaimRefused", message)
     } else if let Some(resource) = claims.unaccepted.first() {
@@ -102,10 +110,30 @@ fn reach(selector: &Selector) -> String {
     ];
     let parts: Vec<_> = parts.into_iter().flatten().collect();
     if parts.is_empty() {
-        "nothing".to_owned()
-    } else {
-        parts.join(" and ")
+        return "nothing".to_owned();
     }
+    let mut told = vec![parts.join(" and ")];
+    told.extend(chosen_by_others(selector).into_iter().map(str::to_owned));
+    told.join(", ")
+}
+
+/// Says who chooses what is claimed, where that is not whoever accepts it.
+fn chosen_by_others(selector: &Selector) -> Vec<&'static str> {
+    let root = |path: &str| path.split('.').next().unwrap_or_default().to_owned();
+    let paths = || selector.references.iter().map(|reference| &reference.json_path);
+    let by_provider = paths().any(|path| root(&path.name) == "status");
+    let by_users = paths().any(|path| {
+        let namespace = path.namespace.as_deref().filter(|namespace| !namespace.is_empty());
+        namespace.is_some_and(|namespace| namespace != "metadata.namespace" && root(namespace) != "status")
+    });
+    let told = [
+        (by_provider, "by names that the provider writes into status"),
+        (by_users, "in any namespace that an object which refers to it names"),
+    ];
+    told.into_iter()
+        .filter(|(holds, _)| *holds)
+        .map(|(_, told)| told)
+        .collect()
 }
 
 fn withdrawing(seen: &Observed, claims: &Claims) -> String {
@@ -136,6 +164,7 @@ fn told(progress: &Progress, claim: &PermissionClaim) -> String {
     } else if claim.selector.selects_all() {
         parts.push("selects every object".to_owned());
     }
+    parts.extend(chosen_by_others(&claim.selector).into_iter().map(str::to_owned));
     if let Some(known) = progress.claims.get(resource) {
         parts.push(format!("{} given to the provider", known.from_consumer));
         parts.push(format!("{} taken from it", known.from_provider));
@@ -152,3 +181,7 @@ fn with_rejected(message: String, claims: &Claims) -> String {
     let separator = if message.is_empty() { "" } else { "; " };
     format!("{message}{separator}rejected: {}", rejected.join(", "))
 }
+
+#[cfg(test)]
+#[path = "claims_tests.rs"]
+mod tests;

@@ -55,26 +55,54 @@ impl Feed {
 
     /// An object was listed, created or changed.
     pub(crate) fn seen(&self, object: &Object) {
-        let key = ObjectKey::new(Arc::clone(&object.meta.namespace), Arc::clone(&object.meta.name));
-        let mut told = Told::new();
-        let mut state = self.references.state.lock();
-        let Some(referrer) = self.of(&mut state) else {
-            return;
+        let mut asked = {
+            let mut state = self.references.state.lock();
+            let Some(referrer) = self.of(&mut state) else {
+                return;
+            };
+            Arc::clone(&referrer.asked)
         };
-        if let Some(listing) = &mut referrer.listing {
-            listing.keys.insert(key.clone());
+        loop {
+            if asked.is_empty() {
+                // Nothing is noted of what nobody asks about.
+                return;
+            }
+            // Not while others wait: an object may be large.
+            let targets: Vec<_> = asked
+                .iter()
+                .flat_map(|(asker, question)| question.answer(object).into_iter().map(move |one| (asker.clone(), one)))
+                .collect();
+            let mut state = self.references.state.lock();
+            let Some(referrer) = self.of(&mut state) else {
+                return;
+            };
+            if !Arc::ptr_eq(&referrer.asked, &asked) {
+                // Something else is asked by now.
+                asked = Arc::clone(&referrer.asked);
+                continue;
+            }
+            let key = ObjectKey::new(Arc::clone(&object.meta.namespace), Arc::clone(&object.meta.name));
+            if let Some(listing) = referrer.listing.as_mut().filter(|_| !targets.is_empty()) {
+                listing.keys.insert(key.clone());
+            }
+            let mut told = Told::new();
+            state.set(&self.resource, key, &targets, &mut told);
+            drop(state);
+            return tell(told);
         }
-        let version = Arc::clone(&referrer.version);
-        let targets = state.evaluate(&self.resource, &version, object);
-        state.set(&self.resource, key, &targets, &mut told);
-        drop(state);
-        tell(told);
     }
 
     /// An object was listed that cannot be read: what it referred to, it may still refer to.
     pub(crate) fn unreadable(&self, key: ObjectKey) {
         let mut state = self.references.state.lock();
-        if let Some(listing) = self.of(&mut state).and_then(|referrer| referrer.listing.as_mut()) {
+        let Some(referrer) = self.of(&mut state) else {
+            return;
+        };
+        if let Some(listing) = referrer
+            .listing
+            .as_mut()
+            .filter(|_| referrer.objects.contains_key(&key))
+        {
             listing.keys.insert(key);
         }
     }

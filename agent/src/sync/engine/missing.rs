@@ -1,6 +1,9 @@
 //! Counts what is missing, and waits where too much is.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use bindery_api::v1alpha2::APIServiceNamespace;
 use bindery_runtime::queue::Lane;
@@ -17,27 +20,50 @@ const RECOUNT_INTERVAL: Duration = Duration::from_secs(2);
 impl<F: Flavour> Shared<F> {
     /// Whether copies may go whose sources are missing. Counted anew at most every so often, for many may be missing.
     pub(super) fn may_delete(&self) -> bool {
-        let mut counted = self.counted.lock();
-        if let Some((at, allowed)) = *counted
-            && at.elapsed() < COUNT_INTERVAL
-        {
-            return allowed;
+        let epoch = self.epoch.load(Ordering::Acquire);
+        let is_fresh = |(of, at): (u64, Instant)| of == epoch && at.elapsed() < COUNT_INTERVAL;
+        let counted = *self.counted.lock();
+        if !counted.is_some_and(is_fresh) {
+            self.count_missing();
         }
-        let allowed = self.count_missing();
-        *counted = Some((Instant::now(), allowed));
-        allowed
+        if self.is_allowed() {
+            return true;
+        }
+        self.held_back.store(true, Ordering::Release);
+        // It may have been allowed before anybody could see that something waits for that.
+        self.is_allowed()
     }
 
-    pub(in crate::sync) fn count_missing(&self) -> bool {
-        let tally = self.index.lock().tally();
-        self.count(Kind::Objects, tally)
+    fn is_allowed(&self) -> bool {
+        self.flavour.guards().iter().all(|guard| guard.allows())
     }
 
-    /// Tells all who may hold deletions back; answers whether none does.
-    fn count(&self, kind: Kind, tally: Tally) -> bool {
-        let guards = self.flavour.guards();
-        let counted: Vec<_> = guards.iter().map(|guard| guard.count(self.id, kind, tally)).collect();
-        counted.into_iter().all(|allowed| allowed)
+    pub(in crate::sync) fn count_missing(&self) {
+        let epoch = self.epoch.load(Ordering::Acquire);
+        let tally = {
+            let index = self.index.lock();
+            let is_known =
+                index.consumer_synced() && self.places_known.load(Ordering::Relaxed) && index.provider_synced();
+            // What cannot be listed holds up its own objects alone.
+            (is_known || self.issues.lock().has_failing_watch()).then(|| index.tally())
+        };
+        *self.counted.lock() = Some((epoch, Instant::now()));
+        self.count(Kind::Objects, tally);
+    }
+
+    /// Counts, if it was not done since much may have changed.
+    pub(super) fn count_if_due(&self) {
+        let epoch = self.epoch.load(Ordering::Acquire);
+        let is_done = self.counted.lock().is_some_and(|(of, _)| of == epoch);
+        if !is_done || self.held_back.load(Ordering::Acquire) {
+            self.count_missing();
+        }
+    }
+
+    fn count(&self, kind: Kind, tally: Option<Tally>) {
+        for guard in self.flavour.guards() {
+            guard.count(self.id, kind, tally);
+        }
     }
 
     /// Whether the mapping of a consumer namespace may go that is missing.
@@ -56,37 +82,48 @@ impl<F: Flavour> Shared<F> {
             missing: requests.iter().filter(is_missing).count(),
             known: requests.len(),
         };
-        self.count(Kind::Namespaces, tally)
+        self.count(Kind::Namespaces, Some(tally));
+        if self.is_allowed() {
+            return true;
+        }
+        self.held_back.store(true, Ordering::Release);
+        self.is_allowed()
     }
 
     /// Forgets what was counted: much may have changed.
     pub(in crate::sync) fn recount(&self) {
-        *self.counted.lock() = None;
+        self.epoch.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Goes on with what was held back, as soon as that is allowed; counts on until then.
     pub(super) async fn thaw(self: Arc<Self>, guard: Arc<Deletions>) {
-        let mut frozen = guard.frozen();
-        while frozen.wait_for(Option::is_some).await.is_ok() {
-            tracing::warn!(resource = %self.frame.resource, "deletions are held back");
-            loop {
-                if frozen.borrow_and_update().is_none() {
-                    break;
+        let mut allowed = guard.allowed();
+        loop {
+            if *allowed.borrow_and_update() {
+                if self.is_allowed() && self.held_back.swap(false, Ordering::AcqRel) {
+                    self.resume();
                 }
-                tokio::select! {
-                    _ = frozen.changed() => {}
-                    () = sleep(RECOUNT_INTERVAL) => {
-                        self.count_missing();
-                        self.may_give_back();
-                    }
+                if allowed.changed().await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            tokio::select! {
+                changed = allowed.changed() => if changed.is_err() { return },
+                () = sleep(RECOUNT_INTERVAL) => {
+                    self.count_missing();
+                    self.may_give_back();
                 }
             }
-            self.recount();
-            self.enqueue_all(Lane::Backlog);
-            for request in self.around.namespaces.list(|_| true) {
-                if let Some(name) = &request.metadata.name {
-                    self.place_queue.add(name.as_str().into(), Lane::Backlog);
-                }
+        }
+    }
+
+    fn resume(&self) {
+        tracing::info!(resource = %self.frame.resource, "deletions that were held back go on");
+        self.enqueue_all(Lane::Backlog);
+        for request in self.around.namespaces.list(|_| true) {
+            if let Some(name) = &request.metadata.name {
+                self.place_queue.add(name.as_str().into(), Lane::Backlog);
             }
         }
     }

@@ -92,11 +92,8 @@ impl<F: Flavour> Shared<F> {
             return Some((steps, place.namespace, Cast::of(pair)));
         }
         let pair = index.pair(key)?;
-        if let Some(op) = self.flavour.unplaced(pair) {
-            let steps = Steps {
-                ops: vec![op],
-                issue: None,
-            };
+        let has_place = index.place(&key.namespace).is_some();
+        if let Some(steps) = self.flavour.unplaced(pair, has_place) {
             return Some((steps, "".into(), Cast::of(pair)));
         }
         if index.needs_place(key) {

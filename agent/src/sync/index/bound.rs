@@ -61,8 +61,8 @@ impl Known for Pair {
         self.consumer = Some(Consumer::of(object));
     }
 
-    fn see_provider(&mut self, _: &ObjectKey, object: Object, reader: &Reader) -> bool {
-        let provider = Provider::of(object, &reader.contract);
+    fn see_provider(&mut self, key: &ObjectKey, object: Object, reader: &Reader) -> bool {
+        let provider = Provider::of(object, &reader.contract, &key.namespace);
         if reader.placement == Placement::None && self.consumer.is_none() && !is_ours(&provider) {
             // Other consumers' objects are many, and none of ours.
             return self.provider.take().is_some();
