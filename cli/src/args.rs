@@ -212,6 +212,9 @@ installed. On a terminal you are asked for a yes; elsewhere claims are accepted,
 needs --accept-claims. Of a claim that is rejected nothing is ever read or written, and the konnector gets no right
 on it. `kubectl bind claims` changes your mind later.
 
+What you accept is recorded on the binding. Claims that become wider later take effect only once you accept them, with
+`kubectl bind claims` or by binding again.
+
 Binding the same template again changes nothing that need not change, and keeps to what you rejected before.
 
 Examples:

@@ -2,6 +2,7 @@
 
 mod consent;
 mod decision;
+mod record;
 mod state;
 
 use bindery_api::v1alpha2::{GroupResource, NamedResource, PermissionClaim, SelectorReference};
@@ -9,6 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 
 pub(crate) use consent::{Question, Verdict, is_yes, question, question_of, verdict};
 pub(crate) use decision::{CLAIMABLE, Decision, Unclaimed, check_rejected, decide};
+pub(crate) use record::{news, record_after};
 pub(crate) use state::{Claim, Known, State, states};
 
 /// What a claim means for whoever accepts it.

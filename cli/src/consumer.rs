@@ -5,8 +5,8 @@ mod objects;
 
 use again::again;
 use bindery_api::{
-    labels, names,
-    v1alpha2::{APIServiceBinding, ClusterSecretKeyRef, GroupResource},
+    annotations, labels, names,
+    v1alpha2::{APIServiceBinding, ClusterSecretKeyRef, GroupResource, PermissionClaim},
 };
 use bindery_runtime::{
     client::{self, Clients},
@@ -155,17 +155,25 @@ impl Consumer {
         .await
     }
 
-    /// Says on a binding which claims are rejected, if nobody has changed it meanwhile.
-    pub(crate) async fn reject_claims(
+    /// Says on a binding which claims are rejected, and which were accepted, if nobody has changed it meanwhile. What is left
+    /// out stays as it is.
+    pub(crate) async fn answer_claims(
         &self,
         binding: &APIServiceBinding,
-        rejected: &[GroupResource],
+        rejected: Option<&[GroupResource]>,
+        accepted: Option<&[PermissionClaim]>,
     ) -> Result<(), Failure> {
         let name = binding.name_any();
-        let patch = json!({
+        let mut patch = json!({
             "metadata": { "uid": binding.uid(), "resourceVersion": binding.resource_version() },
-            "spec": { "rejectedPermissionClaims": rejected },
         });
+        if let Some(rejected) = rejected {
+            patch["spec"] = json!({ "rejectedPermissionClaims": rejected });
+        }
+        if let Some(accepted) = accepted {
+            let record = json!(accepted).to_string();
+            patch["metadata"]["annotations"] = json!({ annotations::ACCEPTED_CLAIMS: record });
+        }
         self.merge(
             &Api::<APIServiceBinding>::all(self.client()),
             &name,
@@ -208,6 +216,11 @@ impl Consumer {
             Object::Binding(object) => {
                 self.patch(&Api::all(self.client()), object.as_ref(), op.exists, doing)
                     .await
+            }
+            Object::Record(object) => {
+                let record = object.annotations().get(annotations::ACCEPTED_CLAIMS);
+                let record = record.map_or("[]", String::as_str);
+                self.annotate(object, annotations::ACCEPTED_CLAIMS, record).await
             }
             Object::Secret(object) => {
                 let namespace = object.namespace().unwrap_or_default();

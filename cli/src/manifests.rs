@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use bindery_api::{
     annotations, labels, names,
-    v1alpha2::{APIServiceBinding, APIServiceBindingSpec, ClusterSecretKeyRef},
+    v1alpha2::{APIServiceBinding, APIServiceBindingSpec, ClusterSecretKeyRef, PermissionClaim},
 };
 use k8s_openapi::{
     ByteString,
@@ -177,16 +177,15 @@ fn binding(install: &Install<'_>) -> APIServiceBinding {
         ..APIServiceBindingSpec::default()
     };
     let resources: Vec<_> = install.offer.resources.iter().map(ToString::to_string).collect();
+    // What the user has seen and not rejected; what the provider claims later on needs another yes.
+    let is_accepted = |claim: &&PermissionClaim| install.decision.accepted.contains(&claim.group_resource);
+    let accepted: Vec<_> = install.offer.claims.iter().filter(is_accepted).collect();
     let mut binding = APIServiceBinding::new(install.binding, spec);
     binding.metadata = ObjectMeta {
         annotations: Some(BTreeMap::from([
             (annotations::TEMPLATE.to_owned(), install.template.to_owned()),
             (annotations::RESOURCES.to_owned(), resources.join(",")),
-            // What the user has seen; what the provider claims later on needs another yes.
-            (
-                annotations::ACCEPTED_CLAIMS.to_owned(),
-                json!(install.offer.claims).to_string(),
-            ),
+            (annotations::ACCEPTED_CLAIMS.to_owned(), json!(accepted).to_string()),
         ])),
         ..marked(install.binding, None)
     };
@@ -208,7 +207,7 @@ fn marked(name: &str, component: Option<&str>) -> ObjectMeta {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use bindery_api::v1alpha2::GroupResource;
+    use bindery_api::{Accepted, v1alpha2::GroupResource};
     use serde_json::json;
 
     use super::*;
@@ -235,12 +234,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_binding_records_what_was_claimed_when_it_was_bound() {
-        let binding = manifests(Kubeconfig::Hidden("x")).binding;
-        let record = &binding.metadata.annotations.unwrap()[annotations::ACCEPTED_CLAIMS];
-        let claims: Vec<bindery_api::v1alpha2::PermissionClaim> = serde_json::from_str(record).unwrap();
-        assert_eq!(claims, offer::judge(&answer(), "west").unwrap().claims);
-        assert_eq!(claims[0].group_resource.resource, "secrets");
+    fn the_binding_records_what_was_accepted_when_it_was_bound() {
+        let claims = offer::judge(&answer(), "west").unwrap().claims;
+        let secrets = GroupResource::new("", "secrets");
+        assert_eq!(claims[0].group_resource, secrets);
+        for (reject, expect) in [(&[][..], &claims[..]), (&[secrets], &[])] {
+            let binding = rejecting(reject, Kubeconfig::Hidden("x")).binding;
+            assert_eq!(Accepted::of(&binding), Accepted::Claims(expect.to_vec()));
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt};
 
 use bindery_api::{
-    Conditions as _,
+    Accepted, Conditions as _, annotations,
     conditions::ConditionStatus,
     v1alpha2::{APIServiceBinding, GroupResource},
 };
@@ -19,6 +19,7 @@ use k8s_openapi::{
 use kube::ResourceExt as _;
 
 use crate::{
+    claims::news,
     kubeconfig::Credential,
     manifests::{Manifests, is_ours},
 };
@@ -59,6 +60,8 @@ pub(crate) enum Object {
     ClusterRoleBinding(ClusterRoleBinding),
     Secret(Secret),
     Binding(Box<APIServiceBinding>),
+    /// Somebody else's binding, of which only the record of the accepted claims is written.
+    Record(Box<APIServiceBinding>),
 }
 
 /// What stands in the way of a bind.
@@ -113,7 +116,7 @@ impl Object {
             Self::ClusterRole(_) => "ClusterRole",
             Self::ClusterRoleBinding(_) => "ClusterRoleBinding",
             Self::Secret(_) => "Secret",
-            Self::Binding(_) => "APIServiceBinding",
+            Self::Binding(_) | Self::Record(_) => "APIServiceBinding",
         }
     }
 
@@ -123,7 +126,7 @@ impl Object {
             Self::ClusterRole(object) => &object.metadata,
             Self::ClusterRoleBinding(object) => &object.metadata,
             Self::Secret(object) => &object.metadata,
-            Self::Binding(object) => &object.metadata,
+            Self::Binding(object) | Self::Record(object) => &object.metadata,
         }
     }
 }
@@ -292,7 +295,8 @@ fn keeps_credential(wanted: &Manifests, seen: &Installed, now: Timestamp) -> boo
     same && installed.is_valid_at(now) && !complaint
 }
 
-/// A binding that somebody else made is used as it is, if it rejects what is to be rejected.
+/// A binding that somebody else made is used as it is, if it rejects what is to be rejected. It gets a record of the claims
+/// that whoever binds accepts, where that is more than it says.
 fn plan_binding(wanted: &Manifests, seen: &Installed) -> Result<Option<Op>, Conflict> {
     let object = Object::Binding(Box::new(wanted.binding.clone()));
     let Some(seen) = &seen.binding else {
@@ -309,12 +313,27 @@ fn plan_binding(wanted: &Manifests, seen: &Installed) -> Result<Option<Op>, Conf
         return Ok((!same).then_some(Op { object, exists: true }));
     }
     match wanted_rejects.difference(&seen_rejects).next() {
-        None => Ok(None),
+        None => Ok(recorded(&wanted.binding, seen)),
         Some(claim) => Err(Conflict::ForeignBinding {
             binding: seen.name_any(),
             claim: claim.clone(),
         }),
     }
+}
+
+fn recorded(wanted: &APIServiceBinding, seen: &APIServiceBinding) -> Option<Op> {
+    let (Accepted::Claims(claims), known) = (Accepted::of(wanted), Accepted::of(seen)) else {
+        return None;
+    };
+    let is_more = claims.iter().any(|claim| news(&known, claim).is_some());
+    let record = wanted.annotations().get(annotations::ACCEPTED_CLAIMS)?;
+    let mut binding = seen.clone();
+    let annotations = binding.annotations_mut();
+    annotations.insert(annotations::ACCEPTED_CLAIMS.to_owned(), record.clone());
+    is_more.then(|| Op {
+        object: Object::Record(Box::new(binding)),
+        exists: true,
+    })
 }
 
 fn holds(

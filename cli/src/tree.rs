@@ -127,12 +127,13 @@ fn binding(status: &BindingStatus, now: Timestamp, wide: bool) -> Node {
 fn claims(binding: &APIServiceBinding) -> Option<String> {
     let claims: Vec<_> = states(binding, &Known::default())
         .into_iter()
-        .map(|claim| match (claim.state, &claim.said) {
-            (State::InEffect, Some(known)) if known.selector.selects_all() => {
-                format!("{} ({})", claim.resource, selection(known))
+        .map(|claim| {
+            let all = claim.said.iter().find(|known| known.selector.selects_all());
+            match (claim.state, all) {
+                (State::InEffect, Some(all)) => format!("{} ({})", claim.resource, selection(all)),
+                (State::InEffect, None) => claim.resource.to_string(),
+                (state, _) => format!("{} ({})", claim.resource, state.as_str()),
             }
-            (State::InEffect, _) => claim.resource.to_string(),
-            (state, _) => format!("{} ({})", claim.resource, state.as_str()),
         })
         .collect();
     (!claims.is_empty()).then(|| format!("claims: {}", claims.join(", ")))

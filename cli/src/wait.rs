@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use bindery_api::{
     Conditions as _,
     conditions::{self, ConditionStatus},
-    v1alpha2::{API_VERSION, APIServiceBinding, GroupResource},
+    v1alpha2::{API_VERSION, APIServiceBinding, GroupResource, PermissionClaim},
 };
 use bindery_runtime::{
     cache::{Cache, Subscription},
@@ -95,18 +95,27 @@ impl Watched {
         }
     }
 
-    /// Waits until all of these claims are in effect, or none is any more.
-    pub(crate) async fn claims(
+    /// Waits until none of these claims is in effect any more.
+    pub(crate) async fn withdrawn(self, claims: &BTreeSet<GroupResource>, steps: &Steps) -> Result<(), Failure> {
+        let left = |binding: &APIServiceBinding| in_effect(binding, claims);
+        self.claims(left, ("still has claims in effect", "to withdraw"), steps)
+            .await
+    }
+
+    /// Waits until these claims are in effect, as they are here.
+    pub(crate) async fn taken_up(self, claims: &[PermissionClaim], steps: &Steps) -> Result<(), Failure> {
+        let left = |binding: &APIServiceBinding| not_in_effect(binding, claims);
+        self.claims(left, ("has claims that are not in effect", "to take up"), steps)
+            .await
+    }
+
+    /// Waits until nothing is left for the konnector to do with claims.
+    async fn claims(
         mut self,
-        claims: &BTreeSet<GroupResource>,
-        wanted: bool,
+        left: impl Fn(&APIServiceBinding) -> BTreeSet<GroupResource>,
+        (what, doing): (&str, &str),
         steps: &Steps,
     ) -> Result<(), Failure> {
-        let (what, doing) = if wanted {
-            ("has claims that are not in effect", "to take up")
-        } else {
-            ("still has claims in effect", "to withdraw")
-        };
         let deadline = self.start + self.patience;
         if timeout_at(deadline, self.cache.synced()).await.is_err() {
             return Err(self.timed_out(what, "it cannot be watched".to_owned()));
@@ -114,12 +123,8 @@ impl Watched {
         let mut shown = String::new();
         loop {
             let state = self.states.borrow_and_update().clone();
-            let served = state.as_ref().map(|binding| in_effect(binding, claims));
-            let left: Vec<_> = match &served {
-                Some(served) => claims.iter().filter(|claim| served.contains(claim) != wanted).collect(),
-                // It is gone, and all that was copied for it.
-                None => Vec::new(),
-            };
+            // Once it is gone, so is all that was copied for it.
+            let left = state.map(|binding| left(&binding)).unwrap_or_default();
             if left.is_empty() {
                 return Ok(());
             }
@@ -160,6 +165,16 @@ pub(crate) fn in_effect(binding: &APIServiceBinding, claims: &BTreeSet<GroupReso
     let known = binding.status.iter().flat_map(|status| &status.permission_claims);
     let known = known.map(|claim| &claim.group_resource);
     known.filter(|resource| claims.contains(resource)).cloned().collect()
+}
+
+/// Resources of these claims that are not in effect as they are here.
+fn not_in_effect(binding: &APIServiceBinding, claims: &[PermissionClaim]) -> BTreeSet<GroupResource> {
+    let known = binding
+        .status
+        .as_ref()
+        .map_or(&[][..], |status| &status.permission_claims);
+    let left = claims.iter().filter(|claim| !known.contains(claim));
+    left.map(|claim| claim.group_resource.clone()).collect()
 }
 
 /// What keeps a binding from being ready, in words.

@@ -17,15 +17,16 @@ pub(crate) use kinds::{Kind, kinds, resolve};
 pub(crate) use object::ObjectFacts;
 pub(crate) use place::{Mapped, Place, claimed_place, place, request};
 pub(crate) use render::render;
-pub(crate) use select::{Referrer, reason, referrers};
+pub(crate) use select::{Referrer, named_by, reason, referrers};
 
 /// Something that was looked for.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Seen<T> {
     /// It is there.
     Is(T),
     /// It is not there.
+    #[default]
     Absent,
     /// It could not be read, and why.
     Unknown(String),
@@ -74,16 +75,20 @@ pub(crate) enum Relation {
     Claimed(ClaimFacts),
 }
 
-/// How a claim takes an object.
-#[derive(Clone, Debug, Serialize)]
+/// How the claims on a resource take an object.
+#[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ClaimFacts {
-    /// The claim, where it is known: of a rejected one nobody may say what it selects.
-    pub(crate) claim: Option<PermissionClaim>,
-    /// The binding rejects it.
+    /// The claims in effect: of a rejected one nobody may say what it selects.
+    pub(crate) claims: Vec<PermissionClaim>,
+    /// The binding rejects them.
     pub(crate) rejected: bool,
-    /// By what it selects the object, in words; absent if it does not.
+    /// By what they select the object, in words; absent if they do not.
     pub(crate) selected: Seen<String>,
+    /// What the provider claims now and nobody has accepted.
+    pub(crate) not_accepted: Vec<PermissionClaim>,
+    /// By what that selects the object.
+    pub(crate) would_select: Seen<String>,
 }
 
 /// What is known of a binding.

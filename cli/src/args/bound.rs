@@ -26,7 +26,8 @@ Looks at the object, at its binding, at what the konnector reported of it, and, 
 Secret, at the copy on the provider. Nothing is written. What cannot be read is said, with what that leaves open.
 
 For an object of a bound API it says where its copy is and what it waits for: the konnector, the provider, a
-finalizer, you. For a Secret, a ConfigMap or another claimed object it says which claim selects it, if one does.
+finalizer, you. For a Secret, a ConfigMap or another claimed object it says which claim selects it, if one does, and
+whether that claim waits for your yes.
 
 Examples:
   kubectl bind why cowboy/billy-the-kid -n wild-west
@@ -48,9 +49,12 @@ pub(crate) struct WhyArgs {
 #[command(after_help = "\
 A claim lets the provider have some objects of a resource copied to it, and put its own there on this cluster.
 
+What was accepted is recorded on the binding, and no more than that takes effect: a claim that is new or became wider
+since is shown as not accepted, with what is new, until you accept or reject it.
+
   --reject   first the binding says so; the konnector takes back what it copied, and then loses its right on the
              resource. Your own objects stay. Objects that the provider put here go.
-  --accept   first the konnector gets the right, then the binding says so.
+  --accept   first the konnector gets the right, then the binding says so, and records the claim as it is now.
 
 Nobody can give a right that they do not hold: to accept a claim you need the rights on the resource yourself.
 

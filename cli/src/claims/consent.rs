@@ -1,6 +1,9 @@
 //! Whether somebody has to say yes before a claim takes effect.
 
-use bindery_api::v1alpha2::{GroupResource, PermissionClaim};
+use bindery_api::{
+    Accepted,
+    v1alpha2::{APIServiceBinding, GroupResource, PermissionClaim},
+};
 
 use super::Decision;
 use crate::plan::Installed;
@@ -8,7 +11,7 @@ use crate::plan::Installed;
 /// What there is to consent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Question {
-    /// Nothing that is not in effect already.
+    /// Nothing that was not accepted already.
     Nothing,
     /// Claims on some objects.
     Claims,
@@ -27,14 +30,27 @@ pub(crate) enum Verdict {
     Refuse,
 }
 
-/// What accepting these claims is a question of. One that is in effect as it is now was accepted before.
+/// What accepting these claims is a question of.
 pub(crate) fn question(claims: &[PermissionClaim], decision: &Decision, seen: &Installed) -> Question {
-    let status = seen.binding.as_ref().and_then(|binding| binding.status.as_ref());
-    let in_effect = status.map_or(&[][..], |status| &status.permission_claims);
-    let news = claims
-        .iter()
-        .filter(|claim| decision.accepted.contains(&claim.group_resource) && !in_effect.contains(claim));
+    let news = claims.iter().filter(|claim| {
+        let was_accepted = seen
+            .binding
+            .as_ref()
+            .is_some_and(|binding| was_accepted(binding, claim));
+        decision.accepted.contains(&claim.group_resource) && !was_accepted
+    });
     news.map(question_of).max().unwrap_or(Question::Nothing)
+}
+
+/// Whether a claim was accepted before. Without a record, one that is in effect as it is now was.
+fn was_accepted(binding: &APIServiceBinding, claim: &PermissionClaim) -> bool {
+    match Accepted::of(binding) {
+        Accepted::Unrecorded => {
+            let mut in_effect = binding.status.iter().flat_map(|status| &status.permission_claims);
+            in_effect.any(|known| known == claim)
+        }
+        accepted => accepted.covers(claim),
+    }
 }
 
 /// What accepting one claim is a question of.
@@ -65,7 +81,7 @@ pub(crate) fn is_yes(question: Question, answer: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use bindery_api::v1alpha2::APIServiceBindingStatus;
+    use bindery_api::{annotations, v1alpha2::APIServiceBindingStatus};
 
     use super::*;
     use crate::{
@@ -73,30 +89,39 @@ mod tests {
         manifests::{Kubeconfig, tests::manifests},
     };
 
+    /// Offered; known before, by the record of the binding or else by what is in effect; rejected.
     #[track_caller]
-    fn check(claims: &[PermissionClaim], in_effect: &[PermissionClaim], reject: &[&str], expect: Question) {
-        let mut binding = manifests(Kubeconfig::Hidden("x")).binding;
-        binding.status = Some(APIServiceBindingStatus {
-            permission_claims: in_effect.to_vec(),
+    fn check(claims: &[PermissionClaim], known: &[PermissionClaim], reject: &[&str], expect: Question) {
+        let mut recorded = manifests(Kubeconfig::Hidden("x")).binding;
+        let record = serde_json::to_string(known).unwrap();
+        let annotations = recorded.metadata.annotations.as_mut().unwrap();
+        annotations.insert(annotations::ACCEPTED_CLAIMS.to_owned(), record);
+        let mut in_effect = recorded.clone();
+        in_effect.metadata.annotations = None;
+        in_effect.status = Some(APIServiceBindingStatus {
+            permission_claims: known.to_vec(),
             ..APIServiceBindingStatus::default()
         });
-        let seen = Installed {
-            binding: Some(binding),
-            ..Installed::default()
-        };
         let reject: Vec<_> = reject
             .iter()
             .map(|resource| GroupResource::new("", *resource))
             .collect();
-        assert_eq!(question(claims, &decide(claims, &reject, &seen), &seen), expect);
+        for binding in [recorded, in_effect] {
+            let seen = Installed {
+                binding: Some(binding),
+                ..Installed::default()
+            };
+            assert_eq!(question(claims, &decide(claims, &reject, &seen), &seen), expect);
+        }
     }
 
     #[test]
     fn what_is_new_and_accepted_is_asked() {
+        let one = std::slice::from_ref::<PermissionClaim>;
         let (some, all) = (claim("secrets", Some(("a", "b"))), claim("secrets", None));
         check(&[], &[], &[], Question::Nothing);
-        check(std::slice::from_ref(&some), &[], &[], Question::Claims);
-        check(std::slice::from_ref(&all), &[], &[], Question::Everything);
+        check(one(&some), &[], &[], Question::Claims);
+        check(one(&all), &[], &[], Question::Everything);
         check(&[claim("configmaps", None)], &[], &[], Question::Claims);
         check(
             &[claim("configmaps", None), all.clone()],
@@ -104,14 +129,9 @@ mod tests {
             &[],
             Question::Everything,
         );
-        check(std::slice::from_ref(&all), &[], &["secrets"], Question::Nothing);
-        check(
-            std::slice::from_ref(&all),
-            std::slice::from_ref(&all),
-            &[],
-            Question::Nothing,
-        );
-        // In effect for some, and now for all.
+        check(one(&all), &[], &["secrets"], Question::Nothing);
+        check(one(&all), one(&all), &[], Question::Nothing);
+        // Accepted for some, and now for all.
         check(&[all], &[some], &[], Question::Everything);
     }
 

@@ -184,13 +184,7 @@ impl<'a> Bind<'a> {
             steps.note(warning);
         }
         for claim in &self.offer.claims {
-            for (index, line) in claims::explained(claim).iter().enumerate() {
-                steps.note(&if index == 0 {
-                    format!("claims {line}")
-                } else {
-                    line.clone()
-                });
-            }
+            consent::explain([claim], steps);
             if self.decision.rejected.contains(&claim.group_resource) {
                 steps.note("which is rejected: nothing of it is read or written");
             }

@@ -18,7 +18,7 @@ use change::Change;
 use super::{Context, apiservice::consent};
 use crate::{
     args::ClaimsArgs,
-    claims::{Claim, Known, selection, states},
+    claims::{Claim, Known, record_after, states},
     consumer::Consumer,
     contract::Contract,
     errors::Failure,
@@ -45,9 +45,10 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &ClaimsArgs) -
     if change.is_empty() {
         return show(context, &before, is_known);
     }
-    change.check(&before)?;
+    change.check(&before, is_known)?;
+    consent::explain(change.news(&before), &context.steps);
     consent::ask(
-        change.question(&before, &binding, is_known),
+        change.question(&before),
         args.yes,
         (
             &format!("the provider of binding {}", args.binding),
@@ -56,26 +57,18 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &ClaimsArgs) -
         "nothing was changed",
     )?;
     let steps = &mut context.steps;
-    for claim in &change.accept {
+    for claim in change.claimed(&before) {
         give_right(&consumer, &args.binding, claim, steps).await?;
     }
-    let wanted = change.rejected_after(&binding);
-    if wanted != binding.spec.rejected_permission_claims {
-        consumer.reject_claims(&binding, &wanted).await?;
-        let rejects = if wanted.is_empty() {
-            "no claim".to_owned()
-        } else {
-            joined(&wanted)
-        };
-        steps.done(&format!("APIServiceBinding {} rejects {rejects}", args.binding));
-    }
+    answer(&consumer, &binding, &change, known.offered.as_deref(), steps).await?;
     if args.wait {
         let left = patience.saturating_sub(start.elapsed());
         take_rights(&consumer, &args.binding, &change.reject, left, steps).await?;
-        if !change.accept.is_empty() {
+        let wanted: Vec<_> = change.accepted(&before).cloned().collect();
+        if !wanted.is_empty() {
             let left = patience.saturating_sub(start.elapsed());
             let watched = Watched::start(&consumer, &args.binding, left);
-            watched.claims(&change.accept, true, steps).await?;
+            watched.taken_up(&wanted, steps).await?;
         }
     } else if !change.reject.is_empty() {
         steps.note(&unfinished(&args.binding, &change.reject));
@@ -89,6 +82,44 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &ClaimsArgs) -
     let mut after = states(&binding, &known);
     change.keep(&before, &mut after);
     show(context, &after, is_known)
+}
+
+/// Writes into the binding what it rejects and what was accepted.
+async fn answer(
+    consumer: &Consumer,
+    binding: &APIServiceBinding,
+    change: &Change,
+    offered: Option<&[PermissionClaim]>,
+    steps: &mut Steps,
+) -> Result<(), Failure> {
+    let name = binding.name_any();
+    let rejected = change.rejected_after(binding);
+    let rejected = (rejected != binding.spec.rejected_permission_claims).then_some(rejected);
+    let record = record_after(binding, offered, &change.accept, &change.reject);
+    if rejected.is_none() && record.is_none() {
+        return Ok(());
+    }
+    consumer
+        .answer_claims(binding, rejected.as_deref(), record.as_deref())
+        .await?;
+    if let Some(rejected) = rejected {
+        let rejects = if rejected.is_empty() {
+            "no claim".to_owned()
+        } else {
+            joined(&rejected)
+        };
+        steps.done(&format!("APIServiceBinding {name} rejects {rejects}"));
+    }
+    if let Some(record) = record {
+        let claims: BTreeSet<_> = record.iter().map(|claim| &claim.group_resource).collect();
+        let accepts = if claims.is_empty() {
+            "no claim".to_owned()
+        } else {
+            joined(claims)
+        };
+        steps.done(&format!("APIServiceBinding {name} records as accepted: {accepts}"));
+    }
+    Ok(())
 }
 
 /// Takes the konnector's rights on claims that are not accepted, as soon as it has withdrawn what it copied for them.
@@ -105,7 +136,7 @@ pub(super) async fn take_rights(
     let now = consumer.binding(binding).await?;
     if !wait::in_effect(&now, claims).is_empty() {
         let withdrawn = Watched::start(consumer, binding, patience)
-            .claims(claims, false, steps)
+            .withdrawn(claims, steps)
             .await;
         if withdrawn.is_err() {
             steps.note(&unfinished(binding, claims));
@@ -219,7 +250,7 @@ fn show<W: Write>(context: &mut Context<W>, claims: &[Claim], is_known: bool) ->
                 vec![
                     claim.resource.to_string(),
                     claim.state.as_str().to_owned(),
-                    claim.said.as_ref().map_or_else(|| "<unknown>".to_owned(), selection),
+                    claim.selects(),
                 ]
             });
             printer.text(&table(&["CLAIM", "STATE", "SELECTS"], rows, 3))

@@ -158,9 +158,7 @@ impl Asked<'_> {
             if is_bound(binding, &resource) || owner.as_deref() == Some(&binding.name_any()) {
                 links.push(self.bound(binding).await);
             }
-            if claims::is_claimed(binding, &resource) {
-                links.push(self.claimed(binding, object).await);
-            }
+            links.extend(self.claimed(binding, object).await);
         }
         links
     }

@@ -173,6 +173,37 @@ fn a_new_rejection_changes_role_and_binding() {
 }
 
 #[test]
+fn a_wider_claim_is_recorded_whoever_made_the_binding() {
+    let recorded = |record: Option<&str>, ours: bool| {
+        let mut seen = installed();
+        let binding = seen.binding.as_mut().unwrap();
+        let annotations = binding.annotations_mut();
+        annotations.remove(annotations::ACCEPTED_CLAIMS);
+        annotations.extend(record.map(|record| (annotations::ACCEPTED_CLAIMS.to_owned(), record.to_owned())));
+        if !ours {
+            binding.metadata.labels = None;
+        }
+        let ops = plan(&wanted(), &seen, at(50)).unwrap();
+        ops.first().map(|op| match &op.object {
+            Object::Binding(binding) => ("all", Accepted::of(binding)),
+            Object::Record(binding) => ("record", Accepted::of(binding)),
+            other => panic!("{other}"),
+        })
+    };
+    let now = Accepted::of(&wanted().binding);
+    let old = r#"[{"resource":"configmaps","selector":{"labelSelector":{}}}]"#;
+    let wider = r#"[{"resource":"secrets","selector":{"labelSelector":{}}}]"#;
+    assert_eq!(recorded(Some(old), true), Some(("all", now.clone())));
+    assert_eq!(recorded(Some(old), false), Some(("record", now.clone())));
+    assert_eq!(recorded(Some("nonsense"), false), Some(("record", now.clone())));
+    assert_eq!(recorded(Some(wider), true), Some(("all", now.clone())));
+    // Of a binding that is not ours, only what is missing is written; the konnector makes its first record.
+    assert_eq!(recorded(Some(wider), false), None);
+    assert_eq!(recorded(None, false), None);
+    assert_eq!(recorded(None, true), Some(("all", now)));
+}
+
+#[test]
 fn what_is_not_ours_is_never_changed() {
     let unmark = |meta: &mut ObjectMeta| meta.labels = None;
     let mut seen = installed();

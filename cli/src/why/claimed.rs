@@ -18,7 +18,8 @@ const LOCAL: [&str; 1] = ["secrets"];
 
 /// Whether a claim is worth a word: not if it leaves the object alone while another takes it.
 pub(super) fn is_worth_a_word(facts: &Facts, claim: &ClaimFacts) -> bool {
-    let takes = |claim: &ClaimFacts| !claim.rejected && claim.selected != Seen::Absent;
+    let takes =
+        |claim: &ClaimFacts| !claim.rejected && (claim.selected != Seen::Absent || claim.would_select != Seen::Absent);
     let of = |link: &super::Link| matches!(&link.relation, Relation::Claimed(other) if takes(other));
     takes(claim) || !facts.links.iter().any(of)
 }
@@ -27,7 +28,7 @@ pub(super) fn is_worth_a_word(facts: &Facts, claim: &ClaimFacts) -> bool {
 pub(super) fn lines(facts: &Facts, link: &Link, claim: &ClaimFacts) -> Vec<Line> {
     let object = match &facts.object {
         Seen::Is(object) => object,
-        Seen::Absent => return absent(link),
+        Seen::Absent => return absent(facts, link, claim),
         Seen::Unknown(why) => return vec![Line::unknown("the object on this cluster", why)],
     };
     if let Some(why) = never(facts, object, link) {
@@ -68,8 +69,16 @@ fn never(facts: &Facts, object: &ObjectFacts, link: &Link) -> Option<&'static st
     }
 }
 
-fn absent(link: &Link) -> Vec<Line> {
+fn absent(facts: &Facts, link: &Link, claim: &ClaimFacts) -> Vec<Line> {
     match &link.copy {
+        Seen::Is(source)
+            if source.marked() == Marked::Not
+                && claim.selected == Seen::Absent
+                && claim.would_select != Seen::Absent =>
+        {
+            let what = format!("the provider has one of its own at {}", source.key());
+            vec![not_accepted(facts, link, claim, &what)]
+        }
         Seen::Is(source) if source.marked() == Marked::Not => vec![
             Line::new(
                 Level::Waits,
@@ -184,6 +193,9 @@ fn of_consumer(facts: &Facts, object: &ObjectFacts, link: &Link, claim: &ClaimFa
             Level::Well,
             format!("binding {} claims it: {why}", name(link)),
         )),
+        Seen::Absent if !copied && claim.would_select != Seen::Absent => {
+            return vec![not_accepted(facts, link, claim, "it stays here")];
+        }
         Seen::Absent if copied => {
             lines.push(
                 Line::new(
@@ -195,19 +207,42 @@ fn of_consumer(facts: &Facts, object: &ObjectFacts, link: &Link, claim: &ClaimFa
             return lines;
         }
         Seen::Absent => {
-            let claimed = claim
-                .claim
-                .as_ref()
-                .map_or_else(String::new, |claim| format!(", only {}", selection(claim)));
+            let claimed: Vec<_> = claim.claims.iter().map(selection).collect();
+            let only = if claimed.is_empty() { "" } else { ", only " };
             return vec![Line::new(
                 Level::Well,
-                format!("the claim of binding {} does not select it{claimed}", name(link)),
+                format!(
+                    "the claim of binding {} does not select it{only}{}",
+                    name(link),
+                    claimed.join("; ")
+                ),
             )];
         }
         Seen::Unknown(why) => lines.push(Line::unknown("whether a claim selects it", why)),
     }
     lines.push(counterpart(object, link));
     lines
+}
+
+/// Only what nobody has accepted would take it, so that somebody has to say yes or no.
+fn not_accepted(facts: &Facts, link: &Link, claim: &ClaimFacts, what: &str) -> Line {
+    let (binding, resource) = (name(link), facts.kind.resource());
+    match &claim.would_select {
+        Seen::Unknown(why) => Line::unknown(
+            &format!("whether what the provider of binding {binding} claims now, and nobody has accepted, selects it"),
+            why,
+        ),
+        Seen::Absent => Line::new(Level::Well, what),
+        Seen::Is(why) => Line::new(
+            Level::Waits,
+            format!("{what}: the provider of binding {binding} claims it now, {why}, and nobody has accepted that"),
+        )
+        .waits_for("you")
+        .mend(format!(
+            "kubectl bind claims {binding} shows what is new; kubectl bind claims {binding} --accept {resource} accepts it, \
+             --reject {resource} ends it for good"
+        )),
+    }
 }
 
 fn counterpart(object: &ObjectFacts, link: &Link) -> Line {

@@ -14,12 +14,11 @@ pub(crate) struct Referrer {
     pub(crate) name: String,
 }
 
-/// By what a claim selects an object, in words; none if it does not. `referrers` name it.
+/// By what a claim selects an object, apart from references, in words; none if it does not.
 pub(crate) fn reason(
     claim: &PermissionClaim,
     (namespace, name): (&str, &str),
     labels: &BTreeMap<String, String>,
-    referrers: &[Referrer],
 ) -> Option<String> {
     let selector = &claim.selector;
     if selector.selects_all() {
@@ -32,16 +31,16 @@ pub(crate) fn reason(
     {
         return Some("by its labels".to_owned());
     }
-    if selector
-        .named_resources
-        .iter()
+    let mut named = selector.named_resources.iter();
+    named
         .any(|named| is_named(named, namespace, name))
-    {
-        return Some("by its name".to_owned());
-    }
-    referrers
-        .first()
-        .map(|referrer| format!("because {} names it", referrer.name))
+        .then(|| "by its name".to_owned())
+}
+
+/// That an object is selected because another names it, in words.
+pub(crate) fn named_by(referrers: &[Referrer]) -> Option<String> {
+    let referrer = referrers.first()?;
+    Some(format!("because {} names it", referrer.name))
 }
 
 /// The objects that name an object at a path. `home` is the namespace that a cluster-scoped one means without a path for it.
@@ -57,6 +56,8 @@ pub(crate) fn referrers(
         let own = object.metadata.namespace.as_deref().or(home);
         let names = walk(&object.data, &path.name);
         let spaces = path.namespace.as_deref().filter(|path| !path.is_empty());
+        // As the konnector does: no namespace is taken from what the provider writes.
+        let spaces = spaces.filter(|path| path.split('.').next() != Some("status"));
         let spaces = spaces.map(|path| walk(&object.data, path)).unwrap_or_default();
         let is_meant = |(at, found): &(Vec<usize>, &str)| {
             let beside = spaces.iter().find(|(other, _)| belong_together(at, other));
@@ -138,7 +139,7 @@ mod tests {
     #[track_caller]
     fn check(selector: &Value, expect: Option<&str>) {
         let labels = [("app".to_owned(), "cowboy".to_owned())].into();
-        let found = reason(&claim(selector), ("west", "permit"), &labels, &[]);
+        let found = reason(&claim(selector), ("west", "permit"), &labels);
         assert_eq!(found.as_deref(), expect);
     }
 
@@ -234,10 +235,8 @@ mod tests {
         let referrer = Referrer {
             name: "cowboys.wildwest.dev west/billy".to_owned(),
         };
-        let found = reason(&claim(&json!({})), ("west", "permit"), &BTreeMap::new(), &[referrer]);
-        assert_eq!(
-            found.as_deref(),
-            Some("because cowboys.wildwest.dev west/billy names it")
-        );
+        let expect = "because cowboys.wildwest.dev west/billy names it";
+        assert_eq!(named_by(&[referrer]).as_deref(), Some(expect));
+        assert_eq!(named_by(&[]), None);
     }
 }

@@ -2,11 +2,14 @@
 
 use std::io::{IsTerminal as _, Write as _};
 
+use bindery_api::v1alpha2::PermissionClaim;
+
 use super::Bind;
 use crate::{
-    claims::{Question, Verdict, is_yes, question, verdict},
+    claims::{Question, Verdict, explained, is_yes, question, verdict},
     errors::Failure,
     output::joined,
+    steps::Steps,
 };
 
 /// Goes on with a yes, by flag, by hand, or where none is needed.
@@ -19,6 +22,16 @@ pub(super) fn get(bind: &Bind<'_>) -> Result<(), Failure> {
         (&format!("template {}", bind.args.template), &accepted),
         "nothing was bound",
     )
+}
+
+/// Says what claims are about.
+pub(in crate::commands) fn explain<'a>(claims: impl IntoIterator<Item = &'a PermissionClaim>, steps: &Steps) {
+    for claim in claims {
+        let lines = explained(claim).into_iter().enumerate();
+        for (index, line) in lines {
+            steps.note(&if index == 0 { format!("claims {line}") } else { line });
+        }
+    }
 }
 
 /// Asks, unless there is an answer already. `who` claims what; `undone` says what has not happened after a no.

@@ -35,8 +35,8 @@ impl Change {
         self.accept.is_empty() && self.reject.is_empty()
     }
 
-    /// A slip of the pen must not pass for an answer.
-    pub(super) fn check(&self, claims: &[Claim]) -> Result<(), Failure> {
+    /// A slip of the pen must not pass for an answer, and nobody accepts what nobody can see.
+    pub(super) fn check(&self, claims: &[Claim], is_current: bool) -> Result<(), Failure> {
         let claimed: BTreeSet<_> = claims.iter().map(|claim| claim.resource.clone()).collect();
         if let Some(unknown) = self.accept.difference(&claimed).next() {
             return Err(Unclaimed {
@@ -45,6 +45,16 @@ impl Change {
                 claimed,
             }
             .into());
+        }
+        let is_rejected =
+            |claim: &&Claim| matches!(claim.state, State::Rejected | State::RightLeft | State::Withdrawing);
+        let mut unseen = self.about(claims).filter(|_| !is_current).filter(is_rejected);
+        if let Some(claim) = unseen.next() {
+            return Err(Failure::Usage(format!(
+                "nobody can tell what the provider claims of {} now, so that there is nothing to accept; say so again when it \
+                 can be seen",
+                claim.resource
+            )));
         }
         let known: Vec<_> = claims
             .iter()
@@ -56,21 +66,34 @@ impl Change {
         Ok(claims::check_rejected(&known, &self.reject)?)
     }
 
-    /// What accepting is a question of. Secrets of which nobody can tell how many are as good as all of them.
-    pub(super) fn question(&self, claims: &[Claim], binding: &APIServiceBinding, is_current: bool) -> Question {
-        let in_effect = binding
-            .status
-            .as_ref()
-            .map_or(&[][..], |status| &status.permission_claims);
-        let news = claims
-            .iter()
-            .filter(|claim| self.accept.contains(&claim.resource) && claim.state != State::InEffect);
-        let question = |claim: &Claim| match &claim.said {
-            Some(known) if is_current || in_effect.contains(known) => question_of(known),
-            _ if claim.resource == GroupResource::new("", "secrets") => Question::Everything,
-            _ => Question::Claims,
-        };
-        news.map(question).max().unwrap_or(Question::Nothing)
+    /// What is known of that which is to be accepted.
+    fn about<'a>(&'a self, claims: &'a [Claim]) -> impl Iterator<Item = &'a Claim> {
+        claims.iter().filter(|claim| self.accept.contains(&claim.resource))
+    }
+
+    /// The resources to be accepted on which there is a claim.
+    pub(super) fn claimed<'a>(&'a self, claims: &'a [Claim]) -> impl Iterator<Item = &'a GroupResource> {
+        let claimed = self.about(claims).filter(|claim| !claim.said.is_empty());
+        claimed.map(|claim| &claim.resource)
+    }
+
+    /// The claims to be accepted.
+    pub(super) fn accepted<'a>(&'a self, claims: &'a [Claim]) -> impl Iterator<Item = &'a PermissionClaim> {
+        self.about(claims).flat_map(|claim| &claim.said)
+    }
+
+    /// Those of them that were not accepted before, or accepted without the right that makes it true.
+    pub(super) fn news<'a>(&'a self, claims: &'a [Claim]) -> impl Iterator<Item = &'a PermissionClaim> {
+        let is_old = |claim: &&Claim| matches!(claim.state, State::InEffect | State::Accepted);
+        self.about(claims)
+            .filter(move |claim| !is_old(claim))
+            .flat_map(|claim| &claim.said)
+    }
+
+    /// What accepting is a question of.
+    pub(super) fn question(&self, claims: &[Claim]) -> Question {
+        let news = self.news(claims);
+        news.map(question_of).max().unwrap_or(Question::Nothing)
     }
 
     /// A claim that was accepted now is shown also where only its rejection was known.
@@ -143,38 +166,54 @@ mod tests {
         }
     }
 
-    #[track_caller]
-    fn check(known: Option<PermissionClaim>, state: State, is_current: bool, expect: Question) {
-        let claims = [Claim {
+    fn secrets(state: State, said: Option<PermissionClaim>) -> [Claim; 1] {
+        [Claim {
             resource: GroupResource::new("", "secrets"),
             state,
-            said: known,
-        }];
-        let question = change(&["secrets"], &[]).question(&claims, &rejecting(&["secrets"]), is_current);
-        assert_eq!(question, expect);
+            said: said.into_iter().collect(),
+            news: Vec::new(),
+            before: Vec::new(),
+        }]
     }
 
     #[test]
-    fn what_nobody_can_tell_is_as_much_as_everything() {
-        let some = || Some(claim("secrets", Some(("a", "b"))));
-        check(some(), State::Rejected, true, Question::Claims);
-        check(
-            Some(claim("secrets", None)),
-            State::Rejected,
-            true,
-            Question::Everything,
+    fn what_is_new_is_asked() {
+        let (some, all) = (|| claim("secrets", Some(("a", "b"))), || claim("secrets", None));
+        for (said, state, expect) in [
+            (some(), State::Rejected, Question::Claims),
+            (all(), State::Rejected, Question::Everything),
+            (all(), State::Withdrawing, Question::Everything),
+            (some(), State::Changed, Question::Claims),
+            (all(), State::Changed, Question::Everything),
+            (all(), State::NotAccepted, Question::Everything),
+            (all(), State::RightMissing, Question::Everything),
+            (all(), State::Accepted, Question::Nothing),
+            (all(), State::InEffect, Question::Nothing),
+        ] {
+            let claims = secrets(state, Some(said));
+            assert_eq!(change(&["secrets"], &[]).question(&claims), expect, "{state:?}");
+            assert_eq!(change(&["configmaps"], &[]).question(&claims), Question::Nothing);
+        }
+    }
+
+    #[test]
+    fn nobody_accepts_what_nobody_sees() {
+        let accept = change(&["secrets"], &[]);
+        let blind = accept.check(&secrets(State::Rejected, None), false);
+        assert!(blind.is_err_and(|failure| failure.to_string().contains("claims of secrets now")));
+        assert!(accept.check(&secrets(State::Rejected, None), true).is_ok());
+        // Only the right is missing.
+        assert!(accept.check(&secrets(State::RightMissing, None), false).is_ok());
+        assert!(
+            change(&[], &["secrets"])
+                .check(&secrets(State::InEffect, None), false)
+                .is_ok()
         );
-        check(None, State::Rejected, false, Question::Everything);
-        check(some(), State::InEffect, true, Question::Nothing);
     }
 
     #[test]
     fn what_was_accepted_now_does_not_vanish() {
-        let before = [Claim {
-            resource: GroupResource::new("", "secrets"),
-            state: State::Rejected,
-            said: None,
-        }];
+        let before = secrets(State::Rejected, None);
         let mut after = Vec::new();
         change(&["secrets"], &[]).keep(&before, &mut after);
         change(&["secrets"], &[]).keep(&before, &mut after);
@@ -186,14 +225,12 @@ mod tests {
 
     #[test]
     fn only_what_is_claimed_is_accepted() {
-        let claims = [Claim {
-            resource: GroupResource::new("", "secrets"),
-            state: State::Rejected,
-            said: None,
-        }];
-        assert!(change(&["secrets"], &["configmaps"]).check(&claims).is_ok());
-        let failure = change(&["configmaps"], &[]).check(&claims).expect_err("a failure");
+        let claims = secrets(State::Rejected, None);
+        assert!(change(&["secrets"], &["configmaps"]).check(&claims, true).is_ok());
+        let failure = change(&["configmaps"], &[])
+            .check(&claims, true)
+            .expect_err("a failure");
         assert!(failure.to_string().contains("nothing to accept"), "{failure}");
-        assert!(change(&[], &["secret"]).check(&claims).is_err());
+        assert!(change(&[], &["secret"]).check(&claims, true).is_err());
     }
 }

@@ -1,42 +1,67 @@
 //! What a binding whose provider claims a resource shows of one of its objects.
 
-use bindery_api::v1alpha2::{
-    APIServiceBinding, APIServiceExport, GroupResource, Isolation, PermissionClaim, SelectorReference,
-};
+use std::collections::BTreeMap;
 
+use bindery_api::{
+    Accepted, Conditions as _,
+    v1alpha2::{APIServiceBinding, APIServiceExport, GroupResource, Isolation, PermissionClaim, SelectorReference},
+};
 use kube::ResourceExt as _;
 
 use super::{Asked, link};
 use crate::{
+    claims::news,
     contract::Contract,
     why::{self, ClaimFacts, Kind, Link, Mapped, ObjectFacts, Place, Referrer, Relation, Seen},
 };
 
 /// Most objects that are read to see whether one of them names a claimed one.
 const REFERRERS_MAX: u32 = 2000;
+/// The condition of a binding that speaks of claims, and its reason where one was not accepted.
+const CLAIMS_IN_SYNC: &str = "PermissionClaimsInSync";
+const NOT_ACCEPTED: &str = "ClaimNotAccepted";
 
 /// Whether the binding has a claim on a resource, in effect or rejected.
 pub(super) fn is_claimed(binding: &APIServiceBinding, resource: &GroupResource) -> bool {
-    claim(binding, resource).is_some() || binding.spec.rejected_permission_claims.contains(resource)
+    !in_effect(binding, resource).is_empty() || binding.spec.rejected_permission_claims.contains(resource)
 }
 
-fn claim<'a>(binding: &'a APIServiceBinding, resource: &GroupResource) -> Option<&'a PermissionClaim> {
-    let status = binding.status.as_ref()?;
-    status
-        .permission_claims
-        .iter()
-        .find(|claim| claim.group_resource == *resource)
+/// Whether the provider claims what nobody has accepted. On which resources, its export alone says.
+fn has_news(binding: &APIServiceBinding) -> bool {
+    let condition = binding.condition(CLAIMS_IN_SYNC);
+    condition.is_some_and(|condition| condition.reason == NOT_ACCEPTED)
+}
+
+fn in_effect(binding: &APIServiceBinding, resource: &GroupResource) -> Vec<PermissionClaim> {
+    let claims = binding.status.iter().flat_map(|status| &status.permission_claims);
+    claims
+        .filter(|claim| claim.group_resource == *resource)
+        .cloned()
+        .collect()
+}
+
+/// What an export claims of a resource that was not accepted.
+fn not_accepted(
+    binding: &APIServiceBinding,
+    export: &APIServiceExport,
+    resource: &GroupResource,
+) -> Vec<PermissionClaim> {
+    let accepted = Accepted::of(binding);
+    let claims = export.spec.permission_claims.iter();
+    claims
+        .filter(|claim| claim.group_resource == *resource)
+        .filter_map(|claim| news(&accepted, claim))
+        .collect()
 }
 
 impl Asked<'_> {
-    pub(super) async fn claimed(&self, binding: &APIServiceBinding, object: &Seen<ObjectFacts>) -> Link {
+    /// What a binding shows whose provider claims the resource; none if it does not.
+    pub(super) async fn claimed(&self, binding: &APIServiceBinding, object: &Seen<ObjectFacts>) -> Option<Link> {
         let resource = self.kind.resource();
-        let claim = claim(binding, &resource);
-        let mut facts = ClaimFacts {
-            claim: claim.cloned(),
-            rejected: binding.spec.rejected_permission_claims.contains(&resource),
-            selected: Seen::Absent,
-        };
+        let is_claimed = is_claimed(binding, &resource);
+        if !is_claimed && !has_news(binding) {
+            return None;
+        }
         let contract = Contract::open(self.consumer, binding).await;
         let export = match &contract {
             Ok(contract) => {
@@ -45,14 +70,35 @@ impl Asked<'_> {
             }
             Err(why) => Err(why.clone()),
         };
-        if let Some(claim) = claim.filter(|_| !facts.rejected) {
-            facts.selected = self.selected(claim, export.as_ref().ok(), object).await;
+        let mut facts = ClaimFacts {
+            claims: in_effect(binding, &resource),
+            rejected: binding.spec.rejected_permission_claims.contains(&resource),
+            ..ClaimFacts::default()
+        };
+        if let Ok(export) = &export
+            && !facts.rejected
+        {
+            facts.not_accepted = not_accepted(binding, export, &resource);
         }
-        let link = link(binding, Relation::Claimed(facts));
-        match (contract, export) {
-            (Ok(contract), Ok(export)) => self.counterpart(link, &contract, &export, object).await,
-            (Err(why), _) | (_, Err(why)) => link.unseen(&why),
+        if !is_claimed && facts.not_accepted.is_empty() {
+            return None;
         }
+        let mut link = link(binding, Relation::Claimed(facts.clone()));
+        link = match (contract, &export) {
+            (Ok(contract), Ok(export)) => self.counterpart(link, &contract, export, object).await,
+            (Err(why), _) => link.unseen(&why),
+            (_, Err(why)) => link.unseen(why),
+        };
+        if !facts.rejected {
+            // Of an object that is not here, that of the provider counts.
+            let labels = object.is().or_else(|| link.copy.is()).map(|known| known.labels.clone());
+            let labels = labels.unwrap_or_default();
+            let export = export.as_ref().ok();
+            facts.selected = self.selected(&facts.claims, export, &labels).await;
+            facts.would_select = self.selected(&facts.not_accepted, export, &labels).await;
+        }
+        link.relation = Relation::Claimed(facts);
+        Some(link)
     }
 
     async fn counterpart(
@@ -89,27 +135,27 @@ impl Asked<'_> {
         export.spec.isolation == Isolation::None && exported.any(|kind| !kind.namespaced)
     }
 
-    /// By what a claim selects the object.
+    /// By what claims select the object.
     async fn selected(
         &self,
-        claim: &PermissionClaim,
+        claims: &[PermissionClaim],
         export: Option<&APIServiceExport>,
-        object: &Seen<ObjectFacts>,
+        labels: &BTreeMap<String, String>,
     ) -> Seen<String> {
-        let none = std::collections::BTreeMap::new();
-        let labels = object.is().map_or(&none, |object| &object.labels);
-        if let Some(why) = why::reason(claim, self.key(), labels, &[]) {
+        let mut reasons = claims.iter().filter_map(|claim| why::reason(claim, self.key(), labels));
+        if let Some(why) = reasons.next() {
             return Seen::Is(why);
         }
         let home = export.and_then(|export| export.spec.cluster_scoped_namespace.as_deref());
         let mut unread = None;
-        for reference in &claim.selector.references {
-            match self.referrers(reference, home).await {
-                Ok(referrers) => {
-                    if let Some(why) = why::reason(claim, self.key(), labels, &referrers) {
-                        return Seen::Is(why);
-                    }
-                }
+        for reference in claims.iter().flat_map(|claim| &claim.selector.references) {
+            match self
+                .referrers(reference, home)
+                .await
+                .map(|referrers| why::named_by(&referrers))
+            {
+                Ok(Some(why)) => return Seen::Is(why),
+                Ok(None) => {}
                 Err(why) => unread = Some(why),
             }
         }
