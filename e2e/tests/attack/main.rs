@@ -7,6 +7,7 @@ mod docs;
 mod generate;
 mod grpc;
 mod kubernetes;
+mod modes;
 mod offers;
 mod provider;
 mod reads;

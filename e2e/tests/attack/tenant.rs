@@ -10,7 +10,7 @@ use bindery_proto::v1alpha2::{
     NameRef, ObjectMeta,
 };
 use kube::{
-    Api, Client, Config,
+    Api, Client, Config, ResourceExt as _,
     api::{ApiResource, DynamicObject, GroupVersionKind, PostParams, TypeMeta},
     config::{KubeConfigOptions, Kubeconfig},
 };
@@ -136,6 +136,13 @@ impl Tenant {
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .into(),
         );
+        if offer.place == Place::SharedLastWins {
+            let note = (
+                format!("{}/{}", annotations::PROJECTION_OF, self.contract),
+                "0-1-2".to_owned(),
+            );
+            object.annotations_mut().extend([note]);
+        }
         object
     }
 

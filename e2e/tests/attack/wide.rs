@@ -143,12 +143,12 @@ async fn writes(world: &World, mut objects: Objects<'_>, there: &Api<DynamicObje
     objects.create("new", None, shared);
     objects.create("new", Some(other), no);
     objects.create(&format!("{own}-new"), Some(other), no);
-    objects.create(own, None, shared);
-    objects.create(&format!("{own}x-new"), None, shared);
+    objects.create(own, None, no);
+    objects.create(&format!("{own}x-new"), None, no);
     // Nor are names taken from another under which its own objects would come.
-    for (mark, expect) in [(None, shared), (Some(own), shared), (Some(other), no)] {
-        objects.create(&format!("{other}-new"), mark, expect);
-        objects.generate(&format!("{other}-"), mark, expect);
+    for mark in [None, Some(own), Some(other)] {
+        objects.create(&format!("{other}-new"), mark, no);
+        objects.generate(&format!("{other}-"), mark, no);
     }
 
     let all = there.list(&ListParams::default()).await?.items;

@@ -116,6 +116,7 @@ fn a_server_without_the_rights_prints_the_role_that_mends_it() -> Result<()> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one row for each refusal")]
 fn a_template_that_cannot_be_served_says_why() -> Result<()> {
     case("unservable", async |case| {
         let provider = case.provider();

@@ -115,8 +115,8 @@ fn is_shifted(bound: &Bound, server: i64, konnector: i64) -> Result<()> {
 }
 
 fn time_of(line: &str) -> Option<jiff::Timestamp> {
-    let words = line.split(|letter: char| letter.is_whitespace() || letter == '"');
-    words.filter_map(|word| word.parse().ok()).next()
+    let mut words = line.split(|letter: char| letter.is_whitespace() || letter == '"');
+    words.find_map(|word| word.parse().ok())
 }
 
 /// The library, built by the system's compiler, which the project needs anyway.

@@ -46,6 +46,7 @@ struct Blow {
 }
 
 #[test]
+#[expect(clippy::print_stdout, reason = "what it takes to have a round again")]
 fn killed_at_random_moments() -> Result<()> {
     run(async {
         let rounds = number(ROUNDS)?.unwrap_or(ROUNDS_IN_TESTS);

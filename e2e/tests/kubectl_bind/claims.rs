@@ -36,11 +36,12 @@ pub(crate) fn claim(resource: &str, app: Option<&str>) -> proto::PermissionClaim
 
 /// Plays the konnector: says which claims are in effect.
 async fn report_claims(world: &World, resources: &[&str]) -> Result<()> {
-    let claims: Vec<_> = resources
-        .iter()
-        .map(|resource| json!({ "resource": resource, "selector": { "labelSelector": {} } }))
-        .collect();
-    let status = json!({ "status": { "permissionClaims": claims } });
+    let resources: Vec<_> = resources.iter().map(|resource| (*resource, None)).collect();
+    report(world, &resources).await
+}
+
+async fn report(world: &World, resources: &[(&str, Option<&str>)]) -> Result<()> {
+    let status = json!({ "status": { "permissionClaims": claims(resources) } });
     let bindings = Api::<APIServiceBinding>::all(world.plane.client());
     bindings
         .patch_status("cowboys", &PatchParams::default(), &Patch::Merge(&status))
@@ -110,8 +111,209 @@ fn the_consumer_decides_what_is_claimed() -> Result<()> {
         accepting_gives_the_right_first(&world).await?;
         rejecting_takes_the_right_last(&world).await?;
         a_new_bind_rejects_too(&world).await?;
-        claims_cannot_change_meanwhile(&world).await
+        claims_cannot_change_meanwhile(&world).await?;
+        what_becomes_wider_waits_for_a_yes(&world).await?;
+        what_is_rejected_is_not_recorded(&world).await?;
+        somebody_elses_binding_gets_the_record(&world).await
     })
+}
+
+/// The contract stands on the same cluster, without an export yet.
+async fn contract(world: &World) -> Result<()> {
+    let plane = &world.plane;
+    plane.apply(&bindery_e2e::manifests::folder("crds")?).await?;
+    plane.kubectl(&["create", "namespace", "kube-bind-x"]).await?;
+    plane
+        .kubectl(&["create", "serviceaccount", "kube-binder", "-n", "kube-bind-x"])
+        .await?;
+    plane
+        .kubectl(&[
+            "create",
+            "clusterrole",
+            "binder",
+            "--verb=get",
+            "--resource=apiserviceexports.kube-bind.io",
+        ])
+        .await?;
+    let subject = "--serviceaccount=kube-bind-x:kube-binder";
+    plane
+        .kubectl(&[
+            "create",
+            "clusterrolebinding",
+            "binder",
+            "--clusterrole=binder",
+            subject,
+        ])
+        .await?;
+    let token = plane.token_for("kube-bind-x", "kube-binder", &[], 3600).await?;
+    world.backend.script.lock().access = Some((plane.server_url(), plane.ca_pem(), token));
+    Ok(())
+}
+
+/// Selects by the label `app`, or every object.
+fn selector(app: Option<&str>) -> Value {
+    match app {
+        Some(app) => json!({ "labelSelector": { "matchLabels": { "app": app } } }),
+        None => json!({ "labelSelector": {} }),
+    }
+}
+
+fn claims(resources: &[(&str, Option<&str>)]) -> Value {
+    let claims = resources
+        .iter()
+        .map(|(resource, app)| json!({ "resource": resource, "selector": selector(*app) }));
+    claims.collect()
+}
+
+/// Makes the export anew, with these claims: those of one export never change.
+async fn export(world: &World, resources: &[(&str, Option<&str>)]) -> Result<()> {
+    let delete = ["delete", "apiserviceexport", "cowboys", "-n", "kube-bind-x"];
+    world
+        .plane
+        .kubectl(&[&delete[..], &["--ignore-not-found"]].concat())
+        .await?;
+    let export = json!({ "apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceExport",
+        "metadata": { "name": "cowboys", "namespace": "kube-bind-x" },
+        "spec": { "resources": [{ "group": "wildwest.dev", "resource": "cowboys", "versions": ["v1alpha1"] }],
+            "informerScope": "Namespaced", "isolation": "Prefixed", "permissionClaims": claims(resources) } });
+    world.plane.apply(&export.to_string()).await.map(drop)
+}
+
+/// The claims that the binding records as accepted.
+async fn record(world: &World) -> Result<Value> {
+    let binding = binding(world).await?;
+    let record = binding.annotations().get("kube-bind.io/accepted-claims");
+    Ok(serde_json::from_str(record.context("a record")?)?)
+}
+
+async fn what_becomes_wider_waits_for_a_yes(world: &World) -> Result<()> {
+    let (maps, some, all) = (
+        ("configmaps", Some("cowboy")),
+        ("secrets", Some("cowboy")),
+        ("secrets", None),
+    );
+    let show = ["claims", "cowboys"];
+    // The rejection of before ends with a yes to what the export claims now.
+    export(world, &[maps, some]).await?;
+    let accept = ["claims", "cowboys", "--accept", "secrets"];
+    world.bind(&[&accept[..], &["--wait=false"]].concat()).await?.expect(
+        0,
+        &[
+            "claims secrets: those labelled app=cowboy",
+            "records as accepted: configmaps,secrets",
+        ],
+    )?;
+    ensure!(
+        record(world).await? == claims(&[maps, some]),
+        "{}",
+        record(world).await?
+    );
+    report(world, &[maps, some]).await?;
+    let shown = world.bind(&show).await?.expect(0, &["in effect"])?;
+    ensure!(!shown.stdout.contains("not accepted"), "{}", shown.stdout);
+
+    export(world, &[maps, all, ("serviceaccounts", Some("x"))]).await?;
+    let before = world.versions().await?;
+    world.bind(&show).await?.expect(
+        0,
+        &[
+            "changed: not accepted",
+            "new: EVERY Secret; accepted before: those labelled app=cowboy",
+            "new: not accepted",
+            "those labelled app=x",
+        ],
+    )?;
+    let items = world.bind(&["claims", "cowboys", "-o", "json"]).await?.json()?;
+    let secrets = items["items"].as_array().into_iter().flatten();
+    let secrets: Vec<_> = secrets.filter(|claim| claim["resource"] == "secrets").collect();
+    ensure!(
+        secrets[0]["state"] == "Changed"
+            && secrets[0]["notAccepted"] == claims(&[all])
+            && secrets[0]["acceptedBefore"] == claims(&[some]),
+        "{secrets:?}"
+    );
+    // Every Secret is not given away by silence.
+    world
+        .bind(&accept)
+        .await?
+        .expect(2, &["claims secrets: EVERY Secret", "EVERY Secret of this cluster"])?;
+    ensure!(before == world.versions().await?, "something was written");
+    let yes = [&accept[..], &["--yes"]].concat();
+    let (ended, taken) = tokio::join!(world.bind(&yes), async {
+        bindery_e2e::eventually_ok("the record", SOON, async || {
+            ensure!(record(world).await? == claims(&[maps, all]));
+            Ok(())
+        })
+        .await?;
+        report(world, &[maps, all]).await
+    });
+    taken?;
+    ended?.expect(
+        0,
+        &[
+            "waiting for the konnector to take up the claims on secrets",
+            "EVERY Secret",
+        ],
+    )?;
+    let before = world.versions().await?;
+    world.bind(&yes).await?.expect(0, &["in effect"])?;
+    ensure!(before == world.versions().await?, "something was written");
+    Ok(())
+}
+
+async fn what_is_rejected_is_not_recorded(world: &World) -> Result<()> {
+    let maps = ("configmaps", Some("cowboy"));
+    let reject = ["claims", "cowboys", "--reject", "secrets", "--wait=false"];
+    world
+        .bind(&reject)
+        .await?
+        .expect(0, &["rejects secrets", "records as accepted: configmaps"])?;
+    ensure!(record(world).await? == claims(&[maps]), "{}", record(world).await?);
+    report(world, &[maps]).await?;
+    // What nobody can see, nobody accepts.
+    let gone = ["delete", "apiserviceexport", "cowboys", "-n", "kube-bind-x"];
+    world.plane.kubectl(&gone).await?;
+    let accept = ["claims", "cowboys", "--accept", "secrets", "--yes"];
+    world
+        .bind(&accept)
+        .await?
+        .expect(2, &["nobody can tell what the provider claims of secrets now"])?;
+    ensure!(rejected(world).await? == ["secrets"]);
+    // Binding again records what is offered now.
+    world.backend.script.lock().claims = vec![claim("configmaps", None), claim("secrets", None)];
+    world.bind(&["cowboys"]).await?.expect(
+        0,
+        &[
+            "claims configmaps: EVERY ConfigMap",
+            "changed APIServiceBinding cowboys",
+        ],
+    )?;
+    ensure!(
+        record(world).await? == claims(&[("configmaps", None)]),
+        "{}",
+        record(world).await?
+    );
+    world.bind(&["cowboys"]).await?.expect(0, &["installed already"])?;
+    Ok(())
+}
+
+async fn somebody_elses_binding_gets_the_record(world: &World) -> Result<()> {
+    let bindings = Api::<APIServiceBinding>::all(world.plane.client());
+    let foreign = json!({ "metadata": { "labels": null } });
+    bindings
+        .patch("cowboys", &PatchParams::default(), &Patch::Merge(&foreign))
+        .await?;
+    world.backend.script.lock().claims = vec![claim("configmaps", None), claim("serviceaccounts", None)];
+    let before = binding(world).await?;
+    world.bind(&["cowboys"]).await?.expect(
+        0,
+        &["claims serviceaccounts: EVERY", "changed APIServiceBinding cowboys"],
+    )?;
+    let after = binding(world).await?;
+    ensure!(record(world).await? == claims(&[("configmaps", None), ("serviceaccounts", None)]));
+    ensure!(before.spec == after.spec && after.labels().is_empty(), "{after:?}");
+    world.bind(&["cowboys"]).await?.expect(0, &["installed already"])?;
+    Ok(())
 }
 
 async fn everything_needs_a_yes(world: &World) -> Result<()> {
@@ -150,6 +352,7 @@ async fn everything_needs_a_yes(world: &World) -> Result<()> {
 }
 
 async fn rejecting_gives_no_right(world: &World) -> Result<()> {
+    contract(world).await?;
     let args = ["cowboys", "--reject-claim", "secrets"];
     let (bound, ready) = tokio::join!(world.bind(&args), world.report_ready("cowboys"));
     ready?;
@@ -179,6 +382,7 @@ async fn rejecting_gives_no_right(world: &World) -> Result<()> {
 }
 
 async fn accepting_gives_the_right_first(world: &World) -> Result<()> {
+    export(world, &[("secrets", None)]).await?;
     let accept = ["claims", "cowboys", "--accept", "secrets"];
     world.bind(&accept).await?.expect(2, &["EVERY Secret"])?;
     world

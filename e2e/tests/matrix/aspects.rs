@@ -3,6 +3,7 @@
 mod claims;
 mod deletion;
 mod objects;
+mod paused;
 pub(crate) mod provider_owned;
 mod refused;
 mod rejected;
@@ -16,13 +17,7 @@ use bindery_api::v1alpha2::Scope;
 use bindery_e2e::run;
 use futures::future::join_all;
 
-use crate::{
-    bench::Bench,
-    cells::{Cell, Place},
-    counts, isolation,
-    kinds::Kind,
-    world,
-};
+use crate::{bench::Bench, cells::Cell, counts, isolation, kinds::Kind, world};
 
 /// An aspect under way.
 pub(crate) type Aspect<'a> = (&'static str, Pin<Box<dyn Future<Output = Result<()>> + 'a>>);
@@ -51,7 +46,7 @@ fn together(bench: &Bench) -> Vec<Aspect<'_>> {
         aspect("labels and annotations", objects::labels_and_annotations(bench)),
         aspect("field removal", objects::a_removed_field_goes(bench)),
         aspect("copy deleted on the provider", objects::a_lost_copy_comes_back(bench)),
-        aspect("pause", objects::a_paused_object_is_left(bench)),
+        aspect("pause", paused::object(bench)),
         aspect("deletion", deletion::deleting_waits_for_the_provider(bench)),
         aspect("long names", stretched::names_that_do_not_fit(bench)),
         aspect("isolation", isolation::out_of_reach(bench, Kind::Bound)),
@@ -64,11 +59,12 @@ fn together(bench: &Bench) -> Vec<Aspect<'_>> {
             "claims of the provider's by reference",
             provider_owned::by_reference(bench),
         ),
+        aspect("claims in conflict", claims::in_conflict(bench)),
         aspect("claims: token Secrets", refused::token_secrets(bench)),
         aspect("claims: isolation", isolation::out_of_reach(bench, Kind::Secret)),
         aspect("claims: write counts", counts::each_change_of_a_claimed_one_too(bench)),
     ];
-    if bench.cell.place == Place::Prefixed {
+    if bench.cell.is_preseeded() {
         aspects.push(aspect(
             "claims in a preseeded namespace",
             provider_owned::preseeded(bench),
@@ -86,6 +82,7 @@ fn together(bench: &Bench) -> Vec<Aspect<'_>> {
 fn one_by_one(bench: &Bench) -> Vec<Aspect<'_>> {
     vec![
         aspect("claims: token Secrets, in the end", refused::were_never_copied(bench)),
+        aspect("pause of the binding", paused::binding(bench)),
         aspect("claims: rejected", rejected::its_copies_are_withdrawn(bench)),
         aspect("unbind", unbind::nothing_is_left_of_one_and_all_of_the_other(bench)),
     ]

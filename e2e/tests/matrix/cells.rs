@@ -47,13 +47,18 @@ pub(crate) static LAST_WINS: Cell = cell("lastwins", InformerScope::Namespaced, 
 pub(crate) static PREFIXED: Cell = cell("prefixed", InformerScope::Namespaced, Place::Prefixed);
 pub(crate) static NAMESPACED: Cell = cell("namespaced", InformerScope::Namespaced, Place::Contract);
 pub(crate) static BESIDE: Cell = cell("beside", InformerScope::Namespaced, Place::Beside);
+pub(crate) static NONE_WIDE: Cell = cell("none-wide", InformerScope::Cluster, Place::None);
+pub(crate) static PREFIXED_WIDE: Cell = cell("prefixed-wide", InformerScope::Cluster, Place::Prefixed);
+pub(crate) static NAMESPACED_WIDE: Cell = cell("namespaced-wide", InformerScope::Cluster, Place::Contract);
 pub(crate) static CONVERTED_WIDE: Cell = cell("converted", InformerScope::Cluster, Place::Beside);
 pub(crate) static BARE: Cell = Cell {
     status_subresource: false,
     ..cell("bare", InformerScope::Namespaced, Place::Mapped)
 };
 
-pub(crate) static ALL: [&Cell; 9] = [
+/// All that are bound at once. Claims of `NONE_WIDE` are served in another place than those of other cells over the same
+/// provider, so that their one watch would begin anew as bindings come.
+pub(crate) static ALL: [&Cell; 11] = [
     &NN,
     &NC,
     &NONE,
@@ -61,6 +66,8 @@ pub(crate) static ALL: [&Cell; 9] = [
     &PREFIXED,
     &NAMESPACED,
     &BESIDE,
+    &PREFIXED_WIDE,
+    &NAMESPACED_WIDE,
     &CONVERTED_WIDE,
     &BARE,
 ];
@@ -113,6 +120,11 @@ impl Cell {
     pub(crate) fn is_watched_wide(&self) -> bool {
         self.provider_scope() == Scope::Cluster
             || (self.place == Place::Mapped && self.informers == InformerScope::Cluster)
+    }
+
+    /// Whether its template maps a namespace from the start, which no other cell uses.
+    pub(crate) fn is_preseeded(&self) -> bool {
+        self.place == Place::Prefixed && self.informers == InformerScope::Namespaced
     }
 
     /// Whether no consumer may read another's claimed Secrets.

@@ -36,7 +36,11 @@ pub(crate) async fn out_of_reach(bench: &Bench, kind: Kind) -> Result<()> {
 async fn try_all(actor: &Side<'_>, other: &Side<'_>, kind: Kind, name: &str, hidden: bool) -> Result<()> {
     let copy_name = actor.copy_name(kind, name);
     let before = actor.copies(kind).get(&copy_name).await?;
-    let reach = actor.copies_as(other.binder().await?, kind, actor.cell.name);
+    let binder = other.binder().await?;
+    // Its own are in reach, so that what follows is no matter of a wrong credential.
+    let own = other.copies_as(binder.clone(), kind, other.cell.name);
+    own.list_metadata(&ListParams::default()).await?;
+    let reach = actor.copies_as(binder, kind, actor.cell.name);
     if hidden {
         refused("get", reach.get(&copy_name).await)?;
         refused("list", reach.list_metadata(&ListParams::default()).await)?;

@@ -63,9 +63,27 @@ fn cc_namespaced_beside() -> Result<()> {
     aspects::check(&cells::BESIDE)
 }
 
-/// The same once more, watched cluster-wide.
+/// Where the server has consumers watch cluster-wide, cluster-scoped APIs go the same ways.
+#[test]
+fn cc_none_wide() -> Result<()> {
+    aspects::check(&cells::NONE_WIDE)
+}
+
+/// With names of their own.
+#[test]
+fn cc_prefixed_wide() -> Result<()> {
+    aspects::check(&cells::PREFIXED_WIDE)
+}
+
+/// In the contract namespace.
 #[test]
 fn cc_namespaced_wide() -> Result<()> {
+    aspects::check(&cells::NAMESPACED_WIDE)
+}
+
+/// In the namespace that the template names.
+#[test]
+fn cc_namespaced_beside_wide() -> Result<()> {
     aspects::check(&cells::CONVERTED_WIDE)
 }
 

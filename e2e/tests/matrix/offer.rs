@@ -114,8 +114,10 @@ impl Cell {
         match self.place {
             Place::NoneLastWins => spec["conflictPolicy"] = json!("LastWins"),
             Place::Beside => spec["clusterScopedNamespace"] = json!(self.name),
-            Place::Prefixed => spec["namespaces"] = json!([{"name": FRONTIER}]),
-            Place::Mapped | Place::None | Place::Contract => {}
+            Place::Mapped | Place::None | Place::Prefixed | Place::Contract => {}
+        }
+        if self.is_preseeded() {
+            spec["namespaces"] = json!([{"name": FRONTIER}]);
         }
         json!({
             "apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceExportTemplate",

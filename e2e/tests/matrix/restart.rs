@@ -22,7 +22,7 @@ use crate::{
 
 /// How long nothing may be written.
 const A_WHILE: std::time::Duration = std::time::Duration::from_secs(2);
-const KINDS: [Kind; 3] = [Kind::Bound, Kind::Secret, Kind::ConfigMap];
+const KINDS: [Kind; 4] = [Kind::Bound, Kind::Secret, Kind::ConfigMap, Kind::ServiceAccount];
 /// The beginning of the names of all that is looked at: in shared namespaces there is more.
 const MINE: &str = "restart-";
 /// What is made after the restart.
@@ -130,9 +130,12 @@ fn wrote_nothing_old(side: &Side<'_>, [on_provider, on_consumer]: [Moment; 2]) -
     let binder = binder(side);
     let all = provider.iter().filter(|asked| asked.by == binder);
     let all = all.chain(consumer.iter().filter(|asked| asked.by == KONNECTOR));
-    let old: Vec<_> = all
-        .filter(|asked| asked.is_write() && asked.name.contains(MINE) && !asked.name.contains(AFTER))
-        .collect();
+    let written = all.filter(|asked| asked.is_write() && asked.name.contains(MINE));
+    let (new, old): (Vec<_>, Vec<_>) = written.partition(|asked| asked.name.contains(AFTER));
+    ensure!(
+        !new.is_empty(),
+        "what was made after the restart was not seen to be written"
+    );
     ensure!(old.is_empty(), "{old:?}");
     Ok(())
 }

@@ -1,10 +1,11 @@
 //! Whose an object is, outside a contract's own namespaces.
 
 use anyhow::{Context as _, Result};
+use bindery_api::annotations::{CLUSTER_NAMESPACE, PROJECTION_OF};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
     Api,
-    api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -109,7 +110,7 @@ fn who_may_overwrite_overwrites_and_plants_nothing() -> Result<()> {
     case(async |world| {
         let api = sheriffs(&world.last);
         let params = PatchParams::default();
-        world.plant("overwritten", Some(A)).await?;
+        world.plant_shared("overwritten", A).await?;
         api.patch("overwritten", &params, &change("last")).await?;
         let planted = api.patch("overwritten", &params, &mark(Some(AB))).await;
         refused(planted, &["marks nothing as kube-bind-ab's"])?;
@@ -119,6 +120,52 @@ fn who_may_overwrite_overwrites_and_plants_nothing() -> Result<()> {
         // On that resource, and on no other.
         let cowboys = cowboys(&world.last, SHARED);
         refused(cowboys.create(&dry_run(), &cowboy("last", None)).await, &[NOT_OWN])
+    })
+}
+
+/// One resource may be offered in several ways: what others have of it by another way is not shared.
+#[test]
+fn who_may_overwrite_does_so_to_what_is_shared_by_choice() -> Result<()> {
+    case(async |world| {
+        let api = sheriffs(&world.last);
+        // The first who used a name owns it, or it is under the prefix of its contract, whatever the object carries.
+        world.plant("not-shared", Some(A)).await?;
+        world.plant(&named(A, "marked"), Some(A)).await?;
+        world.plant(&named(A, "unmarked"), None).await?;
+        world.plant_shared(&named(A, "noted"), A).await?;
+        let others = [
+            "not-shared",
+            &named(A, "marked"),
+            &named(A, "unmarked"),
+            &named(A, "noted"),
+        ];
+        let note = Patch::Merge(json!({"metadata": {"annotations": {
+            CLUSTER_NAMESPACE: LAST, format!("{PROJECTION_OF}/{LAST}"): "written",
+        }}}));
+        for name in others {
+            for patch in [change("steal"), mark(Some(LAST)), mark(None), note.clone()] {
+                let stolen = api.patch(name, &PatchParams::default(), &patch).await;
+                refused(stolen, &[NOT_OWN]).with_context(|| format!("{name}: {patch:?}"))?;
+            }
+            let status = Patch::Merge(json!({"status": {"result": "done"}}));
+            let stolen = api.patch_status(name, &PatchParams::default(), &status).await;
+            refused(stolen, &[NOT_OWN]).context(name.to_owned())?;
+            refused(api.delete(name, &DeleteParams::default()).await, &[NOT_OWN]).context(name.to_owned())?;
+            let alone = ListParams::default().fields(&format!("metadata.name={name}"));
+            let stolen = api.delete_collection(&DeleteParams::default(), &alone).await;
+            refused(stolen, &[NOT_OWN]).context(name.to_owned())?;
+        }
+        // Nor does it plant anything there, marked or not.
+        for name in [named(A, "new"), A.to_owned(), "kube-bind-nobodys".to_owned()] {
+            let planted = api.create(&dry_run(), &sheriff(&name, None)).await;
+            refused(planted, &[NOT_OWN]).context(name.clone())?;
+            let planted = api.create(&dry_run(), &sheriff(&name, Some(LAST))).await;
+            refused(planted, &["as names of contracts do"]).context(name)?;
+        }
+        // What is shared, by whomever, may go too.
+        world.plant_shared("shared-by-choice", A).await?;
+        api.delete("shared-by-choice", &DeleteParams::default()).await?;
+        Ok(())
     })
 }
 

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use bindery_api::{
-    annotations::CLUSTER_NAMESPACE,
+    annotations::{CLUSTER_NAMESPACE, PROJECTION_OF},
     names,
     v1alpha2::{APIServiceNamespace, APIServiceNamespaceSpec},
 };
 use bindery_e2e::{ControlPlane, eventually, manifests, run, wildwest};
 use kube::{
-    Api, Client,
+    Api, Client, ResourceExt as _,
     api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PostParams},
 };
 use serde_json::{Value, json};
@@ -73,6 +73,16 @@ impl World {
     pub(crate) async fn plant(&self, name: &str, mark: Option<&str>) -> Result<()> {
         let admin = sheriffs(&self.plane.client());
         admin.create(&PostParams::default(), &sheriff(name, mark)).await?;
+        Ok(())
+    }
+
+    /// Puts an object there that this contract shares by choice.
+    pub(crate) async fn plant_shared(&self, name: &str, contract: &str) -> Result<()> {
+        let admin = sheriffs(&self.plane.client());
+        let mut object = sheriff(name, Some(contract));
+        let note = (format!("{PROJECTION_OF}/{contract}"), "written".to_owned());
+        object.annotations_mut().extend([note]);
+        admin.create(&PostParams::default(), &object).await?;
         Ok(())
     }
 }

@@ -59,7 +59,8 @@ fn unasked(offer: Offer) -> Value {
     ])
 }
 
-/// Makes the export anew with these claims, in the way in which the server replaces one.
+/// Makes the export anew with these claims, in the way in which the server replaces one. An admin may be too slow for what
+/// was synced to stay so, which is not what is asked here.
 async fn replace(ranch: &Ranch, offer: Offer, claims: Value) -> Result<()> {
     let exports: Api<api::APIServiceExport> = Api::namespaced(ranch.provider.plane.client(), &Ranch::contract(offer));
     let old = exports.get(offer.name).await?;
@@ -155,9 +156,8 @@ fn claims_that_came_after_the_bind_are_not_in_effect() -> Result<()> {
             .await?;
         replace(ranch, BOOTS, unasked(BOOTS)).await?;
         refused(ranch, BOOTS, &["secrets"]).await?;
-        ranch.round_trip(BOOTS, BOOTS.name, "last").await?;
         let own: Api<Secret> = Api::namespaced(ranch.consumer.plane.client(), BOOTS.name);
-        holds_for("no Secret to go either way", A_WHILE, async || {
+        holds_for("no Secret to go either way", 2 * A_WHILE, async || {
             let taken = taken(ranch, BOOTS).await?;
             ensure!(
                 taken == [format!("{}/gift", Ranch::space(BOOTS, BOOTS.name))],
@@ -226,8 +226,7 @@ fn what_is_protected_is_never_claimed() -> Result<()> {
         replace(ranch, STIRRUPS, protected()).await?;
         // One is named for all.
         refused(ranch, STIRRUPS, &["roles.rbac.authorization.k8s.io", "refused"]).await?;
-        ranch.round_trip(STIRRUPS, STIRRUPS.name, "last").await?;
-        holds_for("the consumer as it was", A_WHILE, async || {
+        holds_for("the consumer as it was", 2 * A_WHILE, async || {
             let now = picture(ranch, &KINDS).await?;
             ensure!(now == before, "{before:?} became {now:?}");
             Ok(())

@@ -3,10 +3,14 @@
 use anyhow::{Result, ensure};
 use bindery_api::{annotations, labels};
 use futures::future::try_join_all;
-use kube::{ResourceExt as _, api::DynamicObject};
+use kube::{
+    ResourceExt as _,
+    api::{DeleteParams, DynamicObject},
+};
 use serde_json::json;
 
 use crate::{
+    aspects::provider_owned,
     bench::Bench,
     cells::Place,
     kinds::Kind,
@@ -57,7 +61,60 @@ pub(crate) async fn by_name(bench: &Bench) -> Result<()> {
     let source = b.patch(kind, BY_NAME, kind.patch("changed")).await?;
     b.copied(kind, BY_NAME, "changed").await?;
     is_as_the_user_left_it(b, kind, &source).await?;
+    twin.left_the_other_alone().await?;
+    if bench.cell.shares_names() {
+        // Whose copy would come back, is open.
+        return Ok(());
+    }
+    // A copy that is lost comes back.
+    let copy = b.copied(kind, BY_NAME, "changed").await?;
+    b.copies(kind).delete(BY_NAME, &DeleteParams::default()).await?;
+    let back = |now: &DynamicObject| now.uid() != copy.uid() && kind.is(now, "changed");
+    b.copy_is("to come back", kind, BY_NAME, back).await?;
+    is_as_the_user_left_it(b, kind, &source).await?;
     twin.left_the_other_alone().await
+}
+
+/// Both sides have one of the same name, and neither is a copy of the other's: nothing is written.
+pub(crate) async fn in_conflict(bench: &Bench) -> Result<()> {
+    let side = &bench.b;
+    let kind = Kind::Secret;
+    let selected = |name: &str, word: &str| kind.labelled(bench.cell, name, word);
+    let plain = |name: &str, word: &str| kind.object(bench.cell, name, word);
+    for (name, ours, theirs) in [
+        (
+            "taken-here",
+            plain("taken-here", "ours"),
+            selected("taken-here", "theirs"),
+        ),
+        (
+            "taken-there",
+            selected("taken-there", "ours"),
+            plain("taken-there", "theirs"),
+        ),
+    ] {
+        // The one that no claim selects is there first.
+        let (ours, theirs) = if name == "taken-here" {
+            (
+                side.create(kind, &ours).await?,
+                provider_owned::put(side, &theirs).await?,
+            )
+        } else {
+            let theirs = provider_owned::put(side, &theirs).await?;
+            (side.create(kind, &ours).await?, theirs)
+        };
+        side.conflict(kind, name).await?;
+        is_as_the_user_left_it(side, kind, &ours).await?;
+        let now = side.copies(kind).get(name).await?;
+        ensure!(
+            now.resource_version() == theirs.resource_version(),
+            "the provider's was written: {}",
+            shown(&now)
+        );
+        side.copies(kind).delete(name, &DeleteParams::default()).await?;
+    }
+    // Nothing is in its way any more.
+    side.copied(kind, "taken-there", "ours").await.map(drop)
 }
 
 pub(crate) async fn by_reference(bench: &Bench) -> Result<()> {
@@ -87,7 +144,7 @@ pub(crate) async fn by_reference(bench: &Bench) -> Result<()> {
     }
     // Nobody refers any more.
     a.ours(Kind::Bound)
-        .delete("referrer-a", &kube::api::DeleteParams::default())
+        .delete("referrer-a", &DeleteParams::default())
         .await?;
     a.withdrawn(kind, "referred-next").await?;
     ensure!(

@@ -10,7 +10,7 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::{bench::Bench, kinds::Kind, side::shown};
+use crate::{bench::Bench, kinds::Kind};
 
 const BOUND: Kind = Kind::Bound;
 
@@ -132,36 +132,4 @@ pub(crate) async fn a_lost_copy_comes_back(bench: &Bench) -> Result<()> {
         "it appeared at the other consumer"
     );
     Ok(())
-}
-
-pub(crate) async fn a_paused_object_is_left(bench: &Bench) -> Result<()> {
-    let (a, b) = (&bench.a, &bench.b);
-    let twin = bench.twin(a, b, BOUND, "paused").await?;
-    let paused = json!({"metadata": {"annotations": {annotations::PAUSED: "true"}}, "spec": {"intent": "wait"}});
-    let before = a.copied(BOUND, "paused", "a").await?;
-    let ours = a.patch(BOUND, "paused", paused).await?;
-    a.report("paused", json!({"result": "unheard"})).await?;
-    // What comes after it passes both ways.
-    a.create(BOUND, &BOUND.object(bench.cell, "after-paused", "ride"))
-        .await?;
-    a.settled(BOUND, "after-paused", "ride").await?;
-    a.report("after-paused", json!({"result": "heard"})).await?;
-    a.reported("after-paused", "heard").await?;
-    let copy = a.copied(BOUND, "paused", "a").await?;
-    ensure!(copy.metadata.generation == before.metadata.generation || !bench.cell.status_subresource);
-    let now = a.ours(BOUND).get("paused").await?;
-    ensure!(
-        now.resource_version() == ours.resource_version(),
-        "written while paused: {}",
-        shown(&now)
-    );
-    a.patch(
-        BOUND,
-        "paused",
-        json!({"metadata": {"annotations": {annotations::PAUSED: null}}}),
-    )
-    .await?;
-    a.copied(BOUND, "paused", "wait").await?;
-    a.reported("paused", "unheard").await?;
-    twin.left_the_other_alone().await
 }

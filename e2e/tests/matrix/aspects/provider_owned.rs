@@ -48,6 +48,10 @@ pub(crate) async fn by_label(bench: &Bench) -> Result<()> {
         put(b, &make("for b")).await?;
         came_down(b, name, "for b").await?;
     }
+    // One that the user deletes comes back.
+    a.ours(SECRET).delete(name, &DeleteParams::default()).await?;
+    let back = |now: &DynamicObject| now.uid() != copy.uid() && SECRET.is(now, "for a");
+    a.ours_is("to come back", SECRET, name, back).await?;
     let before = b.versions(SECRET, name).await?;
     a.patch_copy(SECRET, name, SECRET.patch("changed")).await?;
     came_down(a, name, "changed").await?;
