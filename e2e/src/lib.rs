@@ -7,6 +7,7 @@
 mod audit;
 pub mod binaries;
 pub mod bound;
+pub mod call;
 mod consumer;
 pub mod control_plane;
 mod eventually;

@@ -11,11 +11,7 @@ use bindery_api::{
         APIServiceNamespaceStatus,
     },
 };
-use bindery_e2e::{Provider, eventually_ok, lease, run, wildwest::SOON};
-use bindery_proto::v1alpha2::{
-    BindableResourcesRequest, BindableResourcesRequestSpec, ClusterIdentity, CreateBindableResourcesRequestRequest,
-    NameRef, ObjectMeta,
-};
+use bindery_e2e::{Provider, call::wish, eventually_ok, lease, run, wildwest::SOON};
 use bindery_sdk::Client;
 use k8s_openapi::api::{
     authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
@@ -136,7 +132,10 @@ impl World {
 
     /// Binds, and gives the contract.
     async fn bind(&self, template: &str, identity: &str) -> Result<String> {
-        let bound = self.client.bind(wish(template, identity), PATIENCE, |_| ()).await;
+        let bound = self
+            .client
+            .bind(wish(template, template, identity), PATIENCE, |_| ())
+            .await;
         bound.with_context(|| format!("bind {template}"))?;
         Ok(Provider::contract(identity))
     }
@@ -223,31 +222,6 @@ impl World {
             Ok(())
         })
         .await
-    }
-}
-
-fn wish(template: &str, identity: &str) -> CreateBindableResourcesRequestRequest {
-    let spec = BindableResourcesRequestSpec {
-        template_ref: Some(NameRef {
-            name: template.to_owned(),
-        }),
-        cluster_identity: Some(ClusterIdentity {
-            identity: identity.to_owned(),
-            pretty_name: String::new(),
-        }),
-        ..BindableResourcesRequestSpec::default()
-    };
-    let metadata = ObjectMeta {
-        name: template.to_owned(),
-        ..ObjectMeta::default()
-    };
-    CreateBindableResourcesRequestRequest {
-        bindable_resources_request: Some(BindableResourcesRequest {
-            metadata: Some(metadata),
-            spec: Some(spec),
-            status: None,
-        }),
-        ..CreateBindableResourcesRequestRequest::default()
     }
 }
 

@@ -8,11 +8,8 @@ use bindery_api::{
     Conditions as _, annotations, labels, names,
     v1alpha2::{APIServiceExport, APIServiceExportTemplate, APIServiceNamespace, APIServiceNamespaceSpec},
 };
-use bindery_e2e::{Provider, eventually_ok, lease, manifests, run, wildwest::SOON};
-use bindery_proto::v1alpha2::{
-    BindableResourcesRequest, BindableResourcesRequestSpec, ClusterIdentity, CreateBindableResourcesRequestRequest,
-    ErrorReason, NameRef, ObjectMeta,
-};
+use bindery_e2e::{Provider, call::wish, eventually_ok, lease, manifests, run, wildwest::SOON};
+use bindery_proto::v1alpha2::ErrorReason;
 use bindery_sdk::{Bound, Client, Error};
 use k8s_openapi::api::{
     core::v1::Namespace,
@@ -111,7 +108,9 @@ impl World {
     }
 
     async fn bind(&self, template: &str, identity: &str) -> Result<Bound, Error> {
-        self.client.bind(wish(template, identity), PATIENCE, |_| ()).await
+        self.client
+            .bind(wish(template, template, identity), PATIENCE, |_| ())
+            .await
     }
 
     fn all<K>(&self) -> Api<K>
@@ -187,31 +186,6 @@ impl World {
             Ok(())
         })
         .await
-    }
-}
-
-fn wish(template: &str, identity: &str) -> CreateBindableResourcesRequestRequest {
-    let spec = BindableResourcesRequestSpec {
-        template_ref: Some(NameRef {
-            name: template.to_owned(),
-        }),
-        cluster_identity: Some(ClusterIdentity {
-            identity: identity.to_owned(),
-            pretty_name: String::new(),
-        }),
-        ..BindableResourcesRequestSpec::default()
-    };
-    let metadata = ObjectMeta {
-        name: template.to_owned(),
-        ..ObjectMeta::default()
-    };
-    CreateBindableResourcesRequestRequest {
-        bindable_resources_request: Some(BindableResourcesRequest {
-            metadata: Some(metadata),
-            spec: Some(spec),
-            status: None,
-        }),
-        ..CreateBindableResourcesRequestRequest::default()
     }
 }
 
@@ -294,7 +268,7 @@ fn without_the_policy_nothing_is_given_in_the_clusters_scope() -> Result<()> {
         world.provider.plane.kubectl(&delete).await?;
         world.in_force(false).await?;
 
-        let mut asked = wish("prefixed", "ranch-cluster");
+        let mut asked = wish("prefixed", "prefixed", "ranch-cluster");
         asked.wait = Some(prost_types::Duration { seconds: 1, nanos: 0 });
         world.client.create_bindable_resources_request(asked).await?;
         let exports: Api<APIServiceExport> = world.within(&contract);

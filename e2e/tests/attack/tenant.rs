@@ -4,11 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use bindery_api::{annotations, backend::Backend, labels, names, v1alpha2 as api};
-use bindery_e2e::{Provider, eventually, wildwest::SOON};
-use bindery_proto::v1alpha2::{
-    BindableResourcesRequest, BindableResourcesRequestSpec, ClusterIdentity, CreateBindableResourcesRequestRequest,
-    NameRef, ObjectMeta,
-};
+use bindery_e2e::{Provider, call, eventually, wildwest::SOON};
+use bindery_proto::v1alpha2::CreateBindableResourcesRequestRequest;
 use kube::{
     Api, Client, Config, ResourceExt as _,
     api::{ApiResource, DynamicObject, GroupVersionKind, PostParams, TypeMeta},
@@ -199,26 +196,15 @@ pub(crate) fn request_name(tenant: &str, offer: Offer) -> String {
 
 /// A request to bind.
 pub(crate) fn wish(name: &str, template: &str, identity: &str, pretty: &str) -> CreateBindableResourcesRequestRequest {
-    CreateBindableResourcesRequestRequest {
-        bindable_resources_request: Some(BindableResourcesRequest {
-            metadata: Some(ObjectMeta {
-                name: name.to_owned(),
-                ..ObjectMeta::default()
-            }),
-            spec: Some(BindableResourcesRequestSpec {
-                template_ref: Some(NameRef {
-                    name: template.to_owned(),
-                }),
-                cluster_identity: Some(ClusterIdentity {
-                    identity: identity.to_owned(),
-                    pretty_name: format!("Casa {pretty}"),
-                }),
-                ..BindableResourcesRequestSpec::default()
-            }),
-            status: None,
-        }),
-        ..CreateBindableResourcesRequestRequest::default()
+    let mut wish = call::wish(name, template, identity);
+    let spec = wish
+        .bindable_resources_request
+        .as_mut()
+        .and_then(|request| request.spec.as_mut());
+    if let Some(cluster) = spec.and_then(|spec| spec.cluster_identity.as_mut()) {
+        cluster.pretty_name = format!("Casa {pretty}");
     }
+    wish
 }
 
 /// The kubeconfig's two tokens: for the API server, and for the server.

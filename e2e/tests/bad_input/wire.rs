@@ -1,15 +1,15 @@
 //! What no client of this project sends: bytes that are no message, methods that are none, too much at once.
 
 use anyhow::{Context as _, Result, ensure};
+use bindery_e2e::call::Raw;
 use bindery_proto::v1alpha2::{
     DeleteBindableResourcesRequestRequest, WatchExportsRequest, binding_service_client::BindingServiceClient,
     export_service_client::ExportServiceClient,
 };
-use bytes::{Buf, BufMut, Bytes};
+use bytes::Bytes;
 use tonic::{
     Code, Request, Status,
     client::Grpc,
-    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
     metadata::{Ascii, MetadataValue},
     transport::{Certificate, Channel, ClientTlsConfig},
 };
@@ -19,44 +19,6 @@ use crate::{
     expect::tells,
     world::{Case, case, wish},
 };
-
-/// Sends bytes as they are.
-#[derive(Clone, Copy, Debug, Default)]
-struct Raw;
-
-impl Codec for Raw {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self
-    }
-}
-
-impl Encoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, item: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        buffer.put(item);
-        Ok(())
-    }
-}
-
-impl Decoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(buffer.copy_to_bytes(buffer.remaining())))
-    }
-}
 
 async fn channel(case: &Case) -> Result<Channel> {
     let provider = case.provider();

@@ -4,11 +4,8 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use bindery_api::{Conditions as _, annotations, names, v1alpha2 as api};
+pub(crate) use bindery_e2e::call::wish;
 use bindery_e2e::{Consumer, Provider, eventually, lease, run, wildwest::SOON};
-use bindery_proto::v1alpha2::{
-    BindableResourcesRequest, BindableResourcesRequestSpec, ClusterIdentity, CreateBindableResourcesRequestRequest,
-    NameRef, ObjectMeta,
-};
 use bindery_sdk::{Bound, Client, Error};
 use k8s_openapi::{
     ByteString,
@@ -246,30 +243,6 @@ impl Principal {
             .create_bindable_resources_request(wish(template, template, identity))
             .await;
         answer.map(drop)
-    }
-}
-
-/// A request to bind.
-pub(crate) fn wish(name: &str, template: &str, identity: &str) -> CreateBindableResourcesRequestRequest {
-    CreateBindableResourcesRequestRequest {
-        bindable_resources_request: Some(BindableResourcesRequest {
-            metadata: Some(ObjectMeta {
-                name: name.to_owned(),
-                ..ObjectMeta::default()
-            }),
-            spec: Some(BindableResourcesRequestSpec {
-                template_ref: Some(NameRef {
-                    name: template.to_owned(),
-                }),
-                cluster_identity: Some(ClusterIdentity {
-                    identity: identity.to_owned(),
-                    pretty_name: String::new(),
-                }),
-                ..BindableResourcesRequestSpec::default()
-            }),
-            status: None,
-        }),
-        ..CreateBindableResourcesRequestRequest::default()
     }
 }
 

@@ -56,9 +56,7 @@ pub(crate) static BARE: Cell = Cell {
     ..cell("bare", InformerScope::Namespaced, Place::Mapped)
 };
 
-/// All that are bound at once. Claims of `NONE_WIDE` are served in another place than those of other cells over the same
-/// provider, so that their one watch would begin anew as bindings come.
-pub(crate) static ALL: [&Cell; 11] = [
+pub(crate) static ALL: [&Cell; 12] = [
     &NN,
     &NC,
     &NONE,
@@ -66,11 +64,18 @@ pub(crate) static ALL: [&Cell; 11] = [
     &PREFIXED,
     &NAMESPACED,
     &BESIDE,
+    &NONE_WIDE,
     &PREFIXED_WIDE,
     &NAMESPACED_WIDE,
     &CONVERTED_WIDE,
     &BARE,
 ];
+
+/// Those that can be bound at once without a watch that begins anew: claims of `NONE_WIDE` are served in another place than
+/// those of other cells over the same provider, and as bindings come, the one watch of both does.
+pub(crate) fn together() -> impl Iterator<Item = &'static Cell> {
+    ALL.into_iter().filter(|cell| cell.name != NONE_WIDE.name)
+}
 
 // === impl Cell ===
 

@@ -13,7 +13,7 @@ use kube::{
 
 use crate::{
     aspects::provider_owned,
-    cells::{ALL, Cell},
+    cells::{self, Cell},
     counts::KONNECTOR,
     kinds::Kind,
     side::Side,
@@ -65,11 +65,11 @@ pub(crate) fn check() -> Result<()> {
 }
 
 fn sides<'w>(world: &'static World, consumer: &'w Consumer) -> Vec<Side<'w>> {
-    let side = |cell: &&'static Cell| {
+    let side = |cell: &'static Cell| {
         let token = world.token(cell, "c");
         Side::new("c", cell, world.provider(cell), consumer, token).of_identity("cluster-of-c")
     };
-    ALL.iter().map(side).collect()
+    cells::together().map(side).collect()
 }
 
 fn moments(sides: &[Side<'_>]) -> Result<Vec<[Moment; 2]>> {

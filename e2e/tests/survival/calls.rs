@@ -3,11 +3,8 @@
 use std::{path::Path, time::Duration};
 
 use anyhow::Result;
-use bindery_e2e::Provider;
-use bindery_proto::v1alpha2::{
-    BindableResourcesRequest, BindableResourcesRequestSpec, ClusterIdentity, CreateBindableResourcesRequestRequest,
-    DeleteExportRequest, NameRef, ObjectMeta,
-};
+use bindery_e2e::{Provider, call::wish};
+use bindery_proto::v1alpha2::DeleteExportRequest;
 use bindery_sdk::{Bound, Client, Error};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -20,29 +17,9 @@ pub(super) fn client(provider: &Provider, address: &str, token: &Path) -> Result
 
 /// Binds the template `cowboys` for a cluster.
 pub(super) async fn bind(client: &Client, identity: &str) -> Result<Bound, Error> {
-    let spec = BindableResourcesRequestSpec {
-        template_ref: Some(NameRef {
-            name: "cowboys".to_owned(),
-        }),
-        cluster_identity: Some(ClusterIdentity {
-            identity: identity.to_owned(),
-            ..ClusterIdentity::default()
-        }),
-        ..BindableResourcesRequestSpec::default()
-    };
-    let request = BindableResourcesRequest {
-        metadata: Some(ObjectMeta {
-            name: "cowboys".to_owned(),
-            ..ObjectMeta::default()
-        }),
-        spec: Some(spec),
-        status: None,
-    };
-    let request = CreateBindableResourcesRequestRequest {
-        bindable_resources_request: Some(request),
-        ..CreateBindableResourcesRequestRequest::default()
-    };
-    client.bind(request, PATIENCE, |_| ()).await
+    client
+        .bind(wish("cowboys", "cowboys", identity), PATIENCE, |_| ())
+        .await
 }
 
 /// Deletes the export `cowboys` of that UID.

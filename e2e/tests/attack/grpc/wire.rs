@@ -3,18 +3,17 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use bindery_e2e::Provider;
+use bindery_e2e::{Provider, call::Raw};
 use bindery_proto::v1alpha2::{
     ErrorReason, WatchBindableResourcesRequestsResponse, WatchExportsResponse,
     watch_bindable_resources_requests_response::Event as RequestEvent, watch_exports_response::Event as ExportEvent,
 };
-use bytes::{Buf, BufMut, Bytes};
+use bytes::Bytes;
 use prost::Message as _;
 use tokio::time::timeout;
 use tonic::{
     Code, Request, Status,
     client::Grpc,
-    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
     transport::{Certificate, Channel, ClientTlsConfig},
 };
 use tonic_types::StatusExt as _;
@@ -34,10 +33,6 @@ pub(crate) struct Outcome {
     /// All that the caller was told, as text.
     pub(crate) told: String,
 }
-
-/// Sends and takes bytes as they are.
-#[derive(Clone, Copy, Debug, Default)]
-struct Raw;
 
 // === impl Wire ===
 
@@ -115,41 +110,5 @@ fn ends_snapshot(path: &str, message: &Bytes) -> bool {
         matches!(event, Some(RequestEvent::SnapshotComplete(_)))
     } else {
         false
-    }
-}
-
-// === impl Raw ===
-
-impl Codec for Raw {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self
-    }
-}
-
-impl Encoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, item: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        buffer.put(item);
-        Ok(())
-    }
-}
-
-impl Decoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(buffer.copy_to_bytes(buffer.remaining())))
     }
 }
