@@ -66,8 +66,10 @@ pub const PROVIDER_NAMESPACE: &str = "kube-bind.io/provider-namespace";
 pub const PROVIDER_UID: &str = "kube-bind.io/provider-uid";
 /// `true` on a provider object that has, or had, a counterpart on the consumer.
 pub const BOUND: &str = "kube-bind.io/bound";
-/// `true` on a provider object that the consumer may adopt.
+/// `true` on a provider object that the consumer may adopt; taken off once it is adopted.
 pub const AUTOADOPT: &str = "kube-bind.io/autoadopt";
+/// UID of the provider's object that a consumer's object was created of, by adoption; on the consumer's object.
+pub const ADOPTED: &str = "kube-bind.io/adopted";
 /// Hash of what was last written to the provider's copy.
 pub const PROJECTION_HASH: &str = "kube-bind.io/projection-hash";
 /// The whole name of the consumer's object, where the provider's copy has a shortened one; on the copy.
@@ -90,6 +92,11 @@ pub const ACCEPT_PROVIDER_CHANGE: &str = "kube-bind.io/accept-provider-change";
 pub const PAUSED: &str = "kube-bind.io/paused";
 /// Until when (RFC 3339) the user consents that copies are deleted although many sources are missing at once; on a binding.
 pub const ALLOW_DELETIONS: &str = "kube-bind.io/allow-deletions-until";
+/// Until when (RFC 3339) the user consents that a bundle ends a binding whose export the provider has removed, although
+/// objects are left, which go with it; on a binding.
+pub const ALLOW_UNBIND: &str = "kube-bind.io/allow-unbind-until";
+/// The binding that may take over a CRD with its objects, by name; on a CRD of the consumer that belongs to no binding.
+pub const ADOPT_BY: &str = "kube-bind.io/adopt-by";
 /// `true` on a binding that is to end although its provider cannot be reached.
 pub const FORCE_UNBIND: &str = "kube-bind.io/force-unbind";
 /// The claims that the user has accepted, as a JSON list of them; on a binding. Whoever binds writes it; where it is missing,

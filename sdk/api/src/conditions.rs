@@ -35,6 +35,9 @@ pub struct Condition {
     /// When status, reason, message or severity last changed.
     #[serde(deserialize_with = "times::or_epoch")]
     pub last_transition_time: Time,
+    /// When it was last looked at, where that is told. (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_probe_time: Option<Time>,
     /// Why, as one word for programs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
@@ -77,6 +80,7 @@ pub fn true_condition(type_: impl Into<String>) -> Condition {
         status: ConditionStatus::True,
         severity: Severity::None,
         last_transition_time: Time(Timestamp::UNIX_EPOCH),
+        last_probe_time: None,
         reason: String::new(),
         message: String::new(),
     }
@@ -120,10 +124,12 @@ pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
 
 /// Puts the condition in its place, and says whether anything but its time differs from the one before.
 ///
-/// The time stays that of the one before where nothing differs; else it is `now` in whole seconds.
+/// The time stays that of the one before where nothing differs; else it is `now` in whole seconds. That of the last probe is
+/// taken over, which alone is no difference.
 pub fn set(conditions: &mut Vec<Condition>, condition: Condition, now: Timestamp) -> bool {
     let before = conditions.iter().position(|other| other.type_ == condition.type_);
-    if before.is_some_and(|at| conditions[at].says_the_same(&condition)) {
+    if let Some(at) = before.filter(|at| conditions[*at].says_the_same(&condition)) {
+        conditions[at].last_probe_time = condition.last_probe_time;
         sort(conditions);
         return false;
     }
@@ -164,6 +170,7 @@ pub fn summary(conditions: &[Condition]) -> Option<Condition> {
         ConditionStatus::True => true_condition(READY),
         ConditionStatus::False | ConditionStatus::Unknown => Condition {
             type_: READY.to_owned(),
+            last_probe_time: None,
             ..worst.clone()
         },
     })

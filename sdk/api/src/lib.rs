@@ -3,6 +3,7 @@
 //! Everything here is pure: types, names and functions over them. No client, no clock, no file.
 
 mod accepted;
+pub mod adoption;
 pub mod annotations;
 pub mod backend;
 pub mod conditions;

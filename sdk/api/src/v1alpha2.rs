@@ -51,7 +51,8 @@ pub use cluster::{Cluster, ClusterSpec, ClusterStatus};
 pub use clusterbinding::{ClusterBinding, ClusterBindingSpec, ClusterBindingStatus};
 pub use collection::{Collection, CollectionSpec, CollectionStatus};
 pub use policy::{
-    Compatibility, ConflictPolicy, DeletionPolicy, InformerScope, Isolation, Owner, Phase, SchemaUpdatePolicy, Scope,
+    Compatibility, ConflictPolicy, DeletionPolicy, InformerScope, Isolation, Owner, Phase, RemovedExports,
+    SchemaUpdatePolicy, Scope,
 };
 pub use references::{ClusterSecretKeyRef, ExportResource, GroupResource, LocalSecretKeyRef, NameRef, SecretRef};
 

@@ -139,6 +139,7 @@ pub fn condition(message: proto::Condition) -> Condition {
         type_: message.r#type,
         status: ConditionStatus::from(message.status),
         severity: Severity::from(message.severity),
+        last_probe_time: None,
         last_transition_time: Time(message.last_transition_time.and_then(time).unwrap_or_default()),
         reason: message.reason,
         message: message.message,

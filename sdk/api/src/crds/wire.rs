@@ -8,20 +8,44 @@ use serde_json::{Map, Value, json};
 use super::*;
 
 /// Fields that the wire does not have. Each is optional; only what an added object cannot do without is required in it.
-const ADDITIONS: [(&str, &str); 13] = [
+const ADDITIONS: [(&str, &str); 37] = [
+    ("apiservicebindingbundles", "spec.acceptedClaims"),
+    ("apiservicebindingbundles", "spec.backoffMultiplier"),
+    ("apiservicebindingbundles", "spec.bindingNamePrefix"),
+    ("apiservicebindingbundles", "spec.maxRetries"),
+    ("apiservicebindingbundles", "spec.pollingInterval"),
+    ("apiservicebindingbundles", "spec.removedExports"),
+    ("apiservicebindingbundles", "spec.selector"),
+    ("apiservicebindingbundles", "status.boundServices"),
+    ("apiservicebindingbundles", "status.conditions[].lastProbeTime"),
+    ("apiservicebindingbundles", "status.contractUID"),
+    ("apiservicebindingbundles", "status.discoveredServices"),
+    ("apiservicebindingbundles", "status.lastSyncTime"),
+    ("apiservicebindingbundles", "status.observedGeneration"),
+    ("apiservicebindingbundles", "status.providerNamespace"),
+    ("apiservicebindingbundles", "status.providerPrettyName"),
     ("apiservicebindings", "spec.deletionPolicy"),
+    ("apiservicebindings", "spec.exportName"),
     ("apiservicebindings", "spec.rejectedPermissionClaims"),
+    ("apiservicebindings", "status.conditions[].lastProbeTime"),
     ("apiservicebindings", "status.contractUID"),
     ("apiservicebindings", "status.providerNamespace"),
+    ("apiserviceexportrequests", "status.conditions[].lastProbeTime"),
     ("apiserviceexports", "spec.clusterScopedNamespace"),
     ("apiserviceexports", "spec.conflictPolicy"),
+    ("apiserviceexports", "status.conditions[].lastProbeTime"),
     ("apiserviceexporttemplates", "spec.clusterScopedNamespace"),
     ("apiserviceexporttemplates", "spec.conflictPolicy"),
     ("apiserviceexporttemplates", "spec.isolation"),
+    ("apiserviceexporttemplates", "status.conditions[].lastProbeTime"),
     ("apiservicenamespaces", "status.conditions"),
     ("apiservicenamespaces", "status.sharedNamespace"),
     ("bindableresourcesrequests", "spec.compatibility"),
+    ("boundschemas", "status.conditions[].lastProbeTime"),
+    ("clusterbindings", "status.conditions[].lastProbeTime"),
     ("clusterbindings", "status.consumerClusterUID"),
+    ("clusters", "status.conditions[].lastProbeTime"),
+    ("collections", "status.conditions[].lastProbeTime"),
 ];
 
 /// What the wire says of one kind.
@@ -103,11 +127,11 @@ fn fact(schema: &Value, required: bool) -> Value {
 
 fn is_addition(plural: &str, path: &str) -> bool {
     ADDITIONS.iter().any(|(kind, field)| {
-        // What is below a list that was added belongs to it.
+        // What is below a field that was added belongs to it.
         *kind == plural
             && path
                 .strip_prefix(field)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with("[]"))
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['[', '.', '{']))
     })
 }
 

@@ -45,6 +45,11 @@ pub struct APIServiceBindingSpec {
     /// The Secret with the kubeconfig of the provider.
     #[x_kube(validation = Rule::new("self == oldSelf").message("kubeconfigSecretRef is immutable"))]
     pub kubeconfig_secret_ref: ClusterSecretKeyRef,
+    /// Name of the export, where it is not that of the binding. (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("exportName is immutable"))]
+    pub export_name: Option<String>,
     /// What happens to the provider's objects when the binding is deleted; Delete if absent. (An addition of Bindery.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "DeletionPolicy")]
@@ -84,6 +89,7 @@ pub struct APIServiceBindingStatus {
 #[serde(rename_all = "camelCase", default)]
 struct ReadSpec {
     kubeconfig_secret_ref: ClusterSecretKeyRef,
+    export_name: Option<String>,
     deletion_policy: Option<DeletionPolicy>,
     rejected_permission_claims: Vec<GroupResource>,
 }
@@ -93,8 +99,19 @@ impl From<Option<ReadSpec>> for APIServiceBindingSpec {
         let read = read.unwrap_or_default();
         Self {
             kubeconfig_secret_ref: read.kubeconfig_secret_ref,
+            export_name: read.export_name,
             deletion_policy: read.deletion_policy,
             rejected_permission_claims: read.rejected_permission_claims,
         }
+    }
+}
+
+// === impl APIServiceBinding ===
+
+impl APIServiceBinding {
+    /// Name of the export that it is to.
+    pub fn export_name(&self) -> &str {
+        let own = self.metadata.name.as_deref().unwrap_or_default();
+        self.spec.export_name.as_deref().unwrap_or(own)
     }
 }

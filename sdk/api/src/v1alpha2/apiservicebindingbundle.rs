@@ -1,11 +1,12 @@
 //! APIServiceBindingBundle: a consumer uses every export of a contract.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ClusterSecretKeyRef;
-use crate::Condition;
+use super::{ClusterSecretKeyRef, PermissionClaim, RemovedExports};
+use crate::{Condition, Duration};
 
 /// The credentials whose exports are to be bound.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -45,12 +46,65 @@ pub struct APIServiceBindingBundleSpec {
     /// The Secret with the kubeconfig of the provider.
     #[x_kube(validation = Rule::new("self == oldSelf").message("kubeconfigSecretRef is immutable"))]
     pub kubeconfig_secret_ref: ClusterSecretKeyRef,
+    /// Labels of the exports to bind, which they have from their templates; all if absent. (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "LabelSelector")]
+    pub selector: Option<LabelSelector>,
+    /// How often the provider is asked where it cannot be watched, and how soon one that does not answer is asked again; the
+    /// konnector's `--provider-polling-interval` if absent. (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Duration")]
+    pub polling_interval: Option<Duration>,
+    /// After how many failures in a row the condition is an error; three if absent. The provider is asked on all the same.
+    /// (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "i32", range(min = 0))]
+    pub max_retries: Option<i32>,
+    /// How much longer each pause after a failure is than the one before it, up to a limit; 2 if absent, 1 for pauses of the
+    /// same length. (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "f64", range(min = 1, max = 10))]
+    pub backoff_multiplier: Option<f64>,
+    /// The claims of the exports that the consumer accepts; none if empty. A selector with an empty labelSelector accepts all
+    /// objects of the resource. (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accepted_claims: Vec<PermissionClaim>,
+    /// What happens to a binding whose export the provider has removed; Keep if absent. (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "RemovedExports")]
+    pub removed_exports: Option<RemovedExports>,
+    /// Put in front of the names of exports to get those of their bindings. (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9.]*)$"))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("bindingNamePrefix is immutable"))]
+    pub binding_name_prefix: Option<String>,
 }
 
 /// What the konnector found and did.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct APIServiceBindingBundleStatus {
+    /// The provider's name for people. (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_pretty_name: Option<String>,
+    /// The generation of the spec that this status speaks of. (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// When the bindings were last brought in line with a complete list of the exports. (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_sync_time: Option<Time>,
+    /// How many exports the provider has that the selector takes. (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub discovered_services: Option<i32>,
+    /// How many of them are bound. (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_services: Option<i32>,
+    /// The contract namespace on the provider. (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_namespace: Option<String>,
+    /// The UID of the contract namespace this bundle is pinned to. (An addition of Bindery.)
+    #[serde(rename = "contractUID", default, skip_serializing_if = "Option::is_none")]
+    pub contract_uid: Option<String>,
     /// What is well and what is not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
@@ -61,6 +115,13 @@ pub struct APIServiceBindingBundleStatus {
 #[serde(rename_all = "camelCase", default)]
 struct ReadSpec {
     kubeconfig_secret_ref: ClusterSecretKeyRef,
+    selector: Option<LabelSelector>,
+    polling_interval: Option<Duration>,
+    max_retries: Option<i32>,
+    backoff_multiplier: Option<f64>,
+    accepted_claims: Vec<PermissionClaim>,
+    removed_exports: Option<RemovedExports>,
+    binding_name_prefix: Option<String>,
 }
 
 impl From<Option<ReadSpec>> for APIServiceBindingBundleSpec {
@@ -68,6 +129,13 @@ impl From<Option<ReadSpec>> for APIServiceBindingBundleSpec {
         let read = read.unwrap_or_default();
         Self {
             kubeconfig_secret_ref: read.kubeconfig_secret_ref,
+            selector: read.selector,
+            polling_interval: read.polling_interval,
+            max_retries: read.max_retries,
+            backoff_multiplier: read.backoff_multiplier,
+            accepted_claims: read.accepted_claims,
+            removed_exports: read.removed_exports,
+            binding_name_prefix: read.binding_name_prefix,
         }
     }
 }

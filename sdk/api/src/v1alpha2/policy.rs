@@ -70,6 +70,17 @@ pub enum ConflictPolicy {
     LastWins,
 }
 
+/// What a bundle does with a binding whose export the provider has removed, while objects of it are left on the consumer.
+/// A binding without objects goes at once.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum RemovedExports {
+    /// The binding stays until the objects are gone, or until the user consents.
+    #[default]
+    Keep,
+    /// The binding goes, and with it the objects.
+    Unbind,
+}
+
 /// What happens to the provider's objects when a binding is deleted.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DeletionPolicy {
