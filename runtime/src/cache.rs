@@ -49,6 +49,8 @@ pub struct Cache<K> {
 }
 
 struct Shared<K> {
+    /// Whoever reads does so recursively: a handler that is told of all there is may read the cache itself, or one whose own
+    /// handlers read this one, though somebody waits to write meanwhile.
     objects: RwLock<Objects<K>>,
     handlers: RwLock<Vec<(u64, Handler<K>)>>,
     health: channel::Sender<Health>,
@@ -114,7 +116,7 @@ impl<K> Clone for Cache<K> {
 impl<K> fmt::Debug for Cache<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cache")
-            .field("objects", &self.shared.objects.read().len())
+            .field("objects", &self.shared.objects.read_recursive().len())
             .field("running", &!self.pump.is_finished())
             .finish_non_exhaustive()
     }
@@ -146,7 +148,7 @@ where
 
     /// One object.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
-        self.shared.objects.read().get(namespace, name).cloned()
+        self.shared.objects.read_recursive().get(namespace, name).cloned()
     }
 
     /// One object by its key.
@@ -156,13 +158,14 @@ where
 
     /// All objects that a filter admits, in no order.
     pub fn list(&self, admit: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
-        let objects = self.shared.objects.read();
+        let objects = self.shared.objects.read_recursive();
         objects.values().filter(|object| admit(object)).cloned().collect()
     }
 
     /// All objects of a namespace, in no order.
     pub fn list_in(&self, namespace: &str) -> Vec<Arc<K>> {
-        self.shared.objects.read().in_namespace(namespace).cloned().collect()
+        let objects = self.shared.objects.read_recursive();
+        objects.in_namespace(namespace).cloned().collect()
     }
 
     /// How the watch is doing, to read or to wait for.
@@ -186,7 +189,7 @@ where
     pub fn subscribe(&self, handler: impl Fn(&Change<'_, K>) + Send + Sync + 'static) -> Subscription {
         let handler: Handler<K> = Arc::new(handler);
         // Holding the objects keeps changes away until the handler has seen all there is.
-        let objects = self.shared.objects.read();
+        let objects = self.shared.objects.read_recursive();
         let id = {
             let mut handlers = self.shared.handlers.write();
             let id = handlers.last().map_or(0, |(last, _)| last + 1);
@@ -242,6 +245,8 @@ fn sink<K: Resource + Send + Sync + 'static>(shared: Arc<Shared<K>>) -> impl FnM
             });
         }
         Event::Following => shared.well(),
+        // A list replaces all that was known, whatever its versions.
+        Event::Rewound => {}
         Event::Applied(object) => {
             shared.well();
             shared.set(&ObjectKey::of(&object), Some(&Arc::new(object)), Lane::Live);
@@ -387,6 +392,41 @@ mod tests {
         );
         assert_eq!(list(vec![map("a", "1"), map("c", "3")]), [change("c", true)]);
         assert!(shared.health.borrow().synced);
+    }
+
+    #[tokio::test]
+    async fn a_handler_may_read_the_cache_though_somebody_waits_to_write() {
+        let cache = Cache {
+            shared: Arc::new(Shared {
+                objects: RwLock::default(),
+                handlers: RwLock::default(),
+                health: channel::Sender::default(),
+            }),
+            pump: Arc::new(AbortOnDropHandle::new(tokio::spawn(std::future::pending()))),
+        };
+        let first = Arc::new(map("a", "1"));
+        cache.shared.set(&ObjectKey::of(&*first), Some(&first), Lane::Live);
+        let (sender, found) = std::sync::mpsc::channel();
+        let task = std::thread::spawn(move || {
+            let (inner, writer) = (cache.clone(), Arc::clone(&cache.shared));
+            let _subscription = cache.subscribe(move |_| {
+                let writer = Arc::clone(&writer);
+                let shared = Arc::clone(&writer);
+                std::thread::spawn(move || {
+                    let second = Arc::new(map("b", "1"));
+                    writer.objects.write().insert(&ObjectKey::of(&*second), second);
+                });
+                // Nobody else can begin to read once somebody waits to write.
+                while shared.objects.try_read().is_some() {
+                    std::thread::yield_now();
+                }
+                let one = inner.get("ns", "a").is_some();
+                let _ = sender.send((one, inner.list(|_| true).len(), inner.list_in("ns").len()));
+            });
+        });
+        let found = tokio::task::spawn_blocking(move || found.recv_timeout(std::time::Duration::from_secs(30)));
+        assert_eq!(found.await.unwrap().expect("it hangs"), (true, 1, 1));
+        task.join().unwrap();
     }
 
     #[test]

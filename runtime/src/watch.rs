@@ -2,8 +2,9 @@
 //!
 //! The pump reads the socket at full speed and hands each object to a sink as it comes, decoded by the caller's own
 //! decoder, so that a reader who needs three fields never builds the rest. It resumes where it was after a broken
-//! connection, and lists anew only when the API server has forgotten that point, or ended a watch before its time; then
-//! everything not listed between [`Event::Reset`] and [`Event::Complete`] is gone.
+//! connection, and lists anew only when the API server has forgotten that point, does not know it yet (as one does that was
+//! restored from a backup), or ended a watch before its time; then everything not listed between [`Event::Reset`] and
+//! [`Event::Complete`] is gone.
 
 mod read;
 mod source;
@@ -51,6 +52,9 @@ pub trait Decode: Send {
 /// What a sink is told.
 #[derive(Debug)]
 pub enum Event<T> {
+    /// The API server has gone back in time: what it shows from now on is the truth, however old its versions are. A list
+    /// follows.
+    Rewound,
     /// A list begins.
     Reset,
     /// An object of the list.
@@ -120,10 +124,12 @@ struct BookmarkMeta {
 
 /// How a watch request ended.
 enum End {
-    /// In its time: where to go on, and whether any event came.
-    Due { next: String, progress: bool },
+    /// In its time, or by a break: where to go on, and whether any event came.
+    Due { next: String, progress: bool, broken: bool },
     /// Before its time, after so long.
     Early(Duration),
+    /// It was not begun: the API server has not come so far.
+    Ahead,
 }
 
 struct Pump<D, S> {
@@ -133,6 +139,8 @@ struct Pump<D, S> {
     sink: S,
     /// Objects per page.
     page: usize,
+    /// The latest version that was told of.
+    seen: u64,
 }
 
 /// Watches until dropped.
@@ -145,12 +153,23 @@ where
     // The resource version to go on from; none to list.
     let mut position: Option<String> = None;
     let mut failures = 0;
-    let mut early = 0;
+    let (mut early, mut expired) = (0, 0);
+    // Whether the API server was out of sight since it told of the position.
+    let mut lost = false;
     loop {
+        let mut broken = false;
         let outcome = match position.take() {
             None => pump.list().await.map(|version| (Some(version), true)),
-            Some(version) => match pump.watch(version.clone()).await {
-                Ok(End::Due { next, progress }) => Ok((Some(next), progress)),
+            Some(version) => match pump.resume(version.clone(), lost).await {
+                Ok(End::Due {
+                    next,
+                    progress,
+                    broken: before_its_time,
+                }) => {
+                    (broken, expired) = (before_its_time, 0);
+                    Ok((Some(next), progress))
+                }
+                Ok(End::Ahead) => Ok((None, true)),
                 Ok(End::Early(lasted)) => {
                     tracing::debug!(path = %pump.source.path, ?lasted, "watch ended early; listing anew");
                     early = if lasted < LASTED { early + 1 } else { 1 };
@@ -167,7 +186,12 @@ where
                     let progress = reached.is_some();
                     if errors::code(&error) == Some(410) {
                         tracing::info!(path = %pump.source.path, "watch expired; listing anew");
-                        Ok((None, progress))
+                        expired = if progress { 0 } else { expired + 1 };
+                        // Lists that cannot be gone on from are spaced.
+                        if expired > 0 {
+                            sleep(Backoff::WATCH.delay(expired - 1)).await;
+                        }
+                        Ok((None, true))
                     } else {
                         if unreached || failures < FAILURES_MAX {
                             position = Some(reached.unwrap_or(version));
@@ -177,6 +201,7 @@ where
                 }
             },
         };
+        lost = broken || outcome.is_err();
         match outcome {
             Ok((next, progress)) => {
                 position = next;
@@ -224,6 +249,7 @@ where
             decode,
             sink,
             page: PAGE,
+            seen: 0,
         }
     }
 
@@ -246,6 +272,7 @@ where
             }
             let page: Page<'_> = serde_json::from_slice(&text).map_err(kube::Error::SerdeError)?;
             if std::mem::take(&mut first) {
+                self.rewind(&page.metadata.resource_version);
                 (self.sink)(Event::Reset);
             }
             for item in page.items.into_iter().flatten() {
@@ -263,6 +290,41 @@ where
         }
     }
 
+    /// Takes the version of a list that begins. One that is older than what was told before is the truth all the same.
+    fn rewind(&mut self, version: &str) {
+        let Ok(version) = version.parse() else {
+            return;
+        };
+        if version < self.seen {
+            tracing::info!(path = %self.source.path, "the API server has gone back in time");
+            (self.sink)(Event::Rewound);
+        }
+        self.seen = version;
+    }
+
+    /// Goes on from a version. An API server that has not come so far would keep silent until it has, and tell nothing of
+    /// what was before: one that was lost is asked first.
+    async fn resume(&mut self, version: String, lost: bool) -> Result<End, (kube::Error, Option<String>)> {
+        if lost && self.is_ahead(&version).await.map_err(|error| (error, None))? {
+            return Ok(End::Ahead);
+        }
+        self.watch(version).await
+    }
+
+    /// Whether a version is later than all that the API server knows.
+    async fn is_ahead(&mut self, version: &str) -> Result<bool, kube::Error> {
+        let request = self.source.request(&[("limit", "1")])?;
+        let mut body = std::pin::pin!(answer(self.client.request_stream(request)).await?);
+        let mut text = Vec::new();
+        while answer(read_chunk(&mut body, &mut text)).await? {
+            if text.len() > PAGE_BYTES_MAX {
+                return Err(io_error("an object of the list is too long"));
+            }
+        }
+        let page: Page<'_> = serde_json::from_slice(&text).map_err(kube::Error::SerdeError)?;
+        Ok(is_later(version, &page.metadata.resource_version))
+    }
+
     /// One watch request. Fails with the version that was reached, if any.
     async fn watch(&mut self, version: String) -> Result<End, (kube::Error, Option<String>)> {
         let asked = WATCH_SECONDS + rand::random_range(0..=WATCH_SECONDS / 5);
@@ -278,6 +340,7 @@ where
         let body = body.map_err(|error| (error, None))?;
         (self.sink)(Event::Following);
         let begun = Instant::now();
+        let is_early = |begun: Instant| begun.elapsed() + EARLY < Duration::from_secs(asked);
         let mut body = std::pin::pin!(body);
         let mut reached = None;
         let mut line = Vec::new();
@@ -286,13 +349,12 @@ where
             let read = timeout(SILENCE_MAX, read_line(&mut body, &mut line));
             match read.await {
                 Ok(Ok(true)) => {}
-                Ok(Ok(false)) if line.is_empty() && begun.elapsed() + EARLY < Duration::from_secs(asked) => {
-                    return Ok(End::Early(begun.elapsed()));
-                }
+                Ok(Ok(false)) if line.is_empty() && is_early(begun) => return Ok(End::Early(begun.elapsed())),
                 Ok(Ok(false)) => {
                     // The normal end after the asked time, or a broken connection: go on at once, unless nothing at all was
                     // said.
                     return Ok(End::Due {
+                        broken: is_early(begun),
                         progress: reached.is_some(),
                         next: reached.unwrap_or(version),
                     });
@@ -315,6 +377,11 @@ where
             return Err(kube::Error::Api(Box::new(status)));
         }
         let version = serde_json::from_str::<Bookmark>(line.object.get()).map_err(kube::Error::SerdeError)?;
+        self.seen = version
+            .metadata
+            .resource_version
+            .parse()
+            .map_or(self.seen, |seen| self.seen.max(seen));
         match line.kind {
             "ADDED" | "MODIFIED" => {
                 if let Some(object) = self.decode(line.object) {
@@ -339,6 +406,14 @@ where
                 None
             }
         }
+    }
+}
+
+/// Whether a resource version is later than another of the same API server. Those that are no numbers cannot be compared.
+fn is_later(version: &str, other: &str) -> bool {
+    match (version.parse::<u64>(), other.parse::<u64>()) {
+        (Ok(version), Ok(other)) => version > other,
+        _ => false,
     }
 }
 

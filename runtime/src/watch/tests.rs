@@ -89,6 +89,7 @@ impl Server {
         let log = Arc::clone(&told);
         let sink = move |event: Event<Thing>| {
             log.lock().push(match event {
+                Event::Rewound => "rewound".to_owned(),
                 Event::Reset => "reset".to_owned(),
                 Event::Listed(thing) => format!("listed {} {}", thing.metadata.name, thing.says),
                 Event::Unreadable(name) => format!("unreadable {}", name.name),
@@ -167,7 +168,7 @@ async fn what_the_api_server_has_forgotten_is_listed_anew() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_ended_early_is_no_ground_to_go_on_from() {
     // Read by the old schema, an object lacks what the new one has; nothing says so later.
-    let richer = LIST.replace(r#""says":"x""#, r#""says":"xyz""#);
+    let richer = LIST.replace(r#""says":"x""#, r#""says":"xyz""#).replace('5', "7");
     let cut = event("MODIFIED", "a", 6) + CUT;
     let server = Server::new(&[(200, LIST), (200, &cut), (200, &richer), (200, CUT), (200, &richer)]);
     let expect = [
@@ -178,11 +179,11 @@ async fn a_watch_that_is_ended_early_is_no_ground_to_go_on_from() {
         "applied a y",
         "reset",
         "listed a xyz",
-        "complete 5",
+        "complete 7",
         "following",
         "reset",
         "listed a xyz",
-        "complete 5",
+        "complete 7",
     ];
     let begun = Instant::now();
     assert_eq!(server.told().await, expect);
@@ -198,21 +199,90 @@ async fn a_position_that_fails_again_and_again_is_given_up() {
     let server = Server::new(&[
         (200, LIST),
         (500, "{}"),
+        (200, LIST),
         (500, "{}"),
+        (200, LIST),
         (500, "{}"),
+        (200, LIST),
         (500, "{}"),
         (200, LIST),
     ]);
     let told = server.told().await;
     assert_eq!(told.iter().filter(|event| *event == "reset").count(), 2, "{told:?}");
-    assert_eq!(server.asked("watch=1"), [false, true, true, true, true, false, true]);
+    assert_eq!(
+        server.asked("watch=1"),
+        [false, true, false, true, false, true, false, true, false, true]
+    );
+    assert_eq!(
+        server.asked("limit=1"),
+        [false, false, true, false, true, false, true, false, false, false]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_break_after_changes_resumes_where_it_was() {
     let torn = event("ADDED", "b", 8) + r#"{"type":"ADDED","obj"#;
-    let server = Server::new(&[(200, LIST), (200, &torn)]);
-    let expect = ["reset", "listed a x", "complete 5", "following", "applied b y"];
+    let later = LIST.replace('5', "9");
+    let server = Server::new(&[(200, LIST), (200, &torn), (200, &later), (200, "")]);
+    let expect = [
+        "reset",
+        "listed a x",
+        "complete 5",
+        "following",
+        "applied b y",
+        "following",
+    ];
+    assert_eq!(server.told().await[..6], expect);
+    assert!(server.queries.lock()[2].contains("limit=1"));
+    assert!(server.queries.lock()[3].contains("resourceVersion=8"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_went_back_in_time_is_listed_anew() {
+    let torn = event("ADDED", "b", 8) + r#"{"type":"ADDED","obj"#;
+    let server = Server::new(&[(200, LIST), (200, &torn), (200, LIST), (200, LIST)]);
+    let expect = [
+        "reset",
+        "listed a x",
+        "complete 5",
+        "following",
+        "applied b y",
+        "rewound",
+        "reset",
+        "listed a x",
+        "complete 5",
+    ];
     assert_eq!(server.told().await, expect);
-    assert!(server.queries.lock()[2].contains("resourceVersion=8"));
+    assert!(server.queries.lock()[4].contains("resourceVersion=5"));
+}
+
+/// It ended its watches in good order, and came back as it was before.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_is_older_than_what_was_told_is_the_truth() {
+    let cut = event("MODIFIED", "a", 6) + CUT;
+    let server = Server::new(&[(200, LIST), (200, &cut), (500, "{}"), (200, LIST)]);
+    let told = server.told().await;
+    let after: Vec<_> = told.iter().skip_while(|event| *event != "rewound").collect();
+    assert_eq!(after, ["rewound", "reset", "listed a x", "complete 5"], "{told:?}");
+}
+
+/// A watch that has always expired is not asked for all the time.
+#[tokio::test(start_paused = true)]
+async fn lists_that_cannot_be_gone_on_from_are_spaced() {
+    let gone = (
+        410,
+        r#"{"kind":"Status","status":"Failure","code":410,"reason":"Expired"}"#,
+    );
+    let script: Vec<_> = std::iter::repeat_n([(200, LIST), gone], 12).flatten().collect();
+    let server = Server::new(&script);
+    let begun = Instant::now();
+    server.told_within(Duration::from_secs(10)).await;
+    let asked = server.queries.lock().len();
+    assert!(asked < 24, "{asked} requests in {:?}", begun.elapsed());
+}
+
+#[test]
+fn versions_are_compared_as_numbers() {
+    assert!(is_later("10", "9") && !is_later("9", "10") && !is_later("9", "9"));
+    assert!(!is_later("9", "x") && !is_later("x", "9"));
 }
