@@ -29,6 +29,9 @@ pub const REQUEST_NAME: &str = "kube-bind.io/request-name";
 pub const PRINCIPAL: &str = "backend.kube-bind.io/principal";
 /// UID of the BindableResourcesRequest an APIServiceExportRequest was made for.
 pub const REQUEST_UID: &str = "kube-bind.io/request-uid";
+/// The BindableResourcesRequest whose response a Secret holds, as `<namespace>/<name>` or by its name alone; on that Secret.
+/// Whoever may write a Secret that exists names the request on it, to have the response put there.
+pub const REQUEST: &str = "kube-bind.io/request";
 /// `true` on an export that is deleted only to be made anew under its name.
 pub const REPLACE: &str = "kube-bind.io/replace";
 /// When the last token bound to an anchor Secret has expired (RFC 3339).
@@ -113,6 +116,12 @@ pub fn released(at: impl fmt::Display, contract: &str) -> String {
     format!("{at}/{contract}")
 }
 
+/// When the object was let go, by a value of [`RELEASED`].
+pub fn released_at(value: &str) -> Option<&str> {
+    let at = value.split_once('/').map_or(value, |(at, _)| at);
+    (!at.is_empty()).then_some(at)
+}
+
 /// Whether a value of [`RELEASED`] says that a contract let the object go. One that names no contract speaks of any; an empty
 /// one says that the object is in use again.
 pub fn is_released(value: &str, contract: &str) -> bool {
@@ -136,6 +145,16 @@ mod tests {
     #[track_caller]
     fn check_released(value: &str, expect: bool) {
         assert_eq!(is_released(value, "kube-bind-a"), expect, "{value}");
+    }
+
+    #[test]
+    fn the_time_of_a_release_reads_back() {
+        assert_eq!(
+            released_at(&released("2026-01-01T00:00:00Z", "kube-bind-a")),
+            Some("2026-01-01T00:00:00Z")
+        );
+        assert_eq!(released_at("2026-01-01T00:00:00Z"), Some("2026-01-01T00:00:00Z"));
+        assert_eq!(released_at(""), None);
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub const EXPORT: &str = "kube-bind.io/export";
 pub const VIA: &str = "kube-bind.io/via";
 /// The value of [`VIA`] for a request made over gRPC.
 pub const VIA_GRPC: &str = "grpc";
+/// UID of the BindableResourcesRequest that a response was issued for; on the Secret that holds it.
+pub const REQUEST_UID: &str = "kube-bind.io/request-uid";
 /// `true` on a provider Namespace that consumers may share under isolation None: set by its admin, or by the server on one
 /// that it made for that.
 pub const SHARED: &str = "kube-bind.io/shared";

@@ -7,8 +7,8 @@ use crate::v1alpha2::GroupResource;
 mod rbac;
 
 pub use rbac::{
-    claims_cluster_role, claims_role, core_claim_role_binding, konnector_cluster_role, resources_cluster_role,
-    resources_role,
+    KONNECTOR_ADOPTION_ROLE, KONNECTOR_BUNDLES_ROLE, claims_cluster_role, claims_role, core_claim_role_binding,
+    konnector_cluster_role, resources_cluster_role, resources_role,
 };
 
 /// A namespace may be this long at most: a DNS label (RFC 1123).

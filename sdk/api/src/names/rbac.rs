@@ -2,6 +2,12 @@
 
 use super::{KUBE_BINDER, NAME_LENGTH_MAX, fit};
 
+/// ClusterRole and ClusterRoleBinding in which the operator of a consumer lists what bundles may bind: their bindings have
+/// none of their own.
+pub const KONNECTOR_BUNDLES_ROLE: &str = "kube-bind-konnector-bundles";
+/// ClusterRole and ClusterRoleBinding with the konnector's rights for adoption.
+pub const KONNECTOR_ADOPTION_ROLE: &str = "kube-bind-konnector-adoption";
+
 /// ClusterRole and ClusterRoleBinding for an export's resources: `kube-binder-resources-<contract>-<export>`.
 pub fn resources_cluster_role(contract: &str, export: &str) -> String {
     fit(format!("{KUBE_BINDER}-resources-{contract}-{export}"), NAME_LENGTH_MAX)
