@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 
 use crate::principal::Principal;
 
+pub mod served;
+
 /// The longest identity of a cluster.
 pub const IDENTITY_LENGTH_MAX: usize = 1024;
 

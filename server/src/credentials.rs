@@ -189,7 +189,13 @@ impl Issuer {
             let requests = requests.map_err(failed(contract))?.items;
             let namespace = self.state.contract(contract);
             let identity = namespace.as_deref().and_then(contract::identity);
-            let revocation = Revocation::new(whole_seconds(Timestamp::now()), reason, identity, &requests);
+            let revocation = Revocation::new(
+                whole_seconds(Timestamp::now()),
+                reason,
+                identity,
+                &requests,
+                &self.state.settings.namespace,
+            );
             writes::merge(&api, names::CLUSTER_BINDING, &revocation.patch(&binding))
                 .await
                 .map_err(failed(contract))?;
@@ -343,7 +349,7 @@ impl Issuer {
     }
 
     fn requests(&self) -> Api<BindableResourcesRequest> {
-        Api::namespaced(self.state.clients.write.clone(), &self.state.settings.namespace)
+        Api::all(self.state.clients.write.clone())
     }
 
     fn cluster_bindings(&self, contract: &str) -> Api<ClusterBinding> {

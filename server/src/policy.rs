@@ -23,6 +23,8 @@ use secrecy::SecretString;
 
 use crate::{template::Refusal, writes::WriteError};
 
+pub mod requests;
+
 /// Name of the policy and of its binding.
 pub const NAME: &str = "kube-bind-binder";
 /// What the policy, and nothing else, says of [`names::POLICY_PROBE`]. The number is raised with every change of what the
@@ -69,7 +71,7 @@ impl Prober {
             Ok(client) => client,
             Err(error) => return Ok(Err(unproved(error.to_string()))),
         };
-        let outcome = outcome(try_it(client, contract).await)?;
+        let outcome = outcome(try_it(client, contract).await, NAME, ANSWER)?;
         tracing::debug!(contract, ?outcome, "admission policy probed");
         Ok(match outcome {
             Outcome::Live => Ok(()),
@@ -110,20 +112,23 @@ async fn try_it(client: Client, contract: &str) -> Result<APIServiceNamespace, k
         namespace: Some(contract.to_owned()),
         ..probe.metadata
     };
-    let params = PostParams {
-        dry_run: true,
-        ..PostParams::default()
-    };
     let api: Api<APIServiceNamespace> = Api::namespaced(client, contract);
-    api.create(&params, &probe).await
+    api.create(&as_dry_run(), &probe).await
 }
 
-/// What an answer says of the policy.
-fn outcome<T>(answer: Result<T, kube::Error>) -> Result<Outcome, WriteError> {
+fn as_dry_run() -> PostParams {
+    PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    }
+}
+
+/// What an answer says of the policy of that name, which is to answer with these words.
+fn outcome<T>(answer: Result<T, kube::Error>, policy: &str, words: &str) -> Result<Outcome, WriteError> {
     match answer {
         Ok(_) => Ok(Outcome::Missing),
         Err(error) if errors::is_transient(&error) => Err(error.into()),
-        Err(error) if is_the_policys(&error) => Ok(Outcome::Live),
+        Err(error) if is_the_policys(&error, policy, words) => Ok(Outcome::Live),
         // It exists, so that admission let it pass: it is asked first.
         Err(error) if errors::is_already_exists(&error) => Ok(Outcome::Missing),
         Err(kube::Error::Api(status)) if says(&status.message, "ValidatingAdmissionPolicy") => Ok(Outcome::Missing),
@@ -131,13 +136,13 @@ fn outcome<T>(answer: Result<T, kube::Error>) -> Result<Outcome, WriteError> {
     }
 }
 
-fn is_the_policys(error: &kube::Error) -> bool {
+fn is_the_policys(error: &kube::Error, policy: &str, words: &str) -> bool {
     let kube::Error::Api(status) = error else {
         return false;
     };
     // To the end, for another revision may begin alike.
-    says(&status.message, &format!("ValidatingAdmissionPolicy '{NAME}'"))
-        && status.message.ends_with(&format!("denied request: {ANSWER}"))
+    says(&status.message, &format!("ValidatingAdmissionPolicy '{policy}'"))
+        && status.message.ends_with(&format!("denied request: {words}"))
 }
 
 fn says(message: &str, words: &str) -> bool {
@@ -157,7 +162,7 @@ mod tests {
             status.code = code;
             kube::Error::Api(status.boxed())
         });
-        assert_eq!(&outcome(answer).unwrap(), expect);
+        assert_eq!(&outcome(answer, NAME, ANSWER).unwrap(), expect);
     }
 
     #[test]
@@ -193,6 +198,6 @@ mod tests {
     fn silence_is_no_answer() {
         let mut status = Status::failure("later", "ServiceUnavailable");
         status.code = 503;
-        assert!(outcome::<()>(Err(kube::Error::Api(status.boxed()))).is_err());
+        assert!(outcome::<()>(Err(kube::Error::Api(status.boxed())), NAME, ANSWER).is_err());
     }
 }

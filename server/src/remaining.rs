@@ -4,6 +4,7 @@
 use std::{collections::BTreeSet, fmt};
 
 use bindery_api::{
+    adoption::Candidate,
     annotations,
     v1alpha2::{APIServiceExport, ConflictPolicy, GroupResource, Isolation},
 };
@@ -47,7 +48,7 @@ pub struct Object {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Whether it was let go, and holds up nothing.
+    /// Whether it holds up nothing: it was let go, or the provider made it and no consumer ever had it.
     pub released: bool,
     /// Which object of that name it is.
     pub uid: Option<String>,
@@ -55,8 +56,9 @@ pub struct Object {
     pub version: Option<String>,
 }
 
-/// The objects that hold up the deletion of an export: those of its resources that carry the contract's mark, unless
-/// another export of the contract offers the resource too.
+/// The objects that the deletion of an export is about: those of its resources that carry the contract's mark, unless
+/// another export of the contract offers the resource too. Those that the provider made, to be adopted, and those that were
+/// let go count as released, and hold it up no longer.
 pub async fn remaining_objects(state: &State, export: &APIServiceExport) -> Result<Remaining, WriteError> {
     let contract = export.namespace().unwrap_or_default();
     let resources = own_resources(state, export);
@@ -74,7 +76,7 @@ pub async fn of_resources(
     of_contract(state, contract, resources, true).await
 }
 
-/// The objects of these resources that carry a contract's mark; `within` says whether those in the contract namespace count.
+/// The objects of these resources that carry a contract's mark, or that the provider made for it; `within` says whether those in the contract namespace count.
 async fn of_contract(
     state: &State,
     contract: &str,
@@ -292,10 +294,26 @@ async fn list_one(
     namespace: &str,
 ) -> Result<Vec<Object>, WriteError> {
     let found = metadata(&api, ListParams::default()).await?.into_iter();
-    let marked = found.filter(|item| is_marked(item, contract));
-    Ok(marked
-        .map(|item| Object::of(resource.clone(), namespace, &item.metadata, contract))
+    Ok(found
+        .filter_map(|item| {
+            let is_providers = is_providers(&item, namespace, contract);
+            let object = Object::of(resource.clone(), namespace, &item.metadata, contract);
+            (is_providers || is_marked(&item, contract)).then_some(Object {
+                released: object.released || is_providers,
+                ..object
+            })
+        })
         .collect())
+}
+
+/// Whether the provider made an object for a contract to adopt: by its mark, or in a namespace of the contract's.
+fn is_providers(object: &impl Resource, namespace: &str, contract: &str) -> bool {
+    let marks = object.meta().annotations.as_ref();
+    let mark = |key: &str| marks.and_then(|marks| marks.get(key)).map(String::as_str);
+    matches!(
+        Candidate::of(mark, contract, namespace.is_empty()),
+        Candidate::Fresh { .. }
+    )
 }
 
 /// Whether an object is a contract's. Nothing else tells it: names do not where they are shared.
@@ -389,6 +407,26 @@ mod tests {
         assert!(!marked("kube-bind-a-wyatt", None));
         assert!(!marked("kube-bind-a-wyatt", Some("kube-bind-b")));
         assert!(!marked("wyatt", Some("kube-bind-a-b")));
+    }
+
+    #[test]
+    fn what_the_provider_made_for_a_contract_is_told_by_mark_or_place() {
+        let made = |marks: &[(&str, &str)], namespace| {
+            let mut object = Namespace::default();
+            let marks = marks
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+            object.metadata.annotations = Some(marks.collect());
+            is_providers(&object, namespace, "kube-bind-a")
+        };
+        let ours = (annotations::CLUSTER_NAMESPACE, "kube-bind-a");
+        assert!(made(&[], "kube-bind-a-team") && made(&[ours], "kube-bind-a-team") && made(&[ours], ""));
+        assert!(!made(&[], ""), "of whom, nobody says");
+        assert!(!made(
+            &[(annotations::CLUSTER_NAMESPACE, "kube-bind-b")],
+            "kube-bind-a-team"
+        ));
+        assert!(!made(&[ours, (annotations::CONSUMER_UID, "u")], "kube-bind-a-team"));
     }
 
     #[track_caller]

@@ -30,7 +30,7 @@ use tokio::sync::watch;
 
 use crate::{
     contract,
-    policy::Prober,
+    policy::{Prober, requests::Gate},
     rights::Rights,
     settings::Settings,
     template::{ClaimableScopes, Definitions},
@@ -54,6 +54,8 @@ pub struct State {
     pub rights: Rights,
     /// Whether the admission policy holds what contracts may do.
     pub prober: Prober,
+    /// Whether requests that were made as resources may be believed.
+    pub gate: Gate,
 }
 
 /// The provider's state.
@@ -65,7 +67,7 @@ pub struct Caches {
     pub collections: Cache<Collection>,
     /// CRDs that may be exported.
     pub definitions: Cache<CustomResourceDefinition>,
-    /// Requests in the server's own namespace.
+    /// Requests: those made over gRPC in the server's own namespace, and those made as resources in any.
     pub requests: Cache<BindableResourcesRequest>,
     /// Namespaces that carry a contract's label: the contracts, and the provider namespaces made for them.
     pub namespaces: Cache<Namespace>,
@@ -120,6 +122,7 @@ impl State {
             caches: Caches::start(&clients, &settings),
             rights: Rights::new(clients.write.clone()),
             prober: Prober::new(config, clients.write.clone()),
+            gate: Gate::new(clients.write.clone(), &settings.namespace, &identity.username),
             settings: Arc::new(settings),
             identity: Arc::new(identity),
             clients,
@@ -197,10 +200,7 @@ impl Caches {
                 client(),
                 Source::of::<CustomResourceDefinition>(None).labels(format!("{}=true", labels::EXPORTED)),
             ),
-            requests: Cache::start(
-                client(),
-                Source::of::<BindableResourcesRequest>(Some(&settings.namespace)),
-            ),
+            requests: Cache::start(client(), Source::of::<BindableResourcesRequest>(None)),
             namespaces: Cache::start(client(), Source::of::<Namespace>(None).labels(labels::CONTRACT)),
             cluster_bindings: Cache::start(client(), Source::of::<ClusterBinding>(None)),
             export_requests: Cache::start(client(), Source::of::<APIServiceExportRequest>(None)),

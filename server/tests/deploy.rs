@@ -9,13 +9,16 @@ use std::{
 };
 
 use bindery_api::{
-    annotations, names,
+    annotations, labels, names,
     v1alpha2::{APIServiceExportTemplate, Collection, GroupResource},
 };
-use bindery_server::rbac::{self, claims};
+use bindery_server::{
+    policy::requests,
+    rbac::{self, claims},
+};
 use k8s_openapi::api::{
     admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
-    rbac::v1::{ClusterRole, PolicyRule},
+    rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule},
 };
 use serde_json::Value;
 
@@ -117,13 +120,71 @@ fn a_consumer_and_the_server_itself_read_no_secret() {
 /// The server proves the very policy that ships, and a konnector meets it under every name.
 #[test]
 fn the_policy_is_the_one_that_the_server_proves() {
+    let policy = policy(bindery_server::policy::NAME, bindery_server::policy::ANSWER);
+    let text = serde_json::to_string(&policy).unwrap();
+    for said in [
+        annotations::CLUSTER_NAMESPACE,
+        names::KUBE_BINDER,
+        &format!("check('{}')", bindery_server::rbac::OVERWRITE),
+    ] {
+        assert!(text.contains(said), "{said}");
+    }
+    assert!(
+        !names::is_label(names::POLICY_PROBE),
+        "a name that a namespace could have"
+    );
+}
+
+/// Requests are held to their authors by the very policy that ships, which knows the server by the name that it has.
+#[test]
+fn the_policy_on_requests_is_the_one_that_the_server_proves() {
+    let policy = policy(requests::NAME, requests::ANSWER);
+    let text = serde_json::to_string(&policy).unwrap();
+    let account = format!("'system:serviceaccount:{}:bindery-server'", names::KUBE_BIND_NAMESPACE);
+    for said in [
+        annotations::PRINCIPAL,
+        annotations::REQUEST_NAME,
+        labels::VIA,
+        &format!("':{}'", names::KUBE_BINDER),
+        "check('bind')",
+        "check('impersonate')",
+        &account,
+    ] {
+        assert!(text.contains(said), "{said}");
+    }
+    let accounts: Vec<Value> = of_kind("server", "ServiceAccount");
+    assert_eq!(accounts.len(), 1);
+    assert_eq!(accounts[0]["metadata"]["name"], "bindery-server");
+    assert_eq!(accounts[0]["metadata"]["namespace"], names::KUBE_BIND_NAMESPACE);
+}
+
+/// The server reads a response by its name alone, and no Secret that it would have to look for.
+#[test]
+fn responses_are_written_by_name() {
+    let roles: Vec<ClusterRole> = of_kind("server", "ClusterRole");
+    let role = role(&roles, "bindery-server-responses");
+    let verbs: Vec<_> = rules(role).flat_map(|rule| &rule.verbs).collect();
+    assert_eq!(verbs, ["create", "get", "patch"]);
+    let bound: Vec<ClusterRoleBinding> = of_kind("server", "ClusterRoleBinding");
+    assert!(bound.len() > 1);
+    assert!(
+        bound
+            .iter()
+            .all(|binding| Some(&binding.role_ref.name) != role.metadata.name.as_ref())
+    );
+}
+
+/// A policy that ships, with a binding of its name that denies, and one answer to a probe.
+fn policy(name: &str, answer: &str) -> ValidatingAdmissionPolicy {
     let policies: Vec<ValidatingAdmissionPolicy> = of_kind("server", "ValidatingAdmissionPolicy");
     let bindings: Vec<ValidatingAdmissionPolicyBinding> = of_kind("server", "ValidatingAdmissionPolicyBinding");
-    let ([policy], [binding]) = (&policies[..], &bindings[..]) else {
-        panic!("{policies:?} {bindings:?}");
-    };
-    assert_eq!(policy.metadata.name.as_deref(), Some(bindery_server::policy::NAME));
-    assert_eq!(binding.metadata.name, policy.metadata.name);
+    let policy = policies
+        .into_iter()
+        .find(|policy| policy.metadata.name.as_deref() == Some(name));
+    let binding = bindings
+        .into_iter()
+        .find(|binding| binding.metadata.name.as_deref() == Some(name));
+    let (policy, binding) = (policy.unwrap(), binding.unwrap());
     let spec = policy.spec.as_ref().unwrap();
     assert_eq!(spec.failure_policy.as_deref(), Some("Fail"));
     let validations = spec.validations.as_deref().unwrap();
@@ -133,19 +194,11 @@ fn the_policy_is_the_one_that_the_server_proves() {
         .filter(|validation| validation.expression.contains(&format!("'{probe}'")))
         .map(|validation| validation.message.as_deref())
         .collect();
-    assert_eq!(answers, [Some(bindery_server::policy::ANSWER)]);
-    let text = serde_json::to_string(policy).unwrap();
-    for said in [
-        annotations::CLUSTER_NAMESPACE,
-        names::KUBE_BINDER,
-        &format!("check('{}')", bindery_server::rbac::OVERWRITE),
-    ] {
-        assert!(text.contains(said), "{said}");
-    }
-    assert!(!names::is_label(probe), "a name that a namespace could have");
-    let binding = binding.spec.as_ref().unwrap();
+    assert_eq!(answers, [Some(answer)]);
+    let binding = binding.spec.unwrap();
     assert_eq!(binding.policy_name, policy.metadata.name);
     assert_eq!(binding.validation_actions, Some(vec!["Deny".to_owned()]));
+    policy
 }
 
 #[test]

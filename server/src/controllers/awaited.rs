@@ -17,8 +17,14 @@ use crate::{contract, state::State};
 /// Pending requests. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Awaited {
-    /// Names of exports, by identity and request.
-    names: Arc<Mutex<HashMap<String, BTreeMap<ObjectKey, String>>>>,
+    /// By identity and key.
+    requests: Arc<Mutex<HashMap<String, BTreeMap<ObjectKey, Asked>>>>,
+}
+
+#[derive(Clone, Debug)]
+struct Asked {
+    uid: Option<String>,
+    export: String,
 }
 
 /// Keeps the pending requests current. Before all who are told of the same changes, so that they see them as they are.
@@ -45,38 +51,50 @@ pub(super) fn contracts(state: &State, asked: &BindableResourcesRequest) -> Vec<
         .list(|namespace| contract::is_contract(namespace) && contract::identity(namespace) == Some(identity))
 }
 
+/// The contract that a change lets remember one more request, which holds back nothing from now on.
+pub(super) fn served<'a>(change: &Change<'a, Namespace>) -> Option<&'a Namespace> {
+    let new = change.new.filter(|new| contract::is_contract(new))?;
+    let before = change.old.map(|old| contract::served::served(old)).unwrap_or_default();
+    (contract::served::served(new) != before).then_some(&**new)
+}
+
 fn is_pending(asked: &BindableResourcesRequest) -> bool {
-    request::phase(asked) == Phase::Pending && asked.metadata.deletion_timestamp.is_none()
+    request::phase(asked) == Phase::Pending && asked.metadata.deletion_timestamp.is_none() && !request::is_held(asked)
 }
 
 // === impl Awaited ===
 
 impl Awaited {
-    /// The exports of a contract that requests are about to make, or to make anew.
+    /// The exports of a contract that requests are about to make, or to make anew. One that has been served makes none,
+    /// whatever it waits for and whatever its status says.
     pub(super) fn of(&self, contract: &Namespace) -> Vec<String> {
         let Some(identity) = contract::identity(contract) else {
             return Vec::new();
         };
-        let names = self.names.lock();
-        names
-            .get(identity)
-            .map_or_else(Vec::new, |requests| requests.values().cloned().collect())
+        let requests = self.requests.lock();
+        let requests = requests.get(identity).into_iter().flat_map(BTreeMap::values);
+        let requests = requests.filter(|asked| !contract::served::is_served(contract, asked.uid.as_deref()));
+        requests.map(|asked| asked.export.clone()).collect()
     }
 
     fn note(&self, change: &Change<'_, BindableResourcesRequest>) {
-        let mut names = self.names.lock();
+        let mut all = self.requests.lock();
         if let Some(old) = change.old.filter(|old| is_pending(old)) {
             let identity = &old.spec.cluster_identity.identity;
-            if let Some(requests) = names.get_mut(identity) {
+            if let Some(requests) = all.get_mut(identity) {
                 requests.remove(change.key);
                 if requests.is_empty() {
-                    names.remove(identity);
+                    all.remove(identity);
                 }
             }
         }
         if let Some(new) = change.new.filter(|new| is_pending(new)) {
-            let requests = names.entry(new.spec.cluster_identity.identity.clone()).or_default();
-            requests.insert(change.key.clone(), request::request_name(new).to_owned());
+            let requests = all.entry(new.spec.cluster_identity.identity.clone()).or_default();
+            let asked = Asked {
+                uid: new.metadata.uid.clone(),
+                export: request::request_name(new).to_owned(),
+            };
+            requests.insert(change.key.clone(), asked);
         }
     }
 }
@@ -91,11 +109,13 @@ mod tests {
     use kube::ResourceExt as _;
 
     use super::*;
+    use crate::contract::served::tests::remember;
 
     fn asked(identity: &str, phase: Phase) -> Arc<BindableResourcesRequest> {
         let mut spec = BindableResourcesRequestSpec::default();
         identity.clone_into(&mut spec.cluster_identity.identity);
         let mut asked = BindableResourcesRequest::new("riders", spec);
+        asked.metadata.uid = Some("r1".to_owned());
         asked.status = Some(BindableResourcesRequestStatus {
             phase,
             ..BindableResourcesRequestStatus::default()
@@ -130,6 +150,41 @@ mod tests {
         awaited.note(&change);
         assert_eq!([awaited.of(&contract("a")), awaited.of(&contract("b"))], expect);
         assert_eq!(ended(&change).is_some(), ends);
+    }
+
+    #[test]
+    fn what_waits_for_its_response_alone_is_not_awaited() {
+        let awaited = Awaited::default();
+        awaited.note(&Change {
+            key: &ObjectKey::new("tenants", "riders"),
+            old: None,
+            new: Some(&asked("a", Phase::Pending)),
+            lane: Lane::Live,
+        });
+        let before = contract("a");
+        assert_eq!(awaited.of(&before), ["riders"]);
+        let mut after = before.clone();
+        remember(&mut after, &["r1"]);
+        assert_eq!(awaited.of(&after), [""; 0]);
+        let told = |old: &Namespace, new: &Namespace| {
+            let key = ObjectKey::new("", "kube-bind-a");
+            let [old, new] = [old, new].map(|namespace| {
+                let mut namespace = namespace.clone();
+                namespace.metadata.name = Some("kube-bind-a".to_owned());
+                let mark = (bindery_api::labels::CONTRACT.to_owned(), "kube-bind-a".to_owned());
+                namespace.labels_mut().extend([mark]);
+                Arc::new(namespace)
+            });
+            let change = Change {
+                key: &key,
+                old: Some(&old),
+                new: Some(&new),
+                lane: Lane::Live,
+            };
+            served(&change).is_some()
+        };
+        assert!(told(&before, &after));
+        assert!(!told(&after, &after));
     }
 
     #[test]

@@ -81,6 +81,11 @@ pub(super) fn start(context: &Context, running: &mut Running) {
         keys
     });
     let exports = caches.exports.clone();
+    running.watch(&caches.namespaces, &queue, move |change| {
+        let contract = awaited::served(change);
+        contract.map_or_else(Vec::new, |contract| of_contract(&exports, &contract.name_any()))
+    });
+    let exports = caches.exports.clone();
     running.watch(&caches.bound_schemas, &queue, move |change| {
         let Some(schema) = subject(change) else {
             return Vec::new();

@@ -1,13 +1,15 @@
 //! APIServiceExportRequest → APIServiceExport. Whoever made the request, what it asks for must be a template that was
 //! granted to the contract; the export is made from the template, never from the request.
 
+use std::sync::Arc;
+
 use bindery_api::v1alpha2::{APIServiceExport, APIServiceExportRequest, APIServiceNamespace, Phase};
 use bindery_runtime::{
     cache::{Cache, ObjectKey},
     queue::Queue,
 };
 use jiff::Timestamp;
-use kube::{Api, Resource, ResourceExt as _};
+use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
@@ -41,7 +43,8 @@ pub(super) fn start(context: &Context, running: &mut Running) {
     wake(running, &caches.aggregated_role, requests, &queue);
     let requests = requests.clone();
     running.watch(&caches.service_namespaces, &queue, move |change| {
-        if change.old.is_some() {
+        let place = |mapped: &Arc<APIServiceNamespace>| mapped.status.clone();
+        if change.old.is_some() && change.old.map(place) == change.new.map(place) {
             return Vec::new();
         }
         pending(&requests, Some(&change.key.namespace))
@@ -105,7 +108,7 @@ impl Reconcile for ExportRequests {
             export: export.as_deref(),
             offers: &offers,
             schemas: &schemas,
-            mapped: &mapped.iter().map(|mapped| mapped.name_any()).collect(),
+            mapped: &mapped,
             now,
         });
         for op in ops {
@@ -139,6 +142,10 @@ impl ExportRequests {
                 let api: Api<APIServiceNamespace> = Api::namespaced(client(), contract);
                 // The konnector may have been quicker, which is as well.
                 writes::create(&api, &*namespace, |_| true).await?;
+            }
+            Op::ClaimNamespace { name, patch } => {
+                let api: Api<APIServiceNamespace> = Api::namespaced(client(), contract);
+                writes::merge(&api, &name, &patch).await?;
             }
             Op::Say { metadata, status } => {
                 let api: Api<APIServiceExportRequest> = Api::namespaced(client(), contract);

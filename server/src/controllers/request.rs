@@ -1,126 +1,160 @@
 //! BindableResourcesRequest → contract, grant and APIServiceExportRequest; then waits for the export.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
-use bindery_api::{
-    annotations, labels,
-    v1alpha2::{APIServiceExport, APIServiceExportRequest, BindableResourcesRequest, ClusterBinding, Phase},
+use bindery_api::v1alpha2::{
+    APIServiceExport, APIServiceExportRequest, BindableResourcesRequest, ClusterBinding, LocalSecretKeyRef, Phase,
 };
-use bindery_runtime::{cache::ObjectKey, queue::Queue};
+use bindery_runtime::{
+    cache::{Change, ObjectKey},
+    queue::Lane,
+};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::{
+    core::v1::{Namespace, ServiceAccount},
+    rbac::v1::RoleBinding,
+};
 use kube::{Api, ResourceExt as _, api::PropagationPolicy};
-use parking_lot::Mutex;
 use serde_json::json;
 
 use super::{Context, Next, Reconcile, Running, contract::Parts, subject, template::assess};
 use crate::{
-    contract,
+    contract::{self, served},
     credentials::{self, IssueError},
-    principal::Principal,
+    policy::requests::Refusal,
     writes::{self, WriteError},
 };
 
+mod asked;
+mod origin;
+mod pending;
 mod plan;
+mod response;
+mod serve;
 mod status;
 
-use plan::{Observed, Op, Refused};
+pub use origin::{is_grpc, principal, request_name, template_name};
+use pending::{Pending, Queues};
+use plan::{Observed, Op, Outcome};
 
-/// Requests that are not decided: what else changes may be what they wait for.
-type Pending = Arc<Mutex<HashSet<ObjectKey>>>;
-
+#[derive(Clone)]
 struct Requests {
     context: Context,
 }
 
-/// The caller's name of a request, which becomes the export's: the object's own is a hash where it came over gRPC.
-pub fn request_name(request: &BindableResourcesRequest) -> &str {
-    let named = request.annotations().get(annotations::REQUEST_NAME);
-    let own = request.metadata.name.as_deref();
-    named.map(String::as_str).or(own).unwrap_or_default()
-}
-
-/// The template a request is for.
-pub fn template_name(request: &BindableResourcesRequest) -> Option<&str> {
-    request
-        .spec
-        .template_ref
-        .as_ref()
-        .map(|template| template.name.as_str())
-}
-
-/// Whether a call made the request.
-pub fn is_grpc(request: &BindableResourcesRequest) -> bool {
-    request
-        .labels()
-        .get(labels::VIA)
-        .is_some_and(|via| via == labels::VIA_GRPC)
-}
-
-/// Who made a request: the verified caller, or, where it was made as a resource, its author.
-pub fn principal(request: &BindableResourcesRequest) -> Principal {
-    let verified = request.annotations().get(annotations::PRINCIPAL);
-    verified
-        .filter(|_| is_grpc(request))
-        .and_then(|json| Principal::from_json(json))
-        .unwrap_or_else(|| Principal::named(&request.spec.author))
-}
+/// Works on those that were made as resources.
+struct Resources(Requests);
 
 pub(super) fn start(context: &Context, running: &mut Running) {
-    let queue = Queue::new();
-    let caches = &context.state.caches;
+    let queues = Queues::new();
     let pending = Pending::default();
-    let note = Arc::clone(&pending);
-    running.watch(&caches.requests, &queue, move |change| {
-        let undecided = change.new.is_some_and(|request| phase(request) == Phase::Pending);
-        let mut pending = note.lock();
-        if undecided {
-            pending.insert(change.key.clone());
-        } else {
-            pending.remove(change.key);
-        }
-        Some(change.key.clone())
-    });
-    // Few requests are pending at a time, so that each looks for itself whether the change was its own.
-    let all = move || pending.lock().iter().cloned().collect::<Vec<_>>();
-    macro_rules! wake {
-        ($cache:expr) => {{
-            let all = all.clone();
-            running.watch($cache, &queue, move |_| all());
-        }};
-    }
-    wake!(&caches.templates);
-    wake!(&caches.definitions);
-    wake!(&caches.aggregated_role);
-    wake!(&caches.export_requests);
-    wake!(&caches.exports);
-    wake!(&context.made.accounts);
-    let contracts = all.clone();
-    running.watch(&caches.namespaces, &queue, move |change| {
-        // Namespaces made for a contract are of no interest here, and many.
-        let contract = subject(change).is_some_and(|namespace| contract::is_contract(namespace));
-        if contract { contracts() } else { Vec::new() }
-    });
-    let bindings = all.clone();
-    running.watch(&context.made.role_bindings, &queue, move |change| {
-        let own = subject(change).is_some_and(|binding| contract::of(binding.as_ref()) == Some(&*change.key.namespace));
-        if own { bindings() } else { Vec::new() }
-    });
-    running.watch(&caches.cluster_bindings, &queue, move |change| {
-        // Not for every heartbeat.
-        let revoked = |binding: &Arc<ClusterBinding>| credentials::revocation(binding);
-        let (old, new) = (change.old.map(revoked), change.new.map(revoked));
-        if old == new { Vec::new() } else { all() }
-    });
+    own(context, running, &queues, &pending);
+    of_template(context, running, &queues, &pending);
+    of_contract(context, running, &queues, &pending);
     let requests = Requests {
         context: context.clone(),
     };
-    running.work(requests, &queue);
+    running.work(requests.clone(), &queues.calls);
+    running.work(Resources(requests), &queues.resources);
+}
+
+/// Each request comes for its own changes.
+fn own(context: &Context, running: &mut Running, queues: &Queues, pending: &Pending) {
+    let (queues, pending, state) = (queues.clone(), pending.clone(), context.state.clone());
+    let subscription = context.state.caches.requests.subscribe(move |change| {
+        let home = &state.settings.namespace;
+        pending.note(change, home);
+        let Some(request) = subject(change) else {
+            return;
+        };
+        if is_grpc(request, home) {
+            queues.calls.add(change.key.clone(), change.lane);
+            return;
+        }
+        if let Some(old) = change.old.filter(|old| is_another(old, change.new)) {
+            state.gate.forget(old);
+        }
+        if let Some(new) = change.new {
+            state.gate.note(new);
+        }
+        queues.resources.add(change.key.clone(), change.lane);
+    });
+    running.subscriptions.push(subscription);
+}
+
+fn is_another(old: &BindableResourcesRequest, new: Option<&Arc<BindableResourcesRequest>>) -> bool {
+    new.is_none_or(|new| new.metadata.uid != old.metadata.uid)
+}
+
+/// What templates offer, and whether the server may hand it out.
+fn of_template(context: &Context, running: &mut Running, queues: &Queues, pending: &Pending) {
+    let caches = &context.state.caches;
+    let (own, of) = (queues.clone(), pending.clone());
+    let templates = caches
+        .templates
+        .subscribe(move |change| own.wake(of.of_template(&change.key.name), change.lane));
+    let (own, of) = (queues.clone(), pending.clone());
+    let definitions = caches
+        .definitions
+        .subscribe(move |change| own.wake(of.all(), change.lane));
+    let (own, of) = (queues.clone(), pending.clone());
+    let role = caches
+        .aggregated_role
+        .subscribe(move |change| own.wake(of.all(), change.lane));
+    running.subscriptions.extend([templates, definitions, role]);
+}
+
+/// What is in a contract.
+fn of_contract(context: &Context, running: &mut Running, queues: &Queues, pending: &Pending) {
+    let caches = &context.state.caches;
+    let (own, of) = (queues.clone(), pending.clone());
+    let contracts = caches.namespaces.subscribe(move |change| {
+        // Namespaces made for a contract are of no interest here, and many.
+        let contract = subject(change).filter(|namespace| contract::is_contract(namespace));
+        if let Some(identity) = contract.and_then(|namespace| contract::identity(namespace)) {
+            own.wake(of.of_identity(identity), change.lane);
+        }
+    });
+    running.subscriptions.push(contracts);
+    let (own, of, state) = (queues.clone(), pending.clone(), context.state.clone());
+    let wake = Arc::new(move |contract: &str, lane: Lane| {
+        let contract = state.contract(contract);
+        if let Some(identity) = contract.as_deref().and_then(contract::identity) {
+            own.wake(of.of_identity(identity), lane);
+        }
+    });
+    macro_rules! wake {
+        ($cache:expr, $concerns:expr) => {{
+            let wake = Arc::clone(&wake);
+            let subscription = $cache.subscribe(move |change| {
+                if $concerns(change) {
+                    wake(&change.key.namespace, change.lane);
+                }
+            });
+            running.subscriptions.push(subscription);
+        }};
+    }
+    wake!(caches.export_requests, |_: &Change<'_, APIServiceExportRequest>| true);
+    wake!(caches.exports, |_: &Change<'_, APIServiceExport>| true);
+    wake!(context.made.accounts, |_: &Change<'_, ServiceAccount>| true);
+    wake!(context.made.role_bindings, |change: &Change<'_, RoleBinding>| {
+        subject(change).is_some_and(|binding| contract::of(&**binding) == Some(&*change.key.namespace))
+    });
+    wake!(caches.cluster_bindings, |change: &Change<'_, ClusterBinding>| {
+        // Not for every heartbeat.
+        let revoked = |binding: &Arc<ClusterBinding>| credentials::revocation(binding);
+        change.old.map(revoked) != change.new.map(revoked)
+    });
 }
 
 /// How far a request has come.
 pub fn phase(request: &BindableResourcesRequest) -> Phase {
     request.status.as_ref().map(|status| status.phase).unwrap_or_default()
+}
+
+/// Whether a request is not served, because nobody has checked who made it. Nothing is to wait for what it asks.
+pub(super) fn is_held(request: &BindableResourcesRequest) -> bool {
+    status::reason(request).is_some_and(Refusal::is_reason)
 }
 
 impl Reconcile for Requests {
@@ -136,37 +170,65 @@ impl Reconcile for Requests {
         if let Some(next) = self.finished(&request, now).await? {
             return Ok(next);
         }
-        let seen = self.observe(&request, now).await?;
-        for op in plan::plan(&seen) {
-            if let Err(error) = self.apply(&seen, op).await {
-                return self.explain(&seen, error).await;
-            }
+        if !is_grpc(&request, &self.context.state.settings.namespace) {
+            return self.serve(&request, now).await;
         }
-        Ok(Next::Change)
+        let seen = self.observe(&request, None, now).await?;
+        self.advance(&seen, plan::plan(&seen)).await
+    }
+}
+
+impl Reconcile for Resources {
+    type Key = ObjectKey;
+    const NAME: &'static str = "request made as a resource";
+    const WORKERS: usize = 2;
+
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Next, WriteError> {
+        self.0.reconcile(key).await
     }
 }
 
 impl Requests {
-    /// A decided request is kept for as long as it says; nothing else happens to it.
+    /// A decided request is kept for as long as it says. Nothing else happens to it, but that a response that was lost is
+    /// written again.
     async fn finished(&self, request: &BindableResourcesRequest, now: Timestamp) -> Result<Option<Next>, WriteError> {
         if request.metadata.deletion_timestamp.is_some() {
             return Ok(Some(Next::Change));
         }
-        Ok(match status::expiry(request, now) {
-            status::Expiry::Undecided => None,
-            status::Expiry::Never => Some(Next::Change),
-            status::Expiry::In(delay) => Some(Next::After(delay)),
+        let next = match status::expiry(request, now) {
+            status::Expiry::Undecided => return Ok(None),
+            status::Expiry::Never => Next::Change,
+            status::Expiry::In(delay) => Next::After(delay),
             status::Expiry::Now => {
                 let api = self.requests(request);
                 writes::delete(&api, &request.name_any(), request.metadata.uid.as_deref()).await?;
-                Some(Next::Change)
+                return Ok(Some(Next::Change));
             }
-        })
+        };
+        let is_call = is_grpc(request, &self.context.state.settings.namespace);
+        Ok((is_call || phase(request) == Phase::Failed).then_some(next))
+    }
+
+    /// Takes the steps in their order.
+    async fn advance(&self, seen: &Observed<'_>, ops: Vec<Op>) -> Result<Next, WriteError> {
+        let mut next = Next::Change;
+        for op in ops {
+            let makes = match &op {
+                Op::CreateContract(namespace) => Some(namespace.name_any()),
+                _ => None,
+            };
+            next = match (self.apply(seen, op).await, makes) {
+                (Err(WriteError::Foreign { .. }), Some(name)) => self.refuse_namespace(seen, name).await?,
+                (applied, _) => applied?,
+            };
+        }
+        Ok(next)
     }
 
     async fn observe<'a>(
         &self,
         request: &'a Arc<BindableResourcesRequest>,
+        secret: Option<LocalSecretKeyRef>,
         now: Timestamp,
     ) -> Result<Observed<'a>, WriteError> {
         let state = &self.context.state;
@@ -180,15 +242,18 @@ impl Requests {
         let identity = &request.spec.cluster_identity.identity;
         let located = contract::locate(&namespaces, &state.settings.namespace_prefix, identity);
         let contract = located.as_ref().map_or("", |located| located.name.as_str());
+        let namespace = located.as_ref().ok().and_then(|located| located.namespace.as_deref());
         let name = request_name(request);
         let parts = Parts::observe(&self.context, contract);
         Ok(Observed {
             request,
-            principal: principal(request),
+            principal: principal(request, &state.settings.namespace),
+            secret,
             offer,
             export_request: caches.export_requests.get(contract, name),
             export: caches.exports.get(contract, name),
             schemas: caches.bound_schemas.list_in(contract),
+            served: namespace.is_some_and(|namespace| served::is_served(namespace, request.metadata.uid.as_deref())),
             complete: parts.as_ref().is_some_and(Parts::are_complete),
             revocation: parts.and_then(|parts| credentials::revocation(parts.cluster_binding.as_ref()?)),
             located,
@@ -196,7 +261,7 @@ impl Requests {
         })
     }
 
-    async fn apply(&self, seen: &Observed<'_>, op: Op) -> Result<(), WriteError> {
+    async fn apply(&self, seen: &Observed<'_>, op: Op) -> Result<Next, WriteError> {
         let client = || self.context.state.clients.write.clone();
         match op {
             Op::CreateContract(namespace) => {
@@ -233,29 +298,35 @@ impl Requests {
                 // Schemas, namespaces and rights stay for the export that takes its place.
                 writes::delete_seen_with(&api, &*export, PropagationPolicy::Orphan).await?;
             }
-            Op::Say(outcome) => {
-                let patch = json!({
-                    "metadata": writes::seen(&**seen.request),
-                    "status": status::status(seen.request, &outcome, seen.now),
-                });
-                let api = self.requests(seen.request);
-                writes::merge_status(&api, &seen.request.name_any(), &patch).await?;
-            }
+            Op::Remember { namespace } => return self.remember(seen, &namespace).await,
+            Op::Respond { contract } => return self.answer(seen, &contract).await,
+            Op::Say(outcome) => self.say(seen.request, &outcome, seen.now).await?,
         }
+        Ok(Next::Change)
+    }
+
+    /// Writes the status, if it is not so already.
+    async fn say(
+        &self,
+        request: &BindableResourcesRequest,
+        outcome: &Outcome,
+        now: Timestamp,
+    ) -> Result<(), WriteError> {
+        if status::says(request, outcome) {
+            return Ok(());
+        }
+        let patch = json!({
+            "metadata": writes::seen(request),
+            "status": status::status(request, outcome, now),
+        });
+        writes::merge_status(&self.requests(request), &request.name_any(), &patch).await?;
         Ok(())
     }
 
     /// A namespace that stands in the way is for the admin to mend, and for the caller to know.
-    async fn explain(&self, seen: &Observed<'_>, error: WriteError) -> Result<Next, WriteError> {
-        if !matches!(error, WriteError::Foreign { .. }) {
-            return Err(error);
-        }
-        let name = seen
-            .located
-            .as_ref()
-            .map_or_else(|_| String::new(), |located| located.name.clone());
-        let refused = Refused::from(contract::Refusal::ForeignNamespace { name });
-        self.apply(seen, Op::Say(plan::Outcome::Failed(refused))).await?;
+    async fn refuse_namespace(&self, seen: &Observed<'_>, name: String) -> Result<Next, WriteError> {
+        let outcome = seen.refused(&contract::Refusal::ForeignNamespace { name });
+        self.say(seen.request, &outcome, seen.now).await?;
         Ok(Next::Change)
     }
 

@@ -10,7 +10,9 @@ use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// So many requests are remembered; who has more under way may end the revocation by one of them.
+use crate::controllers::request::{is_grpc, phase};
+
+/// So many requests are remembered by name. Where there are more, none ends the revocation that is not newer than all.
 const REQUESTS_MAX: usize = 1_000;
 
 /// That the credentials of a contract are revoked.
@@ -24,10 +26,13 @@ pub struct Revocation {
     /// Why, in the words of whoever revoked them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// UIDs of the requests that were under way then. They are known by name and not by time, for their times are of
-    /// another clock.
+    /// UIDs of the requests that were under way then, and of all that were made as resources: how far such a one says that
+    /// it has come, others can write. They are known by name and not by time, for their times are of another clock.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<String>,
+    /// When the newest of them was made, where they are too many to be named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub newest: Option<Timestamp>,
 }
 
 /// The revocation that is in force, if one is. A record that cannot be read is one all the same.
@@ -47,32 +52,39 @@ pub(super) fn last(binding: &ClusterBinding) -> Option<&str> {
 }
 
 impl Revocation {
-    /// A revocation now, in a contract of that identity.
+    /// A revocation now, in a contract of that identity; calls leave their requests in `home`.
     pub(super) fn new(
         now: Timestamp,
         reason: Option<&str>,
         identity: Option<&str>,
         requests: &[BindableResourcesRequest],
+        home: &str,
     ) -> Self {
-        let undecided = requests.iter().filter(|request| {
-            let phase = request.status.as_ref().map(|status| status.phase).unwrap_or_default();
-            phase == Phase::Pending && Some(request.spec.cluster_identity.identity.as_str()) == identity
-        });
+        let then: Vec<_> = requests
+            .iter()
+            .filter(|request| Some(request.spec.cluster_identity.identity.as_str()) == identity)
+            .filter(|request| phase(request) == Phase::Pending || !is_grpc(request, home))
+            .collect();
+        let made = then.iter().filter_map(|request| made(request));
+        let newest = if then.len() > REQUESTS_MAX { made.max() } else { None };
         Self {
             id: format!("{:016x}", rand::random::<u64>()),
             time: now,
             reason: reason.map(ToOwned::to_owned),
-            requests: undecided
-                .filter_map(kube::ResourceExt::uid)
+            requests: then
+                .iter()
+                .filter_map(|request| request.uid())
                 .take(REQUESTS_MAX)
                 .collect(),
+            newest,
         }
     }
 
     /// Whether a request was made after this, so that it ends it.
     pub fn is_before(&self, request: &BindableResourcesRequest) -> bool {
         let uid = request.metadata.uid.as_ref();
-        uid.is_some_and(|uid| !self.requests.contains(uid))
+        let is_newer = self.newest.is_none_or(|newest| made(request) > Some(newest));
+        is_newer && uid.is_some_and(|uid| !self.requests.contains(uid))
     }
 
     /// The patch that writes the record. Not tied to the version that was read: whoever beats for the consumer could
@@ -94,13 +106,21 @@ impl Revocation {
     }
 }
 
+fn made(request: &BindableResourcesRequest) -> Option<Timestamp> {
+    request.metadata.creation_timestamp.as_ref().map(|made| made.0)
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
-    use bindery_api::v1alpha2::{
-        BindableResourcesRequestSpec, BindableResourcesRequestStatus, ClusterBindingSpec, ClusterIdentity,
+    use bindery_api::{
+        labels,
+        v1alpha2::{BindableResourcesRequestSpec, BindableResourcesRequestStatus, ClusterBindingSpec, ClusterIdentity},
     };
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
     use super::*;
+
+    const HOME: &str = "kube-bind";
 
     /// A binding with a record of that text.
     pub(crate) fn recorded(text: Option<&str>) -> ClusterBinding {
@@ -129,9 +149,18 @@ pub(crate) mod tests {
         request
     }
 
+    /// The server's own record of a call.
+    fn call(uid: &str, phase: Phase) -> BindableResourcesRequest {
+        let mut request = request(uid, "a", phase);
+        request.metadata.namespace = Some(HOME.to_owned());
+        let via = (labels::VIA.to_owned(), labels::VIA_GRPC.to_owned());
+        request.labels_mut().extend([via]);
+        request
+    }
+
     #[test]
     fn the_record_is_in_the_metadata_and_what_is_there_counts() {
-        let written = Revocation::new(Timestamp::UNIX_EPOCH, Some("lost laptop"), None, &[]);
+        let written = Revocation::new(Timestamp::UNIX_EPOCH, Some("lost laptop"), None, &[], HOME);
         let text = written.patch(&recorded(None))["metadata"]["annotations"][annotations::REVOCATION].clone();
         assert_eq!(revocation(&recorded(text.as_str())), Some(written));
         assert_eq!(revocation(&recorded(None)), None);
@@ -150,11 +179,32 @@ pub(crate) mod tests {
             request("older", "a", Phase::Pending),
             request("decided", "a", Phase::Succeeded),
             request("other", "b", Phase::Pending),
+            call("called", Phase::Succeeded),
+            call("calls", Phase::Pending),
         ];
-        let revocation = Revocation::new(Timestamp::UNIX_EPOCH, None, Some("a"), &then);
-        assert_eq!(revocation.requests, ["older"]);
+        let revocation = Revocation::new(Timestamp::UNIX_EPOCH, None, Some("a"), &then, HOME);
+        // Whoever may write a status could set the decided one back.
+        assert_eq!(revocation.requests, ["older", "decided", "calls"]);
         assert!(!revocation.is_before(&then[0]));
+        assert!(!revocation.is_before(&request("decided", "a", Phase::Pending)));
         assert!(revocation.is_before(&request("later", "a", Phase::Pending)));
+    }
+
+    #[test]
+    fn where_they_are_too_many_only_a_newer_request_counts() {
+        let made = |uid: &str, second| {
+            let mut request = request(uid, "a", Phase::Pending);
+            let time = Timestamp::from_second(second).unwrap();
+            request.metadata.creation_timestamp = Some(Time(time));
+            request
+        };
+        let mut then: Vec<_> = (0..REQUESTS_MAX).map(|number| made(&format!("r{number}"), 5)).collect();
+        let few = Revocation::new(Timestamp::UNIX_EPOCH, None, Some("a"), &then, HOME);
+        assert!(few.is_before(&made("other", 5)));
+        then.push(made("one too many", 5));
+        let many = Revocation::new(Timestamp::UNIX_EPOCH, None, Some("a"), &then, HOME);
+        assert!(!many.is_before(&made("one too many", 5)));
+        assert!(many.is_before(&made("later", 6)));
     }
 
     #[test]

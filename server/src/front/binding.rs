@@ -135,7 +135,8 @@ impl Front {
         let principal = caller.principal();
         let found = self.state.caches.requests.list(|request| {
             let identity = &request.spec.cluster_identity.identity;
-            (message.cluster_identity.is_empty() || *identity == message.cluster_identity) && is_of(request, &principal)
+            (message.cluster_identity.is_empty() || *identity == message.cluster_identity)
+                && self.is_of(request, &principal)
         });
         let mut keyed: Vec<_> = found
             .into_iter()
@@ -225,7 +226,7 @@ impl Front {
             .requests
             .get(&self.state.settings.namespace, &key.object);
         match cached {
-            Some(found) => Ok(Some(found).filter(|found| is_of(found, &key.principal))),
+            Some(found) => Ok(Some(found).filter(|found| self.is_of(found, &key.principal))),
             None => self.request_now(key).await,
         }
     }
@@ -233,7 +234,14 @@ impl Front {
     async fn request_now(&self, key: &Key) -> Outcome<Option<Arc<api::BindableResourcesRequest>>> {
         let found = self.requests().get_opt(&key.object).await;
         let found = found.map_err(|error| Failure::of_kube("read the request", &error))?;
-        Ok(found.filter(|found| is_of(found, &key.principal)).map(Arc::new))
+        Ok(found.filter(|found| self.is_of(found, &key.principal)).map(Arc::new))
+    }
+
+    /// Whether a call of a principal made the request, by the server's own record. Those that were made as resources are seen
+    /// in Kubernetes.
+    fn is_of(&self, request: &api::BindableResourcesRequest, principal: &Principal) -> bool {
+        let home = &self.state.settings.namespace;
+        controllers::request::is_grpc(request, home) && controllers::request::principal(request, home) == *principal
     }
 
     fn requests(&self) -> Api<api::BindableResourcesRequest> {
@@ -245,12 +253,6 @@ impl Front {
 fn is_meant(message: &DeleteBindableResourcesRequestRequest, found: &api::BindableResourcesRequest) -> bool {
     let is = |wanted: &str, actual: Option<String>| wanted.is_empty() || actual.as_deref() == Some(wanted);
     is(&message.uid, found.uid()) && is(&message.resource_version, found.resource_version())
-}
-
-/// Whether a request was made by a principal, by the server's own record. One that was made as a Kubernetes object has
-/// only its author's word.
-fn is_of(request: &api::BindableResourcesRequest, principal: &Principal) -> bool {
-    controllers::request::is_grpc(request) && controllers::request::principal(request) == *principal
 }
 
 // === impl Key ===

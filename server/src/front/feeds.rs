@@ -34,11 +34,14 @@ impl Feeds {
     pub(super) fn start(state: &State) -> Self {
         let (exports, requests) = (Hub::new(), Hub::new());
         requests.never_from(NOTHING);
-        let caches = &state.caches;
+        let (caches, home) = (&state.caches, state.settings.namespace.clone());
         let subscriptions = vec![
             caches.exports.subscribe(feed(&exports, note_export)),
             caches.bound_schemas.subscribe(feed(&exports, note_schema)),
-            caches.requests.subscribe(feed(&requests, note_request)),
+            caches.requests.subscribe(feed(
+                &requests,
+                move |hub: &Hub, change: &Change<'_, BindableResourcesRequest>| note_request(hub, change, &home),
+            )),
             // Owners and revocations: who watches may have to stop.
             caches
                 .namespaces
@@ -110,11 +113,11 @@ fn note_schema(hub: &Hub, change: &Change<'_, BoundSchema>) {
     });
 }
 
-fn note_request(hub: &Hub, change: &Change<'_, BindableResourcesRequest>) {
+fn note_request(hub: &Hub, change: &Change<'_, BindableResourcesRequest>, home: &str) {
     let made_by = |object: Option<&Arc<BindableResourcesRequest>>| {
         object
-            .filter(|object| request::is_grpc(object))
-            .map(|object| request::principal(object).to_json())
+            .filter(|object| request::is_grpc(object, home))
+            .map(|object| request::principal(object, home).to_json())
     };
     // Of an object that was made anew, both makers are concerned.
     let scopes: HashSet<_> = [made_by(change.old), made_by(change.new)]

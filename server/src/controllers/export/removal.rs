@@ -99,7 +99,7 @@ impl Exports {
         for request in state
             .caches
             .requests
-            .list(|request| is_record_of(request, &contract, &name))
+            .list(|request| is_record_of(request, &state.settings.namespace, &contract, &name))
         {
             let api: Api<BindableResourcesRequest> = Api::namespaced(client(), &state.settings.namespace);
             writes::delete_seen(&api, &*request).await?;
@@ -134,11 +134,11 @@ where
 }
 
 /// Whether a request is the record of the call that made an export. One that is pending waits to make it anew.
-fn is_record_of(request: &BindableResourcesRequest, contract: &str, export: &str) -> bool {
+fn is_record_of(request: &BindableResourcesRequest, home: &str, contract: &str, export: &str) -> bool {
     request
         .status
         .as_ref()
         .is_some_and(|status| status.phase != Phase::Pending && status.namespace.as_deref() == Some(contract))
-        && request::is_grpc(request)
+        && request::is_grpc(request, home)
         && request::request_name(request) == export
 }

@@ -1,13 +1,10 @@
 //! The next step of a pending APIServiceExportRequest.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use bindery_api::{
     Condition, Conditions as _, Severity, annotations,
-    conditions::{false_condition, true_condition},
+    conditions::{READY, false_condition, true_condition},
     finalizers, hash, labels,
     v1alpha2::{
         APIServiceExport, APIServiceExportRequest, APIServiceExportRequestStatus, APIServiceExportTemplate,
@@ -16,7 +13,7 @@ use bindery_api::{
 };
 use jiff::Timestamp;
 use kube::{ResourceExt as _, api::ObjectMeta};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     controllers::export::PROVIDER_IN_SYNC,
@@ -34,8 +31,8 @@ pub(super) struct Observed<'a> {
     /// What the contract may have.
     pub(super) offers: &'a [Offer],
     pub(super) schemas: &'a [Arc<BoundSchema>],
-    /// Namespaces of the consumer that are mapped already.
-    pub(super) mapped: &'a BTreeSet<String>,
+    /// Namespaces of the contract's consumer that are mapped already, in any order.
+    pub(super) mapped: &'a [Arc<APIServiceNamespace>],
     pub(super) now: Timestamp,
 }
 
@@ -49,6 +46,11 @@ pub(super) struct Offer {
 pub(super) enum Op {
     CreateExport(Box<APIServiceExport>),
     CreateNamespace(Box<APIServiceNamespace>),
+    /// Marks one that the konnector has asked for as the provider's, so that no konnector gives it back.
+    ClaimNamespace {
+        name: String,
+        patch: Value,
+    },
     Say {
         metadata: Value,
         status: Box<APIServiceExportRequestStatus>,
@@ -165,12 +167,29 @@ fn export(request: &APIServiceExportRequest, plan: &ExportPlan) -> APIServiceExp
 /// The export exists: maps the namespaces asked for, and waits until it is ready.
 fn finish(seen: &Observed<'_>, export: &APIServiceExport) -> Vec<Op> {
     let wanted = seen.request.spec.namespaces.iter();
+    let wanted: Vec<_> = wanted
+        .map(|namespace| {
+            let mut mapped = seen.mapped.iter();
+            let found = mapped.find(|mapped| mapped.metadata.name.as_ref() == Some(&namespace.name));
+            (&namespace.name, found)
+        })
+        .collect();
     let missing: Vec<_> = wanted
-        .filter(|namespace| !seen.mapped.contains(&namespace.name))
-        .map(|namespace| Op::CreateNamespace(Box::new(mapped_namespace(export, &namespace.name))))
+        .iter()
+        .filter_map(|(name, found)| match found {
+            None => Some(Op::CreateNamespace(Box::new(mapped_namespace(export, name)))),
+            Some(found) => claim(found),
+        })
         .collect();
     if !missing.is_empty() {
         return missing;
+    }
+    if wanted
+        .iter()
+        .any(|(_, found)| found.is_some_and(|found| is_under_way(found)))
+    {
+        // Whoever prepares objects for the consumer needs them made, not asked for.
+        return Vec::new();
     }
     match export.condition(PROVIDER_IN_SYNC) {
         None => Vec::new(),
@@ -203,15 +222,39 @@ fn mapped_namespace(export: &APIServiceExport, name: &str) -> APIServiceNamespac
     namespace
 }
 
+/// What the provider asked for from the start stays, whoever was first to map it.
+fn claim(namespace: &APIServiceNamespace) -> Option<Op> {
+    let owner = namespace.labels().get(labels::OWNER);
+    let is_provided = owner.is_some_and(|owner| owner == Owner::Provider.as_str());
+    if is_provided || namespace.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let mut metadata = writes::seen(namespace);
+    metadata["labels"] = json!({ labels::OWNER: Owner::Provider.as_str() });
+    Some(Op::ClaimNamespace {
+        name: namespace.name_any(),
+        patch: json!({ "metadata": metadata }),
+    })
+}
+
+/// Neither made yet nor refused, or going, after which it is made anew.
+fn is_under_way(namespace: &APIServiceNamespace) -> bool {
+    if namespace.metadata.deletion_timestamp.is_some() {
+        return true;
+    }
+    let status = namespace.status.as_ref();
+    let is_refused = namespace.condition(READY).is_some_and(|ready| !ready.is_true());
+    !is_refused && status.and_then(|status| status.namespace.as_ref()).is_none()
+}
+
 /// The status with these conditions and no others, if it is not so already.
 fn say(seen: &Observed<'_>, phase: Phase, conditions: &[Condition]) -> Vec<Op> {
     let before = seen.request.status.clone().unwrap_or_default();
     let mut status = before.clone();
     status.phase = phase;
-    status.conditions.retain(|condition| {
-        condition.type_ == bindery_api::conditions::READY
-            || conditions.iter().any(|other| other.type_ == condition.type_)
-    });
+    status
+        .conditions
+        .retain(|condition| condition.type_ == READY || conditions.iter().any(|other| other.type_ == condition.type_));
     for condition in conditions {
         status.set_condition(condition.clone(), seen.now);
     }

@@ -4,14 +4,17 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bindery_api::{
     annotations,
-    v1alpha2::{APIServiceExport, APIServiceExportRequest, BindableResourcesRequest, BoundSchema, Phase},
+    v1alpha2::{
+        APIServiceExport, APIServiceExportRequest, APIServiceExportRequestSpec, BindableResourcesRequest, BoundSchema,
+        LocalSecretKeyRef, Phase,
+    },
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{ResourceExt as _, api::ObjectMeta};
 use serde_json::{Value, json};
 
-use super::{request_name, status, template_name};
+use super::{phase, request_name, status, template_name};
 use crate::{
     contract::{self, Located, NewContract},
     credentials::Revocation,
@@ -25,6 +28,8 @@ pub(super) struct Observed<'a> {
     pub(super) request: &'a Arc<BindableResourcesRequest>,
     /// Who made it.
     pub(super) principal: Principal,
+    /// The Secret for the response, where it was made as a resource: a call answers itself.
+    pub(super) secret: Option<LocalSecretKeyRef>,
     /// What the template offers; `None` if there is no such template.
     pub(super) offer: Option<Result<ExportPlan, template::Refusal>>,
     pub(super) located: Result<Located, contract::Refusal>,
@@ -36,6 +41,8 @@ pub(super) struct Observed<'a> {
     pub(super) export: Option<Arc<APIServiceExport>>,
     /// The contract's schemas.
     pub(super) schemas: Vec<Arc<BoundSchema>>,
+    /// Whether the contract has been bound for this very request, which was made as a resource.
+    pub(super) served: bool,
     pub(super) now: Timestamp,
 }
 
@@ -64,6 +71,15 @@ pub(super) enum Op {
     },
     /// As it was seen, with its mark.
     DeleteReplaced(Arc<APIServiceExport>),
+    /// All is there for the first time: what a request made as a resource has bound it never binds again.
+    Remember {
+        /// The contract's, as it was seen.
+        namespace: Arc<Namespace>,
+    },
+    /// All is there but, perhaps, the response.
+    Respond {
+        contract: String,
+    },
     Say(Outcome),
 }
 
@@ -76,7 +92,11 @@ pub(super) enum Outcome {
     Failed(Refused),
     Succeeded {
         contract: String,
+        /// Where the response is.
+        secret: Option<LocalSecretKeyRef>,
     },
+    /// It succeeded, and its response was lost and cannot be written again.
+    Unanswered(Refused),
 }
 
 /// Why a request does not go on.
@@ -87,25 +107,55 @@ pub(super) struct Refused {
     pub(super) contract: Option<String>,
 }
 
+impl Observed<'_> {
+    /// What the refusal of a contract means: a call can be made again after the mend.
+    pub(super) fn refused(&self, refusal: &contract::Refusal) -> Outcome {
+        if !refusal.is_final() {
+            return Outcome::Pending(Refused::new(refusal.reason(), refusal));
+        }
+        let message = if self.secret.is_some() {
+            format!("{refusal}; then delete this request and create it again")
+        } else {
+            refusal.to_string()
+        };
+        Outcome::Failed(Refused::new(refusal.reason(), &message))
+    }
+}
+
 impl Outcome {
     pub(super) fn phase(&self) -> Phase {
         match self {
             Self::Pending(_) => Phase::Pending,
             Self::Failed(_) => Phase::Failed,
-            Self::Succeeded { .. } => Phase::Succeeded,
+            Self::Succeeded { .. } | Self::Unanswered(_) => Phase::Succeeded,
         }
     }
 
     pub(super) fn contract(&self) -> Option<&str> {
         match self {
-            Self::Pending(refused) | Self::Failed(refused) => refused.contract.as_deref(),
-            Self::Succeeded { contract } => Some(contract),
+            Self::Pending(refused) | Self::Failed(refused) | Self::Unanswered(refused) => refused.contract.as_deref(),
+            Self::Succeeded { contract, .. } => Some(contract),
+        }
+    }
+
+    pub(super) fn secret(&self) -> Option<&LocalSecretKeyRef> {
+        match self {
+            Self::Succeeded { secret, .. } => secret.as_ref(),
+            Self::Pending(_) | Self::Failed(_) | Self::Unanswered(_) => None,
+        }
+    }
+
+    /// What it means for a request that has succeeded, which nothing undoes.
+    pub(super) fn once_succeeded(self) -> Self {
+        match self {
+            Self::Pending(refused) | Self::Failed(refused) => Self::Unanswered(refused),
+            other => other,
         }
     }
 }
 
 impl Refused {
-    fn new(reason: &str, message: &(impl ToString + ?Sized)) -> Self {
+    pub(super) fn new(reason: &str, message: &(impl ToString + ?Sized)) -> Self {
         Self {
             reason: reason.to_owned(),
             message: message.to_string(),
@@ -113,7 +163,7 @@ impl Refused {
         }
     }
 
-    fn within(self, contract: &str) -> Self {
+    pub(super) fn within(self, contract: &str) -> Self {
         Self {
             contract: Some(contract.to_owned()),
             ..self
@@ -121,19 +171,62 @@ impl Refused {
     }
 }
 
-impl From<contract::Refusal> for Refused {
-    fn from(refusal: contract::Refusal) -> Self {
-        Self::new(refusal.reason(), &refusal)
-    }
-}
-
 /// What to do next. Steps that others take (the contract's parts, the export) are waited for by doing nothing.
 pub(super) fn plan(seen: &Observed<'_>) -> Vec<Op> {
-    match next(seen) {
+    let is_done = phase(seen.request) == Phase::Succeeded;
+    let next = if is_done || seen.served {
+        response(seen)
+    } else {
+        next(seen)
+    };
+    match next.map_err(|outcome| if is_done { outcome.once_succeeded() } else { outcome }) {
         Ok(ops) => ops,
         Err(outcome) if status::says(seen.request, &outcome) => Vec::new(),
         Err(outcome) => vec![Op::Say(outcome)],
     }
+}
+
+/// Of a request that was served once, nothing but the response is made again, and that for the contract's owner alone.
+fn response(seen: &Observed<'_>) -> Result<Vec<Op>, Outcome> {
+    let located = admitted(seen)?;
+    let contract = located.name.clone();
+    if seen.revocation.is_some() {
+        return Err(revoked(&contract));
+    }
+    if bound(seen).is_none() {
+        let name = request_name(seen.request);
+        let message = format!("export {name} was unbound; delete this request and create it again to bind it anew");
+        return Err(Outcome::Pending(
+            Refused::new("ExportNotFound", &message).within(&contract),
+        ));
+    }
+    Ok(vec![Op::Respond { contract }])
+}
+
+/// The export that was made for what the request asks.
+fn bound<'a>(seen: &'a Observed<'_>) -> Option<&'a APIServiceExport> {
+    let export = seen.export.as_deref()?;
+    let from = export.annotations().get(annotations::TEMPLATE).map(String::as_str);
+    (export.metadata.deletion_timestamp.is_none() && from == template_name(seen.request)).then_some(export)
+}
+
+/// What a response says was bound: as the export has it, and the template what an export does not. What is asked of the
+/// contract the consumer can write.
+pub(super) fn asked(seen: &Observed<'_>) -> Option<APIServiceExportRequestSpec> {
+    let export = bound(seen)?;
+    let offer = seen.offer.as_ref().and_then(|offer| offer.as_ref().ok());
+    Some(APIServiceExportRequestSpec {
+        parameters: None,
+        resources: export.spec.resources.clone(),
+        permission_claims: export.spec.permission_claims.clone(),
+        namespaces: offer.map(|offer| offer.namespaces.clone()).unwrap_or_default(),
+        schema_update_policy: offer.map(|offer| offer.schema_update_policy).unwrap_or_default(),
+    })
+}
+
+fn revoked(contract: &str) -> Outcome {
+    let message = "the contract's credentials are revoked; its owner can bind again";
+    Outcome::Pending(Refused::new("CredentialsRevoked", message).within(contract))
 }
 
 fn next(seen: &Observed<'_>) -> Result<Vec<Op>, Outcome> {
@@ -158,17 +251,15 @@ fn next(seen: &Observed<'_>) -> Result<Vec<Op>, Outcome> {
     }
     if !seen.complete {
         return match seen.revocation {
-            None => Ok(Vec::new()),
-            Some(_) => Err(Outcome::Pending(
-                Refused::new(
-                    "CredentialsRevoked",
-                    "the contract's credentials are revoked; its owner can bind again",
-                )
-                .within(contract),
+            Some(_) => Err(revoked(contract)),
+            // Whoever calls waits for the answer; one who has made a resource reads what it waits for.
+            None if seen.secret.is_some() => Err(Outcome::Pending(
+                Refused::new("ContractNotReady", "the server is setting up the contract").within(contract),
             )),
+            None => Ok(Vec::new()),
         };
     }
-    export(seen, offer, contract)
+    export(seen, offer, contract, namespace)
 }
 
 fn admitted<'a>(seen: &'a Observed<'_>) -> Result<&'a Located, Outcome> {
@@ -180,16 +271,8 @@ fn admitted<'a>(seen: &'a Observed<'_>) -> Result<&'a Located, Outcome> {
         );
         return Err(Outcome::Failed(Refused::new("InvalidClusterIdentity", &message)));
     }
-    let refuse = |refusal: &contract::Refusal| {
-        let refused = Refused::from(refusal.clone());
-        if refusal.is_final() {
-            Outcome::Failed(refused)
-        } else {
-            Outcome::Pending(refused)
-        }
-    };
-    let located = seen.located.as_ref().map_err(refuse)?;
-    contract::admit(located, identity, &seen.principal).map_err(|refusal| refuse(&refusal))?;
+    let located = seen.located.as_ref().map_err(|refusal| seen.refused(refusal))?;
+    contract::admit(located, identity, &seen.principal).map_err(|refusal| seen.refused(&refusal))?;
     Ok(located)
 }
 
@@ -209,7 +292,12 @@ fn offered<'a>(seen: &'a Observed<'_>) -> Result<&'a ExportPlan, Outcome> {
 }
 
 /// From a whole contract to the export.
-fn export(seen: &Observed<'_>, offer: &ExportPlan, contract: &str) -> Result<Vec<Op>, Outcome> {
+fn export(
+    seen: &Observed<'_>,
+    offer: &ExportPlan,
+    contract: &str,
+    namespace: &Arc<Namespace>,
+) -> Result<Vec<Op>, Outcome> {
     let name = request_name(seen.request);
     if let Some(export) = &seen.export {
         if export.metadata.deletion_timestamp.is_some() {
@@ -243,9 +331,14 @@ fn export(seen: &Observed<'_>, offer: &ExportPlan, contract: &str) -> Result<Vec
     };
     let status = existing.status.as_ref();
     match status.map(|status| status.phase).unwrap_or_default() {
-        Phase::Succeeded if seen.export.is_some() && offer.is_asked_by(existing) => Err(Outcome::Succeeded {
-            contract: contract.to_owned(),
-        }),
+        Phase::Succeeded if seen.export.is_some() && offer.is_asked_by(existing) => {
+            let contract = contract.to_owned();
+            let namespace = Arc::clone(namespace);
+            match seen.secret {
+                Some(_) => Ok(vec![Op::Remember { namespace }]),
+                None => Err(Outcome::Succeeded { contract, secret: None }),
+            }
+        }
         Phase::Failed if is_for(existing, seen.request) => {
             let message = status.and_then(|status| status.terminal_message.clone());
             let message = message.unwrap_or_else(|| format!("APIServiceExportRequest {name} failed"));

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use bindery_api::v1alpha2::{BindableResourcesRequest, Phase};
+use bindery_api::{
+    names,
+    v1alpha2::{BindableResourcesRequest, Phase},
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
@@ -11,6 +14,9 @@ use super::plan::Outcome;
 
 /// The one condition of a request.
 const READY: &str = "Ready";
+/// A response is looked for after a quarter of the request's age: whoever loses it does so soon, or seldom.
+const LOOK_FIRST: Duration = Duration::from_secs(5);
+const LOOK_MAX: Duration = Duration::from_mins(5);
 
 /// When a request goes by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +48,31 @@ pub(super) fn expiry(request: &BindableResourcesRequest, now: Timestamp) -> Expi
     }
 }
 
+/// When to look whether the response of a request that succeeded is still there.
+pub(super) fn look_after(request: &BindableResourcesRequest, now: Timestamp) -> Duration {
+    let decided = request
+        .status
+        .as_ref()
+        .and_then(|status| status.completion_time.as_ref());
+    let age = decided.and_then(|decided| Duration::try_from(now.duration_since(decided.0)).ok());
+    (age.unwrap_or_default() / 4).clamp(LOOK_FIRST, LOOK_MAX)
+}
+
+/// Whether a request says that all is well.
+pub(super) fn is_ready(request: &BindableResourcesRequest) -> bool {
+    ready(request).is_some_and(|ready| ready.status == "True")
+}
+
+/// The reason of its one condition.
+pub(super) fn reason(request: &BindableResourcesRequest) -> Option<&str> {
+    ready(request).map(|ready| ready.reason.as_str())
+}
+
+fn ready(request: &BindableResourcesRequest) -> Option<&Condition> {
+    let mut conditions = request.status.iter().flat_map(|status| &status.conditions);
+    conditions.find(|condition| condition.type_ == READY)
+}
+
 /// Whether a request says this already.
 pub(super) fn says(request: &BindableResourcesRequest, outcome: &Outcome) -> bool {
     let Some(status) = &request.status else {
@@ -49,6 +80,8 @@ pub(super) fn says(request: &BindableResourcesRequest, outcome: &Outcome) -> boo
     };
     let (condition_status, reason, message) = words(outcome);
     status.phase == outcome.phase()
+        && status.namespace.as_deref() == contract(request, outcome)
+        && status.kubeconfig_secret_ref.as_ref() == outcome.secret()
         && status.conditions.iter().any(|condition| {
             condition.type_ == READY
                 && condition.status == condition_status
@@ -60,11 +93,8 @@ pub(super) fn says(request: &BindableResourcesRequest, outcome: &Outcome) -> boo
 /// The whole status, as a merge patch has it.
 pub(super) fn status(request: &BindableResourcesRequest, outcome: &Outcome, now: Timestamp) -> Value {
     let (status, reason, message) = words(outcome);
-    let before = request.status.iter().flat_map(|status| &status.conditions);
-    let since = before
-        .filter(|condition| condition.type_ == READY && condition.status == status)
-        .map(|condition| condition.last_transition_time.clone())
-        .next();
+    let before = ready(request).filter(|condition| condition.status == status);
+    let since = before.map(|condition| condition.last_transition_time.clone());
     let ready = Condition {
         type_: READY.to_owned(),
         status: status.to_owned(),
@@ -74,27 +104,55 @@ pub(super) fn status(request: &BindableResourcesRequest, outcome: &Outcome, now:
         observed_generation: request.metadata.generation,
     };
     let phase = outcome.phase();
-    let decided = (phase != Phase::Pending).then_some(Time(now));
+    // Decided once, whatever becomes of the response later.
+    let before = request.status.as_ref().filter(|before| before.phase == phase);
+    let decided = before.and_then(|before| before.completion_time.clone());
+    let decided = (phase != Phase::Pending).then(|| decided.unwrap_or(Time(now)));
     json!({
         "phase": phase,
-        "namespace": outcome.contract(),
+        "namespace": contract(request, outcome),
+        "kubeconfigSecretRef": outcome.secret(),
         "completionTime": decided,
         "conditions": [ready],
     })
 }
 
+/// One that has succeeded keeps its contract for those who look it up there, whatever became of its response.
+fn contract<'a>(request: &'a BindableResourcesRequest, outcome: &'a Outcome) -> Option<&'a str> {
+    let before = request
+        .status
+        .as_ref()
+        .filter(|_| matches!(outcome, Outcome::Unanswered(_)));
+    outcome.contract().or_else(|| before?.namespace.as_deref())
+}
+
 fn words(outcome: &Outcome) -> (&'static str, &str, String) {
     match outcome {
-        Outcome::Succeeded { .. } => ("True", "ExportReady", "the export is ready to be used".to_owned()),
-        Outcome::Pending(refused) | Outcome::Failed(refused) => ("False", &refused.reason, refused.message.clone()),
+        Outcome::Succeeded { secret: None, .. } => ("True", "ExportReady", "the export is ready to be used".to_owned()),
+        Outcome::Succeeded {
+            secret: Some(secret), ..
+        } => (
+            "True",
+            "SecretReady",
+            format!(
+                "the export is ready to be used: Secret {} holds the kubeconfig under {} and the response under {}",
+                secret.name,
+                secret.key,
+                names::BINDING_RESPONSE_KEY
+            ),
+        ),
+        Outcome::Pending(refused) | Outcome::Failed(refused) | Outcome::Unanswered(refused) => {
+            ("False", &refused.reason, refused.message.clone())
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use bindery_api::v1alpha2::{BindableResourcesRequestSpec, BindableResourcesRequestStatus};
+    use bindery_api::v1alpha2::{BindableResourcesRequestSpec, BindableResourcesRequestStatus, LocalSecretKeyRef};
 
     use super::*;
+    use crate::controllers::request::plan::Refused;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -123,5 +181,56 @@ mod tests {
         check(Phase::Succeeded, Some(10), Some(95), Expiry::In(Duration::from_secs(5)));
         check(Phase::Failed, Some(10), Some(90), Expiry::Now);
         check(Phase::Failed, Some(10), Some(1), Expiry::Now);
+    }
+
+    #[track_caller]
+    fn check_look(decided: Option<i64>, expect: u64) {
+        let mut request = BindableResourcesRequest::new("a", BindableResourcesRequestSpec::default());
+        request.status = Some(BindableResourcesRequestStatus {
+            phase: Phase::Succeeded,
+            completion_time: decided.map(|decided| Time(at(decided))),
+            ..BindableResourcesRequestStatus::default()
+        });
+        assert_eq!(look_after(&request, at(10_000)), Duration::from_secs(expect));
+    }
+
+    #[test]
+    fn a_response_is_looked_for_ever_more_seldom() {
+        check_look(None, 5);
+        // A clock that is behind.
+        check_look(Some(20_000), 5);
+        check_look(Some(10_000), 5);
+        check_look(Some(9_900), 25);
+        check_look(Some(0), 300);
+    }
+
+    #[test]
+    fn a_request_is_decided_once() {
+        let mut request = BindableResourcesRequest::new("a", BindableResourcesRequestSpec::default());
+        let secret = LocalSecretKeyRef {
+            name: "response".to_owned(),
+            key: "kubeconfig".to_owned(),
+        };
+        let succeeded = Outcome::Succeeded {
+            contract: "kube-bind-a".to_owned(),
+            secret: Some(secret.clone()),
+        };
+        let mut say = |outcome: &Outcome, second| {
+            assert!(!says(&request, outcome));
+            request.status = serde_json::from_value(status(&request, outcome, at(second))).unwrap();
+            assert!(says(&request, outcome));
+            (request.status.clone().unwrap(), is_ready(&request))
+        };
+        let (written, ready) = say(&succeeded, 100);
+        assert_eq!((written.kubeconfig_secret_ref, ready), (Some(secret), true));
+        let refused = Refused::new("ForeignSecret", "mine");
+        let (lost, ready) = say(&Outcome::Unanswered(refused), 200);
+        assert_eq!((lost.phase, ready), (Phase::Succeeded, false));
+        assert_eq!(lost.completion_time, Some(Time(at(100))));
+        assert_eq!(lost.namespace.as_deref(), Some("kube-bind-a"));
+        assert_eq!(
+            (lost.kubeconfig_secret_ref, &*lost.conditions[0].reason),
+            (None, "ForeignSecret")
+        );
     }
 }

@@ -99,6 +99,13 @@ pub(super) fn watch(context: &Context, running: &mut Running, queue: &Queue<Obje
         mapped.map(|mapped| ObjectKey::of(&*mapped)).collect::<Vec<_>>()
     });
     let mapped = caches.service_namespaces.clone();
+    running.watch(&caches.namespaces, queue, move |change| {
+        of_contract(
+            &mapped,
+            awaited::served(change).and_then(|it| it.metadata.name.as_deref()),
+        )
+    });
+    let mapped = caches.service_namespaces.clone();
     running.watch(&caches.aggregated_role, queue, move |_| {
         keys(&mapped, |mapped| {
             let ready = mapped.condition(READY);

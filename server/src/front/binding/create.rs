@@ -15,7 +15,7 @@ use kube::{
 };
 use tokio::time::Instant;
 
-use super::{Key, is_of};
+use super::Key;
 use crate::{
     actions,
     contract::{self, Located},
@@ -180,7 +180,7 @@ impl Front {
                     Err(error) => return Err(Failure::of_kube("make the request", &error)),
                 }
             };
-            if !is_of(&existing, &key.principal) {
+            if !self.is_of(&existing, &key.principal) {
                 return Err(taken(key, "author"));
             }
             match decide(&existing, spec, || actions::needs_rerun(&self.state, &existing))

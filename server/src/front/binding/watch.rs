@@ -9,7 +9,6 @@ use bindery_proto::v1alpha2::{
 };
 use kube::ResourceExt as _;
 
-use super::is_of;
 use crate::{
     controllers::request::request_name,
     front::{
@@ -67,7 +66,7 @@ impl Requests {
         let identity = &found.spec.cluster_identity.identity;
         (self.identity.is_empty() || *identity == self.identity)
             && (self.names.is_empty() || self.names.contains(request_name(found)))
-            && is_of(found, &self.principal)
+            && self.front.is_of(found, &self.principal)
     }
 
     fn shown(found: &api::BindableResourcesRequest) -> Shown<BindableResourcesRequest> {

@@ -16,9 +16,14 @@ const OMITTED: &[(&str, &str)] = &[
         "APIServiceExport.spec.clusterScopedIsolation",
         "neither read nor written, a relic of the wire",
     ),
+    ("APIServiceExport.status.conditions.lastProbeTime", PROBED),
+    ("APIServiceExportTemplate.status.conditions.lastProbeTime", PROBED),
     ("BoundSchema.spec.conversion", "a consumer converts nothing"),
+    ("BoundSchema.status.conditions.lastProbeTime", PROBED),
     ("BoundSchema.status.instantiations", "part of the wire that nobody sets"),
+    ("Collection.status.conditions.lastProbeTime", PROBED),
 ];
+const PROBED: &str = "set where a konnector asks a provider, on the consumer alone";
 
 /// Fields that a message has under another name, or as something else.
 const RENAMED: &[(&str, &str)] = &[("schema", "open_api_v3_schema")];

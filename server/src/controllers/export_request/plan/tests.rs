@@ -1,4 +1,5 @@
-use bindery_api::v1alpha2::{APIServiceExportRequestSpec, NameRef, Scope};
+use bindery_api::v1alpha2::{APIServiceExportRequestSpec, APIServiceNamespaceStatus, NameRef, Scope};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
 use crate::{
@@ -14,7 +15,7 @@ struct World {
     export: Option<APIServiceExport>,
     offers: Vec<Offer>,
     schemas: Vec<Arc<BoundSchema>>,
-    mapped: BTreeSet<String>,
+    mapped: Vec<Arc<APIServiceNamespace>>,
 }
 
 fn offer(template: APIServiceExportTemplate, definitions: &Offered) -> Offer {
@@ -49,7 +50,7 @@ impl World {
             export: None,
             offers,
             schemas: Vec::new(),
-            mapped: BTreeSet::new(),
+            mapped: Vec::new(),
         }
     }
 
@@ -161,7 +162,14 @@ fn it_succeeds_when_the_export_is_in_sync_and_its_namespaces_are_mapped() {
         namespace.metadata.finalizers,
         Some(vec![finalizers::NAMESPACE.to_owned()])
     );
-    world.mapped.insert("wild-west".to_owned());
+    let mut mapped = (**namespace).clone();
+    world.mapped = vec![Arc::new(mapped.clone())];
+    assert_eq!(world.plan(), [], "waits for the namespace");
+    mapped.status = Some(APIServiceNamespaceStatus {
+        namespace: Some("kube-bind-a-wild-west".to_owned()),
+        ..APIServiceNamespaceStatus::default()
+    });
+    world.mapped = vec![Arc::new(mapped)];
     assert_eq!(world.plan(), [], "waits for the export");
     let in_sync = |world: &mut World, condition| {
         let export = world.export.as_mut().unwrap();
@@ -173,6 +181,12 @@ fn it_succeeds_when_the_export_is_in_sync_and_its_namespaces_are_mapped() {
     );
     world.check_said(Phase::Pending, "BoundSchemaMissing");
     in_sync(&mut world, true_condition(PROVIDER_IN_SYNC));
+    let is = world.mapped.clone();
+    let mut going = (*is[0]).clone();
+    going.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    world.mapped = vec![Arc::new(going)];
+    assert_eq!(world.plan(), [], "waits for one that is going, to make it anew");
+    world.mapped = is;
     world.check_said(Phase::Succeeded, "");
 }
 
@@ -200,4 +214,32 @@ fn another_export_of_the_name_is_in_the_way_until_it_has_gone() {
     assert_eq!(world.plan(), []);
     world.export.as_mut().unwrap().metadata.deletion_timestamp = None;
     world.check_said(Phase::Failed, "ExportNameTaken");
+}
+
+#[test]
+fn a_namespace_that_the_konnector_mapped_first_becomes_the_providers() {
+    let mut template = cowboys();
+    template.spec.namespaces = vec![NameRef::new("wild-west")];
+    let mut world = World::new(&template, vec![offer(template.clone(), &offered())]).with_export();
+    let mut mapped = APIServiceNamespace::new("wild-west", APIServiceNamespaceSpec {});
+    mapped.set_condition(
+        false_condition(READY, Severity::Error, "TooManyNamespaces", "no more"),
+        Timestamp::UNIX_EPOCH,
+    );
+    world.mapped = vec![Arc::new(mapped.clone())];
+    let ops = world.plan();
+    let [Op::ClaimNamespace { name, patch }] = &ops[..] else {
+        panic!("{ops:?}");
+    };
+    assert_eq!(
+        (&**name, &patch["metadata"]["labels"][labels::OWNER]),
+        ("wild-west", &json!("provider"))
+    );
+    let owner = (labels::OWNER.to_owned(), "provider".to_owned());
+    mapped.labels_mut().extend([owner]);
+    world.mapped = vec![Arc::new(mapped)];
+    // One that is refused holds up nothing else.
+    let export = world.export.as_mut().unwrap();
+    export.set_condition(true_condition(PROVIDER_IN_SYNC), Timestamp::UNIX_EPOCH);
+    world.check_said(Phase::Succeeded, "");
 }

@@ -3,7 +3,7 @@ use bindery_api::{
     conditions::{READY, false_condition, true_condition},
     v1alpha2::{
         APIServiceExportRequestStatus, BindableResourcesRequestSpec, BindableResourcesRequestStatus, ClusterIdentity,
-        Isolation, NameRef, SchemaUpdatePolicy, Scope,
+        Isolation, LocalSecretKeyRef, NameRef, SchemaUpdatePolicy, Scope,
     },
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -30,6 +30,8 @@ struct World {
     export_request: Option<APIServiceExportRequest>,
     export: Option<APIServiceExport>,
     caller: &'static str,
+    secret: Option<LocalSecretKeyRef>,
+    served: bool,
 }
 
 fn at(second: i64) -> Timestamp {
@@ -62,6 +64,8 @@ impl World {
             export_request: None,
             export: None,
             caller: "jane",
+            secret: None,
+            served: false,
         }
     }
 
@@ -91,9 +95,14 @@ impl World {
     }
 
     fn plan(&self) -> Vec<Op> {
-        plan(&Observed {
+        plan(&self.observed())
+    }
+
+    fn observed(&self) -> Observed<'_> {
+        Observed {
             request: &self.request,
             principal: Principal::named(self.caller),
+            secret: self.secret.clone(),
             offer: self.offer.clone(),
             located: contract::locate(&self.namespaces, "kube-bind-", IDENTITY),
             complete: self.complete,
@@ -101,8 +110,9 @@ impl World {
             export_request: self.export_request.clone().map(Arc::new),
             export: self.export.clone().map(Arc::new),
             schemas: Vec::new(),
+            served: self.served,
             now: at(200),
-        })
+        }
     }
 
     fn set(&mut self, phase: Phase, failure: Option<(&str, &str)>) {
@@ -135,6 +145,9 @@ fn name(op: &Op) -> String {
         Op::DeleteExportRequest { .. } => "delete request".to_owned(),
         Op::MarkReplaced { .. } => "mark".to_owned(),
         Op::DeleteReplaced(export) => format!("delete export {}", export.uid().unwrap_or_default()),
+        Op::Remember { .. } => "remember".to_owned(),
+        Op::Respond { contract } => format!("respond {contract}"),
+        Op::Say(Outcome::Unanswered(refused)) => format!("unanswered {}", refused.reason),
         Op::Say(Outcome::Pending(refused)) => format!("pending {}", refused.reason),
         Op::Say(Outcome::Failed(refused)) => format!("failed {}", refused.reason),
         Op::Say(Outcome::Succeeded { .. }) => "succeeded".to_owned(),
@@ -147,6 +160,9 @@ fn a_bind_goes_step_by_step_and_waits_for_others() {
     let mut world = World::with_contract();
     world.complete = false;
     world.check(&[]);
+    world.secret = Some(secret());
+    world.check(&["pending ContractNotReady"]);
+    world.secret = None;
     world.complete = true;
     world.check(&["ask for export"]);
     let mut world = World::with_export();
@@ -325,4 +341,146 @@ fn an_export_that_differs_is_replaced() {
     world.check(&[]);
     world.export = None;
     world.check(&["ask for export"]);
+}
+
+fn secret() -> LocalSecretKeyRef {
+    LocalSecretKeyRef {
+        name: "response".to_owned(),
+        key: "kubeconfig".to_owned(),
+    }
+}
+
+#[test]
+fn one_made_as_a_resource_is_answered_before_it_succeeds() {
+    let mut world = World::with_export();
+    world.secret = Some(secret());
+    world.check(&[]);
+    world.set(Phase::Succeeded, None);
+    world.check(&["remember"]);
+    world.served = true;
+    let contract = world.namespaces[0].name_any();
+    world.check(&[&format!("respond {contract}")]);
+}
+
+/// A request as it is once it has succeeded.
+fn succeeded(request: &BindableResourcesRequest) -> Arc<BindableResourcesRequest> {
+    let mut request = request.clone();
+    request.status = Some(BindableResourcesRequestStatus {
+        phase: Phase::Succeeded,
+        ..BindableResourcesRequestStatus::default()
+    });
+    Arc::new(request)
+}
+
+#[test]
+fn what_was_bound_for_a_request_is_not_bound_again_for_it() {
+    #[track_caller]
+    fn check(change: impl FnOnce(&mut World), expect: &str) {
+        let mut world = World::with_export();
+        world.secret = Some(secret());
+        world.set(Phase::Succeeded, None);
+        // It says that it is pending: it waits for its Secret, or somebody has set it back.
+        world.served = true;
+        change(&mut world);
+        world.check(&[expect]);
+    }
+    let contract = World::with_export().namespaces[0].name_any();
+    check(|_| {}, &format!("respond {contract}"));
+    check(
+        |world| {
+            world.export = None;
+            world.export_request = None;
+        },
+        "pending ExportNotFound",
+    );
+    check(
+        |world| {
+            let revocation = Revocation {
+                id: "v1".to_owned(),
+                ..Revocation::default()
+            };
+            world.revocation = Some(revocation);
+        },
+        "pending CredentialsRevoked",
+    );
+    // Nor is the export replaced when its template changes.
+    check(
+        |world| {
+            let mut changed = offer();
+            changed.export.resources.push(resource("wildwest.dev", "horses"));
+            world.offer = Some(Ok(changed));
+        },
+        &format!("respond {contract}"),
+    );
+}
+
+#[test]
+fn a_response_says_what_is_bound_and_not_what_a_consumer_writes() {
+    let mut world = World::with_export();
+    world.set(Phase::Succeeded, None);
+    let forged = world.export_request.as_mut().unwrap();
+    forged.spec.resources.push(resource("wildwest.dev", "horses"));
+    forged.spec.namespaces.push(NameRef::new("kube-system"));
+    assert_eq!(asked(&world.observed()), Some(offer().request_spec()));
+    world.offer = None;
+    let told = asked(&world.observed()).unwrap();
+    assert_eq!(told.resources, offer().export.resources);
+    assert_eq!(told.namespaces, []);
+    world.export = None;
+    assert_eq!(asked(&world.observed()), None);
+}
+
+#[test]
+fn a_final_refusal_names_a_mend_after_which_it_goes_on() {
+    let mut world = World::with_contract();
+    world.caller = "john";
+    let message = |world: &World| match &world.plan()[..] {
+        [Op::Say(Outcome::Failed(refused))] => refused.message.clone(),
+        ops => panic!("{ops:?}"),
+    };
+    // A call is made again by who makes it.
+    assert!(!message(&world).contains("create it again"));
+    world.secret = Some(secret());
+    assert!(message(&world).ends_with("delete this request and create it again"));
+}
+
+#[test]
+fn a_lost_response_is_written_again_for_the_owner_of_what_is_bound() {
+    #[track_caller]
+    fn check(change: impl FnOnce(&mut World), expect: &str) {
+        let mut world = World::with_export();
+        world.secret = Some(secret());
+        world.set(Phase::Succeeded, None);
+        // A template that has changed, or gone, is for the next request.
+        world.offer = None;
+        world.request = succeeded(&world.request);
+        change(&mut world);
+        world.check(&[expect]);
+    }
+    let contract = World::with_export().namespaces[0].name_any();
+    check(|_| {}, &format!("respond {contract}"));
+    check(|world| world.caller = "john", "unanswered ClusterIdentityTaken");
+    check(|world| world.export = None, "unanswered ExportNotFound");
+    // What the consumer has deleted, or written, says nothing.
+    check(|world| world.export_request = None, &format!("respond {contract}"));
+    check(
+        |world| {
+            let marks = world.export.as_mut().unwrap().annotations_mut();
+            marks.insert(annotations::TEMPLATE.to_owned(), "bandits".to_owned());
+        },
+        "unanswered ExportNotFound",
+    );
+    check(
+        |world| world.export.as_mut().unwrap().metadata.deletion_timestamp = Some(Time(at(1))),
+        "unanswered ExportNotFound",
+    );
+    // Nothing is made again, whatever the status says.
+    check(
+        |world| {
+            world.namespaces.clear();
+            world.export = None;
+            world.export_request = None;
+        },
+        "unanswered ExportNotFound",
+    );
 }

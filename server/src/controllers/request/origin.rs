@@ -1,0 +1,79 @@
+//! Where a request comes from, and who made it.
+
+use bindery_api::{annotations, labels, v1alpha2::BindableResourcesRequest};
+use kube::ResourceExt as _;
+
+use crate::principal::Principal;
+
+/// The caller's name of a request, which becomes the export's: the object's own is a hash where it came over gRPC.
+pub fn request_name(request: &BindableResourcesRequest) -> &str {
+    let named = request.annotations().get(annotations::REQUEST_NAME);
+    let named = named.filter(|_| is_marked(request)).map(String::as_str);
+    named.or(request.metadata.name.as_deref()).unwrap_or_default()
+}
+
+/// The template a request is for.
+pub fn template_name(request: &BindableResourcesRequest) -> Option<&str> {
+    request
+        .spec
+        .template_ref
+        .as_ref()
+        .map(|template| template.name.as_str())
+}
+
+/// Whether a call made the request: the server's record of it is in its own namespace.
+pub fn is_grpc(request: &BindableResourcesRequest, home: &str) -> bool {
+    is_marked(request) && request.metadata.namespace.as_deref() == Some(home)
+}
+
+/// Who made a request: the verified caller, or, where it was made as a resource, its author, to whom the admission policy
+/// holds it.
+pub fn principal(request: &BindableResourcesRequest, home: &str) -> Principal {
+    let verified = request.annotations().get(annotations::PRINCIPAL);
+    verified
+        .filter(|_| is_grpc(request, home))
+        .and_then(|json| Principal::from_json(json))
+        .unwrap_or_else(|| Principal::named(&request.spec.author))
+}
+
+fn is_marked(request: &BindableResourcesRequest) -> bool {
+    request
+        .labels()
+        .get(labels::VIA)
+        .is_some_and(|via| via == labels::VIA_GRPC)
+}
+
+#[cfg(test)]
+mod tests {
+    use bindery_api::v1alpha2::BindableResourcesRequestSpec;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(namespace: &str, marked: bool, expect: (&str, &str)) {
+        let spec = BindableResourcesRequestSpec {
+            author: "mallory".to_owned(),
+            ..BindableResourcesRequestSpec::default()
+        };
+        let mut request = BindableResourcesRequest::new("bind-0", spec);
+        request.metadata.namespace = Some(namespace.to_owned());
+        let marks = request.annotations_mut();
+        marks.insert(annotations::PRINCIPAL.to_owned(), Principal::named("jane").to_json());
+        marks.insert(annotations::REQUEST_NAME.to_owned(), "riders".to_owned());
+        if marked {
+            let labels = request.labels_mut();
+            labels.insert(labels::VIA.to_owned(), labels::VIA_GRPC.to_owned());
+        }
+        let principal = principal(&request, "kube-bind").username;
+        assert_eq!((request_name(&request), &*principal), expect);
+        assert_eq!(is_grpc(&request, "kube-bind"), principal == "jane");
+    }
+
+    #[test]
+    fn only_the_servers_own_record_says_who_was_verified() {
+        check("kube-bind", true, ("riders", "jane"));
+        check("kube-bind", false, ("bind-0", "mallory"));
+        check("tenants", true, ("riders", "mallory"));
+        check("tenants", false, ("bind-0", "mallory"));
+    }
+}

@@ -1,0 +1,187 @@
+use bindery_api::v1alpha2::APIServiceExportRequest;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::core::Status;
+use serde_json::Value;
+
+use super::*;
+
+fn request() -> BindableResourcesRequest {
+    let mut request = BindableResourcesRequest::default();
+    request.metadata.name = Some("riders".to_owned());
+    request.metadata.namespace = Some("tenants".to_owned());
+    request.metadata.uid = Some("r1".to_owned());
+    request.spec.author = "jane".to_owned();
+    request
+}
+
+fn place() -> LocalSecretKeyRef {
+    LocalSecretKeyRef {
+        name: "response".to_owned(),
+        key: "config".to_owned(),
+    }
+}
+
+fn written() -> Secret {
+    Response {
+        request: &request(),
+        secret: &place(),
+        contract: "kube-bind-a",
+        asked: &APIServiceExportRequestSpec::default(),
+        kubeconfig: &"apiVersion: v1".to_owned().into(),
+    }
+    .render()
+}
+
+fn name(standing: &Standing) -> &str {
+    match standing {
+        Standing::Missing => "missing",
+        Standing::Open(_) => "open",
+        Standing::Written => "written",
+        Standing::Foreign(_) => "foreign",
+        Standing::Stuck(_) => "stuck",
+    }
+}
+
+#[track_caller]
+fn check(change: impl FnOnce(&mut Secret), expect: &str) {
+    let mut secret = written();
+    change(&mut secret);
+    let standing = standing(Some(secret), &request(), &place());
+    assert_eq!(name(&standing), expect, "{standing:?}");
+    if let Standing::Foreign(message) = standing {
+        assert!(message.contains("tenants/response"), "{message}");
+    }
+}
+
+fn mark(secret: &mut Secret, key: &str, value: Option<&str>) {
+    let marks = secret.annotations_mut();
+    match value {
+        Some(value) => marks.insert(key.to_owned(), value.to_owned()),
+        None => marks.remove(key),
+    };
+}
+
+#[test]
+fn a_secret_is_written_only_if_it_was_made_for_the_request_or_names_it() {
+    assert_eq!(standing(None, &request(), &place()), Standing::Missing);
+    check(|_| {}, "written");
+    // A user's own, empty and annotated.
+    check(|secret| secret.data = None, "open");
+    check(
+        |secret| {
+            mark(secret, annotations::REQUEST, Some("riders"));
+            mark(secret, annotations::AUTHOR, None);
+            secret.labels_mut().clear();
+        },
+        "open",
+    );
+    check(|secret| mark(secret, annotations::REQUEST, None), "foreign");
+    check(|secret| mark(secret, annotations::REQUEST, Some("others")), "foreign");
+    check(
+        |secret| mark(secret, annotations::REQUEST, Some("others/riders")),
+        "foreign",
+    );
+    // Whoever makes a request of the name anew takes over no response that was issued to another.
+    check(|secret| mark(secret, annotations::AUTHOR, Some("john")), "foreign");
+    check(|secret| secret.type_ = Some("kubernetes.io/tls".to_owned()), "foreign");
+    check(|secret| secret.type_ = None, "written");
+}
+
+#[test]
+fn a_response_of_an_earlier_request_or_a_broken_one_is_written_anew() {
+    let uid = |secret: &mut Secret| {
+        secret
+            .labels_mut()
+            .insert(labels::REQUEST_UID.to_owned(), "r0".to_owned());
+    };
+    check(uid, "open");
+    for key in ["config", "binding-response"] {
+        check(
+            |secret| {
+                secret.data.as_mut().unwrap().remove(key);
+            },
+            "open",
+        );
+        check(
+            |secret| {
+                secret
+                    .data
+                    .as_mut()
+                    .unwrap()
+                    .insert(key.to_owned(), ByteString::default());
+            },
+            "open",
+        );
+    }
+}
+
+#[test]
+fn nothing_is_issued_for_a_secret_that_cannot_be_written() {
+    let fixed = |secret: &mut Secret| secret.immutable = Some(true);
+    check(fixed, "written");
+    check(
+        |secret| {
+            fixed(secret);
+            secret.data = None;
+        },
+        "stuck",
+    );
+    check(
+        |secret| secret.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH)),
+        "stuck",
+    );
+}
+
+#[test]
+fn a_response_holds_what_a_client_installs_from() {
+    let secret = written();
+    assert_eq!(secret.metadata.owner_references, None);
+    let data = secret.data.unwrap();
+    assert_eq!(data["config"].0, b"apiVersion: v1");
+    let response: Value = serde_json::from_slice(&data["binding-response"].0).unwrap();
+    assert_eq!(response["kind"], "BindingResourceResponse");
+    assert_eq!(response["kubeconfig"], STANDARD.encode("apiVersion: v1"));
+    assert_eq!(response["providerNamespace"], "kube-bind-a");
+    assert_eq!(response["bindingName"], "riders");
+    let asked: APIServiceExportRequest = serde_json::from_value(response["requests"][0].clone()).unwrap();
+    assert_eq!(asked.name_any(), "riders");
+}
+
+#[track_caller]
+fn check_refused(code: u16, message: &str, expect: Option<&str>) {
+    let mut status = Status::failure(message, "Reason");
+    status.code = code;
+    let subject = Subject::default();
+    let refused = refused(kube::Error::Api(status.boxed()).into(), "tenants", &subject);
+    assert_eq!(refused.ok().map(|refused| refused.reason).as_deref(), expect);
+}
+
+#[test]
+fn a_lacking_right_is_told_from_other_refusals() {
+    let rbac = r#"secrets "a" is forbidden: User "s" cannot get resource "secrets" in API group "" in the namespace "tenants""#;
+    check_refused(403, rbac, Some("ServerLacksRights"));
+    check_refused(403, "exceeded quota: secrets", Some("SecretCreationFailed"));
+    check_refused(
+        422,
+        "field is immutable when `immutable` is set",
+        Some("SecretCreationFailed"),
+    );
+    check_refused(503, "later", None);
+}
+
+#[test]
+fn the_missing_binding_can_be_pasted() {
+    let server = Subject {
+        kind: "ServiceAccount".to_owned(),
+        name: "bindery-server".to_owned(),
+        namespace: Some("kube-bind".to_owned()),
+        api_group: None,
+    };
+    let binding: RoleBinding = serde_saphyr::from_str(&manifest("tenants", &server)).unwrap();
+    assert_eq!(binding.metadata.namespace.as_deref(), Some("tenants"));
+    assert_eq!(binding.role_ref.name, ROLE);
+    assert_eq!(binding.subjects, Some(vec![server]));
+    let shipped = include_str!("../../../../../deploy/server/responses-role.yaml");
+    assert!(shipped.contains(&format!("name: {ROLE}\n")));
+}
