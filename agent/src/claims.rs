@@ -24,7 +24,7 @@ mod plan;
 pub(crate) mod references;
 mod registry;
 mod rules;
-mod selection;
+pub(crate) mod selection;
 mod unit;
 mod write;
 

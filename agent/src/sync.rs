@@ -9,7 +9,7 @@
 //!
 //! `placement` maps objects to their copies. Where those live in provider namespaces, `places` decides when to ask for one,
 //! and `keep` takes them into use. `projection` says which content goes up, `deletions` when too much is missing to believe
-//! it. `flavour` is what engines do each in their own way: `bound` is that of this module, and `claims` has another.
+//! it. `ownership` hands the fields of an adopted object over. `flavour` is what engines do each in their own way: `bound` is that of this module, and `claims` has another.
 
 mod bound;
 pub(crate) mod deletions;
@@ -19,6 +19,7 @@ pub(crate) mod index;
 mod keep;
 mod metrics;
 pub(crate) mod object;
+mod ownership;
 mod pair;
 mod placement;
 mod places;
@@ -30,8 +31,12 @@ pub(crate) mod write;
 
 use std::sync::Arc;
 
-use bindery_api::v1alpha2::{APIServiceNamespace, InformerScope, Scope};
+use bindery_api::{
+    adoption::Adoption,
+    v1alpha2::{APIServiceNamespace, InformerScope, Scope},
+};
 use bindery_runtime::{cache::Cache, client::Clients};
+use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::OwnerReference};
 
 use crate::events::Recorder;
@@ -50,6 +55,8 @@ pub struct Target {
     pub contract: Arc<str>,
     /// The APIServiceExport, as a plain owner of the APIServiceNamespaces that are made for it.
     pub export: OwnerReference,
+    /// When that was made: what was let go before may be in use again.
+    pub since: Option<Timestamp>,
     /// The resource.
     pub resource: BoundResource,
     /// Where copies go.
@@ -58,6 +65,10 @@ pub struct Target {
     pub informer_scope: InformerScope,
     /// Several consumers share names, and each write replaces the one before it.
     pub last_wins: bool,
+    /// Which objects of the provider are created on the consumer.
+    pub adoption: Adoption,
+    /// The konnector's own namespace, where nothing is created.
+    pub home: Arc<str>,
 }
 
 /// What engines share with others.

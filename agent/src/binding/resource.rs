@@ -22,6 +22,8 @@ use serde_json::{Value, json};
 
 use crate::sync::BoundResource;
 
+mod takeover;
+
 /// What is known of a BoundSchema.
 #[derive(Clone, Debug)]
 pub enum Schema {
@@ -168,7 +170,14 @@ pub fn plan(
         );
     };
     if !is_owned(existing, binding) {
-        return refused("ForeignCustomResourceDefinition", foreign(name, existing));
+        return match takeover::plan(existing, &wanted, binding) {
+            Ok(patch) => pending(
+                Some(CrdOp::Patch(patch)),
+                "CustomResourceDefinitionMissing",
+                format!("CRD {name} is being taken over"),
+            ),
+            Err(refusal) => refused(refusal.reason(), refusal.to_string()),
+        };
     }
     let state = state(name, schema, existing);
     // One that is being deleted takes its objects along, whose copies an engine must delete: it is used to its end.
@@ -208,22 +217,6 @@ fn pending(op: Option<CrdOp>, reason: &'static str, message: String) -> Decision
         op,
         state: State::Pending { reason, message },
         held: None,
-    }
-}
-
-fn foreign(name: &str, crd: &CustomResourceDefinition) -> String {
-    let owner = crd
-        .owner_references()
-        .iter()
-        .find(|owner| owner.controller == Some(true));
-    match owner {
-        Some(owner) => format!(
-            "CRD {name} belongs to {} {}; unbind that first, or leave this API to it",
-            owner.kind, owner.name
-        ),
-        None => format!(
-            "CRD {name} exists and was not made by this binding; delete it, with its objects, or bind another API"
-        ),
     }
 }
 

@@ -268,3 +268,70 @@ fn a_crd_that_goes_is_used_to_its_end_and_not_changed() {
     let decision = plan(NAME, &wider, Some(&crd), &binding("1"));
     assert_eq!((decision.op.as_ref(), reason(&decision)), (None, "usable"));
 }
+
+#[test]
+fn a_crd_that_is_offered_is_taken_over_where_the_schemas_agree() {
+    let existing = |properties: &[&str], change: &dyn Fn(&mut CustomResourceDefinition)| {
+        let mut crd = established(created(&present(schema_of("wildwest.dev", properties))));
+        crd.metadata.owner_references = None;
+        crd.metadata.annotations = None;
+        crd.annotations_mut()
+            .insert(annotations::ADOPT_BY.to_owned(), "cowboys".to_owned());
+        change(&mut crd);
+        crd
+    };
+    let provider = present(schema_of("wildwest.dev", &["spec", "status"]));
+    let decide = |crd: &CustomResourceDefinition| plan(NAME, &provider, Some(crd), &binding("1"));
+    let decision = decide(&existing(&["spec"], &|_| {}));
+    let Some(CrdOp::Patch(patch)) = &decision.op else {
+        panic!("{decision:?}");
+    };
+    assert_eq!(patch["metadata"]["ownerReferences"][0]["uid"], "1");
+    assert!(
+        patch["spec"]["versions"][0]["schema"].to_string().contains("status"),
+        "{patch}"
+    );
+    for (crd, expect) in [
+        (existing(&["spec", "mask"], &|_| {}), "SchemasDisagree"),
+        (
+            existing(&["spec"], &|crd| crd.spec.versions[0].name = "v2".to_owned()),
+            "SchemasDisagree",
+        ),
+        (
+            existing(&["spec"], &|crd| {
+                let status = crd.status.as_mut().unwrap();
+                status.stored_versions = Some(vec!["v1".to_owned(), "v1alpha1".to_owned()]);
+            }),
+            "SchemasDisagree",
+        ),
+        (
+            existing(&["spec"], &|crd| {
+                let webhook = json!({"strategy": "Webhook"});
+                crd.spec.conversion = serde_json::from_value(webhook).unwrap();
+            }),
+            "SchemasDisagree",
+        ),
+        (
+            existing(&["spec"], &|crd| {
+                let offered = crd.annotations_mut().get_mut(annotations::ADOPT_BY).unwrap();
+                offered.push('x');
+            }),
+            "ForeignCustomResourceDefinition",
+        ),
+        (
+            existing(&["spec"], &|crd| {
+                crd.metadata.owner_references = Some(vec![owner(&binding("2"))]);
+            }),
+            "ForeignCustomResourceDefinition",
+        ),
+        (
+            existing(&["spec"], &|crd| {
+                crd.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+            }),
+            "ForeignCustomResourceDefinition",
+        ),
+    ] {
+        let decision = decide(&crd);
+        assert_eq!((decision.op.as_ref(), reason(&decision)), (None, expect));
+    }
+}

@@ -72,4 +72,6 @@ pub struct Problem {
     pub reason: &'static str,
     /// What is wrong and what mends it.
     pub message: String,
+    /// What mends it is a right on the claimed resource of the consumer.
+    pub lacks_right: bool,
 }

@@ -174,6 +174,7 @@ fn sink(shared: Arc<Shared>, resource: GroupResource, queue: Queue<ObjectKey>) -
         }
         Event::Failed(error) => shared.problem(&resource, Some(errors::explain(&error))),
         Event::Following => shared.problem(&resource, None),
+        Event::Rewound => {}
     }
 }
 

@@ -92,6 +92,7 @@ impl Flavour for Claimed {
     type Learned = Learned;
     type Progress = Doing;
 
+    const HAS_PROVIDERS_SOURCES: bool = true;
     const SHARES_WATCHES: bool = true;
 
     fn plan(&self, key: &ObjectKey, pair: &mut Pair, place: &Place) -> Steps<Op> {
@@ -107,7 +108,7 @@ impl Flavour for Claimed {
         }
     }
 
-    fn unplaced(&self, pair: &Pair, has_place: bool) -> Option<Steps<Op>> {
+    fn unplaced(&self, _: &ObjectKey, pair: &Pair, has_place: bool) -> Option<Steps<Op>> {
         let (key, copy) = (pair.key.as_ref()?, pair.sides.consumer.as_ref()?);
         let withdrawn = self.rules.is_withdrawn();
         let has_lost_place = !has_place && self.has_no_place(key);

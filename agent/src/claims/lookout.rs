@@ -86,6 +86,7 @@ fn run(client: Client, collection: Source, mut sinks: Vec<Sink>) -> AbortOnDropH
 /// The same event once more.
 fn again(event: &Event<Object>) -> Event<Object> {
     match event {
+        Event::Rewound => Event::Rewound,
         Event::Reset => Event::Reset,
         Event::Listed(object) => Event::Listed(object.clone()),
         Event::Unreadable(name) => Event::Unreadable(Name {

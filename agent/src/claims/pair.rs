@@ -330,6 +330,15 @@ impl Pair {
         self.compared = None;
     }
 
+    /// What was seen to end may be there again.
+    fn rewind(&mut self, cluster: Cluster) {
+        *self.ended.of_mut(cluster) = None;
+        *self.lost.of_mut(cluster) = None;
+        if let Some(side) = self.sides.of_mut(cluster) {
+            side.version = Version::default();
+        }
+    }
+
     /// True if a copy's source is missing and its end was not seen.
     fn is_missing(&self, cluster: Cluster, copy: &Side) -> bool {
         let source = self.sides.of(cluster.other()).as_ref().map(|source| &*source.uid);
@@ -356,6 +365,14 @@ impl Known for Pair {
     fn see_provider(&mut self, key: &ObjectKey, object: Object, rules: &Arc<Rules>) -> bool {
         self.see(Cluster::Provider, key, object, rules);
         true
+    }
+
+    fn rewind_consumer(&mut self) {
+        self.rewind(Cluster::Consumer);
+    }
+
+    fn rewind_provider(&mut self) {
+        self.rewind(Cluster::Provider);
     }
 
     fn consumer_ended(&mut self, uid: &str) {
@@ -393,6 +410,7 @@ impl Known for Pair {
         self.copies().fold(Tally::default(), |tally, (cluster, copy)| Tally {
             missing: tally.missing + usize::from(self.is_missing(cluster, copy)),
             known: tally.known + 1,
+            rewound: false,
         })
     }
 }

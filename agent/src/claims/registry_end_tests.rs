@@ -320,7 +320,15 @@ async fn who_waits_for_anothers_freeze_is_told_whose() {
     eventually("both copies", || has("colt") && has("badge")).await;
     town.settled("cowboys").await;
     frozen.join(u64::MAX);
-    frozen.count(u64::MAX, Kind::Objects, Some(Tally { missing: 20, known: 20 }));
+    frozen.count(
+        u64::MAX,
+        Kind::Objects,
+        Some(Tally {
+            missing: 20,
+            known: 20,
+            rewound: false,
+        }),
+    );
     town.set("cowboys", wanted(&[named(&["star"])]));
     let problem = |binding: &str| town.progress(binding).problem;
     eventually("a word", || problem("cowboys").is_some()).await;

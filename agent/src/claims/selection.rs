@@ -59,8 +59,8 @@ enum Requirement {
     Absent(Box<str>),
 }
 
-/// True for namespaces of the consumer that no claim reaches, whatever it says: those of Kubernetes, and the konnector's own,
-/// which holds the credentials of every provider.
+/// True for namespaces of the consumer into which no provider reaches, whatever it says: those of Kubernetes, and the
+/// konnector's own, which holds the credentials of every provider.
 pub(crate) fn is_protected(namespace: &str, home: &str) -> bool {
     namespace == home || PROTECTED_NAMESPACES.contains(&namespace)
 }

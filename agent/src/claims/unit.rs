@@ -5,7 +5,7 @@ mod search;
 
 use std::{sync::Arc, time::Duration};
 
-use bindery_api::v1alpha2::{GroupResource, InformerScope};
+use bindery_api::v1alpha2::InformerScope;
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
     registry::Site,
     rules::{self, Rules, Terms},
 };
-use crate::{rights, sync::engine::Shared};
+use crate::sync::engine::Shared;
 use engine::{Engine, Guards};
 use search::{Doubt, Lack, Search, Verdict};
 
@@ -188,19 +188,10 @@ impl Unit {
 
     fn problem(&self, binding: &str, doing: Doing) -> Option<Problem> {
         if let Some(trouble) = doing.trouble.filter(|_| !doing.out_of_reach) {
-            let message = if trouble.lacks_right {
-                let GroupResource { group, resource } = &self.claim.resource;
-                format!(
-                    "{}; {}",
-                    trouble.message,
-                    rights::claimed_resource(binding, group, resource)
-                )
-            } else {
-                trouble.message
-            };
             return Some(Problem {
                 reason: trouble.reason,
-                message,
+                message: trouble.message,
+                lacks_right: trouble.lacks_right,
             });
         }
         if doing.left > 0 || doing.missing > 0 {
@@ -212,6 +203,7 @@ impl Unit {
                         "copies that are to go stay for now: too many objects of APIServiceBinding {other}, which claims the \
                          same, are missing at once; its condition DeletionsSynced says what to do"
                     ),
+                    lacks_right: false,
                 });
             }
         }
@@ -219,6 +211,7 @@ impl Unit {
         doing.complaint.filter(|_| is_late).map(|message| Problem {
             reason: "ReferencesUnknown",
             message,
+            lacks_right: false,
         })
     }
 }

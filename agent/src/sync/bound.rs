@@ -5,8 +5,12 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use bindery_api::v1alpha2::{GroupResource, InformerScope};
+use bindery_api::{
+    adoption::Adoption,
+    v1alpha2::{GroupResource, InformerScope},
+};
 use bindery_runtime::{cache::ObjectKey, queue::Lane, watch::Event};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tokio::sync::watch as channel;
 use tokio_util::task::AbortOnDropHandle;
@@ -22,7 +26,7 @@ use super::{
     report::{Issue, Issues},
     write::{self, Writer},
 };
-use crate::claims::{References, references::Feed};
+use crate::claims::{References, references::Feed, selection::is_protected};
 
 /// Keeps one resource in sync until it is dropped.
 #[derive(Debug)]
@@ -35,8 +39,11 @@ pub struct Engine {
 #[derive(Debug)]
 pub(crate) struct Bound {
     export: OwnerReference,
+    since: Option<Timestamp>,
     last_wins: bool,
     status_subresource: bool,
+    adoption: Adoption,
+    home: Arc<str>,
     deletions: Arc<Deletions>,
     references: Feed,
     draining: AtomicBool,
@@ -58,7 +65,10 @@ impl Engine {
         let resource = GroupResource::new(&*target.resource.group, &*target.resource.plural);
         let bound = Bound {
             export: target.export,
+            since: target.since,
             last_wins: target.last_wins,
+            adoption: target.adoption,
+            home: target.home,
             status_subresource: target.resource.status_subresource,
             references: references.feed(resource, Arc::clone(&target.resource.version)),
             deletions: Arc::clone(&deletions),
@@ -117,13 +127,20 @@ impl Engine {
 // === impl Bound ===
 
 impl Bound {
-    fn mode(&self, closing: bool) -> Mode {
+    fn mode(&self, key: &ObjectKey, closing: bool) -> Mode {
+        let adoption = if is_protected(&key.namespace, &self.home) {
+            Adoption::Off
+        } else {
+            self.adoption
+        };
         Mode {
             closing,
             draining: self.draining.load(Ordering::Relaxed),
             status_subresource: self.status_subresource,
             last_wins: self.last_wins,
             relink: self.relink.load(Ordering::Relaxed),
+            adoption,
+            since: self.since,
         }
     }
 }
@@ -134,11 +151,12 @@ impl Flavour for Bound {
     type Learned = Learned;
     type Progress = Progress;
 
+    const HAS_PROVIDERS_SOURCES: bool = false;
     const SHARES_WATCHES: bool = false;
 
-    fn plan(&self, _: &ObjectKey, pair: &mut Pair, place: &Place) -> Steps<Op> {
+    fn plan(&self, key: &ObjectKey, pair: &mut Pair, place: &Place) -> Steps<Op> {
         pair.compare();
-        let plan = plan::plan(pair, &place.namespace, self.mode(place.closing));
+        let plan = plan::plan(pair, &place.namespace, self.mode(key, place.closing));
         // What our own write has to be compared with is still to come.
         if plan.ops.is_empty() && !pair.is_unseen() {
             pair.forget_content();
@@ -146,9 +164,9 @@ impl Flavour for Bound {
         steps(plan)
     }
 
-    fn unplaced(&self, pair: &Pair, has_place: bool) -> Option<Steps<Op>> {
+    fn unplaced(&self, key: &ObjectKey, pair: &Pair, has_place: bool) -> Option<Steps<Op>> {
         // A copy may be in a place that is still to be listed.
-        let plan = plan::unplaced(pair, self.mode(false)).filter(|_| !has_place)?;
+        let plan = plan::unplaced(pair, self.mode(key, false)).filter(|_| !has_place)?;
         Some(steps(plan))
     }
 
@@ -182,7 +200,7 @@ impl Flavour for Bound {
                 let key = ObjectKey::new(Arc::clone(&meta.namespace), Arc::clone(&meta.name));
                 self.references.gone(&key);
             }
-            Event::Following | Event::Failed(_) => {}
+            Event::Rewound | Event::Following | Event::Failed(_) => {}
         }
     }
 

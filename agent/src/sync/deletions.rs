@@ -46,6 +46,8 @@ pub enum Kind {
 pub(crate) struct Tally {
     pub missing: usize,
     pub known: usize,
+    /// The consumer went back in time: whatever is missing may be so for that.
+    pub rewound: bool,
 }
 
 #[derive(Debug, Default)]
@@ -133,18 +135,37 @@ impl State {
     }
 
     fn frozen(&self) -> Option<Frozen> {
-        let of = |tally: Option<Tally>| tally.map_or((0, 0), |tally| (tally.missing, tally.known));
         // Each engine has objects of its own, and all see the same namespaces.
-        let objects = self.engines.values().map(|counted| of(counted.objects));
-        let objects = objects.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        let namespaces = self.engines.values().map(|counted| of(counted.namespaces)).max();
+        let objects = self.engines.values().filter_map(|counted| counted.objects);
+        let objects = objects.fold(Tally::default(), Tally::and);
+        let namespaces = self.engines.values().filter_map(|counted| counted.namespaces);
+        let namespaces = namespaces.max_by_key(|tally| (tally.missing, tally.known));
         [
             (Kind::Objects, objects),
             (Kind::Namespaces, namespaces.unwrap_or_default()),
         ]
         .into_iter()
-        .find(|(_, (missing, known))| *missing > MISSING_MIN && *missing * SHARE > *known)
-        .map(|(kind, (missing, known))| Frozen { missing, known, kind })
+        .find(|(_, tally)| tally.is_too_much())
+        .map(|(kind, Tally { missing, known, .. })| Frozen { missing, known, kind })
+    }
+}
+
+// === impl Tally ===
+
+impl Tally {
+    /// Both together.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            missing: self.missing + other.missing,
+            known: self.known + other.known,
+            rewound: self.rewound || other.rewound,
+        }
+    }
+
+    /// Whether so much is missing that it looks like a loss.
+    fn is_too_much(self) -> bool {
+        let min = if self.rewound { 0 } else { MISSING_MIN };
+        self.missing > min && (self.rewound || self.missing * SHARE > self.known)
     }
 }
 
@@ -156,7 +177,11 @@ mod tests {
 
     #[expect(clippy::unnecessary_wraps, reason = "as an engine tells it")]
     fn tally(missing: usize, known: usize) -> Option<Tally> {
-        Some(Tally { missing, known })
+        Some(Tally {
+            missing,
+            known,
+            rewound: false,
+        })
     }
 
     #[track_caller]
@@ -179,6 +204,27 @@ mod tests {
         check(&[(11, 55)], true);
         check(&[(1000, 10_000)], true);
         check(&[(2001, 10_000)], false);
+    }
+
+    #[test]
+    fn after_the_consumer_went_back_in_time_one_is_too_many() {
+        let deletions = Deletions::default();
+        deletions.join(1);
+        deletions.join(2);
+        let after = |missing| {
+            Some(Tally {
+                missing,
+                known: 1000,
+                rewound: true,
+            })
+        };
+        deletions.count(2, OBJECTS, tally(0, 10));
+        deletions.count(1, OBJECTS, after(1));
+        assert!(!deletions.allows());
+        deletions.count(1, OBJECTS, after(0));
+        assert!(deletions.allows(), "all are there");
+        deletions.count(1, Kind::Namespaces, after(1));
+        assert!(!deletions.allows());
     }
 
     #[test]

@@ -79,6 +79,8 @@ pub(crate) struct Shared<F: Flavour> {
     pub(super) places_known: AtomicBool,
     /// Consumer namespaces whose end was seen.
     ended_namespaces: Mutex<HashSet<Arc<str>>>,
+    /// The consumer went back in time, and not all sources have been there since.
+    pub(super) rewound: AtomicBool,
     /// Raised when so much may have changed that the missing have to be counted anew.
     epoch: AtomicU64,
     /// When the missing were counted last, and in which epoch. Never held while anything else is locked.
@@ -116,6 +118,7 @@ impl<F: Flavour> Running<F> {
             pumps: Mutex::default(),
             places_known: AtomicBool::new(false),
             ended_namespaces: Mutex::default(),
+            rewound: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
             counted: Mutex::default(),
             held_back: AtomicBool::new(false),
@@ -324,6 +327,7 @@ mod tests {
             binding: "cowboys".into(),
             contract: "kube-bind-x".into(),
             export: OwnerReference::default(),
+            since: None,
             resource: BoundResource {
                 group: "wildwest.dev".into(),
                 version: "v1alpha1".into(),
@@ -335,6 +339,8 @@ mod tests {
             placement: Placement::Mapped,
             informer_scope: InformerScope::Namespaced,
             last_wins: false,
+            adoption: bindery_api::adoption::Adoption::Off,
+            home: "kube-bind".into(),
         };
         let (consumer, provider) = (silent(), silent());
         let engine = Engine::start(

@@ -25,6 +25,9 @@ pub(crate) trait Flavour: Send + Sync + Sized + 'static {
     /// What is told of the whole.
     type Progress: Clone + Default + PartialEq + Send + Sync + 'static;
 
+    /// Some sources are the provider's, so that what is missing there counts too.
+    const HAS_PROVIDERS_SOURCES: bool;
+
     /// Whole clusters are watched by others, who tell the sinks of this engine.
     const SHARES_WATCHES: bool;
 
@@ -33,7 +36,7 @@ pub(crate) trait Flavour: Send + Sync + Sized + 'static {
 
     /// What can be done for a pair whose place is not known well enough: there is none, or, with `has_place`, it is still to
     /// be listed.
-    fn unplaced(&self, pair: &Self::Pair, has_place: bool) -> Option<Steps<Self::Op>>;
+    fn unplaced(&self, key: &ObjectKey, pair: &Self::Pair, has_place: bool) -> Option<Steps<Self::Op>>;
 
     /// Does an operation.
     fn apply(

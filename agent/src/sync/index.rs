@@ -63,6 +63,12 @@ pub(crate) trait Known: Default + Send + 'static {
     /// Nothing is known of the provider's object any more.
     fn forget_provider(&mut self);
 
+    /// Whatever is shown of the consumer's object next is newer than what is known.
+    fn rewind_consumer(&mut self);
+
+    /// Whatever is shown of the provider's object next is newer than what is known.
+    fn rewind_provider(&mut self);
+
     /// True if the object needs a provider namespace: to be copied to, or to see that its copy is gone.
     fn wants_place(&self, key: &ObjectKey, reader: &Self::Reader) -> bool;
 
@@ -165,10 +171,7 @@ impl<P: Known> Index<P> {
         let listed = |namespace: &Arc<str>| self.places.get(namespace).is_some_and(|place| place.listed);
         let rows = self.rows.iter().filter(|(namespace, _)| listed(namespace));
         let pairs = rows.flat_map(|(_, row)| row.values());
-        pairs.map(P::tally).fold(Tally::default(), |sum, one| Tally {
-            missing: sum.missing + one.missing,
-            known: sum.known + one.known,
-        })
+        pairs.map(P::tally).fold(Tally::default(), Tally::and)
     }
 
     /// All pairs.
@@ -272,6 +275,20 @@ impl<P: Known> Index<P> {
         if let Some(place) = self.places.get_mut(consumer_namespace) {
             place.closing = closing;
         }
+    }
+
+    /// The consumer has gone back in time: what it shows next is believed.
+    pub(crate) fn consumer_rewound(&mut self) {
+        let pairs = self.rows.values_mut().flat_map(HashMap::values_mut);
+        pairs.for_each(P::rewind_consumer);
+    }
+
+    /// The provider has gone back in time: what it shows next of these objects is believed.
+    pub(crate) fn provider_rewound(&mut self, consumer_namespace: &Arc<str>) {
+        let row = self.rows.get_mut(consumer_namespace);
+        row.into_iter()
+            .flat_map(HashMap::values_mut)
+            .for_each(P::rewind_provider);
     }
 
     /// Notes a consumer object from list, watch or read; false if something newer is known.

@@ -232,3 +232,21 @@ fn a_list_of_copies_shows_them_by_their_own_names() {
     listing.saw(key("contract-a"));
     assert_eq!(index.provider_listed(&"".into(), &listing, Version(9)), [key("b")]);
 }
+
+#[test]
+fn a_cluster_that_went_back_in_time_is_believed() {
+    let mut index = index();
+    index.consumer_seen(&key("a"), object("ns", "a", "u", 50));
+    index.provider_seen(&key("a"), object("contract-ns", "a", "p", 60));
+    index.provider_seen(&key("b"), object("contract-ns", "b", "q", 70));
+    index.provider_rewound(&"ns".into());
+    assert!(index.provider_seen(&key("a"), object("contract-ns", "a", "p", 9)));
+    let mut listing = Listing::default();
+    listing.saw(key("a"));
+    let gone = index.provider_listed(&"ns".into(), &listing, Version(10));
+    assert_eq!(gone, [key("b")]);
+    // The other cluster's time is its own.
+    assert!(!index.consumer_seen(&key("a"), object("ns", "a", "u", 9)));
+    index.consumer_rewound();
+    assert!(index.consumer_seen(&key("a"), object("ns", "a", "u", 9)));
+}

@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use bindery_api::{annotations, finalizers};
+use bindery_api::{adoption::Candidate, annotations, finalizers};
+use jiff::Timestamp;
 
 use super::{
     object::{Object, Version},
@@ -24,6 +25,8 @@ pub(crate) struct Pair {
     pub source_gone: Option<Arc<str>>,
     /// The last comparison of contents.
     pub compared: Option<Compared>,
+    /// What was written when the provider's object got our marks, where it had none before.
+    pub marked: Option<Box<Fingerprint>>,
 }
 
 /// The consumer's object.
@@ -40,6 +43,8 @@ pub(crate) struct Consumer {
     /// The provider namespace and UID noted on it.
     pub noted_namespace: Option<Box<str>>,
     pub noted_uid: Option<Box<str>>,
+    /// UID of the provider's object that it was created of.
+    pub adopted: Option<Box<str>>,
     pub projection: Fingerprint,
     pub status: Option<Fingerprint>,
     pub content: Option<Arc<Object>>,
@@ -52,6 +57,8 @@ pub(crate) struct Provider {
     pub version: Version,
     pub deleting: bool,
     pub owner: Owner,
+    /// It is marked as one that has a counterpart.
+    pub bound: bool,
     /// What this contract wrote last.
     pub last: Option<LastProjection>,
     /// What each contract wrote last, as annotations: of an object that several write.
@@ -73,10 +80,15 @@ pub(crate) struct Seen {
 pub(crate) enum Owner {
     /// This contract's, made of the consumer object with this UID.
     Ours { source_uid: Box<str> },
-    /// This contract's once, and let go: the provider keeps it.
-    Released,
+    /// This contract's once, and let go then: the provider keeps it. Made of the consumer object with this UID.
+    Released {
+        source_uid: Option<Box<str>>,
+        at: Option<Timestamp>,
+    },
     /// Another contract's.
     Other { contract: Box<str> },
+    /// This contract's by its place or by the provider's word, and without a counterpart ever.
+    Fresh { opted_in: bool },
     /// Nobody's that we know of.
     Unmarked,
 }
@@ -108,6 +120,7 @@ impl Consumer {
             other_finalizers,
             noted_namespace: meta.annotations.get(annotations::PROVIDER_NAMESPACE).cloned(),
             noted_uid: meta.annotations.get(annotations::PROVIDER_UID).cloned(),
+            adopted: meta.annotations.get(annotations::ADOPTED).cloned(),
             projection: projection::fingerprint(&object),
             status: projection::status_fingerprint(object.status.as_deref()),
             content: Some(Arc::new(object)),
@@ -118,8 +131,8 @@ impl Consumer {
 // === impl Provider ===
 
 impl Provider {
-    /// `namespace` is that of the consumer's object of this name.
-    pub(crate) fn of(object: Object, contract: &str, namespace: &str) -> Self {
+    /// `namespace` is that of the consumer's object of this name. Where consumers share names, no place says whose it is.
+    pub(crate) fn of(object: Object, contract: &str, namespace: &str, names_are_shared: bool) -> Self {
         let meta = &object.meta;
         let mark = |key: &str| meta.annotations.get(key).map(|value| &**value);
         let is_from_here = mark(annotations::CONSUMER_NAMESPACE).is_none_or(|from| from == namespace);
@@ -127,12 +140,23 @@ impl Provider {
         let released = mark(annotations::RELEASED);
         let owner = match (mark(annotations::CLUSTER_NAMESPACE), source_uid) {
             (Some(other), _) if other != contract => Owner::Other { contract: other.into() },
-            (Some(_), _) if released.is_some_and(|value| annotations::is_released(value, contract)) => Owner::Released,
+            (Some(_), _) if released.is_some_and(|value| annotations::is_released(value, contract)) => {
+                Owner::Released {
+                    source_uid: source_uid.map(Into::into),
+                    at: released
+                        .and_then(annotations::released_at)
+                        .and_then(|at| at.parse().ok()),
+                }
+            }
             (Some(_), Some(source_uid)) => Owner::Ours {
                 source_uid: source_uid.into(),
             },
-            _ => Owner::Unmarked,
+            _ => match Candidate::of(mark, contract, names_are_shared) {
+                Candidate::Fresh { opted_in } => Owner::Fresh { opted_in },
+                _ => Owner::Unmarked,
+            },
         };
+        let bound = mark(annotations::BOUND) == Some(annotations::TRUE);
         let mut projections: Vec<_> = meta
             .annotations
             .iter()
@@ -157,6 +181,7 @@ impl Provider {
             version: meta.resource_version,
             deleting: meta.deletion_timestamp,
             owner,
+            bound,
             last: last.and_then(|text| text.parse().ok()),
             projections,
             seen: Some(Seen {

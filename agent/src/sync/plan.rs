@@ -2,11 +2,19 @@
 
 use std::sync::Arc;
 
+use bindery_api::adoption::{Adoption, Candidate};
+use jiff::Timestamp;
+
 use super::{
-    object::{Object, Version},
     pair::{Consumer, Owner, Pair, Provider},
-    projection::{Fingerprint, LastProjection},
+    projection::LastProjection,
 };
+
+mod blocked;
+mod op;
+
+pub(crate) use blocked::Blocked;
+pub(crate) use op::Op;
 
 /// What an engine does at the time of planning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,81 +31,10 @@ pub(crate) struct Mode {
     /// The user said that this cluster takes the place of another: copies that were made of objects which are no more
     /// belong to those that now have their names.
     pub relink: bool,
-}
-
-/// One write or read. Operations of one plan are done in their order.
-#[derive(Clone, Debug)]
-pub(crate) enum Op {
-    /// Reads the consumer's object again: its content is needed and was let go.
-    ReadConsumer,
-    /// Reads the provider's object: its content is needed, or its absence is to be confirmed.
-    ReadProvider,
-    /// Puts our finalizer, and namespace and UID of the provider's copy, on the consumer's object.
-    Hold {
-        version: Version,
-        finalizers: Vec<Box<str>>,
-        namespace: Arc<str>,
-        provider_uid: Arc<str>,
-    },
-    /// Creates the provider's copy; fails if there is any object of that name.
-    Create { source: Arc<Object>, last: LastProjection },
-    /// Writes what the consumer's object says to the provider's copy of this UID.
-    Update {
-        source: Arc<Object>,
-        uid: Arc<str>,
-        last: LastProjection,
-        /// What others wrote last, to be remembered.
-        projections: Vec<(Box<str>, Box<str>)>,
-    },
-    /// Puts the provider's status on the consumer's object of this UID, or removes it there.
-    Status {
-        uid: Arc<str>,
-        source: Option<Arc<Object>>,
-        fingerprint: Option<Fingerprint>,
-        subresource: bool,
-    },
-    /// Deletes the provider's copy of this UID.
-    DeleteProvider { uid: Arc<str> },
-    /// Asks the consumer whether the source of a copy is gone, and if so deletes the copy of this UID.
-    DeleteOrphan { uid: Arc<str> },
-    /// Deletes the consumer's object of this UID.
-    DeleteConsumer { uid: Arc<str> },
-    /// Takes our finalizer off the consumer's object.
-    Release {
-        version: Version,
-        finalizers: Vec<Box<str>>,
-    },
-}
-
-/// Why an object is left alone, in words for the user who looks at it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Blocked {
-    /// The place is taken by an object without our marks.
-    #[error("the provider has an object of this name that is not managed by this binding; it is left alone")]
-    Unmarked,
-    /// The copy was let go when an earlier binding ended.
-    #[error(
-        "the provider kept its object of this name when an earlier binding ended; it is left alone: delete it on the \
-         provider, or give this object another name"
-    )]
-    Released,
-    /// The place is taken by another contract.
-    #[error("the provider's object of this name belongs to contract {0}; it is left alone")]
-    OtherContract(Box<str>),
-    /// The copy was made of an object of the same name that is not this one.
-    #[error(
-        "the provider's copy was made of another object of this name (UID {0}); delete the copy on the provider, or \
-         restore the object it was made of"
-    )]
-    OtherSource(Box<str>),
-    /// The provider changed what we wrote, and changed it again after it was written back.
-    #[error(
-        "the provider changed fields that this object sets; they were written back once and are now left as they are"
-    )]
-    Drift,
-    /// It would be deleted, and must not be written.
-    #[error("it is paused; remove the annotation kube-bind.io/paused, and its deletion goes on")]
-    Paused,
+    /// Which objects of the provider are created on the consumer.
+    pub adoption: Adoption,
+    /// When the export was made.
+    pub since: Option<Timestamp>,
 }
 
 /// What to do for a pair, and what is amiss.
@@ -107,56 +44,14 @@ pub(crate) struct Plan {
     pub blocked: Option<Blocked>,
 }
 
-impl Blocked {
-    /// Stable reason of the event.
-    pub(crate) fn reason(&self) -> &'static str {
-        match self {
-            Self::Unmarked | Self::Released | Self::OtherContract(_) | Self::OtherSource(_) => "Conflict",
-            Self::Drift => "ProviderOverrides",
-            Self::Paused => "Paused",
-        }
-    }
-}
-
-impl Op {
-    /// True for operations on the consumer's cluster.
-    pub(crate) fn on_consumer(&self) -> bool {
-        match self {
-            Self::ReadConsumer
-            | Self::Hold { .. }
-            | Self::Status { .. }
-            | Self::DeleteConsumer { .. }
-            | Self::Release { .. } => true,
-            Self::ReadProvider
-            | Self::Create { .. }
-            | Self::Update { .. }
-            | Self::DeleteProvider { .. }
-            | Self::DeleteOrphan { .. } => false,
-        }
-    }
-
-    /// Name of the operation in metrics.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::ReadConsumer => "read_consumer",
-            Self::ReadProvider => "read_provider",
-            Self::Hold { .. } => "hold",
-            Self::Create { .. } => "create",
-            Self::Update { .. } => "update",
-            Self::Status { .. } => "status",
-            Self::DeleteProvider { .. } => "delete_provider",
-            Self::DeleteOrphan { .. } => "delete_orphan",
-            Self::DeleteConsumer { .. } => "delete_consumer",
-            Self::Release { .. } => "release",
-        }
-    }
-}
-
 /// Plans one pair whose two sides are known, with the provider namespace that its copy belongs to.
 pub(crate) fn plan(pair: &Pair, place: &Arc<str>, mode: Mode) -> Plan {
     match (&pair.consumer, &pair.provider) {
         (None, None) => Plan::default(),
-        (None, Some(provider)) => orphan(pair, provider),
+        (None, Some(provider)) => match provider.owner {
+            Owner::Fresh { .. } => fresh(provider, place, mode),
+            _ => orphan(pair, provider),
+        },
         (Some(consumer), _) if consumer.paused => Plan {
             ops: Vec::new(),
             blocked: (consumer.deleting || mode.draining).then_some(Blocked::Paused),
@@ -169,6 +64,20 @@ pub(crate) fn plan(pair: &Pair, place: &Arc<str>, mode: Mode) -> Plan {
         (Some(consumer), None) => missing(consumer),
         (Some(consumer), Some(provider)) => present(pair, consumer, provider, place, mode),
     }
+}
+
+/// What the provider made: it is there before the consumer's object, if the user wants that at all.
+fn fresh(provider: &Provider, place: &Arc<str>, mode: Mode) -> Plan {
+    if provider.deleting || mode.draining || mode.closing || !mode.takes(provider) {
+        return Plan::default();
+    }
+    Plan::of(match &provider.content {
+        None => Op::ReadProvider,
+        Some(source) => Op::Adopt {
+            source: Arc::clone(source),
+            place: Arc::clone(place),
+        },
+    })
 }
 
 fn orphan(pair: &Pair, provider: &Provider) -> Plan {
@@ -192,7 +101,7 @@ fn deleting(pair: &Pair, consumer: &Consumer, provider: Option<&Provider>, mode:
         finalizers: consumer.other_finalizers.clone(),
     };
     match provider {
-        Some(provider) if blocked(consumer, provider).is_none() => {
+        Some(provider) if blocked(consumer, provider, mode).is_none() => {
             let mut plan = Plan::default();
             if provider.deleting {
                 // What holds the copy tells how far it has come.
@@ -225,9 +134,27 @@ fn missing(consumer: &Consumer) -> Plan {
 }
 
 fn present(pair: &Pair, consumer: &Consumer, provider: &Provider, place: &Arc<str>, mode: Mode) -> Plan {
-    let blocked = blocked(consumer, provider);
+    let blocked = blocked(consumer, provider, mode);
+    let is_fresh = matches!(provider.owner, Owner::Fresh { .. });
+    if is_fresh && pair.marked.as_deref() == Some(&consumer.projection) {
+        // Somebody took the marks off that were put on for the same content.
+        return Plan {
+            ops: Vec::new(),
+            blocked: Some(Blocked::Drift),
+        };
+    }
     let takes_over = match &blocked {
-        None => false,
+        None => is_fresh || matches!(provider.owner, Owner::Released { .. }),
+        // Two that say the same are one.
+        Some(Blocked::Unmarked) if mode.takes(provider) => {
+            if provider.seen.is_none_or(|seen| seen.content != consumer.projection) {
+                return Plan {
+                    ops: Vec::new(),
+                    blocked: Some(Blocked::Differs),
+                };
+            }
+            true
+        }
         Some(Blocked::OtherContract(_)) if mode.last_wins && provider.is_shared() => true,
         // The copy of one whose end was seen goes, and makes room.
         Some(Blocked::OtherSource(source)) if pair.source_gone.as_deref() == Some(&**source) => {
@@ -245,6 +172,11 @@ fn present(pair: &Pair, consumer: &Consumer, provider: &Provider, place: &Arc<st
     if provider.deleting {
         // It ends first.
     } else if takes_over {
+        let source = consumer.content.as_ref().filter(|_| is_fresh);
+        plan.ops.extend(source.map(|source| Op::Disown {
+            uid: Arc::clone(&provider.uid),
+            source: Arc::clone(source),
+        }));
         take_over(&mut plan, consumer, provider);
     } else {
         spec_up(&mut plan, pair, consumer, provider);
@@ -254,13 +186,19 @@ fn present(pair: &Pair, consumer: &Consumer, provider: &Provider, place: &Arc<st
     plan
 }
 
-fn blocked(consumer: &Consumer, provider: &Provider) -> Option<Blocked> {
+fn blocked(consumer: &Consumer, provider: &Provider, mode: Mode) -> Option<Blocked> {
     match &provider.owner {
         Owner::Ours { source_uid } if **source_uid == *consumer.uid => None,
         Owner::Ours { source_uid } => Some(Blocked::OtherSource(source_uid.clone())),
         Owner::Other { contract } => Some(Blocked::OtherContract(contract.clone())),
-        Owner::Released => Some(Blocked::Released),
-        Owner::Unmarked => Some(Blocked::Unmarked),
+        // An export that went before is there again, and its source is still the same.
+        Owner::Released { source_uid, at } if source_uid.as_deref() == Some(&*consumer.uid) && mode.came_after(*at) => {
+            None
+        }
+        Owner::Released { .. } => Some(Blocked::Released),
+        // It was adopted, and only its marks are to come.
+        Owner::Fresh { .. } if consumer.adopted.as_deref() == Some(&*provider.uid) => None,
+        Owner::Fresh { .. } | Owner::Unmarked => Some(Blocked::Unmarked),
     }
 }
 
@@ -317,9 +255,9 @@ fn spec_up(plan: &mut Plan, pair: &Pair, consumer: &Consumer, provider: &Provide
                 .compared
                 .filter(|it| it.projection == wanted && it.content == seen.content);
             match compared {
-                Some(compared) if compared.holds => return,
-                Some(_) if last.corrected => {
-                    plan.blocked = Some(Blocked::Drift);
+                Some(compared) if compared.holds && provider.bound => return,
+                Some(compared) if last.corrected => {
+                    plan.blocked = (!compared.holds).then_some(Blocked::Drift);
                     return;
                 }
                 Some(_) => true,
@@ -380,6 +318,22 @@ pub(crate) fn wants_place(pair: &Pair) -> bool {
     pair.consumer
         .as_ref()
         .is_some_and(|consumer| !consumer.deleting || consumer.held)
+}
+
+impl Mode {
+    /// Whether the export was made after that, as far as its time tells, which is in whole seconds.
+    fn came_after(self, at: Option<Timestamp>) -> bool {
+        let times = self.since.zip(at);
+        times.is_some_and(|(since, at)| at.as_second() <= since.as_second())
+    }
+
+    /// Whether an object of the provider without a counterpart is to get one.
+    fn takes(self, provider: &Provider) -> bool {
+        match provider.owner {
+            Owner::Fresh { opted_in } => self.adoption.takes(&Candidate::Fresh { opted_in }),
+            _ => false,
+        }
+    }
 }
 
 impl Plan {

@@ -1,3 +1,6 @@
+#[path = "plan_tests/adoption.rs"]
+mod adoption;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -5,6 +8,7 @@ use super::*;
 use crate::sync::{
     Placement,
     index::{Cast, Index, Learned, Listing},
+    object::{Object, Version},
     projection,
 };
 use bindery_api::annotations;
@@ -18,6 +22,8 @@ const MODE: Mode = Mode {
     closing: false,
     last_wins: false,
     relink: false,
+    adoption: Adoption::Off,
+    since: None,
 };
 
 /// Two clusters with one object at most, which do what an API server would.
@@ -181,6 +187,11 @@ impl World {
                 let cast = self.cast();
                 self.index.learn(&Self::key(), Learned::Provider(read), &cast);
             }
+            Op::Adopt { source, place } => {
+                assert!(self.consumer.is_none(), "would take over an object");
+                self.adopt(source, place);
+            }
+            Op::Disown { uid, .. } => assert_eq!(self.provider.as_ref().unwrap()["metadata"]["uid"], json!(uid)),
             Op::Hold {
                 version,
                 finalizers,
@@ -274,6 +285,7 @@ impl World {
         let mut marks = json!({
             annotations::CLUSTER_NAMESPACE: CONTRACT,
             annotations::CONSUMER_UID: source.meta.uid,
+            annotations::BOUND: annotations::TRUE,
             annotations::PROJECTION_HASH: last.to_string(),
         });
         for (key, value) in projections {
@@ -543,6 +555,30 @@ fn what_an_earlier_binding_let_go_stays() {
     world.delete_consumer();
     world.settle(MODE);
     assert_eq!(world.provider, kept);
+}
+
+/// Its export was deleted, and is there again.
+#[test]
+fn what_was_let_go_is_taken_into_use_again_by_the_object_it_was_made_of() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(MODE);
+    let mut marks = world.provider.as_ref().unwrap()["metadata"]["annotations"].clone();
+    marks[annotations::RELEASED] = json!(annotations::released("2026-01-01T00:00:00.5Z", CONTRACT));
+    world.set_provider("/metadata/annotations", marks);
+    let since = |text: &str| Mode {
+        since: Some(text.parse().unwrap()),
+        ..MODE
+    };
+    // The export that lets it go is the one that there is.
+    let before = since("2025-12-31T23:59:59Z");
+    assert_eq!(world.settle(before), (vec![], Some(Blocked::Released)));
+    let after = since("2026-01-01T00:00:00Z");
+    assert_eq!(world.settle(after), (vec!["update"], None));
+    let marks = &world.provider.as_ref().unwrap()["metadata"]["annotations"];
+    assert_eq!(marks[annotations::RELEASED], "", "in use again");
+    world.delete_consumer();
+    assert_eq!(world.settle(after).0, ["delete_provider", "release"]);
 }
 
 #[test]

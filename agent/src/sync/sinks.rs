@@ -15,12 +15,17 @@ use super::{
 /// The sink of the watch of the consumer's objects.
 pub(crate) fn consumer<F: Flavour>(shared: Arc<Shared<F>>) -> impl FnMut(Event<Object>) + Send {
     let mut listing = Listing::default();
+    let mut is_rewound = false;
     move |event| {
         shared.watch_state(&Watched::Consumer, &event);
         if !matches!(event, Event::Complete(_)) {
             shared.flavour.hear(&event);
         }
         match event {
+            Event::Rewound => {
+                is_rewound = true;
+                shared.index.lock().consumer_rewound();
+            }
             Event::Reset => listing = Listing::default(),
             Event::Listed(object) => {
                 let key = key_of(&object);
@@ -34,9 +39,9 @@ pub(crate) fn consumer<F: Flavour>(shared: Arc<Shared<F>>) -> impl FnMut(Event<O
                 let gone = index.consumer_listed(&listing, parse(&version));
                 let keys = index.keys();
                 let places = index.listed_places();
-                drop(index);
                 // Before others draw conclusions from what is missing.
-                shared.recount();
+                shared.begin_count(std::mem::take(&mut is_rewound));
+                drop(index);
                 shared.count_missing();
                 shared.flavour.hear(&Event::Complete(version));
                 shared.enqueue(gone.into_iter().chain(keys), Lane::Backlog);
@@ -68,12 +73,17 @@ pub(crate) fn provider_namespace<F: Flavour>(
     namespace: Arc<str>,
 ) -> impl FnMut(Event<Object>) + Send {
     let mut listing = Listing::default();
+    let mut is_rewound = false;
     move |event| {
         let Some(shared) = shared.upgrade() else {
             return;
         };
         shared.watch_state(&Watched::Provider(Arc::clone(&namespace)), &event);
         match event {
+            Event::Rewound => {
+                is_rewound = F::HAS_PROVIDERS_SOURCES;
+                shared.index.lock().provider_rewound(&consumer_namespace);
+            }
             Event::Reset => listing = Listing::default(),
             Event::Listed(object) => {
                 listing.saw(ObjectKey::new(
@@ -88,7 +98,7 @@ pub(crate) fn provider_namespace<F: Flavour>(
             Event::Complete(version) => {
                 let mut index = shared.index.lock();
                 let listing = std::mem::take(&mut listing);
-                shared.recount();
+                shared.begin_count(std::mem::take(&mut is_rewound));
                 let gone = index.provider_listed(&consumer_namespace, &listing, parse(&version));
                 let keys = index.keys_in(&consumer_namespace);
                 shared.enqueue(gone.into_iter().chain(keys), Lane::Backlog);
@@ -103,9 +113,17 @@ pub(crate) fn provider_namespace<F: Flavour>(
 pub(crate) fn provider_cluster<F: Flavour>(shared: Arc<Shared<F>>) -> impl FnMut(Event<Object>) + Send {
     // By provider namespace, mapped or not: places are assigned while a long list runs.
     let mut listed: Vec<(Arc<str>, Arc<str>)> = Vec::new();
+    let mut is_rewound = false;
     move |event| {
         shared.watch_state(&Watched::Provider("".into()), &event);
         match event {
+            Event::Rewound => {
+                is_rewound = F::HAS_PROVIDERS_SOURCES;
+                let mut index = shared.index.lock();
+                for namespace in index.listed_places() {
+                    index.provider_rewound(&namespace);
+                }
+            }
             Event::Reset => listed.clear(),
             Event::Listed(object) => {
                 listed.push((Arc::clone(&object.meta.namespace), Arc::clone(&object.meta.name)));
@@ -118,7 +136,7 @@ pub(crate) fn provider_cluster<F: Flavour>(shared: Arc<Shared<F>>) -> impl FnMut
             Event::Unreadable(named) => listed.push((named.namespace, named.name)),
             Event::Complete(version) => {
                 let mut index = shared.index.lock();
-                shared.recount();
+                shared.begin_count(std::mem::take(&mut is_rewound));
                 let mut listing = Listing::default();
                 for (namespace, name) in std::mem::take(&mut listed) {
                     if let Some(consumer_namespace) = index.consumer_namespace(&namespace) {
@@ -186,7 +204,7 @@ impl<F: Flavour> Shared<F> {
     fn watch_state(&self, watched: &Watched, event: &Event<Object>) {
         let failure = match event {
             Event::Failed(error) => Some(error),
-            Event::Reset | Event::Listed(_) | Event::Unreadable(_) => return,
+            Event::Rewound | Event::Reset | Event::Listed(_) | Event::Unreadable(_) => return,
             _ => None,
         };
         let mut issues = self.issues.lock();

@@ -23,10 +23,14 @@ use super::{
     projection::{self, LastProjection, carried},
 };
 
+mod adopt;
+
 /// Who writes, for server-side apply. kube-bind's name, so that either may continue the other's work.
-const FIELD_MANAGER: &str = "kube-bind.io";
+pub(crate) const FIELD_MANAGER: &str = "kube-bind.io";
 /// Answers carry metadata only: the content is ours or comes by the watch.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+/// The whole object is needed.
+const FULL: &str = "application/json";
 /// A resource version that no object has: server-side apply with it creates, and refuses to touch what exists.
 const CREATE_ONLY: &str = "1";
 
@@ -72,7 +76,7 @@ struct AnswerMeta {
     resource_version: Version,
 }
 
-/// The body of a server-side apply.
+/// The body of a server-side apply, or of a creation.
 struct Copy<'a> {
     source: &'a Object,
     resource: &'a BoundResource,
@@ -92,6 +96,8 @@ pub(crate) struct Meta<'a> {
     resource_version: Option<&'a str>,
     labels: BTreeMap<&'a str, &'a str>,
     annotations: BTreeMap<&'a str, &'a str>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    finalizers: &'a [&'a str],
 }
 
 /// The copy that was written.
@@ -116,6 +122,7 @@ impl<'a> Meta<'a> {
             resource_version: uid.is_none().then_some(CREATE_ONLY),
             labels,
             annotations,
+            finalizers: &[],
         }
     }
 }
@@ -142,6 +149,8 @@ impl Writer {
                 let read = self.read(&self.provider, &self.provider_path(target)).await?;
                 Ok(Some(Learned::Provider(read)))
             }
+            Op::Adopt { source, place } => self.adopt(target, source, place).await,
+            Op::Disown { uid, source } => self.disown(target, uid, source).await,
             Op::Hold {
                 version,
                 finalizers,
@@ -303,8 +312,11 @@ impl Writer {
         if target.name != name && names::unprefixed_name(&self.contract, target.name, None) != Some(name) {
             notes.insert(annotations::CONSUMER_NAME, name);
         }
+        let kept = projections
+            .iter()
+            .filter(|(key, _)| self.last_wins || **key == *annotations::RELEASED);
+        notes.extend(kept.map(|(key, value)| (&**key, &**value)));
         if let Some(own) = &own {
-            notes.extend(projections.iter().map(|(key, value)| (&**key, &**value)));
             notes.insert(own, &mark);
         }
         let labels = carried(&source.meta.labels).collect();
@@ -413,11 +425,21 @@ async fn send<T: serde::de::DeserializeOwned>(
     content_type: &'static str,
     body: &impl Serialize,
 ) -> Result<T, kube::Error> {
+    send_accepting(client, method, path, (content_type, METADATA_ONLY), body).await
+}
+
+async fn send_accepting<T: serde::de::DeserializeOwned>(
+    client: &Client,
+    method: Method,
+    path: &str,
+    (content_type, accept): (&'static str, &'static str),
+    body: &impl Serialize,
+) -> Result<T, kube::Error> {
     let request = Request::builder()
         .method(method)
         .uri(path)
         .header(header::CONTENT_TYPE, content_type)
-        .header(header::ACCEPT, METADATA_ONLY)
+        .header(header::ACCEPT, accept)
         .body(serde_json::to_vec(body).map_err(kube::Error::SerdeError)?)
         .map_err(kube::Error::HttpError)?;
     client.request(request).await

@@ -124,7 +124,11 @@ impl Lack {
             Self::Missing(message) => ("ClaimedApiMissing", message),
             Self::Unreachable(message) => ("Unreachable", message),
         };
-        Problem { reason, message }
+        Problem {
+            reason,
+            message,
+            lacks_right: false,
+        }
     }
 }
 

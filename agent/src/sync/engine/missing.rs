@@ -40,13 +40,21 @@ impl<F: Flavour> Shared<F> {
 
     pub(in crate::sync) fn count_missing(&self) {
         let epoch = self.epoch.load(Ordering::Acquire);
-        let tally = {
+        let (tally, is_known) = {
             let index = self.index.lock();
             let is_known =
                 index.consumer_synced() && self.places_known.load(Ordering::Relaxed) && index.provider_synced();
             // What cannot be listed holds up its own objects alone.
-            (is_known || self.issues.lock().has_failing_watch()).then(|| index.tally())
+            let tally = (is_known || self.issues.lock().has_failing_watch()).then(|| index.tally());
+            (tally, is_known)
         };
+        let tally = tally.map(|tally| {
+            if is_known && tally.missing == 0 {
+                self.rewound.store(false, Ordering::Release);
+            }
+            let rewound = self.rewound.load(Ordering::Acquire);
+            Tally { rewound, ..tally }
+        });
         *self.counted.lock() = Some((epoch, Instant::now()));
         self.count(Kind::Objects, tally);
     }
@@ -81,6 +89,7 @@ impl<F: Flavour> Shared<F> {
         let tally = Tally {
             missing: requests.iter().filter(is_missing).count(),
             known: requests.len(),
+            rewound: self.rewound.load(Ordering::Acquire),
         };
         self.count(Kind::Namespaces, Some(tally));
         if self.is_allowed() {
@@ -90,8 +99,12 @@ impl<F: Flavour> Shared<F> {
         self.is_allowed()
     }
 
-    /// Forgets what was counted: much may have changed.
-    pub(in crate::sync) fn recount(&self) {
+    /// Forgets what was counted: much may have changed. After a list of a cluster that went back in time, whatever is missing
+    /// may be so for that.
+    pub(in crate::sync) fn begin_count(&self, is_rewound: bool) {
+        if is_rewound {
+            self.rewound.store(true, Ordering::Release);
+        }
         self.epoch.fetch_add(1, Ordering::AcqRel);
     }
 

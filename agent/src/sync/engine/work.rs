@@ -93,7 +93,7 @@ impl<F: Flavour> Shared<F> {
         }
         let pair = index.pair(key)?;
         let has_place = index.place(&key.namespace).is_some();
-        if let Some(steps) = self.flavour.unplaced(pair, has_place) {
+        if let Some(steps) = self.flavour.unplaced(key, pair, has_place) {
             return Some((steps, "".into(), Cast::of(pair)));
         }
         if index.needs_place(key) {

@@ -62,8 +62,13 @@ impl Known for Pair {
     }
 
     fn see_provider(&mut self, key: &ObjectKey, object: Object, reader: &Reader) -> bool {
-        let provider = Provider::of(object, &reader.contract, &key.namespace);
-        if reader.placement == Placement::None && self.consumer.is_none() && !is_ours(&provider) {
+        let names_are_shared = reader.placement == Placement::None;
+        let provider = Provider::of(object, &reader.contract, &key.namespace, names_are_shared);
+        let is_foreign = matches!(
+            provider.owner,
+            Owner::Other { .. } | Owner::Unmarked | Owner::Released { .. }
+        );
+        if names_are_shared && self.consumer.is_none() && is_foreign {
             // Other consumers' objects are many, and none of ours.
             return self.provider.take().is_some();
         }
@@ -92,6 +97,21 @@ impl Known for Pair {
         self.provider_gone = false;
     }
 
+    fn rewind_consumer(&mut self) {
+        // What was seen to end may be there again.
+        self.source_gone = None;
+        if let Some(consumer) = &mut self.consumer {
+            consumer.version = Version::default();
+        }
+    }
+
+    fn rewind_provider(&mut self) {
+        self.last_gone = None;
+        if let Some(provider) = &mut self.provider {
+            provider.version = Version::default();
+        }
+    }
+
     fn wants_place(&self, _: &ObjectKey, _: &Reader) -> bool {
         plan::wants_place(self)
     }
@@ -107,6 +127,7 @@ impl Known for Pair {
         Tally {
             missing: usize::from(self.consumer.is_none() && !provider.deleting && !was_seen),
             known: 1,
+            rewound: false,
         }
     }
 }
@@ -188,7 +209,14 @@ impl Pair {
             return;
         }
         self.provider_gone = false;
-        let projections = self.provider.take().map(|before| before.projections);
+        let before = self.provider.take();
+        if before
+            .as_ref()
+            .is_some_and(|before| matches!(before.owner, Owner::Fresh { .. }))
+        {
+            self.marked = Some(Box::new(last.fingerprint));
+        }
+        let projections = before.map(|before| before.projections);
         self.provider = Some(Provider {
             projections: projections.unwrap_or_default(),
             uid,
@@ -197,6 +225,7 @@ impl Pair {
             owner: Owner::Ours {
                 source_uid: source_uid.into(),
             },
+            bound: true,
             last: Some(last),
             seen: None,
             content: None,
