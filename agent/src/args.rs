@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
+use bindery_api::adoption::Adoption;
 use bindery_runtime::{lease::LeaseArgs, telemetry::LogArgs};
 
 /// Keeps the objects of this cluster in sync with the providers whose APIs are bound here.
@@ -23,6 +24,10 @@ pub struct Args {
     /// How often providers are told that this konnector lives.
     #[arg(long, default_value = "5m", value_parser = duration)]
     pub heartbeat_interval: Duration,
+    /// Which objects that a provider made are created on this cluster, whose own they are from then on: `off`, `opt-in` for
+    /// those with the annotation kube-bind.io/autoadopt=true, or `all`. `kubectl bind adopt --dry-run` shows them before.
+    #[arg(long, default_value_t, value_name = "MODE")]
+    pub adoption: Adoption,
     /// Install or update the CustomResourceDefinitions of kube-bind.io at start.
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub install_crds: bool,
@@ -76,5 +81,7 @@ mod tests {
         check(&["--provider-polling-interval=soon"], Err(()));
         check(&["--install-crds=maybe"], Err(()));
         check(&["--server-address=everywhere"], Err(()));
+        check(&["--adoption=opt-in"], Ok((15, true)));
+        check(&["--adoption=some"], Err(()));
     }
 }

@@ -1,6 +1,14 @@
 //! Work in the background that is tried until it succeeds, and ways to hear of its outcome.
 
-use std::{future::Future, hash::Hash, time::Duration};
+use std::{
+    future::Future,
+    hash::Hash,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use bindery_runtime::{
     backoff::Backoff,
@@ -16,6 +24,7 @@ use tokio_util::task::AbortOnDropHandle;
 #[derive(Debug)]
 pub struct Attempt<T, E> {
     outcome: watch::Receiver<Option<Result<T, E>>>,
+    failures: Arc<AtomicU32>,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -37,22 +46,34 @@ where
     where
         F: Future<Output = Result<T, E>> + Send,
     {
+        Self::paced(move |attempt| backoff.delay(attempt), work)
+    }
+
+    /// Starts at once; `delay` says how long to wait after which failure, counted from 0.
+    pub fn paced<F>(delay: impl Fn(u32) -> Duration + Send + 'static, work: impl Fn() -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = Result<T, E>> + Send,
+    {
         let (sender, outcome) = watch::channel(None);
+        let failures = Arc::<AtomicU32>::default();
+        let counter = Arc::clone(&failures);
         let task = tokio::spawn(async move {
-            for attempt in 0.. {
+            for attempt in 0_u32.. {
                 let outcome = work().await;
                 let done = outcome.is_ok();
+                counter.store(if done { 0 } else { attempt.saturating_add(1) }, Ordering::Relaxed);
                 sender.send_replace(Some(outcome));
                 if done {
                     // The last word stays readable as long as somebody holds the attempt.
                     sender.closed().await;
                     return;
                 }
-                sleep(backoff.delay(attempt)).await;
+                sleep(delay(attempt)).await;
             }
         });
         Self {
             outcome,
+            failures,
             _task: AbortOnDropHandle::new(task),
         }
     }
@@ -60,6 +81,11 @@ where
     /// How the last try ended; `None` before the first has.
     pub fn outcome(&self) -> Option<Result<T, E>> {
         self.outcome.borrow().clone()
+    }
+
+    /// How often it has failed in a row.
+    pub fn failures(&self) -> u32 {
+        self.failures.load(Ordering::Relaxed)
     }
 
     /// Tells of every new outcome.
@@ -132,6 +158,8 @@ mod tests {
             },
         );
         let mut changes = attempt.changes();
+        let first = *changes.wait_for(Option::is_some).await.unwrap();
+        assert_eq!((first, attempt.failures()), (Some(Err(1)), 1));
         let done = *changes
             .wait_for(|outcome| matches!(outcome, Some(Ok(_))))
             .await
@@ -139,7 +167,7 @@ mod tests {
         assert_eq!(done, Some(Ok(4)));
         tokio::time::sleep(Duration::from_mins(1)).await;
         assert_eq!(tries.load(Ordering::Relaxed), 4, "it goes on after success");
-        assert_eq!(attempt.outcome(), Some(Ok(4)));
+        assert_eq!((attempt.outcome(), attempt.failures()), (Some(Ok(4)), 0));
     }
 
     #[tokio::test(start_paused = true)]

@@ -10,7 +10,11 @@ use std::{
     time::Duration,
 };
 
-use bindery_api::{labels, v1alpha2::APIServiceBinding};
+use bindery_api::{
+    adoption::Adoption,
+    labels,
+    v1alpha2::{APIServiceBinding, APIServiceBindingBundle},
+};
 use bindery_runtime::{
     backoff::Backoff,
     cache::Subscription,
@@ -25,8 +29,10 @@ pub mod apply;
 pub mod claims;
 pub mod consent;
 pub mod credential;
+pub mod left;
 mod look;
 pub mod observe;
+mod pin;
 pub mod plan;
 pub mod resource;
 pub mod runtime;
@@ -37,6 +43,8 @@ pub mod unbind;
 mod testing;
 
 use crate::{
+    bundle::Tally,
+    common::Common,
     consumer::Consumer,
     events::Recorder,
     metrics::Metrics,
@@ -67,14 +75,17 @@ pub struct Options {
     pub heartbeat_interval: Duration,
     /// How often what does not answer is asked again, at least.
     pub polling_interval: Duration,
+    /// Which objects of the providers are created on this cluster.
+    pub adoption: Adoption,
 }
 
 /// The controller.
 #[derive(Debug)]
 pub struct Controller {
     consumer: Consumer,
-    sessions: Sessions,
-    dialer: Dialer,
+    sessions: Arc<Sessions>,
+    dialer: Arc<Dialer>,
+    tally: Tally,
     recorder: Recorder,
     metrics: Arc<Metrics>,
     sync_metrics: Arc<sync::Metrics>,
@@ -88,7 +99,7 @@ pub struct Controller {
 /// The controller at work. Ends when dropped.
 #[derive(Debug)]
 pub struct Running {
-    _subscriptions: [Subscription; 3],
+    _subscriptions: [Subscription; 4],
     _workers: Vec<AbortOnDropHandle<()>>,
 }
 
@@ -102,19 +113,14 @@ enum Next {
 
 impl Controller {
     /// Starts to work. All caches of the consumer must be complete.
-    pub fn start(
-        consumer: Consumer,
-        recorder: Recorder,
-        metrics: Arc<Metrics>,
-        sync_metrics: Arc<sync::Metrics>,
-        settings: Options,
-    ) -> Running {
+    pub fn start(common: Common, sync_metrics: Arc<sync::Metrics>, settings: Options) -> Running {
         let controller = Arc::new(Self {
-            dialer: Dialer::new(settings.polling_interval),
-            sessions: Sessions::new(recorder.clone(), Arc::clone(&sync_metrics)),
-            consumer,
-            recorder,
-            metrics,
+            consumer: common.consumer,
+            sessions: common.sessions,
+            dialer: common.dialer,
+            tally: common.tally,
+            recorder: common.recorder,
+            metrics: common.metrics,
             sync_metrics,
             settings,
             queue: Queue::new(),
@@ -128,8 +134,9 @@ impl Controller {
         }
     }
 
-    fn subscribe(self: &Arc<Self>) -> [Subscription; 3] {
+    fn subscribe(self: &Arc<Self>) -> [Subscription; 4] {
         let (bindings, secrets, crds) = (Arc::downgrade(self), Arc::downgrade(self), Arc::downgrade(self));
+        let bundles = Arc::downgrade(self);
         [
             self.consumer.bindings.subscribe(move |change| {
                 let Some(controller) = bindings.upgrade() else { return };
@@ -157,7 +164,39 @@ impl Controller {
                     controller.queue.add(Key::Binding(Arc::clone(binding)), change.lane);
                 }
             }),
+            self.consumer.bundles.subscribe(move |change| {
+                let Some(controller) = bundles.upgrade() else { return };
+                controller.bundle_changed(
+                    change.old.map(AsRef::as_ref),
+                    change.new.map(AsRef::as_ref),
+                    change.lane,
+                );
+            }),
         ]
+    }
+
+    /// What a bundle wants concerns its bindings; the contract that it leaves may have been the last that needed it.
+    fn bundle_changed(&self, old: Option<&APIServiceBindingBundle>, new: Option<&APIServiceBindingBundle>, lane: Lane) {
+        let pinned = |bundle: &APIServiceBindingBundle| bundle.status.as_ref()?.contract_uid.clone();
+        let before = old.and_then(pinned);
+        if let Some(uid) = before.filter(|before| new.and_then(pinned).as_ref() != Some(before)) {
+            self.queue.add(Key::Contract(uid.into()), lane);
+        }
+        if let Some((old, new)) = old.zip(new)
+            && !pin::says_otherwise(old, new)
+        {
+            return;
+        }
+        let uids: Vec<_> = [old, new]
+            .into_iter()
+            .flatten()
+            .filter_map(kube::ResourceExt::uid)
+            .collect();
+        let is_owned =
+            |binding: &APIServiceBinding| observe::bundle_of(binding).is_some_and(|owner| uids.contains(&owner.uid));
+        for binding in self.consumer.bindings.list(is_owned) {
+            self.queue.add(Key::Binding(binding.name_any().into()), lane);
+        }
     }
 
     /// Has all bindings looked at that were before.
@@ -184,14 +223,16 @@ impl Controller {
         match key {
             Key::Binding(name) => {
                 let Some(binding) = self.consumer.bindings.get("", name) else {
-                    self.runtimes.lock().remove(name);
+                    if let Some(runtime) = self.runtimes.lock().remove(name) {
+                        self.tally.forget(runtime.uid());
+                    }
                     self.needs.lock().remove(name);
                     return Next::Done;
                 };
                 // Nobody else works on this key, so the runtime is missed by nobody.
                 let uid = binding.metadata.uid.as_ref();
                 let known = self.runtimes.lock().remove(name).filter(|runtime| runtime.is_for(uid));
-                let mut runtime = known.unwrap_or_else(|| Runtime::new(uid.cloned()));
+                let mut runtime = known.unwrap_or_else(|| Runtime::new(uid.cloned(), &self.queue, key));
                 let next = self.serve(&binding, &mut runtime, key).await;
                 self.runtimes.lock().insert(Arc::clone(name), runtime);
                 next
@@ -228,7 +269,7 @@ impl Controller {
             if let (Some(session), Some(_)) = (runtime.session(), seen.export()) {
                 session
                     .reports()
-                    .export(&seen.name(), &status::report(&seen, &status, &plan));
+                    .export(seen.export_name(), &status::report(&seen, &status, &plan));
                 for (name, crd) in seen.owned() {
                     session.reports().schema(name, crd);
                 }
@@ -292,14 +333,15 @@ impl Controller {
         }
     }
 
-    /// Deletes the stored credential of a contract that no binding has.
+    /// Deletes the stored credential of a contract that neither binding nor bundle has.
     async fn sweep(&self, contract_uid: &Arc<str>) -> Next {
         let is_pinned = |binding: &APIServiceBinding| pinned(binding) == Some(&**contract_uid);
         let stored = self
             .consumer
             .secrets
             .get(&self.consumer.home, &secret::name(contract_uid));
-        if stored.is_none() || !self.consumer.bindings.list(is_pinned).is_empty() {
+        let is_needed = || !self.consumer.bindings.list(is_pinned).is_empty() || self.is_bundled(Some(contract_uid));
+        if stored.is_none() || is_needed() {
             return Next::Done;
         }
         if self.sessions.is_open(contract_uid) {

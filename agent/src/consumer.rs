@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bindery_api::v1alpha2::APIServiceBinding;
+use bindery_api::v1alpha2::{APIServiceBinding, APIServiceBindingBundle};
 use bindery_runtime::{cache::Cache, client::Clients, watch::Source};
 use k8s_openapi::{
     api::core::v1::{Namespace, Secret},
@@ -21,6 +21,8 @@ pub struct Consumer {
     pub home: Arc<str>,
     /// All bindings.
     pub bindings: Cache<APIServiceBinding>,
+    /// All bundles.
+    pub bundles: Cache<APIServiceBindingBundle>,
     /// The Secrets of the konnector's own namespace.
     pub secrets: Cache<Secret>,
     /// All CRDs.
@@ -36,6 +38,7 @@ impl Consumer {
         let watch = &clients.watch;
         Self {
             bindings: Cache::start(watch.clone(), Source::of::<APIServiceBinding>(None)),
+            bundles: Cache::start(watch.clone(), Source::of::<APIServiceBindingBundle>(None)),
             secrets: Cache::start(watch.clone(), Source::of::<Secret>(Some(&home))),
             crds: Cache::start(watch.clone(), Source::of::<CustomResourceDefinition>(None)),
             namespaces: Cache::start(watch.clone(), Source::of::<Namespace>(None)),
@@ -47,6 +50,7 @@ impl Consumer {
     /// Waits until all is known.
     pub async fn synced(&self) {
         self.bindings.synced().await;
+        self.bundles.synced().await;
         self.secrets.synced().await;
         self.crds.synced().await;
         self.namespaces.synced().await;
@@ -56,6 +60,7 @@ impl Consumer {
     pub fn check(&self) -> Result<(), String> {
         let caches = [
             ("APIServiceBindings", self.bindings.health()),
+            ("APIServiceBindingBundles", self.bundles.health()),
             ("Secrets", self.secrets.health()),
             ("CustomResourceDefinitions", self.crds.health()),
             ("Namespaces", self.namespaces.health()),

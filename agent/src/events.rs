@@ -5,6 +5,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use bindery_api::Condition;
 use bindery_runtime::errors;
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -92,6 +93,17 @@ impl Recorder {
     /// Something that is as it should be.
     pub fn normal(&self, object: &ObjectReference, reason: impl Into<String>, message: impl Into<String>) {
         self.record(object, "Normal", reason.into(), message.into());
+    }
+
+    /// Conditions that turned.
+    pub fn turned<'a>(&self, object: &ObjectReference, conditions: impl IntoIterator<Item = &'a Condition>) {
+        for turned in conditions {
+            if turned.is_true() {
+                self.normal(object, turned.type_.clone(), format!("{} holds", turned.type_));
+            } else {
+                self.warn(object, turned.reason.clone(), turned.message.clone());
+            }
+        }
     }
 
     fn record(&self, object: &ObjectReference, kind: &'static str, reason: String, mut message: String) {

@@ -15,6 +15,12 @@ pub struct Metrics {
     heartbeats: Family<Outcome, Counter>,
     sessions: Gauge,
     leading: Gauge,
+    bundle_bindings: Family<Operation, Counter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Operation {
+    operation: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -34,6 +40,11 @@ impl Metrics {
         registry.register("heartbeats", "Heartbeats sent to providers", metrics.heartbeats.clone());
         registry.register("sessions", "Contracts with a session", metrics.sessions.clone());
         registry.register("leading", "Whether this replica leads", metrics.leading.clone());
+        registry.register(
+            "bundle_bindings",
+            "Bindings that were made and ended for bundles",
+            metrics.bundle_bindings.clone(),
+        );
         Arc::new(metrics)
     }
 
@@ -51,6 +62,10 @@ impl Metrics {
 
     pub(crate) fn session_ended(&self) {
         self.sessions.dec();
+    }
+
+    pub(crate) fn bundle_binding(&self, operation: &'static str) {
+        self.bundle_bindings.get_or_create(&Operation { operation }).inc();
     }
 
     /// This replica leads from now on.

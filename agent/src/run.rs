@@ -16,6 +16,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     args::Args,
     binding::{Controller, Options},
+    bundle,
+    common::Common,
     consumer::Consumer,
     events::Recorder,
     metrics::Metrics,
@@ -96,11 +98,15 @@ async fn lead(
     let options = Options {
         heartbeat_interval: args.heartbeat_interval,
         polling_interval: args.provider_polling_interval,
+        adoption: args.adoption,
     };
     let work = async {
         consumer.synced().await;
-        tracing::info!("all bindings are known; work begins");
-        let _running = Controller::start(consumer, recorder, metrics, sync_metrics, options);
+        tracing::info!("all bindings and bundles are known; work begins");
+        let interval = options.polling_interval;
+        let common = Common::new(consumer, recorder, metrics, Arc::clone(&sync_metrics), interval);
+        let _bindings = Controller::start(common.clone(), sync_metrics, options.clone());
+        let _bundles = bundle::Controller::start(common, &options);
         std::future::pending::<()>().await;
     };
     tokio::select! {

@@ -1,6 +1,6 @@
 //! One session per contract: the clients of its provider, what is watched there, and what is said there regularly.
 //!
-//! A session is shared by all bindings of its contract and lives as long as one of them holds it. A newer credential of
+//! A session is shared by all bindings and bundles of its contract and lives as long as one of them holds it. A newer credential of
 //! the same contract is taken over without a pause; another connection (address, CA) is another session.
 
 use std::{
@@ -20,24 +20,21 @@ use bindery_api::{
 use bindery_runtime::{
     cache::{Cache, Subscription},
     client::Clients,
-    errors,
     watch::Source,
 };
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Namespace;
-use kube::Api;
 use parking_lot::Mutex;
-use tokio::{
-    sync::{Notify, watch},
-    time::sleep,
-};
+use tokio::sync::{Notify, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 pub mod backend;
 pub mod credential;
 pub mod dial;
+mod doubt;
 pub mod exports;
 pub mod heartbeat;
+pub mod pace;
+pub mod probe;
 pub mod renewal;
 pub mod schema_status;
 pub mod secret;
@@ -58,6 +55,7 @@ use credential::Credential;
 use dial::Reached;
 use exports::{Exports, follow::Follow};
 use heartbeat::Heartbeat;
+use pace::{Intervals, Wish};
 use schema_status::Reports;
 use secret::Wanted;
 
@@ -106,6 +104,7 @@ pub(crate) struct Core {
     pub(crate) claims: Claims,
     pub(crate) settings: Settings,
     pub(crate) metrics: Arc<Metrics>,
+    intervals: Arc<Intervals>,
     heartbeat: watch::Sender<Heartbeat>,
     wanted: watch::Sender<Wanted>,
     consent: watch::Sender<Option<Timestamp>>,
@@ -264,6 +263,7 @@ impl Session {
             reports: Reports::default(),
             claims,
             credential: credential.clone(),
+            intervals: Arc::new(Intervals::new(settings.polling_interval)),
             settings,
             metrics,
             heartbeat: watch::Sender::default(),
@@ -277,7 +277,8 @@ impl Session {
             credential,
             namespace: Arc::clone(namespace),
             watch: watch.clone(),
-            pause: core.settings.polling_interval,
+            pause: core.intervals.shortest(),
+            retry: core.settings.polling_interval,
         };
         let tasks = [
             tokio::spawn(follow.run()),
@@ -288,8 +289,8 @@ impl Session {
             tokio::spawn(wake_on(core.credential.changes(), Arc::clone(&wake))),
             tokio::spawn(wake_on(core.consent.subscribe(), Arc::clone(&wake))),
             tokio::spawn(look_again_on(core.exports.changes(), Arc::clone(&core))),
-            tokio::spawn(probe_on_failure(Arc::clone(&core))),
-            tokio::spawn(probe_on_refusal(Arc::clone(&core))),
+            tokio::spawn(doubt::on_failure(Arc::clone(&core))),
+            tokio::spawn(doubt::on_refusal(Arc::clone(&core))),
         ];
         Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
@@ -359,7 +360,27 @@ impl Session {
         self.core.offer(reached);
     }
 
-    /// The kubeconfig that a binding names leads here.
+    /// Where the exports cannot be followed, they are asked for this often while the wish lives, or as often as somebody else
+    /// wishes who shares the session.
+    pub fn poll_every(&self, interval: Duration) -> Wish {
+        self.core.intervals.wish(interval)
+    }
+
+    /// Keeps a copy of the kubeconfig that is held, so that what began with it can be undone when the Secret is gone.
+    pub fn keep(&self, own: &Fingerprint, document: &[u8]) {
+        if self.core.credential.held().access.fingerprint != *own {
+            return;
+        }
+        self.core.wanted.send_if_modified(|wanted| {
+            let is_new = wanted.document.as_ref().is_none_or(|(known, _)| known != own);
+            if is_new {
+                wanted.document = Some((own.clone(), document.to_vec().into()));
+            }
+            is_new
+        });
+    }
+
+    /// The kubeconfig that a binding or a bundle names leads here.
     pub fn know(&self, binding: &str, own: &Fingerprint) {
         self.core.wanted.send_if_modified(|wanted| {
             let before = wanted.origins.insert(binding.into(), own.clone());
@@ -405,42 +426,9 @@ async fn look_again_on(mut changes: watch::Receiver<u64>, core: Arc<Core>) {
     }
 }
 
-/// When a watch fails, asks whether that is because of the credential, so that it is renewed at once.
-async fn probe_on_failure(core: Arc<Core>) {
-    let mut health = core.cluster_binding.health();
-    while health.wait_for(|health| health.failure.is_some()).await.is_ok() {
-        core.probe().await;
-        sleep(core.settings.polling_interval).await;
-    }
-}
-
-/// When any request is refused for its token, asks whether the token is of no use any more: an API server that has just
-/// started refuses good ones as well. Watches that are open outlive their token, so that nothing else may tell.
-async fn probe_on_refusal(core: Arc<Core>) {
-    loop {
-        core.credential.refusal().await;
-        core.probe().await;
-        let mut changes = core.credential.changes();
-        if changes.wait_for(|held| !held.refused).await.is_err() {
-            return;
-        }
-    }
-}
-
 // === impl Core ===
 
 impl Core {
-    /// Asks the API server whether it still takes the credential.
-    async fn probe(&self) {
-        let access = self.credential.held().access;
-        let namespaces: Api<Namespace> = Api::all(self.clients.lease.clone());
-        if let Err(error) = namespaces.get(&access.namespace).await
-            && errors::code(&error) == Some(401)
-        {
-            self.credential.refuse(&access);
-        }
-    }
-
     fn offer(&self, reached: &Reached) {
         let schedule = match &reached.renewed {
             Some(renewed) => renewed.schedule,

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bindery_api::{
-    annotations, finalizers, names,
+    Conditions as _, annotations, finalizers, names,
     v1alpha2::{API_VERSION, APIServiceBinding, APIServiceBindingStatus, PermissionClaim},
 };
 use bindery_proto::v1alpha2::DeleteExportRequest;
@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::{
-    Controller, Key,
+    Controller, Key, left,
     observe::{self, EngineSpec},
     plan::Op,
     runtime::Runtime,
@@ -69,6 +69,7 @@ impl Controller {
             let (name, reason, verb) = match &op {
                 Op::CreateCrd(crd) => (crd.name_any(), "CustomResourceDefinitionCreateFailed", "create"),
                 Op::PatchCrd { name, .. } => (name.clone(), "CustomResourceDefinitionUpdateFailed", "patch"),
+                Op::DeleteCrd { name, .. } if self.keeps_objects(name, &mut outcome).await => return outcome,
                 _ => match self.step(binding, op, runtime).await {
                     Ok(()) => continue,
                     Err(error) => {
@@ -94,6 +95,25 @@ impl Controller {
             }
         }
         outcome
+    }
+
+    /// Whether a CRD that is about to go has objects after all, or that cannot be told: then it stays for now.
+    async fn keeps_objects(&self, name: &str, outcome: &mut Outcome) -> bool {
+        let Some(crd) = self.consumer.crds.get("", name) else {
+            return false;
+        };
+        match left::any(&self.consumer.clients.write, &crd).await {
+            Ok(false) => false,
+            Ok(true) => {
+                outcome.is_stale = true;
+                outcome.problem = Some(format!("CRD {name} has objects that were not seen yet"));
+                true
+            }
+            Err(error) => {
+                outcome.fail(&error);
+                true
+            }
+        }
     }
 
     async fn step(&self, binding: &APIServiceBinding, op: Op, runtime: &mut Runtime) -> Result<(), kube::Error> {
@@ -143,8 +163,13 @@ impl Controller {
             Op::StopReleaser { name } => runtime.stop_release(&name),
             Op::DeleteExport { uid, force } => {
                 if let Some(session) = runtime.session().cloned() {
-                    let attempt =
-                        delete_export(&session, binding.name_any(), uid, force, self.settings.polling_interval);
+                    let attempt = delete_export(
+                        &session,
+                        binding.export_name().to_owned(),
+                        uid,
+                        force,
+                        self.settings.polling_interval,
+                    );
                     runtime.deleting(attempt, &self.queue, &key);
                 }
             }
@@ -170,10 +195,13 @@ impl Controller {
             binding: binding.name_any().into(),
             contract: Arc::clone(&contract.namespace),
             export: observe::owner(&spec.export.0, &spec.export.1),
+            since: spec.since,
             resource: spec.resource.clone(),
             placement: spec.placement.clone(),
             informer_scope: spec.informer_scope,
             last_wins: spec.last_wins,
+            adoption: self.settings.adoption,
+            home: Arc::clone(&self.consumer.home),
         };
         let sides = Sides {
             consumer: self.consumer.clients.clone(),
@@ -240,15 +268,8 @@ impl Controller {
 
     fn tell(&self, binding: &APIServiceBinding, status: &APIServiceBindingStatus) {
         let object = reference(binding);
-        for turned in status::turned(binding.status.as_ref(), status) {
-            if turned.is_true() {
-                self.recorder
-                    .normal(&object, turned.type_.clone(), format!("{} holds", turned.type_));
-            } else {
-                self.recorder
-                    .warn(&object, turned.reason.clone(), turned.message.clone());
-            }
-        }
+        self.recorder
+            .turned(&object, status::turned(binding.conditions(), &status.conditions));
     }
 
     /// Deletes the konnector's own Secret of a contract, and no other.

@@ -1,10 +1,9 @@
-//! What a user allows, by an annotation of the binding that says until when.
+//! What a user allows, by an annotation of the binding, or of the bundle, that says until when.
 
 use std::time::Duration;
 
-use bindery_api::v1alpha2::APIServiceBinding;
 use jiff::Timestamp;
-use kube::ResourceExt as _;
+use kube::{Resource, ResourceExt as _};
 
 /// The longest that a look at a binding is put off: what a clock says may change.
 const WAKE_MAX: Duration = Duration::from_hours(24);
@@ -26,8 +25,8 @@ pub enum Consent {
 
 impl Consent {
     /// Reads an annotation.
-    pub fn read(binding: &APIServiceBinding, annotation: &str, now: Timestamp) -> Self {
-        let Some(text) = binding.annotations().get(annotation) else {
+    pub fn read(object: &impl Resource, annotation: &str, now: Timestamp) -> Self {
+        let Some(text) = object.annotations().get(annotation) else {
             return Self::Absent;
         };
         match text.parse::<Timestamp>() {
@@ -67,7 +66,10 @@ pub fn wake<'a>(consents: impl IntoIterator<Item = &'a Consent>, now: Timestamp)
 
 #[cfg(test)]
 mod tests {
-    use bindery_api::{annotations::ALLOW_DELETIONS, v1alpha2::APIServiceBindingSpec};
+    use bindery_api::{
+        annotations::ALLOW_DELETIONS,
+        v1alpha2::{APIServiceBinding, APIServiceBindingSpec},
+    };
 
     use super::*;
 

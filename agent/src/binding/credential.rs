@@ -1,14 +1,22 @@
-//! Which kubeconfig a binding is served with, and what it leads to.
+//! Which kubeconfig a binding or a bundle is served with, and what it leads to.
 
-use std::sync::Arc;
+use std::{hash::Hash, sync::Arc};
 
-use bindery_api::v1alpha2::{APIServiceBinding, ClusterSecretKeyRef};
+use bindery_api::v1alpha2::ClusterSecretKeyRef;
 use k8s_openapi::api::core::v1::Secret;
 
-use crate::session::{Contract, dial::DialError, secret::Stored};
+use crate::{
+    consumer::Consumer,
+    session::{
+        Contract, Sessions,
+        dial::{DialError, Dialer, Dials, Reached},
+        pace::Pace,
+        secret::{self, Stored},
+    },
+};
 use bindery_runtime::kubeconfig::{Fingerprint, ProviderAccess, Refusal};
 
-/// Why the Secret that a binding names is of no use. `at` is where the binding says it is.
+/// Why the Secret that is named is of no use. `at` is where it is said to be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretProblem {
     /// It would stand in a namespace whose Secrets the konnector does not read.
@@ -43,7 +51,7 @@ pub enum SecretProblem {
     },
 }
 
-/// What a binding's credentials lead to: a contract, or whatever holds one.
+/// What credentials lead to: a contract, or whatever holds one.
 #[derive(Clone, Debug)]
 pub enum Access<C = Contract> {
     /// The Secret is of no use.
@@ -52,29 +60,42 @@ pub enum Access<C = Contract> {
     Connecting,
     /// The provider was asked, and does not give access.
     Failed(DialError),
-    /// Another contract than the binding is pinned to; nothing is written until the user consents.
+    /// Another contract than the one that is pinned; nothing is written until the user consents.
     Changed {
         /// UID that is pinned.
         pinned: String,
         /// What the Secret leads to.
         found: C,
     },
-    /// The binding's contract.
+    /// The contract.
     Reached(C),
 }
 
-/// What is known of a binding's credentials.
+/// Who needs credentials: a binding, or a bundle.
+#[derive(Clone, Debug)]
+pub struct Holder<'a> {
+    /// The Secret that it names.
+    pub secret: &'a ClusterSecretKeyRef,
+    /// UID of the contract that it is pinned to.
+    pub pinned: Option<&'a str>,
+    /// The user consents to another contract.
+    pub consent: bool,
+    /// It is being deleted: whatever reaches the pinned contract will do.
+    pub unbinding: bool,
+}
+
+/// What is known of its credentials.
 #[derive(Clone, Debug)]
 pub struct Known {
-    /// The Secret that the binding names.
+    /// The Secret that is named.
     pub secret: Result<Arc<ProviderAccess>, SecretProblem>,
-    /// The konnector's own Secret of the contract that the binding is pinned to.
+    /// The konnector's own Secret of the contract that is pinned.
     pub stored: Option<Stored>,
     /// UID of that contract.
     pub pinned: Option<String>,
     /// The user consents to another contract.
     pub consent: bool,
-    /// The binding is being deleted: whatever reaches the pinned contract will do.
+    /// Whatever reaches the pinned contract will do.
     pub unbinding: bool,
 }
 
@@ -88,15 +109,29 @@ impl SecretProblem {
             Self::Elsewhere { .. } | Self::NoKey { .. } | Self::Refused { .. } => "KubeconfigSecretInvalid",
         }
     }
+
+    /// The same of a bundle, which tells more of them apart.
+    pub fn exact_reason(&self) -> &'static str {
+        match self {
+            Self::NotFound { .. } => "KubeconfigSecretNotFound",
+            Self::Elsewhere { .. } => "KubeconfigSecretElsewhere",
+            Self::NoKey { .. } => "KubeconfigKeyNotFound",
+            Self::Refused { refusal, .. } => match refusal {
+                Refusal::Dangerous { .. } => "KubeconfigUnsafe",
+                Refusal::NoNamespace | Refusal::InvalidNamespace => "KubeconfigNamespaceMissing",
+                _ => "KubeconfigSecretInvalid",
+            },
+        }
+    }
 }
 
-/// Reads the kubeconfig that a binding names. `secret` is the one of that name in the konnector's namespace.
+/// Reads the kubeconfig that stands there. `secret` is the one of that name in the konnector's namespace.
 pub fn read(
-    binding: &APIServiceBinding,
+    reference: &ClusterSecretKeyRef,
     secret: Option<&Secret>,
     home: &str,
 ) -> Result<Arc<ProviderAccess>, SecretProblem> {
-    let at = Box::new(binding.spec.kubeconfig_secret_ref.clone());
+    let at = Box::new(reference.clone());
     if at.namespace != home {
         let home = home.to_owned();
         return Err(SecretProblem::Elsewhere { at, home });
@@ -134,6 +169,36 @@ impl<C> Access<C> {
 // === impl Known ===
 
 impl Known {
+    /// What there is for a holder.
+    pub fn of(consumer: &Consumer, holder: &Holder<'_>) -> Self {
+        let secret = consumer.secrets.get(&consumer.home, &holder.secret.name);
+        Self {
+            secret: read(holder.secret, secret.as_deref(), &consumer.home),
+            stored: holder.pinned.and_then(|uid| stored(consumer, uid)),
+            pinned: holder.pinned.map(str::to_owned),
+            consent: holder.consent,
+            unbinding: holder.unbinding,
+        }
+    }
+
+    /// What they lead to, as sessions know it or `dials` find it out.
+    pub fn reach<K: Eq + Hash + Clone + Send + Sync + 'static>(
+        &self,
+        sessions: &Sessions,
+        dialer: &Dialer,
+        dials: &mut Dials<K>,
+        pace: Option<Pace>,
+    ) -> Access<Arc<Reached>> {
+        dials.retain(&self.candidates());
+        self.resolve(
+            |reached: &Arc<Reached>| &reached.contract,
+            |access| match sessions.recall(access) {
+                Some(reached) => Some(Ok(reached)),
+                None => dials.dial(dialer, access, pace),
+            },
+        )
+    }
+
     /// The kubeconfigs to try, best first.
     pub fn candidates(&self) -> Vec<Arc<ProviderAccess>> {
         let stored = self.stored.as_ref();
@@ -155,7 +220,7 @@ impl Known {
         list
     }
 
-    /// The kubeconfig of the Secret that the binding names, if it leads where the one of `origin` led.
+    /// The kubeconfig of the Secret that is named, if it leads where the one of `origin` led.
     pub fn own(&self, origin: &Fingerprint) -> Option<&Fingerprint> {
         let own = &self.secret.as_ref().ok()?.fingerprint;
         let is_known = || {
@@ -197,6 +262,12 @@ impl Known {
         // Without a candidate there was a problem.
         failure.unwrap_or(Access::Connecting)
     }
+}
+
+/// The konnector's own copy of the credential of a contract.
+pub fn stored(consumer: &Consumer, contract_uid: &str) -> Option<Stored> {
+    let stored = consumer.secrets.get(&consumer.home, &secret::name(contract_uid))?;
+    secret::read(&stored, contract_uid)
 }
 
 #[cfg(test)]

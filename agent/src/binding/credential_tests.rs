@@ -1,23 +1,16 @@
 use std::collections::BTreeMap;
 
-use bindery_api::v1alpha2::{APIServiceBindingSpec, ClusterSecretKeyRef};
 use k8s_openapi::ByteString;
 
 use super::*;
 use crate::session::testing;
 
-fn binding(namespace: &str) -> APIServiceBinding {
-    APIServiceBinding::new(
-        "cowboys",
-        APIServiceBindingSpec {
-            kubeconfig_secret_ref: ClusterSecretKeyRef {
-                name: "kubeconfig-x".to_owned(),
-                key: "kubeconfig".to_owned(),
-                namespace: namespace.to_owned(),
-            },
-            ..APIServiceBindingSpec::default()
-        },
-    )
+fn reference(namespace: &str) -> ClusterSecretKeyRef {
+    ClusterSecretKeyRef {
+        name: "kubeconfig-x".to_owned(),
+        key: "kubeconfig".to_owned(),
+        namespace: namespace.to_owned(),
+    }
 }
 
 fn secret(key: &str, document: &str) -> Secret {
@@ -30,36 +23,38 @@ fn secret(key: &str, document: &str) -> Secret {
     }
 }
 
+/// Reason of a binding and of a bundle, and a part of the message.
 #[track_caller]
-fn check_read(namespace: &str, secret: Option<&Secret>, reason: &str, says: &str) {
-    let problem = read(&binding(namespace), secret, "kube-bind").expect_err("a problem");
-    assert_eq!(problem.reason(), reason);
+fn check_read(namespace: &str, secret: Option<&Secret>, reasons: (&str, &str), says: &str) {
+    let problem = read(&reference(namespace), secret, "kube-bind").expect_err("a problem");
+    assert_eq!((problem.reason(), problem.exact_reason()), reasons);
     assert!(problem.to_string().contains(says), "{problem}");
 }
 
 #[test]
 fn every_problem_of_a_secret_is_told_apart() {
-    let good = secret("kubeconfig", &testing::document("x", 0, 3600));
-    assert!(read(&binding("kube-bind"), Some(&good), "kube-bind").is_ok());
-    check_read(
-        "default",
-        Some(&good),
-        "KubeconfigSecretInvalid",
-        "namespace kube-bind alone",
+    const INVALID: &str = "KubeconfigSecretInvalid";
+    let document = testing::document("x", 0, 3600);
+    let good = secret("kubeconfig", &document);
+    assert!(read(&reference("kube-bind"), Some(&good), "kube-bind").is_ok());
+    let reasons = (INVALID, "KubeconfigSecretElsewhere");
+    check_read("default", Some(&good), reasons, "namespace kube-bind alone");
+    let reasons = ("KubeconfigSecretNotFound", "KubeconfigSecretNotFound");
+    check_read("kube-bind", None, reasons, "kube-bind/kubeconfig-x");
+    let check = |key: &str, document: &str, reason: &str, says: &str| {
+        check_read("kube-bind", Some(&secret(key, document)), (INVALID, reason), says);
+    };
+    check("other", "", "KubeconfigKeyNotFound", "no key kubeconfig");
+    check("kubeconfig", "x", INVALID, "cannot be parsed");
+    let nowhere = document.replace("kube-bind-x", "");
+    check("kubeconfig", &nowhere, "KubeconfigNamespaceMissing", "has no namespace");
+    let plain = document.replace("https://x.", "http://x.");
+    check("kubeconfig", &plain, "KubeconfigUnsafe", "plain http");
+    let program = document.replace(
+        "\"user\":{\"token\"",
+        "\"user\":{\"exec\":{\"command\":\"x\"},\"token\"",
     );
-    check_read("kube-bind", None, "KubeconfigSecretNotFound", "kube-bind/kubeconfig-x");
-    check_read(
-        "kube-bind",
-        Some(&secret("other", "")),
-        "KubeconfigSecretInvalid",
-        "no key kubeconfig",
-    );
-    check_read(
-        "kube-bind",
-        Some(&secret("kubeconfig", "x")),
-        "KubeconfigSecretInvalid",
-        "cannot be parsed",
-    );
+    check("kubeconfig", &program, "KubeconfigUnsafe", "exec");
 }
 
 /// What asking with a kubeconfig gives: the contract of this UID, a failure, or nothing yet.
@@ -106,7 +101,7 @@ fn outcome(case: &Case) -> String {
     let known = Known {
         secret: match case.given {
             Some(_) => Ok(Arc::clone(&given)),
-            None => read(&binding("kube-bind"), None, "kube-bind"),
+            None => read(&reference("kube-bind"), None, "kube-bind"),
         },
         stored: case.stored.map(|(newer, known, _)| Stored {
             access: stored_access(newer),

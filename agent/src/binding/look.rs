@@ -7,8 +7,7 @@ use std::{
 
 use bindery_api::{
     annotations,
-    names::CLUSTER_BINDING,
-    v1alpha2::{APIServiceBinding, PermissionClaim, SecretRef},
+    v1alpha2::{APIServiceBinding, APIServiceBindingBundle, PermissionClaim, SecretRef},
 };
 use bindery_runtime::queue::Lane;
 use jiff::Timestamp;
@@ -18,43 +17,35 @@ use super::{
     Controller, Key,
     claims::ClaimsSeen,
     consent::{self, Consent},
-    credential::{self, Access, Known},
-    observe::{self, ClusterPin, Observed, SessionSeen},
+    credential::{self, Access, Holder, Known},
+    observe::{self, BundleSeen, Observed, SessionSeen},
+    pin::Pin,
     resource::{self, Schema},
     runtime::Runtime,
 };
-use crate::session::{
-    Session, Settings,
-    credential::Renewal,
-    dial::Reached,
-    exports::Lookup,
-    heartbeat::Heartbeat,
-    secret::{self, Stored},
+use crate::{
+    bundle::{self, Count},
+    session::{Session, Settings, exports::Lookup},
 };
-
-/// A renewal that failed this often in a row is said to fail.
-const RENEWAL_FAILURES_SHOWN: u32 = 3;
 
 impl Controller {
     /// Everything that decisions are made of.
     pub(super) fn look(&self, binding: &Arc<APIServiceBinding>, runtime: &mut Runtime, key: &Key) -> Observed {
         let now = Timestamp::now();
-        let takeover = Consent::read(binding, annotations::ACCEPT_PROVIDER_CHANGE, now);
-        let deletions = Consent::read(binding, annotations::ALLOW_DELETIONS, now);
+        let takeover = Consent::read(&**binding, annotations::ACCEPT_PROVIDER_CHANGE, now);
+        let deletions = Consent::read(&**binding, annotations::ALLOW_DELETIONS, now);
         if let Some(pause) = consent::wake([&takeover, &deletions], now) {
             self.queue.add_after(key.clone(), pause);
         }
         let consent = takeover.until();
         runtime.consent(consent, deletions.until());
-        let known = self.known(binding, consent.is_some());
-        runtime.forget_dials(&known.candidates());
-        let access = known.resolve(
-            |reached: &Arc<Reached>| &reached.contract,
-            |access| match self.sessions.recall(access) {
-                Some(reached) => Some(Ok(reached)),
-                None => runtime.dial(&self.dialer, access, &self.queue, key),
-            },
-        );
+        let bundle = self.bundle_of(binding);
+        let pin = Pin::of(binding, bundle.as_deref(), now);
+        let known = self.known(binding, &pin);
+        let access = match known.reach(&self.sessions, &self.dialer, runtime.dials(), None) {
+            Access::Reached(_) if pin.waits => Access::Connecting,
+            access => access,
+        };
         if let Access::Reached(reached) = &access {
             let session = self
                 .sessions
@@ -73,9 +64,10 @@ impl Controller {
             binding: Arc::clone(binding),
             now,
             access: access.map(|reached| reached.contract.clone()),
-            session: session
-                .as_ref()
-                .map(|session| self.look_at_session(session, &binding.name_any(), consent)),
+            session: session.as_ref().map(|session| {
+                let export = session.exports().get(binding.export_name());
+                SessionSeen::of(session, &self.consumer, export, consent.is_some())
+            }),
             crds: BTreeMap::new(),
             schemas: BTreeMap::new(),
             engines: runtime.engines(),
@@ -86,12 +78,17 @@ impl Controller {
             },
             frozen: runtime.frozen(),
             deletion: runtime.deletion(),
-            contract_is_shared: !sharing.is_empty(),
+            contract_is_shared: !sharing.is_empty() || self.is_bundled(known.pinned.as_deref()),
             has_stored_secret: known
                 .pinned
                 .as_deref()
-                .is_some_and(|uid| self.stored_secret(uid).is_some()),
+                .is_some_and(|uid| credential::stored(&self.consumer, uid).is_some()),
+            bundle: None,
         };
+        seen.bundle = bundle.map(|bundle| self.bundle(&seen, &bundle));
+        // How often the provider of a bundle is asked, the bundle says.
+        let interval = self.settings.polling_interval;
+        runtime.poll_every(seen.bundle.is_none().then_some(interval));
         for crd in self.consumer.crds.list(|crd| resource::is_owned(crd, binding)) {
             seen.crds.insert(crd.name_any(), crd);
         }
@@ -108,6 +105,7 @@ impl Controller {
                 seen.schemas.insert(name.clone(), schema);
             }
         }
+        self.tell_bundle(&seen);
         let name: Arc<str> = binding.name_any().into();
         let before = self.needs.lock().insert(Arc::clone(&name), needs.clone());
         if before.as_ref() != Some(&needs) {
@@ -117,28 +115,52 @@ impl Controller {
         seen
     }
 
-    fn known(&self, binding: &APIServiceBinding, consent: bool) -> Known {
-        let home = &self.consumer.home;
-        let pinned = binding.status.as_ref().and_then(|status| status.contract_uid.clone());
-        let secret = self
-            .consumer
-            .secrets
-            .get(home, &binding.spec.kubeconfig_secret_ref.name);
-        Known {
-            secret: credential::read(binding, secret.as_deref(), home),
-            stored: pinned.as_deref().and_then(|uid| self.stored_secret(uid)),
-            pinned,
-            consent,
+    fn known(&self, binding: &APIServiceBinding, pin: &Pin) -> Known {
+        let holder = Holder {
+            secret: &binding.spec.kubeconfig_secret_ref,
+            pinned: pin.contract.as_deref(),
+            consent: pin.consent,
             unbinding: binding.metadata.deletion_timestamp.is_some(),
+        };
+        Known::of(&self.consumer, &holder)
+    }
+
+    /// The bundle that it belongs to, if that is there.
+    fn bundle_of(&self, binding: &APIServiceBinding) -> Option<Arc<APIServiceBindingBundle>> {
+        let owner = observe::bundle_of(binding)?;
+        let bundle = self.consumer.bundles.get("", &owner.name)?;
+        (bundle.metadata.uid.as_ref() == Some(&owner.uid)).then_some(bundle)
+    }
+
+    /// What belonging to a bundle means for it.
+    fn bundle(&self, seen: &Observed, bundle: &APIServiceBindingBundle) -> BundleSeen {
+        let terms = bundle::Terms::of(&bundle.spec, self.settings.polling_interval);
+        BundleSeen {
+            selects: seen.export().is_none_or(|export| terms.takes(export) != Some(false)),
+            removed: bundle.spec.removed_exports.unwrap_or_default(),
+            name: bundle.name_any(),
         }
     }
 
-    fn stored_secret(&self, contract_uid: &str) -> Option<Stored> {
-        let stored = self
-            .consumer
-            .secrets
-            .get(&self.consumer.home, &secret::name(contract_uid))?;
-        secret::read(&stored, contract_uid)
+    /// Tells the bundle how many objects there are.
+    fn tell_bundle(&self, seen: &Observed) {
+        let (Some(bundle), Some(uid)) = (&seen.bundle, &seen.binding.metadata.uid) else {
+            return;
+        };
+        let count = seen.objects().map(|objects| Count {
+            objects,
+            export_is_gone: seen.export_is_gone(),
+        });
+        self.tally.tell(uid, &bundle.name, count);
+    }
+
+    /// Whether a bundle is pinned to a contract.
+    pub(super) fn is_bundled(&self, contract_uid: Option<&str>) -> bool {
+        let contract = |bundle: &APIServiceBindingBundle| bundle.status.as_ref()?.contract_uid.clone();
+        contract_uid.is_some_and(|uid| {
+            let is_pinned = |bundle: &APIServiceBindingBundle| contract(bundle).as_deref() == Some(uid);
+            !self.consumer.bundles.list(is_pinned).is_empty()
+        })
     }
 
     /// The other bindings that are pinned to a contract.
@@ -161,44 +183,6 @@ impl Controller {
                 name: reference.name.clone(),
                 namespace: reference.namespace.clone(),
             },
-        }
-    }
-
-    fn look_at_session(&self, session: &Session, export: &str, consent: Option<Timestamp>) -> SessionSeen {
-        let contract = session.contract();
-        let heartbeat = session.heartbeat().borrow().clone();
-        let cluster_binding = session.cluster_binding().get(&contract.namespace, CLUSTER_BINDING);
-        let recorded = cluster_binding
-            .as_ref()
-            .and_then(|seen| seen.status.as_ref()?.consumer_cluster_uid.as_deref());
-        let pin = match (recorded, self.consumer.cluster_uid()) {
-            (Some(recorded), Some(ours)) if recorded == ours => ClusterPin::Ours,
-            // With consent the next heartbeat takes the contract over.
-            (Some(_), Some(_)) if consent.is_some() => ClusterPin::Unknown,
-            (Some(recorded), Some(_)) => ClusterPin::Other {
-                recorded: recorded.to_owned(),
-            },
-            // A provider that took the heartbeat and does not record the cluster is kube-bind's.
-            (None, Some(_)) if heartbeat == Heartbeat::Beating && cluster_binding.is_some() => ClusterPin::Ours,
-            _ => ClusterPin::Unknown,
-        };
-        let held = session.credential().held();
-        let renewal_fails = match &held.renewal {
-            Renewal::Failing { message, count } if *count >= RENEWAL_FAILURES_SHOWN => Some(message.clone()),
-            Renewal::Denied { message } => Some(message.clone()),
-            Renewal::Well | Renewal::Failing { .. } => None,
-        };
-        SessionSeen {
-            id: session.id(),
-            contract_uid: Arc::clone(&contract.uid),
-            contract: Arc::clone(&contract.namespace),
-            export: session.exports().get(export),
-            pin,
-            heartbeat,
-            expired: held.expired(tokio::time::Instant::now()),
-            renewal_fails,
-            pretty_name: cluster_binding.map(|seen| seen.spec.provider_pretty_name.clone()),
-            has_backend: held.access.backend.is_some(),
         }
     }
 

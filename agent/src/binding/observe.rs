@@ -3,9 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use bindery_api::{
-    annotations, names,
+    annotations,
+    names::{self, CLUSTER_BINDING},
     v1alpha2::{
         API_VERSION, APIServiceBinding, APIServiceExport, ConflictPolicy, DeletionPolicy, GroupResource, InformerScope,
+        RemovedExports,
     },
 };
 use jiff::Timestamp;
@@ -17,10 +19,14 @@ use kube::ResourceExt as _;
 
 use super::{claims::ClaimsSeen, consent::Consent, credential::Access, resource::Schema};
 use crate::{
+    consumer::Consumer,
     release::{Mode, Released},
-    session::{exports::Lookup, heartbeat::Heartbeat},
+    session::{Session, credential::Renewal, exports::Lookup, heartbeat::Heartbeat},
     sync::{BoundResource, Frozen, Placement, Progress},
 };
+
+/// A renewal that failed this often in a row is said to fail.
+const RENEWAL_FAILURES_SHOWN: u32 = 3;
 
 /// All that decisions about a binding are made of.
 #[derive(Clone, Debug)]
@@ -51,6 +57,19 @@ pub struct Observed {
     pub contract_is_shared: bool,
     /// The konnector's own Secret of the contract exists.
     pub has_stored_secret: bool,
+    /// The bundle that the binding belongs to, while that exists.
+    pub bundle: Option<BundleSeen>,
+}
+
+/// What a binding hears of its bundle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BundleSeen {
+    /// Its name.
+    pub name: String,
+    /// What becomes of bindings whose export is gone.
+    pub removed: RemovedExports,
+    /// Whether it takes the export; true where nobody can tell.
+    pub selects: bool,
 }
 
 /// What a session knows.
@@ -62,7 +81,7 @@ pub struct SessionSeen {
     pub contract_uid: Arc<str>,
     /// The contract namespace.
     pub contract: Arc<str>,
-    /// The export of the binding's name.
+    /// The export that it is to.
     pub export: Lookup,
     /// Whether the contract is pinned to this cluster.
     pub pin: ClusterPin,
@@ -110,6 +129,8 @@ pub struct EngineSpec {
     pub session: u64,
     /// Name and UID of the export.
     pub export: (String, String),
+    /// When the export was made.
+    pub since: Option<Timestamp>,
     /// The resource.
     pub resource: BoundResource,
     /// Whether the provider is watched as a whole.
@@ -140,6 +161,7 @@ impl EngineSpec {
         Self {
             session,
             export: (export.name_any(), export.metadata.uid.clone().unwrap_or_default()),
+            since: export.metadata.creation_timestamp.as_ref().map(|created| created.0),
             resource,
             informer_scope: export.spec.informer_scope,
             last_wins: placement == Placement::None && export.spec.conflict_policy == Some(ConflictPolicy::LastWins),
@@ -148,12 +170,74 @@ impl EngineSpec {
     }
 }
 
+// === impl SessionSeen ===
+
+impl SessionSeen {
+    /// What a session knows at the time. `consent` is that the contract may be taken over from another cluster.
+    pub fn of(session: &Session, consumer: &Consumer, export: Lookup, consent: bool) -> Self {
+        let contract = session.contract();
+        let heartbeat = session.heartbeat().borrow().clone();
+        let cluster_binding = session.cluster_binding().get(&contract.namespace, CLUSTER_BINDING);
+        let recorded = cluster_binding
+            .as_ref()
+            .and_then(|seen| seen.status.as_ref()?.consumer_cluster_uid.as_deref());
+        let pin = match (recorded, consumer.cluster_uid()) {
+            (Some(recorded), Some(ours)) if recorded == ours => ClusterPin::Ours,
+            // With consent the next heartbeat takes the contract over.
+            (Some(_), Some(_)) if consent => ClusterPin::Unknown,
+            (Some(recorded), Some(_)) => ClusterPin::Other {
+                recorded: recorded.to_owned(),
+            },
+            // A provider that took the heartbeat and does not record the cluster is kube-bind's.
+            (None, Some(_)) if heartbeat == Heartbeat::Beating && cluster_binding.is_some() => ClusterPin::Ours,
+            _ => ClusterPin::Unknown,
+        };
+        let held = session.credential().held();
+        let renewal_fails = match &held.renewal {
+            Renewal::Failing { message, count } if *count >= RENEWAL_FAILURES_SHOWN => Some(message.clone()),
+            Renewal::Denied { message } => Some(message.clone()),
+            Renewal::Well | Renewal::Failing { .. } => None,
+        };
+        Self {
+            id: session.id(),
+            contract_uid: Arc::clone(&contract.uid),
+            contract: Arc::clone(&contract.namespace),
+            export,
+            pin,
+            heartbeat,
+            expired: held.expired(tokio::time::Instant::now()),
+            renewal_fails,
+            pretty_name: cluster_binding.map(|seen| seen.spec.provider_pretty_name.clone()),
+            has_backend: held.access.backend.is_some(),
+        }
+    }
+}
+
 // === impl Observed ===
 
 impl Observed {
-    /// Name of the binding and of its export.
+    /// Name of the binding.
     pub fn name(&self) -> String {
         self.binding.name_any()
+    }
+
+    /// Name of its export.
+    pub fn export_name(&self) -> &str {
+        self.binding.export_name()
+    }
+
+    /// Objects of the binding on the consumer, as far as they are counted.
+    pub fn objects(&self) -> Option<usize> {
+        self.owned().try_fold(0, |sum: usize, (name, crd)| {
+            let released = || self.releasers.get(name)?.1.remaining;
+            let synced = || {
+                // Without an export it is about to end, and what it counted last may be out of date.
+                let engine = self.engines.get(name).filter(|_| !self.export_is_gone())?;
+                engine.progress.consumer_synced.then_some(engine.progress.objects)
+            };
+            let none = || super::resource::was_never_served(crd).then_some(0);
+            Some(sum + none().or_else(released).or_else(synced)?)
+        })
     }
 
     /// The export, if it is there and not on its way out.
@@ -209,18 +293,33 @@ impl Observed {
 
     /// Whether the user lets another provider or cluster take over.
     pub fn takeover(&self) -> Consent {
-        Consent::read(&self.binding, annotations::ACCEPT_PROVIDER_CHANGE, self.now)
+        Consent::read(&*self.binding, annotations::ACCEPT_PROVIDER_CHANGE, self.now)
     }
 
     /// Whether the user lets copies be deleted although many sources are missing.
     pub fn deletions_allowed(&self) -> Consent {
-        Consent::read(&self.binding, annotations::ALLOW_DELETIONS, self.now)
+        Consent::read(&*self.binding, annotations::ALLOW_DELETIONS, self.now)
+    }
+
+    /// Whether the user lets the bundle end the binding although objects are left.
+    pub fn unbind_allowed(&self) -> Consent {
+        Consent::read(&*self.binding, annotations::ALLOW_UNBIND, self.now)
     }
 
     /// Whether the provider's objects are to stay.
     pub fn orphans(&self) -> bool {
         self.binding.spec.deletion_policy == Some(DeletionPolicy::Orphan)
     }
+}
+
+/// The bundle that a binding belongs to, whether or not it still exists.
+pub fn bundle_of(binding: &APIServiceBinding) -> Option<&OwnerReference> {
+    let mut owners = binding.owner_references().iter();
+    owners.find(|owner| {
+        owner.controller == Some(true)
+            && owner.kind == "APIServiceBindingBundle"
+            && owner.api_version.starts_with("kube-bind.io/")
+    })
 }
 
 /// The reference by which what is made for an export belongs to it.

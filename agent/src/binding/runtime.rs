@@ -21,13 +21,9 @@ use super::{
 use crate::{
     attempt::{Attempt, Link},
     release::{Mode, Released, Releaser},
-    session::{
-        Session,
-        dial::{Dial, DialError, Dialer, Reached},
-    },
+    session::{Session, dial::Dials, pace::Wish},
     sync::{Deletions, Engine, Frozen, Progress},
 };
-use bindery_runtime::kubeconfig::{Fingerprint, ProviderAccess};
 use claims::{Claiming, CleaningUp};
 
 mod claims;
@@ -39,7 +35,7 @@ const PROGRESS_PAUSE: Duration = Duration::from_secs(2);
 const SCHEMA_PATIENCE: Duration = Duration::from_secs(3);
 
 /// What runs for a binding.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Runtime {
     /// UID of the binding that all this is for.
     uid: Option<String>,
@@ -47,7 +43,7 @@ pub struct Runtime {
     ended: bool,
     /// When a schema was first missed.
     missed: HashMap<String, Instant>,
-    dials: HashMap<Fingerprint, (Arc<Dial>, Link)>,
+    dials: Dials<Key>,
     attached: Option<Attached>,
     engines: BTreeMap<String, Running>,
     releasers: BTreeMap<String, (Releaser, Link)>,
@@ -64,6 +60,7 @@ pub struct Runtime {
 
 struct Attached {
     session: Arc<Session>,
+    wish: Option<Wish>,
     _links: [Link; 3],
     _subscriptions: [Subscription; 2],
 }
@@ -85,13 +82,33 @@ impl fmt::Debug for Attached {
 
 impl Runtime {
     /// Nothing runs yet for this binding.
-    pub(super) fn new(uid: Option<String>) -> Self {
-        Self { uid, ..Self::default() }
+    pub(super) fn new(uid: Option<String>, queue: &Queue<Key>, key: &Key) -> Self {
+        Self {
+            uid,
+            ended: false,
+            missed: HashMap::new(),
+            dials: Dials::new(queue.clone(), key.clone()),
+            attached: None,
+            engines: BTreeMap::new(),
+            releasers: BTreeMap::new(),
+            claiming: None,
+            cleanup: None,
+            deletions: None,
+            deletion: None,
+            paused: false,
+            relink: false,
+            allowed: None,
+        }
     }
 
     /// Whether all this is for the binding of that UID, and not for a namesake before it.
     pub(super) fn is_for(&self, uid: Option<&String>) -> bool {
         self.uid.as_ref() == uid
+    }
+
+    /// UID of the binding.
+    pub(super) fn uid(&self) -> Option<&str> {
+        self.uid.as_deref()
     }
 
     /// Nothing is left to do for the binding.
@@ -118,26 +135,9 @@ impl Runtime {
             .filter(|left| !left.is_zero())
     }
 
-    /// How asking with a kubeconfig went; starts to ask if nobody does.
-    pub(super) fn dial(
-        &mut self,
-        dialer: &Dialer,
-        access: &Arc<ProviderAccess>,
-        queue: &Queue<Key>,
-        key: &Key,
-    ) -> Option<Result<Arc<Reached>, DialError>> {
-        let (dial, _) = self.dials.entry(access.fingerprint.clone()).or_insert_with(|| {
-            let dial = dialer.dial(access);
-            let link = Link::new(dial.changes(), queue.clone(), key.clone());
-            (dial, link)
-        });
-        dial.outcome()
-    }
-
-    /// Ends the inquiries with other kubeconfigs than these.
-    pub(super) fn forget_dials(&mut self, current: &[Arc<ProviderAccess>]) {
-        self.dials
-            .retain(|fingerprint, _| current.iter().any(|access| access.fingerprint == *fingerprint));
+    /// What it waits for to hear from providers.
+    pub(super) fn dials(&mut self) -> &mut Dials<Key> {
+        &mut self.dials
     }
 
     /// The session that the binding is served by.
@@ -169,7 +169,16 @@ impl Runtime {
                     .subscribe(move |change| bindings.0.add(bindings.1.clone(), change.lane)),
             ],
             session,
+            wish: None,
         });
+    }
+
+    /// How often the exports are to be asked for where they cannot be followed; `None` if that is up to its bundle.
+    pub(super) fn poll_every(&mut self, interval: Option<Duration>) {
+        let Some(attached) = &mut self.attached else { return };
+        if interval.is_none() || attached.wish.is_none() {
+            attached.wish = interval.map(|interval| attached.session.poll_every(interval));
+        }
     }
 
     /// The engines, as decisions see them.
@@ -326,6 +335,7 @@ fn milestones(progress: &Progress) -> u8 {
         progress.problem.is_some(),
         progress.failing > 0,
         progress.remaining == Some(0),
+        progress.objects == 0,
     ]
     .into_iter()
     .enumerate()

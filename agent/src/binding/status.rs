@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::{credential::Access, observe::Observed, plan::Plan, resource::State, unbind::Ending};
 use crate::session::schema_status::ExportReport;
 
-mod access;
+pub(crate) mod access;
 mod claims;
 pub(super) mod sync;
 
@@ -22,8 +22,14 @@ pub mod types {
     /// provider (`ProviderChanged`).
     pub const SECRET_VALID: &str = "SecretValid";
     /// The export exists and its APIs are installed. False: the provider is not reached, has no such export or took it away
-    /// (`ExportRemoved`), or an API cannot be installed here (`ProtectedGroup`, `ForeignCustomResourceDefinition`, ...).
+    /// (`ExportRemoved`), the binding's bundle does not take it any more (`ExportNotSelected`), or an API cannot be installed here (`ProtectedGroup`, `ForeignCustomResourceDefinition`, ...).
     pub const CONNECTED: &str = "Connected";
+    /// A reason of that.
+    pub const EXPORT_REMOVED: &str = "ExportRemoved";
+    /// Another one.
+    pub const EXPORT_NOT_SELECTED: &str = "ExportNotSelected";
+    /// Reasons of it: a CRD on the consumer stands in the way of the export's.
+    pub const CRD_CONFLICTS: [&str; 2] = ["ForeignCustomResourceDefinition", "SchemasDisagree"];
     /// Both sides are watched.
     pub const INFORMERS_SYNCED: &str = "InformersSynced";
     /// The provider hears that the konnector lives. False also where the contract serves another cluster
@@ -151,21 +157,22 @@ pub fn patch(before: Option<&APIServiceBindingStatus>, after: &APIServiceBinding
 }
 
 /// The conditions that people should hear of: those that stopped to hold, and Ready when it begins to.
-pub fn turned<'a>(
-    before: Option<&APIServiceBindingStatus>,
-    after: &'a APIServiceBindingStatus,
-) -> impl Iterator<Item = &'a Condition> {
-    let before = before.map(|status| status.conditions.clone()).unwrap_or_default();
-    after.conditions.iter().filter(move |condition| {
-        let known = conditions::get(&before, &condition.type_);
+pub fn turned<'a>(before: &'a [Condition], after: &'a [Condition]) -> impl Iterator<Item = &'a Condition> {
+    after.iter().filter(move |condition| {
+        let known = conditions::get(before, &condition.type_);
         if condition.type_ == conditions::READY {
             return condition.is_true() && !known.is_some_and(Condition::is_true);
         }
         let serious = matches!(condition.severity, Severity::Error | Severity::Warning);
-        // Of a freeze people hear once, though its numbers move on.
+        // Of what counts people hear once, though its numbers move on.
+        let counts = [
+            types::TOO_MANY_MISSING,
+            types::EXPORT_REMOVED,
+            types::EXPORT_NOT_SELECTED,
+        ];
         let says_more = |known: &Condition| {
             known.reason != condition.reason
-                || (known.message != condition.message && condition.reason != types::TOO_MANY_MISSING)
+                || (known.message != condition.message && !counts.contains(&condition.reason.as_str()))
         };
         serious && known.is_none_or(says_more)
     })

@@ -1,15 +1,16 @@
-use bindery_api::annotations;
+use bindery_api::{annotations, v1alpha2::RemovedExports};
 use kube::ResourceExt as _;
 
 use super::*;
 use crate::{
     binding::{
         credential::SecretProblem,
-        observe::ClusterPin,
+        observe::{BundleSeen, ClusterPin},
         plan,
         resource::Schema,
         testing::{CRD, binding, crd, fresh, installed, pinned, reached, schema, served, session},
     },
+    release::{Mode, Released},
     session::{dial::DialError, exports::Lookup, heartbeat::Heartbeat},
 };
 
@@ -297,7 +298,9 @@ fn a_freeze_says_what_to_check_and_how_to_consent() {
         check(&unread, "DeletionsSynced", "TooManyMissing", Severity::Error, complaint);
     }
     let later = with(seen.clone(), |seen| seen.frozen = Some(frozen(11)));
-    let events = |before: &Observed, after: &Observed| turned(Some(&status_of(before)), &status_of(after)).count();
+    let events = |before: &Observed, after: &Observed| {
+        turned(&status_of(before).conditions, &status_of(after).conditions).count()
+    };
     assert_eq!(
         (events(&served(), &seen), events(&seen, &later)),
         (1, 0),
@@ -388,7 +391,7 @@ fn people_hear_of_what_turned_and_only_then() {
         session(seen).expired = Some("revoked".to_owned());
     }));
     let reasons = |before: &APIServiceBindingStatus, after: &APIServiceBindingStatus| -> Vec<String> {
-        turned(Some(before), after)
+        turned(&before.conditions, &after.conditions)
             .map(|condition| format!("{} {}", condition.type_, condition.reason))
             .collect()
     };
@@ -444,4 +447,111 @@ fn the_provider_hears_what_became_of_its_schemas() {
     let foreign = report_of(&with(installed(), |seen| crd(seen).metadata.owner_references = None));
     assert_eq!(foreign.connected.reason, "BoundSchemasNotValid");
     assert!(!foreign.consumer_in_sync.is_true());
+}
+
+/// A binding of a bundle with this policy, which selects its export or not.
+fn bundled(mut seen: Observed, removed: RemovedExports, selects: bool) -> Observed {
+    seen.bundle = Some(BundleSeen {
+        name: "west".to_owned(),
+        removed,
+        selects,
+    });
+    binding(&mut seen).spec.export_name = Some("cows".to_owned());
+    seen
+}
+
+fn released(remaining: Option<usize>) -> Observed {
+    with(installed(), |seen| {
+        let released = Released {
+            remaining,
+            problem: None,
+        };
+        seen.releasers.insert(CRD.to_owned(), (Mode::Deleted, released));
+        session(seen).export = Lookup::Absent;
+    })
+}
+
+#[test]
+fn a_bundles_binding_says_what_becomes_of_it_without_its_export() {
+    let check_removed = |remaining, policy, says: &str| {
+        let seen = bundled(released(remaining), policy, true);
+        check(&seen, "Connected", "ExportRemoved", Severity::Error, says);
+        check(&seen, "Connected", "ExportRemoved", Severity::Error, "kube-bind-x/cows");
+    };
+    check_removed(Some(7), RemovedExports::Keep, "7 objects are left");
+    check_removed(Some(1), RemovedExports::Keep, "1 object is left");
+    check_removed(None, RemovedExports::Keep, "objects are being counted");
+    check_removed(
+        Some(7),
+        RemovedExports::Keep,
+        "annotate apiservicebinding cowboys --overwrite kube-bind.io/allow-unbind-until=",
+    );
+    check_removed(Some(7), RemovedExports::Unbind, "ends, with its objects");
+    let never_installed = with(pinned(), |seen| session(seen).export = Lookup::Absent);
+    let seen = bundled(never_installed, RemovedExports::Keep, true);
+    check(
+        &seen,
+        "Connected",
+        "ExportRemoved",
+        Severity::Error,
+        "0 objects are left",
+    );
+    let expired = with(bundled(released(Some(7)), RemovedExports::Keep, true), |seen| {
+        let annotations = binding(seen).annotations_mut();
+        annotations.insert(annotations::ALLOW_UNBIND.to_owned(), "1969-01-01T00:00:00Z".to_owned());
+    });
+    check(
+        &expired,
+        "Connected",
+        "ExportRemoved",
+        Severity::Error,
+        "expired at 1969",
+    );
+    let unselected = with(bundled(served(), RemovedExports::Keep, false), |seen| {
+        seen.engines.get_mut(CRD).unwrap().progress.objects = 3;
+    });
+    check(
+        &unselected,
+        "Connected",
+        "ExportNotSelected",
+        Severity::Error,
+        "3 objects are left",
+    );
+    let selected = status_of(&bundled(served(), RemovedExports::Keep, true));
+    assert!(conditions::is_true(&selected.conditions, types::CONNECTED));
+}
+
+#[test]
+fn objects_are_counted_by_whoever_knows_them_best() {
+    assert_eq!(released(Some(7)).objects(), Some(7));
+    assert_eq!(released(None).objects(), None);
+    assert_eq!(pinned().objects(), Some(0), "there is no CRD");
+    let engine = |synced, objects| {
+        with(served(), |seen| {
+            let progress = &mut seen.engines.get_mut(CRD).unwrap().progress;
+            (progress.consumer_synced, progress.objects) = (synced, objects);
+        })
+    };
+    assert_eq!(engine(true, 3).objects(), Some(3));
+    assert_eq!(engine(false, 0).objects(), None);
+    let gone = with(engine(true, 0), |seen| session(seen).export = Lookup::Absent);
+    assert_eq!(gone.objects(), None, "it counted before the export was gone");
+    assert_eq!(installed().objects(), None, "nobody counts");
+}
+
+#[test]
+fn a_right_that_a_bundles_binding_lacks_belongs_into_the_bundles_role() {
+    let forbidden = with(bundled(served(), RemovedExports::Keep, true), |seen| {
+        let progress = &mut seen.engines.get_mut(CRD).unwrap().progress;
+        progress.consumer_synced = false;
+        progress.problem = Some("cannot watch the consumer: forbidden".to_owned());
+    });
+    let says = "ClusterRole kube-bind-konnector-bundles: {";
+    check(
+        &forbidden,
+        "InformersSynced",
+        "InformerSyncTimeout",
+        Severity::Error,
+        says,
+    );
 }

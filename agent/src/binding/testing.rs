@@ -96,6 +96,7 @@ pub(super) fn fresh() -> Observed {
         deletion: None,
         contract_is_shared: false,
         has_stored_secret: false,
+        bundle: None,
     }
 }
 

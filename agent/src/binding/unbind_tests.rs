@@ -1,4 +1,4 @@
-use bindery_api::annotations;
+use bindery_api::{annotations, v1alpha2::DeletionPolicy};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use serde_json::json;
@@ -304,4 +304,24 @@ fn it_ends_from_anywhere() {
             assert!(!seen.has_stored_secret);
         }
     }
+}
+
+#[test]
+fn a_bundles_binding_leaves_the_export_to_the_next() {
+    let bundled = |change: fn(&mut Observed)| {
+        with(pinned(), |seen| {
+            let owner = json!({"apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceBindingBundle", "name": "west",
+                               "uid": "u", "controller": true});
+            binding(seen).metadata.owner_references = Some(vec![serde_json::from_value(owner).unwrap()]);
+            change(seen);
+        })
+    };
+    check(&bundled(|_| {}), &["delete roles", "clear finalizer"], "");
+    check(
+        &bundled(|seen| seen.access = Access::Connecting),
+        &["delete roles", "clear finalizer"],
+        "",
+    );
+    let orphaning = |seen: &mut Observed| binding(seen).spec.deletion_policy = Some(DeletionPolicy::Orphan);
+    check(&bundled(orphaning), &["force export"], "asked");
 }

@@ -84,6 +84,10 @@ impl Recent {
     fn has(&self, fingerprint: &Fingerprint) -> bool {
         self.0.contains(fingerprint)
     }
+
+    fn forget(&mut self, fingerprint: &Fingerprint) {
+        self.0.retain(|known| known != fingerprint);
+    }
 }
 
 // === impl Credential ===
@@ -206,6 +210,20 @@ impl Credential {
         });
     }
 
+    /// The API server takes it all the same, long after it refused it: it had just started then. What the backend says it has
+    /// revoked stays refused.
+    pub fn restore(&self, access: &ProviderAccess) {
+        self.cell.held.send_if_modified(|held| {
+            let meant = held.refused && held.access.fingerprint == access.fingerprint;
+            if !meant || matches!(held.renewal, Renewal::Denied { .. }) {
+                return false;
+            }
+            self.cell.refused.lock().forget(&access.fingerprint);
+            held.refused = false;
+            true
+        });
+    }
+
     /// Has everybody look again.
     pub fn touch(&self) {
         self.cell.held.send_modify(|_| {});
@@ -311,6 +329,24 @@ mod tests {
         );
         let successor = credential.succeed(Arc::clone(&elsewhere), schedule_of(&elsewhere, at), None);
         assert!(successor.was_refused(&old.fingerprint) && !successor.has_held(&old.fingerprint));
+    }
+
+    #[tokio::test]
+    async fn what_is_taken_again_is_used_again_unless_it_was_revoked() {
+        let at = Timestamp::from_second(1000).unwrap();
+        let access = testing::access("x", 1000, 3600);
+        let credential = Credential::new(Arc::clone(&access), schedule_of(&access, at), None);
+        credential.refuse(&access);
+        credential.restore(&testing::access("x", 2000, 3600));
+        assert!(credential.held().refused, "another one was taken");
+        credential.restore(&access);
+        assert!(!credential.held().refused && !credential.was_refused(&access.fingerprint));
+        credential.refuse(&access);
+        credential.note(Renewal::Denied {
+            message: "revoked".to_owned(),
+        });
+        credential.restore(&access);
+        assert!(credential.held().refused && credential.was_refused(&access.fingerprint));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    hash::Hash,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -10,6 +11,7 @@ use bindery_runtime::{
     backoff::Backoff,
     client::{ClientError, Clients, SharedToken},
     errors,
+    queue::Queue,
 };
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
@@ -19,8 +21,9 @@ use secrecy::SecretString;
 use super::{
     Contract,
     backend::{self, RenewError, Renewed},
+    pace::Pace,
 };
-use crate::attempt::Attempt;
+use crate::attempt::{Attempt, Link};
 use bindery_runtime::kubeconfig::{Fingerprint, ProviderAccess};
 
 /// Idle connections kept per pool of a session.
@@ -29,6 +32,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
 /// An attempt to find out, repeated until it succeeds.
 pub type Dial = Attempt<Arc<Reached>, DialError>;
+
+/// With which kubeconfig, and at which pace.
+type Asked = (Fingerprint, Option<Pace>);
 
 /// Where a kubeconfig leads.
 #[derive(Clone, Debug)]
@@ -93,8 +99,16 @@ pub enum DialError {
 /// All that is being found out, or is known while somebody holds on to it.
 #[derive(Debug)]
 pub struct Dialer {
-    dials: Mutex<HashMap<Fingerprint, Weak<Dial>>>,
+    dials: Mutex<HashMap<Asked, Weak<Dial>>>,
     backoff: Backoff,
+}
+
+/// The inquiries that one holder of credentials waits for. Each outcome queues its key.
+#[derive(Debug)]
+pub struct Dials<K> {
+    running: HashMap<Fingerprint, (Option<Pace>, Arc<Dial>, Link)>,
+    queue: Queue<K>,
+    key: K,
 }
 
 // === impl Dialer ===
@@ -108,17 +122,62 @@ impl Dialer {
         }
     }
 
-    /// The attempt for a kubeconfig, started if there is none. It goes on while somebody holds it.
-    pub fn dial(&self, access: &Arc<ProviderAccess>) -> Arc<Dial> {
+    /// The attempt for a kubeconfig, started if there is none at this pace. It goes on while somebody holds it.
+    pub fn dial(&self, access: &Arc<ProviderAccess>, pace: Option<Pace>) -> Arc<Dial> {
         let mut dials = self.dials.lock();
-        if let Some(dial) = dials.get(&access.fingerprint).and_then(Weak::upgrade) {
+        let known = (access.fingerprint.clone(), pace);
+        if let Some(dial) = dials.get(&known).and_then(Weak::upgrade) {
             return dial;
         }
         dials.retain(|_, dial| dial.strong_count() > 0);
         let target = Arc::clone(access);
-        let dial = Arc::new(Attempt::start(self.backoff, move || reach(Arc::clone(&target))));
-        dials.insert(access.fingerprint.clone(), Arc::downgrade(&dial));
+        let backoff = self.backoff;
+        let delay = move |attempt| pace.map_or_else(|| backoff.delay(attempt), |pace| pace.after_failure(attempt));
+        let dial = Arc::new(Attempt::paced(delay, move || reach(Arc::clone(&target))));
+        dials.insert(known, Arc::downgrade(&dial));
         dial
+    }
+}
+
+// === impl Dials ===
+
+impl<K: Eq + Hash + Clone + Send + Sync + 'static> Dials<K> {
+    /// None yet.
+    pub fn new(queue: Queue<K>, key: K) -> Self {
+        Self {
+            running: HashMap::new(),
+            queue,
+            key,
+        }
+    }
+
+    /// How asking with a kubeconfig went; starts to ask if nobody does.
+    pub fn dial(
+        &mut self,
+        dialer: &Dialer,
+        access: &Arc<ProviderAccess>,
+        pace: Option<Pace>,
+    ) -> Option<Result<Arc<Reached>, DialError>> {
+        let known = self.running.get(&access.fingerprint);
+        if known.is_none_or(|(at, ..)| *at != pace) {
+            let dial = dialer.dial(access, pace);
+            let link = Link::new(dial.changes(), self.queue.clone(), self.key.clone());
+            self.running.insert(access.fingerprint.clone(), (pace, dial, link));
+        }
+        let (_, dial, _) = self.running.get(&access.fingerprint)?;
+        dial.outcome()
+    }
+
+    /// Ends the inquiries with other kubeconfigs than these.
+    pub fn retain(&mut self, current: &[Arc<ProviderAccess>]) {
+        self.running
+            .retain(|fingerprint, _| current.iter().any(|access| access.fingerprint == *fingerprint));
+    }
+
+    /// How often asking has failed in a row, with the kubeconfig that was tried most.
+    pub fn failures(&self) -> u32 {
+        let failures = self.running.values().map(|(_, dial, _)| dial.failures());
+        failures.max().unwrap_or_default()
     }
 }
 
@@ -183,7 +242,7 @@ fn clients(access: &ProviderAccess) -> Result<(Clients, Option<SharedToken>), Cl
     }
 }
 
-async fn contract(clients: &Clients, access: &ProviderAccess) -> Result<Contract, DialError> {
+pub(super) async fn contract(clients: &Clients, access: &ProviderAccess) -> Result<Contract, DialError> {
     let namespaces: Api<Namespace> = Api::all(clients.lease.clone());
     let namespace = namespaces
         .get(&access.namespace)

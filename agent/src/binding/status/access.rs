@@ -3,11 +3,16 @@
 use bindery_api::{
     Condition, Severity, annotations,
     conditions::{false_condition, true_condition, unknown_condition},
+    v1alpha2::RemovedExports,
 };
 
-use super::{Failures, types};
+use super::{
+    Failures,
+    types::{self, EXPORT_NOT_SELECTED, EXPORT_REMOVED},
+};
 use crate::{
     binding::{
+        consent::Consent,
         credential::Access,
         observe::{ClusterPin, Observed, SessionSeen},
         plan::Plan,
@@ -16,24 +21,49 @@ use crate::{
     session::{dial::DialError, exports::Lookup, heartbeat::Heartbeat},
 };
 
+/// How a holder of credentials is told what to do.
+pub(crate) struct Words<'a> {
+    /// `binding` or `bundle`.
+    pub(crate) kind: &'a str,
+    /// How to give it a new credential.
+    pub(crate) renew: String,
+    /// Whether it is told more exactly what is wrong with its Secret.
+    pub(crate) exact: bool,
+    /// Whether it lets another provider take over.
+    pub(crate) takeover: Consent,
+}
+
 pub(super) fn secret_valid(seen: &Observed) -> Condition {
-    let renew = format!("run kubectl bind renew {}", seen.name());
-    match &seen.access {
+    let words = Words {
+        kind: "binding",
+        renew: format!("run kubectl bind renew {}", seen.name()),
+        exact: false,
+        takeover: seen.takeover(),
+    };
+    secret_valid_for(&seen.access, seen.session.as_ref(), &words)
+}
+
+/// What is to be said of the Secret of a binding or a bundle.
+pub(crate) fn secret_valid_for(access: &Access, session: Option<&SessionSeen>, words: &Words<'_>) -> Condition {
+    let renew = &words.renew;
+    match access {
+        Access::Problem(problem) if words.exact => invalid(problem.exact_reason(), problem.to_string()),
         Access::Problem(problem) => invalid(problem.reason(), problem.to_string()),
         Access::Connecting => true_condition(types::SECRET_VALID),
-        Access::Failed(failure) => unusable(failure, &renew),
+        Access::Failed(failure) => unusable(failure, renew),
         Access::Changed { pinned, found } => invalid(
             "ProviderChanged",
             format!(
-                "the Secret leads to contract {} ({}) and not to the one that this binding was made for ({pinned}); put the old \
-                 one back, or consent by annotating the binding with kube-bind.io/accept-provider-change=<time, RFC 3339>{}",
+                "the Secret leads to contract {} ({}) and not to the one that this {kind} was made for ({pinned}); put the old \
+                 one back, or consent by annotating the {kind} with kube-bind.io/accept-provider-change=<time, RFC 3339>{}",
                 found.namespace,
                 found.uid,
-                seen.takeover().complaint(annotations::ACCEPT_PROVIDER_CHANGE),
+                words.takeover.complaint(annotations::ACCEPT_PROVIDER_CHANGE),
+                kind = words.kind,
             ),
         ),
-        Access::Reached(_) => match &seen.session {
-            Some(session) => credential(session, &renew),
+        Access::Reached(_) => match session {
+            Some(session) => credential(session, renew),
             None => true_condition(types::SECRET_VALID),
         },
     }
@@ -116,7 +146,7 @@ fn away(severity: Severity, reason: &str, message: String) -> Condition {
 
 /// Why there is no export to serve; `None` if there is one.
 fn without_export(seen: &Observed, session: &SessionSeen) -> Option<Condition> {
-    let name = seen.name();
+    let name = seen.export_name();
     Some(match &session.export {
         Lookup::Unknown { failure: None } => away(
             Severity::Info,
@@ -129,6 +159,7 @@ fn without_export(seen: &Observed, session: &SessionSeen) -> Option<Condition> {
             format!("exports cannot be read: {failure}"),
         ),
         Lookup::Broken { message } => away(Severity::Error, "APIServiceExportInvalid", message.clone()),
+        Lookup::Absent | Lookup::Present(_) if seen.export_is_gone() && seen.bundle.is_some() => removed(seen, session),
         Lookup::Absent if seen.owned().next().is_none() => away(
             Severity::Error,
             "APIServiceExportNotFound",
@@ -139,14 +170,63 @@ fn without_export(seen: &Observed, session: &SessionSeen) -> Option<Condition> {
         ),
         Lookup::Absent | Lookup::Present(_) if seen.export_is_gone() => away(
             Severity::Error,
-            "ExportRemoved",
+            EXPORT_REMOVED,
             format!(
                 "the provider removed APIServiceExport {}/{name}; objects stay and are not synced any more: bind again, or unbind",
                 session.contract
             ),
         ),
-        Lookup::Absent | Lookup::Present(_) => return None,
+        Lookup::Absent | Lookup::Present(_) => return unselected(seen, session),
     })
+}
+
+/// What becomes of a bundle's binding whose export the provider took away.
+fn removed(seen: &Observed, session: &SessionSeen) -> Condition {
+    let message = format!(
+        "the provider removed APIServiceExport {}/{}; objects stay and are not synced any more",
+        session.contract,
+        seen.export_name()
+    );
+    away(Severity::Error, EXPORT_REMOVED, format!("{message}; {}", fate(seen)))
+}
+
+/// What becomes of one whose export its bundle does not take any more.
+fn unselected(seen: &Observed, session: &SessionSeen) -> Option<Condition> {
+    let bundle = seen.bundle.as_ref().filter(|bundle| !bundle.selects)?;
+    let message = format!(
+        "spec.selector of APIServiceBindingBundle {} does not take APIServiceExport {}/{} any more; it is synced until the \
+         binding ends",
+        bundle.name,
+        session.contract,
+        seen.export_name()
+    );
+    Some(away(
+        Severity::Error,
+        EXPORT_NOT_SELECTED,
+        format!("{message}; {}", fate(seen)),
+    ))
+}
+
+/// Until when such a binding stays, and how it is ended.
+fn fate(seen: &Observed) -> String {
+    let counted = match seen.objects() {
+        Some(1) => "1 object is left".to_owned(),
+        Some(left) => format!("{left} objects are left"),
+        None => "objects are being counted".to_owned(),
+    };
+    let (name, allow) = (seen.name(), annotations::ALLOW_UNBIND);
+    let policy = seen.bundle.as_ref().map(|bundle| bundle.removed).unwrap_or_default();
+    match policy {
+        _ if seen.is_paused() => format!("{counted}; the binding is paused, and stays until that ends"),
+        RemovedExports::Unbind => {
+            format!("{counted}; the binding ends, with its objects, unless the export comes back")
+        }
+        RemovedExports::Keep => format!(
+            "{counted}, and with the last of them the binding ends: delete them, or let them go with the binding: kubectl \
+             annotate apiservicebinding {name} --overwrite {allow}=$(date -u -d +1hour +%Y-%m-%dT%H:%M:%SZ){}",
+            seen.unbind_allowed().complaint(allow)
+        ),
+    }
 }
 
 pub(super) fn heartbeating(seen: &Observed) -> Option<Condition> {

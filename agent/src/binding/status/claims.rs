@@ -12,6 +12,7 @@ use super::{sync::before, types};
 use crate::{
     binding::{claims::Claims, observe::Observed, plan::Plan},
     claims::Progress,
+    rights,
 };
 
 pub(super) fn in_sync(seen: &Observed, plan: &Plan) -> Option<Condition> {
@@ -31,8 +32,8 @@ pub(super) fn in_sync(seen: &Observed, plan: &Plan) -> Option<Condition> {
     Some(if claims.is_unreadable {
         let message = format!(
             "the annotation {record} is no list of claims, so nothing new is in effect, and what was stays so; to accept what \
-             is claimed now: kubectl annotate apiservicebinding {} {record}-",
-            seen.name(),
+             is claimed now: {}",
+            how_to_accept(seen),
             record = annotations::ACCEPTED_CLAIMS,
         );
         of(Severity::Warning, "AcceptedClaimsUnreadable", message)
@@ -42,13 +43,12 @@ pub(super) fn in_sync(seen: &Observed, plan: &Plan) -> Option<Condition> {
     } else if let Some(resource) = claims.unaccepted.first() {
         let message = format!(
             "{resource}: the provider claims more than was accepted, and no more than that is in effect; to accept what it claims \
-             now ({}): kubectl annotate apiservicebinding {} {}-",
+             now ({}): {}",
             now_claimed(seen, resource),
-            seen.name(),
-            annotations::ACCEPTED_CLAIMS
+            how_to_accept(seen),
         );
         of(Severity::Warning, "ClaimNotAccepted", message)
-    } else if let Some((reason, message)) = problem(claims, progress) {
+    } else if let Some((reason, message)) = problem(seen, claims, progress) {
         of(Severity::Warning, reason, message)
     } else if !claims.withdrawn.is_empty() {
         of(Severity::Info, "Withdrawing", withdrawing(seen, claims))
@@ -73,8 +73,23 @@ pub(super) fn in_sync(seen: &Observed, plan: &Plan) -> Option<Condition> {
     })
 }
 
+/// How the user accepts what is claimed now.
+fn how_to_accept(seen: &Observed) -> String {
+    match &seen.bundle {
+        Some(bundle) => format!(
+            "add it to spec.acceptedClaims of APIServiceBindingBundle {}",
+            bundle.name
+        ),
+        None => format!(
+            "kubectl annotate apiservicebinding {} {}-",
+            seen.name(),
+            annotations::ACCEPTED_CLAIMS
+        ),
+    }
+}
+
 /// The first claim that fails, in effect or on its way out.
-fn problem(claims: &Claims, progress: &Progress) -> Option<(&'static str, String)> {
+fn problem(seen: &Observed, claims: &Claims, progress: &Progress) -> Option<(&'static str, String)> {
     let effective = claims.effective.iter().map(|claim| &claim.group_resource);
     effective.chain(&claims.withdrawn).find_map(|resource| {
         let problem = progress.claims.get(resource)?.problem.as_ref()?;
@@ -82,7 +97,13 @@ fn problem(claims: &Claims, progress: &Progress) -> Option<(&'static str, String
             "Forbidden" => "RightsMissing",
             _ => "ClaimFailing",
         };
-        Some((reason, format!("{resource}: {}", problem.message)))
+        let mut message = format!("{resource}: {}", problem.message);
+        if problem.lacks_right {
+            let role = rights::role(&seen.name(), seen.bundle.is_some());
+            let mend = rights::claimed_resource(&role, &resource.group, &resource.resource);
+            message = format!("{message}; {mend}");
+        }
+        Some((reason, message))
     })
 }
 

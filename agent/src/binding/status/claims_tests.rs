@@ -1,6 +1,6 @@
 use bindery_api::{
     conditions,
-    v1alpha2::{NamedResource, SelectorReference},
+    v1alpha2::{NamedResource, RemovedExports, SelectorReference},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt as _;
@@ -8,6 +8,7 @@ use kube::ResourceExt as _;
 use super::*;
 use crate::{
     binding::{
+        observe::BundleSeen,
         plan,
         status::tests::{check, status_of, with},
         testing::{accept, act, binding, export, served, session},
@@ -118,6 +119,7 @@ fn what_is_amiss_with_a_claim_is_named() {
     let problem = |reason| Problem {
         reason,
         message: "no right to list".to_owned(),
+        lacks_right: false,
     };
     let forbidden = claimed(&|progress| progress.problem = Some(problem("Forbidden")));
     check(
@@ -126,6 +128,29 @@ fn what_is_amiss_with_a_claim_is_named() {
         Severity::Warning,
         "secrets: no right to list",
     );
+    let mut lacking = claimed(&|progress| {
+        progress.problem = Some(Problem {
+            lacks_right: true,
+            ..problem("Forbidden")
+        });
+    });
+    for (bundled, role) in [
+        (false, "kube-bind-konnector-cowboys"),
+        (true, "kube-bind-konnector-bundles"),
+    ] {
+        lacking.bundle = bundled.then(|| BundleSeen {
+            name: "west".to_owned(),
+            removed: RemovedExports::Keep,
+            selects: true,
+        });
+        check(&lacking, "RightsMissing", Severity::Warning, role);
+        check(
+            &lacking,
+            "RightsMissing",
+            Severity::Warning,
+            "; the konnector needs this rule in ClusterRole kube",
+        );
+    }
     let conflict = claimed(&|progress| progress.problem = Some(problem("Conflict")));
     check(&conflict, "ClaimFailing", Severity::Warning, "secrets: ");
     let listing = claimed(&|progress| progress.synced = false);

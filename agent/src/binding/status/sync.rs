@@ -91,10 +91,8 @@ pub(super) fn informers_synced(seen: &Observed) -> Option<Condition> {
         ));
     };
     let mend = if !engine.progress.consumer_synced && problem.contains("forbidden") {
-        format!(
-            "; {}",
-            rights::bound_resource(&seen.name(), &resource.group, &resource.plural)
-        )
+        let role = rights::role(&seen.name(), seen.bundle.is_some());
+        format!("; {}", rights::bound_resource(&role, &resource.group, &resource.plural))
     } else {
         String::new()
     };

@@ -4,7 +4,7 @@ use super::{FORCE, unpinned};
 use crate::{
     binding::{
         credential::{Access, SecretProblem},
-        observe::{ClusterPin, DeletionSeen, Observed},
+        observe::{self, ClusterPin, DeletionSeen, Observed},
     },
     session::{dial::DialError, exports::Lookup},
 };
@@ -18,7 +18,11 @@ pub(super) enum Export {
 
 /// Decides that.
 pub(super) fn export(seen: &Observed) -> Export {
-    let name = seen.name();
+    let name = seen.export_name();
+    if observe::bundle_of(&seen.binding).is_some() && !seen.orphans() {
+        // It was found there, and not made by binding: a bundle that comes again finds it again.
+        return Export::Done { leaves: None };
+    }
     let leaves = |why: &str| Export::Done {
         leaves: Some(format!("the provider keeps APIServiceExport {name}: {why}")),
     };

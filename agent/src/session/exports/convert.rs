@@ -42,6 +42,14 @@ pub(crate) fn object(export: &AnyExport) -> Entry {
     }
 }
 
+/// One of which not even the metadata can be read.
+pub(crate) fn unreadable(name: &str) -> Entry {
+    Entry::Broken {
+        uid: String::new(),
+        message: format!("APIServiceExport {name} cannot be read; {NEWER}"),
+    }
+}
+
 fn whole(export: &AnyExport) -> Result<APIServiceExport, String> {
     fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
         T::deserialize(value).map_err(|error| error.to_string())

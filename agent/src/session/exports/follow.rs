@@ -1,20 +1,19 @@
 //! Keeps the state of a contract's exports: from the backend's stream where there is one that answers, else from
-//! Kubernetes.
+//! Kubernetes (`fallback`).
 
 use std::{sync::Arc, time::Duration};
 
 use bindery_proto::v1alpha2::{ErrorReason, Export, WatchExportsRequest};
-use bindery_runtime::{
-    cache::{Cache, Subscription},
-    watch::Source,
-};
 use bindery_sdk::WatchEvent;
 use futures::StreamExt as _;
 use kube::Client;
-use tokio::time::{sleep, timeout};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Exports, Snapshot, convert, convert::AnyExport};
+use super::{Exports, Snapshot, convert, fallback::Fallback};
 use crate::session::credential::Credential;
 
 /// How long the backend may take to open its stream, or be away, before Kubernetes is asked instead.
@@ -26,14 +25,10 @@ pub(crate) struct Follow {
     pub(crate) credential: Credential,
     pub(crate) namespace: Arc<str>,
     pub(crate) watch: Client,
-    /// How often a backend that refused is asked again.
-    pub(crate) pause: Duration,
-}
-
-/// A watch of the exports in Kubernetes that feeds the state; ends when dropped.
-struct Fallback {
-    _subscription: Subscription,
-    _settle: AbortOnDropHandle<()>,
+    /// How often a backend that refused is asked again, and Kubernetes where it cannot be watched.
+    pub(crate) pause: watch::Receiver<Duration>,
+    /// After a failure, at least this often.
+    pub(crate) retry: Duration,
 }
 
 /// One stream as it is read.
@@ -42,6 +37,8 @@ struct Stream {
     snapshot: Option<Snapshot>,
     /// Nothing can be expected to come for now.
     away: bool,
+    /// Kubernetes is asked instead, and whether that works is what counts.
+    replaced: bool,
 }
 
 impl Follow {
@@ -55,8 +52,10 @@ impl Follow {
                 Some(client) => {
                     let failure = self.stream(&client, &mut fallback).await;
                     tracing::info!(namespace = %self.namespace, failure, "the backend's stream of exports ended");
-                    self.exports.fail(failure);
-                    Some(self.pause)
+                    if fallback.is_none() {
+                        self.exports.fail(failure);
+                    }
+                    Some(self.retry.min(*self.pause.borrow()))
                 }
             };
             fallback.get_or_insert_with(|| self.fall_back());
@@ -69,7 +68,7 @@ impl Follow {
     }
 
     /// Follows the backend's stream until it refuses; says why.
-    async fn stream(&self, client: &bindery_sdk::Client, fallback: &mut Option<Fallback>) -> String {
+    async fn stream(&self, client: &bindery_sdk::Client, fallback: &mut Option<AbortOnDropHandle<()>>) -> String {
         let mut watch = client.watch_exports(WatchExportsRequest {
             contract: self.namespace.to_string(),
             ..WatchExportsRequest::default()
@@ -102,40 +101,45 @@ impl Follow {
                         // First the fallback ends, so that no older word of its comes after the stream's.
                         *fallback = None;
                     }
+                    stream.replaced = fallback.is_some();
                     stream.take(event, &self.exports);
                 }
             }
         }
     }
 
-    fn fall_back(&self) -> Fallback {
-        let source = Source::of::<AnyExport>(Some(&self.namespace));
-        let cache: Cache<AnyExport> = Cache::start(self.watch.clone(), source);
-        let exports = self.exports.clone();
-        let subscription = cache.subscribe(move |change| match (change.new, change.old) {
-            (Some(export), _) => exports.apply(&change.key.name, &convert::object(export)),
-            (None, Some(old)) => exports.remove(&change.key.name, old.metadata.uid.as_deref().unwrap_or_default()),
-            (None, None) => {}
-        });
-        let settle = tokio::spawn(settle(cache, self.exports.clone(), Arc::clone(&self.namespace)));
-        Fallback {
-            _subscription: subscription,
-            _settle: AbortOnDropHandle::new(settle),
-        }
+    /// Follows Kubernetes until dropped.
+    fn fall_back(&self) -> AbortOnDropHandle<()> {
+        let fallback = Fallback {
+            exports: self.exports.clone(),
+            client: self.watch.clone(),
+            namespace: Arc::clone(&self.namespace),
+            pause: self.pause.clone(),
+            retry: self.retry,
+        };
+        AbortOnDropHandle::new(tokio::spawn(fallback.run()))
     }
 }
 
 impl Stream {
     fn take(&mut self, event: WatchEvent<Export>, exports: &Exports) {
         match event {
-            WatchEvent::Connected { .. } => self.away = false,
+            WatchEvent::Connected { resumed } => {
+                self.away = false;
+                if resumed {
+                    exports.well();
+                }
+            }
             WatchEvent::SnapshotBegin { .. } => self.snapshot = Some(Snapshot::default()),
             WatchEvent::Applied(export) => {
                 let (name, entry) = convert::export(export);
-                if let Some(snapshot) = &mut self.snapshot {
-                    snapshot.add(&name, entry.clone());
+                match &mut self.snapshot {
+                    Some(snapshot) => {
+                        snapshot.add(&name, entry.clone());
+                        exports.learn(&name, &entry);
+                    }
+                    None => exports.apply(&name, &entry),
                 }
-                exports.apply(&name, &entry);
             }
             WatchEvent::Removed(removed) => {
                 if let Some(snapshot) = &mut self.snapshot {
@@ -152,7 +156,7 @@ impl Stream {
                 // What an unfinished snapshot did not bring proves nothing.
                 self.snapshot = None;
                 self.away = true;
-                if let Some(error) = error {
+                if let Some(error) = error.filter(|_| !self.replaced) {
                     exports.fail(error.to_string());
                 }
             }
@@ -166,24 +170,6 @@ fn is_current(event: &WatchEvent<Export>) -> bool {
         event,
         WatchEvent::SnapshotComplete | WatchEvent::Connected { resumed: true }
     )
-}
-
-/// The first complete list tells what went while nobody looked; after that every change is told. Holds the cache.
-async fn settle(cache: Cache<AnyExport>, exports: Exports, namespace: Arc<str>) {
-    let mut health = cache.health();
-    loop {
-        let now = health.borrow_and_update().clone();
-        if now.synced {
-            exports.settle(|name| cache.get(&namespace, name).is_some());
-            std::future::pending::<()>().await;
-        }
-        if let Some(failure) = now.failure {
-            exports.fail(failure);
-        }
-        if health.changed().await.is_err() {
-            return;
-        }
-    }
 }
 
 #[cfg(test)]
@@ -208,6 +194,29 @@ mod tests {
         assert!(is_current(&WatchEvent::SnapshotComplete));
         assert!(!is_current(&WatchEvent::Connected { resumed: false }));
         assert!(!is_current(&WatchEvent::SnapshotBegin { refused: None }));
+    }
+
+    #[test]
+    fn a_backend_that_is_away_is_no_failure_while_kubernetes_tells() {
+        for (replaced, fails) in [(false, true), (true, false)] {
+            let exports = Exports::default();
+            exports.replace(Snapshot::default());
+            let mut stream = Stream {
+                replaced,
+                ..Stream::default()
+            };
+            let error = bindery_sdk::Error::Protocol {
+                address: "https://backend".to_owned(),
+                fault: "it went away".to_owned(),
+            };
+            let lost = WatchEvent::Disconnected {
+                error: Some(error),
+                retry_in: Duration::ZERO,
+            };
+            stream.take(lost, &exports);
+            assert_eq!(exports.list().failing.is_some(), fails);
+            assert!(stream.away);
+        }
     }
 
     #[test]

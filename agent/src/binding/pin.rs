@@ -1,0 +1,147 @@
+//! Which contract a binding is held to: its own, or, until it has one, that of its bundle.
+
+use bindery_api::{
+    annotations,
+    v1alpha2::{APIServiceBinding, APIServiceBindingBundle},
+};
+use jiff::Timestamp;
+
+use super::consent::Consent;
+
+/// What a binding is held to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pin {
+    /// UID of the contract.
+    pub(super) contract: Option<String>,
+    /// The user consents to another one.
+    pub(super) consent: bool,
+    /// Its bundle is to say first which contract is meant.
+    pub(super) waits: bool,
+}
+
+// === impl Pin ===
+
+impl Pin {
+    /// Of a binding, and of the bundle that it belongs to, if that is there.
+    pub(super) fn of(binding: &APIServiceBinding, bundle: Option<&APIServiceBindingBundle>, now: Timestamp) -> Self {
+        let status = binding.status.as_ref();
+        let own = status.and_then(|status| status.contract_uid.clone());
+        let consent = Consent::read(binding, annotations::ACCEPT_PROVIDER_CHANGE, now);
+        let consent = consent.until().is_some();
+        let Some(bundle) = bundle.filter(|_| own.is_none()) else {
+            return Self {
+                contract: own,
+                consent,
+                waits: false,
+            };
+        };
+        // What the Secret leads to by now need not be what the bundle made the binding for.
+        let contract = bundle.status.as_ref().and_then(|status| status.contract_uid.clone());
+        let consent = consent
+            || Consent::read(bundle, annotations::ACCEPT_PROVIDER_CHANGE, now)
+                .until()
+                .is_some();
+        Self {
+            waits: contract.is_none() && !consent && binding.metadata.deletion_timestamp.is_none(),
+            contract,
+            consent,
+        }
+    }
+}
+
+/// Whether what a bundle says concerns its bindings in another way than before.
+pub(super) fn says_otherwise(old: &APIServiceBindingBundle, new: &APIServiceBindingBundle) -> bool {
+    let says = |bundle: &APIServiceBindingBundle| {
+        let annotations = bundle.metadata.annotations.as_ref();
+        let consent = annotations.and_then(|all| all.get(annotations::ACCEPT_PROVIDER_CHANGE));
+        let contract = bundle.status.as_ref().and_then(|status| status.contract_uid.as_ref());
+        (consent.cloned(), contract.cloned())
+    };
+    old.spec != new.spec || says(old) != says(new)
+}
+
+#[cfg(test)]
+mod tests {
+    use bindery_api::v1alpha2::{
+        APIServiceBindingBundleSpec, APIServiceBindingBundleStatus, APIServiceBindingSpec, APIServiceBindingStatus,
+    };
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use kube::ResourceExt as _;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn consent(object: &mut impl kube::Resource, until: Option<&str>) {
+        if let Some(until) = until {
+            let key = annotations::ACCEPT_PROVIDER_CHANGE.to_owned();
+            object.annotations_mut().insert(key, until.to_owned());
+        }
+    }
+
+    /// Contract and consent of one.
+    type Said<'a> = (Option<&'a str>, Option<&'a str>);
+
+    fn binding((contract, until): Said<'_>) -> APIServiceBinding {
+        let mut binding = APIServiceBinding::new("cowboys", APIServiceBindingSpec::default());
+        binding.status = Some(APIServiceBindingStatus {
+            contract_uid: contract.map(str::to_owned),
+            ..APIServiceBindingStatus::default()
+        });
+        consent(&mut binding, until);
+        binding
+    }
+
+    fn bundle((contract, until): Said<'_>) -> APIServiceBindingBundle {
+        let mut bundle = APIServiceBindingBundle::new("west", APIServiceBindingBundleSpec::default());
+        bundle.status = Some(APIServiceBindingBundleStatus {
+            contract_uid: contract.map(str::to_owned),
+            ..APIServiceBindingBundleStatus::default()
+        });
+        consent(&mut bundle, until);
+        bundle
+    }
+
+    #[track_caller]
+    fn check(own: Said<'_>, of_bundle: Option<Said<'_>>, contract: Option<&str>, consent: bool, waits: bool) {
+        let bundle = of_bundle.map(bundle);
+        let pin = Pin::of(&binding(own), bundle.as_ref(), NOW);
+        let contract = contract.map(str::to_owned);
+        assert_eq!(
+            pin,
+            Pin {
+                contract,
+                consent,
+                waits
+            }
+        );
+    }
+
+    #[test]
+    fn a_binding_that_has_no_contract_yet_is_held_to_its_bundles() {
+        let (valid, over) = (Some("1970-01-02T00:00:00Z"), Some("1969-01-02T00:00:00Z"));
+        check((None, None), None, None, false, false);
+        check((Some("a"), None), None, Some("a"), false, false);
+        check((Some("a"), None), Some((Some("b"), valid)), Some("a"), false, false);
+        check((None, None), Some((Some("b"), None)), Some("b"), false, false);
+        check((None, None), Some((Some("b"), valid)), Some("b"), true, false);
+        check((None, None), Some((Some("b"), over)), Some("b"), false, false);
+        check((None, valid), Some((Some("b"), None)), Some("b"), true, false);
+        check((None, None), Some((None, None)), None, false, true);
+        check((None, None), Some((None, over)), None, false, true);
+        check((None, None), Some((None, valid)), None, true, false);
+        let mut going = binding((None, None));
+        going.metadata.deletion_timestamp = Some(Time(NOW));
+        assert!(!Pin::of(&going, Some(&bundle((None, None))), NOW).waits);
+    }
+
+    #[test]
+    fn bindings_hear_what_their_bundle_is_held_to() {
+        let check = |old, new, expect| assert_eq!(says_otherwise(&bundle(old), &bundle(new)), expect);
+        let until = Some("1970-01-02T00:00:00Z");
+        check((None, None), (None, None), false);
+        check((None, None), (Some("a"), None), true);
+        check((Some("a"), None), (Some("a"), until), true);
+        check((Some("a"), until), (Some("a"), until), false);
+    }
+}
