@@ -1,6 +1,7 @@
 //! What was typed. What it means is worked out in [`crate::settings`].
 
 mod bound;
+mod deploy;
 mod short;
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
@@ -12,10 +13,14 @@ use secrecy::SecretString;
 use crate::output::Format;
 
 pub(crate) use bound::{ClaimsArgs, CompletionArgs, RenewArgs, StatusArgs, UnbindArgs, WhyArgs};
+pub(crate) use deploy::{AdoptArgs, DeployArgs, DryRun};
 pub(crate) use short::parse;
 
 const EXAMPLES: &str = "\
 Examples:
+  # Install the konnector on this cluster
+  kubectl bind deploy
+
   # What may I bind at this provider?
   export KUBECTL_BIND_SERVER=https://bind.example.com
   export KUBECTL_BIND_TOKEN_FILE=~/.config/bind-token
@@ -144,16 +149,20 @@ pub(crate) enum Command {
     Collections(CollectionsArgs),
     /// Bind a template to this cluster.
     Apiservice(Box<BindArgs>),
-    /// Show the bindings of this cluster with their conditions.
+    /// Show the bindings and bundles of this cluster with their conditions.
     Status(StatusArgs),
     /// Say where an object is and what it waits for.
     Why(WhyArgs),
     /// Show what a binding lets its provider see and write beside its API, accept or reject some of it.
     Claims(ClaimsArgs),
-    /// Give a binding new credentials, as its owner.
+    /// Give a binding or a bundle new credentials, as its owner.
     Renew(RenewArgs),
     /// End a binding and delete its objects.
     Unbind(UnbindArgs),
+    /// Install the konnector on this cluster, and bind what a provider answered.
+    Deploy(Box<DeployArgs>),
+    /// Say which of the provider's objects the konnector would create here, before it is told to.
+    Adopt(AdoptArgs),
     /// Show the version of this command, and of the backend if one is given.
     Version,
     /// Show by which identity the provider knows this cluster: the UID of its namespace kube-system.

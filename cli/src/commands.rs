@@ -1,8 +1,10 @@
 //! What each command does.
 
+pub(crate) mod adopt;
 pub(crate) mod apiservice;
 pub(crate) mod catalog;
 pub(crate) mod claims;
+pub(crate) mod deploy;
 pub(crate) mod renew;
 pub(crate) mod small;
 pub(crate) mod status;
@@ -32,6 +34,8 @@ pub(crate) async fn run<W: Write>(mut context: Context<W>, command: Command) -> 
         Command::Claims(args) => Box::pin(claims::run(context, &args)).await,
         Command::Renew(args) => Box::pin(renew::run(context, &args)).await,
         Command::Unbind(args) => Box::pin(unbind::run(context, &args)).await,
+        Command::Deploy(args) => Box::pin(deploy::run(context, &args)).await,
+        Command::Adopt(args) => Box::pin(adopt::run(context, &args)).await,
         Command::Version => small::version(context).await,
         Command::ClusterIdentity => small::cluster_identity(context).await,
         Command::Completion(args) => small::completion(context, &args),

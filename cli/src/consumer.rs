@@ -1,6 +1,8 @@
 //! The cluster that is bound: what is read from it and written to it.
 
 mod again;
+mod bundles;
+mod manifest;
 mod objects;
 
 use again::again;
@@ -26,6 +28,10 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
+
+pub(crate) use bundles::bundle_of;
+pub(crate) use manifest::Outcome;
+pub(crate) use objects::PAGE;
 
 use crate::{
     errors::Failure,
@@ -197,6 +203,7 @@ impl Consumer {
             found.extend(definition.map(|definition| InstalledApi {
                 resource: resource.clone(),
                 binding: owner(definition.owner_references()),
+                offered: definition.annotations().get(annotations::ADOPT_BY).cloned(),
             }));
         }
         Ok(found)
@@ -214,6 +221,10 @@ impl Consumer {
                 self.patch(&Api::all(self.client()), &tied, op.exists, doing).await
             }
             Object::Binding(object) => {
+                self.patch(&Api::all(self.client()), object.as_ref(), op.exists, doing)
+                    .await
+            }
+            Object::Bundle(object) => {
                 self.patch(&Api::all(self.client()), object.as_ref(), op.exists, doing)
                     .await
             }

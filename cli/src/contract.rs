@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bindery_api::v1alpha2::{APIServiceBinding, APIServiceExport, APIServiceNamespace};
+use bindery_api::{
+    names,
+    v1alpha2::{APIServiceBinding, APIServiceExport, APIServiceNamespace, BoundSchema, GroupResource},
+};
 use bindery_runtime::{
     client::{Clients, SharedToken},
     errors,
@@ -11,12 +14,12 @@ use bindery_runtime::{
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject},
+    api::{ApiResource, DynamicObject, ListParams},
 };
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use crate::consumer::Consumer;
+use crate::consumer::{Consumer, PAGE};
 
 /// Idle connections that are kept.
 const IDLE_MAX: usize = 2;
@@ -55,7 +58,7 @@ impl Contract {
         };
         let renewed = renewed
             .iter()
-            .filter_map(|secret| access(secret, bindery_api::names::KUBECONFIG_KEY)?.ok());
+            .filter_map(|secret| access(secret, names::KUBECONFIG_KEY)?.ok());
         let newest = newest(original, renewed);
         Self::connect(&newest)
     }
@@ -85,6 +88,33 @@ impl Contract {
             .await
     }
 
+    /// What stands for each namespace of the consumer.
+    pub(crate) async fn places(&self) -> Result<Vec<APIServiceNamespace>, String> {
+        self.list(
+            &Api::namespaced(self.client.clone(), &self.name),
+            "APIServiceNamespaces",
+        )
+        .await
+    }
+
+    /// The schema of an exported resource.
+    pub(crate) async fn schema(&self, resource: &GroupResource) -> Result<Option<BoundSchema>, String> {
+        self.read(
+            Api::namespaced(self.client.clone(), &self.name),
+            &names::bound_schema(resource),
+        )
+        .await
+    }
+
+    /// All objects of a namespace; an empty one is all of the cluster.
+    pub(crate) async fn objects(&self, resource: &ApiResource, namespace: &str) -> Result<Vec<DynamicObject>, String> {
+        let api = match namespace {
+            "" => Api::all_with(self.client.clone(), resource),
+            _ => Api::namespaced_with(self.client.clone(), namespace, resource),
+        };
+        self.list(&api, &resource.plural).await
+    }
+
     /// Any object; an empty namespace is that of cluster-scoped ones.
     pub(crate) async fn object(
         &self,
@@ -99,6 +129,26 @@ impl Contract {
         self.read(api, name).await
     }
 
+    async fn list<K>(&self, api: &Api<K>, what: &str) -> Result<Vec<K>, String>
+    where
+        K: Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        let mut params = ListParams::default().limit(PAGE);
+        let mut all = Vec::new();
+        loop {
+            let page = match timeout(ANSWER_MAX, api.list(&params)).await {
+                Ok(Ok(page)) => page,
+                Ok(Err(error)) => return Err(format!("cannot list {what}: {}", errors::explain(&error))),
+                Err(_) => return Err(silent()),
+            };
+            all.extend(page.items);
+            match page.metadata.continue_ {
+                Some(token) if !token.is_empty() => params = params.continue_token(&token),
+                _ => return Ok(all),
+            }
+        }
+    }
+
     async fn read<K>(&self, api: Api<K>, name: &str) -> Result<Option<K>, String>
     where
         K: Clone + DeserializeOwned + std::fmt::Debug,
@@ -107,9 +157,13 @@ impl Contract {
             Ok(Ok(object)) => Ok(Some(object)),
             Ok(Err(error)) if errors::is_object_gone(&error, name) => Ok(None),
             Ok(Err(error)) => Err(errors::explain(&error)),
-            Err(_) => Err(format!("the provider did not answer within {} s", ANSWER_MAX.as_secs())),
+            Err(_) => Err(silent()),
         }
     }
+}
+
+fn silent() -> String {
+    format!("the provider did not answer within {} s", ANSWER_MAX.as_secs())
 }
 
 fn access(secret: &Secret, key: &str) -> Option<Result<ProviderAccess, bindery_runtime::kubeconfig::Refusal>> {

@@ -2,9 +2,9 @@
 
 use std::{fmt, io, process::ExitCode};
 
-use bindery_runtime::{client::ClientError, errors as cluster};
+use bindery_runtime::{client::ClientError, crds::InstallError, errors as cluster};
 
-use crate::{claims, kubeconfig, offer, plan, provider::ProviderError};
+use crate::{claims, deploy, kubeconfig, offer, plan, provider::ProviderError};
 
 /// How the command ends, for scripts. Documented in `--help`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +59,9 @@ pub(crate) enum Failure {
     /// There is no such binding.
     #[error("there is no APIServiceBinding {0:?} on this cluster")]
     NoBinding(String),
+    /// There is no such binding, and no bundle either.
+    #[error("there is neither an APIServiceBinding nor an APIServiceBindingBundle {0:?} on this cluster")]
+    NeitherBindingNorBundle(String),
     /// It was begun, and is not finished.
     #[error("{what} after {} s: {last}", .waited.as_secs())]
     TimedOut {
@@ -66,6 +69,18 @@ pub(crate) enum Failure {
         waited: std::time::Duration,
         last: String,
     },
+    /// A definition is installed and not served.
+    #[error("{0}")]
+    Definition(#[source] InstallError),
+    /// What is to be bound cannot be read from where it is said to lie.
+    #[error("{from}: {source}")]
+    Answer { from: String, source: deploy::Unreadable },
+    /// The provider has no such Secret.
+    #[error("there is no Secret {0} on the provider")]
+    NoSecret(String),
+    /// Not everything could be looked at.
+    #[error("not all could be seen of {0}")]
+    Incomplete(String),
     /// A list is longer than is read for this.
     #[error("there are more than {max} {resource}")]
     TooMany { resource: String, max: u32 },
@@ -96,13 +111,20 @@ impl Failure {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Usage(_) | Self::Unclaimed(_) | Self::NotAccepted(_) => Exit::Usage,
+            Self::Answer { source, .. } => match source {
+                // What lies there is what the provider made of it.
+                deploy::Unreadable::Credential(_) | deploy::Unreadable::Offer(_) => Exit::Failed,
+                _ => Exit::Usage,
+            },
             Self::Cluster { source, .. } => match cluster::code(source) {
                 Some(401 | 403) => Exit::Denied,
                 Some(404) => Exit::NotFound,
                 _ => Exit::Failed,
             },
             Self::Provider(error) => error.exit(),
-            Self::NoBinding(_) | Self::NoObject(_) => Exit::NotFound,
+            Self::NoBinding(_) | Self::NeitherBindingNorBundle(_) | Self::NoObject(_) | Self::NoSecret(_) => {
+                Exit::NotFound
+            }
             Self::TimedOut { .. } => Exit::TimedOut,
             // Whoever reads the output has seen enough.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
@@ -113,6 +135,8 @@ impl Failure {
             | Self::Offer(_)
             | Self::Credential(_)
             | Self::Conflict(_)
+            | Self::Definition(_)
+            | Self::Incomplete(_)
             | Self::Output(_)
             | Self::Format(_) => Exit::Failed,
         }
@@ -122,7 +146,7 @@ impl Failure {
     pub(crate) fn mend(&self) -> Option<String> {
         match self {
             Self::NoKonnector => Some(
-                "The konnector installs them when it starts: start it on this cluster, then run this again.".to_owned(),
+                "Install the konnector with `kubectl bind deploy`, then run this again.".to_owned(),
             ),
             Self::Cluster { source, .. } if cluster::is_forbidden(source) => Some(
                 "Ask an admin of this cluster to run the command, or to apply what it prints with --dry-run.\n\
@@ -134,6 +158,18 @@ impl Failure {
                 "Nothing of it was installed on this cluster. Tell the provider's admin; binding again is safe."
                     .to_owned(),
             ),
+            Self::Answer {
+                source: deploy::Unreadable::Credential(_) | deploy::Unreadable::Offer(_),
+                ..
+            } => Some("Nothing of it was installed on this cluster. Tell the provider's admin.".to_owned()),
+            Self::NoSecret(_) => Some(
+                "The provider writes it when the request is done: `kubectl get bindableresourcesrequests -A` on the provider \
+                 shows where, and how far it is."
+                    .to_owned(),
+            ),
+            Self::Incomplete(_) => {
+                Some("What was seen is shown. `kubectl bind status` says what is with these bindings.".to_owned())
+            }
             Self::NotAccepted(_) => Some(
                 "Add --accept-claims if the provider is to have them all, or reject that claim: --reject-claim secrets when \
                  binding."
@@ -146,7 +182,9 @@ impl Failure {
                 Some("Write the resource as it is shown, such as secrets or certificates.example.com.".to_owned())
             }
             Self::NoObject(_) => Some("Look for its name and namespace: kubectl get KIND --all-namespaces.".to_owned()),
-            Self::NoBinding(_) => Some("`kubectl bind status` lists the bindings of this cluster.".to_owned()),
+            Self::NoBinding(_) | Self::NeitherBindingNorBundle(_) => {
+                Some("`kubectl bind status` lists the bindings and bundles of this cluster.".to_owned())
+            }
             Self::TimedOut { .. } => {
                 Some("It goes on by itself: `kubectl bind status` shows how far it is.".to_owned())
             }
@@ -195,6 +233,15 @@ mod tests {
         check(&refusal(503), Exit::Failed);
         check(&Failure::NoKonnector, Exit::Failed);
         check(&Failure::NoBinding("cowboys".to_owned()), Exit::NotFound);
+        check(&Failure::NeitherBindingNorBundle("acme".to_owned()), Exit::NotFound);
+        check(&Failure::NoSecret("team-a/x".to_owned()), Exit::NotFound);
+        check(&Failure::Incomplete("the objects of x".to_owned()), Exit::Failed);
+        let answer = |source: deploy::Unreadable| Failure::Answer {
+            from: "x.yaml".to_owned(),
+            source,
+        };
+        check(&answer(deploy::Unreadable::NoRequests), Exit::Usage);
+        check(&answer(offer::Refusal::Empty.into()), Exit::Failed);
         check(&Failure::NoObject("Cowboy west/billy".to_owned()), Exit::NotFound);
         check(&Failure::NotAccepted("template cowboys".to_owned()), Exit::Usage);
         check(&Failure::Declined("nothing was bound".to_owned()), Exit::Failed);

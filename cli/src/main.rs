@@ -2,14 +2,17 @@
 //!
 //! What was typed ([`args`]) becomes what was meant ([`settings`]), and a command ([`commands`]) acts on it. Decisions
 //! are pure: what a provider may have installed ([`offer`], [`kubeconfig`]) and may see ([`claims`]), what that is
-//! ([`manifests`]), what of it is missing ([`plan`]), and what an object waits for ([`why`]). Only [`provider`],
+//! ([`manifests`]), what of it is missing ([`plan`]), what installs the konnector ([`deploy`]), what it would adopt
+//! ([`adopt`]), and what an object waits for ([`why`]). Only [`provider`],
 //! [`consumer`], [`contract`] and the commands speak to anybody.
 
+mod adopt;
 mod args;
 mod claims;
 mod commands;
 mod consumer;
 mod contract;
+mod deploy;
 mod errors;
 mod kubeconfig;
 mod manifests;

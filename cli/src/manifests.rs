@@ -18,7 +18,7 @@ use k8s_openapi::{
 };
 use serde_json::{Value, json};
 
-pub(crate) use rules::{claim_rule, holds_claim, with_claim, without_claim};
+pub(crate) use rules::{bundle_rules, claim_rule, holds_bundled, holds_claim, with_claim, without_claim};
 use rules::{resource_rules, rule};
 
 use crate::{claims::Decision, errors::Failure, offer};
@@ -35,7 +35,8 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 #[derive(Debug)]
 pub(crate) struct Install<'a> {
     pub(crate) binding: &'a str,
-    pub(crate) template: &'a str,
+    /// The template, where it is known.
+    pub(crate) template: Option<&'a str>,
     pub(crate) offer: &'a offer::Offer,
     /// What became of its claims.
     pub(crate) decision: &'a Decision,
@@ -182,17 +183,23 @@ fn binding(install: &Install<'_>) -> APIServiceBinding {
     let accepted: Vec<_> = install.offer.claims.iter().filter(is_accepted).collect();
     let mut binding = APIServiceBinding::new(install.binding, spec);
     binding.metadata = ObjectMeta {
-        annotations: Some(BTreeMap::from([
-            (annotations::TEMPLATE.to_owned(), install.template.to_owned()),
-            (annotations::RESOURCES.to_owned(), resources.join(",")),
-            (annotations::ACCEPTED_CLAIMS.to_owned(), json!(accepted).to_string()),
-        ])),
+        annotations: Some(
+            install
+                .template
+                .map(|template| (annotations::TEMPLATE.to_owned(), template.to_owned()))
+                .into_iter()
+                .chain([
+                    (annotations::RESOURCES.to_owned(), resources.join(",")),
+                    (annotations::ACCEPTED_CLAIMS.to_owned(), json!(accepted).to_string()),
+                ])
+                .collect(),
+        ),
         ..marked(install.binding, None)
     };
     binding
 }
 
-fn marked(name: &str, component: Option<&str>) -> ObjectMeta {
+pub(crate) fn marked(name: &str, component: Option<&str>) -> ObjectMeta {
     let component = component.map(|component| (labels::COMPONENT.to_owned(), component.to_owned()));
     ObjectMeta {
         name: Some(name.to_owned()),
@@ -224,7 +231,7 @@ pub(crate) mod tests {
         let decision = decide(&offer.claims, reject, &Installed::default());
         let install = Install {
             binding: "west",
-            template: "cowboys",
+            template: Some("cowboys"),
             offer: &offer,
             decision: &decision,
             secret: &secret_ref("west", "kube-bind"),

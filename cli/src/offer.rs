@@ -91,20 +91,32 @@ pub(crate) fn judge(answer: &BindingResourceResponse, binding: &str) -> Result<O
             });
         }
     }
-    if answer.provider_namespace.is_empty() {
-        return Err(Refusal::NoContract);
-    }
-    let resources: BTreeSet<_> = answer
+    let resources = answer
         .requests
         .iter()
         .flat_map(|request| &request.resources)
-        .map(|resource| GroupResource::new(&resource.group, &resource.resource))
-        .collect();
-    let mut claims: Vec<_> = answer
+        .map(|resource| GroupResource::new(&resource.group, &resource.resource));
+    let claims = answer
         .requests
         .iter()
-        .flat_map(|request| request.permission_claims.iter().cloned().map(objects::claim))
-        .collect();
+        .flat_map(|request| request.permission_claims.iter().cloned().map(objects::claim));
+    let offer = judge_export(&answer.provider_namespace, resources.collect(), claims.collect())?;
+    let claimed: BTreeSet<_> = offer.claims.iter().map(|claim| claim.group_resource.clone()).collect();
+    for rule in &answer.consumer_rules {
+        judge_rule(rule, &offer.resources, &claimed)?;
+    }
+    Ok(offer)
+}
+
+/// Judges what an export would bring, without rules of the provider's own.
+pub(crate) fn judge_export(
+    contract: &str,
+    resources: BTreeSet<GroupResource>,
+    mut claims: Vec<PermissionClaim>,
+) -> Result<Offer, Refusal> {
+    if contract.is_empty() {
+        return Err(Refusal::NoContract);
+    }
     claims.sort_by(|one, other| one.group_resource.cmp(&other.group_resource));
     if resources.is_empty() {
         return Err(Refusal::Empty);
@@ -113,21 +125,23 @@ pub(crate) fn judge(answer: &BindingResourceResponse, binding: &str) -> Result<O
     let mut claimed = BTreeSet::new();
     for claim in &claims {
         judge_claim(&claim.group_resource, &resources)?;
-        if !claimed.insert(claim.group_resource.clone()) {
+        if !claimed.insert(&claim.group_resource) {
             return Err(Refusal::Unclaimable {
                 resource: claim.group_resource.clone(),
                 why: "it claims twice",
             });
         }
     }
-    for rule in &answer.consumer_rules {
-        judge_rule(rule, &resources, &claimed)?;
-    }
     Ok(Offer {
-        contract: answer.provider_namespace.clone(),
+        contract: contract.to_owned(),
         resources,
         claims,
     })
+}
+
+/// Whether a binding can have this name, which is the value of labels as well.
+pub(crate) fn is_binding_name(name: &str) -> bool {
+    names::is_label(name)
 }
 
 impl Offer {

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt};
 use bindery_api::{
     Accepted, Conditions as _, annotations,
     conditions::ConditionStatus,
-    v1alpha2::{APIServiceBinding, GroupResource},
+    v1alpha2::{APIServiceBinding, APIServiceBindingBundle, GroupResource},
 };
 use bindery_sdk::{Address, audience};
 use jiff::Timestamp;
@@ -17,9 +17,11 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::ResourceExt as _;
+use serde_json::Value;
 
 use crate::{
     claims::news,
+    errors::Failure,
     kubeconfig::Credential,
     manifests::{Manifests, is_ours},
 };
@@ -42,6 +44,8 @@ pub(crate) struct InstalledApi {
     pub(crate) resource: GroupResource,
     /// The binding that owns it; none if somebody else made it.
     pub(crate) binding: Option<String>,
+    /// The binding that the user lets have it, with its objects.
+    pub(crate) offered: Option<String>,
 }
 
 /// One write.
@@ -62,6 +66,7 @@ pub(crate) enum Object {
     Binding(Box<APIServiceBinding>),
     /// Somebody else's binding, of which only the record of the accepted claims is written.
     Record(Box<APIServiceBinding>),
+    Bundle(Box<APIServiceBindingBundle>),
 }
 
 /// What stands in the way of a bind.
@@ -76,6 +81,30 @@ pub(crate) enum Conflict {
         binding: String,
         uses: String,
         asked: String,
+    },
+    /// The bundle leads to another provider.
+    #[error(
+        "APIServiceBindingBundle {bundle} uses the provider {uses}, not {asked}; choose another name, or end it first with \
+         `kubectl delete apiservicebindingbundle {bundle}`"
+    )]
+    OtherProviderOfBundle {
+        bundle: String,
+        uses: String,
+        asked: String,
+    },
+    /// The bundle is about to go.
+    #[error("APIServiceBindingBundle {bundle} is being deleted; run this again when it is gone")]
+    UnbindingBundle { bundle: String },
+    /// The binding would come back.
+    #[error(
+        "APIServiceBinding {binding} belongs to APIServiceBindingBundle {bundle}, which would bind {export} again at once; \
+         have its spec.selector leave the export out, which ends the binding, or end all its bindings with \
+         `kubectl delete apiservicebindingbundle {bundle}`"
+    )]
+    OfBundle {
+        binding: String,
+        bundle: String,
+        export: String,
     },
     /// The binding is about to go.
     #[error(
@@ -100,12 +129,32 @@ pub(crate) enum Conflict {
          rights on what is accepted, and no others"
     )]
     ForeignRole { name: String },
+    /// A bundle says what its bindings accept.
+    #[error(
+        "APIServiceBinding {binding} belongs to APIServiceBindingBundle {bundle}, which says what its bindings accept; add the \
+         claim on {claim} to spec.acceptedClaims of the bundle, and let the konnector have rights on it: \
+         kubectl bind deploy --bundle-resource {claim}"
+    )]
+    ClaimOfBundle {
+        binding: String,
+        bundle: String,
+        claim: GroupResource,
+    },
+    /// The binding is to another export.
+    #[error(
+        "APIServiceBinding {binding} is to the export {export}; choose another name with --name, or end it first with \
+         `kubectl bind unbind {binding}`"
+    )]
+    OtherExport { binding: String, export: String },
+    /// The role of a binding has the name of one that is to give rights for bundles.
+    #[error("ClusterRole {name} is that of a binding; end the binding, and bind it under another name with --name")]
+    RoleOfBinding { name: &'static str },
     /// The API is on this cluster already.
     #[error("CustomResourceDefinition {resource} exists on this cluster and belongs to {owner}; {mend}")]
     ForeignApi {
         resource: GroupResource,
         owner: String,
-        mend: &'static str,
+        mend: String,
     },
 }
 
@@ -117,7 +166,21 @@ impl Object {
             Self::ClusterRoleBinding(_) => "ClusterRoleBinding",
             Self::Secret(_) => "Secret",
             Self::Binding(_) | Self::Record(_) => "APIServiceBinding",
+            Self::Bundle(_) => "APIServiceBindingBundle",
         }
+    }
+
+    /// As it is written.
+    pub(crate) fn manifest(&self) -> Result<Value, Failure> {
+        let value = match self {
+            Self::Namespace(object) => serde_json::to_value(object),
+            Self::ClusterRole(object) => serde_json::to_value(object),
+            Self::ClusterRoleBinding(object) => serde_json::to_value(object),
+            Self::Secret(object) => serde_json::to_value(object),
+            Self::Binding(object) | Self::Record(object) => serde_json::to_value(object),
+            Self::Bundle(object) => serde_json::to_value(object),
+        };
+        value.map_err(|error| Failure::Format(error.to_string()))
     }
 
     fn meta(&self) -> &ObjectMeta {
@@ -127,6 +190,7 @@ impl Object {
             Self::ClusterRoleBinding(object) => &object.metadata,
             Self::Secret(object) => &object.metadata,
             Self::Binding(object) | Self::Record(object) => &object.metadata,
+            Self::Bundle(object) => &object.metadata,
         }
     }
 }
@@ -141,16 +205,34 @@ impl fmt::Display for Object {
     }
 }
 
+/// Whether the binding of this name, if there is one, is to stay.
+pub(crate) fn is_to_stay(seen: &Installed) -> Result<(), Conflict> {
+    match &seen.binding {
+        Some(binding) if binding.metadata.deletion_timestamp.is_some() => Err(Conflict::Unbinding {
+            binding: binding.name_any(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the binding of this name, if there is one, is to the export of this name.
+pub(crate) fn same_export(seen: &Installed) -> Result<(), Conflict> {
+    match &seen.binding {
+        Some(binding) if binding.export_name() != binding.name_any() => Err(Conflict::OtherExport {
+            binding: binding.name_any(),
+            export: binding.export_name().to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// Before anybody is asked: whether the binding of this name can be one with the backend at this address.
 pub(crate) fn before_asking(seen: &Installed, asked: &Address) -> Result<(), Conflict> {
+    is_to_stay(seen)?;
+    same_export(seen)?;
     let Some(binding) = &seen.binding else {
         return Ok(());
     };
-    if binding.metadata.deletion_timestamp.is_some() {
-        return Err(Conflict::Unbinding {
-            binding: binding.name_any(),
-        });
-    }
     let uses = seen
         .credential
         .as_ref()
@@ -191,7 +273,11 @@ pub(crate) fn same_contract(seen: &Installed, got: &Credential, contract_uid: &s
 
 /// Whether APIs that are to be bound are on this cluster already, other than by this binding.
 pub(crate) fn foreign_apis(seen: &[InstalledApi], binding: &str) -> Result<(), Conflict> {
-    let foreign = seen.iter().find(|api| api.binding.as_deref() != Some(binding));
+    let is_free = |api: &InstalledApi| match &api.binding {
+        Some(owner) => owner == binding,
+        None => api.offered.as_deref() == Some(binding),
+    };
+    let foreign = seen.iter().find(|api| !is_free(api));
     foreign.map_or(Ok(()), |api| {
         Err(Conflict::ForeignApi {
             resource: api.resource.clone(),
@@ -200,8 +286,13 @@ pub(crate) fn foreign_apis(seen: &[InstalledApi], binding: &str) -> Result<(), C
                 None => "somebody else".to_owned(),
             },
             mend: match &api.binding {
-                Some(_) => "an API can be bound once, so end that binding first",
-                None => "objects of it would get into the provider's hands, so bind on another cluster",
+                Some(_) => "an API can be bound once, so end that binding first".to_owned(),
+                None => format!(
+                    "objects of it would get into the provider's hands: bind on another cluster, or, if that is what you want, \
+                     let the binding have it with `kubectl annotate crd {} {}={binding}`",
+                    api.resource,
+                    annotations::ADOPT_BY
+                ),
             },
         })
     })

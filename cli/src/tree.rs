@@ -20,6 +20,9 @@ use crate::{
 #[derive(Serialize)]
 pub(crate) struct BindingStatus {
     pub(crate) binding: APIServiceBinding,
+    /// The bundle that made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) bundle: Option<String>,
     pub(crate) credential: CredentialStatus,
 }
 
@@ -100,6 +103,12 @@ fn binding(status: &BindingStatus, now: Timestamp, wide: bool) -> Node {
     let binding = &status.binding;
     let created = binding.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let mut below = vec![Node::leaf(format!("apis: {}", apis(binding)))];
+    below.extend(
+        status
+            .bundle
+            .iter()
+            .map(|bundle| Node::leaf(format!("of bundle {bundle}"))),
+    );
     below.extend(claims(binding).map(Node::leaf));
     below.push(Node::leaf(format!(
         "credentials: {}",

@@ -13,6 +13,7 @@ use bindery_api::{Condition, v1alpha2::PermissionClaim};
 use jiff::Timestamp;
 use serde::Serialize;
 
+pub(crate) use compare::difference;
 pub(crate) use kinds::{Kind, kinds, resolve};
 pub(crate) use object::ObjectFacts;
 pub(crate) use place::{Mapped, Place, claimed_place, place, request};
@@ -100,6 +101,9 @@ pub(crate) struct BindingFacts {
     pub(crate) contract: Option<String>,
     /// The namespace with its kubeconfig, which is the konnector's own.
     pub(crate) home: String,
+    /// The bundle that made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) bundle: Option<String>,
     pub(crate) paused: bool,
     pub(crate) deleting: Option<Timestamp>,
     pub(crate) conditions: Vec<Condition>,

@@ -13,8 +13,8 @@ Examples:
   kubectl bind status cowboys -o wide     # with every condition, also those that hold
   kubectl bind status -o json | jq '.items[].credential.expires'")]
 pub(crate) struct StatusArgs {
-    /// Name of one binding.
-    pub(crate) binding: Option<String>,
+    /// Name of one binding, or of a bundle where no binding is named so.
+    pub(crate) name: Option<String>,
 }
 
 /// Flags of `why`.
@@ -89,15 +89,21 @@ The konnector renews its credentials by itself. This command is for when they ex
 konnector was off for too long, or when the provider revoked them: it binds again as you, for the same contract,
 and puts the new kubeconfig into the Secret of the binding. Objects stay as they are.
 
+All bindings that use the Secret get the new credentials. Those of a bundle use the Secret of the bundle: renew either.
+
 Examples:
-  kubectl bind renew cowboys")]
+  kubectl bind renew cowboys
+  kubectl bind renew --bundle acme")]
 pub(crate) struct RenewArgs {
-    /// Name of the binding.
-    pub(crate) binding: String,
+    /// Name of the binding, or of a bundle where no binding is named so.
+    pub(crate) name: String,
+    /// The name is that of a bundle.
+    #[arg(long)]
+    pub(crate) bundle: bool,
     /// What the provider knows this cluster by; the UID of its namespace kube-system if left out.
     #[arg(long, value_name = "ID")]
     pub(crate) cluster_identity: Option<String>,
-    /// Whether to wait until the binding is ready.
+    /// Whether to wait until the binding, or the bundle, is ready.
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     pub(crate) wait: bool,
@@ -109,6 +115,9 @@ pub(crate) struct RenewArgs {
 The objects of the bound API are deleted on this cluster and at the provider, then the API itself, then the
 binding with its role and its Secret. Nothing else of this cluster is touched. A binding whose
 `spec.deletionPolicy` is Orphan leaves the provider's objects where they are.
+
+The binding of a bundle is refused, for the bundle would bind again: change the bundle's spec.selector, or delete the
+bundle, which ends all its bindings.
 
 Examples:
   kubectl bind unbind cowboys

@@ -6,7 +6,7 @@ mod dry_run;
 use std::{io::Write, time::Duration};
 
 use bindery_api::{
-    Conditions as _, conditions,
+    Conditions as _, conditions, names,
     v1alpha2::{APIServiceBinding, APIServiceExportTemplateSpec, ClusterSecretKeyRef, Isolation, Scope},
 };
 use bindery_proto::v1alpha2::{BindableResourcesRequest, BindingResourceResponse, ClusterIdentity};
@@ -34,9 +34,6 @@ use crate::{
 
 /// How long a bind may take, unless a flag says otherwise.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// Longest name of a binding: it is a label's value as well.
-const NAME_LENGTH_MAX: usize = 63;
-
 /// One bind on its way.
 struct Bind<'a> {
     args: &'a BindArgs,
@@ -110,12 +107,7 @@ async fn wish(consumer: &Consumer, args: &BindArgs) -> Result<Wish, Failure> {
 }
 
 fn check_name(name: &str, chosen: bool) -> Result<(), Failure> {
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let valid = (1..=NAME_LENGTH_MAX).contains(&name.len())
-        && name.bytes().all(inner)
-        && !name.starts_with('-')
-        && !name.ends_with('-');
-    if valid {
+    if offer::is_binding_name(name) {
         return Ok(());
     }
     let mend = if chosen {
@@ -124,7 +116,8 @@ fn check_name(name: &str, chosen: bool) -> Result<(), Failure> {
         "choose one with --name"
     };
     Err(Failure::Usage(format!(
-        "{name:?} cannot be the name of a binding, which has at most {NAME_LENGTH_MAX} lower-case letters, digits and dashes; {mend}"
+        "{name:?} cannot be the name of a binding, which has at most {} lower-case letters, digits and dashes; {mend}",
+        names::NAMESPACE_LENGTH_MAX,
     )))
 }
 
@@ -199,7 +192,7 @@ impl<'a> Bind<'a> {
     fn manifests(&self, offer: &Offer, kubeconfig: Kubeconfig) -> Manifests {
         let install = Install {
             binding: &self.name,
-            template: &self.args.template,
+            template: Some(&self.args.template),
             offer,
             decision: &self.decision,
             secret: &self.secret,

@@ -5,7 +5,7 @@ mod change;
 use std::{collections::BTreeSet, io::Write, time::Duration};
 
 use bindery_api::{
-    names,
+    Accepted, names,
     v1alpha2::{APIServiceBinding, GroupResource, PermissionClaim},
 };
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
@@ -18,8 +18,8 @@ use change::Change;
 use super::{Context, apiservice::consent};
 use crate::{
     args::ClaimsArgs,
-    claims::{Claim, Known, record_after, states},
-    consumer::Consumer,
+    claims::{Claim, Known, news, record_after, states},
+    consumer::{Consumer, bundle_of},
     contract::Contract,
     errors::Failure,
     manifests,
@@ -46,6 +46,7 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &ClaimsArgs) -
         return show(context, &before, is_known);
     }
     change.check(&before, is_known)?;
+    check_bundle(&binding, &change.accept, &before)?;
     consent::explain(change.news(&before), &context.steps);
     consent::ask(
         change.question(&before),
@@ -57,7 +58,9 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &ClaimsArgs) -
         "nothing was changed",
     )?;
     let steps = &mut context.steps;
-    for claim in change.claimed(&before) {
+    // What bundles bind, the konnector has rights on by a role of theirs.
+    let own = change.claimed(&before).filter(|_| bundle_of(&binding).is_none());
+    for claim in own {
         give_right(&consumer, &args.binding, claim, steps).await?;
     }
     answer(&consumer, &binding, &change, known.offered.as_deref(), steps).await?;
@@ -75,13 +78,36 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &ClaimsArgs) -
     }
     let binding = consumer.binding(&args.binding).await?;
     let rules = consumer
-        .role(&args.binding)
+        .role_for(&binding)
         .await?
         .map(|role| role.rules.unwrap_or_default());
     let known = Known { rules, ..known };
     let mut after = states(&binding, &known);
     change.keep(&before, &mut after);
     show(context, &after, is_known)
+}
+
+/// What the binding of a bundle accepts, the bundle says; what it rejects, it says itself.
+fn check_bundle(
+    binding: &APIServiceBinding,
+    accept: &BTreeSet<GroupResource>,
+    claims: &[Claim],
+) -> Result<(), Conflict> {
+    let Some((bundle, _)) = bundle_of(binding) else {
+        return Ok(());
+    };
+    let accepted = Accepted::of(binding);
+    let mut wider = claims.iter().filter(|claim| {
+        accept.contains(&claim.resource) && claim.said.iter().any(|said| news(&accepted, said).is_some())
+    });
+    match wider.next() {
+        None => Ok(()),
+        Some(claim) => Err(Conflict::ClaimOfBundle {
+            binding: binding.name_any(),
+            bundle: bundle.to_owned(),
+            claim: claim.resource.clone(),
+        }),
+    }
 }
 
 /// Writes into the binding what it rejects and what was accepted.
@@ -95,7 +121,11 @@ async fn answer(
     let name = binding.name_any();
     let rejected = change.rejected_after(binding);
     let rejected = (rejected != binding.spec.rejected_permission_claims).then_some(rejected);
-    let record = record_after(binding, offered, &change.accept, &change.reject);
+    // A bundle writes the record of its bindings.
+    let record = match bundle_of(binding) {
+        None => record_after(binding, offered, &change.accept, &change.reject),
+        Some(_) => None,
+    };
     if rejected.is_none() && record.is_none() {
         return Ok(());
     }
@@ -204,7 +234,7 @@ fn unfinished(binding: &str, claims: &BTreeSet<GroupResource>) -> String {
 
 /// What is known beside the binding. What cannot be read is no failure: a list is worth having without it.
 async fn known(consumer: &Consumer, binding: &APIServiceBinding, steps: &Steps) -> Known {
-    let rules = match consumer.role(&binding.name_any()).await {
+    let rules = match consumer.role_for(binding).await {
         Ok(role) => Some(role.and_then(|role| role.rules).unwrap_or_default()),
         Err(failure) => {
             steps.note(&format!("the konnector's rights are not shown: {failure}"));
@@ -223,9 +253,9 @@ async fn known(consumer: &Consumer, binding: &APIServiceBinding, steps: &Steps) 
 
 async fn offered(consumer: &Consumer, binding: &APIServiceBinding) -> Result<Vec<PermissionClaim>, String> {
     let contract = Contract::open(consumer, binding).await?;
-    match contract.export(&binding.name_any()).await? {
+    match contract.export(binding.export_name()).await? {
         Some(export) => Ok(export.spec.permission_claims),
-        None => Err(format!("it has no export {}", binding.name_any())),
+        None => Err(format!("it has no export {}", binding.export_name())),
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::{io::Write, time::Duration};
 
-use bindery_api::{annotations, names, v1alpha2::APIServiceBinding};
+use bindery_api::{
+    Conditions as _, annotations, names,
+    v1alpha2::{APIServiceBinding, APIServiceBindingBundle},
+};
 use k8s_openapi::api::{
     core::v1::Secret,
     rbac::v1::{ClusterRole, ClusterRoleBinding},
@@ -13,10 +16,11 @@ use serde_json::json;
 use super::Context;
 use crate::{
     args::UnbindArgs,
-    consumer::Consumer,
+    consumer::{Consumer, bundle_of},
     errors::{Exit, Failure},
     manifests::is_ours,
     output::{Format, Show as _, joined},
+    plan::Conflict,
     steps::Steps,
     wait::Watched,
 };
@@ -35,7 +39,20 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &UnbindArgs) -
             Err(Failure::NoBinding(args.binding.clone()))
         };
     };
-    let secret = own_secret(&consumer, binding, &bindings, &context.steps).await?;
+    let bundles = match consumer.bundles().await {
+        // Whoever may see bindings alone can end one that no bundle has made.
+        Err(failure) if failure.exit() == Exit::Denied && bundle_of(binding).is_none() => None,
+        bundles => Some(bundles?),
+    };
+    refuse_wanted(binding, bundles.as_deref().unwrap_or_default())?;
+    let secret = if let Some(bundles) = &bundles {
+        own_secret(&consumer, binding, (&bindings, bundles), &context.steps).await?
+    } else {
+        context
+            .steps
+            .note("the Secret stays: a bundle may use it, and you may not see bundles");
+        None
+    };
     if let Some(secret) = &secret {
         consumer.tie(secret, binding).await?;
     }
@@ -80,16 +97,38 @@ fn deleting(binding: &APIServiceBinding) -> String {
     )
 }
 
-/// The Secret of a binding, if this command made it and no other binding uses it.
+/// The binding of a bundle comes back, unless the bundle does not want it any more either.
+fn refuse_wanted(binding: &APIServiceBinding, bundles: &[APIServiceBindingBundle]) -> Result<(), Conflict> {
+    let given_up = binding
+        .condition("Connected")
+        .is_some_and(|connected| ["ExportRemoved", "ExportNotSelected"].contains(&connected.reason.as_str()));
+    let Some((name, uid)) = bundle_of(binding).filter(|_| !given_up && binding.metadata.deletion_timestamp.is_none())
+    else {
+        return Ok(());
+    };
+    let is_at_work = |bundle: &&APIServiceBindingBundle| {
+        bundle.metadata.uid.as_deref() == Some(uid) && bundle.metadata.deletion_timestamp.is_none()
+    };
+    match bundles.iter().find(is_at_work) {
+        None => Ok(()),
+        Some(_) => Err(Conflict::OfBundle {
+            binding: binding.name_any(),
+            bundle: name.to_owned(),
+            export: binding.export_name().to_owned(),
+        }),
+    }
+}
+
+/// The Secret of a binding, if this command made it and no other binding and no bundle uses it.
 async fn own_secret(
     consumer: &Consumer,
     binding: &APIServiceBinding,
-    all: &[APIServiceBinding],
+    (all, bundles): (&[APIServiceBinding], &[APIServiceBindingBundle]),
     steps: &Steps,
 ) -> Result<Option<Secret>, Failure> {
     let reference = &binding.spec.kubeconfig_secret_ref;
-    if is_shared(binding, all) {
-        steps.note(&format!("Secret {reference} stays: other bindings use it"));
+    if is_shared(binding, all, bundles) {
+        steps.note(&format!("Secret {reference} stays: other bindings or a bundle use it"));
         return Ok(None);
     }
     match consumer.secret(reference).await {
@@ -103,12 +142,17 @@ async fn own_secret(
     }
 }
 
-fn is_shared(binding: &APIServiceBinding, all: &[APIServiceBinding]) -> bool {
+fn is_shared(binding: &APIServiceBinding, all: &[APIServiceBinding], bundles: &[APIServiceBindingBundle]) -> bool {
     let reference = &binding.spec.kubeconfig_secret_ref;
-    all.iter().any(|other| {
-        let used = &other.spec.kubeconfig_secret_ref;
-        other.name_any() != binding.name_any() && used.name == reference.name && used.namespace == reference.namespace
-    })
+    let others = all.iter().filter(|other| other.name_any() != binding.name_any());
+    let used = others
+        .map(|other| &other.spec.kubeconfig_secret_ref)
+        .chain(bundles.iter().map(|bundle| &bundle.spec.kubeconfig_secret_ref));
+    // One of a bundle that is gone may be used by the next bundle of that name.
+    bundle_of(binding).is_some()
+        || used
+            .into_iter()
+            .any(|used| used.name == reference.name && used.namespace == reference.namespace)
 }
 
 /// Deletes what a bind made and nobody has deleted yet.
@@ -145,7 +189,13 @@ async fn clean_up(consumer: &Consumer, name: &str, secret: Option<&Secret>, step
 
 #[cfg(test)]
 mod tests {
-    use bindery_api::v1alpha2::{APIServiceBindingSpec, APIServiceBindingStatus, GroupResource};
+    use bindery_api::{
+        conditions::{Severity, false_condition},
+        v1alpha2::{APIServiceBindingBundleSpec, APIServiceBindingSpec, APIServiceBindingStatus, GroupResource},
+    };
+    use jiff::Timestamp;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use kube::Resource as _;
 
     use super::*;
     use crate::manifests::secret_ref;
@@ -161,10 +211,54 @@ mod tests {
     #[test]
     fn a_shared_secret_is_told_from_an_own_one() {
         let all = [binding("a", "a"), binding("b", "b"), binding("c", "b")];
-        assert_eq!(
-            all.each_ref().map(|binding| is_shared(binding, &all)),
-            [false, true, true]
-        );
+        let shared = |bundles: &[APIServiceBindingBundle]| all.each_ref().map(|one| is_shared(one, &all, bundles));
+        assert_eq!(shared(&[]), [false, true, true]);
+        let mut acme = bundle();
+        acme.spec.kubeconfig_secret_ref = secret_ref("a", "kube-bind");
+        assert_eq!(shared(&[acme]), [true, true, true]);
+        assert!(is_shared(&of_bundle("a"), &[], &[]));
+    }
+
+    fn bundle() -> APIServiceBindingBundle {
+        let mut bundle = APIServiceBindingBundle::new("acme", APIServiceBindingBundleSpec::default());
+        bundle.metadata.uid = Some("u".to_owned());
+        bundle
+    }
+
+    fn of_bundle(name: &str) -> APIServiceBinding {
+        let mut binding = binding(name, name);
+        binding.metadata.owner_references = bundle().controller_owner_ref(&()).map(|owner| vec![owner]);
+        binding
+    }
+
+    #[test]
+    fn the_binding_of_a_bundle_would_come_back() {
+        let check = |binding: &APIServiceBinding, bundles: &[APIServiceBindingBundle], refused: bool| {
+            let outcome = refuse_wanted(binding, bundles);
+            assert_eq!(outcome.is_err(), refused, "{outcome:?}");
+        };
+        check(&of_bundle("a"), &[bundle()], true);
+        check(&binding("a", "a"), &[bundle()], false);
+        // Its bundle is gone, or another one has its name.
+        check(&of_bundle("a"), &[], false);
+        let mut other = bundle();
+        other.metadata.uid = Some("v".to_owned());
+        check(&of_bundle("a"), &[other], false);
+        let mut going = bundle();
+        going.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+        check(&of_bundle("a"), &[going], false);
+        for (reason, refused) in [
+            ("ExportRemoved", false),
+            ("ExportNotSelected", false),
+            ("ProviderUnreachable", true),
+        ] {
+            let mut away = of_bundle("a");
+            away.set_condition(
+                false_condition("Connected", Severity::Error, reason, ""),
+                Timestamp::UNIX_EPOCH,
+            );
+            check(&away, &[bundle()], refused);
+        }
     }
 
     #[test]

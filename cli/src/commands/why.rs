@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::Context;
 use crate::{
     args::WhyArgs,
-    consumer::Consumer,
+    consumer::{Consumer, bundle_of},
     contract::Contract,
     errors::Failure,
     output::Format,
@@ -181,9 +181,14 @@ impl Asked<'_> {
             Err(why) => return link.unseen(&why),
         };
         link.server = Some(contract.server.clone());
-        let export = match contract.export(&binding.name_any()).await {
+        let export = match contract.export(binding.export_name()).await {
             Ok(Some(export)) => export.spec,
-            Ok(None) => return link.unseen(&format!("the provider has no export {} any more", binding.name_any())),
+            Ok(None) => {
+                return link.unseen(&format!(
+                    "the provider has no export {} any more",
+                    binding.export_name()
+                ));
+            }
             Err(why) => return link.unseen(&why),
         };
         link.last_wins =
@@ -222,6 +227,7 @@ fn link(binding: &APIServiceBinding, relation: Relation) -> Link {
         name: binding.name_any(),
         contract: status.provider_namespace,
         home: binding.spec.kubeconfig_secret_ref.namespace.clone(),
+        bundle: bundle_of(binding).map(|(name, _)| name.to_owned()),
         paused: binding.annotations().get(annotations::PAUSED).map(String::as_str) == Some(annotations::TRUE),
         deleting: binding.metadata.deletion_timestamp.as_ref().map(|time| time.0),
         conditions: status.conditions,

@@ -1,5 +1,6 @@
 //! Objects of any kind, and what is said of them.
 
+use bindery_runtime::errors;
 use k8s_openapi::api::core::v1::Event;
 use kube::{
     Api,
@@ -9,6 +10,9 @@ use kube::{
 
 use super::{Consumer, again};
 use crate::errors::Failure;
+
+/// How many objects one answer of the API server holds at most.
+pub(crate) const PAGE: u32 = 500;
 
 impl Consumer {
     /// Everything that this cluster serves.
@@ -55,6 +59,26 @@ impl Consumer {
         }
     }
 
+    /// All objects of a resource, wherever they stand; none where it is not served.
+    pub(crate) async fn everywhere(&self, resource: &ApiResource) -> Result<Vec<DynamicObject>, Failure> {
+        let api = self.objects(resource, "");
+        let mut params = ListParams::default().limit(PAGE);
+        let mut all = Vec::new();
+        loop {
+            match again(async || api.list(&params).await).await {
+                Ok(page) => {
+                    all.extend(page.items);
+                    match page.metadata.continue_ {
+                        Some(token) if !token.is_empty() => params = params.continue_token(&token),
+                        _ => return Ok(all),
+                    }
+                }
+                Err(error) if errors::is_not_found(&error) => return Ok(all),
+                Err(error) => return Err(Failure::cluster(format!("list {}", resource.plural))(error)),
+            }
+        }
+    }
+
     /// Events about an object, as the API server keeps them.
     pub(crate) async fn events(&self, namespace: &str, fields: &str) -> Result<Vec<Event>, Failure> {
         let api = Api::<Event>::namespaced(self.client(), namespace);
@@ -64,7 +88,7 @@ impl Consumer {
         Ok(events.items)
     }
 
-    fn objects(&self, resource: &ApiResource, namespace: &str) -> Api<DynamicObject> {
+    pub(super) fn objects(&self, resource: &ApiResource, namespace: &str) -> Api<DynamicObject> {
         match namespace {
             "" => Api::all_with(self.client(), resource),
             _ => Api::namespaced_with(self.client(), namespace, resource),

@@ -7,6 +7,9 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 
 use crate::offer;
 
+/// What a konnector does with the status of an object.
+const STATUS_VERBS: [&str; 3] = ["get", "patch", "update"];
+
 /// Rights on the APIs of an export: two rules per group.
 pub(super) fn resource_rules<'a>(resources: impl IntoIterator<Item = &'a GroupResource>) -> Vec<PolicyRule> {
     let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -17,13 +20,23 @@ pub(super) fn resource_rules<'a>(resources: impl IntoIterator<Item = &'a GroupRe
     for (group, resources) in groups {
         rules.push(rule(group, resources.iter().copied(), &offer::VERBS));
         let status: Vec<_> = resources.iter().map(|resource| format!("{resource}/status")).collect();
-        rules.push(rule(
-            group,
-            status.iter().map(String::as_str),
-            &["get", "patch", "update"],
-        ));
+        rules.push(rule(group, status.iter().map(String::as_str), &STATUS_VERBS));
     }
     rules
+}
+
+/// Rights on what bundles bind: on exported APIs, and on claimed core resources, which have no status to write.
+pub(crate) fn bundle_rules<'a>(resources: impl IntoIterator<Item = &'a GroupResource>) -> Vec<PolicyRule> {
+    let (claimed, exported): (Vec<_>, Vec<_>) = resources.into_iter().partition(|resource| resource.is_core());
+    let mut rules = resource_rules(exported);
+    rules.extend(claimed.into_iter().map(claim_rule));
+    rules
+}
+
+/// Whether rules give all rights on what bundles bind.
+pub(crate) fn holds_bundled(rules: &[PolicyRule], resource: &GroupResource) -> bool {
+    let status = GroupResource::new(&resource.group, format!("{}/status", resource.resource));
+    holds(rules, resource, &offer::VERBS) && (resource.is_core() || holds(rules, &status, &STATUS_VERBS))
 }
 
 /// Rights on a claimed resource: of which objects, no role can say.
@@ -33,9 +46,13 @@ pub(crate) fn claim_rule(claim: &GroupResource) -> PolicyRule {
 
 /// Whether rules give all rights on a claimed resource.
 pub(crate) fn holds_claim(rules: &[PolicyRule], claim: &GroupResource) -> bool {
-    offer::VERBS.iter().all(|verb| {
-        let mut on_claim = rules.iter().filter(|rule| is_on(rule, claim));
-        on_claim.any(|rule| rule.verbs.iter().any(|held| held == verb))
+    holds(rules, claim, &offer::VERBS)
+}
+
+fn holds(rules: &[PolicyRule], resource: &GroupResource, verbs: &[&str]) -> bool {
+    verbs.iter().all(|verb| {
+        let mut on_it = rules.iter().filter(|rule| is_on(rule, resource));
+        on_it.any(|rule| rule.verbs.iter().any(|held| held == verb))
     })
 }
 

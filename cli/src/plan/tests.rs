@@ -257,6 +257,18 @@ fn a_binding_that_is_going_is_left_alone() {
     assert!(matches!(conflict, Conflict::Unbinding { .. }));
 }
 
+#[test]
+fn a_binding_to_another_export_is_left_alone() {
+    let asked = |export: Option<&str>| {
+        let mut seen = installed();
+        seen.binding.as_mut().unwrap().spec.export_name = export.map(str::to_owned);
+        before_asking(&seen, &"https://bind.example.com".parse().unwrap())
+    };
+    assert_eq!((asked(None), asked(Some("west"))), (Ok(()), Ok(())));
+    let message = asked(Some("cowboys")).expect_err("a conflict").to_string();
+    assert!(message.contains("the export cowboys"), "{message}");
+}
+
 #[track_caller]
 fn check_contract(pinned: Option<&str>, server: &str, expect: bool) {
     let mut seen = installed();
@@ -285,10 +297,21 @@ fn an_api_that_is_there_already_is_not_given_away() {
     let api = |binding: Option<&str>| InstalledApi {
         resource: GroupResource::new("wildwest.dev", "cowboys"),
         binding: binding.map(str::to_owned),
+        offered: None,
     };
+    let offered = |to: &str, binding| InstalledApi {
+        offered: Some(to.to_owned()),
+        ..api(binding)
+    };
+    assert_eq!(foreign_apis(&[offered("west", None)], "west"), Ok(()));
     assert_eq!(foreign_apis(&[], "west"), Ok(()));
     assert_eq!(foreign_apis(&[api(Some("west"))], "west"), Ok(()));
-    for foreign in [api(None), api(Some("east"))] {
+    for foreign in [
+        api(None),
+        api(Some("east")),
+        offered("west", Some("east")),
+        offered("east", None),
+    ] {
         let message = foreign_apis(&[api(Some("west")), foreign], "west")
             .expect_err("a conflict")
             .to_string();

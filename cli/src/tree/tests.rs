@@ -18,6 +18,7 @@ fn status(name: &str, known: Option<APIServiceBindingStatus>) -> BindingStatus {
     binding.status = known;
     BindingStatus {
         binding,
+        bundle: None,
         credential: CredentialStatus {
             secret: format!("kube-bind/kubeconfig-{name}"),
             server: Some("https://api.example.com".to_owned()),
@@ -150,4 +151,12 @@ fn a_binding_that_is_going_says_so() {
     let mut going = ready("cowboys");
     going.binding.metadata.deletion_timestamp = Some(Time(at(NOW)));
     assert!(render(&[going], at(NOW), false).contains("… cowboys  being unbound, 10m"));
+}
+
+#[test]
+fn a_binding_names_its_bundle() {
+    let mut status = ready("west");
+    status.bundle = Some("acme".to_owned());
+    let shown = render(&[status], at(NOW), false);
+    assert!(shown.contains("of bundle acme"), "{shown}");
 }

@@ -20,6 +20,11 @@ const KONNECTOR: &str = "the konnector of this cluster";
 const PROVIDER: &str = "the provider";
 /// The condition that says how far an unbind is.
 const DRAINING: &str = "Draining";
+/// The condition that says whether the export is there and installed.
+const CONNECTED: &str = "Connected";
+/// Its reasons for a binding that ends with its objects.
+const EXPORT_REMOVED: &str = "ExportRemoved";
+const EXPORT_NOT_SELECTED: &str = "ExportNotSelected";
 
 /// What is so with one binding.
 pub(super) fn lines(facts: &Facts, link: &Link) -> Vec<Line> {
@@ -109,23 +114,43 @@ fn is_trouble(facts: &Facts, condition: &Condition) -> bool {
 }
 
 fn of_condition(binding: &BindingFacts, condition: &Condition) -> Line {
+    let export_is_gone =
+        condition.type_ == CONNECTED && [EXPORT_REMOVED, EXPORT_NOT_SELECTED].contains(&condition.reason.as_str());
     let level = match condition.severity {
         Severity::Info => Level::Waits,
+        // Sync goes on until the binding ends.
+        _ if export_is_gone && condition.reason == EXPORT_NOT_SELECTED => Level::Waits,
         _ => Level::Broken,
     };
     let message = match condition.message.as_str() {
         "" => condition.reason.clone(),
         message => format!("{message} ({})", condition.reason),
     };
-    Line::new(
+    let line = Line::new(
         level,
         format!(
             "APIServiceBinding {}: {} is False: {message}",
             binding.name, condition.type_
         ),
     )
-    .since(Some(condition.last_transition_time.0))
-    .mend(format!("kubectl bind status {} shows all of its state", binding.name))
+    .since(Some(condition.last_transition_time.0));
+    if export_is_gone {
+        return line.waits_for("you").mend(without_export(binding));
+    }
+    line.mend(format!("kubectl bind status {} shows all of its state", binding.name))
+}
+
+/// How a binding without an export is ended, or gets one.
+fn without_export(binding: &BindingFacts) -> String {
+    let name = &binding.name;
+    match &binding.bundle {
+        Some(_) => format!(
+            "delete the objects, or have them deleted with the binding: kubectl annotate apiservicebinding {name} {}=TIME, where \
+             TIME lies ahead, as 2030-01-31T12:00:00Z",
+            annotations::ALLOW_UNBIND
+        ),
+        None => format!("bind the template again, or end it: kubectl bind unbind {name}"),
+    }
 }
 
 fn paused(object: &ObjectFacts) -> Option<Line> {

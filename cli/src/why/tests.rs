@@ -347,6 +347,26 @@ fn what_holds_the_binding_holds_the_object() {
 }
 
 #[test]
+fn a_binding_without_its_export_waits_for_you() {
+    let check_mend = |reason: &str, bundle: Option<&str>, level: Level, mend: &str| {
+        let mut facts = with_condition("Connected", Severity::Error, "3 objects are left");
+        let Seen::Is(binding) = &mut facts.links[0].binding else {
+            panic!("a binding");
+        };
+        binding.bundle = bundle.map(str::to_owned);
+        let condition = binding.conditions.last_mut().unwrap();
+        condition.reason = reason.to_owned();
+        check(&facts, &[(level, "3 objects are left", "you")]);
+        let line = &diagnose(&facts)[0];
+        assert!(line.mend.as_deref().unwrap().contains(mend), "{line:?}");
+    };
+    let consent = "kubectl annotate apiservicebinding cowboys kube-bind.io/allow-unbind-until=";
+    check_mend("ExportRemoved", Some("acme"), Broken, consent);
+    check_mend("ExportNotSelected", Some("acme"), Waits, consent);
+    check_mend("ExportRemoved", None, Broken, "kubectl bind unbind cowboys");
+}
+
+#[test]
 fn what_cannot_be_seen_is_said() {
     let away = || Seen::Unknown("Secret x is forbidden".to_owned());
     check(

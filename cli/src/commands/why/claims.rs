@@ -6,7 +6,6 @@ use bindery_api::{
     Accepted, Conditions as _,
     v1alpha2::{APIServiceBinding, APIServiceExport, GroupResource, Isolation, PermissionClaim, SelectorReference},
 };
-use kube::ResourceExt as _;
 
 use super::{Asked, link};
 use crate::{
@@ -65,7 +64,7 @@ impl Asked<'_> {
         let contract = Contract::open(self.consumer, binding).await;
         let export = match &contract {
             Ok(contract) => {
-                let export = contract.export(&binding.name_any()).await;
+                let export = contract.export(binding.export_name()).await;
                 export.and_then(|export| export.ok_or_else(|| "the provider has no such export any more".to_owned()))
             }
             Err(why) => Err(why.clone()),

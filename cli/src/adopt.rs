@@ -1,0 +1,224 @@
+//! What the konnector would make of the objects that a provider holds for this cluster. Pure: nothing is read or written
+//! here.
+
+mod places;
+
+use bindery_api::{
+    adoption::{Adoption, Candidate},
+    annotations,
+    v1alpha2::GroupResource,
+};
+use jiff::Timestamp;
+use serde::Serialize;
+
+pub(crate) use places::places;
+
+use crate::{
+    output::Show,
+    why::{ObjectFacts, difference},
+};
+
+/// What becomes of an object under one setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum Fate {
+    /// It is created on this cluster.
+    Adopt,
+    /// It is here, says the same, and becomes one with what is here.
+    Link,
+    /// It is here and says something else.
+    Conflict,
+    /// Nothing.
+    Nothing,
+}
+
+/// An object of the provider.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Item {
+    /// The binding through which it is seen.
+    pub(crate) binding: String,
+    #[serde(flatten)]
+    pub(crate) resource: GroupResource,
+    /// Where its counterpart belongs on this cluster; no namespace for a cluster-scoped object.
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) provider: Provider,
+    /// Under `--adoption=opt-in`.
+    pub(crate) opt_in: Fate,
+    /// Under `--adoption=all`.
+    pub(crate) all: Fate,
+    /// The namespace has to be made for it, if it is adopted.
+    pub(crate) makes_namespace: bool,
+    pub(crate) why: String,
+}
+
+/// The object itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Provider {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+}
+
+/// Whose objects are looked at.
+#[derive(Clone, Debug)]
+pub(crate) struct Seat<'a> {
+    pub(crate) binding: &'a str,
+    pub(crate) contract: &'a str,
+    pub(crate) resource: &'a GroupResource,
+    /// Consumers share names: no place says whose an object is.
+    pub(crate) names_are_shared: bool,
+}
+
+/// What becomes of an object that belongs at this place of the consumer, where there may be another one already.
+/// `has_namespace` says whether the consumer has its namespace, or it needs none.
+pub(crate) fn item(
+    seat: &Seat<'_>,
+    (namespace, name): (String, String),
+    object: &ObjectFacts,
+    counterpart: Option<&ObjectFacts>,
+    has_namespace: bool,
+) -> Item {
+    let mark = |key: &str| object.annotations.get(key).map(String::as_str);
+    let candidate = Candidate::of(mark, seat.contract, seat.names_are_shared);
+    let fates = [Adoption::OptIn, Adoption::All].map(|setting| fate(setting, &candidate, object, counterpart));
+    let adopted = fates.iter().any(|(fate, _)| *fate == Fate::Adopt);
+    let [(opt_in, _), (all, why)] = fates;
+    let why = match opt_in {
+        Fate::Nothing if all != Fate::Nothing => format!("{why}; the provider has not opted it in"),
+        _ => why,
+    };
+    Item {
+        binding: seat.binding.to_owned(),
+        resource: seat.resource.clone(),
+        makes_namespace: adopted && !has_namespace,
+        namespace,
+        name,
+        provider: Provider {
+            namespace: object.namespace.clone(),
+            name: object.name.clone(),
+            uid: object.uid.clone(),
+        },
+        opt_in,
+        all,
+        why,
+    }
+}
+
+/// What becomes of it under a setting, and why.
+fn fate(
+    setting: Adoption,
+    candidate: &Candidate,
+    object: &ObjectFacts,
+    counterpart: Option<&ObjectFacts>,
+) -> (Fate, String) {
+    let nothing = |why: &str| (Fate::Nothing, why.to_owned());
+    match candidate {
+        Candidate::Bound => return nothing("it has or had a counterpart here"),
+        Candidate::OfAnother { contract } => return (Fate::Nothing, format!("it belongs to contract {contract}")),
+        Candidate::Undecided => {
+            return (
+                Fate::Nothing,
+                format!(
+                    "consumers share names, and the provider does not say whose it is: it would by the annotation {}",
+                    annotations::CLUSTER_NAMESPACE
+                ),
+            );
+        }
+        Candidate::Fresh { .. } => {}
+    }
+    if object.deleting.is_some() {
+        return nothing("it is being deleted");
+    }
+    let takes = setting.takes(candidate);
+    let Some(counterpart) = counterpart else {
+        let fate = if takes { Fate::Adopt } else { Fate::Nothing };
+        return (fate, "it never had a counterpart here".to_owned());
+    };
+    if counterpart.annotations.get(annotations::ADOPTED) == Some(&object.uid) {
+        return nothing("it is adopted already, and is marked next");
+    }
+    if counterpart.is_paused() {
+        return nothing("the object here is paused");
+    }
+    if counterpart.deleting.is_some() {
+        return nothing("the object here is being deleted");
+    }
+    match differs(object, counterpart) {
+        None if takes => (Fate::Link, "it is here already and says the same".to_owned()),
+        None => (
+            Fate::Conflict,
+            "it is here already and says the same, but was not made by the binding".to_owned(),
+        ),
+        Some(field) => (
+            Fate::Conflict,
+            format!("it is here already and differs in {field}: make both equal, or delete one of them"),
+        ),
+    }
+}
+
+/// Where two objects differ, whichever of them says more.
+fn differs(one: &ObjectFacts, other: &ObjectFacts) -> Option<String> {
+    difference(one, other, &[]).or_else(|| difference(other, one, &[]))
+}
+
+impl Fate {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Adopt => "adopt",
+            Self::Link => "link",
+            Self::Conflict => "conflict",
+            Self::Nothing => "-",
+        }
+    }
+}
+
+impl Item {
+    fn key(namespace: &str, name: &str) -> String {
+        match namespace {
+            "" => name.to_owned(),
+            namespace => format!("{namespace}/{name}"),
+        }
+    }
+}
+
+impl Show for Item {
+    const HEADINGS: &'static [&'static str] = &[
+        "BINDING",
+        "RESOURCE",
+        "OBJECT",
+        "OPT-IN",
+        "ALL",
+        "NAMESPACE",
+        "WHY",
+        "PROVIDER",
+        "UID",
+    ];
+    const PLAIN: usize = 7;
+
+    fn cells(&self, _: Timestamp) -> Vec<String> {
+        let namespace = match (self.namespace.as_str(), self.makes_namespace) {
+            ("", _) => "-",
+            (_, true) => "to be made",
+            (_, false) => "exists",
+        };
+        vec![
+            self.binding.clone(),
+            self.resource.to_string(),
+            Self::key(&self.namespace, &self.name),
+            self.opt_in.as_str().to_owned(),
+            self.all.as_str().to_owned(),
+            namespace.to_owned(),
+            self.why.clone(),
+            Self::key(&self.provider.namespace, &self.provider.name),
+            self.provider.uid.clone(),
+        ]
+    }
+
+    fn reference(&self) -> String {
+        format!("{}/{}", self.resource, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests;

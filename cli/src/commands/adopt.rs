@@ -1,0 +1,167 @@
+//! `adopt --dry-run`: what the konnector would create here of what providers hold.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Write,
+};
+
+use bindery_api::{
+    annotations,
+    v1alpha2::{APIServiceBinding, APIServiceExportSpec, APIServiceNamespace, GroupResource, Isolation, Scope},
+};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    ResourceExt,
+    api::{ApiResource, GroupVersionKind},
+};
+
+use super::Context;
+use crate::{
+    adopt::{Item, Seat, item, places},
+    args::AdoptArgs,
+    consumer::Consumer,
+    contract::Contract,
+    errors::Failure,
+    output::joined,
+    why::ObjectFacts,
+};
+
+/// What is known of one side of a binding.
+struct Seen<'a> {
+    binding: &'a str,
+    contract: Contract,
+    export: APIServiceExportSpec,
+    mapped: Vec<APIServiceNamespace>,
+}
+
+/// `kubectl bind adopt --dry-run [BINDING]`
+pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &AdoptArgs) -> Result<(), Failure> {
+    if !args.dry_run {
+        return Err(Failure::Usage(
+            "it is the konnector that adopts, all the time, once it is told to: `kubectl bind deploy --adoption opt-in`, or \
+             `--adoption all`\n\nAdd --dry-run to see what would be adopted."
+                .to_owned(),
+        ));
+    }
+    let consumer = Consumer::connect(&context.settings).await?;
+    let mut bindings = match &args.binding {
+        Some(name) => vec![consumer.binding(name).await?],
+        None => consumer.bindings().await?,
+    };
+    bindings.sort_by_key(ResourceExt::name_any);
+    let namespaces = namespaces(&consumer).await?;
+    let (mut items, mut unseen) = (Vec::new(), Vec::new());
+    for binding in bindings
+        .iter()
+        .filter(|binding| binding.metadata.deletion_timestamp.is_none())
+    {
+        if binding.annotations().get(annotations::PAUSED).map(String::as_str) == Some(annotations::TRUE) {
+            let name = binding.name_any();
+            context.steps.note(&format!(
+                "APIServiceBinding {name} is paused: nothing of it is adopted until its annotation {} is removed",
+                annotations::PAUSED
+            ));
+        }
+        match of_binding(&consumer, binding, &namespaces, &mut items).await {
+            Ok(()) => {}
+            Err(why) => {
+                context
+                    .steps
+                    .note(&format!("APIServiceBinding {}: {why}", binding.name_any()));
+                unseen.push(binding.name_any());
+            }
+        }
+    }
+    if items.is_empty() && unseen.is_empty() {
+        context.steps.note("the providers hold no objects for this cluster");
+    }
+    let makes: BTreeSet<_> = items
+        .iter()
+        .filter(|item| item.makes_namespace)
+        .map(|item| &item.namespace)
+        .collect();
+    if !makes.is_empty() {
+        context
+            .steps
+            .note(&format!("namespaces that would be made: {}", joined(makes)));
+    }
+    context.printer.list(&items, Timestamp::now())?;
+    if unseen.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Incomplete(format!("the objects of {}", joined(unseen))))
+}
+
+/// Names of the namespaces of this cluster.
+async fn namespaces(consumer: &Consumer) -> Result<BTreeSet<String>, Failure> {
+    let all = consumer.everywhere(&ApiResource::erase::<Namespace>(&())).await?;
+    Ok(all.iter().map(ResourceExt::name_any).collect())
+}
+
+async fn of_binding(
+    consumer: &Consumer,
+    binding: &APIServiceBinding,
+    namespaces: &BTreeSet<String>,
+    items: &mut Vec<Item>,
+) -> Result<(), String> {
+    let name = binding.name_any();
+    let contract = Contract::open(consumer, binding).await?;
+    let export = contract.export(binding.export_name()).await?;
+    let export = export.ok_or_else(|| format!("the provider has no export {} any more", binding.export_name()))?;
+    let seen = Seen {
+        binding: &name,
+        mapped: contract.places().await?,
+        contract,
+        export: export.spec,
+    };
+    for resource in &seen.export.resources {
+        seen.resource(consumer, &resource.group_resource, namespaces, items)
+            .await?;
+    }
+    Ok(())
+}
+
+impl Seen<'_> {
+    async fn resource(
+        &self,
+        consumer: &Consumer,
+        resource: &GroupResource,
+        namespaces: &BTreeSet<String>,
+        items: &mut Vec<Item>,
+    ) -> Result<(), String> {
+        let schema = self.contract.schema(resource).await?;
+        let schema = schema
+            .ok_or_else(|| format!("the provider has no schema of {resource} yet"))?
+            .spec;
+        let versions = || schema.versions.iter().filter(|version| version.served);
+        let version = versions().find(|version| version.storage).or_else(|| versions().next());
+        let version = version.ok_or_else(|| format!("the provider serves no version of {resource}"))?;
+        let kind = GroupVersionKind::gvk(&resource.group, &version.name, &schema.names.kind);
+        let api = ApiResource::from_gvk_with_plural(&kind, &resource.resource);
+        let here = consumer.everywhere(&api).await.map_err(|failure| failure.to_string())?;
+        let here: BTreeMap<_, _> = here
+            .into_iter()
+            .map(ObjectFacts::of)
+            .map(|object| ((object.namespace.clone(), object.name.clone()), object))
+            .collect();
+        let seat = Seat {
+            binding: self.binding,
+            contract: &self.contract.name,
+            resource,
+            names_are_shared: schema.scope == Scope::Cluster && self.export.isolation == Isolation::None,
+        };
+        for place in places(&self.export, schema.scope, &self.contract.name, &self.mapped) {
+            for object in self.contract.objects(&api, &place.there).await? {
+                let object = ObjectFacts::of(object);
+                let Some(name) = place.name(&self.contract.name, &object) else {
+                    continue;
+                };
+                let key = (place.here.clone(), name);
+                let has_namespace = place.here.is_empty() || namespaces.contains(&place.here);
+                items.push(item(&seat, key.clone(), &object, here.get(&key), has_namespace));
+            }
+        }
+        Ok(())
+    }
+}
