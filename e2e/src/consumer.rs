@@ -47,6 +47,11 @@ impl Consumer {
     /// As [`Consumer::start_with`], on a cluster that runs already.
     pub async fn start_on(plane: ControlPlane, extra: &[&str]) -> Result<Self> {
         plane.apply(&manifests::folder("konnector")?).await?;
+        Self::start_installed(plane, extra).await
+    }
+
+    /// As [`Consumer::start_on`], with what somebody else has installed there.
+    pub async fn start_installed(plane: ControlPlane, extra: &[&str]) -> Result<Self> {
         let kubeconfig = plane.service_account_kubeconfig(NAMESPACE, "konnector").await?;
         let mut consumer = Self {
             plane,
@@ -90,6 +95,13 @@ impl Consumer {
     /// Has konnectors that are started from now on run in this environment too.
     pub fn with_env(&mut self, name: &str, value: &str) {
         self.env.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// Has konnectors that are started from now on run with `FLAG=VALUE`, in place of what the flag said before.
+    pub fn set_flag(&mut self, flag: &str, value: &str) {
+        let of_flag = |given: &str| given.strip_prefix(flag).is_some_and(|rest| rest.starts_with('='));
+        self.extra.retain(|given| !of_flag(given));
+        self.extra.push(format!("{flag}={value}"));
     }
 
     /// Has konnectors that are started from now on reach their API server at another URL, such as a

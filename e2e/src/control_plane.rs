@@ -19,7 +19,10 @@ use anyhow::{Context, Result};
 use kube::Client;
 use parking_lot::Mutex;
 
-pub use self::tokens::{LEEWAY, ServiceAccountClaims};
+pub use self::{
+    etcd::Backup,
+    tokens::{LEEWAY, ServiceAccountClaims},
+};
 use self::{programs::Layout, tokens::SigningKey};
 use crate::{
     Audit, Kubeconfig, Process, Proxy, User, Workdir,

@@ -72,18 +72,12 @@ enum Verdict {
 impl Gate {
     /// An open gate to a control plane.
     pub async fn start(plane: &ControlPlane) -> Result<Self> {
-        let admin = serde_json::from_value(plane.kubeconfig().to_value())?;
-        let mut config = Config::from_custom_kubeconfig(admin, &KubeConfigOptions::default()).await?;
-        // Verified as the admin does it, but who asks is up to whoever sends the request. A watch may be silent.
-        config.auth_info = AuthInfo::default();
-        config.read_timeout = None;
-        config.default_retry = false;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .await
             .context("no free loopback port")?;
         let url = format!("http://{}", listener.local_addr()?);
         let shared = Arc::new(Shared {
-            upstream: Client::try_from(config)?,
+            upstream: upstream(plane).await?,
             door: watch::Sender::new(Door::Open),
             counts: Mutex::new(Box::new(|_| true)),
             writes: Mutex::default(),
@@ -159,20 +153,6 @@ impl Shared {
         }
         verdict
     }
-
-    async fn forward(&self, request: Request) -> Response {
-        let answer = async {
-            let (mut parts, body) = request.into_parts();
-            parts.headers.remove(http::header::HOST);
-            let body = to_bytes(body, BODY_MAX).await?;
-            let request = http::Request::from_parts(parts, kube::client::Body::from(body.to_vec()));
-            anyhow::Ok(self.upstream.send(request).await?)
-        };
-        match answer.await {
-            Ok(answer) => answer.map(Body::new),
-            Err(error) => (StatusCode::BAD_GATEWAY, format!("{error:#}")).into_response(),
-        }
-    }
 }
 
 impl fmt::Debug for Gate {
@@ -181,11 +161,37 @@ impl fmt::Debug for Gate {
     }
 }
 
+/// A client without credentials of its own: who asks is up to whoever sends a request.
+pub(crate) async fn upstream(plane: &ControlPlane) -> Result<Client> {
+    let admin = serde_json::from_value(plane.kubeconfig().to_value())?;
+    let mut config = Config::from_custom_kubeconfig(admin, &KubeConfigOptions::default()).await?;
+    // Verified as the admin does it. A watch may be silent.
+    config.auth_info = AuthInfo::default();
+    config.read_timeout = None;
+    config.default_retry = false;
+    Ok(Client::try_from(config)?)
+}
+
+/// Sends a request on, and answers as was answered.
+pub(crate) async fn forward(upstream: &Client, request: Request) -> Response {
+    let answer = async {
+        let (mut parts, body) = request.into_parts();
+        parts.headers.remove(http::header::HOST);
+        let body = to_bytes(body, BODY_MAX).await?;
+        let request = http::Request::from_parts(parts, kube::client::Body::from(body.to_vec()));
+        anyhow::Ok(upstream.send(request).await?)
+    };
+    match answer.await {
+        Ok(answer) => answer.map(Body::new),
+        Err(error) => (StatusCode::BAD_GATEWAY, format!("{error:#}")).into_response(),
+    }
+}
+
 async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     match shared.admit(&request) {
-        Verdict::Pass => shared.forward(request).await,
+        Verdict::Pass => forward(&shared.upstream, request).await,
         Verdict::Last => {
-            shared.forward(request).await;
+            forward(&shared.upstream, request).await;
             shared.door.send_replace(Door::Silent);
             std::future::pending().await
         }

@@ -9,14 +9,14 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use bindery_e2e::{ControlPlane, Process, ServiceAccountClaims, eventually, process::Signal};
+use bindery_e2e::{ControlPlane, Liar, Lie, Process, ServiceAccountClaims, eventually, process::Signal};
 use k8s_openapi::api::{
     authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus},
     core::v1::{ConfigMap, Namespace, Secret, ServiceAccount},
 };
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, PostParams},
+    api::{DeleteParams, ListParams, ObjectList, PostParams},
 };
 use nix::{sys::signal::killpg, unistd::Pid};
 use serde_json::json;
@@ -273,4 +273,83 @@ async fn refused(client: &Client, token: &str) -> Result<()> {
 
 fn username(status: &TokenReviewStatus) -> Option<&str> {
     status.user.as_ref()?.username.as_deref()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restored_backup_knows_what_it_knew_then() -> Result<()> {
+    let plane = ControlPlane::start("backup").await?;
+    let maps: Api<ConfigMap> = Api::namespaced(plane.client(), "default");
+    let make = async |name: &str| {
+        let map = serde_json::from_value(json!({ "metadata": { "name": name } }))?;
+        anyhow::Ok(maps.create(&PostParams::default(), &map).await?)
+    };
+    let before = make("before").await?;
+    let backup = plane.backup()?;
+    make("after").await?;
+    maps.delete("before", &DeleteParams::default()).await?;
+
+    plane.stop_api_server()?;
+    plane.restore(&backup).await?;
+    plane.start_api_server().await?;
+    ensure!(maps.get("before").await?.uid() == before.uid(), "another object");
+    ensure!(maps.get_opt("after").await?.is_none(), "it knows what came later");
+    // It goes on from there, and can be gone back to again.
+    make("again").await?;
+    plane.stop_api_server()?;
+    plane.restore(&backup).await?;
+    plane.start_api_server().await?;
+    ensure!(maps.get_opt("again").await?.is_none(), "it knows what came later");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_liar_lies_about_what_it_was_told_to() -> Result<()> {
+    let plane = ControlPlane::start("liar").await?;
+    let liar = Liar::start(&plane).await?;
+    let token = plane.token_for("default", "default", &[], 600).await?;
+    plane
+        .kubectl(&[
+            "create",
+            "clusterrolebinding",
+            "all",
+            "--clusterrole=cluster-admin",
+            "--serviceaccount=default:default",
+        ])
+        .await?;
+    let kubeconfig = plane.token_kubeconfig("default", token);
+    let client = kubeconfig
+        .with_server(format!("https://{}", liar.address()))
+        .client()
+        .await?;
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let code = |answer: kube::Result<ObjectList<Namespace>>| match answer {
+        Err(kube::Error::Api(status)) => status.code,
+        _ => 0,
+    };
+    let list = async || namespaces.list(&ListParams::default()).await;
+    let honest = list().await?.items.len();
+    ensure!(honest > 1, "{honest} namespaces");
+
+    liar.lie_about("namespaces", Lie::Status(403));
+    ensure!(code(list().await) == 403);
+    ensure!(namespaces.get("default").await.is_ok(), "an object is no list");
+    Api::<Secret>::all(client).list(&ListParams::default()).await?;
+    liar.lie_about("namespaces", Lie::Empty);
+    let empty = list().await?;
+    ensure!(
+        empty.items.is_empty() && empty.metadata.resource_version.is_some(),
+        "{empty:?}"
+    );
+    liar.lie_about("namespaces", Lie::Partial);
+    let page = namespaces.list(&ListParams::default().limit(500)).await?;
+    ensure!(page.items.len() == 1, "{} on the first page", page.items.len());
+    let next = ListParams::default()
+        .limit(500)
+        .continue_token(&page.metadata.continue_.context("no more is promised")?);
+    ensure!(code(namespaces.list(&next).await) == 500);
+    liar.lie_about("namespaces", Lie::Cut(100));
+    ensure!(list().await.is_err(), "a whole list");
+    liar.repent();
+    ensure!(list().await?.items.len() == honest);
+    Ok(())
 }

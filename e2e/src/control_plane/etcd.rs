@@ -1,6 +1,9 @@
-//! What nobody can do through an API server: lose objects as a restored backup does, and forget what watches saw.
+//! What nobody can do through an API server: keep a backup and go back to it, lose objects, and forget what watches saw.
 
-use std::path::Path;
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, Result, ensure};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -10,9 +13,46 @@ use tokio::{
     net::UnixStream,
 };
 
-use super::ControlPlane;
+use super::{ControlPlane, readiness};
+use crate::{Workdir, process::Signal};
+
+/// The store of a control plane as it was at one moment. Its folder goes with it.
+#[derive(Debug)]
+pub struct Backup {
+    workdir: Workdir,
+}
 
 impl ControlPlane {
+    /// Copies the store as it is at this moment. Nobody notices, but that answers take a little longer meanwhile.
+    pub fn backup(&self) -> Result<Backup> {
+        let backup = Backup {
+            workdir: Workdir::new("backup")?,
+        };
+        let mut etcd = self.etcd.lock();
+        // What was written up to now is what a store finds that was killed now, and it can start from that.
+        etcd.signal(Signal::SIGSTOP)?;
+        let copied = copy_folder(&self.layout.etcd_data(), &backup.data());
+        etcd.signal(Signal::SIGCONT)?;
+        copied.context("cannot copy the store")?;
+        Ok(backup)
+    }
+
+    /// Goes back to a backup: all that was written since has never happened, and resource versions begin again where they
+    /// were. The API server must be stopped meanwhile.
+    pub async fn restore(&self, backup: &Backup) -> Result<()> {
+        let mut etcd = {
+            let mut slot = self.etcd.lock();
+            slot.kill9()?;
+            let data = self.layout.etcd_data();
+            fs::remove_dir_all(&data)?;
+            copy_folder(&backup.data(), &data).context("cannot copy the backup")?;
+            self.layout.spawn_etcd(self.binaries)?
+        };
+        readiness::listening(&mut etcd, &self.layout.etcd_socket()).await?;
+        *self.etcd.lock() = etcd;
+        Ok(())
+    }
+
     /// Takes every object whose key begins so out of the store, such as `wildwest.dev/cowboys/`. Nobody is told: the API
     /// server must be stopped meanwhile.
     pub async fn lose(&self, prefix: &str) -> Result<u64> {
@@ -38,6 +78,26 @@ impl ControlPlane {
         let answer = post(&self.layout.etcd_socket(), &format!("/v3/{method}"), &body.to_string()).await;
         answer.with_context(|| format!("etcd {method}"))
     }
+}
+
+impl Backup {
+    fn data(&self) -> PathBuf {
+        self.workdir.path().join("etcd")
+    }
+}
+
+fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_folder(&entry.path(), &to)?;
+        } else {
+            fs::copy(entry.path(), to)?;
+        }
+    }
+    Ok(())
 }
 
 /// One request of HTTP/1.1 over a socket file.

@@ -65,6 +65,11 @@ impl Layout {
         self.dir.join("etcd.sock")
     }
 
+    /// Where the store keeps what it has.
+    pub(super) fn etcd_data(&self) -> PathBuf {
+        self.dir.join("etcd")
+    }
+
     pub(super) fn server_address(&self) -> SocketAddr {
         self.server
     }

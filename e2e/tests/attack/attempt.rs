@@ -17,6 +17,8 @@ pub(crate) const CONCURRENCY: usize = 32;
 const SHOWN: usize = 25;
 /// Longest answer.
 const ANSWER_MAX: usize = 64 << 20;
+/// On what contracts write, and on requests.
+const POLICIES: [&str; 2] = ["kube-bind-binder", "kube-bind-requests"];
 /// Longest wait for one answer.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -27,7 +29,7 @@ pub(crate) enum Expect {
     Own,
     /// RBAC refuses it.
     Forbidden,
-    /// RBAC cannot tell whose the object is, and the policy refuses it.
+    /// RBAC cannot tell whose the object is, or who asks in it, and a policy refuses it.
     Policy,
 }
 
@@ -155,11 +157,14 @@ impl Answer {
         self.status == StatusCode::FORBIDDEN && self.text().contains(" cannot ")
     }
 
-    /// Our policy's refusal.
+    /// The refusal of one of our policies.
     fn is_refused_by_policy(&self) -> bool {
         let text = self.text();
+        let mut ours = POLICIES
+            .into_iter()
+            .map(|name| format!("ValidatingAdmissionPolicy '{name}'"));
         [StatusCode::FORBIDDEN, StatusCode::UNPROCESSABLE_ENTITY].contains(&self.status)
-            && text.contains("ValidatingAdmissionPolicy 'kube-bind-binder'")
+            && ours.any(|policy| text.contains(&policy))
     }
 }
 

@@ -11,6 +11,7 @@ mod modes;
 mod offers;
 mod provider;
 mod reads;
+mod requests;
 mod rights;
 mod served;
 mod spaces;

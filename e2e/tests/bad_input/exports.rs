@@ -230,20 +230,24 @@ fn requests_made_as_kubernetes_objects_say_what_is_wrong_with_them() -> Result<(
         .await?;
         let mut unnamed = spec("", "cluster-of-r-unnamed");
         unnamed["templateRef"] = serde_json::Value::Null;
-        request(
-            case,
-            "r-unnamed",
-            unnamed,
-            failed,
-            "TemplateNotFound",
-            &["spec.templateRef.name is missing"],
-        )
-        .await?;
+        for (name, spec, says) in [
+            ("r-unnamed", unnamed, "spec.templateRef.name is required"),
+            (
+                "r-nobody",
+                spec("cowboys", ""),
+                "spec.clusterIdentity.identity is required",
+            ),
+        ] {
+            // These the admission policy refuses before there is an object to say it.
+            let refused = request(case, name, spec, failed, "", &[]).await;
+            let refused = refused.err().with_context(|| format!("{name} was made"))?;
+            tells(&refused.to_string(), &[says])?;
+        }
         let says = ["spec.clusterIdentity.identity", "kube-system"];
         request(
             case,
             "r-identity",
-            spec("cowboys", ""),
+            spec("cowboys", " "),
             failed,
             "InvalidClusterIdentity",
             &says,

@@ -9,7 +9,6 @@ mod flags;
 mod kubeconfigs;
 mod names;
 mod objects;
-mod offer;
 mod provider_changed;
 mod revoked;
 mod schema_updates;
@@ -18,3 +17,5 @@ mod templates;
 mod tokens;
 mod wire;
 mod world;
+
+use bindery_e2e::offer;

@@ -1,8 +1,10 @@
 //! The real command against a real cluster. The backend is scripted and the konnector is played by the test, so that
 //! every answer and every silence of theirs can be tried.
 
+mod automated;
 mod backend;
 mod claims;
+mod deploy;
 mod policy;
 mod whole;
 mod why;
@@ -434,7 +436,7 @@ async fn dangerous_kubeconfig(world: &World) -> Result<()> {
 
 async fn no_konnector(world: &World) -> Result<()> {
     world
-        .bind(&["cowboys", "--timeout", "2s"])
+        .bind(&["cowboys", "--timeout", "10s"])
         .await?
         .expect(5, &["does it run?", "kubectl bind status"])?;
     let bindings = Api::<APIServiceBinding>::all(world.plane.client());

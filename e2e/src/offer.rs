@@ -1,43 +1,50 @@
-//! What is offered: an API for each case.
+//! An API for each case of a suite, so that cases that share clusters do not share objects.
 
 use anyhow::{Result, ensure};
 use bindery_api::{Conditions as _, v1alpha2 as api};
-use bindery_e2e::{Provider, eventually, wildwest::SOON};
 use kube::{
     Api,
     api::{ApiResource, DynamicObject, GroupVersionKind},
 };
 use serde_json::{Value, json};
 
+use crate::{Provider, eventually, wildwest::SOON};
+
 /// An API: the resource `widgets` of a group made from `name`, offered by the template `name`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Offer {
-    pub(crate) name: &'static str,
+pub struct Offer {
+    /// Name of the API, and of its template.
+    pub name: &'static str,
 }
 
 impl Offer {
-    pub(crate) fn new(name: &'static str) -> Self {
+    /// An API of that name.
+    pub fn new(name: &'static str) -> Self {
         Self { name }
     }
 
-    pub(crate) fn group(self) -> String {
+    /// Its group.
+    pub fn group(self) -> String {
         format!("{}.example.dev", self.name)
     }
 
     /// Name of the CRD and of the BoundSchema.
-    pub(crate) fn crd_name(self) -> String {
+    pub fn crd_name(self) -> String {
         format!("widgets.{}", self.group())
     }
 
-    pub(crate) fn resource(self) -> ApiResource {
+    /// Its resource.
+    pub fn resource(self) -> ApiResource {
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(&self.group(), "v1", "Widget"), "widgets")
     }
 
-    pub(crate) fn widget(self, name: &str, color: &str) -> DynamicObject {
+    /// An object of it.
+    pub fn widget(self, name: &str, color: &str) -> DynamicObject {
         DynamicObject::new(name, &self.resource()).data(json!({"spec": {"color": color}}))
     }
 
-    pub(crate) fn crd(self) -> Value {
+    /// Its CRD, which may be exported.
+    pub fn crd(self) -> Value {
         let text = json!({"type": "object", "properties": {"color": {"type": "string"}}});
         json!({
             "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -53,7 +60,8 @@ impl Offer {
         })
     }
 
-    pub(crate) fn template(self) -> Value {
+    /// What offers it.
+    pub fn template(self) -> Value {
         json!({
             "apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceExportTemplate", "metadata": {"name": self.name},
             "spec": {"scope": "Namespaced", "resources": [{"group": self.group(), "resource": "widgets", "versions": ["v1"]}]},
@@ -76,14 +84,14 @@ impl Offer {
     }
 
     /// Makes all of it on a provider, and waits until the template is ready.
-    pub(crate) async fn publish(self, provider: &Provider) -> Result<()> {
+    pub async fn publish(self, provider: &Provider) -> Result<()> {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": [self.rights(), self.crd(), self.template()]});
         provider.plane.apply(&list.to_string()).await?;
         self.ready(provider).await
     }
 
     /// Waits until the template is ready.
-    pub(crate) async fn ready(self, provider: &Provider) -> Result<()> {
+    pub async fn ready(self, provider: &Provider) -> Result<()> {
         let templates: Api<api::APIServiceExportTemplate> = Api::all(provider.plane.client());
         eventually(format!("template {} to be ready", self.name), SOON, || async {
             let template = templates.get(self.name).await?;

@@ -1,0 +1,296 @@
+//! A front of an API server that answers some requests by itself: refusals, lists that are empty, and lists that break off.
+//! With TLS, for kubeconfigs that are refused without.
+
+use std::{
+    fmt,
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
+
+use anyhow::{Context as _, Result};
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    extract::{Request, State},
+    response::{IntoResponse as _, Response},
+    serve::Listener,
+};
+use futures::StreamExt as _;
+use http::{StatusCode, Uri};
+use kube::Client;
+use parking_lot::Mutex;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
+use serde_json::{Value, json};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+    task::JoinHandle,
+};
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{ServerConfig, crypto::aws_lc_rs},
+    server::TlsStream,
+};
+
+use crate::{ControlPlane, gate};
+
+/// Longest list that is emptied.
+const LIST_MAX: usize = 4 << 20;
+
+/// Passes requests on to an API server, with the credentials of whoever sends them, save those that it was told to answer.
+/// Listens with a certificate of the control plane's authority, on loopback. Ends on drop.
+pub struct Liar {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    tasks: [JoinHandle<()>; 2],
+}
+
+/// What is answered instead of the truth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lie {
+    /// A refusal or an error with this code.
+    Status(u16),
+    /// A list in which nothing is.
+    Empty,
+    /// One object and the promise of more, which the next request then fails to get.
+    Partial,
+    /// The true answer, which breaks off after so many bytes.
+    Cut(usize),
+}
+
+struct Shared {
+    upstream: Client,
+    lie: Mutex<Told>,
+}
+
+/// What to answer to a request, by its method and its path with the query.
+type Told = Box<dyn Fn(&str, &Uri) -> Option<Lie> + Send>;
+
+/// Connections whose handshake is done: one that is slow holds up no other.
+struct Accepted {
+    address: SocketAddr,
+    connections: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
+}
+
+// === impl Liar ===
+
+impl Liar {
+    /// An honest one, for now.
+    pub async fn start(plane: &ControlPlane) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .context("no free loopback port")?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            upstream: gate::upstream(plane).await?,
+            lie: Mutex::new(Box::new(|_, _| None)),
+        });
+        let (sender, connections) = mpsc::channel(16);
+        let accepting = tokio::spawn(accept(listener, acceptor(plane)?, sender));
+        let router = Router::new().fallback(answer).with_state(Arc::clone(&shared));
+        let accepted = Accepted { address, connections };
+        let serving = tokio::spawn(async move {
+            // It ends with the liar alone.
+            let _ = axum::serve(accepted, router).await;
+        });
+        Ok(Self {
+            address,
+            shared,
+            tasks: [accepting, serving],
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers requests so from now on. Watches that are open go on.
+    pub fn lie(&self, about: impl Fn(&str, &Uri) -> Option<Lie> + Send + 'static) {
+        *self.shared.lie.lock() = Box::new(about);
+    }
+
+    /// Answers lists of a resource so from now on, or lists and watches; nothing else.
+    pub fn lie_about(&self, plural: &'static str, lie: Lie) {
+        self.lie(move |method, uri| {
+            let is_list = method == "GET" && uri.path().ends_with(&format!("/{plural}"));
+            is_list.then_some(lie)
+        });
+    }
+
+    /// Tells the truth again.
+    pub fn repent(&self) {
+        self.lie(|_, _| None);
+    }
+}
+
+impl Drop for Liar {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+impl fmt::Debug for Liar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Liar")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Accepted ===
+
+impl Listener for Accepted {
+    type Io = TlsStream<TcpStream>;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        match self.connections.recv().await {
+            Some(connection) => connection,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn local_addr(&self) -> std::io::Result<SocketAddr> {
+        Ok(self.address)
+    }
+}
+
+fn acceptor(plane: &ControlPlane) -> Result<TlsAcceptor> {
+    let identity = plane.authority().server(&["127.0.0.1", "localhost"])?;
+    let certificate = CertificateDer::from_pem_slice(identity.certificate.as_bytes())?;
+    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes())?;
+    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+async fn accept(
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    connections: mpsc::Sender<(TlsStream<TcpStream>, SocketAddr)>,
+) {
+    while let Ok((stream, from)) = listener.accept().await {
+        let (acceptor, connections) = (acceptor.clone(), connections.clone());
+        tokio::spawn(async move {
+            let _ = stream.set_nodelay(true);
+            // Whoever does not trust the certificate goes, and a liar that is gone needs no connection.
+            if let Ok(stream) = acceptor.accept(stream).await {
+                let _ = connections.send((stream, from)).await;
+            }
+        });
+    }
+}
+
+async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let told = (shared.lie.lock())(request.method().as_str(), request.uri());
+    match told {
+        None => gate::forward(&shared.upstream, request).await,
+        Some(Lie::Status(code)) => refusal(code, request.uri().path()),
+        Some(Lie::Empty) => empty(&shared.upstream, request).await,
+        Some(Lie::Partial) => partial(&shared.upstream, request).await,
+        Some(Lie::Cut(after)) => {
+            let answer = gate::forward(&shared.upstream, request).await;
+            answer.map(|body| cut(body, after))
+        }
+    }
+}
+
+/// An API server's refusal. A namespace that does not exist it names.
+fn refusal(code: u16, path: &str) -> Response {
+    match (code, path.strip_prefix("/api/v1/namespaces/")) {
+        (404, Some(name)) if !name.contains('/') => failure(code, &json!({"kind": "namespaces", "name": name})),
+        _ => status(code),
+    }
+}
+
+fn status(code: u16) -> Response {
+    failure(code, &json!({}))
+}
+
+fn failure(code: u16, details: &Value) -> Response {
+    let reason = match code {
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "NotFound",
+        410 => "Expired",
+        _ => "InternalError",
+    };
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": reason, "code": code,
+        "message": format!("{reason}, as the test wants it"), "details": details,
+    });
+    let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    said(code, &status)
+}
+
+/// The list as of now without its objects; a watch is passed on.
+async fn empty(upstream: &Client, request: Request) -> Response {
+    let is_watch = is_watch(request.uri());
+    let answer = gate::forward(upstream, request).await;
+    if is_watch || !answer.status().is_success() {
+        return answer;
+    }
+    let emptied = async {
+        let list = to_bytes(answer.into_body(), LIST_MAX).await?;
+        let mut list: Value = serde_json::from_slice(&list)?;
+        list["items"] = json!([]);
+        list["metadata"]["continue"] = json!("");
+        anyhow::Ok(list)
+    };
+    match emptied.await {
+        Ok(list) => said(StatusCode::OK, &list),
+        Err(_) => status(500),
+    }
+}
+
+fn said(code: StatusCode, content: &Value) -> Response {
+    let kind = [(http::header::CONTENT_TYPE, "application/json")];
+    (code, kind, content.to_string()).into_response()
+}
+
+/// The first object with the promise of more; what comes next fails, and so does a watch.
+async fn partial(upstream: &Client, mut request: Request) -> Response {
+    let query = request.uri().query().unwrap_or_default();
+    if is_watch(request.uri()) || query.contains("continue=") {
+        return status(500);
+    }
+    let kept = query.split('&').filter(|pair| !pair.starts_with("limit="));
+    let query = kept
+        .filter(|pair| !pair.is_empty())
+        .chain(["limit=1"])
+        .collect::<Vec<_>>()
+        .join("&");
+    let path = request.uri().path();
+    match format!("{path}?{query}").parse() {
+        Ok(uri) => *request.uri_mut() = uri,
+        Err(_) => return status(500),
+    }
+    gate::forward(upstream, request).await
+}
+
+fn is_watch(uri: &Uri) -> bool {
+    let query = uri.query().unwrap_or_default();
+    query.split('&').any(|pair| pair == "watch=1" || pair == "watch=true")
+}
+
+/// A body that fails after so many bytes.
+fn cut(body: Body, after: usize) -> Body {
+    let mut left = after;
+    let chunks = body.into_data_stream().map(move |chunk| {
+        let chunk = chunk.map_err(std::io::Error::other)?;
+        if left == 0 {
+            return Err(std::io::Error::other("cut"));
+        }
+        let taken = chunk.len().min(left);
+        left -= taken;
+        Ok(chunk.slice(..taken))
+    });
+    // A body of one chunk ends in its middle all the same.
+    let end = futures::stream::once(async { Err(std::io::Error::other("cut")) });
+    Body::from_stream(chunks.chain(end))
+}

@@ -1,0 +1,204 @@
+//! A provider that cannot be reached, in part or at all.
+
+use anyhow::{Context as _, Result, ensure};
+use bindery_api::{Severity, conditions::ConditionStatus};
+use bindery_e2e::{Liar, Lie, Provider, Proxy, bundle::Bundle, eventually_ok, holds_for, offer::Offer, wildwest::SOON};
+use serde_json::json;
+
+use crate::{
+    pair::Pair,
+    world::{A_WHILE, case},
+};
+
+const FIRST: Offer = Offer { name: "rea-first" };
+const STREAMLESS: Offer = Offer { name: "rea-streamless" };
+const AFTER: Offer = Offer { name: "rea-after" };
+const LATER: Offer = Offer { name: "rea-later" };
+const EARLY: Offer = Offer { name: "rea-early" };
+const REFUSED: Offer = Offer { name: "rea-refused" };
+
+/// Two lines to a provider: to its API server, and to its backend.
+struct Lines {
+    kubernetes: Proxy,
+    backend: Proxy,
+}
+
+// === impl Lines ===
+
+impl Lines {
+    async fn start(provider: &Provider) -> Result<Self> {
+        let backend = provider.address();
+        let backend = backend.strip_prefix("https://").context("no https")?.parse()?;
+        Ok(Self {
+            kubernetes: provider.plane.proxy().await?,
+            backend: Proxy::start(backend).await?,
+        })
+    }
+}
+
+pub(crate) async fn without_backend_api_server_or_both_nothing_is_lost() -> Result<()> {
+    case("reach", async |case| {
+        let contract = case.contract(&case.world.p, &[FIRST, STREAMLESS, AFTER, LATER]).await?;
+        let lines = Lines::start(&case.world.p).await?;
+        let credential = contract.export(FIRST).await?;
+        let credential = credential
+            .through(lines.kubernetes.address())
+            .backend_through(lines.backend.address());
+        let bundle = case.bundle("");
+        bundle.give(&credential.yaml()?).await?;
+        let spec = json!({"pollingInterval": "1s", "maxRetries": 3, "backoffMultiplier": 1.0});
+        bundle.apply(spec).await?;
+        bundle.binds(&[FIRST.name]).await?;
+        let pair = case.object(&contract, FIRST, "one").await?;
+
+        // Kubernetes is asked instead.
+        lines.backend.block();
+        pair.works("streamless").await?;
+        contract.export(STREAMLESS).await?;
+        bundle.binds(&[FIRST.name, STREAMLESS.name]).await?;
+
+        lines.kubernetes.block();
+        fails_and_then_errs(&bundle, &pair).await?;
+        contract.export(AFTER).await?;
+        lines.kubernetes.unblock();
+        recovers(&bundle).await?;
+        bundle.binds(&[AFTER.name, FIRST.name, STREAMLESS.name]).await?;
+        pair.works("both were away").await?;
+        lines.backend.unblock();
+
+        // The API server alone: the stream lives, and proves nothing.
+        lines.kubernetes.block();
+        fails_and_then_errs(&bundle, &pair).await?;
+        contract.remove(AFTER.name).await?;
+        holds_for("nothing to be unbound", A_WHILE, async || {
+            let binding = bundle.all_bindings.get(AFTER.name).await?;
+            ensure!(binding.metadata.deletion_timestamp.is_none(), "it goes");
+            pair.is_here().await
+        })
+        .await?;
+        lines.kubernetes.unblock();
+        recovers(&bundle).await?;
+        bundle.unbound(AFTER.name).await?;
+        contract.export(LATER).await?;
+        bundle.binds(&[FIRST.name, LATER.name, STREAMLESS.name]).await?;
+        pair.works("all is well").await
+    })
+    .await
+}
+
+/// A warning at first, an error after some retries; the provider is asked on, and nothing is taken away meanwhile.
+async fn fails_and_then_errs(bundle: &Bundle, pair: &Pair) -> Result<()> {
+    let before = bundle.bound().await?;
+    let mut warned = false;
+    let erred = eventually_ok("an error", SOON, async || {
+        let reachable = bundle.condition("ProviderReachable").await?;
+        let is_false = reachable.status == ConditionStatus::False;
+        if is_false {
+            ensure!(reachable.reason == "ProviderUnreachable", "{reachable:?}");
+        }
+        warned |= is_false && reachable.severity == Severity::Warning;
+        pair.is_here().await?;
+        ensure!(is_false && reachable.severity == Severity::Error, "{reachable:?}");
+        Ok(reachable)
+    })
+    .await?;
+    ensure!(warned, "an error from the start: {erred:?}");
+    ensure!(erred.last_probe_time.is_some(), "{erred:?}");
+    ensure!(!bundle.condition("Ready").await?.is_true(), "ready all the same");
+    holds_for("nothing to be deleted", A_WHILE, async || {
+        ensure!(bundle.bound().await? == before, "bindings changed");
+        pair.is_here().await
+    })
+    .await
+}
+
+async fn recovers(bundle: &Bundle) -> Result<()> {
+    bundle.is("ProviderReachable", bindery_api::Condition::is_true).await?;
+    bundle.is("Ready", bindery_api::Condition::is_true).await.map(drop)
+}
+
+pub(crate) async fn a_provider_that_is_away_from_the_start_is_bound_when_it_comes() -> Result<()> {
+    case("early", async |case| {
+        let contract = case.contract(&case.world.p, &[EARLY]).await?;
+        let lines = Lines::start(&case.world.p).await?;
+        let credential = contract.export(EARLY).await?;
+        let credential = credential
+            .through(lines.kubernetes.address())
+            .backend_through(lines.backend.address());
+        lines.kubernetes.block();
+        lines.backend.block();
+        let bundle = case.bundle("");
+        bundle.give(&credential.yaml()?).await?;
+        // At once an error, where no retry is wanted.
+        bundle.apply(json!({"pollingInterval": "1s", "maxRetries": 0})).await?;
+        bundle
+            .complains(
+                "ProviderReachable",
+                Severity::Error,
+                "ProviderUnreachable",
+                &["127.0.0.1"],
+            )
+            .await?;
+        let valid = bundle.condition("SecretValid").await?;
+        ensure!(valid.status == ConditionStatus::Unknown, "{valid:?}");
+        bundle
+            .is("Synced", |synced| synced.reason == "ListExportsFailed")
+            .await?;
+        lines.kubernetes.unblock();
+        lines.backend.unblock();
+        bundle.binds(&[EARLY.name]).await?;
+        recovers(&bundle).await
+    })
+    .await
+}
+
+pub(crate) async fn a_provider_that_refuses_deletes_nothing() -> Result<()> {
+    case("refused", async |case| {
+        let contract = case.contract(&case.world.p, &[REFUSED]).await?;
+        let liar = Liar::start(&case.world.p.plane).await?;
+        let line = Proxy::start(liar.address()).await?;
+        let credential = contract.export(REFUSED).await?.without_backend();
+        let bundle = case.bundle("");
+        bundle.give(&credential.through(line.address()).yaml()?).await?;
+        bundle
+            .apply(json!({"pollingInterval": "1s", "backoffMultiplier": 1.0}))
+            .await?;
+        bundle.binds(&[REFUSED.name]).await?;
+        let pair = case.object(&contract, REFUSED, "one").await?;
+        let before = bundle.bound().await?;
+        let refusals = [
+            (403, "ProviderForbidden"),
+            (500, "ProviderUnreachable"),
+            (404, "ContractNotFound"),
+        ];
+        for (code, reason) in refusals {
+            liar.lie(move |_, _| Some(Lie::Status(code)));
+            line.sever();
+            bundle
+                .is("ProviderReachable", |found| !found.is_true() && found.reason == reason)
+                .await?;
+            holds_for("nothing to be deleted", A_WHILE, async || {
+                ensure!(bundle.bound().await? == before, "bindings changed");
+                pair.is_here().await
+            })
+            .await?;
+            liar.repent();
+            line.sever();
+            recovers(&bundle).await?;
+            pair.works(reason).await?;
+        }
+        // A token that was refused is not tried again, for nobody renews it here.
+        liar.lie(|_, _| Some(Lie::Status(401)));
+        line.sever();
+        let reason = "CredentialExpired";
+        bundle.complains("SecretValid", Severity::Error, reason, &[]).await?;
+        pair.is_here().await?;
+        liar.repent();
+        line.sever();
+        let next = contract.export(REFUSED).await?.without_backend();
+        bundle.give(&next.through(line.address()).yaml()?).await?;
+        recovers(&bundle).await?;
+        pair.works(reason).await
+    })
+    .await
+}

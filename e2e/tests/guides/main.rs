@@ -1,0 +1,8 @@
+//! The pages of `docs/guides`, followed command by command on real control planes.
+
+mod adopting;
+mod getting_started;
+mod interactive;
+mod links;
+mod reasons;
+mod world;
