@@ -1,0 +1,225 @@
+//! From an empty consumer and one Secret to a synced object, with nothing but `kubectl apply`.
+//!
+//! Both sides are applied as GitOps tools do it: all at once, again and again until the API servers have taken all of it.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+use bindery_e2e::{
+    ControlPlane, Kubelet, Process, Provider, eventually, process,
+    wildwest::{self, SOON},
+};
+use kube::{
+    Api,
+    api::{DynamicObject, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::{COWBOY, NAMESPACE, Steps, show};
+use crate::cargo::root;
+
+/// The requester's namespace on the provider.
+const ORDERS: &str = "orders";
+const REQUEST: &str = "bindableresourcesrequest/cowboys";
+/// The consumer's identity, and the Secret with its kubeconfig.
+const WEST: &str = "west";
+const BUNDLE: &str = "wildwest";
+const LIMIT: Duration = Duration::from_mins(2);
+const RETRY: Duration = Duration::from_millis(500);
+
+/// What is applied to the consumer, all at once.
+const CONSUMER: [&str; 4] = [
+    "konnector",
+    "konnector/optional/bundles.yaml",
+    "examples/bundle/consumer",
+    "examples/cowboys/consumer",
+];
+
+/// What the demo works with.
+struct Demo<'a> {
+    provider: &'a Provider,
+    consumer: &'a ControlPlane,
+    steps: Steps,
+}
+
+pub(super) async fn run(keep: bool) -> Result<()> {
+    let mut steps = Steps::default();
+    let start = Instant::now();
+    let (mut provider, consumer) = tokio::try_join!(Provider::start("provider"), ControlPlane::start("consumer"))?;
+    steps.record("a provider with its server, and an empty consumer", start)?;
+    let mut kubelet = Kubelet::new(&consumer);
+    let demo = Demo {
+        provider: &provider,
+        consumer: &consumer,
+        steps,
+    };
+    let outcome = tokio::select! {
+        outcome = demo.play(keep) => outcome,
+        failed = kubelet.work() => failed,
+    };
+    if outcome.is_ok() {
+        kubelet.hush();
+        provider.servers.iter_mut().for_each(Process::hush);
+    }
+    outcome
+}
+
+impl Demo<'_> {
+    async fn play(mut self, keep: bool) -> Result<()> {
+        let secret = self.ask().await?;
+        let took = self.apply(secret).await?;
+        self.report().await?;
+        self.steps.table()?;
+        show(&format!(
+            "\nFrom `kubectl apply` on the empty consumer to the first synced object: {:.3} s\n",
+            took.as_secs_f64()
+        ))?;
+        if keep { self.keep().await } else { Ok(()) }
+    }
+
+    /// The provider's side: a request as a resource, by an account that may do no more than that.
+    async fn ask(&mut self) -> Result<PathBuf> {
+        let start = Instant::now();
+        let plane = &self.provider.plane;
+        let admin = plane.kubeconfig_path();
+        apply(plane, admin, &[deploy("examples/bundle/provider/requester.yaml")]).await?;
+        self.steps.record("provider: who may ask is applied", start)?;
+
+        let start = Instant::now();
+        let pipeline = plane.service_account_kubeconfig(ORDERS, "pipeline").await?;
+        apply(plane, &pipeline, &[deploy("examples/bundle/provider/request.yaml")]).await?;
+        let succeeded = ["wait", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=2m"];
+        kubectl(plane, &pipeline, &[&succeeded[..], &[REQUEST, "-n", ORDERS]].concat()).await?;
+        self.steps.record("provider: the request has succeeded", start)?;
+
+        let response = ["get", "secret", WEST, "-n", ORDERS, "-o", "json"];
+        let response: Value = serde_json::from_str(&kubectl(plane, &pipeline, &response).await?)?;
+        self.carry(&response)
+    }
+
+    /// The one Secret of the consumer: the kubeconfig of the response, as it is.
+    fn carry(&self, response: &Value) -> Result<PathBuf> {
+        let kubeconfig = response["data"]["kubeconfig"]
+            .as_str()
+            .context("a kubeconfig in the response")?;
+        let secret = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": WEST, "namespace": bindery_e2e::NAMESPACE},
+            "data": {"kubeconfig": kubeconfig},
+        });
+        self.consumer.workdir().write("secret.json", secret.to_string())
+    }
+
+    /// The consumer's side. Gives the time from the first apply to the first synced object.
+    async fn apply(&mut self, secret: PathBuf) -> Result<Duration> {
+        let start = Instant::now();
+        let (applied, ready, (copy, took)) =
+            tokio::try_join!(self.applied(secret, start), self.ready(start), self.copied(start))?;
+        let (times, applied) = applied;
+        self.steps.took("since apply: the bundle is Ready", ready)?;
+        self.steps.took("since apply: all manifests are taken", applied)?;
+        self.steps
+            .took("since apply: the first object is on the provider", took)?;
+        show(&format!(
+            "  {} after {times} times `kubectl apply`\n",
+            copy.data["spec"]
+        ))?;
+        Ok(took)
+    }
+
+    /// How often it took, and how long.
+    async fn applied(&self, secret: PathBuf, start: Instant) -> Result<(usize, Duration)> {
+        let files: Vec<_> = CONSUMER.into_iter().map(deploy).chain([secret]).collect();
+        let times = apply(self.consumer, self.consumer.kubeconfig_path(), &files).await?;
+        Ok((times, start.elapsed()))
+    }
+
+    async fn ready(&self, start: Instant) -> Result<Duration> {
+        let bundle = format!("apiservicebindingbundle/{BUNDLE}");
+        let wait = ["wait", "--for=condition=Ready", "--timeout=2m", &bundle];
+        let admin = self.consumer.kubeconfig_path();
+        eventually("the bundle to be there and Ready", LIMIT, async || {
+            kubectl(self.consumer, admin, &wait).await.map(Some)
+        })
+        .await?;
+        Ok(start.elapsed())
+    }
+
+    async fn copied(&self, start: Instant) -> Result<(DynamicObject, Duration)> {
+        let copies = self.copies();
+        let what = "the Cowboy on the provider";
+        let copy = eventually(what, LIMIT, async || Ok(copies.get_opt(COWBOY).await?)).await?;
+        Ok((copy, start.elapsed()))
+    }
+
+    /// The stand-in for the provider's operator.
+    async fn report(&mut self) -> Result<()> {
+        let start = Instant::now();
+        let patch = Patch::Merge(json!({"status": {"result": "the ranch is safe"}}));
+        self.copies()
+            .patch_status(COWBOY, &PatchParams::default(), &patch)
+            .await?;
+        let ours = Api::namespaced_with(self.consumer.client(), NAMESPACE, &wildwest::resource());
+        let seen = wildwest::wait("the status on the consumer", &ours, COWBOY, |cowboy| {
+            cowboy.data["status"]["result"] == "the ranch is safe"
+        })
+        .await?;
+        self.steps.record("consumer: the status is there", start)?;
+        show(&format!("  {NAMESPACE}/{COWBOY} {}\n", seen.data["status"]))
+    }
+
+    fn copies(&self) -> Api<DynamicObject> {
+        let namespace = bindery_api::names::provider_namespace(&Provider::contract(WEST), NAMESPACE);
+        Api::namespaced_with(self.provider.plane.client(), &namespace, &wildwest::resource())
+    }
+
+    async fn keep(&self) -> Result<()> {
+        let alias = |name: &str, plane: &ControlPlane| {
+            let (kubectl, kubeconfig) = (plane.kubectl_path().display(), plane.kubeconfig_path().display());
+            format!("  alias {name}='{kubectl} --kubeconfig {kubeconfig}'\n")
+        };
+        show(&format!(
+            "\nEverything runs on until Ctrl-C. Try:\n\n{}{}\n  \
+             consumer get apiservicebindingbundles,apiservicebindings\n  \
+             consumer edit cowboy -n {NAMESPACE} {COWBOY}\n  provider get cowboys -A\n  \
+             provider delete -f {}\n  consumer delete apiservicebindingbundle {BUNDLE}\n",
+            alias("consumer", self.consumer),
+            alias("provider", &self.provider.plane),
+            deploy("examples/bundle/provider/request.yaml").display(),
+        ))?;
+        tokio::signal::ctrl_c().await.context("cannot wait for Ctrl-C")
+    }
+}
+
+/// Applies until all is taken: kinds are not served before what defines them is. Answers how often.
+async fn apply(plane: &ControlPlane, kubeconfig: &Path, files: &[PathBuf]) -> Result<usize> {
+    let start = Instant::now();
+    let mut args = vec!["apply".to_owned()];
+    args.extend(files.iter().map(|file| format!("--filename={}", file.display())));
+    let args: Vec<_> = args.iter().map(String::as_str).collect();
+    for times in 1.. {
+        match kubectl(plane, kubeconfig, &args).await {
+            Ok(_) => return Ok(times),
+            Err(error) if start.elapsed() > LIMIT => return Err(error),
+            Err(_) => sleep(RETRY).await,
+        }
+    }
+    bail!("never applied")
+}
+
+async fn kubectl(plane: &ControlPlane, kubeconfig: &Path, args: &[&str]) -> Result<String> {
+    let mut command: Command = plane.kubectl_command(kubeconfig);
+    command.args(args);
+    let output = process::run(command, LIMIT + SOON).await?;
+    process::stdout(&output).with_context(|| format!("kubectl {}", args.join(" ")))
+}
+
+fn deploy(name: &str) -> PathBuf {
+    root().join("deploy").join(name)
+}

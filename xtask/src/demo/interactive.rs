@@ -1,0 +1,141 @@
+//! Bind an API with the command line, sync objects, unbind.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use bindery_e2e::{
+    Consumer, Process, Provider, remains,
+    wildwest::{self, Cowboys},
+};
+use kube::{ResourceExt as _, api::DeleteParams};
+
+use super::{COWBOY, NAMESPACE, Steps, show};
+
+/// What the demo works with.
+struct Demo {
+    provider: Provider,
+    consumer: Consumer,
+    token: PathBuf,
+    steps: Steps,
+}
+
+pub(super) async fn run(keep: bool) -> Result<()> {
+    let mut steps = Steps::default();
+    let start = Instant::now();
+    let (provider, consumer) = tokio::try_join!(Provider::start("provider"), Consumer::start("consumer"))?;
+    steps.record("two clusters, server and konnector run", start)?;
+    let token = provider.principal("wild-west-team", &["cowboys"]).await?;
+    let mut demo = Demo {
+        provider,
+        consumer,
+        token,
+        steps,
+    };
+    demo.bind().await?;
+    demo.sync().await?;
+    if keep {
+        demo.steps.table()?;
+        return demo.keep().await;
+    }
+    demo.unbind().await?;
+    demo.provider
+        .servers
+        .iter_mut()
+        .chain(&mut demo.consumer.konnectors)
+        .for_each(Process::hush);
+    demo.steps.table()
+}
+
+impl Demo {
+    async fn bind(&mut self) -> Result<()> {
+        let start = Instant::now();
+        let templates = self.consumer.bind(&self.provider, &self.token, &["templates"]).await?;
+        ensure!(templates.contains("cowboys"), "cowboys is not offered:\n{templates}");
+        self.steps.record("templates listed", start)?;
+        show(&templates)?;
+        let start = Instant::now();
+        self.consumer.bind(&self.provider, &self.token, &["cowboys"]).await?;
+        self.steps.record("cowboys bound", start)
+    }
+
+    async fn sync(&mut self) -> Result<()> {
+        wildwest::namespace(self.consumer.plane.client(), NAMESPACE).await?;
+        let cowboys = Cowboys::of(&self.provider, &self.consumer, NAMESPACE).await?;
+        let start = Instant::now();
+        cowboys.create(COWBOY, "rob a train").await?;
+        // An API server holds the first create of a new CRD back for two seconds.
+        self.steps
+            .record("first Cowboy taken by the consumer's API server", start)?;
+        let start = Instant::now();
+        let copy = cowboys.copied(COWBOY, "rob a train").await?;
+        self.steps.record("Cowboy on the provider, its namespace made", start)?;
+        show(&format!(
+            "  {}/{COWBOY} {}\n",
+            copy.namespace().unwrap_or_default(),
+            copy.data["spec"]
+        ))?;
+
+        let start = Instant::now();
+        // The stand-in for the provider's operator.
+        cowboys.report(COWBOY, "the train is late").await?;
+        let seen = cowboys.reported(COWBOY, "the train is late").await?;
+        self.steps.record("status on the consumer", start)?;
+        show(&format!("  {NAMESPACE}/{COWBOY} {}\n", seen.data["status"]))?;
+
+        let start = Instant::now();
+        cowboys.intend(COWBOY, "go straight").await?;
+        cowboys.copied(COWBOY, "go straight").await?;
+        self.steps.record("edit on the provider", start)?;
+
+        let start = Instant::now();
+        cowboys.ours.delete(COWBOY, &DeleteParams::default()).await?;
+        cowboys.gone(COWBOY).await?;
+        self.steps.record("deleted on both sides", start)?;
+        // One more, for whoever looks around, and for unbinding to drain.
+        cowboys.create(COWBOY, "rob a bank").await?;
+        cowboys.copied(COWBOY, "rob a bank").await.map(drop)
+    }
+
+    async fn unbind(&mut self) -> Result<()> {
+        let start = Instant::now();
+        self.consumer
+            .bind(&self.provider, &self.token, &["unbind", "cowboys"])
+            .await?;
+        self.steps.record("unbound", start)?;
+        self.nothing_is_left().await
+    }
+
+    async fn nothing_is_left(&mut self) -> Result<()> {
+        let start = Instant::now();
+        remains::none(&self.provider, &self.consumer, "cowboys", "wildwest.dev").await?;
+        self.steps.record("nothing left but the empty contract", start)
+    }
+
+    async fn keep(&self) -> Result<()> {
+        let path = |path: &Path| path.display().to_string();
+        let kubectl = path(self.consumer.plane.kubectl_path());
+        let (consumer, provider) = (
+            path(self.consumer.plane.kubeconfig_path()),
+            path(self.provider.plane.kubeconfig_path()),
+        );
+        let bind = self.consumer.bind_command_for(&self.provider, &self.token)?;
+        let bind: Vec<_> = [bind.get_program()]
+            .into_iter()
+            .chain(bind.get_args())
+            .map(|it| it.to_string_lossy())
+            .collect();
+        show(&format!(
+            "\nEverything runs on until Ctrl-C. Try:\n\n  \
+             alias consumer='{kubectl} --kubeconfig {consumer}'\n  \
+             alias provider='{kubectl} --kubeconfig {provider}'\n  \
+             alias bind='KUBECONFIG={consumer} {}'\n\n  \
+             consumer get cowboys -A\n  provider get cowboys -A\n  consumer edit cowboy -n {NAMESPACE} {COWBOY}\n  \
+             bind status\n  bind unbind cowboys\n",
+            bind.join(" "),
+        ))?;
+        tokio::signal::ctrl_c().await.context("cannot wait for Ctrl-C")
+    }
+}
