@@ -108,6 +108,14 @@ fn a_bad_secret_says_what_mends_it() {
         Severity::Error,
         "kubectl bind renew cowboys",
     );
+    let (server, message) = ("https://x".to_owned(), "forbidden".to_owned());
+    check(
+        &failed(DialError::Denied { server, message }),
+        "SecretValid",
+        "CredentialDenied",
+        Severity::Error,
+        "ask the provider's admin",
+    );
     let over = with(served(), |seen| session(seen).expired = Some("revoked".to_owned()));
     check(
         &over,
