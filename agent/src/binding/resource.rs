@@ -200,9 +200,7 @@ fn incompatible(name: &str, existing: &CustomResourceDefinition, wanted: &Custom
     if !is_established(existing) || applied == Some(&stamp(wanted)) {
         return None;
     }
-    let mut merged = wanted.clone();
-    merged.spec.versions = merge_versions(&existing.spec.versions, &wanted.spec.versions);
-    let broken = compat::check_definitions(existing, &merged).err()?;
+    let broken = check(existing, wanted).err()?;
     Some(Held {
         reason: broken.reason(),
         message: format!(
@@ -210,6 +208,13 @@ fn incompatible(name: &str, existing: &CustomResourceDefinition, wanted: &Custom
              {broken}; ask the provider for a change that keeps objects valid, or unbind and bind again"
         ),
     })
+}
+
+/// Whether objects stay valid and whole when what is wanted is written over what is installed.
+fn check(existing: &CustomResourceDefinition, wanted: &CustomResourceDefinition) -> Result<(), compat::Incompatible> {
+    let mut merged = wanted.clone();
+    merged.spec.versions = merge_versions(&existing.spec.versions, &wanted.spec.versions);
+    compat::check_definitions(existing, &merged)
 }
 
 fn pending(op: Option<CrdOp>, reason: &'static str, message: String) -> Decision {

@@ -22,14 +22,19 @@ pub mod types {
     /// provider (`ProviderChanged`).
     pub const SECRET_VALID: &str = "SecretValid";
     /// The export exists and its APIs are installed. False: the provider is not reached, has no such export or took it away
-    /// (`ExportRemoved`), the binding's bundle does not take it any more (`ExportNotSelected`), or an API cannot be installed here (`ProtectedGroup`, `ForeignCustomResourceDefinition`, ...).
+    /// (`ExportRemoved`), the binding's bundle does not take it any more (`ExportNotSelected`), or an API cannot be installed
+    /// here (`ProtectedGroup`, `ForeignCustomResourceDefinition`, ...).
     pub const CONNECTED: &str = "Connected";
     /// A reason of that.
     pub const EXPORT_REMOVED: &str = "ExportRemoved";
     /// Another one.
     pub const EXPORT_NOT_SELECTED: &str = "ExportNotSelected";
-    /// Reasons of it: a CRD on the consumer stands in the way of the export's.
-    pub const CRD_CONFLICTS: [&str; 2] = ["ForeignCustomResourceDefinition", "SchemasDisagree"];
+    /// Another one: a CRD on the consumer belongs to somebody else.
+    pub const FOREIGN_CRD: &str = "ForeignCustomResourceDefinition";
+    /// Another one: a CRD on the consumer is offered to the binding, and is not what the provider has.
+    pub const SCHEMAS_DISAGREE: &str = "SchemasDisagree";
+    /// Those of a CRD on the consumer that stands in the way of the export's.
+    pub const CRD_CONFLICTS: [&str; 2] = [FOREIGN_CRD, SCHEMAS_DISAGREE];
     /// Both sides are watched.
     pub const INFORMERS_SYNCED: &str = "InformersSynced";
     /// The provider hears that the konnector lives. False also where the contract serves another cluster

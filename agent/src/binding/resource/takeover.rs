@@ -1,13 +1,13 @@
 //! A CRD that was there before the binding: it becomes the binding's, with its objects, where the user says so and both
 //! schemas agree.
 
-use bindery_api::{annotations::ADOPT_BY, crd::compat, v1alpha2::APIServiceBinding};
-use bindery_runtime::crds::merge_versions;
+use bindery_api::{annotations::ADOPT_BY, v1alpha2::APIServiceBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use super::{owner, patch};
+use super::{check, owner, patch};
+use crate::binding::status::types;
 
 /// Why a CRD that is not the binding's is left alone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,8 +36,8 @@ impl Refusal {
     /// Reason of the condition.
     pub(super) fn reason(&self) -> &'static str {
         match self {
-            Self::Owned { .. } | Self::NotOffered { .. } | Self::Ending { .. } => "ForeignCustomResourceDefinition",
-            Self::Disagrees { .. } => "SchemasDisagree",
+            Self::Owned { .. } | Self::NotOffered { .. } | Self::Ending { .. } => types::FOREIGN_CRD,
+            Self::Disagrees { .. } => types::SCHEMAS_DISAGREE,
         }
     }
 }
@@ -83,9 +83,7 @@ pub(super) fn plan(
     if let Some(version) = used.find(|version| !offered(version)) {
         return Err(disagrees(format!("the provider does not offer its version {version}")));
     }
-    let mut merged = wanted.clone();
-    merged.spec.versions = merge_versions(&existing.spec.versions, &wanted.spec.versions);
-    compat::check_definitions(existing, &merged).map_err(|broken| disagrees(broken.to_string()))?;
+    check(existing, wanted).map_err(|broken| disagrees(broken.to_string()))?;
     owners.push(owner(binding));
     let mut change = patch(existing, wanted).unwrap_or_else(
         || json!({"metadata": {"uid": existing.metadata.uid, "resourceVersion": existing.metadata.resource_version}}),
