@@ -1,6 +1,8 @@
 //! Kubernetes clients with limits chosen for a controller: no request is delayed, none hangs, and retries are left to
 //! the caller, who knows what the request means.
 
+mod pace;
+
 use std::{
     error::Error as _,
     path::{Path, PathBuf},
@@ -25,6 +27,8 @@ use tower::{
     BoxError, ServiceBuilder,
     util::{Either, MapResponseLayer},
 };
+
+pub use pace::Pace;
 
 /// Idle connections are closed before the API server (90 s) closes them under a request.
 const POOL_IDLE: Duration = Duration::from_mins(1);
@@ -82,6 +86,15 @@ pub struct Clients {
     pub lease: Client,
 }
 
+/// What a person wants the requests of a command to keep to.
+#[derive(Clone, Debug, Default)]
+pub struct Limits {
+    /// Within which time each must be answered; zero for no limit at all. `None` leaves it at what [`Clients`] say.
+    pub request_timeout: Option<Duration>,
+    /// How many there may be in a second, but for those about leases.
+    pub pace: Option<Pace>,
+}
+
 impl std::fmt::Debug for Clients {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Clients")
@@ -91,19 +104,32 @@ impl std::fmt::Debug for Clients {
 impl Clients {
     /// Builds the clients of one cluster. Connects nowhere yet. `idle_max` bounds the idle connections of a pool.
     pub fn new(config: &Config, idle_max: usize) -> Result<Self, ClientError> {
-        Self::build(config, None, idle_max)
+        Self::build(config, None, idle_max, &Limits::default())
+    }
+
+    /// As [`Clients::new`], for a person who set limits.
+    pub fn limited(config: &Config, idle_max: usize, limits: &Limits) -> Result<Self, ClientError> {
+        Self::build(config, None, idle_max, limits)
     }
 
     /// As [`Clients::new`], with a token in place of what the configuration has for credentials.
     pub fn with_token(config: &Config, idle_max: usize, token: &SharedToken) -> Result<Self, ClientError> {
-        Self::build(config, Some(token), idle_max)
+        Self::build(config, Some(token), idle_max, &Limits::default())
     }
 
-    fn build(config: &Config, token: Option<&SharedToken>, idle_max: usize) -> Result<Self, ClientError> {
+    fn build(
+        config: &Config,
+        token: Option<&SharedToken>,
+        idle_max: usize,
+        limits: &Limits,
+    ) -> Result<Self, ClientError> {
+        let wanted = |default: Option<Duration>| limits.request_timeout.or(default).filter(|limit| !limit.is_zero());
+        let pace = limits.pace.as_ref();
         Ok(Self {
-            watch: client(config, token, None, idle_max)?,
-            write: client(config, token, Some(REQUEST_TIMEOUT), idle_max)?,
-            lease: client(config, token, Some(REQUEST_TIMEOUT), 2)?,
+            watch: client(config, token, wanted(None), pace, idle_max)?,
+            write: client(config, token, wanted(Some(REQUEST_TIMEOUT)), pace, idle_max)?,
+            // A lease that is renewed too late is lost.
+            lease: client(config, token, Some(REQUEST_TIMEOUT), None, 2)?,
         })
     }
 }
@@ -158,12 +184,18 @@ pub async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<
         context: context.map(str::to_owned),
         ..KubeConfigOptions::default()
     };
+    config_with(kubeconfig, &options).await
+}
+
+/// As [`config`], with a choice of cluster and user too.
+pub async fn config_with(kubeconfig: Option<&Path>, options: &KubeConfigOptions) -> Result<Config, ClientError> {
+    let is_chosen = options.context.is_some() || options.cluster.is_some() || options.user.is_some();
     let read = match kubeconfig {
         Some(path) => match Kubeconfig::read_from(path) {
-            Ok(document) => Config::from_custom_kubeconfig(document, &options).await,
+            Ok(document) => Config::from_custom_kubeconfig(document, options).await,
             Err(error) => Err(error),
         },
-        None if context.is_some() => Config::from_kubeconfig(&options).await,
+        None if is_chosen => Config::from_kubeconfig(options).await,
         None => return Config::infer().await.map_err(not_inferred),
     };
     read.map_err(|source| match unparsable(kubeconfig, &source) {
@@ -203,6 +235,7 @@ fn client(
     config: &Config,
     token: Option<&SharedToken>,
     timeout: Option<Duration>,
+    pace: Option<&Pace>,
     idle_max: usize,
 ) -> Result<Client, ClientError> {
     let mut http = HttpConnector::new();
@@ -227,6 +260,8 @@ fn client(
     };
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
+        .option_layer(pace.cloned())
+        .layer(config.extra_headers_layer()?)
         .option_layer(if token.is_some() { None } else { config.auth_layer()? })
         .option_layer(token.cloned().map(|token| {
             tower::util::MapRequestLayer::new(move |mut request: Request<Body>| {

@@ -48,13 +48,16 @@ pub fn is_transient(error: &Error) -> bool {
     }
 }
 
+/// What [`explain`] begins with where no API server answered.
+pub const UNREACHABLE: &str = "cannot reach the API server";
+
 /// One sentence for a condition or a log line: the API server's own message, or why it could not be asked.
 pub fn explain(error: &Error) -> String {
     match error {
         Error::Api(status) if !status.message.is_empty() => status.message.clone(),
         Error::Api(status) => format!("the API server answered {} {}", status.code, status.reason),
-        Error::HyperError(source) => format!("cannot reach the API server: {}", chain(source)),
-        Error::Service(source) => format!("cannot reach the API server: {}", chain(source.as_ref())),
+        Error::HyperError(source) => format!("{UNREACHABLE}: {}", chain(source)),
+        Error::Service(source) => format!("{UNREACHABLE}: {}", chain(source.as_ref())),
         other => other.to_string(),
     }
 }

@@ -3,16 +3,25 @@
 //! Who waits compares times that it measured itself, never the time written in the Lease, so clocks may differ by any
 //! amount. Who leads stops on its own before anybody else may start: the process is expected to end when
 //! [`Leadership::lost`] returns.
+//!
+//! A Lease may as well stand for one piece of work that ends: whoever does it makes one [`Candidate::attempt`] after the
+//! other, sees who else is at work, and takes the Lease away with [`Leadership::end`].
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::MicroTime,
 };
-use kube::{Api, Client, api::ObjectMeta, api::PostParams};
-use tokio::time::{Instant, sleep, timeout};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, ObjectMeta, PostParams, Preconditions},
+};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, timeout},
+};
 
 use crate::errors;
 
@@ -60,7 +69,53 @@ pub struct Candidate {
     identity: String,
     duration: Duration,
     renew_deadline: Duration,
+    renew_period: Duration,
     retry_period: Duration,
+    believed: Duration,
+}
+
+/// How long a Lease lasts, and how it is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// How long a holder that is not heard of still holds it.
+    pub duration: Duration,
+    /// How long a holder tries to renew it before it gives up. Less than the duration.
+    pub renew_deadline: Duration,
+    /// How long after one renewal the next one is due. Less than the deadline.
+    pub renew_period: Duration,
+    /// How long to wait after an attempt that failed.
+    pub retry_period: Duration,
+    /// How long a Lease of another holder may last at most, whatever it says itself.
+    pub believed: Duration,
+}
+
+/// What one attempt to hold the Lease came to.
+#[derive(Debug)]
+pub enum Attempt {
+    /// It is held now.
+    Won(Box<Leadership>),
+    /// Somebody else holds it.
+    Held(Holder),
+    /// Somebody else wrote it at the same moment.
+    Raced,
+}
+
+/// Who holds a Lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// What it calls itself.
+    pub identity: String,
+    /// Since when, by its own clock.
+    pub since: Option<Timestamp>,
+    /// Whether the Lease was written by its holder while we looked on.
+    pub alive: bool,
+}
+
+/// What a candidate saw of the Lease so far.
+#[derive(Debug, Default)]
+pub struct Sightings {
+    last: Option<Sighting>,
+    alive: bool,
 }
 
 /// Proof of leadership, kept by renewing the Lease.
@@ -68,10 +123,26 @@ pub struct Candidate {
 pub struct Leadership {
     candidate: Candidate,
     lease: Lease,
-    renewed: Instant,
+    renewed: watch::Sender<Renewed>,
+    /// False after an attempt to renew that failed.
+    renewing: bool,
 }
 
-/// What a candidate last saw of the Lease, and when it saw that for the first time.
+/// When a Lease was last renewed, for whoever works under it.
+#[derive(Clone, Debug)]
+pub struct Renewals {
+    last: watch::Receiver<Renewed>,
+    deadline: Duration,
+}
+
+/// A moment, by both clocks of the machine: the first stands still while the machine sleeps, the second may be set.
+#[derive(Clone, Copy, Debug)]
+struct Renewed {
+    at: Instant,
+    wall: SystemTime,
+}
+
+/// What a candidate last saw of a held Lease, and when it saw that for the first time.
 #[derive(Debug)]
 struct Sighting {
     version: Option<String>,
@@ -100,34 +171,45 @@ impl Candidate {
                 retry,
             });
         }
-        let namespace = args.lease_namespace.as_deref().unwrap_or(namespace);
-        Ok(Self {
-            api: Api::namespaced(client, namespace),
-            name: args.lease_name.clone().unwrap_or_else(|| name.to_owned()),
-            // Two processes with one name (a restart on the same host) are still two.
-            identity: format!("{}_{:016x}", identity(args), rand::random::<u64>()),
+        let retry_period = Duration::from_secs(retry.into());
+        let pace = Pace {
             duration: Duration::from_secs(duration.into()),
             renew_deadline: Duration::from_secs(deadline.into()),
-            retry_period: Duration::from_secs(retry.into()),
-        })
+            renew_period: retry_period,
+            retry_period,
+            believed: Duration::MAX,
+        };
+        let namespace = args.lease_namespace.as_deref().unwrap_or(namespace);
+        let name = args.lease_name.as_deref().unwrap_or(name);
+        // Two processes with one name (a restart on the same host) are still two.
+        let identity = format!("{}_{:016x}", identity(args), rand::random::<u64>());
+        Ok(Self::with(client, namespace, name, identity, pace))
+    }
+
+    /// A candidate whose identity no other process has.
+    pub fn with(client: Client, namespace: &str, name: &str, identity: String, pace: Pace) -> Self {
+        Self {
+            api: Api::namespaced(client, namespace),
+            name: name.to_owned(),
+            identity,
+            duration: pace.duration,
+            renew_deadline: pace.renew_deadline,
+            renew_period: pace.renew_period,
+            retry_period: pace.retry_period,
+            believed: pace.believed,
+        }
     }
 
     /// Waits until this candidate leads.
     pub async fn elected(self) -> Leadership {
-        let mut sighting: Option<Sighting> = None;
+        let mut sightings = Sightings::default();
         loop {
-            // Counted from before the request: the Lease may have been written as early as that.
-            let before = Instant::now();
-            match timeout(self.retry_period, self.attempt(&mut sighting)).await {
-                Ok(Ok(Some(lease))) => {
+            match timeout(self.retry_period, self.attempt(&mut sightings)).await {
+                Ok(Ok(Attempt::Won(leadership))) => {
                     tracing::info!(lease = self.name, identity = self.identity, "leading");
-                    return Leadership {
-                        candidate: self,
-                        lease,
-                        renewed: before,
-                    };
+                    return *leadership;
                 }
-                Ok(Ok(None)) => {}
+                Ok(Ok(Attempt::Held(_) | Attempt::Raced)) => {}
                 Ok(Err(error)) => {
                     tracing::warn!(lease = self.name, error = %errors::explain(&error), "cannot take part in the election");
                 }
@@ -137,37 +219,58 @@ impl Candidate {
         }
     }
 
-    async fn attempt(&self, sighting: &mut Option<Sighting>) -> Result<Option<Lease>, kube::Error> {
-        let wanted = match self.api.get_opt(&self.name).await? {
-            None => self.claim(None),
-            Some(held) => {
-                let version = held.metadata.resource_version.clone();
-                if sighting.as_ref().is_none_or(|seen| seen.version != version) {
-                    *sighting = Some(Sighting {
-                        version,
-                        since: Instant::now(),
-                    });
-                }
-                let spec = held.spec.as_ref();
-                let free = spec
-                    .and_then(|spec| spec.holder_identity.as_deref())
-                    .unwrap_or_default()
-                    .is_empty();
-                // The holder's own promise counts where it is longer than ours.
-                let promised = spec.and_then(|spec| spec.lease_duration_seconds).unwrap_or(0);
-                let patience = self
-                    .duration
-                    .max(Duration::from_secs(u64::try_from(promised).unwrap_or(0)));
-                if !free && sighting.as_ref().is_some_and(|seen| seen.since.elapsed() < patience) {
-                    return Ok(None);
-                }
-                self.claim(Some(held))
-            }
-        };
-        match self.write(&wanted).await {
-            Err(error) if errors::code(&error) == Some(409) => Ok(None),
-            written => written.map(Some),
+    /// Takes the Lease if it is free, or if nothing was heard of its holder for so long that it cannot work any more. All
+    /// attempts of one candidate share their `sightings`.
+    pub async fn attempt(&self, sightings: &mut Sightings) -> Result<Attempt, kube::Error> {
+        // Counted from before the request: the Lease may be written as early as that.
+        let renewed = Renewed::now();
+        let held = self.api.get_opt(&self.name).await?;
+        if let Some(holder) = held.as_ref().and_then(|held| self.other(held, sightings)) {
+            return Ok(Attempt::Held(holder));
         }
+        match self.write(&self.claim(held)).await {
+            Ok(lease) => Ok(Attempt::Won(Box::new(Leadership {
+                candidate: self.clone(),
+                lease,
+                renewed: watch::Sender::new(renewed),
+                renewing: true,
+            }))),
+            Err(error) if errors::code(&error) == Some(409) => Ok(Attempt::Raced),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Who else holds the Lease, as far as it is known to live.
+    fn other(&self, held: &Lease, sightings: &mut Sightings) -> Option<Holder> {
+        let spec = held.spec.as_ref()?;
+        let identity = spec.holder_identity.as_deref().unwrap_or_default();
+        // Our own name: the answer to an earlier attempt was lost.
+        if identity.is_empty() || identity == self.identity {
+            sightings.last = None;
+            return None;
+        }
+        let version = &held.metadata.resource_version;
+        let seen = sightings.last.as_ref();
+        if seen.is_none_or(|seen| seen.version != *version) {
+            sightings.alive |= seen.is_some();
+            sightings.last = Some(Sighting {
+                version: version.clone(),
+                since: Instant::now(),
+            });
+        }
+        // The holder's own promise counts where it is longer than ours.
+        let promised = u64::try_from(spec.lease_duration_seconds.unwrap_or(0)).unwrap_or(0);
+        let promised = Duration::from_secs(promised).min(self.believed);
+        let patience = self.duration.max(promised);
+        let silent = sightings
+            .last
+            .as_ref()
+            .is_some_and(|seen| seen.since.elapsed() >= patience);
+        (!silent).then(|| Holder {
+            identity: identity.to_owned(),
+            since: spec.acquire_time.as_ref().map(|time| time.0),
+            alive: sightings.alive,
+        })
     }
 
     /// The Lease with us as its holder.
@@ -212,11 +315,17 @@ impl Leadership {
     /// Renews until that fails for too long, or another holds the Lease. The caller then stops all work at once.
     pub async fn lost(&mut self) {
         loop {
-            let left = self.candidate.renew_deadline.saturating_sub(self.renewed.elapsed());
-            sleep(self.candidate.retry_period.min(left)).await;
-            let before = Instant::now();
+            let left = self.candidate.renew_deadline.saturating_sub(self.since_renewal());
+            let pause = if self.renewing {
+                self.candidate.renew_period
+            } else {
+                self.candidate.retry_period
+            };
+            sleep(pause.min(left)).await;
+            self.renewing = false;
+            let before = Renewed::now();
             let wanted = self.candidate.claim(Some(self.lease.clone()));
-            let left = self.candidate.renew_deadline.saturating_sub(self.renewed.elapsed());
+            let left = self.candidate.renew_deadline.saturating_sub(self.since_renewal());
             match timeout(
                 left.min(self.candidate.renew_deadline / 2),
                 self.candidate.write(&wanted),
@@ -225,7 +334,8 @@ impl Leadership {
             {
                 Ok(Ok(lease)) => {
                     self.lease = lease;
-                    self.renewed = before;
+                    self.renewed.send_replace(before);
+                    self.renewing = true;
                 }
                 Ok(Err(error)) if errors::is_object_gone(&error, &self.candidate.name) => {
                     tracing::error!(
@@ -248,10 +358,22 @@ impl Leadership {
                     "the API server does not answer; cannot renew"
                 ),
             }
-            if self.renewed.elapsed() >= self.candidate.renew_deadline {
+            if self.since_renewal() >= self.candidate.renew_deadline {
                 tracing::error!(lease = self.candidate.name, "leadership lost: not renewed in time");
                 return;
             }
+        }
+    }
+
+    fn since_renewal(&self) -> Duration {
+        self.renewed.borrow().at.elapsed()
+    }
+
+    /// When the Lease was last renewed, to be asked while [`Leadership::lost`] is waited for elsewhere.
+    pub fn renewals(&self) -> Renewals {
+        Renewals {
+            last: self.renewed.subscribe(),
+            deadline: self.candidate.renew_deadline,
         }
     }
 
@@ -281,6 +403,57 @@ impl Leadership {
         }
         lease.metadata.managed_fields = None;
         let _ = timeout(self.candidate.retry_period, self.candidate.write(&lease)).await;
+    }
+
+    /// Deletes the Lease, so that nothing is left of it. Call when all work has stopped. A Lease that went to somebody else
+    /// meanwhile stays.
+    pub async fn end(mut self) -> Result<(), kube::Error> {
+        match self.delete().await {
+            // Written since we last saw it: perhaps by ourselves, with an answer that was lost.
+            Err(error) if errors::code(&error) == Some(409) => {
+                if self.reread().await {
+                    self.delete().await
+                } else {
+                    Ok(())
+                }
+            }
+            deleted => deleted,
+        }
+    }
+
+    async fn delete(&self) -> Result<(), kube::Error> {
+        let metadata = &self.lease.metadata;
+        let params = DeleteParams::default().preconditions(Preconditions {
+            uid: metadata.uid.clone(),
+            resource_version: metadata.resource_version.clone(),
+        });
+        match self.candidate.api.delete(&self.candidate.name, &params).await {
+            Err(error) if !errors::is_not_found(&error) => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+// === impl Renewals ===
+
+impl Renewals {
+    /// Whether the last renewal is so long ago that another may hold the Lease: true at once in a process that was stopped
+    /// for a while, or whose machine slept.
+    pub fn is_overdue(&self) -> bool {
+        let last = *self.last.borrow();
+        let slept = last.wall.elapsed().is_ok_and(|elapsed| elapsed >= self.deadline);
+        slept || last.at.elapsed() >= self.deadline
+    }
+}
+
+// === impl Renewed ===
+
+impl Renewed {
+    fn now() -> Self {
+        Self {
+            at: Instant::now(),
+            wall: SystemTime::now(),
+        }
     }
 }
 

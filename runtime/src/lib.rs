@@ -10,7 +10,10 @@ pub mod errors;
 pub mod json;
 pub mod kubeconfig;
 pub mod lease;
+pub mod managed_fields;
 pub mod queue;
 pub mod shutdown;
 pub mod telemetry;
+#[cfg(feature = "terminal")]
+pub mod terminal;
 pub mod watch;

@@ -2,6 +2,7 @@
 //! consumer takes out of it goes, whoever put it there.
 
 use bindery_api::annotations;
+use bindery_runtime::managed_fields::{applied, is_whole, merge, split};
 use serde_json::{Map, Value, json};
 
 use super::{object::Object, projection::carried, write::FIELD_MANAGER};
@@ -14,7 +15,7 @@ pub(crate) fn disowned(entries: &[Value], api_version: &str, source: &Object) ->
     let (mut ours, mut others) = (Map::new(), Vec::new());
     let mut has_moved = false;
     for entry in entries {
-        if entry["subresource"].as_str().is_some_and(|name| !name.is_empty()) {
+        if !is_whole(entry) {
             others.push(entry.clone());
             continue;
         }
@@ -33,10 +34,7 @@ pub(crate) fn disowned(entries: &[Value], api_version: &str, source: &Object) ->
         }
     }
     has_moved.then(|| {
-        others.push(json!({
-            "manager": FIELD_MANAGER, "operation": "Apply", "apiVersion": api_version,
-            "fieldsType": "FieldsV1", "fieldsV1": ours,
-        }));
+        others.push(applied(FIELD_MANAGER, api_version, ours));
         others
     })
 }
@@ -59,66 +57,6 @@ fn said(source: &Object) -> Value {
 
 fn pairs<'a>(all: impl Iterator<Item = (&'a str, &'a str)>) -> Map<String, Value> {
     all.map(|(key, value)| (key.to_owned(), value.into())).collect()
-}
-
-/// The fields of a value that a source says, and those that it does not.
-fn split(fields: Map<String, Value>, said: &Value) -> (Map<String, Value>, Map<String, Value>) {
-    let (mut moved, mut left) = (Map::new(), Map::new());
-    for (key, below) in fields {
-        // That there is such a value at all is said by whoever says something of it.
-        if key == "." {
-            continue;
-        }
-        match (child(said, &key), below) {
-            (Some(said), Value::Object(below)) if !below.is_empty() => {
-                let (up, stays) = split(below, said);
-                put(&mut moved, &key, up);
-                put(&mut left, &key, stays);
-            }
-            (Some(_), below) => drop(moved.insert(key, below)),
-            (None, below) => drop(left.insert(key, below)),
-        }
-    }
-    (moved, left)
-}
-
-/// What a value says at an element of a path, as managed fields write it: a field, or an item of a list by its keys, its
-/// value or its place.
-fn child<'a>(said: &'a Value, element: &str) -> Option<&'a Value> {
-    let (kind, name) = element.split_once(':')?;
-    if kind == "f" {
-        return said.get(name);
-    }
-    let items = said.as_array()?;
-    match kind {
-        "k" => {
-            let keys: Map<String, Value> = serde_json::from_str(name).ok()?;
-            let has_all = |item: &&Value| keys.iter().all(|(key, value)| item.get(key) == Some(value));
-            items.iter().find(has_all)
-        }
-        "v" => {
-            let value: Value = serde_json::from_str(name).ok()?;
-            items.iter().find(|item| **item == value)
-        }
-        "i" => items.get(name.parse::<usize>().ok()?),
-        _ => None,
-    }
-}
-
-fn put(fields: &mut Map<String, Value>, key: &str, below: Map<String, Value>) {
-    if !below.is_empty() {
-        fields.insert(key.to_owned(), Value::Object(below));
-    }
-}
-
-fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
-    for (key, value) in from {
-        match (into.get_mut(&key), value) {
-            (Some(Value::Object(known)), Value::Object(value)) => merge(known, value),
-            (Some(_), _) => {}
-            (None, value) => drop(into.insert(key, value)),
-        }
-    }
 }
 
 #[cfg(test)]

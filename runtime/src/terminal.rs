@@ -1,0 +1,99 @@
+//! What commands for people share: tables, ages, durations, YAML.
+
+use std::time::Duration;
+
+use comfy_table::{ContentArrangement, Table, presets::NOTHING};
+use jiff::Timestamp;
+use serde::Serialize;
+
+/// The first columns of a table, set as kubectl sets them.
+pub fn table(headings: &[&str], rows: impl Iterator<Item = Vec<String>>, columns: usize) -> String {
+    let mut table = Table::new();
+    table
+        .load_style(NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header(headings.iter().take(columns));
+    for row in rows {
+        table.add_row(row.into_iter().take(columns).map(|cell| printable(&cell)));
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 3));
+    }
+    format!("{}\n", table.trim_fmt())
+}
+
+/// How long ago something was, as kubectl says it: `5s`, `3m`, `2h`, `4d`.
+pub fn age(since: Option<Timestamp>, now: Timestamp) -> String {
+    since.map_or_else(
+        || "<unknown>".to_owned(),
+        |since| span(now.as_second() - since.as_second()),
+    )
+}
+
+/// A time in the largest unit that gives at least two of it.
+pub fn span(seconds: i64) -> String {
+    let seconds = seconds.max(0);
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7_200 => format!("{}m", seconds / 60),
+        7_200..172_800 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// A duration as it is typed, such as `90s` or `1m30s`; longer than nothing.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let parsed: jiff::SignedDuration = text
+        .parse()
+        .map_err(|_| "write a duration such as 90s or 1m30s".to_owned())?;
+    match Duration::try_from(parsed) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err("must be longer than nothing".to_owned()),
+    }
+}
+
+/// Without what could rewrite the terminal: names and messages come from others.
+pub fn printable(text: &str) -> String {
+    text.chars()
+        .map(|char| if char.is_control() { ' ' } else { char })
+        .collect()
+}
+
+/// A YAML document with a line feed at its end.
+pub fn yaml(document: &impl Serialize) -> Result<String, String> {
+    // By way of a Value, so that quantities and times look as they do in JSON.
+    let value = serde_json::to_value(document).map_err(|error| error.to_string())?;
+    let mut text = serde_saphyr::to_string(&value).map_err(|error| error.to_string())?;
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_short() {
+        for (seconds, expect) in [(-5, "0s"), (119, "119s"), (120, "2m"), (7_200, "2h"), (172_800, "2d")] {
+            assert_eq!(span(seconds), expect);
+        }
+    }
+
+    #[test]
+    fn durations_have_a_unit_and_are_not_empty() {
+        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
+        for nonsense in ["", "90", "0s", "-5s", "soon"] {
+            assert!(duration(nonsense).is_err(), "{nonsense:?}");
+        }
+    }
+
+    #[test]
+    fn a_cell_cannot_rewrite_the_terminal() {
+        let rows = [vec!["a\u{1b}[2Jb".to_owned(), "c".to_owned()]];
+        let expect = "ONE      TWO\na [2Jb   c\n";
+        assert_eq!(table(&["ONE", "TWO", "THREE"], rows.into_iter(), 2), expect);
+    }
+}

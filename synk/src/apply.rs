@@ -1,0 +1,95 @@
+//! Carries plans out. What is done is decided in [`crate::plan`]; here is in which order, how often, and what happens when
+//! something fails.
+//!
+//! Nothing is written before all was read, and planned, under the Lease of the set. From then on each moment may be the
+//! last: a version that is not Settled is taken up by the next apply, which makes a higher one and goes through all of it.
+
+mod establish;
+mod observe;
+mod once;
+mod prune;
+mod replace;
+mod rounds;
+mod work;
+mod write;
+
+use std::{future::Future, pin::pin};
+
+use tokio::time::sleep;
+
+use once::Made;
+
+pub(crate) use establish::served;
+pub(crate) use observe::{Seen, cluster, look};
+
+use crate::{
+    errors::Failure,
+    input::Manifest,
+    plan::saved::Saved,
+    report::{Event, Listener, Report},
+    rest::Rest,
+    synk::{Options, Target},
+};
+
+/// One apply.
+#[derive(Clone, Copy)]
+pub(crate) struct Job<'a> {
+    pub rest: &'a Rest,
+    pub target: &'a Target,
+    pub manifests: &'a [Manifest],
+    pub options: &'a Options,
+    pub on: &'a Listener<'a>,
+}
+
+// === impl Job ===
+
+impl Job<'_> {
+    /// Does work until it is told to stop.
+    pub(crate) async fn unless_stopped<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        let work = pin!(work);
+        tokio::select! {
+            biased;
+            () = self.options.stop.cancelled() => Err(Failure::Stopped(self.target.set.clone())),
+            done = work => done,
+        }
+    }
+}
+
+/// Applies a set, again and again while what fails may pass. What was planned before, and `saved`, is done as it was planned
+/// or not at all: it is not tried again once it was begun, since what is left to be done then is another plan.
+pub(crate) async fn apply(job: &Job<'_>, saved: Option<&Saved>) -> Result<Report, Failure> {
+    let mut number = 0;
+    let mut made = Made::default();
+    let mut was_terminating = false;
+    loop {
+        let failure = match Box::pin(once::once(job, saved, &mut made)).await {
+            Err(failure) if number < job.options.retries && may_pass(&failure, was_terminating) => failure,
+            outcome => return outcome,
+        };
+        if saved.is_some() && made.begun {
+            return Err(failure);
+        }
+        was_terminating |= matches!(failure, Failure::Terminating(_));
+        number += 1;
+        let after = job.options.pause;
+        (job.on)(Event::Retry {
+            number,
+            of: job.options.retries,
+            after,
+            reason: &failure.to_string(),
+        });
+        let pause = async {
+            sleep(after).await;
+            Ok(())
+        };
+        job.unless_stopped(pause).await?;
+    }
+}
+
+/// A namespace that was seen going may be about to be made again.
+fn may_pass(failure: &Failure, was_terminating: bool) -> bool {
+    failure.is_transient() || (was_terminating && matches!(failure, Failure::NoNamespace(_)))
+}
+
+#[cfg(test)]
+mod tests;

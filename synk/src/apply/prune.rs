@@ -1,0 +1,110 @@
+//! Deletes what left the set.
+
+use bindery_runtime::errors;
+use futures::{StreamExt as _, stream};
+use serde_json::Value;
+
+use super::work::Work;
+use crate::{
+    object::ObjectRef,
+    plan::{self, Prune},
+    report::{Event, Outcome, Problem},
+    rest::{Exactly, Place, Propagation},
+    wire::Action,
+};
+
+/// How often another may be quicker.
+const CONFLICTS: u32 = 6;
+
+/// What was deleted, and what could not be. What stays is let go first: it would go with the versions before.
+pub(crate) async fn prune(work: &Work<'_>) -> (Vec<ObjectRef>, Vec<Outcome>) {
+    let mut failed = Vec::new();
+    for left in &work.plan.released {
+        if let Err(problem) = release(work, left).await {
+            failed.push(failure(work, left, problem));
+        }
+    }
+    let deletions: Vec<_> = work.plan.prune.iter().map(|prune| delete(work, prune)).collect();
+    let mut deletions = stream::iter(deletions).buffer_unordered(work.job.options.concurrency.max(1));
+    let mut pruned = Vec::new();
+    while let Some((prune, deleted)) = deletions.next().await {
+        match deleted {
+            Ok(()) => {
+                (work.job.on)(Event::Pruned(&prune.object));
+                pruned.push(prune.object.clone());
+            }
+            Err(problem) => failed.push(failure(work, prune, problem)),
+        }
+    }
+    pruned.sort();
+    (pruned, failed)
+}
+
+fn failure(work: &Work<'_>, left: &Prune, problem: Problem) -> Outcome {
+    let outcome = Outcome {
+        object: left.object.clone(),
+        action: Action::None,
+        uid: Some(left.uid.clone()),
+        generation: None,
+        error: Some(problem),
+    };
+    (work.job.on)(Event::Object(&outcome));
+    outcome
+}
+
+/// Takes the set's owners out of an object that stays. One that was changed since is looked at again.
+async fn release(work: &Work<'_>, left: &Prune) -> Result<(), Problem> {
+    let object = &left.object;
+    let Some(resource) = work.seen.kinds.get(&object.gvk) else {
+        return Err(Problem::passing(work.seen.kinds.unknown(&object.gvk)));
+    };
+    let place = Place::of(resource, object);
+    let refused = |error: &kube::Error| Problem::of(object, error);
+    let mut live = work.seen.live.get(&object.identity()).cloned();
+    let mut conflicts = 0;
+    while let Some(patch) = live.as_ref().and_then(|live| plan::release(live, &work.plan.set)) {
+        work.writer().may_write()?;
+        match work.job.rest.patch(place, &patch).await {
+            Err(error) if errors::is_conflict(&error) && conflicts < CONFLICTS => conflicts += 1,
+            Err(error) if errors::is_not_found(&error) => break,
+            released => return released.map(drop).map_err(|error| refused(&error)),
+        }
+        let read = work.job.rest.get(place).await.map_err(|error| refused(&error))?;
+        live = read.filter(|live| live["metadata"]["uid"] == *left.uid);
+    }
+    Ok(())
+}
+
+async fn delete<'a>(work: &Work<'_>, prune: &'a Prune) -> (&'a Prune, Result<(), Problem>) {
+    let gvk = &prune.object.gvk;
+    let kinds = &work.seen.kinds;
+    let Some(resource) = kinds.get(gvk).or_else(|| kinds.any_version(&gvk.group, &gvk.kind)) else {
+        // With its kind went all objects of it.
+        return (prune, Ok(()));
+    };
+    if let Err(lost) = work.writer().may_write() {
+        return (prune, Err(lost));
+    }
+    let place = Place::of(resource, &prune.object);
+    let seen = work.seen.live.get(&prune.object.identity());
+    let deleted = exactly(work, place, prune, seen).await;
+    (prune, deleted.map_err(|error| Problem::of(&prune.object, &error)))
+}
+
+/// Deletes an object as it was seen. One that was changed since is looked at again: it goes if its owners are the same.
+async fn exactly(work: &Work<'_>, place: Place<'_>, prune: &Prune, seen: Option<&Value>) -> Result<(), kube::Error> {
+    let owners = |live: &Value| live["metadata"]["ownerReferences"].clone();
+    let is_same =
+        |live: &Value| live["metadata"]["uid"] == *prune.uid && seen.is_none_or(|seen| owners(seen) == owners(live));
+    let mut live = seen.cloned();
+    let mut conflicts = 0;
+    while let Some(exactly) = live.as_ref().and_then(Exactly::as_read) {
+        match work.job.rest.delete(place, exactly, Propagation::Background).await {
+            Err(error) if errors::is_conflict(&error) && conflicts < CONFLICTS => conflicts += 1,
+            Err(error) if errors::is_not_found(&error) => break,
+            deleted => return deleted.map(drop),
+        }
+        live = work.job.rest.get(place).await?.filter(is_same);
+    }
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! Deletes an object that cannot be changed, and makes it anew.
+
+use std::time::Duration;
+
+use bindery_runtime::{backoff::Backoff, errors};
+use tokio::time::{Instant, sleep};
+
+use super::write::{Refused, Subject, Writer};
+use crate::{
+    report::Problem,
+    rest::{Propagation, Written},
+};
+
+/// How long a deleted object may take to be gone.
+const PATIENCE: Duration = Duration::from_mins(2);
+const LOOK: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
+
+impl Writer<'_> {
+    /// With what belongs to it first, so that none of it is taken for the new one's.
+    pub(super) async fn replace(&self, subject: Subject<'_>) -> Result<Written, Refused> {
+        let refused = |error| Refused::by(&subject.manifest.object, &error);
+        if let Some(seen) = subject.seen() {
+            let deleted = self.rest.delete(subject.place(), seen, Propagation::Foreground).await;
+            match deleted {
+                Err(error) if !errors::is_not_found(&error) => return Err(refused(error)),
+                _ => self.gone(subject, seen.uid).await?,
+            }
+        }
+        self.may_write()?;
+        let anew = Subject { live: None, ..subject };
+        self.put(anew).await.map_err(refused)
+    }
+
+    async fn gone(&self, subject: Subject<'_>, uid: &str) -> Result<(), Problem> {
+        let object = &subject.manifest.object;
+        let deadline = Instant::now() + PATIENCE;
+        let mut attempt = 0;
+        loop {
+            let read = self.rest.get(subject.place()).await;
+            let live = read.map_err(|error| Problem::of(object, &error))?;
+            let Some(live) = live.filter(|live| live["metadata"]["uid"] == uid) else {
+                return Ok(());
+            };
+            if Instant::now() > deadline {
+                let finalizers = &live["metadata"]["finalizers"];
+                return Err(Problem::passing(format!(
+                    "deleted to be made anew, and not gone yet: finalizers {finalizers} hold it"
+                )));
+            }
+            sleep(LOOK.delay(attempt)).await;
+            attempt += 1;
+        }
+    }
+}

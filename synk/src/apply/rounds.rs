@@ -1,0 +1,150 @@
+//! Objects, phase by phase, and those that failed again, for as long as that helps.
+
+use std::time::Duration;
+
+use bindery_runtime::backoff::Backoff;
+use futures::{StreamExt as _, stream};
+use tokio::time::sleep;
+
+use super::work::Work;
+use crate::{
+    live::Live,
+    object::ObjectRef,
+    plan::{self, Decision, PlanInput, order},
+    report::{Event, Outcome, Problem},
+    rest::Place,
+    wire::{Action, Phase, Version},
+};
+
+/// How often an object is tried at most.
+const ROUNDS: u32 = 10;
+/// How often another may be quicker.
+const CONFLICTS: u32 = 6;
+const PAUSE: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(2));
+
+/// Applies steps of the plan, which are named by their places in it.
+pub(crate) async fn run(work: &mut Work<'_>, steps: Vec<usize>) {
+    let mut left = steps;
+    let mut before = None;
+    for number in 1..=ROUNDS {
+        if left.is_empty() {
+            return;
+        }
+        if number > 1 {
+            (work.job.on)(Event::Round {
+                number,
+                left: left.len(),
+            });
+            sleep(PAUSE.delay(number - 2)).await;
+        }
+        round(work, &left, number > 1).await;
+        left.retain(|index| may_succeed(work, *index));
+        if before == Some(left.len()) {
+            return;
+        }
+        before = Some(left.len());
+    }
+}
+
+async fn round(work: &mut Work<'_>, left: &[usize], again: bool) {
+    let steps = &work.plan.steps;
+    let mut done = Vec::with_capacity(left.len());
+    let phase_of = |index: &usize| order::phase(&steps[*index].object);
+    for phase in left.chunk_by(|one, next| phase_of(one) == phase_of(next)) {
+        let attempts: Vec<_> = phase.iter().map(|index| attempt(work, *index, again)).collect();
+        let mut attempts = stream::iter(attempts).buffer_unordered(work.job.options.concurrency.max(1));
+        while let Some((index, outcome)) = attempts.next().await {
+            (work.job.on)(Event::Object(&outcome));
+            done.push((index, outcome));
+        }
+    }
+    for (index, outcome) in done {
+        work.outcomes[index] = Some(outcome);
+    }
+}
+
+/// What nobody serves and what was refused before anything was tried does not get better within an apply.
+fn may_succeed(work: &Work<'_>, index: usize) -> bool {
+    let is_impossible = matches!(
+        work.plan.steps[index].decision,
+        Decision::Impossible { transient: false, .. }
+    );
+    let outcome = work.outcomes[index].as_ref();
+    !is_impossible && outcome.is_some_and(|outcome| outcome.error.is_some())
+}
+
+/// Tries, and where another was quicker looks and tries again.
+async fn attempt(work: &Work<'_>, index: usize, again: bool) -> (usize, Outcome) {
+    let step = &work.plan.steps[index];
+    let manifest = &work.seen.manifests[index];
+    let writer = work.writer();
+    let mut conflicts = 0;
+    if !again {
+        let live = work.seen.live.get(&step.object.identity());
+        let tried = writer.write(manifest, &step.decision, live).await;
+        if !tried.conflict {
+            return (index, tried.outcome);
+        }
+        conflicts = 1;
+    }
+    loop {
+        let tried = match look_again(work, index).await {
+            Ok((decision, live)) => writer.write(manifest, &decision, live.as_ref()).await,
+            Err(problem) => return (index, failed(&step.object, problem)),
+        };
+        conflicts += 1;
+        if !tried.conflict || conflicts > CONFLICTS {
+            return (index, tried.outcome);
+        }
+    }
+}
+
+fn failed(object: &ObjectRef, problem: Problem) -> Outcome {
+    Outcome {
+        object: object.clone(),
+        action: Action::None,
+        uid: None,
+        generation: None,
+        error: Some(problem),
+    }
+}
+
+/// What is to be done about an object as it is now.
+async fn look_again(work: &Work<'_>, index: usize) -> Result<(Decision, Option<serde_json::Value>), Problem> {
+    let object = &work.plan.steps[index].object;
+    let kinds = &work.seen.kinds;
+    let resource = kinds
+        .get(&object.gvk)
+        .ok_or_else(|| Problem::passing(kinds.unknown(&object.gvk)))?;
+    let read = work.job.rest.get(Place::of(resource, object)).await;
+    let live = read.map_err(|error| Problem::of(object, &error))?;
+    // Without the Lease nobody knows who is at work: who began before goes first.
+    let maker = live
+        .as_ref()
+        .filter(|_| work.held.is_none())
+        .and_then(|live| maker(work, live));
+    if let Some(maker) = maker {
+        return Err(Problem::passing(format!("{maker} is at work on it")));
+    }
+    let live: Live = live.map(|live| (object.identity(), live)).into_iter().collect();
+    let input = PlanInput {
+        versions: &work.versions,
+        live: &live,
+        ..work.seen.input(work.job)
+    };
+    match plan::decide(&input, &work.seen.manifests[index]) {
+        Ok(decision) => Ok((decision, live.into_values().next())),
+        Err(refusal) => Err(Problem::lasting(refusal.to_string())),
+    }
+}
+
+/// The version before that made an object and has not ended.
+fn maker<'a>(work: &'a Work<'_>, live: &serde_json::Value) -> Option<&'a Version> {
+    let owners = live["metadata"]["ownerReferences"].as_array();
+    let mut owners = owners.into_iter().flatten();
+    let known = owners.find_map(|owner| {
+        let mut begun = work.seen.versions.iter().filter(|known| known.phase == Phase::Pending);
+        begun.find(|known| owner["uid"] == *known.uid)
+    });
+    known.map(|known| &known.version)
+}

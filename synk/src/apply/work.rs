@@ -1,0 +1,274 @@
+//! A version in the making.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use bindery_runtime::backoff::Backoff;
+use jiff::Timestamp;
+use tokio::time::sleep;
+
+use super::{Job, Seen, establish, prune, rounds, write::Writer};
+use crate::{
+    errors::Failure,
+    history,
+    lock::Held,
+    object::{Identity, ObjectRef},
+    plan::{Plan, is_read, order},
+    problem,
+    report::{Outcome, Problem, Report},
+    rest::Propagation,
+    sets,
+    versions::{Known, Versions},
+    wire::{Action, Phase, ResourceSet, Status, Version},
+};
+
+/// Where the phase of Namespaces is among the others.
+const NAMESPACES: u16 = 1;
+/// How often more it is tried to keep the manifests, since the whole is not tried again for that.
+const PATIENCE: u32 = 4;
+const PAUSE: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(4));
+
+/// A version that exists, and what became of its objects so far.
+pub(crate) struct Work<'a> {
+    pub job: &'a Job<'a>,
+    pub seen: &'a Seen,
+    pub plan: &'a Plan,
+    /// The version with its UID, as it was begun.
+    pub set: ResourceSet,
+    /// The versions that there are, it included.
+    pub versions: Versions,
+    pub version: Version,
+    pub uid: String,
+    /// Of each step of the plan, once it was tried.
+    pub outcomes: Vec<Option<Outcome>>,
+    pub held: Option<&'a Held>,
+}
+
+// === impl Work ===
+
+impl<'a> Work<'a> {
+    /// Makes the version. If there is one of its name, another apply was quicker.
+    pub(crate) async fn begin(job: &'a Job<'a>, seen: &'a Seen, plan: &'a Plan, number: u64) -> Result<Self, Failure> {
+        let version = plan.set.version(number);
+        let objects: Vec<ObjectRef> = plan.steps.iter().map(|step| step.object.clone()).collect();
+        let mut set = ResourceSet::begin(&version, &plan.namespace, &objects, Timestamp::now());
+        let uid = sets::begin(job.rest, &version, &set).await?;
+        set.metadata.uid = Some(uid.clone());
+        Ok(Self {
+            job,
+            seen,
+            plan,
+            versions: Versions::of(&plan.set, seen.sets.iter().chain([&set]).cloned()),
+            set,
+            version,
+            uid,
+            outcomes: vec![None; plan.steps.len()],
+            held: None,
+        })
+    }
+
+    /// From now on, what is written is written under this Lease.
+    pub(crate) fn lock(&mut self, held: &'a Held) {
+        self.held = Some(held);
+    }
+
+    pub(crate) fn writer(&self) -> Writer<'_> {
+        Writer {
+            rest: self.job.rest,
+            kinds: &self.seen.kinds,
+            version: &self.version,
+            uid: &self.uid,
+            held: self.held,
+            fields_of: &self.job.options.allowed.fields_of,
+        }
+    }
+
+    /// Applies the definitions, and waits until what they define is served.
+    pub(crate) async fn definitions(&mut self) -> Result<(), Failure> {
+        let definitions = self.steps(|phase| phase < NAMESPACES);
+        if definitions.is_empty() {
+            return Ok(());
+        }
+        rounds::run(self, definitions.clone()).await;
+        establish::wait(self, &definitions).await
+    }
+
+    /// Applies Namespaces.
+    pub(crate) async fn namespaces(&mut self) {
+        let namespaces = self.steps(|phase| phase == NAMESPACES);
+        rounds::run(self, namespaces).await;
+    }
+
+    /// Applies all that is not done.
+    pub(crate) async fn objects(&mut self) {
+        let left = self.steps(|phase| phase >= NAMESPACES);
+        let left = left
+            .into_iter()
+            .filter(|index| self.outcomes[*index].is_none())
+            .collect();
+        rounds::run(self, left).await;
+    }
+
+    /// If all is applied, what left the set goes. Says what became of it; then the versions before go with what they owned.
+    /// The manifests are kept once nothing else can fail for good, and that they cannot be kept holds nothing else up.
+    pub(crate) async fn end(self) -> Result<Report, Failure> {
+        let mut report = self.report();
+        let is_failed = |report: &Report| report.objects.iter().any(|outcome| outcome.error.is_some());
+        let mut kept = Ok(());
+        if !is_failed(&report) {
+            let (pruned, failed) = prune::prune(&self).await;
+            report.pruned = pruned;
+            report.objects.extend(failed);
+        }
+        if !is_failed(&report) {
+            kept = match self.keep().await {
+                Err(lost @ (Failure::Lost(_) | Failure::NoNamespace(_) | Failure::Terminating(_))) => return Err(lost),
+                kept => kept,
+            };
+        }
+        self.tell(&report).await?;
+        self.delete_older(&report).await?;
+        if is_failed(&report) {
+            return Err(Failure::Incomplete(Box::new(report)));
+        }
+        kept.map_err(|failure| Failure::NotKept {
+            version: self.version,
+            source: Box::new(failure),
+        })?;
+        Ok(report)
+    }
+
+    /// Keeps the manifests for a rollback, here and nowhere else.
+    async fn keep(&self) -> Result<(), Failure> {
+        let mut attempt = 0;
+        loop {
+            self.may_go_on()?;
+            match self.try_to_keep().await {
+                Err(Failure::Api { source, .. }) if problem::is_transient(&source) && attempt < PATIENCE => {
+                    sleep(PAUSE.delay(attempt)).await;
+                    attempt += 1;
+                }
+                kept => return kept,
+            }
+        }
+    }
+
+    async fn try_to_keep(&self) -> Result<(), Failure> {
+        let Job {
+            rest, target, options, ..
+        } = *self.job;
+        let (clients, manifests) = (rest.clients(), &self.seen.manifests);
+        history::store(clients, target, &self.version, manifests, options.history).await?;
+        let noted = self.seen.versions.iter().filter_map(|known| known.namespace.as_deref());
+        let before: BTreeSet<_> = noted.filter(|namespace| *namespace != target.namespace).collect();
+        for namespace in before {
+            history::remove_all(clients, &target.set, namespace).await?;
+        }
+        Ok(())
+    }
+
+    /// As [`Writer::may_write`], of what is written besides objects.
+    fn may_go_on(&self) -> Result<(), Failure> {
+        match self.writer().may_write() {
+            Err(_) => Err(Failure::Lost(self.plan.set.clone())),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Ends it where another apply has the Lease, and has nothing to do with this version: if that owns anything, it says what
+    /// became of it, so that nobody takes it for one that is in effect.
+    pub(crate) async fn yielded(self, to: &Failure) -> Result<(), Failure> {
+        let mut done = self.outcomes.iter().flatten();
+        if !done.any(|outcome| outcome.error.is_none() && !outcome.object.gvk.is_crd()) {
+            return sets::delete(self.job.rest, &self.version, &self.uid, Propagation::Background).await;
+        }
+        let mut report = self.report();
+        for (reported, outcome) in report.objects.iter_mut().zip(&self.outcomes) {
+            if outcome.is_none() {
+                reported.error = Some(Problem::passing(format!("not tried: {to}")));
+            }
+        }
+        self.tell(&report).await
+    }
+
+    /// Ends it where most of it could not even be tried.
+    pub(crate) async fn give_up(self) -> Result<Report, Failure> {
+        let report = self.report();
+        self.tell(&report).await?;
+        Err(Failure::Incomplete(Box::new(report)))
+    }
+
+    fn steps(&self, of: impl Fn(u16) -> bool) -> Vec<usize> {
+        let steps = self.plan.steps.iter().enumerate();
+        let of_phase = steps.filter(|(_, step)| of(order::phase(&step.object)));
+        of_phase.map(|(index, _)| index).collect()
+    }
+
+    fn report(&self) -> Report {
+        let outcomes = self.plan.steps.iter().zip(&self.outcomes).map(|(step, outcome)| {
+            outcome.clone().unwrap_or_else(|| Outcome {
+                object: step.object.clone(),
+                action: Action::None,
+                uid: None,
+                generation: None,
+                error: Some(Problem::passing("not tried: its namespace could not be made")),
+            })
+        });
+        Report {
+            version: Some(self.version.clone()),
+            changed: true,
+            objects: outcomes.collect(),
+            pruned: Vec::new(),
+        }
+    }
+
+    async fn tell(&self, report: &Report) -> Result<(), Failure> {
+        self.may_go_on()?;
+        let started = self.set.status.started_at;
+        let status = Status::ended(started, &report.objects, Timestamp::now());
+        let told = sets::end(self.job.rest, &self.version, &self.uid, &status).await;
+        told.map_err(|error| {
+            let failed = report.objects.iter().find_map(|outcome| {
+                let problem = outcome.error.as_ref()?;
+                Some(format!(", of which {} failed: {}", outcome.object, problem.message))
+            });
+            let failed = failed.unwrap_or_default();
+            Failure::api(format!("write the status of ResourceSet {}{failed}", self.version))(error)
+        })
+    }
+
+    async fn delete_older(&self, report: &Report) -> Result<(), Failure> {
+        let applied = report.objects.iter().filter(|outcome| outcome.error.is_none());
+        let applied: BTreeSet<Identity> = applied.map(|outcome| outcome.object.identity()).collect();
+        let is_whole = applied.len() == report.objects.len();
+        for known in &self.seen.versions {
+            if is_whole || self.is_over(known, &applied) {
+                self.may_go_on()?;
+                sets::delete(self.job.rest, &known.version, &known.uid, Propagation::Background).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a version before is of no use any more, though this one failed. With it would go what it owns: it is kept
+    /// while that is anything, or may be.
+    fn is_over(&self, known: &Known, applied: &BTreeSet<Identity>) -> bool {
+        let owns = |object: &ObjectRef| {
+            let identity = object.identity();
+            let live = self.seen.live.get(&identity);
+            let is_owned = match live {
+                Some(live) => is_owned(live, &known.uid),
+                None => !object.gvk.is_crd() && !is_read(object, &self.seen.kinds),
+            };
+            !applied.contains(&identity) && is_owned
+        };
+        known.phase == Phase::Failed && !known.objects.iter().any(owns)
+    }
+}
+
+fn is_owned(live: &serde_json::Value, uid: &str) -> bool {
+    let owners = live["metadata"]["ownerReferences"].as_array();
+    owners.into_iter().flatten().any(|owner| owner["uid"] == uid)
+}
+
+#[cfg(test)]
+mod tests;

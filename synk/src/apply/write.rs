@@ -1,0 +1,198 @@
+//! Writes one object.
+//!
+//! A write that was on its way while its author was stopped may come late, when another apply has gone on. What it says of
+//! an owner that is no more would have the object collected. So each write names the version of the object that was seen,
+//! and is refused once anybody has written it since.
+
+use bindery_runtime::errors;
+use serde_json::{Value, json};
+
+use crate::{
+    input::Manifest,
+    kinds::{Kinds, Resource},
+    lock::Held,
+    object::ObjectRef,
+    plan::{self, Decision},
+    report::{Outcome, Problem},
+    rest::{Exactly, Place, Rest, Written},
+    wire::{Action, Version},
+};
+
+/// A resource version that no object has: server-side apply with it creates, and refuses to touch what exists.
+const CREATE_ONLY: &str = "1";
+
+/// Writes objects for one version of a set.
+#[derive(Clone, Copy)]
+pub(crate) struct Writer<'a> {
+    pub rest: &'a Rest,
+    pub kinds: &'a Kinds,
+    pub version: &'a Version,
+    pub uid: &'a str,
+    pub held: Option<&'a Held>,
+    /// Managers whose fields become ours.
+    pub fields_of: &'a [String],
+}
+
+/// An object that is to be written.
+#[derive(Clone, Copy)]
+pub(super) struct Subject<'a> {
+    pub manifest: &'a Manifest,
+    pub resource: &'a Resource,
+    pub live: Option<&'a Value>,
+}
+
+// === impl Subject ===
+
+impl<'a> Subject<'a> {
+    pub(super) fn place(&self) -> Place<'a> {
+        Place::of(self.resource, &self.manifest.object)
+    }
+
+    pub(super) fn seen(&self) -> Option<Exactly<'a>> {
+        Exactly::as_read(self.live?)
+    }
+}
+
+/// What came of an attempt.
+pub(crate) struct Tried {
+    pub outcome: Outcome,
+    /// Another has written the object since it was read.
+    pub conflict: bool,
+}
+
+/// Why an attempt failed.
+pub(super) struct Refused {
+    pub problem: Problem,
+    pub conflict: bool,
+}
+
+// === impl Refused ===
+
+impl Refused {
+    pub(super) fn by(object: &ObjectRef, error: &kube::Error) -> Self {
+        Self {
+            problem: Problem::of(object, error),
+            conflict: errors::code(error) == Some(409),
+        }
+    }
+}
+
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        Self {
+            problem,
+            conflict: false,
+        }
+    }
+}
+
+// === impl Writer ===
+
+impl Writer<'_> {
+    /// Does what was decided about an object.
+    pub(crate) async fn write(&self, manifest: &Manifest, decision: &Decision, live: Option<&Value>) -> Tried {
+        let (action, written, refused) = match self.done(manifest, decision, live).await {
+            Ok((action, written)) => (action, written, None),
+            Err(refused) => (Action::None, known(live), Some(refused)),
+        };
+        Tried {
+            conflict: refused.as_ref().is_some_and(|refused| refused.conflict),
+            outcome: Outcome {
+                object: manifest.object.clone(),
+                action,
+                uid: written.uid,
+                generation: written.generation,
+                error: refused.map(|refused| refused.problem),
+            },
+        }
+    }
+
+    async fn done(
+        &self,
+        manifest: &Manifest,
+        decision: &Decision,
+        live: Option<&Value>,
+    ) -> Result<(Action, Written), Refused> {
+        if let Decision::Impossible { problem, transient } = decision {
+            return Err(Refused::from(Problem {
+                message: problem.clone(),
+                transient: *transient,
+                forbidden: false,
+            }));
+        }
+        let gvk = &manifest.object.gvk;
+        let unknown = || Problem::passing(self.kinds.unknown(gvk));
+        let subject = Subject {
+            manifest,
+            resource: self.kinds.get(gvk).ok_or_else(unknown)?,
+            live,
+        };
+        self.may_write()?;
+        let refused = |error| Refused::by(&manifest.object, &error);
+        match (decision, live) {
+            (Decision::Ignored, Some(live)) => {
+                let written = self.move_owner(subject, live).await.map_err(refused)?;
+                Ok((Action::Ignored, written))
+            }
+            (Decision::Recreate, Some(_)) => Ok((Action::Replace, self.replace(subject).await?)),
+            (decision, live) => match (self.put(subject).await, live) {
+                (Err(error), Some(live)) if plan::must_recreate(gvk, live, &error) => {
+                    Ok((Action::Replace, self.replace(subject).await?))
+                }
+                (written, live) => Ok((action(decision, live), written.map_err(refused)?)),
+            },
+        }
+    }
+
+    /// Whoever was stopped for a while finds that another has gone on: what it writes then would be owned by a version
+    /// that is no more, and collected.
+    pub(super) fn may_write(&self) -> Result<(), Problem> {
+        match self.held {
+            Some(held) if held.is_lost() => Err(Problem::passing("the Lease of the set was lost")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Applies an object: makes it if none was seen, else changes the one that was seen.
+    pub(super) async fn put(&self, subject: Subject<'_>) -> Result<Written, kube::Error> {
+        let mut body = plan::desired(subject.manifest, Some((self.version, self.uid)));
+        let metadata = &mut body["metadata"];
+        match (subject.live, subject.seen()) {
+            (Some(live), Some(seen)) => {
+                metadata["uid"] = json!(seen.uid);
+                metadata["resourceVersion"] = match plan::takeover(live, subject.manifest, self.fields_of) {
+                    Some(patch) => json!(self.rest.patch(subject.place(), &patch).await?.resource_version),
+                    None => json!(seen.resource_version),
+                };
+            }
+            _ => metadata["resourceVersion"] = json!(CREATE_ONLY),
+        }
+        self.rest.apply(subject.place(), &body).await
+    }
+
+    async fn move_owner(&self, subject: Subject<'_>, live: &Value) -> Result<Written, kube::Error> {
+        match plan::move_owner(live, self.version, self.uid) {
+            Some(patch) => self.rest.patch(subject.place(), &patch).await,
+            None => Ok(known(Some(live))),
+        }
+    }
+}
+
+fn action(decision: &Decision, live: Option<&Value>) -> Action {
+    match (decision, live) {
+        (_, None) => Action::Create,
+        (Decision::Unchanged, Some(_)) => Action::None,
+        _ => Action::Update,
+    }
+}
+
+fn known(live: Option<&Value>) -> Written {
+    let metadata = live.map(|live| &live["metadata"]);
+    Written {
+        uid: metadata
+            .and_then(|metadata| metadata["uid"].as_str())
+            .map(str::to_owned),
+        resource_version: None,
+        generation: metadata.and_then(|metadata| metadata["generation"].as_i64()),
+    }
+}

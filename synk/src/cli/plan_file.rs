@@ -1,0 +1,35 @@
+//! Files with saved plans. They hold all manifests, so nobody else may read them.
+
+use std::{fs, io::Write as _, path::Path};
+
+use bindery_synk::plan::saved::Saved;
+use tempfile::NamedTempFile;
+
+use super::errors::Failure;
+
+/// Reads a plan that was saved.
+pub(super) fn read(path: &Path) -> Result<Saved, Failure> {
+    let text = fs::read_to_string(path).map_err(failed("read", path))?;
+    Ok(Saved::parse(&path.display().to_string(), &text)?)
+}
+
+/// Saves a plan, all of it or nothing.
+pub(super) fn write(path: &Path, saved: &Saved) -> Result<(), Failure> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    // Made so that its owner alone can read it.
+    let mut file = NamedTempFile::new_in(folder).map_err(failed("write", path))?;
+    file.write_all(saved.text().as_bytes()).map_err(failed("write", path))?;
+    file.persist(path).map_err(|error| failed("write", path)(error.error))?;
+    Ok(())
+}
+
+fn failed(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Failure {
+    move |source| Failure::File {
+        what,
+        path: path.to_owned(),
+        source,
+    }
+}

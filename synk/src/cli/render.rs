@@ -1,0 +1,137 @@
+//! Results as texts and documents. Pure.
+
+mod history;
+mod plan;
+mod report;
+mod status;
+
+use bindery_runtime::terminal;
+use bindery_synk::ObjectRef;
+use serde_json::{Map, Value, json};
+
+pub(super) use history::history;
+pub(super) use plan::plan;
+pub(super) use report::{deleted, init, report, version};
+pub(super) use status::{sets, status};
+
+const API_VERSION: &str = "synk.cloudrobotics.com/v1";
+
+/// How a text looks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Look {
+    /// All of it, not only what differs.
+    pub(super) verbose: bool,
+    /// In colours.
+    pub(super) colours: bool,
+}
+
+impl Look {
+    /// In a colour, which ANSI gives a number.
+    fn paint(self, colour: u8, text: &str) -> String {
+        if self.colours {
+            format!("\u{1b}[{colour}m{text}\u{1b}[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+/// Without what could rewrite the terminal, but in as many lines.
+pub(super) fn printable_lines(text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(terminal::printable).collect();
+    lines.join("\n")
+}
+
+/// As kubectl writes it; with its namespace, where that is not the set's.
+pub(super) fn named(object: &ObjectRef, home: &str) -> String {
+    let short = terminal::printable(&object.short());
+    match &object.namespace {
+        Some(namespace) if namespace != home => format!("{short} in namespace {}", terminal::printable(namespace)),
+        _ => short,
+    }
+}
+
+/// A document of ours, with what it begins with.
+pub(super) fn document(kind: &str, rest: Value) -> Map<String, Value> {
+    let mut document = Map::from_iter([
+        ("apiVersion".to_owned(), json!(API_VERSION)),
+        ("kind".to_owned(), json!(kind)),
+    ]);
+    if let Value::Object(rest) = rest {
+        document.extend(rest);
+    }
+    document
+}
+
+/// An object's names, with more about it.
+fn about(object: &ObjectRef, more: Value) -> Value {
+    let mut about = json!(object);
+    if let (Value::Object(about), Value::Object(more)) = (&mut about, more) {
+        about.extend(more);
+    }
+    about
+}
+
+/// `2 created, 1 pruned`, without those that are none.
+fn counted(counts: &[(usize, &str)]) -> String {
+    let some = counts.iter().filter(|(count, _)| *count > 0);
+    let texts: Vec<_> = some.map(|(count, what)| format!("{count} {what}")).collect();
+    texts.join(", ")
+}
+
+/// `1 object`, `2 objects`.
+pub(super) fn objects(count: usize) -> String {
+    format!("{count} object{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use bindery_synk::{
+        Gvk,
+        input::Origin,
+        plan::{Decision, Plan, Step},
+    };
+
+    use super::*;
+
+    pub(super) fn object(api_version: &str, kind: &str, name: &str) -> ObjectRef {
+        ObjectRef {
+            gvk: Gvk::new(api_version, kind),
+            namespace: Some("shop".to_owned()),
+            name: name.to_owned(),
+        }
+    }
+
+    pub(super) fn step(api_version: &str, kind: &str, name: &str, decision: Decision) -> Step {
+        Step {
+            object: object(api_version, kind, name),
+            origin: Origin {
+                file: "web.yaml".to_owned(),
+                document: 1,
+                line: 1,
+            },
+            decision,
+            changes: Vec::new(),
+            uid: None,
+            fingerprint: String::new(),
+        }
+    }
+
+    pub(super) fn plan() -> Plan {
+        Plan {
+            set: "web".parse().unwrap(),
+            namespace: "shop".to_owned(),
+            current: None,
+            next: None,
+            steps: Vec::new(),
+            prune: Vec::new(),
+            released: Vec::new(),
+            refusals: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn lines_stay_and_controls_go() {
+        assert_eq!(printable_lines("a\r\nb\u{1b}c\n"), "a\nb c");
+    }
+}

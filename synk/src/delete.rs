@@ -1,0 +1,255 @@
+//! Deletes sets, and versions of them, with all that they own.
+
+mod gone;
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use self::gone::until_gone;
+use crate::{
+    errors::Failure,
+    history,
+    lock::{Held, Lock},
+    object::ObjectRef,
+    report::Listener,
+    rest::{Propagation, Rest},
+    sets,
+    synk::Target,
+    versions::{Known, Versions},
+    wire::{SetName, Version},
+};
+
+/// How a set is deleted.
+#[derive(Clone, Debug)]
+pub struct Deletion {
+    /// Where the Lease and the history of the set are, for a set that does not say so. One that says otherwise is not deleted.
+    pub namespace: Option<String>,
+    /// Whether to wait until all that the set owns is gone.
+    pub wait: bool,
+    /// For how long.
+    pub timeout: Duration,
+    /// Tells to stop. What was begun goes on without us.
+    pub stop: CancellationToken,
+}
+
+/// What was deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deleted {
+    /// The versions.
+    pub versions: Vec<Version>,
+    /// What they list and do not own, so that it stays: definitions.
+    pub kept: Vec<ObjectRef>,
+}
+
+/// One deletion.
+pub(crate) struct Job<'a> {
+    pub rest: &'a Rest,
+    pub deletion: &'a Deletion,
+    pub on: &'a Listener<'a>,
+}
+
+/// What is to go: a set, or one version of it.
+struct Removal<'a> {
+    job: &'a Job<'a>,
+    set: &'a SetName,
+    number: Option<u64>,
+}
+
+/// What came of looking again under the Lease.
+enum Requested {
+    /// These were asked to go.
+    Done(Vec<Known>),
+    /// The Lease is another one: the set is applied with another namespace now.
+    Moved(Versions),
+}
+
+impl Default for Deletion {
+    fn default() -> Self {
+        Self {
+            namespace: None,
+            wait: true,
+            timeout: Duration::from_mins(5),
+            stop: CancellationToken::new(),
+        }
+    }
+}
+
+// === impl Job ===
+
+impl Job<'_> {
+    async fn unless_stopped<T>(
+        &self,
+        set: &SetName,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        tokio::select! {
+            biased;
+            () = self.deletion.stop.cancelled() => Err(Failure::Stopped(set.clone())),
+            done = work => done,
+        }
+    }
+}
+
+/// Deletes a set: all its versions, what they own, and what synk keeps for it.
+pub(crate) async fn set(job: &Job<'_>, set: &SetName) -> Result<Deleted, Failure> {
+    let number = None;
+    Removal { job, set, number }.run().await
+}
+
+/// Deletes one version and what it alone owns; the set, if it was the last.
+pub(crate) async fn version(job: &Job<'_>, version: &Version) -> Result<Deleted, Failure> {
+    let (set, number) = (&version.set, Some(version.number));
+    Removal { job, set, number }.run().await
+}
+
+// === impl Removal ===
+
+impl Removal<'_> {
+    async fn run(&self) -> Result<Deleted, Failure> {
+        let mut versions = self.read().await?;
+        if versions.is_empty() {
+            self.tidy().await?;
+        }
+        let asked = self.chosen(&versions);
+        if asked.is_empty() {
+            return Err(self.absent());
+        }
+        let gone = loop {
+            let namespace = self.namespace(&versions)?;
+            match self.request(namespace.as_deref()).await? {
+                Requested::Done(gone) => break gone,
+                Requested::Moved(now) => versions = now,
+            }
+        };
+        // If there is none any more, what was there has been deleted by somebody else.
+        let gone = if gone.is_empty() { asked } else { gone };
+        if self.job.deletion.wait {
+            let wait = until_gone(self.job, self.set, &gone);
+            self.job.unless_stopped(self.set, wait).await?;
+        }
+        Ok(Deleted::of(&gone))
+    }
+
+    /// Sends all requests under the Lease. From then on it goes by itself, and the Lease may go with its namespace.
+    async fn request(&self, namespace: Option<&str>) -> Result<Requested, Failure> {
+        let held = match namespace {
+            Some(namespace) => self.lease(namespace).await?,
+            None => None,
+        };
+        let work = async {
+            match &held {
+                Some(held) => held.guard(self.under(namespace)).await,
+                None => self.under(namespace).await,
+            }
+        };
+        let requested = self.job.unless_stopped(self.set, work).await;
+        if let Some(held) = held {
+            held.release().await;
+        }
+        requested
+    }
+
+    /// Until the Lease was had, an apply may have been at work: what there is now goes, not what there was.
+    async fn under(&self, namespace: Option<&str>) -> Result<Requested, Failure> {
+        let versions = self.read().await?;
+        if !versions.is_empty() && self.namespace(&versions)?.as_deref() != namespace {
+            return Ok(Requested::Moved(versions));
+        }
+        let gone = self.chosen(&versions);
+        // What is kept for a set goes before it: while it is there, it can be deleted again, and all of it.
+        if let Some(namespace) = namespace.filter(|_| gone.len() == versions.len()) {
+            history::remove_all(self.job.rest.clients(), self.set, namespace).await?;
+        }
+        // The oldest first: what ends in the middle leaves the version that is in effect.
+        for known in &gone {
+            sets::delete(self.job.rest, &known.version, &known.uid, Propagation::Foreground).await?;
+        }
+        Ok(Requested::Done(gone))
+    }
+
+    /// Deletes what is left of a set that is gone, in the namespace that is given: whoever deleted it may have been killed.
+    async fn tidy(&self) -> Result<(), Failure> {
+        let Some(namespace) = &self.job.deletion.namespace else {
+            return Ok(());
+        };
+        let (clients, target) = (self.job.rest.clients(), self.target(namespace));
+        let is_left = Lock::exists(clients, &target).await? || history::is_kept(clients, &target).await?;
+        if !is_left {
+            return Ok(());
+        }
+        let Some(held) = self.lease(namespace).await? else {
+            return Ok(());
+        };
+        let work = held.guard(async {
+            if self.read().await?.is_empty() {
+                history::remove_all(clients, self.set, namespace).await?;
+            }
+            Ok(())
+        });
+        let done = self.job.unless_stopped(self.set, work).await;
+        held.release().await;
+        done
+    }
+
+    async fn read(&self) -> Result<Versions, Failure> {
+        let sets = sets::list(self.job.rest, Some(self.set)).await?;
+        Ok(Versions::of(self.set, sets))
+    }
+
+    /// What is to go of what there is.
+    fn chosen(&self, versions: &Versions) -> Vec<Known> {
+        let is_chosen = |known: &&Known| self.number.is_none_or(|number| known.version.number == number);
+        versions.iter().filter(is_chosen).cloned().collect()
+    }
+
+    fn absent(&self) -> Failure {
+        match self.number {
+            None => Failure::NoSet(self.set.clone()),
+            Some(number) => Failure::NoVersion {
+                version: self.set.version(number),
+            },
+        }
+    }
+
+    /// Where the Lease and the history are: where the set says, else, since not every synk notes it, where it is said to be.
+    fn namespace(&self, versions: &Versions) -> Result<Option<String>, Failure> {
+        let given = self.job.deletion.namespace.as_deref();
+        Ok(versions.namespace_or(self.set, given)?.map(str::to_owned))
+    }
+
+    fn target(&self, namespace: &str) -> Target {
+        Target {
+            set: self.set.clone(),
+            namespace: namespace.to_owned(),
+        }
+    }
+
+    /// The Lease; none where its namespace is gone or going, and nobody can apply the set.
+    async fn lease(&self, namespace: &str) -> Result<Option<Held>, Failure> {
+        let target = self.target(namespace);
+        let taken = Lock::take(self.job.rest.clients(), &target, self.job.on);
+        match self.job.unless_stopped(self.set, taken).await {
+            Err(Failure::NoNamespace(_) | Failure::Terminating(_)) => Ok(None),
+            taken => taken.map(Some),
+        }
+    }
+}
+
+// === impl Deleted ===
+
+impl Deleted {
+    fn of(gone: &[Known]) -> Self {
+        let mut kept: Vec<_> = gone.iter().flat_map(|known| &known.objects).collect();
+        kept.retain(|object| object.gvk.is_crd());
+        kept.sort();
+        kept.dedup();
+        Self {
+            versions: gone.iter().map(|known| known.version.clone()).collect(),
+            kept: kept.into_iter().cloned().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

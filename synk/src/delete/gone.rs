@@ -1,0 +1,244 @@
+//! Waits until what was deleted is gone, and tells what it waits for.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use bindery_runtime::{backoff::Backoff, errors};
+use serde_json::Value;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Job;
+use crate::{
+    discovery::discover,
+    errors::Failure,
+    kinds::Kinds,
+    live,
+    object::ObjectRef,
+    report::Event,
+    sets,
+    versions::{Known, Versions},
+    wire::SetName,
+};
+
+const LOOK: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
+/// After which time, and how often from then on, it is looked which objects are left: most sets go sooner.
+const OBJECTS: Duration = Duration::from_secs(3);
+/// How long an API server may take at least, however little time is left.
+const ANSWER: Duration = Duration::from_secs(5);
+/// How many objects an error names.
+const NAMED: usize = 5;
+
+/// What is known of what is left.
+struct Wait<'a> {
+    job: &'a Job<'a>,
+    set: &'a SetName,
+    gone: &'a [Known],
+    deadline: Instant,
+    kinds: Option<Kinds>,
+    /// The versions that are left.
+    versions: Vec<&'a Known>,
+    /// What they own that is left, and why; `None` if that is not known.
+    objects: Option<Vec<(ObjectRef, String)>>,
+    /// Why nothing could be read the last time.
+    unread: Option<String>,
+}
+
+/// Waits until versions are gone. A ResourceSet that is deleted in the foreground goes after all that it owns.
+pub(super) async fn until_gone(job: &Job<'_>, set: &SetName, gone: &[Known]) -> Result<(), Failure> {
+    let mut wait = Wait {
+        job,
+        set,
+        gone,
+        deadline: Instant::now() + job.deletion.timeout,
+        kinds: None,
+        versions: gone.iter().collect(),
+        objects: None,
+        unread: None,
+    };
+    let mut look_at = Instant::now() + OBJECTS;
+    let mut attempt = 0;
+    loop {
+        wait.look().await?;
+        if wait.versions.is_empty() {
+            return Ok(());
+        }
+        let now = Instant::now();
+        if now >= look_at || now >= wait.deadline {
+            wait.look_at_objects().await;
+            look_at = now + OBJECTS;
+        }
+        if now >= wait.deadline {
+            return Err(wait.timed_out());
+        }
+        sleep(LOOK.delay(attempt)).await;
+        attempt += 1;
+    }
+}
+
+// === impl Wait ===
+
+impl Wait<'_> {
+    /// Which versions are left.
+    async fn look(&mut self) -> Result<(), Failure> {
+        let read = sets::list(self.job.rest, Some(self.set));
+        match timeout(self.patience(), read).await {
+            Ok(Ok(sets)) => {
+                let there = Versions::of(self.set, sets);
+                self.versions = self.gone.iter().filter(|known| there.has_uid(&known.uid)).collect();
+                self.unread = None;
+            }
+            Ok(Err(Failure::Api { source, .. })) if errors::is_transient(&source) => {
+                self.unread = Some(errors::explain(&source));
+            }
+            Ok(Err(failure)) => return Err(failure),
+            Err(_) => self.unread = Some("the API server does not answer".to_owned()),
+        }
+        Ok(())
+    }
+
+    /// Which objects are left, as far as they may be read, and tells of it.
+    async fn look_at_objects(&mut self) {
+        if self.unread.is_some() {
+            return;
+        }
+        let read = async {
+            if self.kinds.is_none() {
+                self.kinds = Some(discover(self.job.rest).await.ok()?);
+            }
+            let listed = self.versions.iter().flat_map(|known| &known.objects);
+            let listed: BTreeSet<_> = listed.filter(|object| !object.gvk.is_crd()).cloned().collect();
+            let listed: Vec<_> = listed.into_iter().collect();
+            let live = live::objects(self.job.rest, self.kinds.as_ref()?, &listed).await.ok()?;
+            let owners: Vec<&str> = self.versions.iter().map(|known| known.uid.as_str()).collect();
+            Some(left(listed, &live, &owners))
+        };
+        self.objects = timeout(ANSWER, read).await.ok().flatten();
+        if let Some([(object, reason), ..]) = self.objects.as_deref() {
+            let count = self.objects.as_ref().map_or(0, Vec::len);
+            (self.job.on)(Event::Waiting { object, reason, count });
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now()).max(ANSWER)
+    }
+
+    fn timed_out(&self) -> Failure {
+        let after = self.job.deletion.timeout;
+        let version = self.versions.last().map(|known| known.version.to_string());
+        let version = version.unwrap_or_default();
+        Failure::TimedOut(match (&self.unread, self.objects.as_deref()) {
+            (Some(problem), _) => format!("after {after:?} it cannot be read what is left of {version}: {problem}"),
+            (None, None) => {
+                format!("after {after:?} something that {version} owns is not gone, see the finalizers of its objects")
+            }
+            (None, Some([])) => format!(
+                "after {after:?} {version} is not gone, though nothing that it lists is left: see the finalizers of \
+                 the ResourceSet, and of what its objects own"
+            ),
+            (None, Some(left)) => format!(
+                "after {after:?} {} of what {version} owns {} left: {}",
+                left.len(),
+                if left.len() == 1 { "is" } else { "are" },
+                named(left)
+            ),
+        })
+    }
+}
+
+/// The objects that are there and owned by one of these, those first that something holds back; and why they are there.
+fn left(listed: Vec<ObjectRef>, live: &[Option<Value>], owners: &[&str]) -> Vec<(ObjectRef, String)> {
+    let is_owned = |live: &Value| {
+        let references = live["metadata"]["ownerReferences"].as_array();
+        let mut references = references.into_iter().flatten();
+        references.any(|owner| owner["uid"].as_str().is_some_and(|uid| owners.contains(&uid)))
+    };
+    let there = listed.into_iter().zip(live).filter_map(|(object, live)| {
+        let live = live.as_ref().filter(|live| is_owned(live))?;
+        Some((object, live))
+    });
+    let mut left: Vec<_> = there.map(|(object, live)| (is_held(live), object, why(live))).collect();
+    left.sort_by_key(|(held, ..)| !held);
+    left.into_iter().map(|(_, object, why)| (object, why)).collect()
+}
+
+fn is_held(live: &Value) -> bool {
+    !live["metadata"]["deletionTimestamp"].is_null() && !finalizers(live).is_empty()
+}
+
+fn why(live: &Value) -> String {
+    if live["metadata"]["deletionTimestamp"].is_null() {
+        return "its deletion has not begun".to_owned();
+    }
+    match &finalizers(live)[..] {
+        [] => "it is being deleted".to_owned(),
+        [one] => format!("finalizer {one}"),
+        many => format!("finalizers {}", many.join(", ")),
+    }
+}
+
+fn finalizers(live: &Value) -> Vec<&str> {
+    let finalizers = live["metadata"]["finalizers"].as_array();
+    finalizers.into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// The first few, and how many more there are.
+fn named(left: &[(ObjectRef, String)]) -> String {
+    let first = left.iter().take(NAMED);
+    let mut names: Vec<_> = first.map(|(object, why)| format!("{object} ({why})")).collect();
+    if left.len() > NAMED {
+        names.push(format!("and {} more", left.len() - NAMED));
+    }
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::object::Gvk;
+
+    fn object(name: &str) -> ObjectRef {
+        ObjectRef {
+            gvk: Gvk::new("v1", "ConfigMap"),
+            namespace: Some("shop".to_owned()),
+            name: name.to_owned(),
+        }
+    }
+
+    fn live(owner: &str, going: bool, finalizers: &[&str]) -> Value {
+        json!({"metadata": {
+            "ownerReferences": [{"uid": owner}], "finalizers": finalizers,
+            "deletionTimestamp": going.then_some("2026-01-02T03:04:05Z"),
+        }})
+    }
+
+    #[test]
+    fn what_is_held_back_comes_first_and_what_is_not_owned_is_not_waited_for() {
+        let listed = ["a", "b", "c", "d", "e"].map(object).to_vec();
+        let live = [
+            Some(live("1", false, &["x/early"])),
+            None,
+            Some(live("other", true, &["x/y"])),
+            Some(live("2", true, &["x/y", "x/z"])),
+            Some(live("1", true, &[])),
+        ];
+        let left = left(listed, &live, &["1", "2"]);
+        assert_eq!(
+            named(&left),
+            "configmap/d in namespace shop (finalizers x/y, x/z), \
+             configmap/a in namespace shop (its deletion has not begun), \
+             configmap/e in namespace shop (it is being deleted)"
+        );
+    }
+
+    #[test]
+    fn of_many_a_few_are_named() {
+        let left: Vec<_> = ["a", "b", "c", "d", "e", "f", "g"]
+            .map(|name| (object(name), "why".to_owned()))
+            .to_vec();
+        let text = named(&left);
+        assert!(text.contains("configmap/e") && !text.contains("configmap/f"), "{text}");
+        assert!(text.ends_with(", and 2 more"), "{text}");
+    }
+}

@@ -1,0 +1,189 @@
+//! Why synk did not do what it was asked for.
+
+use bindery_runtime::errors::explain;
+use kube::core::Status;
+
+use crate::{
+    input::InputErrors,
+    plan::Refusal,
+    report::Report,
+    wire::{SetName, Version},
+};
+
+/// Why synk did not do what it was asked for. None carries what a Secret holds.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The input cannot be used.
+    #[error(transparent)]
+    Input(#[from] InputErrors),
+    /// The plan is refused as a whole.
+    #[error("{}", joined(.0))]
+    Refused(Vec<Refusal>),
+    /// Another apply of the set is at work.
+    #[error("set {set} is being changed by {holder} since {since}: wait for it")]
+    Held {
+        /// The set.
+        set: SetName,
+        /// Who holds its Lease.
+        holder: String,
+        /// Since when, as the Lease says.
+        since: String,
+    },
+    /// The Lease went to somebody else, or could not be renewed, so that work was stopped.
+    #[error("the Lease of set {0} was lost, so work was stopped: apply the set again")]
+    Lost(SetName),
+    /// While it waited to try again, another changed the set.
+    #[error(
+        "another has changed set {0} since this apply began, so it was given up: apply the set again if it is to win"
+    )]
+    Overtaken(SetName),
+    /// It was told to stop.
+    #[error("stopped: what was begun on set {0} is finished by the next apply")]
+    Stopped(SetName),
+    /// The API server does not know what a ResourceSet is.
+    #[error("the cluster does not know ResourceSets: run `synk init` once")]
+    NotInstalled,
+    /// ResourceSets could not be installed.
+    #[error(transparent)]
+    Install(#[from] bindery_runtime::crds::InstallError),
+    /// The namespace is not there.
+    #[error("there is no namespace {0}: create it, or add it to the set")]
+    NoNamespace(String),
+    /// The namespace is being deleted.
+    #[error("namespace {0} is being deleted: nothing can be made in it until it is gone")]
+    Terminating(String),
+    /// A version of the set is being deleted, and with it all that it owns.
+    #[error("set {set} is being deleted: it can be applied once {0} and what it owns are gone", set = .0.set)]
+    Going(Version),
+    /// There is no such set.
+    #[error("there is no set {0}")]
+    NoSet(SetName),
+    /// The set is applied with another namespace than the one that was given.
+    #[error("set {set} is in namespace {recorded}, not in {given}: leave -n out, or name that one")]
+    ElsewhereApplied {
+        /// The set.
+        set: SetName,
+        /// The namespace it is applied with.
+        recorded: String,
+        /// The one that was given.
+        given: String,
+    },
+    /// There is no such version.
+    #[error("there is no {version}; `synk history {set}` lists what there is", set = .version.set)]
+    NoVersion {
+        /// The version.
+        version: Version,
+    },
+    /// What the plan was made of has changed.
+    #[error("the saved plan does not hold any more, nothing was done:\n{}", .0.join("\n"))]
+    Stale(Vec<String>),
+    /// A file that should hold a saved plan, or history that was stored, cannot be read.
+    #[error("{what} cannot be read: {problem}")]
+    Unreadable {
+        /// What.
+        what: String,
+        /// Why.
+        problem: String,
+    },
+    /// All is applied, but the manifests could not be kept for a rollback.
+    #[error("all of {version} is applied, and what left the set is deleted, but its history is not in order: {source}")]
+    NotKept {
+        /// The version.
+        version: Version,
+        /// What could not be done.
+        source: Box<Self>,
+    },
+    /// Some objects could not be applied.
+    #[error("{}", failed(.0))]
+    Incomplete(Box<Report>),
+    /// An object that was waited for has failed.
+    #[error("{0}")]
+    Unhealthy(String),
+    /// Something did not get healthy, or was not gone, in time.
+    #[error("timed out: {0}")]
+    TimedOut(String),
+    /// The API server refused something, or cannot be reached.
+    #[error("cannot {what}: {}", explain(.source))]
+    Api {
+        /// What was tried, such as `read configmaps in namespace shop`.
+        what: String,
+        /// Why not.
+        source: kube::Error,
+    },
+}
+
+// === impl Failure ===
+
+impl Failure {
+    /// Of a request that failed.
+    pub fn api(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
+        let what = what.into();
+        move |source| Self::Api { what, source }
+    }
+
+    /// Of a request in a namespace, which may not be there, or not for long.
+    pub fn api_in(namespace: &str, what: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
+        let (namespace, what) = (namespace.to_owned(), what.into());
+        move |source| match &source {
+            kube::Error::Api(status) if is_missing_namespace(status) => Self::NoNamespace(namespace),
+            kube::Error::Api(status) if is_terminating_namespace(status) => Self::Terminating(namespace),
+            _ => Self::Api { what, source },
+        }
+    }
+
+    /// A stable word for programs.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Input(_) => "InvalidInput",
+            Self::Refused(_) => "Refused",
+            Self::Held { .. } => "Held",
+            Self::Lost(_) => "LeaseLost",
+            Self::Overtaken(_) => "Overtaken",
+            Self::Stopped(_) => "Interrupted",
+            Self::NotInstalled => "NotInstalled",
+            Self::Install(_) => "NotInstallable",
+            Self::NoNamespace(_) => "NamespaceNotFound",
+            Self::Terminating(_) => "NamespaceTerminating",
+            Self::Going(_) => "SetDeleting",
+            Self::NoSet(_) | Self::NoVersion { .. } => "NotFound",
+            Self::Stale(_) => "StalePlan",
+            Self::Unreadable { .. } => "Unreadable",
+            Self::ElsewhereApplied { .. } => "OtherNamespace",
+            Self::NotKept { .. } => "HistoryNotKept",
+            Self::Incomplete(_) => "Incomplete",
+            Self::Unhealthy(_) => "Unhealthy",
+            Self::TimedOut(_) => "TimedOut",
+            Self::Api { .. } => "ApiError",
+        }
+    }
+}
+
+fn is_missing_namespace(status: &Status) -> bool {
+    let details = status.details.as_ref();
+    status.code == 404 && details.is_some_and(|details| details.kind == "namespaces")
+}
+
+fn is_terminating_namespace(status: &Status) -> bool {
+    let mut causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.any(|cause| cause.reason == "NamespaceTerminating")
+}
+
+fn joined(refusals: &[Refusal]) -> String {
+    let lines: Vec<_> = refusals.iter().map(ToString::to_string).collect();
+    lines.join("\n")
+}
+
+fn failed(report: &Report) -> String {
+    let lines: Vec<_> = report
+        .objects
+        .iter()
+        .filter_map(|outcome| Some(format!("{}: {}", outcome.object, outcome.error.as_ref()?.message)))
+        .collect();
+    let version = report.version.as_ref().map(ToString::to_string).unwrap_or_default();
+    format!(
+        "{} of {} objects of {version} could not be applied:\n{}",
+        lines.len(),
+        report.objects.len(),
+        lines.join("\n")
+    )
+}

@@ -1,0 +1,65 @@
+//! What only the API server can tell.
+
+use super::{Decision, Plan, Step};
+use crate::{
+    kinds::Kinds,
+    object::{Gvk, ObjectRef},
+};
+
+/// The steps for which the API server is to be asked what it would do: those that are unsure, and if the plan is to be
+/// `exact`, all others that write; as far as they can be asked for now.
+pub fn asks(plan: &Plan, kinds: &Kinds, exact: bool) -> Vec<usize> {
+    let is_asked = |step: &Step| {
+        let is_open = match step.decision {
+            Decision::Unsure => true,
+            Decision::Create | Decision::Change => exact,
+            _ => false,
+        };
+        is_open && is_answered(plan, kinds, &step.object)
+    };
+    let steps = plan.steps.iter().enumerate();
+    steps
+        .filter(|(_, step)| is_asked(step))
+        .map(|(index, _)| index)
+        .collect()
+}
+
+/// Takes what is unsure, and cannot be asked for now, as a change: an API server that does not know yet what the plan makes
+/// known would refuse what it will take.
+pub fn presume(plan: &mut Plan, kinds: &Kinds) {
+    let is_presumed = |step: &Step| step.decision == Decision::Unsure && !is_answered(plan, kinds, &step.object);
+    let presumed: Vec<bool> = plan.steps.iter().map(is_presumed).collect();
+    for (step, is_presumed) in plan.steps.iter_mut().zip(presumed) {
+        if is_presumed {
+            step.decision = Decision::Change;
+        }
+    }
+}
+
+fn is_answered(plan: &Plan, kinds: &Kinds, object: &ObjectRef) -> bool {
+    has_place(plan, object) && has_kind(plan, kinds, object)
+}
+
+/// Whether the namespace of an object is not made by the plan itself.
+fn has_place(plan: &Plan, object: &ObjectRef) -> bool {
+    let Some(namespace) = &object.namespace else {
+        return true;
+    };
+    let core = Gvk::new("v1", "Namespace");
+    let is_it = |step: &Step| step.object.gvk == core && step.object.name == *namespace;
+    !plan
+        .steps
+        .iter()
+        .any(|step| step.decision == Decision::Create && is_it(step))
+}
+
+/// Whether the kind of an object is served as it will be.
+fn has_kind(plan: &Plan, kinds: &Kinds, object: &ObjectRef) -> bool {
+    let Some(resource) = kinds.get(&object.gvk).filter(|_| kinds.is_served(&object.gvk)) else {
+        return false;
+    };
+    let name = format!("{}.{}", resource.plural, object.gvk.group);
+    let is_it = |step: &Step| step.object.gvk.is_crd() && step.object.name == name;
+    let writes = |step: &Step| matches!(step.decision, Decision::Create | Decision::Change | Decision::Unsure);
+    !plan.steps.iter().any(|step| writes(step) && is_it(step))
+}

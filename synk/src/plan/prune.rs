@@ -1,0 +1,124 @@
+//! What left the set.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::{PlanInput, Prune, compare::owners, order, reads::is_read};
+use crate::{
+    object::{Identity, ObjectRef},
+    wire::{SetName, Version},
+};
+
+/// What left the set.
+#[derive(Debug)]
+pub(super) struct Left {
+    /// What goes, the last applied first.
+    pub pruned: Vec<Prune>,
+    /// What stays, and is the set's no more.
+    pub released: Vec<Prune>,
+    /// How many objects the set owns, these included.
+    pub owned: usize,
+}
+
+/// What left the set. Only what this set alone owns goes: what has another owner besides would not go with its ResourceSet
+/// either. Definitions never go, nor does a namespace that something of the set stays in.
+pub(super) fn prune(input: &PlanInput<'_>) -> Left {
+    let wanted: BTreeMap<Identity, &ObjectRef> = input
+        .manifests
+        .iter()
+        .map(|manifest| (manifest.object.identity(), &manifest.object))
+        .collect();
+    // One object may be known by two groups of APIs.
+    let wanted_uids: BTreeSet<_> = wanted
+        .keys()
+        .filter_map(|identity| uid(input.live.get(identity)?))
+        .collect();
+    let listed = input.versions.iter().rev().flat_map(|known| &known.objects);
+
+    let mut owned = BTreeSet::new();
+    let mut pruned = BTreeMap::new();
+    for object in listed
+        .chain(wanted.values().copied())
+        .filter(|object| !object.gvk.is_crd())
+    {
+        let identity = object.identity();
+        let Some(live) = input.live.get(&identity) else {
+            continue;
+        };
+        let Some(uid) =
+            uid(live).filter(|_| live["metadata"]["deletionTimestamp"].is_null() && is_owned(live, input.set))
+        else {
+            continue;
+        };
+        owned.insert(uid);
+        if !wanted.contains_key(&identity) && !wanted_uids.contains(uid) && is_alone(live, input.set) {
+            pruned.entry(uid).or_insert_with(|| as_read(object, live));
+        }
+    }
+    let uids: BTreeSet<&str> = pruned.keys().copied().collect();
+    let mut all: Vec<_> = pruned
+        .into_iter()
+        .map(|(uid, object)| Prune {
+            object,
+            uid: uid.to_owned(),
+        })
+        .collect();
+    all.sort_by_key(|prune| std::cmp::Reverse(order::key(&prune.object)));
+    let is_released = |prune: &Prune| is_namespace(&prune.object) && is_used(input, &prune.object.name, &uids);
+    let (released, pruned) = all.into_iter().partition(is_released);
+    Left {
+        pruned,
+        released,
+        owned: owned.len(),
+    }
+}
+
+fn is_namespace(object: &ObjectRef) -> bool {
+    object.gvk.group.is_empty() && object.gvk.kind == "Namespace"
+}
+
+/// Whether a namespace is the set's own, or holds something of it that does not go. What cannot be read may be there.
+fn is_used(input: &PlanInput<'_>, namespace: &str, pruned: &BTreeSet<&str>) -> bool {
+    let is_inside = |object: &ObjectRef| object.namespace.as_deref() == Some(namespace);
+    let stays = |object: &ObjectRef| match input.live.get(&object.identity()) {
+        Some(live) => {
+            live["metadata"]["deletionTimestamp"].is_null() && !uid(live).is_some_and(|uid| pruned.contains(uid))
+        }
+        None => !is_read(object, input.kinds),
+    };
+    let mut listed = input.versions.iter().flat_map(|known| &known.objects);
+    input.namespace == namespace
+        || input.manifests.iter().any(|manifest| is_inside(&manifest.object))
+        || listed.any(|object| is_inside(object) && stays(object))
+}
+
+fn uid(live: &Value) -> Option<&str> {
+    live["metadata"]["uid"].as_str()
+}
+
+/// By the version of the API that it was read by, which is served for sure.
+fn as_read(object: &ObjectRef, live: &Value) -> ObjectRef {
+    ObjectRef::of(live)
+        .filter(|read| read.identity() == object.identity())
+        .unwrap_or_else(|| object.clone())
+}
+
+/// Whether a ResourceSet is a version of a set.
+pub(super) fn is_of(owner: &Value, set: &SetName) -> bool {
+    let version: Option<Version> = owner["name"].as_str().and_then(|name| name.parse().ok());
+    version.is_some_and(|version| version.set == *set)
+}
+
+fn is_owned(live: &Value, set: &SetName) -> bool {
+    owners(live).into_iter().any(|owner| is_of(owner, set))
+}
+
+fn is_alone(live: &Value, set: &SetName) -> bool {
+    let references = live["metadata"]["ownerReferences"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let owners = owners(live);
+    owners.len() == references.len() && owners.into_iter().all(|owner| is_of(owner, set))
+}

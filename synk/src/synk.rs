@@ -1,0 +1,269 @@
+//! The way in: all that can be done with a set.
+
+use std::time::Duration;
+
+use bindery_runtime::{client::Clients, crds};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Api;
+use serde_json::Value;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    apply::{self, Job},
+    delete::{self, Deleted, Deletion},
+    discovery::discover,
+    errors::Failure,
+    history::{self, Stored},
+    input::Manifest,
+    live,
+    object::ObjectRef,
+    plan::{Allowed, Plan, saved::Saved},
+    report::{Listener, Report},
+    rest::Rest,
+    sets,
+    status::{self, Status},
+    versions::Versions,
+    wait,
+    wire::{self, SetName, Version},
+};
+
+/// How long an API server may take until it serves ResourceSets.
+const INSTALLED: Duration = Duration::from_mins(1);
+
+/// A set on a cluster, and the namespace it is applied with.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The set.
+    pub set: SetName,
+    /// What namespaced objects without a namespace get; also where the Lease and the history of the set are kept.
+    pub namespace: String,
+}
+
+/// How a set is applied.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What may be done that is refused otherwise.
+    pub allowed: Allowed,
+    /// How often the whole apply is tried again after transient errors.
+    pub retries: u32,
+    /// The pause before each.
+    pub pause: Duration,
+    /// How many objects are written at once.
+    pub concurrency: usize,
+    /// How many versions of manifests are kept for a rollback; 0 keeps none.
+    pub history: usize,
+    /// Tells to stop: no request is sent any more, the Lease is given back, and the next apply finishes the job.
+    pub stop: CancellationToken,
+}
+
+/// Applies sets to one cluster.
+#[derive(Clone, Debug)]
+pub struct Synk {
+    rest: Rest,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            allowed: Allowed::default(),
+            retries: 60,
+            pause: Duration::from_secs(5),
+            concurrency: 16,
+            history: 3,
+            stop: CancellationToken::new(),
+        }
+    }
+}
+
+impl Synk {
+    /// For the cluster of these clients.
+    pub fn new(clients: Clients) -> Self {
+        Self {
+            rest: Rest::new(clients),
+        }
+    }
+
+    /// Makes the cluster know what a ResourceSet is. False if it did already.
+    pub async fn init(&self) -> Result<bool, Failure> {
+        let client = self.rest.clients().write.clone();
+        let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+        let existing = api
+            .get_opt(wire::CRD_NAME)
+            .await
+            .map_err(Failure::api("read the definition of ResourceSets"))?;
+        let is_there = existing.is_some_and(|existing| crds::is_established(&existing) && sets::serves(&existing));
+        if !is_there {
+            crds::install(&client, vec![wire::crd()]).await?;
+        }
+        let deadline = Instant::now() + INSTALLED;
+        apply::served(&self.rest, &[&sets::resource().gvk], deadline).await?;
+        Ok(!is_there)
+    }
+
+    /// What an apply would do, down to the fields. Writes nothing. Why it would be refused as a whole stands in it.
+    pub async fn plan(&self, target: &Target, manifests: &[Manifest], options: &Options) -> Result<Plan, Failure> {
+        let job = self.silent(target, manifests, options);
+        let (_, plan) = job.unless_stopped(Box::pin(apply::look(&job, true))).await?;
+        Ok(plan)
+    }
+
+    /// As [`Synk::plan`], with what is needed to apply this plan and no other.
+    pub async fn plan_saved(
+        &self,
+        target: &Target,
+        manifests: &[Manifest],
+        options: &Options,
+    ) -> Result<(Plan, Saved), Failure> {
+        let job = self.silent(target, manifests, options);
+        let look = async {
+            let (cluster, (seen, plan)) = tokio::try_join!(apply::cluster(&self.rest), apply::look(&job, true))?;
+            let saved = Saved::of(&plan, &seen.input(&job), &cluster);
+            Ok((plan, saved))
+        };
+        job.unless_stopped(Box::pin(look)).await
+    }
+
+    /// Applies a set. Nothing is written if all is as it is to be.
+    pub async fn apply(
+        &self,
+        target: &Target,
+        manifests: &[Manifest],
+        options: &Options,
+        on: &Listener<'_>,
+    ) -> Result<Report, Failure> {
+        let job = Job {
+            rest: &self.rest,
+            target,
+            manifests,
+            options,
+            on,
+        };
+        apply::apply(&job, None).await
+    }
+
+    /// Applies a set as it was planned, or not at all. What the plan was allowed to do is what this may do.
+    pub async fn apply_saved(&self, saved: &Saved, options: &Options, on: &Listener<'_>) -> Result<Report, Failure> {
+        let target = Target {
+            set: saved.set.clone(),
+            namespace: saved.namespace.clone(),
+        };
+        let options = Options {
+            allowed: saved.allowed.clone(),
+            ..options.clone()
+        };
+        let job = Job {
+            rest: &self.rest,
+            target: &target,
+            manifests: &saved.manifests(),
+            options: &options,
+            on,
+        };
+        apply::apply(&job, Some(saved)).await
+    }
+
+    /// A set with its namespace: the one that its newest version was applied with, else the one that is given, else that of
+    /// the kubeconfig, since not every synk notes one. A set that is gone may have left its history where it was.
+    pub async fn target(&self, set: &SetName, namespace: Option<&str>) -> Result<Target, Failure> {
+        let versions = self.versions(set).await?;
+        if versions.is_empty() && namespace.is_none() {
+            return Err(Failure::NoSet(set.clone()));
+        }
+        let known = versions.namespace_or(set, namespace)?;
+        let usual = self.rest.clients().write.default_namespace();
+        Ok(Target {
+            set: set.clone(),
+            namespace: known.unwrap_or(usual).to_owned(),
+        })
+    }
+
+    /// The versions of a set; none if there is no such set.
+    pub async fn versions(&self, set: &SetName) -> Result<Versions, Failure> {
+        let sets = sets::list(&self.rest, Some(set)).await?;
+        Ok(Versions::of(set, sets))
+    }
+
+    /// The versions of all sets, by the names of the sets.
+    pub async fn sets(&self) -> Result<Vec<Versions>, Failure> {
+        let all = sets::list(&self.rest, None).await?;
+        let mut names: Vec<SetName> = all.iter().filter_map(|set| Some(set.version()?.set)).collect();
+        names.sort();
+        names.dedup();
+        let of = |name: SetName| {
+            let own = all
+                .iter()
+                .filter(|set| set.version().is_some_and(|version| version.set == name));
+            Versions::of(&name, own.cloned())
+        };
+        Ok(names.into_iter().map(of).collect())
+    }
+
+    /// Deletes a set, and all that it owns.
+    pub async fn delete(&self, set: &SetName, how: &Deletion, on: &Listener<'_>) -> Result<Deleted, Failure> {
+        delete::set(&self.deletion(how, on), set).await
+    }
+
+    /// Deletes a version of a set, and what it alone owns.
+    pub async fn delete_version(
+        &self,
+        version: &Version,
+        how: &Deletion,
+        on: &Listener<'_>,
+    ) -> Result<Deleted, Failure> {
+        delete::version(&self.deletion(how, on), version).await
+    }
+
+    /// The versions whose manifests are kept, the newest first.
+    pub async fn history(&self, target: &Target) -> Result<Vec<Stored>, Failure> {
+        history::list(self.rest.clients(), target).await
+    }
+
+    /// The manifests of a version that are kept.
+    pub async fn stored(&self, target: &Target, number: u64) -> Result<Vec<Manifest>, Failure> {
+        history::load(self.rest.clients(), target, number).await
+    }
+
+    /// How a set is doing.
+    pub async fn status(&self, target: &Target) -> Result<Status, Failure> {
+        let set = &target.set;
+        let (kinds, sets) = tokio::try_join!(discover(&self.rest), sets::list(&self.rest, Some(set)))?;
+        if sets.is_empty() {
+            return Err(Failure::NoSet(set.clone()));
+        }
+        let objects = status::objects(&sets);
+        let live = live::objects(&self.rest, &kinds, &objects).await?;
+        Ok(Status::of(set, &sets, &live))
+    }
+
+    /// Objects as they are, in this order; `None` for what is not there.
+    pub async fn live(&self, objects: &[ObjectRef]) -> Result<Vec<Option<Value>>, Failure> {
+        let kinds = discover(&self.rest).await?;
+        live::objects(&self.rest, &kinds, objects).await
+    }
+
+    /// Waits until all of these objects are healthy.
+    pub async fn wait(&self, objects: &[ObjectRef], timeout: Duration, on: &Listener<'_>) -> Result<(), Failure> {
+        let kinds = discover(&self.rest).await?;
+        let (rest, kinds) = (&self.rest, &kinds);
+        let read = |objects: Vec<ObjectRef>| async move { live::objects(rest, kinds, &objects).await };
+        wait::until_healthy(read, objects, timeout, on).await
+    }
+
+    fn silent<'a>(&'a self, target: &'a Target, manifests: &'a [Manifest], options: &'a Options) -> Job<'a> {
+        Job {
+            rest: &self.rest,
+            target,
+            manifests,
+            options,
+            on: &|_| {},
+        }
+    }
+
+    fn deletion<'a>(&'a self, deletion: &'a Deletion, on: &'a Listener<'a>) -> delete::Job<'a> {
+        delete::Job {
+            rest: &self.rest,
+            deletion,
+            on,
+        }
+    }
+}

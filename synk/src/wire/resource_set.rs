@@ -1,0 +1,488 @@
+//! The ResourceSet: the list of what one version of a set holds, and what became of it.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, json};
+
+use super::{NAME_LABEL, NAMESPACE, Version, each, each_lenient, lenient};
+use crate::{
+    object::{Gvk, ObjectRef},
+    plan::order,
+    report::Outcome,
+};
+
+/// `apiVersion` of a ResourceSet.
+pub const API_VERSION: &str = "apps.cloudrobotics.com/v1alpha1";
+/// `kind` of a ResourceSet.
+pub const KIND: &str = "ResourceSet";
+/// The name of its definition.
+pub const CRD_NAME: &str = "resourcesets.apps.cloudrobotics.com";
+
+/// One version of a set. Cluster-scoped.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceSet {
+    /// [`API_VERSION`]
+    pub api_version: String,
+    /// [`KIND`]
+    pub kind: String,
+    /// Its name is a [`Version`].
+    pub metadata: ObjectMeta,
+    /// What it holds.
+    #[serde(default, deserialize_with = "lenient")]
+    pub spec: Spec,
+    /// What became of it.
+    #[serde(default, deserialize_with = "lenient")]
+    pub status: Status,
+}
+
+/// What a version of a set holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Spec {
+    /// By kind, in the order of the wire.
+    pub resources: Vec<Group<Item>>,
+    /// Whether it lists more than could be read.
+    #[serde(skip)]
+    pub odd: bool,
+}
+
+/// What became of a version.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// How far it is.
+    #[serde(default, deserialize_with = "lenient")]
+    pub phase: Phase,
+    /// When its application began.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Timestamp>,
+    /// What was applied.
+    #[serde(default, deserialize_with = "each_lenient", skip_serializing_if = "Vec::is_empty")]
+    pub applied: Vec<Group<Applied>>,
+    /// What was not.
+    #[serde(default, deserialize_with = "each_lenient", skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<Group<Applied>>,
+}
+
+/// How far the application of a version is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Phase {
+    /// It has begun.
+    #[default]
+    Pending,
+    /// All of it is applied.
+    Settled,
+    /// Some of it could not be applied.
+    Failed,
+}
+
+/// Objects of one kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group<I> {
+    /// The kind.
+    #[serde(flatten)]
+    pub gvk: Gvk,
+    /// The objects.
+    #[serde(
+        default = "Vec::new",
+        deserialize_with = "each_lenient",
+        bound(deserialize = "I: serde::de::DeserializeOwned")
+    )]
+    pub items: Vec<I>,
+}
+
+/// An object of a kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Item {
+    /// `None` for cluster-scoped objects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+}
+
+/// What became of one object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Applied {
+    /// `None` for cluster-scoped objects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+    /// What was done.
+    #[serde(default, deserialize_with = "lenient")]
+    pub action: Action,
+    /// UID of the live object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+    /// Generation that the write led to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// What was done to an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Action {
+    /// Nothing.
+    #[default]
+    None,
+    /// It was made.
+    Create,
+    /// It was changed.
+    Update,
+    /// It was deleted and made anew.
+    Replace,
+    /// Only its owner was changed, as [`super::IGNORE`] demands.
+    Ignored,
+}
+
+// === impl ResourceSet ===
+
+impl ResourceSet {
+    /// A version whose application with this namespace begins.
+    pub fn begin(version: &Version, namespace: &str, objects: &[ObjectRef], now: Timestamp) -> Self {
+        let mut objects: Vec<_> = objects.iter().collect();
+        objects.sort_by_key(|object| order::wire_key(object));
+        let item = |object: &ObjectRef| Item {
+            namespace: object.namespace.clone(),
+            name: object.name.clone(),
+        };
+        Self {
+            api_version: API_VERSION.to_owned(),
+            kind: KIND.to_owned(),
+            metadata: ObjectMeta {
+                name: Some(version.to_string()),
+                labels: Some(BTreeMap::from([(NAME_LABEL.to_owned(), version.set.to_string())])),
+                annotations: Some(BTreeMap::from([(NAMESPACE.to_owned(), namespace.to_owned())])),
+                ..ObjectMeta::default()
+            },
+            spec: Spec {
+                resources: grouped(objects.into_iter().map(|object| (&object.gvk, item(object)))),
+                odd: false,
+            },
+            status: Status {
+                started_at: Some(now),
+                ..Status::default()
+            },
+        }
+    }
+
+    /// Which version it is. `None` if its name is none of a version, or not of the set that its label names.
+    pub fn version(&self) -> Option<Version> {
+        let version: Version = self.metadata.name.as_deref()?.parse().ok()?;
+        let label = self.metadata.labels.as_ref()?.get(NAME_LABEL)?;
+        (label == version.set.as_str()).then_some(version)
+    }
+}
+
+// === impl Status ===
+
+impl Status {
+    /// Of an application that has ended.
+    pub fn ended(started_at: Option<Timestamp>, outcomes: &[Outcome], now: Timestamp) -> Self {
+        let mut outcomes: Vec<_> = outcomes.iter().collect();
+        outcomes.sort_by_key(|outcome| order::wire_key(&outcome.object));
+        let (applied, failed): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(|outcome| outcome.error.is_none());
+        let groups = |outcomes: Vec<&Outcome>| {
+            grouped(
+                outcomes
+                    .into_iter()
+                    .map(|outcome| (&outcome.object.gvk, Applied::of(outcome))),
+            )
+        };
+        Self {
+            phase: if failed.is_empty() {
+                Phase::Settled
+            } else {
+                Phase::Failed
+            },
+            started_at,
+            finished_at: Some(now),
+            applied: groups(applied),
+            failed: groups(failed),
+        }
+    }
+}
+
+// === impl Applied ===
+
+impl Applied {
+    fn of(outcome: &Outcome) -> Self {
+        Self {
+            namespace: outcome.object.namespace.clone(),
+            name: outcome.object.name.clone(),
+            action: outcome.action,
+            uid: outcome.uid.clone(),
+            generation: outcome.generation,
+            error: outcome.error.as_ref().map(|problem| problem.message.clone()),
+        }
+    }
+}
+
+// === impl Spec ===
+
+impl<'de> Deserialize<'de> for Spec {
+    /// Of all that fits. That there is more is told: what is not known to have been listed would go unseen.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let spec = Value::deserialize(deserializer)?;
+        let (groups, mut is_all) = each::<Value>(&spec["resources"]);
+        is_all &= spec.is_null() || spec.is_object();
+        let mut resources = Vec::with_capacity(groups.len());
+        for group in groups {
+            let (items, has_all) = each(&group["items"]);
+            let gvk = serde_json::from_value(group).ok();
+            is_all &= has_all && gvk.is_some();
+            resources.extend(gvk.map(|gvk| Group { gvk, items }));
+        }
+        Ok(Self {
+            resources,
+            odd: !is_all,
+        })
+    }
+}
+
+impl Spec {
+    /// All that it lists.
+    pub fn objects(&self) -> impl Iterator<Item = ObjectRef> {
+        self.resources.iter().flat_map(|group| {
+            group.items.iter().map(|item| ObjectRef {
+                gvk: group.gvk.clone(),
+                namespace: item.namespace.clone().filter(|namespace| !namespace.is_empty()),
+                name: item.name.clone(),
+            })
+        })
+    }
+}
+
+// === impl Group ===
+
+/// Neighbours of one kind, in groups.
+fn grouped<'a, I>(items: impl Iterator<Item = (&'a Gvk, I)>) -> Vec<Group<I>> {
+    let mut groups: Vec<Group<I>> = Vec::new();
+    for (gvk, item) in items {
+        match groups.last_mut() {
+            Some(group) if group.gvk == *gvk => group.items.push(item),
+            _ => groups.push(Group {
+                gvk: gvk.clone(),
+                items: vec![item],
+            }),
+        }
+    }
+    groups
+}
+
+/// The owner reference that ties an object to one version of its set.
+pub fn owner_reference(version: &Version, uid: &str) -> Value {
+    json!({
+        "apiVersion": API_VERSION, "kind": KIND, "name": version.to_string(), "uid": uid, "blockOwnerDeletion": true,
+    })
+}
+
+/// Whether an owner reference names a ResourceSet.
+pub fn is_resource_set(reference: &Value) -> bool {
+    let group = reference["apiVersion"]
+        .as_str()
+        .and_then(|version| version.split_once('/'));
+    reference["kind"] == KIND && group.is_some_and(|(group, _)| group == "apps.cloudrobotics.com")
+}
+
+/// The definition of the ResourceSet.
+#[expect(clippy::missing_panics_doc, reason = "what is written here is a definition")]
+pub fn crd() -> CustomResourceDefinition {
+    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let definition = json!({
+        "metadata": {"name": CRD_NAME},
+        "spec": {
+            "group": "apps.cloudrobotics.com",
+            "scope": "Cluster",
+            "names": {"plural": "resourcesets", "singular": "resourceset", "kind": KIND, "listKind": "ResourceSetList"},
+            "versions": [{
+                "name": "v1alpha1", "served": true, "storage": true,
+                "additionalPrinterColumns": [
+                    {"name": "Phase", "type": "string", "jsonPath": ".status.phase"},
+                    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+                ],
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": open, "status": open}}},
+            }],
+        },
+    });
+    serde_json::from_value(definition).expect("the definition above is one")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_of_another_synk_is_read_and_its_list_is_whole() {
+        let set: ResourceSet = serde_json::from_value(json!({
+            "apiVersion": API_VERSION, "kind": KIND,
+            "metadata": {"name": "web.v2", "labels": {"name": "web"}, "uid": "u"},
+            "spec": {"resources": [
+                {"version": "v1", "kind": "ConfigMap", "items": [{"namespace": "shop", "name": "a"}, {"name": "b"}]},
+                {"group": "apps", "version": "v1", "kind": "Deployment", "items": [{"namespace": "", "name": "c"}]},
+            ]},
+            "status": {
+                "phase": "Failed", "startedAt": "2026-01-02T03:04:05Z",
+                "applied": [{"version": "v1", "kind": "ConfigMap", "items": [
+                    {"namespace": "shop", "name": "a", "action": "Create", "uid": "x", "generation": 1},
+                ]}],
+                "failed": [{"group": "apps", "version": "v1", "kind": "Deployment", "items": [
+                    {"name": "c", "action": "None", "error": "why"},
+                ]}],
+            },
+        }))
+        .unwrap();
+        assert_eq!(set.version().unwrap().number, 2);
+        let names: Vec<_> = set.spec.objects().map(|object| object.to_string()).collect();
+        assert_eq!(
+            names,
+            ["configmap/a in namespace shop", "configmap/b", "deployment.apps/c"]
+        );
+        assert_eq!(set.status.failed[0].items[0].error.as_deref(), Some("why"));
+    }
+
+    #[test]
+    fn what_begins_is_pending_and_lists_its_objects_by_kind() {
+        let object = |kind: &str, name: &str| ObjectRef {
+            gvk: Gvk::new("v1", kind),
+            namespace: Some("shop".to_owned()),
+            name: name.to_owned(),
+        };
+        let version = "web.v1".parse().unwrap();
+        let objects = [
+            object("Secret", "a"),
+            object("ConfigMap", "b"),
+            object("ConfigMap", "c"),
+        ];
+        let shuffled = [objects[2].clone(), objects[0].clone(), objects[1].clone()];
+        let set = ResourceSet::begin(&version, "shop", &shuffled, Timestamp::UNIX_EPOCH);
+        assert_eq!(set.metadata.annotations.as_ref().unwrap()[NAMESPACE], "shop");
+        let value = serde_json::to_value(&set).unwrap();
+        assert_eq!(
+            value["spec"],
+            json!({"resources": [
+                {"version": "v1", "kind": "Secret", "items": [{"namespace": "shop", "name": "a"}]},
+                {"version": "v1", "kind": "ConfigMap", "items": [
+                    {"namespace": "shop", "name": "b"}, {"namespace": "shop", "name": "c"},
+                ]},
+            ]})
+        );
+        assert_eq!(
+            value["status"],
+            json!({"phase": "Pending", "startedAt": "1970-01-01T00:00:00Z"})
+        );
+        assert_eq!(set.version(), Some(version));
+        assert_eq!(set.spec.objects().collect::<Vec<_>>(), objects);
+    }
+
+    /// That one element of a list cannot be read hides no other, and is known.
+    #[test]
+    fn what_is_odd_in_a_list_is_told() {
+        #[track_caller]
+        fn check(spec: &Value, expect: &[&str], odd: bool) {
+            let set = json!({"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "web.v2"}, "spec": spec});
+            let set: ResourceSet = serde_json::from_value(set).unwrap();
+            let names: Vec<_> = set.spec.objects().map(|object| object.name).collect();
+            assert_eq!(
+                (names, set.spec.odd),
+                (expect.iter().map(ToString::to_string).collect(), odd),
+                "{spec}"
+            );
+        }
+        let group = |items: Value| json!({"version": "v1", "kind": "ConfigMap", "items": items});
+        let of = |groups: &[Value]| json!({"resources": groups});
+        let [a, b] = ["a", "b"].map(|name| json!({"name": name}));
+        check(&json!({}), &[], false);
+        check(&json!(null), &[], false);
+        check(&json!({"resources": null}), &[], false);
+        check(&of(&[group(json!(null)), group(json!([a, b]))]), &["a", "b"], false);
+        check(&json!(1), &[], true);
+        check(&json!({"resources": "x"}), &[], true);
+        check(
+            &of(&[group(json!([{"namespace": "x"}, b])), group(json!([a]))]),
+            &["b", "a"],
+            true,
+        );
+        check(
+            &of(&[json!({"kind": null, "items": [a]}), group(json!([b]))]),
+            &["b"],
+            true,
+        );
+        check(&of(&[group(json!("x")), group(json!([b]))]), &["b"], true);
+        check(&of(&[json!(1), group(json!([b]))]), &["b"], true);
+    }
+
+    #[test]
+    fn one_odd_outcome_hides_no_other() {
+        let items = json!([{"name": 1}, {"name": "a", "uid": "u"}]);
+        let status: Status =
+            serde_json::from_value(json!({"applied": [1, {"version": "v1", "kind": "ConfigMap", "items": items}]}))
+                .unwrap();
+        assert_eq!(status.applied[0].items[0].name, "a");
+    }
+
+    /// Whoever wrote it: what cannot be read of a version must not hide that it is there.
+    #[test]
+    fn what_is_odd_in_a_set_is_taken_as_absent() {
+        let set: ResourceSet = serde_json::from_value(json!({
+            "apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "web.v2", "labels": {"name": "web"}},
+            "spec": {"resources": [{"version": "v1", "kind": "ConfigMap", "items": null}]},
+            "status": {"phase": "Later", "startedAt": null, "applied": null, "failed": [{"version": "v1", "kind": "ConfigMap", "items": [
+                {"name": "c", "action": "Odd"},
+            ]}]},
+        }))
+        .unwrap();
+        assert_eq!(set.status.phase, Phase::Pending);
+        assert_eq!(set.status.failed[0].items[0].action, Action::None);
+        assert_eq!(set.spec.objects().count(), 0);
+        let odd = json!({"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "web.v3", "labels": {"name": "web"}}, "spec": 1});
+        let set: ResourceSet = serde_json::from_value(odd).unwrap();
+        assert_eq!(set.version().unwrap().number, 3);
+    }
+
+    #[test]
+    fn one_failure_fails_the_version() {
+        let outcome = |name: &str, error: Option<&str>| Outcome {
+            object: ObjectRef {
+                gvk: Gvk::new("v1", "ConfigMap"),
+                namespace: None,
+                name: name.to_owned(),
+            },
+            action: Action::Create,
+            uid: Some("u".to_owned()),
+            generation: None,
+            error: error.map(crate::report::Problem::lasting),
+        };
+        let good = Status::ended(None, &[outcome("b", None), outcome("a", None)], Timestamp::UNIX_EPOCH);
+        assert_eq!((good.phase, good.failed.len()), (Phase::Settled, 0));
+        let names: Vec<_> = good.applied[0].items.iter().map(|item| item.name.as_str()).collect();
+        assert_eq!(names, ["a", "b"]);
+        let bad = Status::ended(
+            None,
+            &[outcome("b", Some("why")), outcome("a", None)],
+            Timestamp::UNIX_EPOCH,
+        );
+        assert_eq!((bad.phase, bad.applied.len()), (Phase::Failed, 1));
+        assert_eq!(bad.failed[0].items[0].error.as_deref(), Some("why"));
+    }
+
+    #[test]
+    fn the_definition_is_open_and_cluster_scoped() {
+        let definition = crd();
+        assert_eq!(definition.spec.scope, "Cluster");
+        assert!(definition.spec.versions[0].subresources.is_none());
+    }
+}
