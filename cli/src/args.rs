@@ -7,13 +7,14 @@ mod short;
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use bindery_api::v1alpha2::GroupResource;
+use bindery_runtime::terminal::duration;
 use clap::{ArgAction, Parser, Subcommand};
 use secrecy::SecretString;
 
 use crate::output::Format;
 
 pub(crate) use bound::{ClaimsArgs, CompletionArgs, RenewArgs, StatusArgs, UnbindArgs, WhyArgs};
-pub(crate) use deploy::{AdoptArgs, DeployArgs, DryRun};
+pub(crate) use deploy::{AdoptArgs, DeployArgs, DryRun, UndeployArgs};
 pub(crate) use short::parse;
 
 const EXAMPLES: &str = "\
@@ -46,6 +47,9 @@ Examples:
   # End one: its API and its objects go, on this cluster and at the provider
   kubectl bind unbind cowboys
 
+  # Remove the konnector when nothing is bound any more
+  kubectl bind undeploy
+
 A first word that is no command is taken as the name of a template. A template that is named like a
 command, such as `status`, is bound with `kubectl bind apiservice status`.
 
@@ -55,7 +59,8 @@ Exit codes:
   2  the command line is wrong
   3  not logged in, or not allowed
   4  not found
-  5  timed out: what was begun goes on, and may still succeed";
+  5  timed out: what was begun goes on, and may still succeed
+  130  stopped by Ctrl-C";
 
 const GET_A_TOKEN: &str = "\
 A token is for one provider alone: its audience is the address of the backend. On the provider's cluster,
@@ -161,6 +166,8 @@ pub(crate) enum Command {
     Unbind(UnbindArgs),
     /// Install the konnector on this cluster, and bind what a provider answered.
     Deploy(Box<DeployArgs>),
+    /// Remove the konnector from this cluster, once nothing is bound.
+    Undeploy(UndeployArgs),
     /// Say which of the provider's objects the konnector would create here, before it is told to.
     Adopt(AdoptArgs),
     /// Show the version of this command, and of the backend if one is given.
@@ -294,16 +301,6 @@ fn resource(text: &str) -> Result<GroupResource, String> {
     Err("write the plural name, such as secrets or certificates.example.com".to_owned())
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
-    let parsed: jiff::SignedDuration = text
-        .parse()
-        .map_err(|_| "write a duration such as 90s or 1m30s".to_owned())?;
-    match Duration::try_from(parsed) {
-        Ok(duration) if !duration.is_zero() => Ok(duration),
-        _ => Err("must be longer than nothing".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
@@ -313,15 +310,6 @@ mod tests {
     #[test]
     fn flags_do_not_contradict_each_other() {
         Args::command().debug_assert();
-    }
-
-    #[test]
-    fn durations_have_a_unit_and_are_not_empty() {
-        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
-        assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
-        for nonsense in ["", "90", "0s", "-5s", "soon"] {
-            assert!(duration(nonsense).is_err(), "{nonsense:?}");
-        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub(crate) mod renew;
 pub(crate) mod small;
 pub(crate) mod status;
 pub(crate) mod unbind;
+pub(crate) mod undeploy;
 pub(crate) mod why;
 
 use std::io::Write;
@@ -35,6 +36,7 @@ pub(crate) async fn run<W: Write>(mut context: Context<W>, command: Command) -> 
         Command::Renew(args) => Box::pin(renew::run(context, &args)).await,
         Command::Unbind(args) => Box::pin(unbind::run(context, &args)).await,
         Command::Deploy(args) => Box::pin(deploy::run(context, &args)).await,
+        Command::Undeploy(args) => Box::pin(undeploy::run(context, &args)).await,
         Command::Adopt(args) => Box::pin(adopt::run(context, &args)).await,
         Command::Version => small::version(context).await,
         Command::ClusterIdentity => small::cluster_identity(context).await,

@@ -2,7 +2,7 @@
 
 mod again;
 mod bundles;
-mod manifest;
+mod definitions;
 mod objects;
 
 use again::again;
@@ -14,6 +14,7 @@ use bindery_runtime::{
     client::{self, Clients},
     errors,
 };
+use bindery_synk::Synk;
 use k8s_openapi::{
     api::{
         core::v1::{Namespace, Secret},
@@ -30,7 +31,6 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 pub(crate) use bundles::bundle_of;
-pub(crate) use manifest::Outcome;
 pub(crate) use objects::PAGE;
 
 use crate::{
@@ -59,6 +59,11 @@ impl Consumer {
             clients: Clients::new(&config, IDLE_MAX)?,
             namespace: config.default_namespace.clone(),
         })
+    }
+
+    /// What applies sets of manifests to this cluster.
+    pub(crate) fn synk(&self) -> Synk {
+        Synk::new(self.clients.clone())
     }
 
     /// The client for watches.
@@ -328,7 +333,8 @@ impl Consumer {
         self.clients.write.clone()
     }
 
-    async fn merge<K>(&self, api: &Api<K>, name: &str, patch: &Value, doing: String) -> Result<(), Failure>
+    /// Changes fields of an object.
+    pub(crate) async fn merge<K>(&self, api: &Api<K>, name: &str, patch: &Value, doing: String) -> Result<(), Failure>
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
     {

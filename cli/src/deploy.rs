@@ -4,7 +4,9 @@
 mod bundle;
 mod files;
 mod grants;
+mod removal;
 mod response;
+mod set;
 mod workload;
 
 use std::collections::BTreeSet;
@@ -17,17 +19,16 @@ pub(crate) use bundle::{
     Installed as InstalledBundle, Wanted as WantedBundle, plan as plan_bundle, same_contract, secret_ref,
 };
 pub(crate) use grants::{ADOPTION_ROLE, BUNDLES_ROLE, check as check_bundle_resource, merge as merge_rules};
+pub(crate) use removal::{contents, is_namespace, nothing_bound, without_set};
 #[cfg(test)]
 pub(crate) use response::tests as response_tests;
 pub(crate) use response::{Answer, Request, Response, Unreadable, read};
+pub(crate) use set::{applied, check_set, going, is_in_set, listed, options, refused, set, target, told, was_deployed};
 pub(crate) use workload::{Asked, Konnector, choose};
 
 use crate::errors::Failure;
 
-/// Field manager of the konnector's manifests.
-pub(crate) const FIELD_MANAGER: &str = "kubectl-bind-deploy";
-
-/// What the konnector takes, in the order in which it is applied: it runs only once it may do what it has to.
+/// What the konnector takes beside the definitions, which are older than it and stay when it goes.
 pub(crate) fn manifests(konnector: &Konnector, bundle_rules: Option<&[PolicyRule]>) -> Result<Vec<Value>, Failure> {
     let mut manifests = files::always()?;
     if konnector.adopts() {

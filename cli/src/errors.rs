@@ -2,7 +2,9 @@
 
 use std::{fmt, io, process::ExitCode};
 
+use bindery_api::names::KUBE_BIND_NAMESPACE;
 use bindery_runtime::{client::ClientError, crds::InstallError, errors as cluster};
+use bindery_synk::{Failure as SetFailure, Report};
 
 use crate::{claims, deploy, kubeconfig, offer, plan, provider::ProviderError};
 
@@ -15,6 +17,7 @@ pub(crate) enum Exit {
     Denied = 3,
     NotFound = 4,
     TimedOut = 5,
+    Interrupted = 130,
 }
 
 /// Why a command failed.
@@ -72,6 +75,15 @@ pub(crate) enum Failure {
     /// A definition is installed and not served.
     #[error("{0}")]
     Definition(#[source] InstallError),
+    /// What the konnector takes could not be applied, or not be taken away, as a whole.
+    #[error("{}", of_set(.0))]
+    Set(Box<SetFailure>),
+    /// There is no konnector.
+    #[error("the konnector is not installed on this cluster")]
+    NotInstalled,
+    /// The konnector is there, and nobody has noted what belongs to it.
+    #[error("the konnector of this cluster was not installed as a set, so that nothing says what belongs to it")]
+    NotDeployed,
     /// What is to be bound cannot be read from where it is said to lie.
     #[error("{from}: {source}")]
     Answer { from: String, source: deploy::Unreadable },
@@ -98,6 +110,12 @@ impl Exit {
     }
 }
 
+impl From<SetFailure> for Failure {
+    fn from(failure: SetFailure) -> Self {
+        Self::Set(Box::new(failure))
+    }
+}
+
 impl Failure {
     /// The cluster's refusal, with what was tried in words such as "read Namespace kube-system".
     pub(crate) fn cluster(doing: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
@@ -116,20 +134,26 @@ impl Failure {
                 deploy::Unreadable::Credential(_) | deploy::Unreadable::Offer(_) => Exit::Failed,
                 _ => Exit::Usage,
             },
-            Self::Cluster { source, .. } => match cluster::code(source) {
-                Some(401 | 403) => Exit::Denied,
-                Some(404) => Exit::NotFound,
+            Self::Cluster { source, .. } => of_answer(source),
+            Self::Set(failure) => match failure.as_ref() {
+                SetFailure::Api { source, .. } => of_answer(source),
+                SetFailure::TimedOut(_) => Exit::TimedOut,
+                SetFailure::Stopped(_) => Exit::Interrupted,
+                SetFailure::Incomplete(report) if is_forbidden(report) => Exit::Denied,
                 _ => Exit::Failed,
             },
             Self::Provider(error) => error.exit(),
-            Self::NoBinding(_) | Self::NeitherBindingNorBundle(_) | Self::NoObject(_) | Self::NoSecret(_) => {
-                Exit::NotFound
-            }
+            Self::NoBinding(_)
+            | Self::NeitherBindingNorBundle(_)
+            | Self::NoObject(_)
+            | Self::NoSecret(_)
+            | Self::NotInstalled => Exit::NotFound,
             Self::TimedOut { .. } => Exit::TimedOut,
             // Whoever reads the output has seen enough.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
             Self::Kubeconfig(_)
             | Self::NoKonnector
+            | Self::NotDeployed
             | Self::Declined(_)
             | Self::TooMany { .. }
             | Self::Offer(_)
@@ -148,10 +172,15 @@ impl Failure {
             Self::NoKonnector => Some(
                 "Install the konnector with `kubectl bind deploy`, then run this again.".to_owned(),
             ),
-            Self::Cluster { source, .. } if cluster::is_forbidden(source) => Some(
-                "Ask an admin of this cluster to run the command, or to apply what it prints with --dry-run.\n\
-                 Nobody can hand out rights in a ClusterRole that they do not hold."
+            Self::Cluster { source, .. } if cluster::is_forbidden(source) => Some(ASK_AN_ADMIN.to_owned()),
+            Self::Set(failure) => of_set_mend(failure),
+            Self::NotDeployed => Some(
+                "Delete what was applied, such as `kubectl delete -f deploy/konnector`, but keep the definitions, with which all \
+                 bindings would go; or have kubectl bind take it over first: `kubectl bind deploy`, then this again."
                     .to_owned(),
+            ),
+            Self::NotInstalled => Some(
+                "Nothing was deleted. With --ignore-not-found that is a success.".to_owned(),
             ),
             Self::Provider(error) => error.mend(),
             Self::Offer(_) | Self::Credential(_) => Some(
@@ -193,6 +222,49 @@ impl Failure {
     }
 }
 
+const ASK_AN_ADMIN: &str = "\
+Ask an admin of this cluster to run the command; what it would do it prints with --dry-run.
+Nobody can hand out rights in a ClusterRole that they do not hold.";
+
+/// Of what an API server answered.
+fn of_answer(error: &kube::Error) -> Exit {
+    match cluster::code(error) {
+        Some(401 | 403) => Exit::Denied,
+        Some(404) => Exit::NotFound,
+        _ => Exit::Failed,
+    }
+}
+
+/// Whether whoever runs this lacks a right.
+fn is_forbidden(report: &Report) -> bool {
+    let mut problems = report.objects.iter().filter_map(|outcome| outcome.error.as_ref());
+    problems.any(|problem| problem.forbidden)
+}
+
+fn of_set(failure: &SetFailure) -> String {
+    match failure {
+        SetFailure::Refused(refusals) => deploy::refused(refusals),
+        SetFailure::Stopped(_) => "stopped: run this again, and it goes on".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn of_set_mend(failure: &SetFailure) -> Option<String> {
+    match failure {
+        SetFailure::Api { source, .. } if cluster::is_forbidden(source) => Some(ASK_AN_ADMIN.to_owned()),
+        SetFailure::Incomplete(report) if is_forbidden(report) => Some(ASK_AN_ADMIN.to_owned()),
+        SetFailure::Incomplete(_) => {
+            Some("Run this again when that is mended: what is done is not done twice.".to_owned())
+        }
+        SetFailure::Held { set, .. } => Some(format!(
+            "If that process is gone for good and its Lease is renewed all the same, end it: kubectl delete lease synk-{set} -n \
+             {KUBE_BIND_NAMESPACE}"
+        )),
+        SetFailure::TimedOut(_) => Some("It goes on by itself: run this again to see whether it is done.".to_owned()),
+        _ => None,
+    }
+}
+
 /// A failure as it stands on standard error.
 #[derive(Debug)]
 pub(crate) struct Shown<'a>(pub(crate) &'a Failure);
@@ -209,6 +281,11 @@ impl fmt::Display for Shown<'_> {
 
 #[cfg(test)]
 mod tests {
+    use bindery_synk::{
+        Gvk, ObjectRef,
+        report::{Outcome, Problem},
+        wire::Action,
+    };
     use kube::core::Status;
 
     use super::*;
@@ -240,6 +317,15 @@ mod tests {
             from: "x.yaml".to_owned(),
             source,
         };
+        check(&Failure::NotInstalled, Exit::NotFound);
+        check(&Failure::NotDeployed, Exit::Failed);
+        check(&SetFailure::TimedOut("x".to_owned()).into(), Exit::TimedOut);
+        let stopped = SetFailure::Stopped("konnector".parse().unwrap());
+        check(&stopped.into(), Exit::Interrupted);
+        check(&SetFailure::NotInstalled.into(), Exit::Failed);
+        let status = Status::failure("no", "Reason").with_code(403);
+        let source = kube::Error::Api(Box::new(status));
+        check(&SetFailure::api("write clusterroles")(source).into(), Exit::Denied);
         check(&answer(deploy::Unreadable::NoRequests), Exit::Usage);
         check(&answer(offer::Refusal::Empty.into()), Exit::Failed);
         check(&Failure::NoObject("Cowboy west/billy".to_owned()), Exit::NotFound);
@@ -253,6 +339,37 @@ mod tests {
         check(&timed_out, Exit::TimedOut);
         check(&Failure::Output(io::ErrorKind::BrokenPipe.into()), Exit::Done);
         check(&Failure::Output(io::ErrorKind::StorageFull.into()), Exit::Failed);
+    }
+
+    #[test]
+    fn a_right_that_is_missing_is_told_of_a_set_too() {
+        let failure = |code: u16| {
+            let status = Status::failure("no", "Reason").with_code(code);
+            let object = ObjectRef {
+                gvk: Gvk::new("v1", "Secret"),
+                namespace: None,
+                name: "a".to_owned(),
+            };
+            let error = Problem::of(&object, &kube::Error::Api(Box::new(status)));
+            let outcome = Outcome {
+                object,
+                action: Action::None,
+                uid: None,
+                generation: None,
+                error: Some(error),
+            };
+            let report = Report {
+                version: None,
+                changed: true,
+                objects: vec![outcome],
+                pruned: Vec::new(),
+            };
+            Failure::from(SetFailure::Incomplete(Box::new(report)))
+        };
+        check(&failure(403), Exit::Denied);
+        assert!(failure(403).mend().unwrap().contains("admin"));
+        check(&failure(422), Exit::Failed);
+        assert!(failure(422).mend().unwrap().contains("Run this again"));
     }
 
     #[test]

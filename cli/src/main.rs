@@ -7,6 +7,7 @@
 //! [`consumer`], [`contract`] and the commands speak to anybody.
 
 mod adopt;
+mod applied;
 mod args;
 mod claims;
 mod commands;

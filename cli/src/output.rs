@@ -2,8 +2,9 @@
 
 use std::io::Write;
 
+use bindery_runtime::terminal;
+pub(crate) use bindery_runtime::terminal::{age, printable, span, table};
 use clap::ValueEnum;
-use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -128,41 +129,6 @@ impl<W: Write> Printer<W> {
     }
 }
 
-/// Columns as kubectl sets them.
-pub(crate) fn table(headings: &[&str], rows: impl Iterator<Item = Vec<String>>, columns: usize) -> String {
-    let mut table = Table::new();
-    table
-        .load_style(NOTHING)
-        .set_content_arrangement(ContentArrangement::Disabled)
-        .set_header(headings.iter().take(columns));
-    for row in rows {
-        table.add_row(row.into_iter().take(columns).map(|cell| printable(&cell)));
-    }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 3));
-    }
-    format!("{}\n", table.trim_fmt())
-}
-
-/// How long ago something was, as kubectl says it: `5s`, `3m`, `2h`, `4d`.
-pub(crate) fn age(since: Option<Timestamp>, now: Timestamp) -> String {
-    since.map_or_else(
-        || "<unknown>".to_owned(),
-        |since| span(now.as_second() - since.as_second()),
-    )
-}
-
-/// A time in the largest unit that gives at least two of it.
-pub(crate) fn span(seconds: i64) -> String {
-    let seconds = seconds.max(0);
-    match seconds {
-        0..120 => format!("{seconds}s"),
-        120..7_200 => format!("{}m", seconds / 60),
-        7_200..172_800 => format!("{}h", seconds / 3_600),
-        _ => format!("{}d", seconds / 86_400),
-    }
-}
-
 /// Several values in one cell.
 pub(crate) fn joined<T: ToString>(values: impl IntoIterator<Item = T>) -> String {
     let values: Vec<_> = values.into_iter().map(|value| value.to_string()).collect();
@@ -173,21 +139,8 @@ pub(crate) fn joined<T: ToString>(values: impl IntoIterator<Item = T>) -> String
     }
 }
 
-/// Without what could rewrite the terminal: names and messages come from a provider.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars()
-        .map(|char| if char.is_control() { ' ' } else { char })
-        .collect()
-}
-
 fn yaml(document: &impl Serialize) -> Result<String, Failure> {
-    // By way of a Value, so that quantities and times look as they do in JSON.
-    let value = serde_json::to_value(document).map_err(|error| Failure::Format(error.to_string()))?;
-    let mut text = serde_saphyr::to_string(&value).map_err(|error| Failure::Format(error.to_string()))?;
-    if !text.ends_with('\n') {
-        text.push('\n');
-    }
-    Ok(text)
+    terminal::yaml(document).map_err(Failure::Format)
 }
 
 #[cfg(test)]
@@ -253,12 +206,5 @@ mod tests {
             .documents(&[json!({ "a": 1 }), json!({ "b": "yes" })])
             .unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "a: 1\n---\nb: \"yes\"\n");
-    }
-
-    #[test]
-    fn spans_are_short() {
-        for (seconds, expect) in [(-5, "0s"), (119, "119s"), (120, "2m"), (7_200, "2h"), (172_800, "2d")] {
-            assert_eq!(span(seconds), expect);
-        }
     }
 }

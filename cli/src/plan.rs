@@ -149,6 +149,14 @@ pub(crate) enum Conflict {
     /// The role of a binding has the name of one that is to give rights for bundles.
     #[error("ClusterRole {name} is that of a binding; end the binding, and bind it under another name with --name")]
     RoleOfBinding { name: &'static str },
+    /// Without the konnector nobody would end them.
+    #[error("{what} must be ended first, which nobody but the konnector can do:\n  {first}")]
+    StillBound { what: String, first: String },
+    /// A set that is not the konnector's has its name.
+    #[error(
+        "set {set} of this cluster is not that of the konnector: {why}; look at it with `kubectl get resourceset {version} -o          yaml`, and apply it under another name"
+    )]
+    ForeignSet { set: String, version: String, why: String },
     /// The API is on this cluster already.
     #[error("CustomResourceDefinition {resource} exists on this cluster and belongs to {owner}; {mend}")]
     ForeignApi {

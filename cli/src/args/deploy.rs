@@ -26,14 +26,21 @@ pub(crate) enum DryRun {
     group = ArgGroup::new("answer").args(["file", "secret"]),
     after_help = "\
 What it does:
-  1. installs the definitions of APIServiceBinding and APIServiceBindingBundle, unless a newer release has
-  2. applies what the konnector takes: its namespace kube-bind, ServiceAccount, roles, policies, Deployment
-  3. with -f or --secret, stores the kubeconfig that a provider gave and binds what it offers
+  1. installs the definitions of APIServiceBinding and APIServiceBindingBundle,
+     unless a newer release has
+  2. applies what the konnector takes, as one set: its namespace kube-bind,
+     ServiceAccount, roles, policies, Deployment
+  3. with -f or --secret, stores the kubeconfig that a provider gave and binds
+     what it offers
 
 It prints what became of each object. Running it again changes nothing that need not change; flags that are left out
 keep what is installed: the image, if it has another name than that of this release, replicas, adoption, and the
 resources of bundles. The command comes back when all is applied, as kubectl apply does; with --wait, when the
 konnector runs, and what is bound is ready.
+
+What was installed is listed in a ResourceSet, konnector.v1 and so on: what a later run does not need any more is
+deleted, and `kubectl bind undeploy` removes all of it. What kubectl or a former release applied before is taken over:
+of these objects, fields that they set and this release does not go.
 
 The konnector's rights on what bundles bind stand in ClusterRole kube-bind-konnector-bundles. --bundle-resource adds
 to it; it never takes a right away: for that, edit the role.
@@ -97,6 +104,41 @@ pub(crate) struct DeployArgs {
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     pub(crate) wait: bool,
+}
+
+/// Flags of `undeploy`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+It deletes what `kubectl bind deploy` installed, as the ResourceSet `konnector.vN`
+lists and owns it: the Deployment, roles, policies, and the namespace kube-bind
+with the kubeconfigs that kubectl bind and the konnector kept there.
+
+What stays:
+  bindings       While there is an APIServiceBinding or APIServiceBindingBundle,
+                 nothing is removed: only the konnector can end them, and delete
+                 their objects on both sides. `kubectl bind status` lists them.
+  definitions    Those of bindings, bundles and ResourceSets: with a definition
+                 goes every object of its kind.
+  the namespace  If anybody else keeps something in it, such as a Secret of yours
+                 or the server of a provider.
+
+A konnector that kubectl or another tool applied is not removed: delete it with what applied it.
+
+Examples:
+  kubectl bind undeploy --dry-run
+  kubectl bind undeploy
+  kubectl bind undeploy --wait=false --ignore-not-found")]
+pub(crate) struct UndeployArgs {
+    /// Print what would be deleted, and delete nothing.
+    #[arg(short = 'd', long)]
+    pub(crate) dry_run: bool,
+    /// Whether to wait until all of it is gone.
+    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", action = ArgAction::Set)]
+    pub(crate) wait: bool,
+    /// Succeed where no konnector is installed.
+    #[arg(long)]
+    pub(crate) ignore_not_found: bool,
 }
 
 /// Flags of `adopt`.
@@ -188,6 +230,21 @@ mod tests {
             all.bundle_resource,
             [GroupResource::new("b.c", "a"), GroupResource::new("", "secrets")]
         );
+    }
+
+    #[test]
+    fn a_removal_waits_and_is_for_real_unless_told_otherwise() {
+        let undeploy = |line: &str| match parse(words(line)).unwrap().command {
+            Command::Undeploy(args) => (args.dry_run, args.wait, args.ignore_not_found),
+            other => panic!("{line:?} is {other:?}"),
+        };
+        assert_eq!(undeploy("undeploy"), (false, true, false));
+        assert_eq!(
+            undeploy("undeploy -d --wait=false --ignore-not-found"),
+            (true, false, true)
+        );
+        check_refused("undeploy konnector", ErrorKind::UnknownArgument);
+        check_refused("undeply", ErrorKind::InvalidSubcommand);
     }
 
     #[test]

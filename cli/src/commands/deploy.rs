@@ -4,30 +4,27 @@ mod answer;
 mod bind;
 mod bundle;
 mod dry_run;
+mod install;
 
 use std::{collections::BTreeSet, io::Write, time::Duration};
 
-use bindery_api::{adoption::Adoption, crds, names, v1alpha2::GroupResource};
-use k8s_openapi::{
-    api::{
-        apps::v1::Deployment,
-        rbac::v1::{ClusterRole, ClusterRoleBinding},
-    },
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
-};
+use bindery_api::{adoption::Adoption, names, v1alpha2::GroupResource};
+use k8s_openapi::api::{apps::v1::Deployment, rbac::v1::ClusterRole};
 use kube::{Api, ResourceExt as _};
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::Instant;
+
+pub(super) use install::{known, stopped, tell};
 
 use super::Context;
 use crate::{
+    applied::{Applied, Outcome, Report, reference},
     args::{DeployArgs, DryRun},
-    consumer::{Consumer, Outcome},
+    consumer::Consumer,
     deploy::{self, Answer, Asked, Konnector},
     errors::Failure,
     manifests::is_ours,
-    output::{Format, Printer, joined, printable},
+    output::joined,
     plan::{Conflict, Op},
     steps::Steps,
     wait::Watched,
@@ -41,22 +38,6 @@ enum Bound {
     Nothing,
     Single(Vec<bind::Bind>),
     Bundle(Box<bundle::Bundle>),
-}
-
-/// What became of an object.
-#[derive(Serialize)]
-struct Applied {
-    /// As kubectl names it.
-    object: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    namespace: Option<String>,
-    outcome: Outcome,
-}
-
-/// Says what became of each object, as kubectl does.
-struct Report<'a, W> {
-    printer: &'a mut Printer<W>,
-    applied: Vec<Applied>,
 }
 
 /// `kubectl bind deploy`
@@ -84,14 +65,12 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &DeployArgs) -
              --bundle-resource RESOURCE.GROUP",
         );
     }
+    install::known(&consumer, &deploy::target()?).await?;
     let manifests = manifests(&consumer, &konnector, &bundled, steps).await?;
-    let mut report = Report {
-        printer: &mut context.printer,
-        applied: Vec::new(),
-    };
-    install(&consumer, &manifests, &mut report).await?;
+    let mut report = Report::new(&mut context.printer);
+    install::install(&consumer, manifests, &mut report, steps).await?;
     if args.adoption == Some(Adoption::Off) {
-        end_adoption(&consumer, &mut report).await?;
+        install::end_adoption(&consumer, &mut report).await?;
     }
     for op in ops(&bound) {
         consumer.apply(&op).await?;
@@ -179,10 +158,16 @@ async fn manifests(
     if konnector.adoption != Adoption::Off {
         free_role(consumer, deploy::ADOPTION_ROLE).await?;
     }
-    if bundled.is_empty() {
-        return deploy::manifests(konnector, None);
-    }
-    let seen = free_role(consumer, deploy::BUNDLES_ROLE).await?;
+    let seen = if bundled.is_empty() {
+        // One that somebody else applied stays theirs; one of a former release is ours.
+        let roles = Api::<ClusterRole>::all(consumer.client());
+        match consumer.find(roles, deploy::BUNDLES_ROLE).await? {
+            Some(role) if deploy::is_in_set(&role.metadata) || deploy::was_deployed(&role.metadata) => Some(role),
+            _ => return deploy::manifests(konnector, None),
+        }
+    } else {
+        free_role(consumer, deploy::BUNDLES_ROLE).await?
+    };
     let rules = seen.and_then(|role| role.rules).unwrap_or_default();
     let (rules, added) = deploy::merge_rules(&rules, bundled);
     if !added.is_empty() {
@@ -202,43 +187,6 @@ async fn free_role(consumer: &Consumer, name: &'static str) -> Result<Option<Clu
         seen => Ok(seen),
     }
 }
-
-async fn install<W: Write>(
-    consumer: &Consumer,
-    manifests: &[Value],
-    report: &mut Report<'_, W>,
-) -> Result<(), Failure> {
-    for (definition, outcome) in consumer.install_definitions(crds::for_consumer()).await? {
-        let definition = serde_json::to_value(definition).map_err(|error| Failure::Format(error.to_string()))?;
-        report.tell(Applied::of(&definition, outcome))?;
-    }
-    for manifest in manifests {
-        let outcome = consumer.apply_manifest(manifest, deploy::FIELD_MANAGER).await?;
-        report.tell(Applied::of(manifest, outcome))?;
-    }
-    Ok(())
-}
-
-/// Takes the rights for adoption away, which the konnector does not use any more.
-async fn end_adoption<W: Write>(consumer: &Consumer, report: &mut Report<'_, W>) -> Result<(), Failure> {
-    let name = deploy::ADOPTION_ROLE;
-    let is_that = |meta: &ObjectMeta| !is_ours(meta);
-    let grants = Api::<ClusterRoleBinding>::all(consumer.client());
-    let grant = consumer.find(grants.clone(), name).await?;
-    if let Some(grant) = grant.filter(|grant| is_that(&grant.metadata)) {
-        consumer.delete(grants, &grant).await?;
-        report.tell(Applied::new("ClusterRoleBinding", RBAC, name, Outcome::Deleted))?;
-    }
-    let roles = Api::<ClusterRole>::all(consumer.client());
-    let role = consumer.find(roles.clone(), name).await?;
-    if let Some(role) = role.filter(|role| is_that(&role.metadata)) {
-        consumer.delete(roles, &role).await?;
-        report.tell(Applied::new("ClusterRole", RBAC, name, Outcome::Deleted))?;
-    }
-    Ok(())
-}
-
-const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
 /// What is to be written of what is bound.
 fn ops(bound: &Bound) -> Vec<Op> {
@@ -305,96 +253,10 @@ async fn wait(
     Ok(())
 }
 
-/// `kind.group/name`, as kubectl writes it.
-fn reference(manifest: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (kind, version) = (text(&manifest["kind"]), text(&manifest["apiVersion"]));
-    let group = version.split_once('/').map_or("", |(group, _)| group);
-    let dot = if group.is_empty() { "" } else { "." };
-    let name = text(&manifest["metadata"]["name"]);
-    format!("{}{dot}{group}/{name}", kind.to_ascii_lowercase())
-}
-
-impl Applied {
-    fn of(manifest: &Value, outcome: Outcome) -> Self {
-        Self {
-            object: reference(manifest),
-            namespace: manifest["metadata"]["namespace"].as_str().map(str::to_owned),
-            outcome,
-        }
-    }
-
-    fn new(kind: &str, api_version: &str, name: &str, outcome: Outcome) -> Self {
-        let manifest = json!({ "kind": kind, "apiVersion": api_version, "metadata": { "name": name } });
-        Self::of(&manifest, outcome)
-    }
-}
-
-impl<W: Write> Report<'_, W> {
-    /// At once for people, who see how far it is; programs get all of it at the end.
-    fn tell(&mut self, applied: Applied) -> Result<(), Failure> {
-        let object = printable(&applied.object);
-        match self.printer.format() {
-            Format::Json | Format::Yaml => {}
-            Format::Name => self.printer.text(&format!("{object}\n"))?,
-            Format::Table | Format::Wide => self.printer.text(&format!("{object} {}\n", applied.outcome))?,
-        }
-        self.applied.push(applied);
-        Ok(())
-    }
-
-    fn end(self) -> Result<(), Failure> {
-        match self.printer.format() {
-            Format::Json | Format::Yaml => self.printer.document(&json!({ "items": self.applied })),
-            _ => Ok(()),
-        }
-    }
-}
-
 impl Consumer {
     /// The konnector's Deployment.
-    async fn konnector(&self) -> Result<Option<Deployment>, Failure> {
+    pub(super) async fn konnector(&self) -> Result<Option<Deployment>, Failure> {
         let deployments = Api::namespaced(self.client(), names::KUBE_BIND_NAMESPACE);
         self.find(deployments, names::KONNECTOR).await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn objects_are_named_as_kubectl_names_them() {
-        let name = |kind: &str, version: &str| Applied::new(kind, version, "a", Outcome::Created).object;
-        assert_eq!(name("Namespace", "v1"), "namespace/a");
-        assert_eq!(name("Deployment", "apps/v1"), "deployment.apps/a");
-        assert_eq!(name("ClusterRole", RBAC), "clusterrole.rbac.authorization.k8s.io/a");
-    }
-
-    #[test]
-    fn programs_get_one_document_and_people_a_line_each() {
-        let told = |format: Format| {
-            let mut out = Vec::new();
-            let mut printer = Printer::new(format, &mut out);
-            let mut report = Report {
-                printer: &mut printer,
-                applied: Vec::new(),
-            };
-            report
-                .tell(Applied::new("Namespace", "v1", "a", Outcome::Created))
-                .unwrap();
-            report
-                .tell(Applied::new("Secret", "v1", "b", Outcome::Unchanged))
-                .unwrap();
-            report.end().unwrap();
-            String::from_utf8(out).unwrap()
-        };
-        assert_eq!(told(Format::Table), "namespace/a created\nsecret/b unchanged\n");
-        assert_eq!(told(Format::Name), "namespace/a\nsecret/b\n");
-        let json: Value = serde_json::from_str(&told(Format::Json)).unwrap();
-        assert_eq!(
-            json["items"][1],
-            json!({ "object": "secret/b", "outcome": "unchanged" })
-        );
     }
 }

@@ -9,7 +9,7 @@ use kube::{
 };
 
 use super::{Consumer, again};
-use crate::errors::Failure;
+use crate::{errors::Failure, why::kinds};
 
 /// How many objects one answer of the API server holds at most.
 pub(crate) const PAGE: u32 = 500;
@@ -77,6 +77,28 @@ impl Consumer {
                 Err(error) => return Err(Failure::cluster(format!("list {}", resource.plural))(error)),
             }
         }
+    }
+
+    /// Everything that stands in a namespace.
+    pub(crate) async fn in_namespace(&self, namespace: &str) -> Result<Vec<(ApiResource, DynamicObject)>, Failure> {
+        let mut found = Vec::new();
+        for kind in kinds(self.kinds().await?) {
+            if !kind.namespaced || !kind.stored || kind.name == "Event" {
+                continue;
+            }
+            let resource = kind.api();
+            let api = self.objects(&resource, namespace);
+            match again(async || api.list(&ListParams::default()).await).await {
+                Ok(list) => found.extend(list.items.into_iter().map(|object| (resource.clone(), object))),
+                // It was there a moment ago.
+                Err(error) if errors::is_not_found(&error) => {}
+                Err(error) => {
+                    let doing = format!("list {} in namespace {namespace}", resource.plural);
+                    return Err(Failure::cluster(doing)(error));
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Events about an object, as the API server keeps them.

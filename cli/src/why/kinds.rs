@@ -19,6 +19,9 @@ pub(crate) struct Kind {
     pub(crate) name: String,
     pub(crate) plural: String,
     pub(crate) namespaced: bool,
+    /// Whether its objects are kept, rather than made up when they are read.
+    #[serde(skip)]
+    pub(crate) stored: bool,
     #[serde(skip)]
     singular: String,
     #[serde(skip)]
@@ -64,6 +67,9 @@ pub(crate) fn kinds(lists: impl IntoIterator<Item = APIGroupDiscoveryList>) -> V
                     version: version_name.clone(),
                     name: resource.response_kind.and_then(|kind| kind.kind).unwrap_or_default(),
                     namespaced: resource.scope.as_deref() != Some("Cluster"),
+                    stored: ["list", "delete"]
+                        .iter()
+                        .all(|verb| resource.verbs.iter().any(|other| other == verb)),
                     singular: resource.singular_resource.unwrap_or_default(),
                     short_names: resource.short_names,
                     plural,

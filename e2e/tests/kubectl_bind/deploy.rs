@@ -129,12 +129,23 @@ async fn installs_and_then_changes_nothing(world: &World) -> Result<()> {
     world.is_as(&before).await
 }
 
-/// Whoever applies the files by hand, and whoever runs the command, install the same.
+/// Whoever applies the files by hand, and whoever runs the command, install the same; whose it is, is settled once.
 async fn what_kubectl_applied_is_the_same(world: &World) -> Result<()> {
+    let said = async || {
+        let kinds = "deployments,clusterroles,validatingadmissionpolicies";
+        let said = "jsonpath={range .items[*]}{.kind} {.metadata.name} {.spec} {.rules}{'\\n'}{end}";
+        world.plane.kubectl(&["get", kinds, "-A", "-o", said]).await
+    };
+    let before = said().await?;
+    ensure!(before.contains("is-konnector"), "{before}");
     world.plane.apply(&manifests::folder("konnector")?).await?;
-    let again = world.plain(&["deploy", "-o", "json"]).await?.expect(0, &[])?.json()?;
-    for item in again["items"].as_array().context("items")? {
-        ensure!(item["outcome"] == "unchanged", "{item}");
+    for outcomes in [&["unchanged", "configured"][..], &["unchanged"]] {
+        let again = world.plain(&["deploy", "-o", "json"]).await?.expect(0, &[])?.json()?;
+        for item in again["items"].as_array().context("items")? {
+            ensure!(outcomes.iter().any(|outcome| item["outcome"] == *outcome), "{item}");
+        }
+        let after = said().await?;
+        ensure!(after == before, "before:\n{before}\nafter:\n{after}");
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ mod backend;
 mod claims;
 mod deploy;
 mod policy;
+mod undeploy;
 mod whole;
 mod why;
 
@@ -53,7 +54,10 @@ impl Ended {
 
 impl World {
     async fn start(name: &str) -> Result<Self> {
-        let plane = ControlPlane::start(name).await?;
+        Self::on(ControlPlane::start(name).await?).await
+    }
+
+    async fn on(plane: ControlPlane) -> Result<Self> {
         plane
             .apply(&bindery_e2e::manifests::file(
                 "crds/kube-bind.io_apiservicebindings.yaml",

@@ -123,7 +123,52 @@ fn the_konnector_writes_claimed_objects_by_their_marks_alone() -> Result<()> {
 
         // The credentials that it renews lie in its own namespace, and others write as they may.
         done(&apply(&plane, &secret("renewed", "kube-bind", false, "Opaque")).await?)?;
+        let token = secret("token", "kube-bind", true, "kubernetes.io/service-account-token");
+        refused(&apply(&plane, &token).await?, "token of this cluster")?;
+        an_admins_manifests_are_not_its_to_write(&plane).await?;
+        it_keeps_no_admin_from_applying(&plane).await?;
         plane.kubectl(&["delete", "secret", "mine", "-n", "west"]).await?;
         Ok(())
     })
+}
+
+/// The Lease of the konnector's set, which whoever holds it alone may apply; the one by which it leads is its own.
+async fn it_keeps_no_admin_from_applying(plane: &ControlPlane) -> Result<()> {
+    let lease = |name: &str, holder: &str| {
+        json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": { "name": name, "namespace": "kube-bind" }, "spec": { "holderIdentity": holder } })
+        .to_string()
+    };
+    let create = async |name: &str| konnector(plane, &["create", "--filename=-"], &lease(name, "konnector")).await;
+    let replace = async |name: &str| konnector(plane, &["replace", "--filename=-"], &lease(name, "other")).await;
+    refused(&create("synk-konnector").await?, "no Lease of a set")?;
+    plane.apply(&lease("synk-konnector", "admin")).await?;
+    refused(&replace("synk-konnector").await?, "no Lease of a set")?;
+    plane
+        .kubectl(&["delete", "lease", "synk-konnector", "-n", "kube-bind"])
+        .await?;
+    done(&create("kube-bind").await?)?;
+    done(&replace("kube-bind").await?)
+}
+
+/// What synk keeps for a rollback, whatever it is called and whatever it looks like.
+async fn an_admins_manifests_are_not_its_to_write(plane: &ControlPlane) -> Result<()> {
+    let history = "synk.cloudrobotics.com/history";
+    for (name, kind) in [
+        ("synk-konnector.v1-0", history),
+        ("synk-konnector.v2-0", "Opaque"),
+        ("other", history),
+    ] {
+        let kept = secret(name, "kube-bind", false, kind);
+        refused(&apply(plane, &kept).await?, "keeps for a rollback")?;
+        plane.apply(&kept.to_string()).await?;
+        let mut changed = kept.clone();
+        changed["stringData"] = json!({ "a": "c" });
+        refused(&apply(plane, &changed).await?, "keeps for a rollback")?;
+        refused(
+            &konnector(plane, &["delete", "secret", name, "-n", "kube-bind"], "").await?,
+            "keeps for a rollback",
+        )?;
+    }
+    Ok(())
 }

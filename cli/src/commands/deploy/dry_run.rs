@@ -5,8 +5,9 @@ use std::{collections::BTreeSet, io::Write};
 use bindery_api::v1alpha2::GroupResource;
 use serde_json::Value;
 
-use super::{answer, asked, bind, bundle, reference};
+use super::{answer, asked, bind, bundle};
 use crate::{
+    applied::reference,
     args::DeployArgs,
     commands::Context,
     deploy::{self, Answer},
