@@ -50,6 +50,8 @@ pub struct Asked {
     pub namespace: String,
     /// Empty if the whole collection, or if named in the body.
     pub name: String,
+    /// Whether it was only asked what would happen.
+    pub dry_run: bool,
 }
 
 #[derive(Deserialize)]
@@ -58,6 +60,8 @@ struct Event {
     verb: String,
     user: User,
     object_ref: Option<ObjectRef>,
+    #[serde(default, rename = "requestURI")]
+    request_uri: String,
 }
 
 #[derive(Deserialize)]
@@ -101,6 +105,23 @@ impl Audit {
 
     /// All requests about resources from a moment up to another, or up to now.
     pub fn between(&self, from: Moment, to: Option<Moment>) -> Result<Vec<Asked>> {
+        let events = self.events(from, to)?;
+        Ok(events.into_iter().filter_map(Asked::from_event).collect())
+    }
+
+    /// All requests about resources since a moment.
+    pub fn since(&self, from: Moment) -> Result<Vec<Asked>> {
+        self.between(from, None)
+    }
+
+    /// What somebody asked since a moment that is about no resource, such as `/apis`: discovery.
+    pub fn about_nothing_since(&self, from: Moment, by: &str) -> Result<Vec<String>> {
+        let events = self.events(from, None)?.into_iter();
+        let about_nothing = events.filter(|event| event.object_ref.is_none() && event.user.username == by);
+        Ok(about_nothing.map(|event| event.request_uri).collect())
+    }
+
+    fn events(&self, from: Moment, to: Option<Moment>) -> Result<Vec<Event>> {
         let mut file = File::open(&self.log).context("no audit log")?;
         file.seek(SeekFrom::Start(from.0))?;
         let length = to.map_or(u64::MAX, |to| to.0.saturating_sub(from.0));
@@ -108,15 +129,8 @@ impl Audit {
         file.take(length).read_to_string(&mut text)?;
         // The last line may be half written; so may the first be, of a moment that fell into it.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        let events = whole
-            .lines()
-            .filter_map(|line| serde_json::from_str::<Event>(line).ok());
-        Ok(events.filter_map(Asked::from_event).collect())
-    }
-
-    /// All requests about resources since a moment.
-    pub fn since(&self, from: Moment) -> Result<Vec<Asked>> {
-        self.between(from, None)
+        let events = whole.lines().filter_map(|line| serde_json::from_str(line).ok());
+        Ok(events.collect())
     }
 }
 
@@ -133,6 +147,7 @@ impl Asked {
             subresource: object.subresource,
             namespace: object.namespace,
             name: object.name,
+            dry_run: event.request_uri.contains("dryRun=All"),
         })
     }
 

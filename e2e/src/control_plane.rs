@@ -202,6 +202,11 @@ impl ControlPlane {
         *self.api_server.lock() = Some(process);
         // One that elects leaders ends without an API server and is started again. This one does not, and would wait
         // for as long as it has learnt to by now.
+        self.restart_controller_manager()
+    }
+
+    /// Starts the controllers anew. The garbage collector looks for new kinds only twice a minute, but when it starts.
+    pub fn restart_controller_manager(&self) -> Result<()> {
         let mut controller_manager = self.controller_manager.lock();
         controller_manager.kill9()?;
         *controller_manager = self.layout.spawn_controller_manager(self.binaries, &self.admin_path)?;

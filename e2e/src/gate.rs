@@ -1,7 +1,14 @@
 //! A gate between a program and its API server that shuts right after a given write: the moment to kill the program in,
 //! for it has written and does not know it.
 
-use std::{fmt, net::Ipv4Addr, sync::Arc};
+use std::{
+    fmt,
+    net::Ipv4Addr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use anyhow::{Context as _, Result};
 use axum::{
@@ -44,6 +51,8 @@ struct Shared {
     door: watch::Sender<Door>,
     counts: Mutex<Counts>,
     writes: Mutex<Vec<String>>,
+    under_way: AtomicUsize,
+    most_under_way: AtomicUsize,
 }
 
 /// Whether a write is one of those that are counted.
@@ -81,6 +90,8 @@ impl Gate {
             door: watch::Sender::new(Door::Open),
             counts: Mutex::new(Box::new(|_| true)),
             writes: Mutex::default(),
+            under_way: AtomicUsize::new(0),
+            most_under_way: AtomicUsize::new(0),
         });
         let router = Router::new().fallback(pass).with_state(Arc::clone(&shared));
         let serving = tokio::spawn(async move {
@@ -117,6 +128,11 @@ impl Gate {
         let mut door = self.shared.door.subscribe();
         // The sender lives as long as the gate.
         let _ = door.wait_for(|door| *door == Door::Silent).await;
+    }
+
+    /// How many requests were under way at once at most, of those that passed while it was open.
+    pub fn most_at_once(&self) -> usize {
+        self.shared.most_under_way.load(Ordering::SeqCst)
     }
 
     /// The writes that passed since [`Gate::note`] or [`Gate::shut_after`], such as `POST /api/v1/namespaces`.
@@ -189,7 +205,13 @@ pub(crate) async fn forward(upstream: &Client, request: Request) -> Response {
 
 async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     match shared.admit(&request) {
-        Verdict::Pass => forward(&shared.upstream, request).await,
+        Verdict::Pass => {
+            let under_way = shared.under_way.fetch_add(1, Ordering::SeqCst) + 1;
+            shared.most_under_way.fetch_max(under_way, Ordering::SeqCst);
+            let answer = forward(&shared.upstream, request).await;
+            shared.under_way.fetch_sub(1, Ordering::SeqCst);
+            answer
+        }
         Verdict::Last => {
             forward(&shared.upstream, request).await;
             shared.door.send_replace(Door::Silent);

@@ -8,9 +8,9 @@
 //! - `yaml`: a file, whose first line is `# NAME.yaml`, written to the folder in which the commands run;
 //! - `text`: a picture.
 //!
-//! Nothing is put in by the runner but the two contexts `provider` and `consumer`, the folder `deploy`, kubectl and
-//! kubectl-bind, and variables that the page names as given. The clusters have no nodes, so that a [`Kubelet`] runs what the
-//! konnector's Deployment says.
+//! Nothing is put in by the runner but the two contexts `provider` and `consumer`, the folder `deploy`, kubectl,
+//! kubectl-bind and synk, and variables that the page names as given. The clusters have no nodes, so that a [`Kubelet`] runs
+//! what the konnector's Deployment says.
 
 mod output;
 mod page;
@@ -82,7 +82,9 @@ impl Desk {
         symlink(docs().join("../deploy"), path.join("deploy"))?;
         fs::create_dir_all(path.join(".guide/bin"))?;
         symlink(reader.provider.kubectl_path(), path.join(".guide/bin/kubectl"))?;
-        symlink(cargo_bin_path("kubectl-bind")?, path.join(".guide/bin/kubectl-bind"))?;
+        for program in ["kubectl-bind", "synk"] {
+            symlink(cargo_bin_path(program)?, path.join(".guide/bin").join(program))?;
+        }
         folder.write(
             ".guide/kubeconfig",
             contexts(reader.provider, reader.consumer).to_string(),

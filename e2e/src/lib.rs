@@ -27,6 +27,7 @@ mod provider;
 mod proxy;
 pub mod remains;
 mod runtime;
+pub mod synk;
 pub mod wildwest;
 mod workdir;
 

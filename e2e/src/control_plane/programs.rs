@@ -16,10 +16,11 @@ use crate::{
 };
 
 /// What Kubernetes needs beside the API server to behave as its users know it, save what runs pods.
-const CONTROLLERS: [&str; 7] = [
+const CONTROLLERS: [&str; 8] = [
     "clusterrole-aggregation-controller",
     "garbage-collector-controller",
     "namespace-controller",
+    "persistentvolume-protection-controller",
     "persistentvolumeclaim-protection-controller",
     "serviceaccount-controller",
     "serviceaccount-token-controller",

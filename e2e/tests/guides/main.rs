@@ -5,4 +5,5 @@ mod getting_started;
 mod interactive;
 mod links;
 mod reasons;
+mod synk;
 mod world;
