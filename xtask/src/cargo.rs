@@ -40,6 +40,8 @@ pub(crate) fn build_binaries() -> Result<()> {
         "bindery-agent",
         "-p",
         "bindery-cli",
+        "-p",
+        "bindery-synk",
         "--bins",
     ];
     step("binaries", &args, &[])?;

@@ -3,14 +3,11 @@
 mod headless;
 mod interactive;
 
-use std::{
-    io::Write as _,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 
-use crate::cargo::build_binaries;
+use crate::{cargo::build_binaries, say::show};
 
 const NAMESPACE: &str = "wild-west";
 const COWBOY: &str = "billy-the-kid";
@@ -68,10 +65,4 @@ impl Steps {
         }
         Ok(())
     }
-}
-
-fn show(text: &str) -> Result<()> {
-    std::io::stdout()
-        .write_all(text.as_bytes())
-        .context("cannot write to standard output")
 }

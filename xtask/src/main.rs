@@ -1,9 +1,11 @@
-//! The developer's commands: `cargo xtask demo`, `test`, `soak` and `gen`.
+//! The developer's commands: `cargo xtask demo`, `test`, `soak`, `bench` and `gen`.
 #![expect(clippy::print_stderr, reason = "a command line tells what it does")]
 
+mod bench;
 mod cargo;
 mod demo;
 mod generate;
+mod say;
 mod soak;
 mod test;
 
@@ -25,8 +27,10 @@ enum Command {
     Demo(demo::Args),
     /// Runs all checks: format, lints, docs, unit tests, end-to-end tests.
     Test(test::Args),
-    /// Kills server and konnector at random moments, round after round.
+    /// Kills server and konnector at random moments, round after round, and fuzzes what reads manifests.
     Soak(soak::Args),
+    /// Measures what something costs, beside the least that it could cost, in the same run.
+    Bench(bench::Args),
     /// Writes the generated files: `deploy/crds`.
     Gen,
 }
@@ -36,6 +40,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Soak(args) => soak::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Gen => generate::run(),
     };
     match outcome {

@@ -1,35 +1,40 @@
 //! `cargo xtask soak`: what takes too long for every change.
 
-use anyhow::Result;
+mod faults;
+mod fuzz;
 
-use crate::cargo::{build_binaries, step};
+use anyhow::Result;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    /// Only one of the two.
+    #[arg(long)]
+    only: Option<Part>,
     /// Rounds of work, in each of which server and konnector are killed at random moments.
     #[arg(long, default_value_t = 50)]
     rounds: u64,
     /// The seed of an earlier run, to have the same moments again.
     #[arg(long)]
     seed: Option<u64>,
+    /// For how long what reads manifests is fuzzed.
+    #[arg(long, default_value_t = 60)]
+    fuzz_seconds: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// What reads manifests is given whatever a fuzzer makes up.
+    Fuzz,
+    /// Server and konnector are killed at random moments.
+    Faults,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    build_binaries()?;
-    let rounds = args.rounds.to_string();
-    let seed = args.seed.map(|seed| seed.to_string());
-    let mut env = vec![("BINDERY_SOAK_ROUNDS", rounds.as_str())];
-    env.extend(seed.as_deref().map(|seed| ("BINDERY_SOAK_SEED", seed)));
-    let test = [
-        "test",
-        "--locked",
-        "-p",
-        "bindery-e2e",
-        "--test",
-        "faults",
-        "killed_at_random_moments",
-        "--",
-        "--nocapture",
-    ];
-    step("soak", &test, &env)
+    if args.only != Some(Part::Faults) {
+        fuzz::run(args.fuzz_seconds)?;
+    }
+    if args.only != Some(Part::Fuzz) {
+        faults::run(args.rounds, args.seed)?;
+    }
+    Ok(())
 }

@@ -16,6 +16,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         return step("tests", &["test", "--locked", "--workspace", "--", filter], &[]);
     }
     step("format", &["fmt", "--all", "--check"], &[])?;
+    // It stands outside of the workspace, and has dependencies and a lock file of its own.
+    let fuzz = [
+        "tree",
+        "--locked",
+        "--depth",
+        "0",
+        "--manifest-path",
+        "synk/fuzz/Cargo.toml",
+    ];
+    step("lock file of the fuzz targets", &fuzz, &[])?;
     let clippy = [
         "clippy",
         "--locked",

@@ -1,0 +1,82 @@
+//! `cargo xtask bench`: what something costs, beside the least that it could cost, measured in the same run.
+//!
+//! Counts are asserted in every run. Times are judged here alone, by a ratio to the least possible of the same run, and by
+//! no test.
+
+mod measure;
+mod quiet;
+mod report;
+mod synk;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Subcommand, ValueEnum};
+
+use crate::{cargo::step, say::show};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    subject: Subject,
+    /// How the result is printed.
+    #[arg(long, short, global = true, value_enum, default_value_t)]
+    output: Output,
+    /// Measures the programs as they were built before.
+    #[arg(long, global = true)]
+    no_build: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Subject {
+    /// Applies ConfigMaps as a set: first, unchanged, one changed, half pruned. Exits with 1 if the first apply of 1,000
+    /// objects or more takes over 1.3 times as long as the bare client (median of the ratios within a round).
+    Synk(synk::Args),
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Output {
+    /// For people.
+    #[default]
+    Table,
+    /// For programs.
+    Json,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let report = match &args.subject {
+        Subject::Synk(subject) => synk::run(args, *subject),
+    }?;
+    show(&match args.output {
+        Output::Table => report.table(),
+        Output::Json => serde_json::to_string_pretty(&report)? + "\n",
+    })?;
+    match report.missed {
+        Some(missed) => bail!(missed),
+        None => Ok(()),
+    }
+}
+
+impl Args {
+    /// Builds programs of a package as they are released, and returns the folder that they are in.
+    fn release(&self, package: &str, targets: &[&str]) -> Result<PathBuf> {
+        if !self.no_build {
+            let args = ["build", "--release", "--locked", "-p", package];
+            step("release build", &[&args, targets].concat(), &[])?;
+        }
+        let executable = std::env::current_exe()?;
+        let target = executable.parent().and_then(Path::parent);
+        Ok(target.context("xtask is in no target folder")?.join("release"))
+    }
+}
+
+/// Runs a benchmark until it ends, or until Ctrl-C.
+fn until_interrupted<T>(bench: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Runtime::new()?;
+    runtime.block_on(async {
+        tokio::select! {
+            outcome = bench => outcome,
+            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+        }
+    })
+}

@@ -1,0 +1,46 @@
+//! Waits until a control plane has done what the step before left it to do.
+
+use std::{fs, time::Duration};
+
+use anyhow::Result;
+use bindery_e2e::ControlPlane;
+use tokio::time::{Instant, sleep};
+
+/// How long the processor time of a control plane is summed up for.
+const SPAN: Duration = Duration::from_millis(500);
+
+/// Clock ticks in a span (of 50, as Linux counts) that an idle control plane may take.
+const IDLE: u64 = 4;
+
+/// After this the next step begins all the same.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Waits until garbage collector and API server have next to nothing to do. Without this a step pays for the one before.
+pub(super) async fn quiet(plane: &ControlPlane) -> Result<()> {
+    let deadline = Instant::now() + LIMIT;
+    let mut before = ticks(plane);
+    while Instant::now() < deadline {
+        sleep(SPAN).await;
+        let now = ticks(plane);
+        if now.saturating_sub(before) <= IDLE {
+            return Ok(());
+        }
+        before = now;
+    }
+    eprintln!("the control plane is not quiet: the next step shares the machine with it");
+    Ok(())
+}
+
+/// Processor time of all its programs, in clock ticks.
+fn ticks(plane: &ControlPlane) -> u64 {
+    plane.pids().into_iter().filter_map(ticks_of).sum()
+}
+
+fn ticks_of(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may hold anything; user and system time are the 12th and 13th word after it.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut words = rest.split_whitespace().skip(11);
+    let mut word = || words.next()?.parse::<u64>().ok();
+    Some(word()? + word()?)
+}
