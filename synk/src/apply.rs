@@ -20,7 +20,7 @@ use tokio::time::sleep;
 use once::Made;
 
 pub(crate) use establish::served;
-pub(crate) use observe::{Seen, cluster, look};
+pub(crate) use observe::{Seen, cluster, is_current, look};
 
 use crate::{
     errors::Failure,

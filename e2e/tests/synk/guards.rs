@@ -325,7 +325,9 @@ fn a_namespace_that_leaves_the_set_stays_with_what_is_in_it() -> Result<()> {
         case.synk.run(&apply, &without).await?.done()?;
         case.wrote_nothing(since)?;
         case.run(&["delete", case.name]).await?.done()?;
-        case.kubectl(&["delete", "namespace", name, "--wait=false"], "").await.map(drop)
+        case.kubectl(&["delete", "namespace", name, "--wait=false"], "")
+            .await
+            .map(drop)
     })
 }
 

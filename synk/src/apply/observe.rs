@@ -108,6 +108,13 @@ pub(crate) async fn look(job: &Job<'_>, exact: bool) -> Result<(Seen, Plan), Fai
     }
 }
 
+/// Whether no apply of the set has been at work since it was looked at. What others wrote of its objects meanwhile shows
+/// when they are written, for each write names the version of the object that was seen.
+pub(crate) async fn is_current(job: &Job<'_>, seen: &Seen) -> Result<bool, Failure> {
+    let sets = sets::list(job.rest, Some(&job.target.set)).await?;
+    Ok(sets == seen.sets)
+}
+
 /// Whether an object is said to belong to a version of this set.
 fn is_of_newer(refusal: &Refusal, job: &Job<'_>) -> bool {
     let Refusal::Owned { owner, .. } = refusal else {

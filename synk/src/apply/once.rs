@@ -1,6 +1,6 @@
 //! One attempt at a whole apply: look, take the Lease if something is to be done, look again, do it.
 
-use super::{Job, Seen, look, work::Work};
+use super::{Job, Seen, is_current, look, work::Work};
 use crate::{
     errors::Failure,
     lock::{Held, Lock},
@@ -44,10 +44,8 @@ pub(crate) async fn once(job: &Job<'_>, saved: Option<&Saved>, made: &mut Made) 
     };
     match job.unless_stopped(take(job, &seen)).await {
         Ok(held) => {
-            drop((seen, plan));
-            let outcome = held
-                .guard(job.unless_stopped(Box::pin(under(job, saved, &held, made))))
-                .await;
+            let work = under(job, (seen, plan), saved, &held, made);
+            let outcome = held.guard(job.unless_stopped(Box::pin(work))).await;
             held.release().await;
             outcome
         }
@@ -83,9 +81,21 @@ async fn prepare(job: &Job<'_>, saved: Option<&Saved>, made: &Made) -> Result<(S
     Ok((seen, plan))
 }
 
-/// The rest of it, with the Lease in hand. Another apply may have been at work until then.
-async fn under(job: &Job<'_>, saved: Option<&Saved>, held: &Held, made: &mut Made) -> Result<Report, Failure> {
-    let (seen, plan) = prepare(job, saved, made).await?;
+/// The rest of it, with the Lease in hand. Another apply may have been at work until then: what was planned before holds
+/// only if the versions are the same still. A plan that was saved is held against all that it was made of.
+async fn under(
+    job: &Job<'_>,
+    first: (Seen, Plan),
+    saved: Option<&Saved>,
+    held: &Held,
+    made: &mut Made,
+) -> Result<Report, Failure> {
+    let (seen, plan) = if saved.is_none() && is_current(job, &first.0).await? {
+        first
+    } else {
+        drop(first);
+        prepare(job, saved, made).await?
+    };
     // Meanwhile it was applied with another namespace, where another may be at work.
     if seen
         .versions
