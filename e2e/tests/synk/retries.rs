@@ -14,6 +14,9 @@ use crate::{
     world::{alone, case},
 };
 
+/// What leaves time for something to happen in the middle of an apply: some three seconds for 120 objects.
+const SLOWLY: &str = "--max-qps=40";
+
 #[test]
 fn what_fails_is_told_and_what_was_there_stays_until_all_is_well() -> Result<()> {
     case("failed", async |case| {
@@ -195,8 +198,8 @@ fn an_api_server_that_comes_later_is_waited_for() -> Result<()> {
 fn an_api_server_that_goes_away_in_the_middle_is_waited_for() -> Result<()> {
     case("middle", async |case| {
         let (proxy, synk) = case.proxied().await?;
-        let set = many(300);
-        let mut run = case.start_apply(&synk, &set, &["--concurrency=2"])?;
+        let set = many(120);
+        let mut run = case.start_apply(&synk, &set, &[SLOWLY])?;
         some_written(case, 20).await?;
         proxy.block();
         run.wait_for_line("starting over", SOON).await?;
@@ -205,7 +208,7 @@ fn an_api_server_that_goes_away_in_the_middle_is_waited_for() -> Result<()> {
         ensure!(status.success(), "{status}: {}", run.log());
         run.hush();
         let version = case.versions().await?.pop().context("no version")?;
-        ensure!(case.whole(version).await? == 300, "not all");
+        ensure!(case.whole(version).await? == 120, "not all");
         case.delete().await?.done().map(drop)
     })
 }
@@ -213,8 +216,8 @@ fn an_api_server_that_goes_away_in_the_middle_is_waited_for() -> Result<()> {
 #[test]
 fn an_api_server_that_is_killed_in_the_middle_leaves_work_that_the_next_apply_finishes() -> Result<()> {
     alone("outage", async |case| {
-        let set = many(300);
-        let mut run = case.start_apply(&case.synk, &set, &["--retries=0", "--concurrency=2"])?;
+        let set = many(120);
+        let mut run = case.start_apply(&case.synk, &set, &["--retries=0", SLOWLY])?;
         some_written(case, 20).await?;
         case.plane.stop_api_server()?;
         let status = run.wait(SOON).await?;
@@ -224,16 +227,17 @@ fn an_api_server_that_is_killed_in_the_middle_leaves_work_that_the_next_apply_fi
         case.forget_lease(case.name).await?;
         case.apply(&set).await?.done()?;
         let version = case.versions().await?.pop().context("no version")?;
-        ensure!(case.whole(version).await? == 300, "not all");
+        ensure!(case.whole(version).await? == 120, "not all");
 
         // One that is stopped for a moment is noticed by nobody but by the time it takes.
         let next: Vec<_> = set.into_iter().map(changed).collect();
-        let mut run = case.start_apply(&case.synk, &next, &["--concurrency=2"])?;
+        let mut run = case.start_apply(&case.synk, &next, &[SLOWLY])?;
         let since = case.now()?;
         eventually("some to be written", SOON, async || {
             Ok((case.asked(since)?.writes.len() > 20).then_some(()))
         })
         .await?;
+        ensure!(run.is_running(), "too quick to be stopped: {}", run.log());
         case.plane.pause_api_server()?;
         tokio::time::sleep(Duration::from_secs(1)).await;
         case.plane.resume_api_server()?;
@@ -241,7 +245,7 @@ fn an_api_server_that_is_killed_in_the_middle_leaves_work_that_the_next_apply_fi
         ensure!(status.success(), "{status}: {}", run.log());
         run.hush();
         let version = case.versions().await?.pop().context("no version")?;
-        ensure!(case.whole(version).await? == 300, "not all");
+        ensure!(case.whole(version).await? == 120, "not all");
         case.delete().await?.done().map(drop)
     })
 }
@@ -249,8 +253,8 @@ fn an_api_server_that_is_killed_in_the_middle_leaves_work_that_the_next_apply_fi
 #[test]
 fn one_that_is_asked_to_stop_stops_and_the_next_goes_on() -> Result<()> {
     case("stopped", async |case| {
-        let set = many(400);
-        let mut run = case.start_apply(&case.synk, &set, &["--concurrency=1"])?;
+        let set = many(120);
+        let mut run = case.start_apply(&case.synk, &set, &[SLOWLY])?;
         some_written(case, 10).await?;
         run.signal(Signal::SIGINT)?;
         let status = run.wait(SOON).await?;
@@ -261,7 +265,7 @@ fn one_that_is_asked_to_stop_stops_and_the_next_goes_on() -> Result<()> {
         ensure!(lease.is_none(), "it left its Lease: {lease:?}");
         case.apply(&set).await?.done()?;
         let version = case.versions().await?.pop().context("no version")?;
-        ensure!(case.whole(version).await? == 400, "not all");
+        ensure!(case.whole(version).await? == 120, "not all");
         case.delete().await?.done().map(drop)
     })
 }
