@@ -61,7 +61,7 @@ impl Lock {
     /// Takes the Lease of a set. Whoever else holds it either shows that it lives, which is a [`Failure::Held`], or is
     /// passed when its time is over.
     pub async fn take(clients: &Clients, target: &Target, on: &Listener<'_>) -> Result<Held, Failure> {
-        let name = lease_name(&target.set);
+        let name = target.set.lease();
         let candidate = Candidate::with(clients.lease.clone(), &target.namespace, &name, identity(), PACE);
         let mut sightings = Sightings::default();
         let mut told = false;
@@ -119,7 +119,7 @@ impl Lock {
 
     /// Whether there is a Lease, whoever holds it. One that may not be read is none.
     pub async fn exists(clients: &Clients, target: &Target) -> Result<bool, Failure> {
-        let name = lease_name(&target.set);
+        let name = target.set.lease();
         let api: Api<Lease> = Api::namespaced(clients.lease.clone(), &target.namespace);
         match api.get_metadata_opt(&name).await {
             Ok(lease) => Ok(lease.is_some()),
@@ -130,10 +130,6 @@ impl Lock {
             }
         }
     }
-}
-
-fn lease_name(set: &SetName) -> String {
-    format!("synk-{set}")
 }
 
 fn held(set: &SetName, holder: Holder) -> Failure {

@@ -23,6 +23,8 @@ pub const NAMESPACE: &str = "synk.cloudrobotics.com/namespace";
 pub const LABEL_SET: &str = "synk.cloudrobotics.com/set";
 /// Label of what is kept beside a set: the number of a version of it.
 pub const LABEL_VERSION: &str = "synk.cloudrobotics.com/version";
+/// Type of the Secrets with the manifests that are kept for a rollback.
+pub const HISTORY_TYPE: &str = "synk.cloudrobotics.com/history";
 /// Annotation with the object as it was last applied, where it is small enough.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Objects whose JSON has this many bytes or more carry no [`LAST_APPLIED`].

@@ -5,7 +5,7 @@ use bindery_api::{
     names::{KONNECTOR, KUBE_BIND_NAMESPACE},
     v1alpha2::{APIServiceBinding, APIServiceBindingBundle},
 };
-use bindery_synk::{Gvk, ObjectRef, wire};
+use bindery_synk::{Gvk, ObjectRef, SetName, wire};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{
     ResourceExt,
@@ -17,10 +17,6 @@ use crate::{consumer::bundle_of, manifests::is_ours, output::joined, plan::Confl
 
 /// Of which konnector leads.
 const LEASE: &str = "kube-bind";
-/// Of who applies the set.
-const SET_LEASE: &str = "synk-konnector";
-/// What synk keeps for a rollback.
-const HISTORY_TYPE: &str = "synk.cloudrobotics.com/history";
 /// What Kubernetes puts into every namespace, as kind and name.
 const EVERYWHERE: [(&str, &str); 2] = [("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")];
 
@@ -101,9 +97,11 @@ fn is_of_synk(api: &ApiResource, object: &DynamicObject) -> bool {
     match api.kind.as_str() {
         "Secret" => {
             let set = object.labels().get(wire::LABEL_SET).map(String::as_str);
-            object.data["type"] == HISTORY_TYPE && set == Some(KONNECTOR)
+            object.data["type"] == wire::HISTORY_TYPE && set == Some(KONNECTOR)
         }
-        "Lease" => object.name_any() == SET_LEASE,
+        "Lease" => KONNECTOR
+            .parse()
+            .is_ok_and(|set: SetName| object.name_any() == set.lease()),
         _ => false,
     }
 }
@@ -215,7 +213,7 @@ mod tests {
             namespace: Some("kube-bind".to_owned()),
             name: "konnector".to_owned(),
         }];
-        let history = |set: &str| json!({ "type": HISTORY_TYPE, "labels": { wire::LABEL_SET: set } });
+        let history = |set: &str| json!({ "type": wire::HISTORY_TYPE, "labels": { wire::LABEL_SET: set } });
         let label = |manager: &str| json!({ "labels": { labels::MANAGED_BY: manager } });
         let found = [
             object("apps/v1", "Deployment", "konnector", &json!({})),

@@ -207,8 +207,7 @@ fn an_api_server_that_goes_away_in_the_middle_is_waited_for() -> Result<()> {
         let status = run.wait(SOON).await?;
         ensure!(status.success(), "{status}: {}", run.log());
         run.hush();
-        let version = case.versions().await?.pop().context("no version")?;
-        ensure!(case.whole(version).await? == 120, "not all");
+        all_there(case, 120).await?;
         case.delete().await?.done().map(drop)
     })
 }
@@ -226,8 +225,7 @@ fn an_api_server_that_is_killed_in_the_middle_leaves_work_that_the_next_apply_fi
         case.plane.start_api_server().await?;
         case.forget_lease(case.name).await?;
         case.apply(&set).await?.done()?;
-        let version = case.versions().await?.pop().context("no version")?;
-        ensure!(case.whole(version).await? == 120, "not all");
+        all_there(case, 120).await?;
 
         // One that is stopped for a moment is noticed by nobody but by the time it takes.
         let next: Vec<_> = set.into_iter().map(changed).collect();
@@ -244,8 +242,7 @@ fn an_api_server_that_is_killed_in_the_middle_leaves_work_that_the_next_apply_fi
         let status = run.wait(SOON).await?;
         ensure!(status.success(), "{status}: {}", run.log());
         run.hush();
-        let version = case.versions().await?.pop().context("no version")?;
-        ensure!(case.whole(version).await? == 120, "not all");
+        all_there(case, 120).await?;
         case.delete().await?.done().map(drop)
     })
 }
@@ -264,8 +261,7 @@ fn one_that_is_asked_to_stop_stops_and_the_next_goes_on() -> Result<()> {
         let lease = case.find("coordination.k8s.io/v1/leases", "synk-stopped").await?;
         ensure!(lease.is_none(), "it left its Lease: {lease:?}");
         case.apply(&set).await?.done()?;
-        let version = case.versions().await?.pop().context("no version")?;
-        ensure!(case.whole(version).await? == 120, "not all");
+        all_there(case, 120).await?;
         case.delete().await?.done().map(drop)
     })
 }
@@ -280,6 +276,13 @@ pub(crate) fn many(count: usize) -> Vec<Value> {
 fn changed(mut map: Value) -> Value {
     map["data"]["key"] = json!("2");
     map
+}
+
+/// Whether the newest version owns so many objects, and all of them.
+async fn all_there(case: &Case, count: usize) -> Result<()> {
+    let version = case.versions().await?.pop().context("no version")?;
+    ensure!(case.whole(version).await? == count, "not all");
+    Ok(())
 }
 
 /// Waits until there are so many ConfigMaps of the case.

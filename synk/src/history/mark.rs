@@ -6,11 +6,9 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::Stored;
-pub(super) use crate::wire::LABEL_SET as SET;
+pub(super) use crate::wire::{HISTORY_TYPE as TYPE, LABEL_SET as SET};
 use crate::wire::{LABEL_VERSION as VERSION, SetName, Version};
 
-/// Type of the Secrets.
-pub(super) const TYPE: &str = "synk.cloudrobotics.com/history";
 /// Annotations.
 const CHUNK: &str = "synk.cloudrobotics.com/chunk";
 const CHUNKS: &str = "synk.cloudrobotics.com/chunks";

@@ -42,6 +42,11 @@ impl SetName {
         &self.0
     }
 
+    /// The name of the Lease that whoever changes this set holds.
+    pub fn lease(&self) -> String {
+        format!("synk-{self}")
+    }
+
     /// One version of this set.
     pub fn version(&self, number: u64) -> Version {
         Version {
