@@ -34,6 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     tonic_prost_build::configure()
         .bytes(".kubebind.v1alpha2")
         .skip_debug([".kubebind.v1alpha2.Kubeconfig"])
+        .codec_path("crate::Codec")
         .emit_rerun_if_changed(false)
         .compile_fds(descriptors)?;
     Ok(())

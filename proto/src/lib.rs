@@ -12,6 +12,7 @@
 
 pub mod address;
 mod code;
+mod codec;
 pub mod crd;
 pub mod idempotency;
 pub mod reason;
@@ -39,6 +40,7 @@ pub mod kubebind {
 }
 
 pub use code::code_name;
+pub use codec::Codec;
 pub use kubebind::v1alpha2;
 
 /// The encoded `FileDescriptorSet` of the package and all it imports, with comments and custom options. For gRPC

@@ -340,6 +340,10 @@ impl<K: Resource + DeserializeOwned + Send> Decode for Typed<K> {
         object.meta_mut().managed_fields = None;
         Ok(object)
     }
+
+    fn version(object: &K) -> Option<u64> {
+        object.meta().resource_version.as_ref()?.parse().ok()
+    }
 }
 
 #[cfg(test)]

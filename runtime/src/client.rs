@@ -1,7 +1,10 @@
 //! Kubernetes clients with limits chosen for a controller: no request is delayed, none hangs, and retries are left to
 //! the caller, who knows what the request means.
 
+mod meter;
 mod pace;
+mod streams;
+mod transport;
 
 use std::{
     error::Error as _,
@@ -12,10 +15,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use http::{HeaderValue, Request, Response, StatusCode, header::AUTHORIZATION};
-use hyper_util::{
-    client::legacy::{Client as HyperClient, connect::HttpConnector},
-    rt::{TokioExecutor, TokioTimer},
-};
+use hyper::body::{Body as HttpBody, Bytes};
 use kube::{
     Client, Config,
     client::{Body, ConfigExt as _},
@@ -24,17 +24,18 @@ use kube::{
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::sync::Notify;
 use tower::{
-    BoxError, ServiceBuilder,
+    BoxError, Service, ServiceBuilder,
     util::{Either, MapResponseLayer},
 };
 
+use meter::PoolMeter;
+use transport::Reach;
+
+pub use meter::{Meter, Totals, Traffic};
 pub use pace::Pace;
 
-/// Idle connections are closed before the API server (90 s) closes them under a request.
-const POOL_IDLE: Duration = Duration::from_mins(1);
 /// A request that is not a watch must be answered within this time.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why no client could be made. No variant carries a credential.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +62,9 @@ pub enum ClientError {
     /// TLS or credentials could not be set up.
     #[error("cannot set up the connection: {0}")]
     Setup(#[from] kube::Error),
+    /// The name that the certificate of the API server is to have is none.
+    #[error("the TLS server name {0:?} is no name")]
+    ServerName(String),
     /// A token holds bytes that no HTTP header may hold.
     #[error("the token is not one: it holds characters that a header cannot")]
     Token,
@@ -95,6 +99,15 @@ pub struct Limits {
     pub pace: Option<Pace>,
 }
 
+/// What is done to the requests of a pool.
+struct Layers<'a> {
+    config: &'a Config,
+    token: Option<&'a SharedToken>,
+    meter: PoolMeter,
+    timeout: Option<Duration>,
+    pace: Option<&'a Pace>,
+}
+
 impl std::fmt::Debug for Clients {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Clients")
@@ -104,17 +117,27 @@ impl std::fmt::Debug for Clients {
 impl Clients {
     /// Builds the clients of one cluster. Connects nowhere yet. `idle_max` bounds the idle connections of a pool.
     pub fn new(config: &Config, idle_max: usize) -> Result<Self, ClientError> {
-        Self::build(config, None, idle_max, &Limits::default())
+        Self::metered(config, None, idle_max, &Meter::default())
     }
 
     /// As [`Clients::new`], for a person who set limits.
     pub fn limited(config: &Config, idle_max: usize, limits: &Limits) -> Result<Self, ClientError> {
-        Self::build(config, None, idle_max, limits)
+        Self::build(config, None, idle_max, limits, &Meter::default())
     }
 
     /// As [`Clients::new`], with a token in place of what the configuration has for credentials.
     pub fn with_token(config: &Config, idle_max: usize, token: &SharedToken) -> Result<Self, ClientError> {
-        Self::build(config, Some(token), idle_max, &Limits::default())
+        Self::metered(config, Some(token), idle_max, &Meter::default())
+    }
+
+    /// As [`Clients::new`], with a token where there is one, and counting what goes over the wire.
+    pub fn metered(
+        config: &Config,
+        token: Option<&SharedToken>,
+        idle_max: usize,
+        meter: &Meter,
+    ) -> Result<Self, ClientError> {
+        Self::build(config, token, idle_max, &Limits::default(), meter)
     }
 
     fn build(
@@ -122,15 +145,74 @@ impl Clients {
         token: Option<&SharedToken>,
         idle_max: usize,
         limits: &Limits,
+        meter: &Meter,
     ) -> Result<Self, ClientError> {
         let wanted = |default: Option<Duration>| limits.request_timeout.or(default).filter(|limit| !limit.is_zero());
-        let pace = limits.pace.as_ref();
+        let reach = Reach::new(config)?;
+        let layers = |meter: &PoolMeter, timeout, pace| Layers {
+            config,
+            token,
+            meter: meter.clone(),
+            timeout,
+            pace,
+        };
+        let (pace, request_timeout) = (limits.pace.as_ref(), Some(REQUEST_TIMEOUT));
+        let (watch, write, lease) = (meter.watch(), meter.write(), meter.lease());
         Ok(Self {
-            watch: client(config, token, wanted(None), pace, idle_max)?,
-            write: client(config, token, wanted(Some(REQUEST_TIMEOUT)), pace, idle_max)?,
+            watch: layers(watch, wanted(None), pace).around(reach.watches(watch, idle_max))?,
+            write: layers(write, wanted(request_timeout), pace).around(reach.plain(write, idle_max))?,
             // A lease that is renewed too late is lost.
-            lease: client(config, token, Some(REQUEST_TIMEOUT), None, 2)?,
+            lease: layers(lease, request_timeout, None).around(reach.plain(lease, 2))?,
         })
+    }
+}
+
+// === impl Layers ===
+
+impl Layers<'_> {
+    /// A client whose requests are carried so.
+    fn around<S, B>(self, transport: S) -> Result<Client, ClientError>
+    where
+        S: Service<Request<Body>, Response = Response<B>, Error: Into<BoxError>> + Clone + Send + 'static,
+        S::Future: Send,
+        B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        let Self {
+            config,
+            token,
+            meter,
+            timeout,
+            pace,
+        } = self;
+        let transport = match timeout {
+            Some(limit) => Either::Left(ServiceBuilder::new().timeout(limit).service(transport)),
+            None => Either::Right(tower::ServiceExt::<Request<Body>>::map_err(transport, Into::into)),
+        };
+        let service = ServiceBuilder::new()
+            .layer(config.base_uri_layer())
+            .option_layer(pace.cloned())
+            .layer(config.extra_headers_layer()?)
+            .option_layer(if token.is_some() { None } else { config.auth_layer()? })
+            .option_layer(token.cloned().map(|token| {
+                tower::util::MapRequestLayer::new(move |mut request: Request<Body>| {
+                    request
+                        .headers_mut()
+                        .insert(AUTHORIZATION, HeaderValue::clone(&token.0.header.load()));
+                    request
+                })
+            }))
+            .option_layer(
+                token
+                    .cloned()
+                    .map(|token| MapResponseLayer::new(move |response| token.heed(response))),
+            )
+            .map_request(move |request: Request<Body>| {
+                meter.request(request.method());
+                request
+            })
+            .map_err(BoxError::from)
+            .service(transport);
+        Ok(Client::new(service, config.default_namespace.clone()))
     }
 }
 
@@ -229,56 +311,6 @@ fn of(path: Option<&Path>) -> String {
 
 fn at(line: Option<&u64>) -> String {
     line.map_or_else(String::new, |line| format!(" (line {line})"))
-}
-
-fn client(
-    config: &Config,
-    token: Option<&SharedToken>,
-    timeout: Option<Duration>,
-    pace: Option<&Pace>,
-    idle_max: usize,
-) -> Result<Client, ClientError> {
-    let mut http = HttpConnector::new();
-    http.enforce_http(false);
-    http.set_nodelay(true);
-    http.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    // A peer that vanished without a word is noticed within half a minute, also on a silent watch.
-    http.set_keepalive(Some(Duration::from_secs(15)));
-    http.set_keepalive_interval(Some(Duration::from_secs(5)));
-    http.set_keepalive_retries(Some(3));
-    #[cfg(target_os = "linux")]
-    http.set_tcp_user_timeout(Some(Duration::from_secs(20)));
-    let https = config.rustls_https_connector_with_connector(http)?;
-    let hyper: HyperClient<_, Body> = HyperClient::builder(TokioExecutor::new())
-        .pool_idle_timeout(POOL_IDLE)
-        .pool_timer(TokioTimer::new())
-        .pool_max_idle_per_host(idle_max)
-        .build(https);
-    let transport = match timeout {
-        Some(limit) => Either::Left(ServiceBuilder::new().timeout(limit).service(hyper)),
-        None => Either::Right(tower::ServiceExt::<Request<Body>>::map_err(hyper, BoxError::from)),
-    };
-    let service = ServiceBuilder::new()
-        .layer(config.base_uri_layer())
-        .option_layer(pace.cloned())
-        .layer(config.extra_headers_layer()?)
-        .option_layer(if token.is_some() { None } else { config.auth_layer()? })
-        .option_layer(token.cloned().map(|token| {
-            tower::util::MapRequestLayer::new(move |mut request: Request<Body>| {
-                request
-                    .headers_mut()
-                    .insert(AUTHORIZATION, HeaderValue::clone(&token.0.header.load()));
-                request
-            })
-        }))
-        .option_layer(
-            token
-                .cloned()
-                .map(|token| MapResponseLayer::new(move |response| token.heed(response))),
-        )
-        .map_err(BoxError::from)
-        .service(transport);
-    Ok(Client::new(service, config.default_namespace.clone()))
 }
 
 #[cfg(test)]

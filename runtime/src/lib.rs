@@ -6,6 +6,7 @@ pub mod backoff;
 pub mod cache;
 pub mod client;
 pub mod crds;
+pub mod descriptors;
 pub mod errors;
 pub mod json;
 pub mod kubeconfig;

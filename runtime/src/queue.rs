@@ -20,6 +20,9 @@ use tokio::{
 
 use crate::backoff::Backoff;
 
+/// An empty queue keeps room for so many keys.
+const ROOM: usize = 1024;
+
 /// How soon a key is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lane {
@@ -44,23 +47,30 @@ struct Shared<K> {
 #[derive(Debug)]
 struct State<K> {
     slots: HashMap<K, Slot>,
-    /// How many slots are queued, and how many run.
-    queued: usize,
+    live: Line<K>,
+    backlog: Line<K>,
+    /// How many slots run.
     running: usize,
-    live: VecDeque<K>,
-    backlog: VecDeque<K>,
     /// What waits, by when; the number tells apart what falls on the same instant.
     delayed: BTreeMap<(Instant, u64), K>,
     next_number: u64,
     closed: bool,
 }
 
+/// The queued keys of one lane.
+#[derive(Debug)]
+struct Line<K> {
+    /// In their order, and among them some that have left for the other lane.
+    keys: VecDeque<K>,
+    /// How many have not.
+    len: usize,
+}
+
 #[derive(Debug, Default)]
 struct Slot {
-    queued: Option<Lane>,
+    /// The lane, and since when: queued in it, or to be when the work ends that is under way.
+    wanted: Option<(Lane, Instant)>,
     running: bool,
-    /// Added while running: runs again at once.
-    again: Option<Lane>,
     due: Option<(Instant, u64)>,
     failures: u32,
 }
@@ -69,6 +79,7 @@ struct Slot {
 #[derive(Debug)]
 pub struct Work<K: Eq + Hash + Clone> {
     key: K,
+    waited: Duration,
     shared: Arc<Shared<K>>,
     outcome: Outcome,
 }
@@ -94,10 +105,9 @@ impl<K: Eq + Hash + Clone> Default for Queue<K> {
     fn default() -> Self {
         let state = State {
             slots: HashMap::new(),
-            queued: 0,
+            live: Line::default(),
+            backlog: Line::default(),
             running: 0,
-            live: VecDeque::new(),
-            backlog: VecDeque::new(),
             delayed: BTreeMap::new(),
             next_number: 0,
             closed: false,
@@ -119,7 +129,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
 
     /// Queues a key. A key that waits for a time is due at once; one in the backlog moves up for a live change.
     pub fn add(&self, key: K, lane: Lane) {
-        self.shared.state.lock().add(key, lane);
+        self.shared.state.lock().add(key, lane, Instant::now());
         self.shared.wake.notify_one();
     }
 
@@ -131,7 +141,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
 
     /// Keys that wait to be worked on, those with a delay not counted.
     pub fn len(&self) -> usize {
-        self.shared.state.lock().queued
+        self.shared.state.lock().queued()
     }
 
     /// True when no key is queued, delayed or being worked on.
@@ -142,7 +152,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
     /// True when no key waits to be worked on or is being worked on; keys with a delay are not counted.
     pub fn is_quiet(&self) -> bool {
         let state = self.shared.state.lock();
-        state.queued == 0 && state.running == 0
+        state.queued() == 0 && state.running == 0
     }
 
     /// True when no key waits to be worked on.
@@ -159,6 +169,36 @@ impl<K: Eq + Hash + Clone> Queue<K> {
 
     /// The next key to work on, waiting for one; `None` once the queue is closed.
     pub async fn next(&self) -> Option<Work<K>> {
+        while self.ready(Lane::Backlog).await.is_some() {
+            let work = self.try_next();
+            if work.is_some() {
+                return work;
+            }
+        }
+        None
+    }
+
+    /// The next key to work on, if one is queued.
+    pub fn try_next(&self) -> Option<Work<K>> {
+        let mut state = self.shared.state.lock();
+        let now = Instant::now();
+        let (key, since) = state.take(now)?;
+        let more = state.queued() > 0 || !state.delayed.is_empty();
+        drop(state);
+        if more {
+            self.shared.wake.notify_one();
+        }
+        Some(Work {
+            key,
+            waited: now - since,
+            shared: Arc::clone(&self.shared),
+            outcome: Outcome::Forget,
+        })
+    }
+
+    /// Waits until a key is queued that is at least as urgent, and answers how urgent the first is; `None` once the queue
+    /// is closed.
+    pub async fn ready(&self, least: Lane) -> Option<Lane> {
         loop {
             let wake = self.shared.wake.notified();
             let due = {
@@ -169,17 +209,9 @@ impl<K: Eq + Hash + Clone> Queue<K> {
                     self.shared.wake.notify_one();
                     return None;
                 }
-                if let Some(key) = state.take(Instant::now()) {
-                    let more = !state.live.is_empty() || !state.backlog.is_empty() || !state.delayed.is_empty();
-                    drop(state);
-                    if more {
-                        self.shared.wake.notify_one();
-                    }
-                    return Some(Work {
-                        key,
-                        shared: Arc::clone(&self.shared),
-                        outcome: Outcome::Forget,
-                    });
+                state.queue_due(Instant::now());
+                if let Some(lane) = state.first().filter(|lane| *lane <= least) {
+                    return Some(lane);
                 }
                 state.delayed.keys().next().map(|(at, _)| *at)
             };
@@ -194,23 +226,21 @@ impl<K: Eq + Hash + Clone> Queue<K> {
 // === impl State ===
 
 impl<K: Eq + Hash + Clone> State<K> {
-    fn add(&mut self, key: K, lane: Lane) {
+    fn add(&mut self, key: K, lane: Lane, now: Instant) {
         let slot = self.slots.entry(key.clone()).or_default();
         if let Some(at) = slot.due.take() {
             self.delayed.remove(&at);
         }
-        if slot.running {
-            slot.again = Some(slot.again.map_or(lane, |before| before.min(lane)));
+        let before = slot.wanted;
+        if before.is_some_and(|(before, _)| before <= lane) {
             return;
         }
-        match (slot.queued, lane) {
-            (Some(Lane::Live), _) | (Some(Lane::Backlog), Lane::Backlog) => return,
-            // The place in the backlog stays behind and is passed over when its turn comes.
-            (Some(Lane::Backlog) | None, Lane::Live) => self.live.push_back(key),
-            (None, Lane::Backlog) => self.backlog.push_back(key),
-        }
-        if slot.queued.replace(lane).is_none() {
-            self.queued += 1;
+        slot.wanted = Some((lane, before.map_or(now, |(_, since)| since)));
+        if !slot.running {
+            if let Some((before, _)) = before {
+                self.line(before).leave();
+            }
+            self.line(lane).join(key);
         }
     }
 
@@ -219,7 +249,7 @@ impl<K: Eq + Hash + Clone> State<K> {
         self.next_number += 1;
         let slot = self.slots.entry(key.clone()).or_default();
         let sooner = slot.due.is_some_and(|(due, _)| due <= at);
-        if slot.queued.is_some() || slot.again.is_some() || sooner {
+        if slot.wanted.is_some() || sooner {
             return;
         }
         if let Some(before) = slot.due.replace((at, number)) {
@@ -228,30 +258,50 @@ impl<K: Eq + Hash + Clone> State<K> {
         self.delayed.insert((at, number), key);
     }
 
-    fn take(&mut self, now: Instant) -> Option<K> {
-        while let Some(due) = self.delayed.first_entry().filter(|first| first.key().0 <= now) {
-            let key = due.remove();
+    fn queued(&self) -> usize {
+        self.live.len + self.backlog.len
+    }
+
+    /// The lane of the first key.
+    fn first(&self) -> Option<Lane> {
+        let lanes = [(Lane::Live, &self.live), (Lane::Backlog, &self.backlog)];
+        lanes.into_iter().find(|(_, line)| line.len > 0).map(|(lane, _)| lane)
+    }
+
+    fn line(&mut self, lane: Lane) -> &mut Line<K> {
+        match lane {
+            Lane::Live => &mut self.live,
+            Lane::Backlog => &mut self.backlog,
+        }
+    }
+
+    /// Queues what has waited long enough.
+    fn queue_due(&mut self, now: Instant) {
+        while let Some(entry) = self.delayed.first_entry().filter(|first| first.key().0 <= now) {
+            let ((due, _), key) = entry.remove_entry();
             if let Some(slot) = self.slots.get_mut(&key) {
                 slot.due = None;
             }
-            self.add(key, Lane::Live);
+            self.add(key, Lane::Live, due);
         }
-        for lane in [Lane::Live, Lane::Backlog] {
-            let line = match lane {
-                Lane::Live => &mut self.live,
-                Lane::Backlog => &mut self.backlog,
+    }
+
+    /// The next key, and since when it has been queued.
+    fn take(&mut self, now: Instant) -> Option<(K, Instant)> {
+        self.queue_due(now);
+        let lane = self.first()?;
+        loop {
+            let key = self.line(lane).keys.pop_front()?;
+            let Some(slot) = self.slots.get_mut(&key).filter(|slot| !slot.running) else {
+                continue;
             };
-            while let Some(key) = line.pop_front() {
-                if let Some(slot) = self.slots.get_mut(&key).filter(|slot| slot.queued == Some(lane)) {
-                    slot.queued = None;
-                    slot.running = true;
-                    self.queued -= 1;
-                    self.running += 1;
-                    return Some(key);
-                }
+            if let Some((_, since)) = slot.wanted.take_if(|(wanted, _)| *wanted == lane) {
+                slot.running = true;
+                self.running += 1;
+                self.line(lane).leave();
+                return Some((key, since));
             }
         }
-        None
     }
 
     fn finish(&mut self, key: &K, outcome: Outcome) {
@@ -266,17 +316,53 @@ impl<K: Eq + Hash + Clone> State<K> {
             Outcome::Retry(_) => failures.saturating_add(1),
             Outcome::Forget | Outcome::Later(_) => 0,
         };
-        if let Some(lane) = slot.again.take() {
-            self.add(key.clone(), lane);
+        if let Some((lane, _)) = slot.wanted {
+            self.line(lane).join(key.clone());
             return;
         }
         match outcome {
             Outcome::Forget if slot.due.is_none() => {
                 entry.remove();
+                if self.slots.is_empty() {
+                    self.shrink();
+                }
             }
             Outcome::Forget => {}
             Outcome::Later(delay) => self.add_at(key.clone(), Instant::now() + delay),
             Outcome::Retry(backoff) => self.add_at(key.clone(), Instant::now() + backoff.delay(failures)),
+        }
+    }
+
+    /// Gives back what a crowd of keys took up.
+    fn shrink(&mut self) {
+        self.slots.shrink_to(ROOM);
+        self.live.keys.shrink_to(ROOM);
+        self.backlog.keys.shrink_to(ROOM);
+    }
+}
+
+// === impl Line ===
+
+impl<K> Default for Line<K> {
+    fn default() -> Self {
+        Self {
+            keys: VecDeque::new(),
+            len: 0,
+        }
+    }
+}
+
+impl<K> Line<K> {
+    fn join(&mut self, key: K) {
+        self.keys.push_back(key);
+        self.len += 1;
+    }
+
+    /// One of them leaves. Its place stays behind, to be passed over, unless it was the last.
+    fn leave(&mut self) {
+        self.len -= 1;
+        if self.len == 0 {
+            self.keys.clear();
         }
     }
 }
@@ -287,6 +373,11 @@ impl<K: Eq + Hash + Clone> Work<K> {
     /// What to work on.
     pub fn key(&self) -> &K {
         &self.key
+    }
+
+    /// How long the key was queued, since the first change that this work is for.
+    pub fn waited(&self) -> Duration {
+        self.waited
     }
 
     /// How often this key has failed in a row.
@@ -378,6 +469,26 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_wait_is_counted_from_the_first_change_and_a_delay_is_none() {
+        let second = Duration::from_secs(1);
+        let queue = Queue::new();
+        queue.add("a", Lane::Backlog);
+        tokio::time::advance(second).await;
+        queue.add("a", Lane::Live);
+        tokio::time::advance(second).await;
+        let work = next(&queue).await;
+        assert_eq!(work.waited(), 2 * second, "moved up, not queued anew");
+        queue.add("a", Lane::Live);
+        tokio::time::advance(second).await;
+        queue.add("a", Lane::Live);
+        drop(work);
+        assert_eq!(next(&queue).await.waited(), second, "it came while it was worked on");
+        queue.add_after("a", second);
+        tokio::time::advance(3 * second).await;
+        assert_eq!(next(&queue).await.waited(), 2 * second);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn the_sooner_of_two_delays_holds() {
         let queue = Queue::new();
         let start = Instant::now();
@@ -416,6 +527,44 @@ mod tests {
         assert_eq!(counts(&queue), (0, true, false));
         drop(next(&queue).await);
         assert_eq!(counts(&queue), (0, true, true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_looks_before_it_takes_sees_what_is_urgent_enough() {
+        let queue = Queue::new();
+        queue.add("listed", Lane::Backlog);
+        assert_eq!(queue.ready(Lane::Backlog).await, Some(Lane::Backlog));
+        let waiting = queue.ready(Lane::Live);
+        let change = async { queue.add("listed", Lane::Live) };
+        assert_eq!(tokio::join!(waiting, change).0, Some(Lane::Live));
+        assert_eq!(queue.len(), 1);
+        let work = queue.try_next().expect("it is still there");
+        assert!(queue.try_next().is_none());
+        work.again_after(Duration::from_secs(1));
+        assert_eq!(
+            queue.ready(Lane::Live).await,
+            Some(Lane::Live),
+            "what was delayed is due"
+        );
+        drop(queue.try_next());
+        assert!(queue.is_idle());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_moves_up_and_down_leaves_nothing_behind() {
+        let queue = Queue::new();
+        for _ in 0..10 {
+            for key in ["a", "b", "c"] {
+                queue.add(key, Lane::Backlog);
+            }
+            for key in ["a", "b", "c"] {
+                queue.add(key, Lane::Live);
+                drop(next(&queue).await);
+            }
+        }
+        assert!(queue.is_idle());
+        let state = queue.shared.state.lock();
+        assert!(state.live.keys.is_empty() && state.backlog.keys.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

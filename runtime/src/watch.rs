@@ -6,6 +6,8 @@
 //! restored from a backup), or ended a watch before its time; then everything not listed between [`Event::Reset`] and
 //! [`Event::Complete`] is gone.
 
+mod items;
+mod list;
 mod read;
 mod source;
 
@@ -16,7 +18,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, sleep, timeout};
 
-use self::read::{answer, io_error, read_chunk, read_line};
+use self::read::{answer, io_error, read_chunk, read_line, utf8};
 use crate::{backoff::Backoff, errors};
 
 pub use self::source::Source;
@@ -25,6 +27,8 @@ pub use self::source::Source;
 const PAGE: usize = 500;
 /// The longest page of a list; a longer one is asked for in smaller parts.
 const PAGE_BYTES_MAX: usize = 64 << 20;
+/// What a watch keeps of the room that its lines took.
+const LINE_BYTES_KEPT: usize = 16 << 10;
 /// A position that fails this often in a row is given up for a list.
 const FAILURES_MAX: u32 = 3;
 /// How long one watch request lasts, at least; up to a fifth is added, so that watches do not end together.
@@ -47,6 +51,10 @@ pub trait Decode: Send {
     type Object: Send;
     /// Decodes one object. A failure skips this object and no other.
     fn decode(&self, json: &str) -> serde_json::Result<Self::Object>;
+    /// The resource version of an object, where it was decoded. Else the text is read once more for it.
+    fn version(_: &Self::Object) -> Option<u64> {
+        None
+    }
 }
 
 /// What a sink is told.
@@ -81,11 +89,6 @@ pub struct Name {
     pub namespace: Arc<str>,
     /// Its name.
     pub name: Arc<str>,
-}
-
-#[derive(Deserialize)]
-struct Named {
-    metadata: Name,
 }
 
 #[derive(Deserialize)]
@@ -137,6 +140,8 @@ struct Pump<D, S> {
     source: Source,
     decode: D,
     sink: S,
+    /// The first list is asked for as a whole, until one was begun.
+    whole: bool,
     /// Objects per page.
     page: usize,
     /// The latest version that was told of.
@@ -248,58 +253,10 @@ where
             source,
             decode,
             sink,
+            whole: true,
             page: PAGE,
             seen: 0,
         }
-    }
-
-    async fn list(&mut self) -> Result<String, kube::Error> {
-        let limit = self.page.to_string();
-        let mut next = String::new();
-        let mut first = true;
-        loop {
-            let mut pairs = vec![("limit", limit.as_str())];
-            if !next.is_empty() {
-                pairs.push(("continue", &next));
-            }
-            let mut body = std::pin::pin!(answer(self.client.request_stream(self.source.request(&pairs)?)).await?);
-            let mut text = Vec::new();
-            while answer(read_chunk(&mut body, &mut text)).await? {
-                if text.len() > PAGE_BYTES_MAX {
-                    self.page = (self.page / 2).max(1);
-                    return Err(io_error("a page of the list is too long; smaller ones are asked for"));
-                }
-            }
-            let page: Page<'_> = serde_json::from_slice(&text).map_err(kube::Error::SerdeError)?;
-            if std::mem::take(&mut first) {
-                self.rewind(&page.metadata.resource_version);
-                (self.sink)(Event::Reset);
-            }
-            for item in page.items.into_iter().flatten() {
-                if let Some(object) = self.decode(item) {
-                    (self.sink)(Event::Listed(object));
-                } else if let Ok(named) = serde_json::from_str::<Named>(item.get()) {
-                    (self.sink)(Event::Unreadable(named.metadata));
-                }
-            }
-            if page.metadata.next.is_empty() {
-                (self.sink)(Event::Complete(page.metadata.resource_version.clone()));
-                return Ok(page.metadata.resource_version);
-            }
-            next = page.metadata.next;
-        }
-    }
-
-    /// Takes the version of a list that begins. One that is older than what was told before is the truth all the same.
-    fn rewind(&mut self, version: &str) {
-        let Ok(version) = version.parse() else {
-            return;
-        };
-        if version < self.seen {
-            tracing::info!(path = %self.source.path, "the API server has gone back in time");
-            (self.sink)(Event::Rewound);
-        }
-        self.seen = version;
     }
 
     /// Goes on from a version. An API server that has not come so far would keep silent until it has, and tell nothing of
@@ -321,7 +278,7 @@ where
                 return Err(io_error("an object of the list is too long"));
             }
         }
-        let page: Page<'_> = serde_json::from_slice(&text).map_err(kube::Error::SerdeError)?;
+        let page: Page<'_> = serde_json::from_str(utf8(&text)?).map_err(kube::Error::SerdeError)?;
         Ok(is_later(version, &page.metadata.resource_version))
     }
 
@@ -346,6 +303,7 @@ where
         let mut line = Vec::new();
         loop {
             line.clear();
+            line.shrink_to(LINE_BYTES_KEPT);
             let read = timeout(SILENCE_MAX, read_line(&mut body, &mut line));
             match read.await {
                 Ok(Ok(true)) => {}
@@ -371,35 +329,29 @@ where
 
     /// Handles one line; answers the resource version it brought us to.
     fn event(&mut self, line: &[u8]) -> Result<String, kube::Error> {
-        let line: Line<'_> = serde_json::from_slice(line).map_err(kube::Error::SerdeError)?;
+        let line: Line<'_> = serde_json::from_str(utf8(line)?).map_err(kube::Error::SerdeError)?;
         if line.kind == "ERROR" {
             let status: Status = serde_json::from_str(line.object.get()).map_err(kube::Error::SerdeError)?;
             return Err(kube::Error::Api(Box::new(status)));
         }
-        let version = serde_json::from_str::<Bookmark>(line.object.get()).map_err(kube::Error::SerdeError)?;
-        self.seen = version
-            .metadata
-            .resource_version
-            .parse()
-            .map_or(self.seen, |seen| self.seen.max(seen));
-        match line.kind {
-            "ADDED" | "MODIFIED" => {
-                if let Some(object) = self.decode(line.object) {
-                    (self.sink)(Event::Applied(object));
-                }
-            }
-            "DELETED" => {
-                if let Some(object) = self.decode(line.object) {
-                    (self.sink)(Event::Deleted(object));
-                }
-            }
-            _ => {}
+        let is_object = matches!(line.kind, "ADDED" | "MODIFIED" | "DELETED");
+        let object = is_object.then(|| self.decode(line.object.get())).flatten();
+        let version = match object.as_ref().and_then(D::version) {
+            Some(version) => version.to_string(),
+            None => bookmark(line.object)?,
+        };
+        self.seen = version.parse().map_or(self.seen, |seen| self.seen.max(seen));
+        if let Some(object) = object {
+            (self.sink)(match line.kind {
+                "DELETED" => Event::Deleted(object),
+                _ => Event::Applied(object),
+            });
         }
-        Ok(version.metadata.resource_version)
+        Ok(version)
     }
 
-    fn decode(&self, json: &RawValue) -> Option<D::Object> {
-        match self.decode.decode(json.get()) {
+    fn decode(&self, json: &str) -> Option<D::Object> {
+        match self.decode.decode(json) {
             Ok(object) => Some(object),
             Err(error) => {
                 tracing::warn!(path = %self.source.path, %error, "an object that cannot be read is passed over");
@@ -407,6 +359,12 @@ where
             }
         }
     }
+}
+
+/// How far an event brought us, whatever its object says else.
+fn bookmark(json: &RawValue) -> Result<String, kube::Error> {
+    let bookmark = serde_json::from_str::<Bookmark>(json.get()).map_err(kube::Error::SerdeError)?;
+    Ok(bookmark.metadata.resource_version)
 }
 
 /// Whether a resource version is later than another of the same API server. Those that are no numbers cannot be compared.

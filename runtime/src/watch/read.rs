@@ -22,16 +22,31 @@ pub(super) fn io_error(message: &'static str) -> kube::Error {
     kube::Error::ReadEvents(std::io::Error::other(message))
 }
 
-/// Appends what has arrived, waiting for some. False at the end of the body.
-pub(super) async fn read_chunk<R>(body: &mut std::pin::Pin<&mut R>, text: &mut Vec<u8>) -> Result<bool, kube::Error>
+/// Hands over what has arrived, waiting for some. False at the end of the body.
+pub(super) async fn read_on<R>(
+    body: &mut std::pin::Pin<&mut R>,
+    take: impl FnOnce(&[u8]) -> Result<(), &'static str>,
+) -> Result<bool, kube::Error>
 where
     R: AsyncBufRead,
 {
     let chunk = body.fill_buf().await.map_err(kube::Error::ReadEvents)?;
     let length = chunk.len();
-    text.extend_from_slice(chunk);
+    take(chunk).map_err(io_error)?;
     body.as_mut().consume(length);
     Ok(length > 0)
+}
+
+/// Appends what has arrived, waiting for some. False at the end of the body.
+pub(super) async fn read_chunk<R>(body: &mut std::pin::Pin<&mut R>, text: &mut Vec<u8>) -> Result<bool, kube::Error>
+where
+    R: AsyncBufRead,
+{
+    let append = |chunk: &[u8]| {
+        text.extend_from_slice(chunk);
+        Ok(())
+    };
+    read_on(body, append).await
 }
 
 /// Reads up to and with the next line break. False at the end of the body; a last line without a break is dropped,
@@ -56,6 +71,11 @@ where
             return Ok(true);
         }
     }
+}
+
+/// What was read, as text: to look once at the whole of it is quicker than to look at each string.
+pub(super) fn utf8(text: &[u8]) -> Result<&str, kube::Error> {
+    std::str::from_utf8(text).map_err(|error| kube::Error::ReadEvents(std::io::Error::other(error)))
 }
 
 #[cfg(test)]

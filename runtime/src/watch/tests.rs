@@ -126,12 +126,30 @@ fn event(kind: &str, name: &str, version: u32) -> String {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_listed_as_a_whole_is_one_list_and_changes_follow() {
+    let list = r#"{"items":[{"metadata":{"name":"a"},"says":"x"},{"metadata":{"name":"b"},"says":1}],"metadata":{"resourceVersion":"5"}}"#;
+    let server = Server::new(&[(500, "{}"), (200, list), (200, &event("DELETED", "a", 7))]);
+    let told = server.told().await;
+    let expect = [
+        "reset",
+        "listed a x",
+        "unreadable b",
+        "complete 5",
+        "following",
+        "deleted a",
+    ];
+    assert_eq!(told[1..], expect, "{told:?}");
+    assert_eq!(server.asked("limit=0")[..3], [true, true, false]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn pages_are_one_list_and_changes_follow() {
+    let torn = r#"{"items":[{"metadata":{"name":"a"},"says":"x"},{"metadata":"#;
     let first =
         r#"{"metadata":{"resourceVersion":"5","continue":"more"},"items":[{"metadata":{"name":"a"},"says":"x"}]}"#;
     let second = r#"{"metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"b"},"says":1}]}"#;
     let changes = event("ADDED", "c", 6) + &event("DELETED", "a", 7) + &event("BOOKMARK", "", 9);
-    let server = Server::new(&[(200, first), (200, second), (200, &changes)]);
+    let server = Server::new(&[(200, torn), (200, first), (200, second), (200, &changes)]);
     let expect = [
         "reset",
         "listed a x",
@@ -141,10 +159,14 @@ async fn pages_are_one_list_and_changes_follow() {
         "applied c y",
         "deleted a",
     ];
-    assert_eq!(server.told_within(Duration::from_mins(5)).await, expect);
-    assert_eq!(server.asked("continue=more")[..4], [false, true, false, false]);
+    let told = server.told_within(Duration::from_mins(5)).await;
+    assert_eq!(told[..2], ["reset", "listed a x"], "{told:?}");
+    assert!(told[2].starts_with("failed"), "{told:?}");
+    assert_eq!(told[3..], expect, "{told:?}");
+    assert_eq!(server.asked("limit=500")[..4], [false, true, true, false]);
+    assert_eq!(server.asked("continue=more")[..4], [false, false, true, false]);
     assert!(
-        server.queries.lock()[3].contains("resourceVersion=9"),
+        server.queries.lock()[4].contains("resourceVersion=9"),
         "goes on from the bookmark"
     );
 }

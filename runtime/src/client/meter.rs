@@ -1,0 +1,331 @@
+//! Counts what goes over the wire: requests, bytes, and the connections that are open.
+
+use std::{
+    io::{self, IoSlice},
+    ops::Sub,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use http::Method;
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+};
+use serde::Serialize;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::telemetry::Registry;
+
+/// What is counted, by cluster.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    requests: Family<RequestLabels, Counter>,
+    bytes: Family<ByteLabels, Counter>,
+    connections: Family<ConnectionLabels, Gauge>,
+}
+
+/// Counts for one cluster. Clones share the counts.
+#[derive(Clone, Debug)]
+pub struct Meter(Arc<Pools>);
+
+#[derive(Debug)]
+struct Pools {
+    watch: PoolMeter,
+    write: PoolMeter,
+    lease: PoolMeter,
+}
+
+/// Counts for one pool of connections.
+#[derive(Clone, Debug)]
+pub(super) struct PoolMeter {
+    requests: [Counter; METHODS.len()],
+    connections: Gauge,
+    /// Those of all pools of the cluster.
+    sent: Counter,
+    received: Counter,
+}
+
+/// What was counted so far, of all pools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// Requests that were sent, whatever came of them.
+    pub requests: u64,
+    /// Bytes that were sent, as TCP carries them.
+    pub bytes_sent: u64,
+    /// Bytes that were received, as TCP carries them.
+    pub bytes_received: u64,
+    /// Connections that are open.
+    pub connections: u64,
+}
+
+/// A stream whose bytes are counted, and which counts as a connection while it is there.
+#[derive(Debug)]
+pub(super) struct Metered<S> {
+    stream: S,
+    meter: PoolMeter,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    cluster: &'static str,
+    pool: &'static str,
+    method: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByteLabels {
+    cluster: &'static str,
+    direction: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ConnectionLabels {
+    cluster: &'static str,
+    pool: &'static str,
+}
+
+/// All other methods count as the last.
+const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "other"];
+
+// === impl Traffic ===
+
+impl Traffic {
+    /// Makes the counters and has them served.
+    pub fn register(registry: &mut Registry) -> Self {
+        let traffic = Self::default();
+        registry.register(
+            "kubernetes_requests",
+            "Requests sent to API servers, by cluster, pool of connections and method",
+            traffic.requests.clone(),
+        );
+        registry.register(
+            "kubernetes_bytes",
+            "Bytes exchanged with API servers, as TCP carries them",
+            traffic.bytes.clone(),
+        );
+        registry.register(
+            "kubernetes_connections",
+            "Open connections to API servers, by cluster and pool",
+            traffic.connections.clone(),
+        );
+        traffic
+    }
+
+    /// Counts for the clients of a cluster.
+    pub fn meter(&self, cluster: &'static str) -> Meter {
+        let bytes = |direction| self.bytes.get_or_create_owned(&ByteLabels { cluster, direction });
+        let (sent, received) = (bytes("sent"), bytes("received"));
+        let pool = |pool| PoolMeter {
+            requests: METHODS.map(|method| {
+                self.requests
+                    .get_or_create_owned(&RequestLabels { cluster, pool, method })
+            }),
+            connections: self
+                .connections
+                .get_or_create_owned(&ConnectionLabels { cluster, pool }),
+            sent: sent.clone(),
+            received: received.clone(),
+        };
+        Meter(Arc::new(Pools {
+            watch: pool("watch"),
+            write: pool("write"),
+            lease: pool("lease"),
+        }))
+    }
+}
+
+// === impl Meter ===
+
+impl Meter {
+    /// What was counted so far.
+    pub fn totals(&self) -> Totals {
+        let pools = [&self.0.watch, &self.0.write, &self.0.lease];
+        let requests = pools.iter().flat_map(|pool| &pool.requests);
+        Totals {
+            requests: requests.map(Counter::get).sum(),
+            bytes_sent: self.0.watch.sent.get(),
+            bytes_received: self.0.watch.received.get(),
+            connections: pools.iter().map(|pool| pool.connections.get().unsigned_abs()).sum(),
+        }
+    }
+
+    pub(super) fn watch(&self) -> &PoolMeter {
+        &self.0.watch
+    }
+
+    pub(super) fn write(&self) -> &PoolMeter {
+        &self.0.write
+    }
+
+    pub(super) fn lease(&self) -> &PoolMeter {
+        &self.0.lease
+    }
+}
+
+impl Default for Meter {
+    /// Counts that nobody serves.
+    fn default() -> Self {
+        Traffic::default().meter("")
+    }
+}
+
+// === impl PoolMeter ===
+
+impl PoolMeter {
+    pub(super) fn request(&self, method: &Method) {
+        let known = METHODS.iter().position(|known| *known == method.as_str());
+        if let Some(counter) = self.requests.get(known.unwrap_or(METHODS.len() - 1)) {
+            counter.inc();
+        }
+    }
+}
+
+// === impl Totals ===
+
+impl Sub for Totals {
+    type Output = Self;
+
+    /// What came to it since; the connections are those of now.
+    fn sub(self, before: Self) -> Self {
+        Self {
+            requests: self.requests - before.requests,
+            bytes_sent: self.bytes_sent - before.bytes_sent,
+            bytes_received: self.bytes_received - before.bytes_received,
+            connections: self.connections,
+        }
+    }
+}
+
+// === impl Metered ===
+
+impl<S> Metered<S> {
+    pub(super) fn new(stream: S, meter: PoolMeter) -> Self {
+        meter.connections.inc();
+        Self { stream, meter }
+    }
+}
+
+impl<S> Drop for Metered<S> {
+    fn drop(&mut self) {
+        self.meter.connections.dec();
+    }
+}
+
+impl<S: Connection> Connection for Metered<S> {
+    fn connected(&self) -> Connected {
+        self.stream.connected()
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        self.meter.received.inc_by((buffer.filled().len() - before) as u64);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
+        self.meter.sent.inc_by(written as u64);
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, parts))?;
+        self.meter.sent.inc_by(written as u64);
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::{Api, Config, api::ListParams};
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
+    use super::*;
+    use crate::{client::Clients, telemetry};
+
+    /// Answers one request, closes the connection, and says how long the request was.
+    async fn answer_once(listener: TcpListener, answer: &str) -> u64 {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            request.push(stream.read_u8().await.unwrap());
+        }
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        request.len() as u64
+    }
+
+    #[tokio::test]
+    async fn what_went_over_the_wire_is_counted_by_cluster_and_pool() {
+        let body = r#"{"metadata":{"resourceVersion":"5"},"items":[]}"#;
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let mut registry = telemetry::registry();
+        let traffic = Traffic::register(&mut registry);
+        let meter = traffic.meter("consumer");
+        let clients = Clients::metered(&Config::new(url.parse().unwrap()), None, 1, &meter).unwrap();
+        let before = meter.totals();
+
+        let maps: Api<ConfigMap> = Api::all(clients.write);
+        let params = ListParams::default();
+        let (received, listed) = tokio::join!(answer_once(listener, &answer), maps.list(&params));
+        listed.unwrap();
+        // The connection goes as soon as its task sees that the server has closed it.
+        while meter.totals().connections > 0 {
+            tokio::task::yield_now().await;
+        }
+        let expect = Totals {
+            requests: 1,
+            bytes_sent: received,
+            bytes_received: answer.len() as u64,
+            connections: 0,
+        };
+        assert_eq!(meter.totals() - before, expect);
+
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        for line in [
+            r#"bindery_kubernetes_requests_total{cluster="consumer",pool="write",method="GET"} 1"#,
+            r#"bindery_kubernetes_requests_total{cluster="consumer",pool="watch",method="GET"} 0"#,
+            r#"bindery_kubernetes_connections{cluster="consumer",pool="write"} 0"#,
+            &format!(r#"bindery_kubernetes_bytes_total{{cluster="consumer",direction="sent"}} {received}"#),
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+use std::{convert::Infallible, io, sync::atomic::AtomicUsize};
+
+use futures::{FutureExt as _, future::BoxFuture};
+use http_body_util::BodyExt as _;
+use hyper::{server::conn::http2 as server, service::service_fn};
+use hyper_util::{client::legacy::connect::Connected, rt::TokioIo};
+use parking_lot::Mutex as Lock;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf},
+    task::AbortHandle,
+};
+
+use super::*;
+
+/// An API server that answers every request with a watch that says nothing, and allows so many streams a connection.
+#[derive(Clone, Default)]
+struct Fake {
+    allowed: u32,
+    speaks_h2: bool,
+    connections: Arc<AtomicUsize>,
+    /// Serve the connections. What is stopped leaves its end open and says nothing more.
+    serving: Arc<Lock<Vec<AbortHandle>>>,
+    silent: Arc<Lock<Vec<Arc<Lock<DuplexStream>>>>>,
+}
+
+/// A client's end of a connection.
+struct End(DuplexStream, bool);
+
+/// The other end, which somebody else holds open too.
+struct Kept(Arc<Lock<DuplexStream>>);
+
+impl Fake {
+    fn new(allowed: u32) -> Self {
+        Self {
+            allowed,
+            speaks_h2: true,
+            ..Self::default()
+        }
+    }
+
+    fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+
+    /// Vanishes from the net: connections stay open, and nobody answers.
+    fn vanish(&self) {
+        for serving in self.serving.lock().drain(..) {
+            serving.abort();
+        }
+    }
+
+    /// Closes all connections.
+    fn close(&self) {
+        self.vanish();
+        self.silent.lock().clear();
+    }
+}
+
+impl Service<Uri> for Fake {
+    type Response = TokioIo<End>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<TokioIo<End>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        self.connections.fetch_add(1, Ordering::SeqCst);
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let theirs = Arc::new(Lock::new(theirs));
+        self.silent.lock().push(Arc::clone(&theirs));
+        let allowed = self.allowed;
+        let serving = tokio::spawn(async move {
+            let watch = service_fn(|_| async {
+                let silence = futures::stream::pending::<Result<Bytes, io::Error>>();
+                Ok::<_, Infallible>(Response::new(axum::body::Body::from_stream(silence)))
+            });
+            let _ = server::Builder::new(TokioExecutor::new())
+                .max_concurrent_streams(allowed)
+                .serve_connection(TokioIo::new(Kept(theirs)), watch)
+                .await;
+        });
+        self.serving.lock().push(serving.abort_handle());
+        std::future::ready(Ok(TokioIo::new(End(ours, self.speaks_h2)))).boxed()
+    }
+}
+
+impl Connection for End {
+    fn connected(&self) -> Connected {
+        let connected = Connected::new();
+        if self.1 { connected.negotiated_h2() } else { connected }
+    }
+}
+
+impl AsyncRead for End {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for End {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
+
+impl AsyncRead for Kept {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.0.lock()).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Kept {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut *self.0.lock()).poll_write(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.0.lock()).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.0.lock()).poll_shutdown(context)
+    }
+}
+
+fn request() -> Request<Body> {
+    let request = Request::get("https://server/api/v1/things?watch=1");
+    request.body(Body::empty()).unwrap()
+}
+
+async fn watch(streams: &Streams<Fake>) -> Response<Held> {
+    match streams.send(request()).await.unwrap() {
+        Sent::Answered(answer) => answer,
+        Sent::Refused(_) => panic!("it was not sent"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_connection_carries_more_than_the_other_side_allows() {
+    let fake = Fake::new(3);
+    let streams = Streams::new(fake.clone());
+    let seven = futures::future::join_all((0..7).map(|_| watch(&streams))).await;
+    assert_eq!((seven.len(), fake.connections()), (7, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_that_share_a_connection_are_bounded_whatever_the_other_side_allows() {
+    let fake = Fake::new(100_000);
+    let streams = Streams::new(fake.clone());
+    let mut held = futures::future::join_all((0..PLACES).map(|_| watch(&streams))).await;
+    assert_eq!(fake.connections(), 1);
+    held.push(watch(&streams).await);
+    assert_eq!(fake.connections(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_place_of_a_watch_that_ended_is_free_again() {
+    let fake = Fake::new(2);
+    let streams = Streams::new(fake.clone());
+    let mut held = vec![watch(&streams).await, watch(&streams).await];
+    for _ in 0..20 {
+        held.remove(0);
+        held.push(watch(&streams).await);
+    }
+    assert_eq!(fake.connections(), 1);
+    // One that was given up before it was answered holds none either.
+    held.pop();
+    for _ in 0..20 {
+        assert!(streams.send(request()).now_or_never().is_none());
+    }
+    held.push(watch(&streams).await);
+    assert_eq!(fake.connections(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_vanished_is_noticed_and_left() {
+    let fake = Fake::new(100);
+    let streams = Streams::new(fake.clone());
+    let mut body = watch(&streams).await.into_body();
+    // It lives, though it says nothing.
+    let silence = timeout(10 * (PING_AFTER + PONG_WITHIN), body.frame()).await;
+    assert!(silence.is_err(), "{silence:?}");
+
+    fake.vanish();
+    let end = timeout(2 * (PING_AFTER + PONG_WITHIN), body.frame()).await;
+    assert!(matches!(end, Ok(Some(Err(_)))), "{end:?}");
+    let _other = watch(&streams).await;
+    assert_eq!(fake.connections(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_was_closed_is_replaced() {
+    let fake = Fake::new(100);
+    let streams = Streams::new(fake.clone());
+    drop(watch(&streams).await);
+    fake.close();
+    // Until that is seen.
+    sleep(SETTINGS_PAUSE).await;
+    let _other = watch(&streams).await;
+    assert_eq!(fake.connections(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_speaks_only_http_1_is_asked_once() {
+    let fake = Fake {
+        speaks_h2: false,
+        ..Fake::new(100)
+    };
+    let streams = Streams::new(fake.clone());
+    let asked = futures::future::join_all((0..5).map(|_| streams.send(request()))).await;
+    for sent in asked {
+        assert!(matches!(sent, Ok(Sent::Refused(_))), "{sent:?}");
+    }
+    assert_eq!(fake.connections(), 1);
+}
