@@ -39,7 +39,7 @@ impl Common {
     ) -> Self {
         Self {
             sessions: Arc::new(Sessions::new(recorder.clone(), sync_metrics)),
-            dialer: Arc::new(Dialer::new(polling_interval)),
+            dialer: Arc::new(Dialer::new(polling_interval, metrics.provider_traffic())),
             tally: Tally::default(),
             consumer,
             recorder,

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use bindery_runtime::telemetry::Registry;
+use bindery_runtime::{
+    client::{Meter, Traffic},
+    telemetry::Registry,
+};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge},
@@ -16,6 +19,7 @@ pub struct Metrics {
     sessions: Gauge,
     leading: Gauge,
     bundle_bindings: Family<Operation, Counter>,
+    traffic: Traffic,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -31,7 +35,10 @@ struct Outcome {
 impl Metrics {
     /// Makes the metrics and has them served.
     pub fn register(registry: &mut Registry) -> Arc<Self> {
-        let metrics = Self::default();
+        let metrics = Self {
+            traffic: Traffic::register(registry),
+            ..Self::default()
+        };
         registry.register(
             "credential_renewals",
             "Attempts to renew a provider's credential",
@@ -46,6 +53,16 @@ impl Metrics {
             metrics.bundle_bindings.clone(),
         );
         Arc::new(metrics)
+    }
+
+    /// Counts what goes over the wire to the consumer's API server.
+    pub(crate) fn consumer_traffic(&self) -> Meter {
+        self.traffic.meter("consumer")
+    }
+
+    /// Counts what goes over the wire to the API servers of all providers.
+    pub(crate) fn provider_traffic(&self) -> Meter {
+        self.traffic.meter("provider")
     }
 
     pub(crate) fn renewal(&self, ok: bool) {

@@ -8,6 +8,7 @@ use bindery_runtime::{
     admin::{self, Readiness},
     client::{self, Clients},
     crds::install,
+    descriptors,
     lease::{Candidate, Leadership},
     shutdown, telemetry,
 };
@@ -40,12 +41,16 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         namespace = args.namespace,
         "konnector starts"
     );
+    // Each watch has a connection of its own.
+    if let Err(error) = descriptors::raise() {
+        tracing::warn!(%error, "cannot raise the limit of open files");
+    }
     let stop = shutdown::on_signal().context("cannot listen for signals")?;
     let mut registry = telemetry::registry();
     let metrics = Metrics::register(&mut registry);
     let sync_metrics = sync::Metrics::register(&mut registry);
     let config = client::config(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
-    let clients = Clients::new(&config, IDLE_MAX)?;
+    let clients = Clients::metered(&config, None, IDLE_MAX, &metrics.consumer_traffic())?;
     let consumer = Consumer::watch(clients.clone(), args.namespace.as_str());
     let readiness = Readiness::default().with("consumer", {
         let consumer = consumer.clone();

@@ -47,7 +47,7 @@ use crate::{
     consumer::Consumer,
     events::Recorder,
     metrics::Metrics,
-    sync::{self, Sides, Surroundings},
+    sync::{self, Budget, Sides, Surroundings},
 };
 use backend::Renewed;
 use bindery_runtime::kubeconfig::{Fingerprint, ProviderAccess};
@@ -102,6 +102,7 @@ pub(crate) struct Core {
     pub(crate) cluster_binding: Cache<ClusterBinding>,
     pub(crate) reports: Reports,
     pub(crate) claims: Claims,
+    budget: Budget,
     pub(crate) settings: Settings,
     pub(crate) metrics: Arc<Metrics>,
     intervals: Arc<Intervals>,
@@ -235,6 +236,7 @@ impl Session {
             Some(before) => before.core.credential.succeed(access, schedule, token),
             None => Credential::new(access, schedule, token),
         };
+        let budget = Budget::default();
         let claims = Claims::new(Site {
             contract: reached.contract.clone(),
             sides: Sides {
@@ -246,6 +248,7 @@ impl Session {
                 consumer_namespaces: consumer.namespaces.clone(),
                 recorder: tools.recorder.clone(),
                 metrics: Arc::clone(&tools.sync_metrics),
+                budget: budget.clone(),
             },
             home: Arc::clone(&consumer.home),
         });
@@ -262,6 +265,7 @@ impl Session {
             ),
             reports: Reports::default(),
             claims,
+            budget,
             credential: credential.clone(),
             intervals: Arc::new(Intervals::new(settings.polling_interval)),
             settings,
@@ -348,6 +352,11 @@ impl Session {
     /// Where to say how exports and schemas are doing.
     pub fn reports(&self) -> &Reports {
         &self.core.reports
+    }
+
+    /// How much is under way at a time for this provider.
+    pub fn budget(&self) -> &Budget {
+        &self.core.budget
     }
 
     /// What its bindings claim.

@@ -12,11 +12,14 @@
 //! it. `ownership` hands the fields of an adopted object over. `flavour` is what engines do each in their own way: `bound` is that of this module, and `claims` has another.
 
 mod bound;
+mod budget;
 pub(crate) mod deletions;
 pub(crate) mod engine;
 pub(crate) mod flavour;
 pub(crate) mod index;
 mod keep;
+mod lag;
+pub(crate) mod marks;
 mod metrics;
 pub(crate) mod object;
 mod ownership;
@@ -27,6 +30,7 @@ mod plan;
 pub(crate) mod projection;
 pub(crate) mod report;
 pub(crate) mod sinks;
+pub(crate) mod uid;
 pub(crate) mod write;
 
 use std::sync::Arc;
@@ -42,6 +46,7 @@ use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::O
 use crate::events::Recorder;
 
 pub use bound::Engine;
+pub use budget::Budget;
 pub use deletions::{Deletions, Frozen, Kind};
 pub use metrics::Metrics;
 pub use placement::Placement;
@@ -82,6 +87,8 @@ pub struct Surroundings {
     pub recorder: Recorder,
     /// Where work is counted.
     pub metrics: Arc<Metrics>,
+    /// How much of it there is at a time, for all engines of a provider.
+    pub budget: Budget,
 }
 
 /// A resource that both clusters serve, in the version to sync.

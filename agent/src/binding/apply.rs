@@ -212,6 +212,7 @@ impl Controller {
             consumer_namespaces: self.consumer.namespaces.clone(),
             recorder: self.recorder.clone(),
             metrics: Arc::clone(&self.sync_metrics),
+            budget: session.budget().clone(),
         };
         Engine::start(target, sides, around, deletions, session.claims().references())
     }

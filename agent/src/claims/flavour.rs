@@ -22,7 +22,7 @@ use crate::sync::{
     self, Deletions,
     flavour::{Flavour, Operation, Steps},
     index::{Cast, Index, Place},
-    object::Object,
+    object::{Object, Version},
     report::{Issue, Issues, Trouble},
     write::{Target, Writer},
 };
@@ -125,7 +125,7 @@ impl Flavour for Claimed {
             }
             Steps::from(Op::Delete {
                 on: Cluster::Consumer,
-                uid: Arc::clone(&copy.uid),
+                uid: copy.uid.text(),
                 guarded: !withdrawn,
             })
         })
@@ -133,6 +133,13 @@ impl Flavour for Claimed {
 
     async fn apply(&self, writer: &Writer, target: Target<'_>, op: &Op) -> Result<Option<Learned>, kube::Error> {
         write::apply(writer, &self.rules, target, op).await.map(Some)
+    }
+
+    fn written(learned: &Learned) -> Option<Version> {
+        match learned {
+            Learned::Written { copy, .. } => Some(copy.version),
+            Learned::Read { .. } | Learned::Deleted { .. } => None,
+        }
     }
 
     fn learn(&self, index: &mut Index<Pair>, key: &ObjectKey, learned: Learned, cast: &Cast) {

@@ -1,6 +1,6 @@
 //! What is known of one claimed object on both clusters, and which of the two is the source.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use bindery_api::{annotations, finalizers, labels, v1alpha2::Owner};
 use bindery_runtime::cache::ObjectKey;
@@ -13,8 +13,10 @@ use super::{
 use crate::sync::{
     deletions::Tally,
     index::Known,
+    marks::Marks,
     object::{Object, Version},
     projection::{self, Fingerprint, LastProjection},
+    uid::Uid,
 };
 
 /// One of the two clusters.
@@ -38,28 +40,30 @@ pub(crate) struct Pair {
     pub key: Option<ObjectKey>,
     pub sides: Both<Option<Side>>,
     /// UIDs of the objects whose end was seen last: evidence enough to delete their copies.
-    pub ended: Both<Option<Arc<str>>>,
+    pub ended: Both<Option<Uid>>,
     /// UIDs of those that were lost last, however: the answer to a write of one may come later.
-    lost: Both<Option<Arc<str>>>,
-    pub compared: Option<Compared>,
+    lost: Both<Option<Uid>>,
+    /// The last comparison of contents that are not the same, until either changes.
+    pub compared: Option<Box<Compared>>,
 }
 
 /// The object of one cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct Side {
-    pub uid: Arc<str>,
+    pub uid: Uid,
     pub version: Version,
     pub deleting: bool,
     /// Its owner wants it left alone for a while.
     pub paused: bool,
     pub role: Role,
-    pub labels: BTreeMap<Box<str>, Box<str>>,
+    pub labels: Marks,
     /// The type of a Secret.
     pub secret_type: Option<Box<str>>,
     /// The API server refuses to change its data.
     pub immutable: bool,
     /// What it says. `None` for our own write that the watch has not shown yet.
     pub print: Option<Fingerprint>,
+    /// What it says in full, while something may be done with it.
     pub content: Option<Arc<Object>>,
 }
 
@@ -70,7 +74,7 @@ pub(crate) enum Role {
     Source,
     /// We made it, of the object of this UID on the other cluster.
     Copy {
-        source_uid: Box<str>,
+        source_uid: Uid,
         last: Option<LastProjection>,
     },
     /// A copy that another contract made.
@@ -139,10 +143,10 @@ impl Side {
             found.map(|(_, text)| text.get())
         };
         Self {
-            uid: Arc::clone(&meta.uid),
+            uid: Uid::from(&meta.uid),
             version: meta.resource_version,
             deleting: meta.deletion_timestamp,
-            paused: meta.annotations.get(annotations::PAUSED).is_some_and(|it| is_true(it)),
+            paused: meta.annotations.get(annotations::PAUSED).is_some_and(is_true),
             role: Role::Source,
             labels: meta.labels.clone(),
             secret_type: field("type").and_then(|text| serde_json::from_str(text).ok()),
@@ -153,12 +157,12 @@ impl Side {
     }
 
     /// Our own write of the copy of a source, which the watch has not shown yet.
-    pub(crate) fn copy(source: &Object, uid: Arc<str>, version: Version, last: LastProjection) -> Self {
+    pub(crate) fn copy(source: &Object, uid: &str, version: Version, last: LastProjection) -> Self {
         Self {
-            uid,
+            uid: uid.into(),
             version,
             role: Role::Copy {
-                source_uid: (*source.meta.uid).into(),
+                source_uid: Uid::from(&source.meta.uid),
                 last: Some(last),
             },
             print: None,
@@ -171,7 +175,7 @@ impl Side {
         side.role = role(object, cluster, rules);
         if !matches!(side.role, Role::Source | Role::Copy { .. }) {
             // What others made is none of our business, and may be much.
-            side.labels = BTreeMap::new();
+            side.labels = Marks::default();
         }
         side
     }
@@ -181,7 +185,7 @@ impl Side {
     }
 
     /// The UID of the source, of a copy of ours.
-    pub(crate) fn source_uid(&self) -> Option<&str> {
+    pub(crate) fn source_uid(&self) -> Option<&Uid> {
         match &self.role {
             Role::Copy { source_uid, .. } => Some(source_uid),
             _ => None,
@@ -191,8 +195,8 @@ impl Side {
 
 fn role(object: &Object, cluster: Cluster, rules: &Rules) -> Role {
     let meta = &object.meta;
-    let mark = |key: &str| meta.annotations.get(key).map(|value| &**value);
-    let label = |key: &str| meta.labels.get(key).map(|value| &**value);
+    let mark = |key: &str| meta.annotations.get(key);
+    let label = |key: &str| meta.labels.get(key);
     let owner = label(labels::OWNER).and_then(Owner::from_name);
     let contract = mark(annotations::CLUSTER_NAMESPACE);
     let (is_copy, is_ours, source_uid) = match cluster {
@@ -251,8 +255,24 @@ impl Pair {
         }
     }
 
-    /// Compares the contents where both are at hand and that was not done yet.
+    /// Whether the copy holds all that its source says. `None` while that is not known: it takes the contents of both.
+    pub(crate) fn holds(&self) -> Option<bool> {
+        let (_, source, copy) = self.parts()?;
+        let (wanted, actual) = source.print.zip(copy.print)?;
+        let is_known = |known: &&Compared| known.source == wanted && known.copy == actual;
+        let compared = || self.compared.as_deref().filter(is_known);
+        if wanted == actual {
+            Some(true)
+        } else {
+            compared().map(|compared| compared.holds)
+        }
+    }
+
+    /// Compares the contents where both are at hand and that was not done yet. What is the same needs no comparison.
     pub(crate) fn compare(&mut self) {
+        if self.holds().is_some() {
+            return;
+        }
         let Some((_, source, copy)) = self.parts() else {
             return;
         };
@@ -262,13 +282,24 @@ impl Pair {
         let (Some(of_source), Some(of_copy)) = (source.print, copy.print) else {
             return;
         };
-        let is_known = |known: Compared| known.source == of_source && known.copy == of_copy;
-        if !self.compared.is_some_and(is_known) {
-            self.compared = Some(Compared {
-                source: of_source,
-                copy: of_copy,
-                holds: projection::holds(actual, wanted),
-            });
+        self.compared = Some(Box::new(Compared {
+            source: of_source,
+            copy: of_copy,
+            holds: projection::holds(actual, wanted),
+        }));
+    }
+
+    /// Lets go of the contents if no plan can want them: those of a copy that says what its own source says.
+    fn settle(&mut self) {
+        self.compare();
+        let is_written = |(_, source, copy): (Cluster, &Side, &Side)| match &copy.role {
+            Role::Copy { source_uid, last } => {
+                *source_uid == source.uid && last.map(|last| last.fingerprint) == source.print
+            }
+            _ => false,
+        };
+        if self.holds() == Some(true) && self.parts().is_some_and(is_written) {
+            self.forget_content();
         }
     }
 
@@ -321,6 +352,7 @@ impl Pair {
         };
         side.content = is_needed.then(|| Arc::new(object));
         *self.sides.of_mut(cluster) = Some(side);
+        self.settle();
     }
 
     fn lose(&mut self, cluster: Cluster) {
@@ -341,8 +373,8 @@ impl Pair {
 
     /// True if a copy's source is missing and its end was not seen.
     fn is_missing(&self, cluster: Cluster, copy: &Side) -> bool {
-        let source = self.sides.of(cluster.other()).as_ref().map(|source| &*source.uid);
-        let ended = self.ended.of(cluster.other()).as_deref();
+        let source = self.sides.of(cluster.other()).as_ref().map(|source| &source.uid);
+        let ended = self.ended.of(cluster.other()).as_ref();
         !copy.deleting && source != copy.source_uid() && ended != copy.source_uid()
     }
 }
@@ -350,19 +382,19 @@ impl Pair {
 impl Known for Pair {
     type Reader = Arc<Rules>;
 
-    fn consumer(&self) -> Option<(&Arc<str>, Version)> {
+    fn consumer(&self) -> Option<(&Uid, Version)> {
         self.sides.consumer.as_ref().map(|side| (&side.uid, side.version))
     }
 
-    fn provider(&self) -> Option<(&Arc<str>, Version)> {
+    fn provider(&self) -> Option<(&Uid, Version)> {
         self.sides.provider.as_ref().map(|side| (&side.uid, side.version))
     }
 
-    fn see_consumer(&mut self, key: &ObjectKey, object: Object, rules: &Arc<Rules>) {
+    fn see_consumer(&mut self, key: &ObjectKey, object: Object, rules: &mut Arc<Rules>) {
         self.see(Cluster::Consumer, key, object, rules);
     }
 
-    fn see_provider(&mut self, key: &ObjectKey, object: Object, rules: &Arc<Rules>) -> bool {
+    fn see_provider(&mut self, key: &ObjectKey, object: Object, rules: &mut Arc<Rules>) -> bool {
         self.see(Cluster::Provider, key, object, rules);
         true
     }

@@ -1,11 +1,9 @@
 //! Paths of names, dots and `#`, and what they find in an object that refers to others.
 
-use std::collections::BTreeMap;
-
 use bindery_api::names::NAME_LENGTH_MAX;
 use serde_json::{Map, Value, value::RawValue};
 
-use crate::sync::object::Object;
+use crate::sync::{marks::Marks, object::Object};
 
 /// An object refers to no more than this many others by one path: what is beyond is not followed.
 const FOUND_MAX: usize = 4096;
@@ -200,8 +198,8 @@ fn field(object: &Object, name: &str) -> Option<Value> {
 
 fn metadata(object: &Object) -> Value {
     let text = |text: &str| Value::String(text.to_owned());
-    let map = |pairs: &BTreeMap<Box<str>, Box<str>>| {
-        let pairs = pairs.iter().map(|(key, value)| (key.to_string(), text(value)));
+    let map = |pairs: &Marks| {
+        let pairs = pairs.iter().map(|(key, value)| (key.to_owned(), text(value)));
         Value::Object(pairs.collect())
     };
     let meta = &object.meta;

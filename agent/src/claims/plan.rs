@@ -6,7 +6,7 @@ use super::{
     pair::{Both, Cluster, Pair, Role, Side},
     selection::Choice,
 };
-use crate::sync::{object::Object, projection::LastProjection};
+use crate::sync::{object::Object, projection::LastProjection, uid::Uid};
 
 /// What holds at the time of planning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -172,7 +172,7 @@ fn unpaused(pair: &Pair, mode: Mode, choose: Choose<'_>) -> Plan {
 }
 
 fn are_copies_of_each_other(one: &Side, other: &Side) -> bool {
-    one.source_uid() == Some(&*other.uid) && other.source_uid() == Some(&*one.uid)
+    one.source_uid() == Some(&other.uid) && other.source_uid() == Some(&one.uid)
 }
 
 /// Plans the object of one cluster to which the other has no counterpart: nothing, or something else.
@@ -227,12 +227,12 @@ fn taken(on: Cluster, source: &Side, other: &Side, choose: Choose<'_>) -> Plan {
 }
 
 /// A copy whose source is missing, or is not the one that has its name.
-fn orphan(pair: &Pair, cluster: Cluster, copy: &Side, source_uid: &str, mode: Mode, choose: Choose<'_>) -> Plan {
+fn orphan(pair: &Pair, cluster: Cluster, copy: &Side, source_uid: &Uid, mode: Mode, choose: Choose<'_>) -> Plan {
     if copy.deleting || choose(copy) == Choice::Held {
         return Plan::default();
     }
-    let (on, uid) = (cluster, Arc::clone(&copy.uid));
-    let has_ended = pair.ended.of(cluster.other()).as_deref() == Some(source_uid);
+    let (on, uid) = (cluster, copy.uid.text());
+    let has_ended = pair.ended.of(cluster.other()).as_ref() == Some(source_uid);
     Plan::of(if has_ended || mode.withdrawn {
         Op::Delete {
             on,
@@ -243,7 +243,7 @@ fn orphan(pair: &Pair, cluster: Cluster, copy: &Side, source_uid: &str, mode: Mo
         Op::DeleteOrphan {
             on,
             uid,
-            source_uid: source_uid.into(),
+            source_uid: source_uid.to_string().into(),
         }
     })
 }
@@ -258,13 +258,13 @@ fn both(pair: &Pair, cluster: Cluster, source: &Side, copy: &Side, mode: Mode, c
         // It ends first.
         return Plan::default();
     }
-    let is_its_own = *source_uid == *source.uid;
+    let is_its_own = *source_uid == source.uid;
     let choice = match choose(source) {
         Choice::Selected | Choice::Unknown if source.deleting => Choice::Unselected,
         choice => choice,
     };
     let delete = |guarded| {
-        let uid = Arc::clone(&copy.uid);
+        let uid = copy.uid.text();
         Plan::of(Op::Delete { on, uid, guarded })
     };
     match choice {
@@ -273,11 +273,11 @@ fn both(pair: &Pair, cluster: Cluster, source: &Side, copy: &Side, mode: Mode, c
         Choice::Unselected => orphan(pair, on, copy, source_uid, mode, choose),
         Choice::Selected if is_its_own => current(pair, cluster, source, copy),
         // The copy of one whose end was seen goes, and makes room.
-        Choice::Selected if pair.ended.of(cluster).as_deref() == Some(source_uid) => delete(false),
+        Choice::Selected if pair.ended.of(cluster).as_ref() == Some(source_uid) => delete(false),
         Choice::Selected if mode.relink => write(cluster, source, copy, false),
         Choice::Selected => Plan::blocked(Blocked::OtherSource {
             on,
-            source_uid: source_uid.into(),
+            source_uid: source_uid.to_string().into(),
         }),
     }
 }
@@ -293,15 +293,12 @@ fn current(pair: &Pair, cluster: Cluster, source: &Side, copy: &Side) -> Plan {
         // Not what the source says now.
         return write(cluster, source, copy, false);
     };
-    let Some(seen) = copy.print else {
+    if copy.print.is_none() {
         // Our own write, not shown by the watch yet.
         return Plan::default();
-    };
-    let compared = pair
-        .compared
-        .filter(|it| Some(it.source) == source.print && it.copy == seen);
-    match compared {
-        Some(compared) if compared.holds => Plan::default(),
+    }
+    match pair.holds() {
+        Some(true) => Plan::default(),
         Some(_) if last.corrected => Plan::blocked(Blocked::Overridden { on }),
         Some(_) => write(cluster, source, copy, true),
         None => {
@@ -321,7 +318,7 @@ fn write(cluster: Cluster, source: &Side, copy: &Side, corrected: bool) -> Plan 
     let (Some(content), Some(fingerprint)) = (&source.content, source.print) else {
         return Plan::of(Op::Read { on: cluster });
     };
-    let uid = Arc::clone(&copy.uid);
+    let uid = copy.uid.text();
     // Deleted, it makes room for another.
     let replace = |uid| {
         Plan::of(Op::Delete {

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::{ClaimKey, path::Reference, selection::Referenced};
-use crate::sync::object::Object;
+use crate::sync::{index::give_back, object::Object};
 
 pub(crate) use feed::Feed;
 
@@ -77,7 +77,7 @@ struct State {
     listeners: HashMap<Asker, Listener>,
     referrers: HashMap<GroupResource, Referrer>,
     /// How many references there are to each target.
-    targets: HashMap<Asker, HashMap<Target, u32>>,
+    targets: HashMap<Arc<Asker>, HashMap<Target, u32>>,
 }
 
 /// A bound resource.
@@ -85,12 +85,13 @@ struct Referrer {
     id: u64,
     version: Arc<str>,
     /// What is asked of its objects, in this version.
-    asked: Arc<[(Asker, Question)]>,
+    asked: Arc<[(Arc<Asker>, Question)]>,
     /// All its objects were asked all questions.
     complete: bool,
     /// Changes whenever all objects have to be seen again.
     round: watch::Sender<u64>,
-    objects: HashMap<ObjectKey, Vec<(Asker, Target)>>,
+    /// What each object refers to, as long as it is there; nothing of one that refers to nothing.
+    objects: HashMap<ObjectKey, Vec<(Arc<Asker>, Target)>>,
     listing: Option<Listing>,
 }
 
@@ -248,10 +249,10 @@ impl State {
         };
         for targets in referrer.objects.values_mut() {
             targets.retain(|(of, target)| {
-                if of == claim {
+                if **of == *claim {
                     count_down(&mut self.targets, of, target);
                 }
-                of != claim
+                **of != *claim
             });
         }
         referrer.objects.retain(|_, targets| !targets.is_empty());
@@ -281,12 +282,16 @@ impl State {
     }
 
     /// Notes what an object refers to now.
-    fn set(&mut self, resource: &GroupResource, key: ObjectKey, targets: &[(Asker, Target)], told: &mut Told) {
+    fn set(&mut self, resource: &GroupResource, key: ObjectKey, targets: &[(Arc<Asker>, Target)], told: &mut Told) {
         let Some(referrer) = self.referrers.get_mut(resource) else {
             return;
         };
         let before = match referrer.objects.entry(key) {
-            Entry::Occupied(entry) if targets.is_empty() => entry.remove(),
+            Entry::Occupied(entry) if targets.is_empty() => {
+                let before = entry.remove();
+                give_back(&mut referrer.objects);
+                before
+            }
             Entry::Occupied(mut entry) => std::mem::replace(entry.get_mut(), targets.to_vec()),
             Entry::Vacant(_) if targets.is_empty() => return,
             Entry::Vacant(entry) => {
@@ -297,19 +302,19 @@ impl State {
         if before == targets {
             return;
         }
-        let mut changed: HashMap<Asker, Vec<Target>> = HashMap::new();
+        let mut changed: HashMap<Arc<Asker>, Vec<Target>> = HashMap::new();
         // First those that came, so that what stays is at no time without a reference.
         for (claim, target) in targets {
-            let count = self.targets.entry(claim.clone()).or_default().entry(target.clone());
+            let count = self.targets.entry(Arc::clone(claim)).or_default().entry(target.clone());
             let count = count.or_default();
             *count += 1;
             if *count == 1 {
-                changed.entry(claim.clone()).or_default().push(target.clone());
+                changed.entry(Arc::clone(claim)).or_default().push(target.clone());
             }
         }
         for (claim, target) in &before {
             if count_down(&mut self.targets, claim, target) {
-                changed.entry(claim.clone()).or_default().push(target.clone());
+                changed.entry(Arc::clone(claim)).or_default().push(target.clone());
             }
         }
         for (claim, targets) in changed {
@@ -326,13 +331,13 @@ impl State {
         let all = all.flat_map(|(asker, questions)| questions.iter().map(move |question| (asker, question)));
         let asked = all.filter(|(_, question)| question.from == *resource && question.is_for(&referrer.version));
         referrer.asked = asked
-            .map(|(asker, question)| (asker.clone(), question.clone()))
+            .map(|(asker, question)| (Arc::new(asker.clone()), question.clone()))
             .collect();
     }
 }
 
 /// One reference less; true if that was the last.
-fn count_down(targets: &mut HashMap<Asker, HashMap<Target, u32>>, claim: &Asker, target: &Target) -> bool {
+fn count_down(targets: &mut HashMap<Arc<Asker>, HashMap<Target, u32>>, claim: &Asker, target: &Target) -> bool {
     let Some(of_claim) = targets.get_mut(claim) else {
         return false;
     };
@@ -344,6 +349,7 @@ fn count_down(targets: &mut HashMap<Asker, HashMap<Target, u32>>, claim: &Asker,
         return false;
     }
     of_claim.remove(target);
+    give_back(of_claim);
     if of_claim.is_empty() {
         targets.remove(claim);
     }

@@ -14,7 +14,7 @@ use crate::{
         testing::{object, wanted},
     },
     events::Recorder,
-    sync::Metrics,
+    sync::{Budget, Metrics},
 };
 
 pub(super) const CONTRACT: &str = "kube-bind-x";
@@ -39,6 +39,7 @@ fn claims(consumer: &Fake, provider: &Fake) -> Claims {
             consumer_namespaces: Cache::start(here.watch.clone(), Source::of::<Namespace>(None)),
             recorder: Recorder::silent(),
             metrics: Metrics::register(&mut bindery_runtime::telemetry::registry()),
+            budget: Budget::default(),
         },
         sides: Sides {
             consumer: here,

@@ -1,10 +1,12 @@
 //! Which objects of one claimed resource are claimed: what the accepted claims of all bindings of a session select.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use bindery_api::v1alpha2::{GroupResource, Selector};
 use bindery_runtime::cache::ObjectKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+
+use crate::sync::marks::Marks;
 
 /// Secrets of these types are credentials of one cluster for itself.
 const REFUSED_SECRETS: [&str; 2] = ["kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"];
@@ -42,8 +44,6 @@ pub(crate) enum Choice {
     /// Only for a binding that is paused.
     Held,
 }
-
-type LabelMap = BTreeMap<Box<str>, Box<str>>;
 
 /// A label selector: all requirements hold.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,7 +114,7 @@ impl Selection {
     }
 
     /// Whether an object is selected, by its name on the consumer.
-    pub(crate) fn choose(&self, key: &ObjectKey, labels: &LabelMap, referenced: impl FnOnce() -> Referenced) -> Choice {
+    pub(crate) fn choose(&self, key: &ObjectKey, labels: &Marks, referenced: impl FnOnce() -> Referenced) -> Choice {
         let by_label = || self.labels.iter().any(|selector| selector.admits(labels));
         let by_name = || match self.names.get(&*key.name) {
             None => false,
@@ -150,7 +150,7 @@ impl Labels {
         requirements.map(|requirements| Self { requirements })
     }
 
-    fn admits(&self, labels: &LabelMap) -> bool {
+    fn admits(&self, labels: &Marks) -> bool {
         self.requirements.iter().all(|requirement| requirement.admits(labels))
     }
 }
@@ -175,12 +175,12 @@ impl Requirement {
         }
     }
 
-    fn admits(&self, labels: &LabelMap) -> bool {
+    fn admits(&self, labels: &Marks) -> bool {
         match self {
             Self::In(key, values) => labels.get(key).is_some_and(|value| values.contains(value)),
             Self::NotIn(key, values) => labels.get(key).is_none_or(|value| !values.contains(value)),
-            Self::Exists(key) => labels.contains_key(key),
-            Self::Absent(key) => !labels.contains_key(key),
+            Self::Exists(key) => labels.get(key).is_some(),
+            Self::Absent(key) => labels.get(key).is_none(),
         }
     }
 }
@@ -196,11 +196,8 @@ mod tests {
         serde_json::from_value(json.clone()).unwrap()
     }
 
-    fn labels(pairs: &[(&str, &str)]) -> LabelMap {
-        pairs
-            .iter()
-            .map(|(key, value)| ((*key).into(), (*value).into()))
-            .collect()
+    fn labels(pairs: &[(&str, &str)]) -> Marks {
+        pairs.iter().copied().collect()
     }
 
     #[track_caller]
@@ -373,7 +370,7 @@ mod tests {
             with in prop::collection::btree_map("[ab]", "[xyz]", 0..3),
             namespace in "[pq]", name in "[mn]",
         ) {
-            let labels: LabelMap = with.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+            let labels: Marks = with.into_iter().collect();
             let key = ObjectKey::new(namespace, name);
             let choose = |selection: Selection| selection.choose(&key, &labels, || Referenced::Unknown);
             let any = selectors.iter().any(|one| choose(Selection::of([one])) == Selected);

@@ -101,7 +101,7 @@ async fn write(
     let Answered { uid, version } = writer.write(client, &path, source, meta).await?;
     Ok(Learned::Written {
         on,
-        copy: Side::copy(source, uid, version, last),
+        copy: Side::copy(source, &uid, version, last),
     })
 }
 
@@ -117,7 +117,7 @@ fn path<'a>(writer: &'a Writer, target: Target<'_>, on: Cluster) -> (&'a Client,
 pub(crate) fn learn(index: &mut Index<Pair>, key: &ObjectKey, learned: Learned, cast: &Cast) {
     let current = |index: &Index<Pair>, on: Cluster| {
         let side = index.pair(key).and_then(|pair| pair.sides.of(on).as_ref());
-        side.map(|side| Arc::clone(&side.uid))
+        side.map(|side| side.uid.clone())
     };
     let planned = |on: Cluster| match on {
         Cluster::Consumer => cast.consumer.clone(),

@@ -9,7 +9,7 @@ use std::{
 
 use bindery_runtime::{
     backoff::Backoff,
-    client::{ClientError, Clients, SharedToken},
+    client::{ClientError, Clients, Meter, SharedToken},
     errors,
     queue::Queue,
 };
@@ -101,6 +101,7 @@ pub enum DialError {
 pub struct Dialer {
     dials: Mutex<HashMap<Asked, Weak<Dial>>>,
     backoff: Backoff,
+    traffic: Meter,
 }
 
 /// The inquiries that one holder of credentials waits for. Each outcome queues its key.
@@ -114,9 +115,10 @@ pub struct Dials<K> {
 // === impl Dialer ===
 
 impl Dialer {
-    /// A dialer that tries again at least this often.
-    pub fn new(pause_max: Duration) -> Self {
+    /// A dialer that tries again at least this often. What goes over the wire to providers is counted.
+    pub fn new(pause_max: Duration, traffic: Meter) -> Self {
         Self {
+            traffic,
             dials: Mutex::default(),
             backoff: Backoff::new(FIRST_PAUSE.min(pause_max), pause_max),
         }
@@ -132,8 +134,11 @@ impl Dialer {
         dials.retain(|_, dial| dial.strong_count() > 0);
         let target = Arc::clone(access);
         let backoff = self.backoff;
+        let traffic = self.traffic.clone();
         let delay = move |attempt| pace.map_or_else(|| backoff.delay(attempt), |pace| pace.after_failure(attempt));
-        let dial = Arc::new(Attempt::paced(delay, move || reach(Arc::clone(&target))));
+        let dial = Arc::new(Attempt::paced(delay, move || {
+            reach(Arc::clone(&target), traffic.clone())
+        }));
         dials.insert(known, Arc::downgrade(&dial));
         dial
     }
@@ -181,12 +186,12 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> Dials<K> {
     }
 }
 
-async fn reach(access: Arc<ProviderAccess>) -> Result<Arc<Reached>, DialError> {
+async fn reach(access: Arc<ProviderAccess>, traffic: Meter) -> Result<Arc<Reached>, DialError> {
     let origin = access.fingerprint.clone();
     let setup = |error: ClientError| DialError::Setup {
         message: errors::chain(&error),
     };
-    let (clients, token) = clients(&access).map_err(setup)?;
+    let (clients, token) = clients(&access, &traffic).map_err(setup)?;
     let refusal = match contract(&clients, &access).await {
         Ok(contract) => {
             return Ok(Arc::new(Reached {
@@ -214,7 +219,7 @@ async fn reach(access: Arc<ProviderAccess>) -> Result<Arc<Reached>, DialError> {
         None => return Err(refusal),
     };
     let access = Arc::clone(&renewed.access);
-    let (clients, token) = self::clients(&access).map_err(setup)?;
+    let (clients, token) = self::clients(&access, &traffic).map_err(setup)?;
     let contract = contract(&clients, &access).await?;
     if renewed.contract_uid != *contract.uid {
         return Err(DialError::Setup {
@@ -232,14 +237,10 @@ async fn reach(access: Arc<ProviderAccess>) -> Result<Arc<Reached>, DialError> {
     }))
 }
 
-fn clients(access: &ProviderAccess) -> Result<(Clients, Option<SharedToken>), ClientError> {
-    match &access.token {
-        Some(token) => {
-            let token = SharedToken::new(token)?;
-            Ok((Clients::with_token(&access.config, IDLE_MAX, &token)?, Some(token)))
-        }
-        None => Ok((Clients::new(&access.config, IDLE_MAX)?, None)),
-    }
+fn clients(access: &ProviderAccess, traffic: &Meter) -> Result<(Clients, Option<SharedToken>), ClientError> {
+    let token = access.token.as_ref().map(SharedToken::new).transpose()?;
+    let clients = Clients::metered(&access.config, token.as_ref(), IDLE_MAX, traffic)?;
+    Ok((clients, token))
 }
 
 pub(super) async fn contract(clients: &Clients, access: &ProviderAccess) -> Result<Contract, DialError> {

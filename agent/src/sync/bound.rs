@@ -20,7 +20,7 @@ use super::{
     engine::{Frame, Running},
     flavour::{Flavour, Operation, Steps},
     index::{Cast, Index, Learned, Place},
-    object::Object,
+    object::{Object, Version},
     pair::Pair,
     plan::{self, Mode, Op, Plan},
     report::{Issue, Issues},
@@ -84,6 +84,7 @@ impl Engine {
             }
         };
         let frame = Frame {
+            holder: target.binding,
             contract: target.contract,
             resource: target.resource,
             placement: target.placement,
@@ -172,6 +173,15 @@ impl Flavour for Bound {
 
     async fn apply(&self, writer: &Writer, target: write::Target<'_>, op: &Op) -> Result<Option<Learned>, kube::Error> {
         writer.apply(target, op).await
+    }
+
+    fn written(learned: &Learned) -> Option<Version> {
+        match learned {
+            Learned::Held { version, .. }
+            | Learned::Written { version, .. }
+            | Learned::StatusWritten { version, .. } => Some(*version),
+            _ => None,
+        }
     }
 
     fn learn(&self, index: &mut Index<Pair>, key: &ObjectKey, learned: Learned, cast: &Cast) {

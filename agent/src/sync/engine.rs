@@ -26,22 +26,24 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    BoundResource, Deletions, Placement, Progress, Sides, Surroundings, flavour::Flavour, index::Index, object::Lean,
-    report::Issues, sinks, write::Writer,
+    BoundResource, Deletions, Placement, Progress, Sides, Surroundings, flavour::Flavour, index::Index, metrics::Meter,
+    object::Lean, report::Issues, sinks, write::Writer,
 };
 
-/// Objects worked on at once. More only queue up in the API servers.
-const WORKERS: usize = 24;
 /// Consumer namespaces worked on at once.
 const PLACE_WORKERS: usize = 4;
 /// Progress is published at most this often.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
+/// And so seldom that counting takes no larger part of the time than one in so many: it may go through all objects.
+const PROGRESS_PART: u32 = 20;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// What an engine syncs, whatever its flavour.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
+    /// The binding; of a claimed resource, which bindings share, the contract.
+    pub holder: Arc<str>,
     /// The contract namespace on the provider.
     pub contract: Arc<str>,
     pub resource: BoundResource,
@@ -67,6 +69,7 @@ pub(crate) struct Shared<F: Flavour> {
     pub(crate) sides: Sides,
     pub(super) writer: Writer,
     pub(super) around: Surroundings,
+    pub(super) meter: Meter,
     /// Tells this engine from others of the binding.
     id: u64,
     pub(crate) index: Mutex<Index<F::Pair>>,
@@ -76,7 +79,9 @@ pub(crate) struct Shared<F: Flavour> {
     /// Watches of provider namespaces, by consumer namespace.
     pub(super) pumps: Mutex<HashMap<Arc<str>, AbortOnDropHandle<()>>>,
     /// All places that were assigned before the start are in use.
-    pub(super) places_known: AtomicBool,
+    pub(super) places_known: channel::Sender<bool>,
+    /// A place that comes is listed by itself: the list of all of the provider has begun without it.
+    pub(super) lists_places: AtomicBool,
     /// Consumer namespaces whose end was seen.
     ended_namespaces: Mutex<HashSet<Arc<str>>>,
     /// The consumer went back in time, and not all sources have been there since.
@@ -104,8 +109,10 @@ impl<F: Flavour> Running<F> {
             contract: Arc::clone(&frame.contract),
             last_wins: frame.last_wins,
         };
+        let lists_places = F::SHARES_WATCHES || frame.informer_scope == InformerScope::Namespaced;
         let shared = Arc::new(Shared {
             index: Mutex::new(index),
+            meter: Meter::new(&around.metrics, &frame.holder, &frame.resource),
             flavour,
             frame,
             sides,
@@ -116,7 +123,8 @@ impl<F: Flavour> Running<F> {
             queue: Queue::new(),
             place_queue: Queue::new(),
             pumps: Mutex::default(),
-            places_known: AtomicBool::new(false),
+            places_known: channel::Sender::new(false),
+            lists_places: AtomicBool::new(lists_places),
             ended_namespaces: Mutex::default(),
             rewound: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
@@ -213,7 +221,7 @@ impl<F: Flavour> Shared<F> {
     }
 
     fn spawn(self: &Arc<Self>) -> Vec<AbortOnDropHandle<()>> {
-        let mut tasks = Vec::with_capacity(WORKERS + PLACE_WORKERS + 3);
+        let mut tasks = Vec::with_capacity(PLACE_WORKERS + 4);
         let mut spawn = |task| tasks.push(AbortOnDropHandle::new(task));
         let collection = Source::path(self.frame.resource.collection(""));
         if !F::SHARES_WATCHES {
@@ -224,6 +232,9 @@ impl<F: Flavour> Shared<F> {
         } else if self.frame.informer_scope == InformerScope::Cluster && !F::SHARES_WATCHES {
             let shared = Arc::clone(self);
             spawn(tokio::spawn(async move {
+                // It shows what is in the places that are known by then.
+                let mut places_known = shared.places_known.subscribe();
+                let _ = places_known.wait_for(|known| *known).await;
                 let provider = shared.sides.provider.watch.clone();
                 watch::run(provider, collection, Lean, sinks::provider_cluster(shared)).await;
             }));
@@ -232,9 +243,7 @@ impl<F: Flavour> Shared<F> {
             spawn(tokio::spawn(Arc::clone(self).keep_places()));
         }
         spawn(tokio::spawn(Arc::clone(self).publish()));
-        for _ in 0..WORKERS {
-            spawn(tokio::spawn(Arc::clone(self).work()));
-        }
+        spawn(tokio::spawn(Arc::clone(self).work()));
         tasks
     }
 
@@ -270,10 +279,12 @@ impl<F: Flavour> Shared<F> {
 
     async fn publish(self: Arc<Self>) {
         loop {
+            let start = Instant::now();
             self.tell_progress();
             self.count_if_due();
+            let pause = PROGRESS_INTERVAL.max(start.elapsed() * PROGRESS_PART);
             self.changed.notified().await;
-            sleep(PROGRESS_INTERVAL).await;
+            sleep(pause).await;
         }
     }
 
@@ -281,7 +292,7 @@ impl<F: Flavour> Shared<F> {
         let index = self.index.lock();
         let issues = self.issues.lock();
         let consumer_synced = index.consumer_synced();
-        let provider_synced = self.places_known.load(Ordering::Relaxed) && index.provider_synced();
+        let provider_synced = *self.places_known.borrow() && index.provider_synced();
         let common = Progress {
             consumer_synced,
             provider_synced,
@@ -291,7 +302,9 @@ impl<F: Flavour> Shared<F> {
             problem: issues.problem(),
             remaining: None,
         };
-        self.flavour.observe(common, self.queue.is_quiet(), &index, &issues)
+        let is_quiet = self.queue.is_quiet();
+        self.meter.tell(&common, is_quiet);
+        self.flavour.observe(common, is_quiet, &index, &issues)
     }
 }
 
@@ -305,7 +318,7 @@ mod tests {
     use crate::{
         claims::References,
         events::Recorder,
-        sync::{BoundResource, Engine, Metrics, Placement, Target},
+        sync::{BoundResource, Budget, Engine, Metrics, Placement, Target},
     };
 
     /// Clients of a cluster that never answers.
@@ -357,6 +370,7 @@ mod tests {
                 consumer_namespaces: Cache::start(consumer.watch.clone(), Source::of::<Namespace>(None)),
                 recorder: Recorder::silent(),
                 metrics: Metrics::register(&mut bindery_runtime::telemetry::registry()),
+                budget: Budget::default(),
             },
             Arc::default(),
             &References::default(),

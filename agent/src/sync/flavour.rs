@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::{
     Deletions, Progress,
     index::{Cast, Index, Known, Place},
-    object::Object,
+    object::{Object, Version},
     report::{Issue, Issues},
     write::{Target, Writer},
 };
@@ -45,6 +45,9 @@ pub(crate) trait Flavour: Send + Sync + Sized + 'static {
         target: Target<'_>,
         op: &Self::Op,
     ) -> impl Future<Output = Result<Option<Self::Learned>, kube::Error>> + Send;
+
+    /// The version that a write gave its object, if that is what it taught.
+    fn written(learned: &Self::Learned) -> Option<Version>;
 
     /// Notes what an operation taught, of those that were there when it was planned.
     fn learn(&self, index: &mut Index<Self::Pair>, key: &ObjectKey, learned: Self::Learned, cast: &Cast);

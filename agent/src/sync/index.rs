@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use ahash::RandomState;
 use bindery_runtime::cache::ObjectKey;
 
 use super::{
@@ -9,13 +10,19 @@ use super::{
     deletions::Tally,
     object::{Object, Version},
     pair::Pair,
+    uid::Uid,
 };
 
 mod bound;
+mod listing;
 
 pub(crate) use bound::Learned;
+pub(crate) use listing::Listing;
 
 /// The index of one engine. It knows no client and waits for nothing.
+///
+/// Of each object it holds its name and a pair, as long as either cluster has it; what a burst has taken is given back when
+/// its objects are gone.
 #[derive(Debug)]
 pub(crate) struct Index<P: Known = Pair> {
     contract: Arc<str>,
@@ -30,9 +37,26 @@ pub(crate) struct Index<P: Known = Pair> {
     sources: HashMap<Arc<str>, Arc<str>>,
     consumer_synced: bool,
     consumer_count: usize,
+    /// Number of the list that began last.
+    round: u32,
 }
 
-type Rows<P> = HashMap<Arc<str>, HashMap<Arc<str>, P>>;
+type Rows<P> = HashMap<Arc<str>, Row<P>>;
+
+/// The objects of one consumer namespace, by name. Entries are boxed, so that a table that grows copies none and has little
+/// room to spare.
+type Row<P> = HashMap<Arc<str>, Box<Entry<P>>, RandomState>;
+
+/// A pair, and the numbers of the lists that showed its sides last.
+#[derive(Debug, Default)]
+struct Entry<P> {
+    pair: P,
+    consumer_round: u32,
+    provider_round: u32,
+}
+
+/// Room for so many more than there are is given back by no map.
+const SPARE: usize = 256;
 
 /// What is known of one object on both clusters.
 pub(crate) trait Known: Default + Send + 'static {
@@ -40,16 +64,16 @@ pub(crate) trait Known: Default + Send + 'static {
     type Reader: Send;
 
     /// UID and version of the consumer's object, if there is one.
-    fn consumer(&self) -> Option<(&Arc<str>, Version)>;
+    fn consumer(&self) -> Option<(&Uid, Version)>;
 
     /// UID and version of the provider's object, if there is one.
-    fn provider(&self) -> Option<(&Arc<str>, Version)>;
+    fn provider(&self) -> Option<(&Uid, Version)>;
 
     /// Notes the consumer's object.
-    fn see_consumer(&mut self, key: &ObjectKey, object: Object, reader: &Self::Reader);
+    fn see_consumer(&mut self, key: &ObjectKey, object: Object, reader: &mut Self::Reader);
 
     /// Notes the provider's object; false if it is of no interest, and was of none.
-    fn see_provider(&mut self, key: &ObjectKey, object: Object, reader: &Self::Reader) -> bool;
+    fn see_provider(&mut self, key: &ObjectKey, object: Object, reader: &mut Self::Reader) -> bool;
 
     /// The end of a consumer's object was seen, whether or not it is the one that is known.
     fn consumer_ended(&mut self, uid: &str);
@@ -89,14 +113,8 @@ pub(crate) struct Place {
 /// Who stood where when a plan was made: an answer that comes after somebody else took the name says nothing of that one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cast {
-    pub consumer: Option<Arc<str>>,
-    pub provider: Option<Arc<str>>,
-}
-
-/// Keys that a list showed, to tell in the end which are gone.
-#[derive(Debug, Default)]
-pub(crate) struct Listing {
-    keys: std::collections::HashSet<ObjectKey, ahash::RandomState>,
+    pub consumer: Option<Uid>,
+    pub provider: Option<Uid>,
 }
 
 impl<P: Known> Index<P> {
@@ -111,6 +129,7 @@ impl<P: Known> Index<P> {
             sources: HashMap::new(),
             consumer_synced: false,
             consumer_count: 0,
+            round: 0,
         }
     }
 
@@ -121,8 +140,8 @@ impl<P: Known> Index<P> {
         }
         let place = self.places.get(&key.namespace).filter(|place| place.listed)?;
         let place = place.clone();
-        let pair = self.rows.get_mut(&key.namespace)?.get_mut(&key.name)?;
-        Some((pair, place))
+        let entry = self.rows.get_mut(&key.namespace)?.get_mut(&key.name)?;
+        Some((&mut entry.pair, place))
     }
 
     /// True if a pair waits for a provider namespace that nobody has asked for yet.
@@ -148,7 +167,7 @@ impl<P: Known> Index<P> {
     }
 
     pub(crate) fn pair(&self, key: &ObjectKey) -> Option<&P> {
-        self.rows.get(&key.namespace)?.get(&key.name)
+        Some(&self.rows.get(&key.namespace)?.get(&key.name)?.pair)
     }
 
     pub(crate) fn consumer_synced(&self) -> bool {
@@ -170,15 +189,17 @@ impl<P: Known> Index<P> {
         // What its place holds may not be known yet.
         let listed = |namespace: &Arc<str>| self.places.get(namespace).is_some_and(|place| place.listed);
         let rows = self.rows.iter().filter(|(namespace, _)| listed(namespace));
-        let pairs = rows.flat_map(|(_, row)| row.values());
-        pairs.map(P::tally).fold(Tally::default(), Tally::and)
+        let entries = rows.flat_map(|(_, row)| row.values());
+        entries
+            .map(|entry| entry.pair.tally())
+            .fold(Tally::default(), Tally::and)
     }
 
     /// All pairs.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (ObjectKey, &P)> {
         self.rows.iter().flat_map(|(namespace, row)| {
             let key = |name| ObjectKey::new(Arc::clone(namespace), Arc::clone(name));
-            row.iter().map(move |(name, pair)| (key(name), pair))
+            row.iter().map(move |(name, entry)| (key(name), &entry.pair))
         })
     }
 
@@ -207,9 +228,9 @@ impl<P: Known> Index<P> {
     /// True if a consumer namespace has objects that need a place.
     pub(crate) fn is_wanted(&self, namespace: &Arc<str>) -> bool {
         let row = self.rows.get(namespace).into_iter().flatten();
-        row.into_iter().any(|(name, pair)| {
+        row.into_iter().any(|(name, entry)| {
             let key = ObjectKey::new(Arc::clone(namespace), Arc::clone(name));
-            pair.wants_place(&key, &self.reader)
+            entry.pair.wants_place(&key, &self.reader)
         })
     }
 
@@ -244,15 +265,19 @@ impl<P: Known> Index<P> {
         listed.map(|(namespace, _)| Arc::clone(namespace)).collect()
     }
 
+    /// Consumer namespaces with a place, and the provider namespaces of these.
+    pub(crate) fn places(&self) -> Vec<(Arc<str>, Arc<str>)> {
+        let places = self.places.iter();
+        places
+            .map(|(namespace, place)| (Arc::clone(namespace), Arc::clone(&place.namespace)))
+            .collect()
+    }
+
     /// Takes a provider namespace into use, or out of it. What was seen in the one before is forgotten.
     pub(crate) fn set_place(&mut self, consumer_namespace: &Arc<str>, namespace: Option<Arc<str>>, closing: bool) {
-        for pair in self
-            .rows
-            .get_mut(consumer_namespace)
-            .into_iter()
-            .flat_map(HashMap::values_mut)
-        {
-            pair.forget_provider();
+        let row = self.rows.get_mut(consumer_namespace);
+        for entry in row.into_iter().flat_map(HashMap::values_mut) {
+            entry.pair.forget_provider();
         }
         self.sweep_row(consumer_namespace);
         if let Some(before) = self.places.remove(consumer_namespace) {
@@ -279,33 +304,32 @@ impl<P: Known> Index<P> {
 
     /// The consumer has gone back in time: what it shows next is believed.
     pub(crate) fn consumer_rewound(&mut self) {
-        let pairs = self.rows.values_mut().flat_map(HashMap::values_mut);
-        pairs.for_each(P::rewind_consumer);
+        let entries = self.rows.values_mut().flat_map(HashMap::values_mut);
+        entries.for_each(|entry| entry.pair.rewind_consumer());
     }
 
     /// The provider has gone back in time: what it shows next of these objects is believed.
     pub(crate) fn provider_rewound(&mut self, consumer_namespace: &Arc<str>) {
         let row = self.rows.get_mut(consumer_namespace);
-        row.into_iter()
-            .flat_map(HashMap::values_mut)
-            .for_each(P::rewind_provider);
+        let entries = row.into_iter().flat_map(HashMap::values_mut);
+        entries.for_each(|entry| entry.pair.rewind_provider());
     }
 
     /// Notes a consumer object from list, watch or read; false if something newer is known.
     pub(crate) fn consumer_seen(&mut self, key: &ObjectKey, object: Object) -> bool {
-        let pair = Self::row(&mut self.rows, key);
+        let pair = &mut Self::entry(&mut self.rows, key).pair;
         let known = pair.consumer();
         if known.is_some_and(|known| is_newer(known, &object)) {
             return false;
         }
         self.consumer_count += usize::from(known.is_none());
-        pair.see_consumer(key, object, &self.reader);
+        pair.see_consumer(key, object, &mut self.reader);
         true
     }
 
     /// Notes that a consumer object is gone; `uid` is whose end was seen, if it is known.
     pub(crate) fn consumer_deleted(&mut self, key: &ObjectKey, uid: Option<&str>) {
-        let pair = Self::row(&mut self.rows, key);
+        let pair = &mut Self::entry(&mut self.rows, key).pair;
         if let Some(uid) = uid {
             pair.consumer_ended(uid);
         }
@@ -319,18 +343,18 @@ impl<P: Known> Index<P> {
 
     /// Notes a provider object from list, watch or read; false if that is no news.
     pub(crate) fn provider_seen(&mut self, key: &ObjectKey, object: Object) -> bool {
-        let pair = Self::row(&mut self.rows, key);
+        let pair = &mut Self::entry(&mut self.rows, key).pair;
         if pair.provider().is_some_and(|known| is_newer(known, &object)) {
             return false;
         }
-        let is_news = pair.see_provider(key, object, &self.reader);
+        let is_news = pair.see_provider(key, object, &mut self.reader);
         self.sweep(key);
         is_news
     }
 
     /// Notes that a provider object is gone; `uid` is whose end was seen, if it is known.
     pub(crate) fn provider_deleted(&mut self, key: &ObjectKey, uid: Option<&str>) {
-        let pair = Self::row(&mut self.rows, key);
+        let pair = &mut Self::entry(&mut self.rows, key).pair;
         if is_successor(pair.provider(), uid) {
             return;
         }
@@ -338,69 +362,18 @@ impl<P: Known> Index<P> {
         self.sweep(key);
     }
 
-    /// Ends a list of the consumer's objects: what is neither listed nor newer is gone. Answers what changed so.
-    pub(crate) fn consumer_listed(&mut self, listing: &Listing, version: Version) -> Vec<ObjectKey> {
-        self.consumer_synced = true;
-        let is_older = |pair: &P| pair.consumer().is_some_and(|(_, known)| known <= version);
-        let gone = self.unlisted(None, is_older, |key| listing.keys.contains(key));
-        for key in &gone {
-            self.consumer_deleted(key, None);
-        }
-        gone
-    }
-
-    /// Ends a list of a provider namespace, which showed copies by their own names.
-    pub(crate) fn provider_listed(
-        &mut self,
-        consumer_namespace: &Arc<str>,
-        listing: &Listing,
-        version: Version,
-    ) -> Vec<ObjectKey> {
-        if let Some(place) = self.places.get_mut(consumer_namespace) {
-            place.listed = true;
-        }
-        let is_older = |pair: &P| pair.provider().is_some_and(|(_, known)| known <= version);
-        let gone = self.unlisted(Some(consumer_namespace), is_older, |key| {
-            let name = self.placement.copy_name(&self.contract, &key.name);
-            let copy = ObjectKey::new(Arc::clone(&key.namespace), &*name);
-            listing.keys.contains(&copy)
-        });
-        for key in &gone {
-            self.provider_deleted(key, None);
-        }
-        gone
-    }
-
     /// Notes something of a pair.
     pub(crate) fn note(&mut self, key: &ObjectKey, note: impl FnOnce(&mut P)) {
-        let pair = Self::row(&mut self.rows, key);
+        let pair = &mut Self::entry(&mut self.rows, key).pair;
         self.consumer_count -= usize::from(pair.consumer().is_some());
         note(pair);
         self.consumer_count += usize::from(pair.consumer().is_some());
         self.sweep(key);
     }
 
-    fn row<'a>(rows: &'a mut Rows<P>, key: &ObjectKey) -> &'a mut P {
+    fn entry<'a>(rows: &'a mut Rows<P>, key: &ObjectKey) -> &'a mut Entry<P> {
         let row = rows.entry(Arc::clone(&key.namespace)).or_default();
         row.entry(Arc::clone(&key.name)).or_default()
-    }
-
-    fn unlisted(
-        &self,
-        namespace: Option<&Arc<str>>,
-        applies: impl Fn(&P) -> bool,
-        is_listed: impl Fn(&ObjectKey) -> bool,
-    ) -> Vec<ObjectKey> {
-        let rows = self
-            .rows
-            .iter()
-            .filter(|(row, _)| namespace.is_none_or(|namespace| namespace == *row));
-        let pairs = rows.flat_map(|(row, pairs)| pairs.iter().map(move |(name, pair)| (row, name, pair)));
-        pairs
-            .filter(|(_, _, pair)| applies(pair))
-            .map(|(row, name, _)| ObjectKey::new(Arc::clone(row), Arc::clone(name)))
-            .filter(|key| !is_listed(key))
-            .collect()
     }
 
     /// Forgets a pair of which nothing is left.
@@ -408,17 +381,20 @@ impl<P: Known> Index<P> {
         let Some(row) = self.rows.get_mut(&key.namespace) else {
             return;
         };
-        if row.get(&key.name).is_some_and(is_empty) {
+        if row.get(&key.name).is_some_and(|entry| is_empty(&entry.pair)) {
             row.remove(&key.name);
+            give_back(row);
         }
         if row.is_empty() {
             self.rows.remove(&key.namespace);
+            give_back(&mut self.rows);
         }
     }
 
     fn sweep_row(&mut self, namespace: &Arc<str>) {
         if let Some(row) = self.rows.get_mut(namespace) {
-            row.retain(|_, pair| !is_empty(pair));
+            row.retain(|_, entry| !is_empty(&entry.pair));
+            give_back(row);
             if row.is_empty() {
                 self.rows.remove(namespace);
             }
@@ -430,32 +406,31 @@ fn is_empty<P: Known>(pair: &P) -> bool {
     pair.consumer().is_none() && pair.provider().is_none()
 }
 
-fn is_newer((uid, version): (&Arc<str>, Version), object: &Object) -> bool {
-    *uid == object.meta.uid && version > object.meta.resource_version
+/// Gives back what a map has room for far beyond what it holds: what a burst has taken.
+pub(crate) fn give_back<K: Eq + std::hash::Hash, V, S: std::hash::BuildHasher>(map: &mut HashMap<K, V, S>) {
+    if map.capacity() > 4 * map.len() + SPARE {
+        map.shrink_to(2 * map.len());
+    }
+}
+
+fn is_newer((uid, version): (&Uid, Version), object: &Object) -> bool {
+    version > object.meta.resource_version && *uid == *object.meta.uid
 }
 
 /// True if somebody else has the name by now.
-fn is_successor(known: Option<(&Arc<str>, Version)>, gone: Option<&str>) -> bool {
-    known.is_some_and(|(known, _)| gone.is_some_and(|gone| **known != *gone))
+fn is_successor(known: Option<(&Uid, Version)>, gone: Option<&str>) -> bool {
+    known.is_some_and(|(known, _)| gone.is_some_and(|gone| *known != *gone))
 }
 
 // === impl Cast ===
 
 impl Cast {
     pub(crate) fn of(pair: &impl Known) -> Self {
-        let uid = |known: Option<(&Arc<str>, Version)>| known.map(|(uid, _)| Arc::clone(uid));
+        let uid = |known: Option<(&Uid, Version)>| known.map(|(uid, _)| uid.clone());
         Self {
             consumer: uid(pair.consumer()),
             provider: uid(pair.provider()),
         }
-    }
-}
-
-// === impl Listing ===
-
-impl Listing {
-    pub(crate) fn saw(&mut self, key: ObjectKey) {
-        self.keys.insert(key);
     }
 }
 

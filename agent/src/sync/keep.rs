@@ -50,7 +50,8 @@ impl<F: Flavour> Shared<F> {
     /// Notes that all places of the beginning are known, when they are.
     fn places_settled(&self) {
         if self.place_queue.is_quiet() {
-            self.places_known.store(true, Ordering::Relaxed);
+            self.places_known
+                .send_if_modified(|known| !std::mem::replace(known, true));
         }
         self.changed.notify_one();
     }
@@ -98,7 +99,7 @@ impl<F: Flavour> Shared<F> {
         self.enqueue(keys, Lane::Live);
     }
 
-    /// Watches the provider namespace that a consumer namespace has been given, and stops to watch one before it.
+    /// Takes the provider namespace into use that a consumer namespace has been given, in place of one before it.
     pub(super) fn use_place(
         self: &Arc<Self>,
         consumer_namespace: &Arc<str>,
@@ -114,6 +115,7 @@ impl<F: Flavour> Shared<F> {
             return;
         }
         index.set_place(consumer_namespace, assigned.clone(), closing);
+        let is_listed = self.lists_places.load(Ordering::Relaxed);
         let keys = index.keys_in(consumer_namespace);
         drop(index);
         self.pumps.lock().remove(consumer_namespace);
@@ -124,6 +126,13 @@ impl<F: Flavour> Shared<F> {
             self.enqueue(keys, Lane::Backlog);
             return;
         };
+        if is_listed {
+            self.watch_place(consumer_namespace, namespace);
+        }
+    }
+
+    /// Watches the provider namespace that a consumer namespace has been given, or lists it where the whole is watched.
+    pub(super) fn watch_place(self: &Arc<Self>, consumer_namespace: &Arc<str>, namespace: Arc<str>) {
         let source = Source::path(self.frame.resource.collection(&namespace));
         let sink = sinks::provider_namespace(Arc::downgrade(self), Arc::clone(consumer_namespace), namespace);
         let client = self.sides.provider.watch.clone();

@@ -4,7 +4,7 @@
 //! API servers write the fields of custom resources in sorted order, so equal text means equal content; different text
 //! is compared by value before anything is written.
 
-use std::{collections::BTreeMap, fmt, marker::PhantomData, sync::Arc};
+use std::{collections::HashSet, fmt, marker::PhantomData, sync::Arc};
 
 use bindery_runtime::watch::Decode;
 use serde::{
@@ -12,6 +12,8 @@ use serde::{
     de::{IgnoredAny, MapAccess, Visitor},
 };
 use serde_json::value::RawValue;
+
+use super::marks::Marks;
 
 /// One object, as a watch or a read brought it.
 #[derive(Clone)]
@@ -33,8 +35,8 @@ pub(crate) struct Meta {
     #[serde(deserialize_with = "present")]
     pub deletion_timestamp: bool,
     pub finalizers: Vec<Box<str>>,
-    pub labels: BTreeMap<Box<str>, Box<str>>,
-    pub annotations: BTreeMap<Box<str>, Box<str>>,
+    pub labels: Marks,
+    pub annotations: Marks,
 }
 
 /// A resource version, ordered as the API server wrote them.
@@ -51,10 +53,41 @@ impl Decode for Lean {
     fn decode(&self, json: &str) -> serde_json::Result<Object> {
         serde_json::from_str(json)
     }
+
+    fn version(object: &Object) -> Option<u64> {
+        // Zero stands for one that was not told.
+        Some(object.meta.resource_version.0).filter(|version| *version > 0)
+    }
 }
+
+/// Names that many objects have in common: one text for all of them, as long as it is used.
+#[derive(Debug, Default)]
+pub(crate) struct Names(HashSet<Arc<str>>);
+
+/// So many names are shared. Whoever notes others on each object has a text for each.
+const NAMES_MAX: usize = 4096;
 
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     Ok(Option::<IgnoredAny>::deserialize(deserializer)?.is_some())
+}
+
+// === impl Names ===
+
+impl Names {
+    /// The one text of a name.
+    pub(crate) fn shared(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.0.get(name) {
+            return Arc::clone(known);
+        }
+        if self.0.len() >= NAMES_MAX {
+            self.0.retain(|name| Arc::strong_count(name) > 1);
+        }
+        let name: Arc<str> = name.into();
+        if self.0.len() < NAMES_MAX {
+            self.0.insert(Arc::clone(&name));
+        }
+        name
+    }
 }
 
 // === impl Version ===
@@ -103,7 +136,8 @@ impl<'de> Visitor<'de> for ObjectVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
         let mut meta = None;
-        let mut body = Vec::new();
+        // Most have a spec and no more.
+        let mut body = Vec::with_capacity(1);
         let mut status = None;
         while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
             match key.as_ref() {

@@ -1,6 +1,8 @@
 //! What is known of one object on both clusters: what each side last showed, and what we wrote since.
 //!
-//! Content is held only as long as it may be needed; once both sides agree, fingerprints stay and the bytes go.
+//! Of an object that is in sync, UIDs, versions and fingerprints are kept, and that is some 300 bytes. Contents are held only
+//! from when a side shows them until nothing is to be done with them: [`Pair::settle`] lets them go as soon as both sides
+//! agree, so that a list of what is in sync leaves none behind.
 
 use std::sync::Arc;
 
@@ -8,8 +10,9 @@ use bindery_api::{adoption::Candidate, annotations, finalizers};
 use jiff::Timestamp;
 
 use super::{
-    object::{Object, Version},
+    object::{Names, Object, Version},
     projection::{self, Fingerprint, LastProjection},
+    uid::Uid,
 };
 
 /// An object and its copy.
@@ -19,54 +22,70 @@ pub(crate) struct Pair {
     pub provider: Option<Provider>,
     /// The provider said that there is no object, after it had one or when it was asked.
     pub provider_gone: bool,
-    /// UID of the last copy whose end was seen: the answer to a write of it may come later.
-    pub last_gone: Option<Arc<str>>,
-    /// UID of the last object of the consumer whose end was seen: evidence enough to delete its copy.
-    pub source_gone: Option<Arc<str>>,
-    /// The last comparison of contents.
-    pub compared: Option<Compared>,
+    /// What has ended, of a pair that goes on.
+    pub ended: Option<Box<Ended>>,
+    /// The last comparison of contents that are not the same, until either changes.
+    pub compared: Option<Box<Compared>>,
     /// What was written when the provider's object got our marks, where it had none before.
     pub marked: Option<Box<Fingerprint>>,
+}
+
+/// UIDs of objects that had the name of a pair before, or of which one side is left.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ended {
+    /// The last object of the consumer whose end was seen: evidence enough to delete its copy.
+    pub source: Option<Uid>,
+    /// The last copy whose end was seen: the answer to a write of it may come later.
+    pub copy: Option<Uid>,
 }
 
 /// The consumer's object.
 #[derive(Clone, Debug)]
 pub(crate) struct Consumer {
-    pub uid: Arc<str>,
+    pub uid: Uid,
     pub version: Version,
     pub deleting: bool,
     /// Its owner wants it left alone for a while.
     pub paused: bool,
     /// Our finalizer is on it.
     pub held: bool,
-    pub other_finalizers: Vec<Box<str>>,
-    /// The provider namespace and UID noted on it.
-    pub noted_namespace: Option<Box<str>>,
-    pub noted_uid: Option<Box<str>>,
+    pub other_finalizers: Box<[Box<str>]>,
+    /// The provider namespace noted on it, of which there is one text for all objects.
+    pub noted_namespace: Option<Arc<str>>,
+    /// The UID of the copy noted on it.
+    pub noted_uid: Option<Uid>,
     /// UID of the provider's object that it was created of.
-    pub adopted: Option<Box<str>>,
+    pub adopted: Option<Box<Uid>>,
     pub projection: Fingerprint,
     pub status: Option<Fingerprint>,
+    /// What it says, while something may be done with it.
     pub content: Option<Arc<Object>>,
 }
 
 /// The provider's copy.
 #[derive(Clone, Debug)]
 pub(crate) struct Provider {
-    pub uid: Arc<str>,
+    pub uid: Uid,
     pub version: Version,
     pub deleting: bool,
     pub owner: Owner,
     /// It is marked as one that has a counterpart.
     pub bound: bool,
+    /// It has the mark of a contract that let it go. Whoever writes it takes it into use again, so that no contract is kept
+    /// out by its own old mark.
+    pub has_release: bool,
     /// What this contract wrote last.
     pub last: Option<LastProjection>,
     /// What each contract wrote last, as annotations: of an object that several write.
-    pub projections: Vec<(Box<str>, Box<str>)>,
+    pub projections: Box<[Annotation]>,
     /// What it showed. `None` for our own write that the watch has not shown yet.
     pub seen: Option<Seen>,
+    /// What it says, while something may be done with it.
     pub content: Option<Arc<Object>>,
 }
+
+/// Key and value.
+pub(crate) type Annotation = (Box<str>, Box<str>);
 
 /// Fingerprints of what the provider's copy showed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,18 +98,23 @@ pub(crate) struct Seen {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// This contract's, made of the consumer object with this UID.
-    Ours { source_uid: Box<str> },
-    /// This contract's once, and let go then: the provider keeps it. Made of the consumer object with this UID.
-    Released {
-        source_uid: Option<Box<str>>,
-        at: Option<Timestamp>,
-    },
+    Ours { source_uid: Uid },
+    /// This contract's once, and let go then: the provider keeps it.
+    Released(Box<Released>),
     /// Another contract's.
     Other { contract: Box<str> },
     /// This contract's by its place or by the provider's word, and without a counterpart ever.
     Fresh { opted_in: bool },
     /// Nobody's that we know of.
     Unmarked,
+}
+
+/// What a copy says that was let go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Released {
+    /// UID of the consumer object that it was made of.
+    pub source_uid: Option<Uid>,
+    pub at: Option<Timestamp>,
 }
 
 /// The outcome of comparing a projection with the provider's content.
@@ -104,23 +128,21 @@ pub(crate) struct Compared {
 // === impl Consumer ===
 
 impl Consumer {
-    pub(crate) fn of(object: Object) -> Self {
+    pub(crate) fn of(object: Object, names: &mut Names) -> Self {
         let meta = &object.meta;
-        let mut other_finalizers = meta.finalizers.clone();
-        other_finalizers.retain(|finalizer| &**finalizer != finalizers::SYNCER);
+        let others = meta.finalizers.iter().filter(|one| ***one != *finalizers::SYNCER);
+        let other_finalizers: Box<[_]> = others.cloned().collect();
+        let mark = |key: &str| meta.annotations.get(key);
         Self {
-            uid: Arc::clone(&meta.uid),
+            uid: Uid::from(&meta.uid),
             version: meta.resource_version,
             deleting: meta.deletion_timestamp,
-            paused: meta
-                .annotations
-                .get(annotations::PAUSED)
-                .is_some_and(|value| **value == *annotations::TRUE),
+            paused: mark(annotations::PAUSED) == Some(annotations::TRUE),
             held: other_finalizers.len() < meta.finalizers.len(),
             other_finalizers,
-            noted_namespace: meta.annotations.get(annotations::PROVIDER_NAMESPACE).cloned(),
-            noted_uid: meta.annotations.get(annotations::PROVIDER_UID).cloned(),
-            adopted: meta.annotations.get(annotations::ADOPTED).cloned(),
+            noted_namespace: mark(annotations::PROVIDER_NAMESPACE).map(|name| names.shared(name)),
+            noted_uid: mark(annotations::PROVIDER_UID).map(Uid::from),
+            adopted: mark(annotations::ADOPTED).map(|uid| Box::new(uid.into())),
             projection: projection::fingerprint(&object),
             status: projection::status_fingerprint(object.status.as_deref()),
             content: Some(Arc::new(object)),
@@ -134,19 +156,18 @@ impl Provider {
     /// `namespace` is that of the consumer's object of this name. Where consumers share names, no place says whose it is.
     pub(crate) fn of(object: Object, contract: &str, namespace: &str, names_are_shared: bool) -> Self {
         let meta = &object.meta;
-        let mark = |key: &str| meta.annotations.get(key).map(|value| &**value);
+        let mark = |key: &str| meta.annotations.get(key);
         let is_from_here = mark(annotations::CONSUMER_NAMESPACE).is_none_or(|from| from == namespace);
         let source_uid = mark(annotations::CONSUMER_UID).filter(|uid| !uid.is_empty() && is_from_here);
         let released = mark(annotations::RELEASED);
         let owner = match (mark(annotations::CLUSTER_NAMESPACE), source_uid) {
             (Some(other), _) if other != contract => Owner::Other { contract: other.into() },
             (Some(_), _) if released.is_some_and(|value| annotations::is_released(value, contract)) => {
-                Owner::Released {
-                    source_uid: source_uid.map(Into::into),
-                    at: released
-                        .and_then(annotations::released_at)
-                        .and_then(|at| at.parse().ok()),
-                }
+                let at = released.and_then(annotations::released_at);
+                Owner::Released(Box::new(Released {
+                    source_uid: source_uid.map(Uid::from),
+                    at: at.and_then(|at| at.parse().ok()),
+                }))
             }
             (Some(_), Some(source_uid)) => Owner::Ours {
                 source_uid: source_uid.into(),
@@ -156,32 +177,25 @@ impl Provider {
                 _ => Owner::Unmarked,
             },
         };
-        let bound = mark(annotations::BOUND) == Some(annotations::TRUE);
-        let mut projections: Vec<_> = meta
-            .annotations
-            .iter()
+        let marks = meta.annotations.iter();
+        let projections: Box<[Annotation]> = marks
             .filter(|(key, _)| projection::contract_of(key).is_some())
-            .map(|(key, value)| (key.clone(), value.clone()))
+            .map(|(key, value)| (key.into(), value.into()))
             .collect();
-        // Whoever writes it takes it into use again: no contract that let it go is kept out by its own old mark. An apply
-        // removes only what it owns, so that the mark is emptied first, and goes with the next write.
-        if released.is_some_and(|value| !value.is_empty()) {
-            projections.push((annotations::RELEASED.into(), Box::default()));
-        }
         let last = if matches!(owner, Owner::Other { .. }) {
-            let own = projections
-                .iter()
-                .find(|(key, _)| projection::contract_of(key) == Some(contract));
+            let mut all = projections.iter();
+            let own = all.find(|(key, _)| projection::contract_of(key) == Some(contract));
             own.map(|(_, value)| &**value)
         } else {
             mark(annotations::PROJECTION_HASH)
         };
         Self {
-            uid: Arc::clone(&meta.uid),
+            uid: Uid::from(&meta.uid),
             version: meta.resource_version,
             deleting: meta.deletion_timestamp,
             owner,
-            bound,
+            bound: mark(annotations::BOUND) == Some(annotations::TRUE),
+            has_release: released.is_some_and(|value| !value.is_empty()),
             last: last.and_then(|text| text.parse().ok()),
             projections,
             seen: Some(Seen {
@@ -195,32 +209,76 @@ impl Provider {
     /// Whether some contract shares it under `LastWins`, for which each notes what it wrote last. The API may be offered
     /// otherwise too, and the provider's policy lets nobody overwrite what lacks such a note.
     pub(crate) fn is_shared(&self) -> bool {
-        let mut projections = self.projections.iter();
-        projections.any(|(key, _)| projection::contract_of(key).is_some())
+        !self.projections.is_empty()
     }
 }
 
 // === impl Pair ===
 
 impl Pair {
-    /// Compares the contents where both are at hand and that was not done yet.
+    /// Whether the copy holds all that the object says. `None` while that is not known: it takes the contents of both.
+    pub(crate) fn holds(&self) -> Option<bool> {
+        let (consumer, provider) = self.consumer.as_ref().zip(self.provider.as_ref())?;
+        let (wanted, actual) = (consumer.projection, provider.seen?.content);
+        let is_known = |known: &&Compared| known.projection == wanted && known.content == actual;
+        let compared = || self.compared.as_deref().filter(is_known);
+        if wanted == actual {
+            Some(true)
+        } else {
+            compared().map(|compared| compared.holds)
+        }
+    }
+
+    /// Compares the contents where both are at hand and that was not done yet. What is the same needs no comparison.
     pub(crate) fn compare(&mut self) {
+        if self.holds().is_some() {
+            return;
+        }
         let (Some(consumer), Some(provider)) = (&self.consumer, &self.provider) else {
             return;
         };
         let (Some(seen), Some(wanted), Some(actual)) = (provider.seen, &consumer.content, &provider.content) else {
             return;
         };
-        let known = self
-            .compared
-            .is_some_and(|compared| compared.projection == consumer.projection && compared.content == seen.content);
-        if !known {
-            self.compared = Some(Compared {
-                projection: consumer.projection,
-                content: seen.content,
-                holds: projection::holds(actual, wanted),
-            });
+        self.compared = Some(Box::new(Compared {
+            projection: consumer.projection,
+            content: seen.content,
+            holds: projection::holds(actual, wanted),
+        }));
+    }
+
+    /// Lets go of the contents if no plan can want them: those of a pair that agrees, and that of an object which ends.
+    pub(crate) fn settle(&mut self) {
+        self.compare();
+        if self.agrees() {
+            return self.forget_content();
         }
+        if let Some(consumer) = self.consumer.as_mut().filter(|consumer| consumer.deleting) {
+            consumer.content = None;
+        }
+    }
+
+    /// True if the copy was made of this object, says what it says and was so written by us, and their statuses are the same.
+    fn agrees(&self) -> bool {
+        let Some((consumer, provider)) = self.consumer.as_ref().zip(self.provider.as_ref()) else {
+            return false;
+        };
+        let is_its_own = matches!(&provider.owner, Owner::Ours { source_uid } if *source_uid == consumer.uid);
+        let is_written = provider
+            .last
+            .is_some_and(|last| last.fingerprint == consumer.projection);
+        let is_status_down = provider.seen.is_some_and(|seen| seen.status == consumer.status);
+        is_its_own && is_written && is_status_down && provider.bound && self.holds() == Some(true)
+    }
+
+    /// The last object of the consumer whose end was seen.
+    pub(crate) fn ended_source(&self) -> Option<&Uid> {
+        self.ended.as_ref()?.source.as_ref()
+    }
+
+    /// The last copy whose end was seen.
+    pub(crate) fn ended_copy(&self) -> Option<&Uid> {
+        self.ended.as_ref()?.copy.as_ref()
     }
 
     /// Lets go of the contents.

@@ -80,7 +80,7 @@ impl Placement {
     pub(crate) fn source_name(&self, contract: &str, copy: &Meta) -> Option<Arc<str>> {
         match self {
             Self::Prefixed => {
-                let noted = copy.annotations.get(annotations::CONSUMER_NAME).map(|name| &**name);
+                let noted = copy.annotations.get(annotations::CONSUMER_NAME);
                 names::unprefixed_name(contract, &copy.name, noted).map(Into::into)
             }
             Self::Mapped | Self::Shared | Self::None | Self::Contract | Self::Beside(_) => Some(Arc::clone(&copy.name)),
@@ -143,8 +143,8 @@ mod tests {
                 Placement::Beside("west".into()),
             ] {
                 let copy = placement.copy_name("kube-bind-x", &name);
-                let mut meta = Meta { name: (*copy).into(), ..Meta::default() };
-                meta.annotations.insert(annotations::CONSUMER_NAME.into(), name.as_str().into());
+                let annotations = [(annotations::CONSUMER_NAME, name.as_str())].into_iter().collect();
+                let meta = Meta { name: (*copy).into(), annotations, ..Meta::default() };
                 let source = placement.source_name("kube-bind-x", &meta);
                 prop_assert_eq!(source.as_deref(), Some(name.as_str()));
             }

@@ -58,7 +58,7 @@ pub(crate) fn plan(pair: &Pair, place: &Arc<str>, mode: Mode) -> Plan {
         },
         (Some(consumer), provider) if consumer.deleting => deleting(pair, consumer, provider.as_ref(), mode),
         (Some(consumer), _) if mode.draining => Plan::of(Op::DeleteConsumer {
-            uid: Arc::clone(&consumer.uid),
+            uid: consumer.uid.text(),
         }),
         (Some(_), None) if mode.closing => Plan::default(),
         (Some(consumer), None) => missing(consumer),
@@ -87,8 +87,8 @@ fn orphan(pair: &Pair, provider: &Provider) -> Plan {
     if provider.deleting {
         return Plan::default();
     }
-    let uid = Arc::clone(&provider.uid);
-    Plan::of(if pair.source_gone.as_deref() == Some(&**source_uid) {
+    let uid = provider.uid.text();
+    Plan::of(if pair.ended_source() == Some(source_uid) {
         Op::DeleteProvider { uid }
     } else {
         Op::DeleteOrphan { uid }
@@ -98,7 +98,7 @@ fn orphan(pair: &Pair, provider: &Provider) -> Plan {
 fn deleting(pair: &Pair, consumer: &Consumer, provider: Option<&Provider>, mode: Mode) -> Plan {
     let release = || Op::Release {
         version: consumer.version,
-        finalizers: consumer.other_finalizers.clone(),
+        finalizers: consumer.other_finalizers.to_vec(),
     };
     match provider {
         Some(provider) if blocked(consumer, provider, mode).is_none() => {
@@ -108,7 +108,7 @@ fn deleting(pair: &Pair, consumer: &Consumer, provider: Option<&Provider>, mode:
                 status_down(&mut plan, consumer, provider, mode);
             } else {
                 plan.ops.push(Op::DeleteProvider {
-                    uid: Arc::clone(&provider.uid),
+                    uid: provider.uid.text(),
                 });
             }
             plan
@@ -144,7 +144,7 @@ fn present(pair: &Pair, consumer: &Consumer, provider: &Provider, place: &Arc<st
         };
     }
     let takes_over = match &blocked {
-        None => is_fresh || matches!(provider.owner, Owner::Released { .. }),
+        None => is_fresh || matches!(provider.owner, Owner::Released(_)),
         // Two that say the same are one.
         Some(Blocked::Unmarked) if mode.takes(provider) => {
             if provider.seen.is_none_or(|seen| seen.content != consumer.projection) {
@@ -157,7 +157,7 @@ fn present(pair: &Pair, consumer: &Consumer, provider: &Provider, place: &Arc<st
         }
         Some(Blocked::OtherContract(_)) if mode.last_wins && provider.is_shared() => true,
         // The copy of one whose end was seen goes, and makes room.
-        Some(Blocked::OtherSource(source)) if pair.source_gone.as_deref() == Some(&**source) => {
+        Some(Blocked::OtherSource(source)) if pair.ended_source().is_some_and(|ended| *ended == **source) => {
             return orphan(pair, provider);
         }
         Some(Blocked::OtherSource(_)) if mode.relink => true,
@@ -174,7 +174,7 @@ fn present(pair: &Pair, consumer: &Consumer, provider: &Provider, place: &Arc<st
     } else if takes_over {
         let source = consumer.content.as_ref().filter(|_| is_fresh);
         plan.ops.extend(source.map(|source| Op::Disown {
-            uid: Arc::clone(&provider.uid),
+            uid: provider.uid.text(),
             source: Arc::clone(source),
         }));
         take_over(&mut plan, consumer, provider);
@@ -188,33 +188,31 @@ fn present(pair: &Pair, consumer: &Consumer, provider: &Provider, place: &Arc<st
 
 fn blocked(consumer: &Consumer, provider: &Provider, mode: Mode) -> Option<Blocked> {
     match &provider.owner {
-        Owner::Ours { source_uid } if **source_uid == *consumer.uid => None,
-        Owner::Ours { source_uid } => Some(Blocked::OtherSource(source_uid.clone())),
+        Owner::Ours { source_uid } if *source_uid == consumer.uid => None,
+        Owner::Ours { source_uid } => Some(Blocked::OtherSource(source_uid.to_string().into())),
         Owner::Other { contract } => Some(Blocked::OtherContract(contract.clone())),
         // An export that went before is there again, and its source is still the same.
-        Owner::Released { source_uid, at } if source_uid.as_deref() == Some(&*consumer.uid) && mode.came_after(*at) => {
-            None
-        }
-        Owner::Released { .. } => Some(Blocked::Released),
+        Owner::Released(copy) if copy.source_uid.as_ref() == Some(&consumer.uid) && mode.came_after(copy.at) => None,
+        Owner::Released(_) => Some(Blocked::Released),
         // It was adopted, and only its marks are to come.
-        Owner::Fresh { .. } if consumer.adopted.as_deref() == Some(&*provider.uid) => None,
+        Owner::Fresh { .. } if consumer.adopted.as_deref() == Some(&provider.uid) => None,
         Owner::Fresh { .. } | Owner::Unmarked => Some(Blocked::Unmarked),
     }
 }
 
 fn hold(consumer: &Consumer, provider: &Provider, place: &Arc<str>) -> Option<Op> {
     let noted =
-        consumer.noted_namespace.as_deref() == Some(&**place) && consumer.noted_uid.as_deref() == Some(&*provider.uid);
+        consumer.noted_namespace.as_deref() == Some(&**place) && consumer.noted_uid.as_ref() == Some(&provider.uid);
     if consumer.held && noted {
         return None;
     }
-    let mut finalizers = consumer.other_finalizers.clone();
+    let mut finalizers = consumer.other_finalizers.to_vec();
     finalizers.push(bindery_api::finalizers::SYNCER.into());
     Some(Op::Hold {
         version: consumer.version,
         finalizers,
         namespace: Arc::clone(place),
-        provider_uid: Arc::clone(&provider.uid),
+        provider_uid: provider.uid.text(),
     })
 }
 
@@ -232,12 +230,13 @@ fn update(consumer: &Consumer, provider: &Provider, corrected: bool) -> Op {
         None => Op::ReadConsumer,
         Some(source) => Op::Update {
             source: Arc::clone(source),
-            uid: Arc::clone(&provider.uid),
+            uid: provider.uid.text(),
             last: LastProjection {
                 fingerprint: consumer.projection,
                 corrected,
             },
             projections: provider.projections.clone(),
+            has_release: provider.has_release,
         },
     }
 }
@@ -245,33 +244,28 @@ fn update(consumer: &Consumer, provider: &Provider, corrected: bool) -> Op {
 fn spec_up(plan: &mut Plan, pair: &Pair, consumer: &Consumer, provider: &Provider) {
     let wanted = consumer.projection;
     let written = provider.last.filter(|last| last.fingerprint == wanted);
-    let corrected = match (written, provider.seen) {
+    let corrected = match written {
         // Not what the object says now.
-        (None, _) => false,
+        None => false,
         // Our own write, not shown by the watch yet.
-        (Some(_), None) => return,
-        (Some(last), Some(seen)) => {
-            let compared = pair
-                .compared
-                .filter(|it| it.projection == wanted && it.content == seen.content);
-            match compared {
-                Some(compared) if compared.holds && provider.bound => return,
-                Some(compared) if last.corrected => {
-                    plan.blocked = (!compared.holds).then_some(Blocked::Drift);
-                    return;
-                }
-                Some(_) => true,
-                None => {
-                    if consumer.content.is_none() {
-                        plan.ops.push(Op::ReadConsumer);
-                    }
-                    if provider.content.is_none() {
-                        plan.ops.push(Op::ReadProvider);
-                    }
-                    return;
-                }
+        Some(_) if provider.seen.is_none() => return,
+        Some(last) => match pair.holds() {
+            Some(true) if provider.bound => return,
+            Some(holds) if last.corrected => {
+                plan.blocked = (!holds).then_some(Blocked::Drift);
+                return;
             }
-        }
+            Some(_) => true,
+            None => {
+                if consumer.content.is_none() {
+                    plan.ops.push(Op::ReadConsumer);
+                }
+                if provider.content.is_none() {
+                    plan.ops.push(Op::ReadProvider);
+                }
+                return;
+            }
+        },
     };
     plan.ops.push(update(consumer, provider, corrected));
 }
@@ -289,7 +283,7 @@ fn status_down(plan: &mut Plan, consumer: &Consumer, provider: &Provider, mode: 
         }
     };
     plan.ops.push(Op::Status {
-        uid: Arc::clone(&consumer.uid),
+        uid: consumer.uid.text(),
         source,
         fingerprint: seen.status,
         subresource: mode.status_subresource,
@@ -309,7 +303,7 @@ pub(crate) fn unplaced(pair: &Pair, mode: Mode) -> Option<Plan> {
         });
     }
     Some(Plan::of(Op::DeleteConsumer {
-        uid: Arc::clone(&consumer.uid),
+        uid: consumer.uid.text(),
     }))
 }
 

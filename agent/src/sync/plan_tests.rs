@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::sync::{
     Placement,
-    index::{Cast, Index, Learned, Listing},
-    object::{Object, Version},
+    index::{Cast, Index, Learned},
+    object::{Names, Object, Version},
     projection,
 };
 use bindery_api::annotations;
@@ -41,8 +41,9 @@ impl World {
     fn new() -> Self {
         let mut index = Index::new(CONTRACT.into(), Placement::Mapped);
         index.set_place(&"wild-west".into(), Some(PLACE.into()), false);
-        index.consumer_listed(&Listing::default(), Version(0));
-        index.provider_listed(&"wild-west".into(), &Listing::default(), Version(0));
+        let listing = index.begin();
+        index.consumer_listed(&listing, Version(0));
+        index.provider_listed(&"wild-west".into(), &listing, Version(0));
         Self {
             consumer: None,
             provider: None,
@@ -141,6 +142,12 @@ impl World {
         }
     }
 
+    fn holds_content(&self) -> bool {
+        let pair = self.index.pair(&Self::key()).unwrap();
+        let consumer = pair.consumer.as_ref().is_some_and(|side| side.content.is_some());
+        consumer || pair.provider.as_ref().is_some_and(|side| side.content.is_some())
+    }
+
     fn plan(&mut self, mode: Mode) -> Plan {
         let Some((pair, place)) = self.index.known(&Self::key()) else {
             return Plan::default();
@@ -209,16 +216,17 @@ impl World {
             Op::Create { source, last } => {
                 assert!(self.provider.is_none(), "would take over an object");
                 let uid = self.next_uid();
-                self.write_copy(source, uid, *last, &[]);
+                self.write_copy(source, uid, *last, &[], false);
             }
             Op::Update {
                 source,
                 uid,
                 last,
                 projections,
+                has_release,
             } => {
                 assert_eq!(self.provider.as_ref().unwrap()["metadata"]["uid"], json!(uid));
-                self.write_copy(source, uid.to_string(), *last, projections);
+                self.write_copy(source, uid.to_string(), *last, projections, *has_release);
             }
             Op::Status { source, .. } => {
                 let status = source.as_ref().and_then(|source| source.status.as_ref());
@@ -260,7 +268,14 @@ impl World {
     }
 
     /// As server-side apply does with a status and other writers' fields left alone.
-    fn write_copy(&mut self, source: &Object, uid: String, last: LastProjection, projections: &[(Box<str>, Box<str>)]) {
+    fn write_copy(
+        &mut self,
+        source: &Object,
+        uid: String,
+        last: LastProjection,
+        projections: &[(Box<str>, Box<str>)],
+        has_release: bool,
+    ) {
         let spec = source
             .body
             .iter()
@@ -290,6 +305,9 @@ impl World {
         });
         for (key, value) in projections {
             marks[&**key] = json!(value);
+        }
+        if has_release {
+            marks[annotations::RELEASED] = json!("");
         }
         marks[projection::key_of(CONTRACT)] = json!(last.to_string());
         self.provider = Some(json!({
@@ -757,7 +775,82 @@ impl World {
     }
 }
 
+/// A consumer's object and the provider's of its name, in any state that is worth a thought.
+fn any_pair() -> impl Strategy<Value = (Value, Value)> {
+    let flags = prop::collection::vec(any::<bool>(), 9);
+    (flags, 0..3_u8, 0..3_u8, 0..5_usize, 0..3_usize).prop_map(|(flags, intent, theirs, owner, last)| {
+        let [deleting, held, paused, adopted, provider_deleting, bound, added, status, corrected] = flags[..] else {
+            unreachable!("as many as were asked for");
+        };
+        let mut source = json!({
+            "metadata": {"name": "billy", "namespace": "wild-west", "uid": "u", "resourceVersion": "5", "annotations": {}},
+            "spec": {"intent": intent}, "status": {"result": 1},
+        });
+        let last = match last {
+            0 => String::new(),
+            1 => projection::fingerprint(&parse(&source)).to_string(),
+            _ => projection::fingerprint(&parse(&json!({"metadata": {"resourceVersion": "1"}}))).to_string(),
+        };
+        let mut copy = json!({
+            "metadata": {"name": "billy", "namespace": PLACE, "uid": "p", "resourceVersion": "5"},
+            "spec": {"intent": if theirs == 0 { intent } else { theirs }}, "status": {"result": i32::from(status)},
+        });
+        let marks = match owner {
+            0 => json!({annotations::CLUSTER_NAMESPACE: CONTRACT, annotations::CONSUMER_UID: "u"}),
+            1 => json!({annotations::CLUSTER_NAMESPACE: CONTRACT, annotations::CONSUMER_UID: "before"}),
+            2 => json!({annotations::CLUSTER_NAMESPACE: "kube-bind-x", annotations::CONSUMER_UID: "u"}),
+            3 => json!({annotations::CLUSTER_NAMESPACE: CONTRACT, annotations::CONSUMER_UID: "u", annotations::RELEASED: "true"}),
+            _ => json!({}),
+        };
+        set(&mut copy, "/metadata/annotations", marks);
+        let end = json!("2026-01-01T00:00:00Z");
+        let put = |on: bool, object: &mut Value, pointer: &str, value: Value| if on { set(object, pointer, value) };
+        put(deleting, &mut source, "/metadata/deletionTimestamp", end.clone());
+        put(held, &mut source, "/metadata/finalizers", json!([bindery_api::finalizers::SYNCER]));
+        put(paused, &mut source, "/metadata/annotations", json!({annotations::PAUSED: "true"}));
+        put(adopted, &mut source, "/metadata/annotations", json!({annotations::ADOPTED: "p"}));
+        put(provider_deleting, &mut copy, "/metadata/deletionTimestamp", end);
+        put(added, &mut copy, "/spec/added", json!("by the provider"));
+        let marks = copy["metadata"]["annotations"].as_object_mut().unwrap();
+        if bound {
+            marks.insert(annotations::BOUND.to_owned(), json!("true"));
+        }
+        marks.insert(annotations::PROJECTION_HASH.to_owned(), json!(format!("{last}{}", if corrected { "+" } else { "" })));
+        (source, copy)
+    })
+}
+
+fn any_mode() -> impl Strategy<Value = Mode> {
+    let adoption = prop_oneof![Just(Adoption::Off), Just(Adoption::OptIn), Just(Adoption::All)];
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    (flags, adoption).prop_map(|((draining, closing, last_wins, relink), adoption)| Mode {
+        draining,
+        closing,
+        last_wins,
+        relink,
+        adoption,
+        ..MODE
+    })
+}
+
 proptest! {
+    #[test]
+    fn no_plan_wants_the_contents_that_are_let_go((source, copy) in any_pair(), mode in any_mode()) {
+        let mut pair = Pair {
+            consumer: Some(Consumer::of(parse(&source), &mut Names::default())),
+            provider: Some(Provider::of(parse(&copy), CONTRACT, "wild-west", false)),
+            ..Pair::default()
+        };
+        pair.compare();
+        let names = |pair: &Pair| {
+            let plan = plan(pair, &PLACE.into(), mode);
+            (plan.ops.iter().map(Op::name).collect::<Vec<_>>(), plan.blocked)
+        };
+        let before = names(&pair);
+        pair.settle();
+        prop_assert_eq!(names(&pair), before);
+    }
+
     #[test]
     fn any_history_settles_in_sync_and_then_writes_nothing(events in prop::collection::vec(event(), 0..24)) {
         let mut world = World::new();
@@ -767,6 +860,20 @@ proptest! {
         let (_, blocked) = world.settle(MODE);
         let (again, _) = world.settle(MODE);
         prop_assert!(again.is_empty(), "not idempotent: {again:?}");
+        if let (Some(source), Some(copy), None) = (&world.consumer, &world.provider, &blocked) {
+            for consumer_first in [true, false] {
+                let mut after = World::new();
+                (after.consumer, after.provider) = (Some(source.clone()), Some(copy.clone()));
+                if consumer_first {
+                    after.show_consumer();
+                }
+                after.show_provider();
+                after.show_consumer();
+                prop_assert!(!after.holds_content(), "what is settled needs no content");
+                let plan = after.plan(MODE);
+                prop_assert!(plan.ops.is_empty() && plan.blocked.is_none(), "after a restart: {plan:?}");
+            }
+        }
         match (&world.consumer, &world.provider) {
             (None, None) => {}
             (None, Some(copy)) => prop_assert!(copy["metadata"]["annotations"] == json!({}), "an orphan is left"),

@@ -1,12 +1,12 @@
 //! What goes up: everything a user wrote into an object, less what belongs to one cluster alone.
 
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::{fmt, str::FromStr};
 
 use bindery_api::annotations;
 use serde_json::{Map, Value, value::RawValue};
 use sha2::{Digest as _, Sha256};
 
-use super::object::Object;
+use super::{marks::Marks, object::Object};
 
 /// A 128-bit fingerprint of content.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -41,9 +41,8 @@ pub(crate) fn is_carried(key: &str) -> bool {
 }
 
 /// The labels or annotations that are carried along.
-pub(crate) fn carried(all: &BTreeMap<Box<str>, Box<str>>) -> impl Iterator<Item = (&str, &str)> {
-    let pairs = all.iter().map(|(key, value)| (&**key, &**value));
-    pairs.filter(|(key, _)| is_carried(key))
+pub(crate) fn carried(all: &Marks) -> impl Iterator<Item = (&str, &str)> {
+    all.iter().filter(|(key, _)| is_carried(key))
 }
 
 /// Fingerprint of all that goes up. Labels and annotations that are not carried make no difference.
@@ -85,9 +84,7 @@ pub(crate) fn holds(provider: &Object, consumer: &Object) -> bool {
         actual.is_some_and(|actual| actual.get() == wanted.get())
             || bindery_runtime::json::contains(&value(actual.map(|text| &**text)), &value(Some(wanted)))
     });
-    let pairs = |wanted: &BTreeMap<Box<str>, Box<str>>, actual: &BTreeMap<Box<str>, Box<str>>| {
-        carried(wanted).all(|(key, value)| actual.get(key).is_some_and(|actual| **actual == *value))
-    };
+    let pairs = |wanted: &Marks, actual: &Marks| carried(wanted).all(|(key, value)| actual.get(key) == Some(value));
     body && pairs(&consumer.meta.labels, &provider.meta.labels)
         && pairs(&consumer.meta.annotations, &provider.meta.annotations)
 }

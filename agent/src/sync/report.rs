@@ -93,6 +93,11 @@ impl Issues {
         issues.map(|(key, _)| key.clone()).collect()
     }
 
+    /// True if something is amiss with an object.
+    pub(crate) fn is_noted(&self, key: &ObjectKey) -> bool {
+        self.by_key.contains_key(key)
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.by_key.len()
     }

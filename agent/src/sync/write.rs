@@ -18,6 +18,7 @@ use super::{
     BoundResource,
     index::Learned,
     object::{Object, Version},
+    pair::Annotation,
     places::PlaceOp,
     plan::Op,
     projection::{self, LastProjection, carried},
@@ -157,13 +158,17 @@ impl Writer {
                 namespace,
                 provider_uid,
             } => self.hold(target, *version, finalizers, (namespace, provider_uid)).await,
-            Op::Create { source, last } => self.write_copy(target, source, None, *last, &[]).await,
+            Op::Create { source, last } => self.write_copy(target, source, None, *last, (&[], false)).await,
             Op::Update {
                 source,
                 uid,
                 last,
                 projections,
-            } => self.write_copy(target, source, Some(uid), *last, projections).await,
+                has_release,
+            } => {
+                let kept = (&**projections, *has_release);
+                self.write_copy(target, source, Some(uid), *last, kept).await
+            }
             Op::Status {
                 uid,
                 source,
@@ -296,7 +301,7 @@ impl Writer {
         source: &Object,
         uid: Option<&Arc<str>>,
         last: LastProjection,
-        projections: &[(Box<str>, Box<str>)],
+        (projections, has_release): (&[Annotation], bool),
     ) -> Result<Option<Learned>, kube::Error> {
         let mark = last.to_string();
         let own = self.last_wins.then(|| projection::key_of(&self.contract));
@@ -312,10 +317,12 @@ impl Writer {
         if target.name != name && names::unprefixed_name(&self.contract, target.name, None) != Some(name) {
             notes.insert(annotations::CONSUMER_NAME, name);
         }
-        let kept = projections
-            .iter()
-            .filter(|(key, _)| self.last_wins || **key == *annotations::RELEASED);
-        notes.extend(kept.map(|(key, value)| (&**key, &**value)));
+        if self.last_wins {
+            notes.extend(projections.iter().map(|(key, value)| (&**key, &**value)));
+        }
+        if has_release {
+            notes.insert(annotations::RELEASED, "");
+        }
         if let Some(own) = &own {
             notes.insert(own, &mark);
         }

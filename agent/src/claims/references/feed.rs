@@ -70,7 +70,12 @@ impl Feed {
             // Not while others wait: an object may be large.
             let targets: Vec<_> = asked
                 .iter()
-                .flat_map(|(asker, question)| question.answer(object).into_iter().map(move |one| (asker.clone(), one)))
+                .flat_map(|(asker, question)| {
+                    question
+                        .answer(object)
+                        .into_iter()
+                        .map(move |one| (Arc::clone(asker), one))
+                })
                 .collect();
             let mut state = self.references.state.lock();
             let Some(referrer) = self.of(&mut state) else {

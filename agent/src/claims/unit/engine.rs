@@ -57,6 +57,7 @@ impl Engine {
             Place::Shared => Placement::Shared,
         };
         let frame = Frame {
+            holder: Arc::clone(&site.contract.namespace),
             contract: Arc::clone(&site.contract.namespace),
             resource,
             placement: placement.clone(),

@@ -42,8 +42,7 @@ impl<F: Flavour> Shared<F> {
         let epoch = self.epoch.load(Ordering::Acquire);
         let (tally, is_known) = {
             let index = self.index.lock();
-            let is_known =
-                index.consumer_synced() && self.places_known.load(Ordering::Relaxed) && index.provider_synced();
+            let is_known = index.consumer_synced() && *self.places_known.borrow() && index.provider_synced();
             // What cannot be listed holds up its own objects alone.
             let tally = (is_known || self.issues.lock().has_failing_watch()).then(|| index.tally());
             (tally, is_known)

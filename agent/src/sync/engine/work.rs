@@ -8,12 +8,14 @@ use bindery_runtime::{
     queue::{Lane, Work},
 };
 use k8s_openapi::api::core::v1::ObjectReference;
-use tokio::time::Instant;
+use tokio::{task::JoinSet, time::Instant};
 
 use super::Shared;
 use crate::sync::{
+    budget::Turn,
     flavour::{Flavour, Operation, Steps},
     index::{Cast, Known},
+    object::Version,
     report::{INVALID_RETRY, Issue},
     write,
 };
@@ -21,23 +23,89 @@ use crate::sync::{
 /// Plans for one object in a row, each after the operations of the one before: a creation needs two.
 const ROUNDS: usize = 6;
 
+/// What is to be done for an object, and what was known of it then.
+struct Planned<O> {
+    steps: Steps<O>,
+    /// The provider namespace of its copy.
+    place: Arc<str>,
+    cast: Cast,
+    versions: Versions,
+}
+
+/// Of the consumer's object and of the provider's.
+type Versions = [Option<Version>; 2];
+
+fn versions(pair: &impl Known) -> Versions {
+    [pair.consumer(), pair.provider()].map(|known| known.map(|(_, version)| version))
+}
+
+impl<O> Planned<O> {
+    fn of(pair: &impl Known, steps: Steps<O>, place: Arc<str>) -> Self {
+        Self {
+            cast: Cast::of(pair),
+            versions: versions(pair),
+            steps,
+            place,
+        }
+    }
+}
+
 impl<F: Flavour> Shared<F> {
+    /// Takes objects into work as long as there are any, in the engine's turn.
     pub(super) async fn work(self: Arc<Self>) {
         let mut paused = self.paused.subscribe();
-        while let Some(work) = self.queue.next().await {
+        let mut tasks = JoinSet::new();
+        let budget = &self.around.budget;
+        while let Some(lane) = self.queue.ready(Lane::Backlog).await {
+            while tasks.try_join_next().is_some() {}
+            while tasks.len() >= budget.share() {
+                tasks.join_next().await;
+            }
             // The sender lives as long as this task.
             let _ = paused.wait_for(|paused| !paused).await;
-            let outcome = self.sync(work.key()).await;
-            self.finish(work, outcome);
-            self.changed.notify_one();
+            let Some(turn) = self.turn(lane).await else { return };
+            let is_paused = *paused.borrow();
+            if let Some(work) = (!is_paused).then(|| self.queue.try_next()).flatten() {
+                let shared = Arc::clone(&self);
+                tasks.spawn(async move {
+                    shared.work_on(work).await;
+                    drop(turn);
+                });
+            }
         }
+    }
+
+    /// Waits for a place, and more urgently as soon as something more urgent is queued.
+    async fn turn(&self, lane: Lane) -> Option<Turn> {
+        let budget = &self.around.budget;
+        if lane == Lane::Backlog {
+            tokio::select! {
+                biased;
+                turn = budget.turn(lane) => return Some(turn),
+                ready = self.queue.ready(Lane::Live) => ready?,
+            };
+        }
+        Some(budget.turn(Lane::Live).await)
+    }
+
+    async fn work_on(&self, work: Work<ObjectKey>) {
+        self.meter.waited(work.waited());
+        let outcome = self.sync(work.key()).await;
+        self.finish(work, outcome);
+        self.changed.notify_one();
     }
 
     /// Brings one object in sync, as far as that goes now.
     async fn sync(&self, key: &ObjectKey) -> Result<Option<Issue>, Issue> {
         let mut reread = false;
         for _ in 0..ROUNDS {
-            let Some((steps, place, cast)) = self.plan(key) else {
+            let Some(Planned {
+                steps,
+                place,
+                cast,
+                versions,
+            }) = self.plan(key)
+            else {
                 return Ok(self.index.lock().refusal(key).map(|refusal| Issue::of_refusal(refusal)));
             };
             if steps.ops.is_empty() {
@@ -50,12 +118,17 @@ impl<F: Flavour> Shared<F> {
                 }
                 match self.apply(key, &place, op).await {
                     Ok(Some(learned)) => {
-                        self.flavour.learn(&mut self.index.lock(), key, learned, &cast);
+                        self.learn(key, learned, &cast, op);
                         learned_any = true;
                     }
                     Ok(None) => {}
+                    // The object is not what was planned for, as the watch has shown by now: plan anew.
+                    Err(error) if is_stale(&error) && self.versions(key) != versions => {
+                        learned_any = true;
+                        break;
+                    }
+                    // Nor what the watch has shown so far: look first.
                     Err(error) if is_stale(&error) && !reread => {
-                        // The object is not what the watch has shown so far: look, and plan anew.
                         reread = true;
                         let read = F::Op::read(op.is_on_consumer());
                         let learned = self
@@ -63,7 +136,7 @@ impl<F: Flavour> Shared<F> {
                             .await
                             .map_err(|error| issue(&error, &read))?;
                         if let Some(learned) = learned {
-                            self.flavour.learn(&mut self.index.lock(), key, learned, &cast);
+                            self.learn(key, learned, &cast, &read);
                         }
                         learned_any = true;
                         break;
@@ -85,21 +158,26 @@ impl<F: Flavour> Shared<F> {
     }
 
     /// Plans one object, or asks for the place that is missing to do so.
-    fn plan(&self, key: &ObjectKey) -> Option<(Steps<F::Op>, Arc<str>, Cast)> {
+    fn plan(&self, key: &ObjectKey) -> Option<Planned<F::Op>> {
         let mut index = self.index.lock();
         if let Some((pair, place)) = index.known(key) {
             let steps = self.flavour.plan(key, pair, &place);
-            return Some((steps, place.namespace, Cast::of(pair)));
+            return Some(Planned::of(pair, steps, place.namespace));
         }
         let pair = index.pair(key)?;
         let has_place = index.place(&key.namespace).is_some();
         if let Some(steps) = self.flavour.unplaced(key, pair, has_place) {
-            return Some((steps, "".into(), Cast::of(pair)));
+            return Some(Planned::of(pair, steps, "".into()));
         }
         if index.needs_place(key) {
             self.look_at_place(&key.namespace, Lane::Live);
         }
         None
+    }
+
+    /// What is known of an object now.
+    fn versions(&self, key: &ObjectKey) -> Versions {
+        self.index.lock().pair(key).map(versions).unwrap_or_default()
     }
 
     /// Has the place of a consumer namespace looked at, if it has one that is asked for.
@@ -114,12 +192,24 @@ impl<F: Flavour> Shared<F> {
         let name = &*self.frame.placement.copy_name(&self.frame.contract, &key.name);
         let target = write::Target { key, place, name };
         let outcome = self.flavour.apply(&self.writer, target, op).await;
+        self.meter
+            .answered(op.is_on_consumer(), op.name(), outcome.is_ok(), start.elapsed());
         let resource = &self.frame.resource.plural;
-        self.around
-            .metrics
-            .operation(resource, op.name(), outcome.is_ok(), start.elapsed().as_secs_f64());
         tracing::debug!(%resource, %key, op = op.name(), ok = outcome.is_ok(), "synced");
         outcome
+    }
+
+    fn learn(&self, key: &ObjectKey, learned: F::Learned, cast: &Cast, op: &F::Op) {
+        let mut index = self.index.lock();
+        if let Some(version) = F::written(&learned) {
+            let on_consumer = op.is_on_consumer();
+            self.meter.wrote(on_consumer, version, |version| {
+                let pair = index.pair(key);
+                let known = pair.and_then(|pair| if on_consumer { pair.consumer() } else { pair.provider() });
+                known.is_some_and(|(_, known)| known >= version)
+            });
+        }
+        self.flavour.learn(&mut index, key, learned, cast);
     }
 
     fn finish(&self, work: Work<ObjectKey>, outcome: Result<Option<Issue>, Issue>) {

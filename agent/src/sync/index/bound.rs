@@ -8,17 +8,20 @@ use super::{Cast, Index, Known};
 use crate::sync::{
     Placement,
     deletions::Tally,
-    object::{Object, Version},
+    object::{Names, Object, Version},
     pair::{Consumer, Owner, Pair, Provider},
     plan,
     projection::{Fingerprint, LastProjection},
+    uid::Uid,
 };
 
-/// What it takes to read a copy of a bound object.
-#[derive(Clone, Debug)]
+/// What it takes to read a bound object and its copy.
+#[derive(Debug)]
 pub(crate) struct Reader {
     contract: Arc<str>,
     placement: Placement,
+    /// Provider namespaces, as they are noted on objects.
+    namespaces: Names,
 }
 
 /// What a write or a read taught us, to be noted before the next plan.
@@ -49,24 +52,25 @@ pub(crate) enum Learned {
 impl Known for Pair {
     type Reader = Reader;
 
-    fn consumer(&self) -> Option<(&Arc<str>, Version)> {
+    fn consumer(&self) -> Option<(&Uid, Version)> {
         self.consumer.as_ref().map(|known| (&known.uid, known.version))
     }
 
-    fn provider(&self) -> Option<(&Arc<str>, Version)> {
+    fn provider(&self) -> Option<(&Uid, Version)> {
         self.provider.as_ref().map(|known| (&known.uid, known.version))
     }
 
-    fn see_consumer(&mut self, _: &ObjectKey, object: Object, _: &Reader) {
-        self.consumer = Some(Consumer::of(object));
+    fn see_consumer(&mut self, _: &ObjectKey, object: Object, reader: &mut Reader) {
+        self.consumer = Some(Consumer::of(object, &mut reader.namespaces));
+        self.settle();
     }
 
-    fn see_provider(&mut self, key: &ObjectKey, object: Object, reader: &Reader) -> bool {
+    fn see_provider(&mut self, key: &ObjectKey, object: Object, reader: &mut Reader) -> bool {
         let names_are_shared = reader.placement == Placement::None;
         let provider = Provider::of(object, &reader.contract, &key.namespace, names_are_shared);
         let is_foreign = matches!(
             provider.owner,
-            Owner::Other { .. } | Owner::Unmarked | Owner::Released { .. }
+            Owner::Other { .. } | Owner::Unmarked | Owner::Released(_)
         );
         if names_are_shared && self.consumer.is_none() && is_foreign {
             // Other consumers' objects are many, and none of ours.
@@ -74,11 +78,12 @@ impl Known for Pair {
         }
         self.provider = Some(provider);
         self.provider_gone = false;
+        self.settle();
         true
     }
 
     fn consumer_ended(&mut self, uid: &str) {
-        self.source_gone = Some(uid.into());
+        self.ended.get_or_insert_default().source = Some(uid.into());
     }
 
     fn lose_consumer(&mut self) {
@@ -88,7 +93,9 @@ impl Known for Pair {
 
     fn lose_provider(&mut self, uid: Option<&str>) {
         let known = self.provider.take().map(|known| known.uid);
-        self.last_gone = uid.map(Arc::from).or(known).or_else(|| self.last_gone.take());
+        if let Some(gone) = uid.map(Uid::from).or(known) {
+            self.ended.get_or_insert_default().copy = Some(gone);
+        }
         self.provider_gone = true;
     }
 
@@ -99,14 +106,18 @@ impl Known for Pair {
 
     fn rewind_consumer(&mut self) {
         // What was seen to end may be there again.
-        self.source_gone = None;
+        if let Some(ended) = &mut self.ended {
+            ended.source = None;
+        }
         if let Some(consumer) = &mut self.consumer {
             consumer.version = Version::default();
         }
     }
 
     fn rewind_provider(&mut self) {
-        self.last_gone = None;
+        if let Some(ended) = &mut self.ended {
+            ended.copy = None;
+        }
         if let Some(provider) = &mut self.provider {
             provider.version = Version::default();
         }
@@ -123,7 +134,7 @@ impl Known for Pair {
         let Owner::Ours { source_uid } = &provider.owner else {
             return Tally::default();
         };
-        let was_seen = self.source_gone.as_deref() == Some(&**source_uid);
+        let was_seen = self.ended_source() == Some(source_uid);
         Tally {
             missing: usize::from(self.consumer.is_none() && !provider.deleting && !was_seen),
             known: 1,
@@ -141,6 +152,7 @@ impl Index<Pair> {
         let reader = Reader {
             contract: Arc::clone(&contract),
             placement: placement.clone(),
+            namespaces: Names::default(),
         };
         Self::with(contract, placement, reader)
     }
@@ -165,7 +177,8 @@ impl Index<Pair> {
                     .and_then(|pair| pair.consumer.as_ref())
                     .map(|consumer| &consumer.uid);
                 if current == cast.consumer.as_ref() {
-                    self.consumer_deleted(key, cast.consumer.as_deref().filter(|_| ended));
+                    let ended = cast.consumer.as_ref().filter(|_| ended).map(Uid::text);
+                    self.consumer_deleted(key, ended.as_deref());
                 }
             }
             Learned::Provider(None) | Learned::ProviderGone => {
@@ -188,7 +201,7 @@ impl Index<Pair> {
                 source_uid,
                 version,
                 last,
-            } => self.note(key, |pair| pair.written(uid, &source_uid, version, last)),
+            } => self.note(key, |pair| pair.written(Uid::from(&uid), &source_uid, version, last)),
             Learned::Held { .. } | Learned::StatusWritten { .. } => self.note(key, |pair| {
                 let consumer = pair.consumer.as_mut();
                 if let Some(consumer) = consumer.filter(|consumer| Some(&consumer.uid) == cast.consumer.as_ref()) {
@@ -203,9 +216,9 @@ impl Index<Pair> {
 
 impl Pair {
     /// Notes our own write, unless the watch was quicker, also with its end.
-    fn written(&mut self, uid: Arc<str>, source_uid: &str, version: Version, last: LastProjection) {
+    fn written(&mut self, uid: Uid, source_uid: &str, version: Version, last: LastProjection) {
         let known = |known: &Provider| known.uid == uid && known.version >= version;
-        if self.provider.as_ref().is_some_and(known) || self.last_gone.as_ref() == Some(&uid) {
+        if self.provider.as_ref().is_some_and(known) || self.ended_copy() == Some(&uid) {
             return;
         }
         self.provider_gone = false;
@@ -216,9 +229,11 @@ impl Pair {
         {
             self.marked = Some(Box::new(last.fingerprint));
         }
+        let has_release = before.as_ref().is_some_and(|before| before.has_release);
         let projections = before.map(|before| before.projections);
         self.provider = Some(Provider {
             projections: projections.unwrap_or_default(),
+            has_release,
             uid,
             version,
             deleting: false,
@@ -253,8 +268,8 @@ impl Consumer {
                 ..
             } => {
                 self.held = true;
-                self.noted_namespace = Some((*namespace).into());
-                self.noted_uid = Some((*provider_uid).into());
+                self.noted_namespace = Some(namespace);
+                self.noted_uid = Some(Uid::from(&provider_uid));
             }
             Learned::StatusWritten { status, .. } => self.status = status,
             _ => {}

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::sync::{
     object::{Object, Version},
+    pair::Annotation,
     projection::{Fingerprint, LastProjection},
 };
 
@@ -33,7 +34,10 @@ pub(crate) enum Op {
         uid: Arc<str>,
         last: LastProjection,
         /// What others wrote last, to be remembered.
-        projections: Vec<(Box<str>, Box<str>)>,
+        projections: Box<[Annotation]>,
+        /// It has the mark of a contract that let it go. An apply removes only what it owns, so that the mark is emptied
+        /// first, and goes with the next write.
+        has_release: bool,
     },
     /// Puts the provider's status on the consumer's object of this UID, or removes it there.
     Status {

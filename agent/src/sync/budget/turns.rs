@@ -1,0 +1,164 @@
+//! Who is to have the next place.
+
+use std::collections::VecDeque;
+
+use bindery_runtime::queue::Lane;
+
+/// Places, how many are taken, and those who wait for one, each in the line of a lane.
+#[derive(Debug)]
+pub(super) struct Turns<T> {
+    places: usize,
+    live: Line<T>,
+    backlog: Line<T>,
+}
+
+#[derive(Debug)]
+struct Line<T> {
+    taken: usize,
+    waiting: VecDeque<T>,
+}
+
+/// The part of the places that either lane, and whoever comes next, can count on.
+pub(super) fn quarter(places: usize) -> usize {
+    (places / 4).max(1)
+}
+
+impl<T> Turns<T> {
+    pub(super) fn new(places: usize) -> Self {
+        let line = || Line {
+            taken: 0,
+            waiting: VecDeque::new(),
+        };
+        Self {
+            places,
+            live: line(),
+            backlog: line(),
+        }
+    }
+
+    /// Stands in line for a place.
+    pub(super) fn wait(&mut self, lane: Lane, who: T) {
+        self.line(lane).waiting.push_back(who);
+    }
+
+    /// Takes a place for whoever is next.
+    pub(super) fn next(&mut self) -> Option<(T, Lane)> {
+        let next = self.choose()?;
+        let line = self.line(next);
+        let who = line.waiting.pop_front()?;
+        line.taken += 1;
+        Some((who, next))
+    }
+
+    /// A place is free again.
+    pub(super) fn give_back(&mut self, lane: Lane) {
+        self.line(lane).taken -= 1;
+    }
+
+    /// Live changes pass the backlog, which leaves a quarter of the places to them. It has a quarter itself, or a stream of
+    /// changes could hold it up for ever.
+    fn choose(&self) -> Option<Lane> {
+        let taken = self.live.taken + self.backlog.taken;
+        let quarter = quarter(self.places);
+        let (live_waits, backlog_waits) = (!self.live.waiting.is_empty(), !self.backlog.waiting.is_empty());
+        if taken >= self.places {
+            None
+        } else if backlog_waits && self.backlog.taken < quarter {
+            Some(Lane::Backlog)
+        } else if live_waits {
+            Some(Lane::Live)
+        } else {
+            (backlog_waits && self.backlog.taken < self.places - quarter).then_some(Lane::Backlog)
+        }
+    }
+
+    fn line(&mut self, lane: Lane) -> &mut Line<T> {
+        match lane {
+            Lane::Live => &mut self.live,
+            Lane::Backlog => &mut self.backlog,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use Lane::{Backlog, Live};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What eight places are given to, in turns, when so many are taken and so many wait.
+    #[track_caller]
+    fn check(taken: (usize, usize), waiting: (usize, usize), expect: &[Lane]) {
+        let mut turns = Turns::new(8);
+        (turns.live.taken, turns.backlog.taken) = taken;
+        for (lane, count) in [(Live, waiting.0), (Backlog, waiting.1)] {
+            (0..count).for_each(|_| turns.wait(lane, ()));
+        }
+        let given: Vec<_> = std::iter::from_fn(|| turns.next().map(|((), lane)| lane)).collect();
+        assert_eq!(given, expect, "taken {taken:?}, waiting {waiting:?}");
+    }
+
+    #[test]
+    fn live_comes_first_and_either_has_its_quarter() {
+        check((0, 0), (0, 0), &[]);
+        check((0, 0), (9, 0), &[Live; 8]);
+        check((0, 0), (0, 9), &[Backlog; 6]);
+        check((0, 6), (0, 1), &[]);
+        check((0, 6), (3, 1), &[Live; 2]);
+        check((4, 2), (2, 2), &[Live; 2]);
+        check((7, 0), (2, 2), &[Backlog]);
+        check((8, 0), (1, 1), &[]);
+        check((6, 1), (2, 2), &[Backlog]);
+        check((0, 2), (2, 9), &[Live, Live, Backlog, Backlog, Backlog, Backlog]);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Wait(Lane),
+        GiveBack(usize),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            2 => Just(Step::Wait(Live)),
+            2 => Just(Step::Wait(Backlog)),
+            3 => (0_usize..64).prop_map(Step::GiveBack),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn no_place_too_many_and_nobody_is_passed_over(
+            places in 2_usize..32,
+            steps in proptest::collection::vec(step(), 0..300),
+        ) {
+            let mut turns = Turns::new(places);
+            let mut taken = Vec::new();
+            let mut last = [None, None];
+            let mut passed = 0;
+            for (number, step) in steps.into_iter().enumerate() {
+                match step {
+                    Step::Wait(lane) => turns.wait(lane, number),
+                    Step::GiveBack(at) if !taken.is_empty() => turns.give_back(taken.remove(at % taken.len())),
+                    Step::GiveBack(_) => {}
+                }
+                while let Some((who, lane)) = turns.next() {
+                    taken.push(lane);
+                    prop_assert!(taken.len() <= places);
+                    // Whoever came first in a line goes first.
+                    prop_assert!(last[lane as usize].is_none_or(|before| before < who));
+                    last[lane as usize] = Some(who);
+                    let backlog = taken.iter().filter(|lane| **lane == Backlog).count();
+                    prop_assert!(backlog <= places - quarter(places));
+                    // A backlog that has not its quarter lets no live change pass.
+                    let waits = !turns.backlog.waiting.is_empty() && backlog < quarter(places);
+                    passed = if lane == Live && waits { passed + 1 } else { 0 };
+                    prop_assert_eq!(passed, 0);
+                }
+                // No place is left free that somebody may have.
+                prop_assert!(taken.len() == places || turns.live.waiting.is_empty());
+            }
+        }
+    }
+}
