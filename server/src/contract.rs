@@ -181,9 +181,17 @@ pub fn locate(namespaces: &[Arc<Namespace>], prefix: &str, cluster: &str) -> Res
         });
     }
     let name = names::contract_namespace(prefix, cluster);
-    let namespace = namespaces.iter().find(|namespace| namespace.name_any() == name);
+    let namespace = namespaces
+        .iter()
+        .find(|namespace| namespace.metadata.name.as_deref() == Some(&*name));
     if namespace.is_none()
-        && let Some(other) = contracts.clone().find(|other| overlap(&name, &other.name_any()))
+        && let Some(other) = contracts.clone().find(|other| {
+            other
+                .metadata
+                .name
+                .as_deref()
+                .is_some_and(|other| overlap(&name, other))
+        })
     {
         return Err(Refusal::NameOverlaps {
             name,
@@ -194,6 +202,16 @@ pub fn locate(namespaces: &[Arc<Namespace>], prefix: &str, cluster: &str) -> Res
         namespace: namespace.cloned(),
         name,
     })
+}
+
+/// Tells the contracts that [`locate`] has to be shown for a cluster: to it no other makes a difference, and a provider has
+/// thousands.
+pub fn concerning(prefix: &str, cluster: &str) -> impl Fn(&Namespace) -> bool {
+    let wanted = names::contract_namespace(prefix, cluster);
+    move |namespace| {
+        let name = namespace.metadata.name.as_deref().unwrap_or_default();
+        is_contract(namespace) && (name == wanted || identity(namespace) == Some(cluster) || overlap(name, &wanted))
+    }
 }
 
 /// Whether one of two names is the other and a dash and more.

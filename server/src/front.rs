@@ -53,7 +53,7 @@ use schemas::SchemaRefs;
 use stream::Streams;
 
 /// What the services work with.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Front {
     state: State,
     templates: TemplateAccess,
@@ -115,7 +115,7 @@ fn services(
 ) -> Result<(GateLayer, Routes), tonic_reflection::server::Error> {
     let reviewer = TokenReviewer::new(state.clients.write.clone(), state.settings.grpc.audiences());
     let authenticators = Authenticators::new(vec![Arc::new(reviewer)]);
-    let front = Front {
+    let front = Arc::new(Front {
         templates: TemplateAccess::new(state.clients.write.clone()),
         contracts: ContractAccess::new(state.clone()),
         issuer: Issuer::new(state.clone()),
@@ -123,7 +123,7 @@ fn services(
         streams: Streams::new(authenticators.clone(), metrics.clone(), stop.clone()),
         feeds: Feeds::start(state),
         state: state.clone(),
-    };
+    });
     let gate = Gate::new(Arc::new(state.clone()), authenticators, metrics.clone(), stop.clone());
     let (reflection, reflection_alpha) = health::reflection()?;
     macro_rules! limited {
@@ -133,10 +133,10 @@ fn services(
                 .max_encoding_message_size(ANSWER_BYTES_MAX)
         };
     }
-    let routes = Routes::new(limited!(ProviderServiceServer, provider::Service(front.clone())))
-        .add_service(limited!(CatalogServiceServer, catalog::Service(front.clone())))
-        .add_service(limited!(BindingServiceServer, binding::Service(front.clone())))
-        .add_service(limited!(ExportServiceServer, export::Service(front.clone())))
+    let routes = Routes::new(limited!(ProviderServiceServer, provider::Service(Arc::clone(&front))))
+        .add_service(limited!(CatalogServiceServer, catalog::Service(Arc::clone(&front))))
+        .add_service(limited!(BindingServiceServer, binding::Service(Arc::clone(&front))))
+        .add_service(limited!(ExportServiceServer, export::Service(Arc::clone(&front))))
         .add_service(limited!(CredentialServiceServer, credential::Service(front)))
         .add_service(health::service(state.clone(), stop.clone()))
         .add_service(reflection)

@@ -4,6 +4,7 @@ use anyhow::{Context as _, bail};
 use bindery_runtime::{
     admin::{self, Readiness},
     client::{self, Clients},
+    descriptors,
     lease::Candidate,
     shutdown, telemetry,
 };
@@ -27,6 +28,10 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
     // Both fail only where one is installed already, which is as good.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();
+    // Each connection of a konnector is one. With fewer it serves fewer, and says so when they run out.
+    if let Err(error) = descriptors::raise() {
+        tracing::warn!(%error, "cannot raise the limit of open files");
+    }
     let stop = shutdown::on_signal()?;
     let files = args.tls()?;
     let config = client::config(args.kubeconfig.as_deref(), args.context.as_deref()).await?;

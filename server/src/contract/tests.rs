@@ -16,7 +16,19 @@ fn contract_of(name: &str, identity: &str, owner: &str) -> Arc<Namespace> {
 
 #[track_caller]
 fn check(existing: &[Arc<Namespace>], cluster: &str, caller: &str, expect: Result<bool, &str>) {
-    let outcome = locate(existing, "kube-bind-", cluster).and_then(|located| {
+    let concerns = concerning("kube-bind-", cluster);
+    let shown: Vec<_> = existing
+        .iter()
+        .filter(|it| !is_contract(it) || concerns(it))
+        .cloned()
+        .collect();
+    let located = locate(existing, "kube-bind-", cluster);
+    assert_eq!(
+        locate(&shown, "kube-bind-", cluster),
+        located,
+        "those that concern it do"
+    );
+    let outcome = located.and_then(|located| {
         admit(&located, cluster, &principal(caller))?;
         Ok(located.namespace.is_some())
     });
@@ -79,6 +91,7 @@ fn no_contract_gets_a_name_that_reaches_into_anothers() {
         (names::contract_namespace("kube-bind-", "cluster-b"), Ok(false)),
     ] {
         let other = contract_of(&other, "cluster-b", "john");
+        assert_eq!(concerning("kube-bind-", "cluster-a")(&other), expect.is_err());
         check(std::slice::from_ref(&other), "cluster-a", "jane", expect);
         // A contract that is there already stays.
         let own = contract_of(&name, "cluster-a", "jane");

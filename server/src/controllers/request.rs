@@ -238,9 +238,10 @@ impl Requests {
             Some(template) => Some(assess(state, template).await?),
             None => None,
         };
-        let namespaces = caches.namespaces.list(contract::is_contract);
         let identity = &request.spec.cluster_identity.identity;
-        let located = contract::locate(&namespaces, &state.settings.namespace_prefix, identity);
+        let prefix = &state.settings.namespace_prefix;
+        let namespaces = caches.namespaces.list(contract::concerning(prefix, identity));
+        let located = contract::locate(&namespaces, prefix, identity);
         let contract = located.as_ref().map_or("", |located| located.name.as_str());
         let namespace = located.as_ref().ok().and_then(|located| located.namespace.as_deref());
         let name = request_name(request);

@@ -1,17 +1,16 @@
 //! Who calls. A bearer token is read, sorted to the one authenticator that is responsible for its issuer, and checked
 //! there; what comes out is a caller. Nothing here decides what a caller may do.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use bindery_proto::v1alpha2::ErrorReason;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-
-use tokio::time::timeout;
+use tokio::{sync::Semaphore, time::timeout};
 
 use super::{
     error::{Failure, Outcome},
-    limits::REVIEW_MAX,
+    limits::{REVIEW_MAX, REVIEW_WAIT_MAX, REVIEWS_MAX},
 };
 use crate::principal::Principal;
 
@@ -91,6 +90,12 @@ pub enum CheckError {
     /// The API server did not check it.
     #[error("cannot check the token: {0}")]
     Api(#[from] kube::Error),
+    /// The API server was silent.
+    #[error("cannot check the token: no answer")]
+    Unanswered,
+    /// So many tokens are to be checked that this one's turn did not come.
+    #[error("too many tokens are to be checked at once; come back a little later")]
+    Crowded,
 }
 
 /// What a check comes to: an identity or a denial, both worth remembering.
@@ -118,6 +123,7 @@ pub trait Authenticator: fmt::Debug + Send + Sync {
 pub struct Authenticators {
     list: Arc<[Arc<dyn Authenticator>]>,
     cached: Cached,
+    places: Arc<Semaphore>,
 }
 
 impl Authenticators {
@@ -126,6 +132,7 @@ impl Authenticators {
         Self {
             list: list.into(),
             cached: Cached::default(),
+            places: Arc::new(Semaphore::new(REVIEWS_MAX)),
         }
     }
 
@@ -142,20 +149,25 @@ impl Authenticators {
             .find(|authenticator| authenticator.is_for(token.claims()))
             .ok_or(Denial::Issuer)?;
         authenticator.precheck(token)?;
-        let checked = timeout(REVIEW_MAX, self.cached.get(token, authenticator)).await;
-        let verdict = match checked {
-            Ok(Ok(verdict)) => verdict,
-            Ok(Err(error)) => match error.as_ref() {
-                CheckError::Api(error) => return Err(Failure::of_kube("check the token", error)),
-            },
-            Err(_) => return Err(Failure::unanswered("check the token")),
-        };
+        let checked = self.cached.get(token, || self.check(token, authenticator)).await;
+        let verdict = checked.map_err(|error| Failure::from(&*error))?;
         let identity = verdict?;
         let system = |name: &String| name.starts_with("system:");
         if !authenticator.may_name_system() && (system(&identity.username) || identity.groups.iter().any(system)) {
             return Err(Denial::Invalid("its issuer names a user or group of Kubernetes itself").into());
         }
         Ok(identity)
+    }
+
+    /// Has a token checked, one of so many at a time.
+    async fn check(&self, token: &Presented, by: &Arc<dyn Authenticator>) -> Result<Verdict, CheckError> {
+        // Nobody ever closes it.
+        let Ok(Ok(_place)) = timeout(REVIEW_WAIT_MAX, self.places.acquire()).await else {
+            return Err(CheckError::Crowded);
+        };
+        timeout(REVIEW_MAX, by.check(token))
+            .await
+            .unwrap_or(Err(CheckError::Unanswered))
     }
 }
 
@@ -213,6 +225,18 @@ impl Denial {
     }
 }
 
+impl From<&CheckError> for Failure {
+    fn from(error: &CheckError) -> Self {
+        match error {
+            CheckError::Api(error) => Self::of_kube("check the token", error),
+            CheckError::Unanswered => Self::unanswered("check the token"),
+            // Spread, so that those who come back do not come at once.
+            CheckError::Crowded => Self::new(ErrorReason::Overloaded, error.to_string())
+                .retry_after(Duration::from_secs(1).mul_f64(1.0 + rand::random::<f64>() * 9.0)),
+        }
+    }
+}
+
 impl From<Denial> for Failure {
     fn from(denial: Denial) -> Self {
         let failure = Self::new(denial.reason(), denial.to_string());
@@ -225,6 +249,10 @@ impl From<Denial> for Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::future::join_all;
+
     use super::*;
 
     #[derive(Debug)]
@@ -241,6 +269,33 @@ mod tests {
 
         fn check<'a>(&'a self, _: &'a Presented) -> BoxFuture<'a, Result<Verdict, CheckError>> {
             Box::pin(async { Ok(Ok(self.0.clone())) })
+        }
+    }
+
+    /// Checks at their own pace, and how many at once at most.
+    #[derive(Debug, Default)]
+    struct Slow {
+        now: AtomicUsize,
+        most: AtomicUsize,
+    }
+
+    impl Authenticator for Slow {
+        fn is_for(&self, _: &Claims) -> bool {
+            true
+        }
+
+        fn precheck(&self, _: &Presented) -> Result<(), Denial> {
+            Ok(())
+        }
+
+        fn check<'a>(&'a self, _: &'a Presented) -> BoxFuture<'a, Result<Verdict, CheckError>> {
+            Box::pin(async {
+                let now = self.now.fetch_add(1, Ordering::Relaxed) + 1;
+                self.most.fetch_max(now, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(900)).await;
+                self.now.fetch_sub(1, Ordering::Relaxed);
+                Ok(Ok(Identity::default()))
+            })
         }
     }
 
@@ -279,6 +334,25 @@ mod tests {
             let outcome = Authenticators::new(vec![always]).authenticate(&token).await;
             assert_eq!(outcome.is_err(), refused, "{username} {groups:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_a_crowd_so_many_are_checked_at_once_and_none_waits_for_ever() {
+        let slow = Arc::new(Slow::default());
+        let authenticators = Authenticators::new(vec![Arc::<Slow>::clone(&slow)]);
+        let tokens: Vec<_> = (0..REVIEWS_MAX * 20)
+            .map(|number| bearer::tests::token(&serde_json::json!({"iss": "x", "sub": number.to_string()})))
+            .collect();
+        let outcomes = join_all(tokens.iter().map(|token| authenticators.authenticate(token))).await;
+        assert_eq!(slow.most.load(Ordering::Relaxed), REVIEWS_MAX);
+        let (well, ill): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+        // In ten seconds twelve rounds begin.
+        assert_eq!(well.len(), REVIEWS_MAX * 12);
+        assert!(
+            ill.iter()
+                .filter_map(|outcome| outcome.as_ref().err())
+                .all(|failure| failure.reason() == ErrorReason::Overloaded)
+        );
     }
 
     #[tokio::test]

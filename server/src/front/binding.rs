@@ -34,7 +34,7 @@ mod create;
 mod watch;
 
 #[derive(Debug)]
-pub(super) struct Service(pub(super) Front);
+pub(super) struct Service(pub(super) Arc<Front>);
 
 /// The key of a request: who made it, for which cluster, under which name.
 #[derive(Clone, Debug)]

@@ -24,7 +24,7 @@ use super::{
 use crate::template::schema;
 
 #[derive(Debug)]
-pub(super) struct Service(pub(super) Front);
+pub(super) struct Service(pub(super) Arc<Front>);
 
 #[tonic::async_trait]
 impl CatalogService for Service {

@@ -1,5 +1,7 @@
 //! CredentialService: staying connected, and cutting off.
 
+use std::sync::Arc;
+
 use bindery_proto::v1alpha2::{
     RenewKubeconfigRequest, RenewKubeconfigResponse, RevokeCredentialsRequest, RevokeCredentialsResponse,
     credential_service_server::CredentialService,
@@ -17,7 +19,7 @@ use super::{
 use crate::credentials::IssueError;
 
 #[derive(Debug)]
-pub(super) struct Service(pub(super) Front);
+pub(super) struct Service(pub(super) Arc<Front>);
 
 #[tonic::async_trait]
 impl CredentialService for Service {

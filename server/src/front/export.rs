@@ -28,7 +28,7 @@ mod delete;
 mod watch;
 
 #[derive(Debug)]
-pub(super) struct Service(pub(super) Front);
+pub(super) struct Service(pub(super) Arc<Front>);
 
 #[tonic::async_trait]
 impl ExportService for Service {
@@ -86,15 +86,11 @@ impl Front {
         let selector = selector(&message.label_selector)?;
         let contracts = self.contracts.all(caller, &message.contract)?;
         self.follows_exports()?;
-        let mut contracts: Vec<_> = contracts.iter().map(|contract| contract.name_any()).collect();
-        contracts.sort_unstable();
-        let found = self.state.caches.exports.list(|export| {
-            let contract = export.metadata.namespace.as_deref().unwrap_or_default();
-            contracts.binary_search_by(|known| known.as_str().cmp(contract)).is_ok()
-                && selector.matches(export.labels())
-        });
+        let contracts = contracts.iter().map(|contract| contract.name_any());
+        let exports = &self.state.caches.exports;
+        let of_contracts = contracts.flat_map(|contract| exports.list_in(&contract));
+        let found = of_contracts.filter(|export| selector.matches(export.labels()));
         let mut keyed: Vec<_> = found
-            .into_iter()
             .map(|export| {
                 (
                     format!("{}/{}", export.namespace().unwrap_or_default(), export.name_any()),

@@ -24,6 +24,12 @@ pub const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 /// How long the API server may take to say who calls and what they may do.
 pub(super) const REVIEW_MAX: Duration = Duration::from_secs(5);
 
+/// Tokens that are being checked at the same time: each check has a connection that is open already. More at once would open
+/// more, and cost the API server a handshake each, just when all agents come back.
+pub(super) const REVIEWS_MAX: usize = 16;
+/// How long a token waits until it is checked.
+pub(super) const REVIEW_WAIT_MAX: Duration = Duration::from_secs(10);
+
 /// Calls a second of one principal, and how many may come at once.
 pub(super) const PRINCIPAL_RATE: (u32, u32) = (100, 200);
 /// The same for one peer address without a verified token. Many agents may share a proxy's address.

@@ -1,5 +1,7 @@
 //! ProviderService: who the provider is.
 
+use std::sync::Arc;
+
 use bindery_proto::v1alpha2::{
     AuthenticationMethod, GetProviderRequest, GetProviderResponse, Limits, Provider, ServiceAccountAuthentication,
     authentication_method::Method, provider_service_server::ProviderService,
@@ -17,7 +19,7 @@ use super::{
 const FEATURES: [&str; 4] = ["renewal", "validate-only", "watch-exports", "watch-requests"];
 
 #[derive(Debug)]
-pub(super) struct Service(pub(super) Front);
+pub(super) struct Service(pub(super) Arc<Front>);
 
 #[tonic::async_trait]
 impl ProviderService for Service {

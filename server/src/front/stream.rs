@@ -38,7 +38,8 @@ use hub::{Gone, Hub};
 use task::{Resume, Task};
 pub(super) use token::Filter;
 
-/// Messages that are ready before the client reads them.
+/// Messages that are ready before the client reads them. In boxes: a channel has room for 32 of whatever it carries from the
+/// first one on, and most streams are silent.
 const AHEAD: usize = 16;
 
 /// Something that a stream shows.
@@ -125,7 +126,7 @@ pub(super) struct Asked<'a> {
 
 /// The messages of a stream. When they end, so does the stream, with the status that stands then.
 pub(super) struct Outgoing<M> {
-    messages: mpsc::Receiver<M>,
+    messages: mpsc::Receiver<Box<M>>,
     end: Arc<Mutex<Option<Status>>>,
 }
 
@@ -163,6 +164,19 @@ impl Streams {
         hub: &Arc<Hub>,
         feed: F,
     ) -> Outcome<Outgoing<F::Message>> {
+        let (work, outgoing) = self.prepare(call, asked, hub, feed)?;
+        tokio::spawn(work);
+        Ok(outgoing)
+    }
+
+    /// What a stream does, and its messages.
+    fn prepare<F: Feed>(
+        &self,
+        call: &Call,
+        asked: &Asked<'_>,
+        hub: &Arc<Hub>,
+        feed: F,
+    ) -> Outcome<(impl Future<Output = ()> + Send + use<F>, Outgoing<F::Message>)> {
         let resume = match asked.resume_token {
             "" => Resume::None,
             text => token::read(asked.filter, text)?.map_or(Resume::OtherFilter, Resume::From),
@@ -202,8 +216,7 @@ impl Streams {
             _slots: (of_principal, of_scope),
             open: self.0.metrics.open_stream(asked.method),
         };
-        tokio::spawn(task.run(resume, Arc::clone(&end)));
-        Ok(Outgoing { messages, end })
+        Ok((task.run(resume, Arc::clone(&end)), Outgoing { messages, end }))
     }
 }
 
@@ -214,7 +227,7 @@ impl<M> Stream for Outgoing<M> {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.messages.poll_recv(context).map(|message| match message {
-            Some(message) => Some(Ok(message)),
+            Some(message) => Some(Ok(*message)),
             None => self.end.lock().take().map(Err),
         })
     }

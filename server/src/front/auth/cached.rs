@@ -6,7 +6,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use moka::{Expiry, future::Cache};
 
-use super::{Authenticator, CheckError, Presented, Verdict};
+use super::{CheckError, Presented, Verdict};
 
 /// A revoked token is refused after this time at the latest.
 const GOOD_FOR: Duration = Duration::from_secs(10);
@@ -57,12 +57,11 @@ impl Cached {
     }
 
     /// The verdict at hand, or a new one. What could not be checked is not remembered.
-    pub(super) async fn get(
-        &self,
-        token: &Presented,
-        authenticator: &Arc<dyn Authenticator>,
-    ) -> Result<Verdict, Arc<CheckError>> {
-        let check = async { authenticator.check(token).await.map(Arc::new) };
+    pub(super) async fn get<C>(&self, token: &Presented, check: impl FnOnce() -> C) -> Result<Verdict, Arc<CheckError>>
+    where
+        C: Future<Output = Result<Verdict, CheckError>>,
+    {
+        let check = async { check().await.map(Arc::new) };
         let verdict = self.verdicts.try_get_with(token.digest(), check).await?;
         Ok(verdict.as_ref().clone())
     }
@@ -80,48 +79,27 @@ impl fmt::Debug for Cached {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use futures::future::{BoxFuture, join_all};
+    use futures::future::join_all;
     use serde_json::json;
 
     use super::*;
-    use crate::front::auth::{Claims, Denial, Identity, bearer::tests::token};
-
-    #[derive(Debug, Default)]
-    struct Counting(AtomicU32);
-
-    impl Authenticator for Counting {
-        fn is_for(&self, _: &Claims) -> bool {
-            true
-        }
-
-        fn precheck(&self, _: &Presented) -> Result<(), Denial> {
-            Ok(())
-        }
-
-        fn check<'a>(&'a self, _: &'a Presented) -> BoxFuture<'a, Result<Verdict, CheckError>> {
-            Box::pin(async {
-                self.0.fetch_add(1, Ordering::Relaxed);
-                tokio::task::yield_now().await;
-                Ok(Ok(Identity::default()))
-            })
-        }
-    }
+    use crate::front::auth::{Denial, Identity, bearer::tests::token};
 
     #[tokio::test]
     async fn calls_at_once_with_one_token_are_one_check() {
-        let counting = Arc::new(Counting::default());
-        let authenticator: Arc<dyn Authenticator> = Arc::<Counting>::clone(&counting);
+        let checks = AtomicU32::new(0);
+        let check = || async {
+            checks.fetch_add(1, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+            Ok(Ok(Identity::default()))
+        };
         let (one, other) = (token(&json!({"sub": "one"})), token(&json!({"sub": "other"})));
         let cached = Cached::default();
-        join_all((0..50).map(|_| cached.get(&one, &authenticator))).await;
-        assert_eq!(counting.0.load(Ordering::Relaxed), 1);
+        join_all((0..50).map(|_| cached.get(&one, check))).await;
+        assert_eq!(checks.load(Ordering::Relaxed), 1);
         assert!(cached.holds(&one) && !cached.holds(&other));
-        cached
-            .get(&other, &authenticator)
-            .await
-            .expect("a check")
-            .expect("an identity");
-        assert_eq!(counting.0.load(Ordering::Relaxed), 2);
+        cached.get(&other, check).await.expect("a check").expect("an identity");
+        assert_eq!(checks.load(Ordering::Relaxed), 2);
     }
 
     #[test]

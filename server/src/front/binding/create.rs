@@ -101,7 +101,8 @@ impl Front {
 
     fn locate(&self, key: &Key) -> Outcome<Located> {
         let prefix = &self.state.settings.namespace_prefix;
-        let namespaces = self.state.caches.namespaces.list(contract::is_contract);
+        let concerning = contract::concerning(prefix, &key.identity);
+        let namespaces = self.state.caches.namespaces.list(concerning);
         let mut located =
             contract::locate(&namespaces, prefix, &key.identity).map_err(|refusal| of_contract(&refusal))?;
         if located.namespace.is_none() {

@@ -1,6 +1,6 @@
 //! The stream of a principal's requests.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use bindery_api::v1alpha2 as api;
 use bindery_proto::v1alpha2::{
@@ -26,7 +26,7 @@ const METHOD: &str = "/kubebind.v1alpha2.BindingService/WatchBindableResourcesRe
 
 /// The requests of one principal that a filter admits.
 struct Requests {
-    front: Front,
+    front: Arc<Front>,
     principal: Principal,
     identity: String,
     names: BTreeSet<String>,
@@ -34,13 +34,13 @@ struct Requests {
 
 impl Front {
     pub(super) fn watch_requests(
-        &self,
+        self: &Arc<Self>,
         call: &Call,
         message: &WatchBindableResourcesRequestsRequest,
     ) -> Outcome<Outgoing<WatchBindableResourcesRequestsResponse>> {
         message.validate()?;
         let feed = Requests {
-            front: self.clone(),
+            front: Arc::clone(self),
             principal: call.caller()?.principal(),
             identity: message.cluster_identity.clone(),
             names: message.names.iter().cloned().collect(),

@@ -23,7 +23,7 @@ const METHOD: &str = "/kubebind.v1alpha2.ExportService/WatchExports";
 
 /// The exports of one contract that a selector selects.
 struct Exports {
-    front: Front,
+    front: Arc<Front>,
     caller: Arc<Caller>,
     contract: Arc<Namespace>,
     name: String,
@@ -32,7 +32,7 @@ struct Exports {
 
 impl Front {
     pub(super) fn watch_exports(
-        &self,
+        self: &Arc<Self>,
         call: &Call,
         message: &WatchExportsRequest,
     ) -> Outcome<Outgoing<WatchExportsResponse>> {
@@ -42,7 +42,7 @@ impl Front {
         let name = contract.name_any();
         let uid = contract.uid().unwrap_or_default();
         let feed = Exports {
-            front: self.clone(),
+            front: Arc::clone(self),
             caller: Arc::clone(caller),
             contract,
             name: name.clone(),

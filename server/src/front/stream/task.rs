@@ -46,7 +46,7 @@ pub(super) struct Task<F: Feed> {
     pub(super) filter: Filter,
     pub(super) streams: Streams,
     pub(super) call: Call,
-    pub(super) out: mpsc::Sender<F::Message>,
+    pub(super) out: mpsc::Sender<Box<F::Message>>,
     /// What the client was shown. Not all of it, where it resumed.
     pub(super) shown: HashMap<Arc<str>, Gone>,
     pub(super) knows_all: bool,
@@ -78,7 +78,8 @@ impl<F: Feed> Task<F> {
     }
 
     async fn drive(&mut self, resume: Resume) -> Outcome<()> {
-        let (member, mut sent) = self.begin(resume).await?;
+        // What only the begin needs is given back after it: most of its time a stream waits.
+        let (member, mut sent) = Box::pin(self.begin(resume)).await?;
         let age = AGE_MAX.mul_f64(0.8 + rand::random::<f64>() * 0.2);
         let old = Instant::now() + age;
         let expired = self.expiry();
@@ -93,7 +94,7 @@ impl<F: Feed> Task<F> {
                 () = until(expired) => return Err(Failure::new(ErrorReason::TokenExpired, "the token has expired; get a new one")),
                 () = until(deadline) => return Err(Failure::new(ErrorReason::Deadline, "the call's deadline passed")),
                 () = sleep_until(recheck) => {
-                    self.check_token().await?;
+                    Box::pin(self.check_token()).await?;
                     recheck = next_check();
                 }
                 () = member.changed() => {}
@@ -102,7 +103,8 @@ impl<F: Feed> Task<F> {
             self.feed.may_go_on()?;
             let (dirty, mark) = member.drain();
             if dirty.is_empty() && silent {
-                self.send(Event::Heartbeat(Heartbeat {}), &mark).await?;
+                let message = Box::new(self.marked(Event::Heartbeat(Heartbeat {}), &mark));
+                self.put(message).await?;
             }
             self.changes(dirty, Some(sent), mark).await?;
             sent = mark;
@@ -129,7 +131,8 @@ impl<F: Feed> Task<F> {
             Start::Resumed => {
                 let (dirty, mark) = member.drain();
                 self.changes(dirty, None, mark).await?;
-                self.send(Event::Heartbeat(Heartbeat {}), &mark).await?;
+                let message = Box::new(self.marked(Event::Heartbeat(Heartbeat {}), &mark));
+                self.put(message).await?;
                 mark
             }
             Start::Snapshot(refused) => {
@@ -155,20 +158,30 @@ impl<F: Feed> Task<F> {
             resume_refused: refused.is_some(),
             reason: refused.unwrap_or_default().to_owned(),
         };
-        self.send_bare(Event::Begin(begin)).await?;
+        let message = Box::new(bare::<F>(Event::Begin(begin)));
+        self.put(message).await?;
         let all = self.feed.all();
         let count = i32::try_from(all.len()).unwrap_or(i32::MAX);
         for shown in all {
             self.shown.insert(shown.key, shown.identity);
-            self.send_bare(Event::Applied(shown.object)).await?;
+            let message = Box::new(bare::<F>(Event::Applied(shown.object)));
+            self.put(message).await?;
         }
         self.knows_all = true;
         let complete = SnapshotComplete { object_count: count };
-        self.send(Event::Complete(complete), &mark).await
+        let message = Box::new(self.marked(Event::Complete(complete), &mark));
+        self.put(message).await
     }
 
     /// Sends changes. Only with the last of them has the client come as far as `after`.
     async fn changes(&mut self, dirty: hub::Dirty, before: Option<Mark>, after: Mark) -> Outcome<()> {
+        for message in self.messages(dirty, before, after) {
+            self.put(message).await?;
+        }
+        Ok(())
+    }
+
+    fn messages(&mut self, dirty: hub::Dirty, before: Option<Mark>, after: Mark) -> Vec<Box<F::Message>> {
         let mut events = Vec::new();
         let mut done = HashSet::new();
         for (changed, gone) in dirty {
@@ -179,14 +192,12 @@ impl<F: Feed> Task<F> {
             }
         }
         let last = events.len().saturating_sub(1);
-        for (index, event) in events.into_iter().enumerate() {
-            match (index == last, before) {
-                (true, _) => self.send(event, &after).await?,
-                (false, Some(before)) => self.send(event, &before).await?,
-                (false, None) => self.send_bare(event).await?,
-            }
-        }
-        Ok(())
+        let marked = |(index, event)| match (index == last, before) {
+            (true, _) => Box::new(self.marked(event, &after)),
+            (false, Some(before)) => Box::new(self.marked(event, &before)),
+            (false, None) => Box::new(bare::<F>(event)),
+        };
+        events.into_iter().enumerate().map(marked).collect()
     }
 
     fn event(&mut self, key: &str, now: Option<Shown<F::Object>>, gone: Option<Gone>) -> Option<Event<F::Object>> {
@@ -210,15 +221,13 @@ impl<F: Feed> Task<F> {
         }))
     }
 
-    async fn send(&mut self, event: Event<F::Object>, mark: &Mark) -> Outcome<()> {
-        self.put(F::message(event, token::write(self.filter, mark))).await
+    /// An event, and how far the client has come with it.
+    fn marked(&self, event: Event<F::Object>, mark: &Mark) -> F::Message {
+        F::message(event, token::write(self.filter, mark))
     }
 
-    async fn send_bare(&mut self, event: Event<F::Object>) -> Outcome<()> {
-        self.put(F::message(event, String::new())).await
-    }
-
-    async fn put(&mut self, message: F::Message) -> Outcome<()> {
+    /// Hands over a message. Nothing else waits while it holds one: a stream that is silent is small.
+    async fn put(&mut self, message: Box<F::Message>) -> Outcome<()> {
         self.last_sent = Instant::now();
         match timeout(SLOW_AFTER, self.out.send(message)).await {
             // A client that is gone ends the task elsewhere.
@@ -246,6 +255,11 @@ impl<F: Feed> Task<F> {
             _ => Ok(()),
         }
     }
+}
+
+/// An event that says nothing of how far the client has come.
+fn bare<F: Feed>(event: Event<F::Object>) -> F::Message {
+    F::message(event, String::new())
 }
 
 /// Spread, so that the tokens of a thousand streams are not checked at once.

@@ -169,6 +169,53 @@ impl Stage {
     }
 }
 
+/// A feed of messages that are larger than all that a stream is to have while it waits.
+struct Large;
+
+impl Feed for Large {
+    type Object = [u8; 8192];
+    type Message = [u8; 8192];
+
+    fn all(&self) -> Vec<Shown<[u8; 8192]>> {
+        Vec::new()
+    }
+
+    fn now(&self, _: &str) -> Vec<Now<[u8; 8192]>> {
+        Vec::new()
+    }
+
+    fn namespace(&self) -> String {
+        String::new()
+    }
+
+    fn may_go_on(&self) -> Outcome<()> {
+        Ok(())
+    }
+
+    fn is_current(&self) -> Outcome<()> {
+        Ok(())
+    }
+
+    fn message(_: Event<[u8; 8192]>, _: String) -> [u8; 8192] {
+        [0; 8192]
+    }
+}
+
+#[test]
+fn a_stream_that_waits_is_small_whatever_it_carries() {
+    let stage = stage();
+    let asked = Asked {
+        method: "test",
+        scope: "a",
+        filter: Filter::of(&["a"]),
+        resume_token: "",
+    };
+    let prepared = stage.streams.prepare(&stage.call, &asked, &stage.hub, Large);
+    let (work, _outgoing) = prepared.expect("a stream");
+    let bytes = std::mem::size_of_val(&work);
+    assert!(bytes < 4096, "{bytes} bytes");
+}
+
 async fn next(stream: &mut Outgoing<Text>) -> Text {
     stream.next().await.expect("a message").expect("no error")
 }
