@@ -4,14 +4,21 @@
 //! no test.
 
 mod measure;
+mod plot;
+mod proc;
+mod program;
 mod quiet;
-mod report;
+mod server;
+mod spread;
+mod sync;
 mod synk;
+mod table;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Subcommand, ValueEnum};
+use serde::Serialize;
 
 use crate::{cargo::step, say::show};
 
@@ -27,8 +34,23 @@ pub(crate) struct Args {
     no_build: bool,
 }
 
+/// The result of a benchmark.
+trait Report: Serialize {
+    /// For people.
+    fn table(&self) -> String;
+
+    /// Why it is not good enough.
+    fn missed(&self) -> Option<String>;
+}
+
 #[derive(Debug, Subcommand)]
 enum Subject {
+    /// Holds thousands of agents on one server, each on a connection of its own: memory, binds and lists per second, and the
+    /// time for a change to arrive and to be served again after a restart. Exits with 1 where a bar is missed.
+    Server(server::Args),
+    /// Binds an API and has objects created, changed, reported and deleted: the konnector beside a client that only sends
+    /// the writes that have to be. Exits with 1 where a bar is missed.
+    Sync(sync::Args),
     /// Applies ConfigMaps as a set: first, unchanged, one changed, half pruned. Exits with 1 if the first apply of 1,000
     /// objects or more takes over 1.3 times as long as the bare client (median of the ratios within a round).
     Synk(synk::Args),
@@ -44,14 +66,19 @@ enum Output {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let report = match &args.subject {
-        Subject::Synk(subject) => synk::run(args, *subject),
-    }?;
-    show(&match args.output {
+    match &args.subject {
+        Subject::Server(subject) => print(&server::run(args, *subject)?, args.output),
+        Subject::Sync(subject) => print(&sync::run(args, subject)?, args.output),
+        Subject::Synk(subject) => print(&synk::run(args, *subject)?, args.output),
+    }
+}
+
+fn print(report: &impl Report, output: Output) -> Result<()> {
+    show(&match output {
         Output::Table => report.table(),
         Output::Json => serde_json::to_string_pretty(&report)? + "\n",
     })?;
-    match report.missed {
+    match report.missed() {
         Some(missed) => bail!(missed),
         None => Ok(()),
     }

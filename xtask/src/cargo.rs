@@ -1,6 +1,7 @@
 //! Runs cargo on this workspace.
 
 use std::{
+    ffi::OsString,
     path::{Path, PathBuf},
     process::Command,
     time::Instant,
@@ -14,11 +15,16 @@ pub(crate) fn root() -> PathBuf {
     manifest.parent().unwrap_or(manifest).to_owned()
 }
 
+/// The cargo that runs this program.
+pub(crate) fn program() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
 /// Runs one step and says how long it took.
 pub(crate) fn step(name: &str, args: &[&str], env: &[(&str, &str)]) -> Result<()> {
     eprintln!("==> {name}: cargo {}", args.join(" "));
     let start = Instant::now();
-    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let status = Command::new(program())
         .args(args)
         .envs(env.iter().copied())
         .current_dir(root())

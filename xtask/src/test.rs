@@ -1,5 +1,7 @@
 //! `cargo xtask test`: all checks, in the order in which they are most likely to fail soon.
 
+mod suites;
+
 use anyhow::{Context as _, Result};
 
 use crate::cargo::{build_binaries, step};
@@ -41,7 +43,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let unit = ["test", "--locked", "--workspace", "--exclude", "bindery-e2e"];
     step("unit tests", &unit, &[])?;
     provide()?;
-    step("end-to-end tests", &["test", "--locked", "-p", "bindery-e2e"], &[])?;
+    suites::run()?;
     eprintln!("==> all checks passed");
     Ok(())
 }

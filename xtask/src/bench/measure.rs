@@ -13,6 +13,8 @@ use nix::sys::{
     time::TimeVal,
 };
 
+use super::proc;
+
 /// How often the memory of a program is looked at. What it needs most is kept by the kernel, so that this only has to
 /// come once before it ends.
 const LOOK: Duration = Duration::from_millis(5);
@@ -52,13 +54,13 @@ async fn one(command: Command, log: &Path) -> Result<Cost> {
     let cpu_before = cpu_of_children()?;
     let start = Instant::now();
     let mut child = command.spawn().with_context(|| format!("cannot run {name}"))?;
-    let status = format!("/proc/{}/status", child.id().context("it has ended")?);
+    let pid = child.id().context("it has ended")?;
     let mut looks = tokio::time::interval(LOOK);
     let mut max_rss_mib = 0.0;
     let ended = loop {
         tokio::select! {
             ended = child.wait() => break ended?,
-            _ = looks.tick() => max_rss_mib = max_rss(&status).unwrap_or(max_rss_mib),
+            _ = looks.tick() => max_rss_mib = proc::memory(pid).map_or(max_rss_mib, |memory| memory.peak_mib),
         }
     };
     let seconds = start.elapsed().as_secs_f64();
@@ -78,14 +80,6 @@ fn cpu_of_children() -> Result<f64> {
     };
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
-}
-
-/// The most memory that a program has had so far, in MiB.
-fn max_rss(status: &str) -> Option<f64> {
-    let text = fs::read_to_string(status).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib / 1024.0)
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! Waits until a control plane has done what the step before left it to do.
 
-use std::{fs, time::Duration};
+use std::time::Duration;
 
 use anyhow::Result;
 use bindery_e2e::ControlPlane;
 use tokio::time::{Instant, sleep};
+
+use super::proc;
 
 /// How long the processor time of a control plane is summed up for.
 const SPAN: Duration = Duration::from_millis(500);
@@ -33,14 +35,5 @@ pub(super) async fn quiet(plane: &ControlPlane) -> Result<()> {
 
 /// Processor time of all its programs, in clock ticks.
 fn ticks(plane: &ControlPlane) -> u64 {
-    plane.pids().into_iter().filter_map(ticks_of).sum()
-}
-
-fn ticks_of(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may hold anything; user and system time are the 12th and 13th word after it.
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut words = rest.split_whitespace().skip(11);
-    let mut word = || words.next()?.parse::<u64>().ok();
-    Some(word()? + word()?)
+    plane.pids().into_iter().filter_map(|pid| proc::ticks(pid).ok()).sum()
 }

@@ -3,6 +3,7 @@
 mod contestant;
 mod counts;
 mod input;
+mod report;
 mod stage;
 
 use anyhow::Result;
@@ -10,13 +11,10 @@ use serde_json::json;
 
 use self::{
     contestant::Contestant,
+    report::{Report, Row, Sample},
     stage::{Stage, Turn},
 };
-use super::{
-    measure::measure,
-    quiet::quiet,
-    report::{Report, Row, Sample},
-};
+use super::{measure::measure, quiet::quiet};
 
 /// What a first apply may cost, in terms of the bare client.
 const BAR: f64 = 1.3;
@@ -60,7 +58,7 @@ struct Lane {
     samples: Vec<Sample>,
 }
 
-pub(super) fn run(bench: &super::Args, args: Args) -> Result<Report> {
+pub(super) fn run(bench: &super::Args, args: Args) -> Result<impl super::Report + use<>> {
     let folder = bench.release("bindery-synk", &["--bin", "synk"])?;
     // By itself, so that what only tests need does not reach into synk.
     bench.release("bindery-synk", &["--example", "bare"])?;

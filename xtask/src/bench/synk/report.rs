@@ -1,10 +1,10 @@
-//! What all benchmarks print: each step as ours, as its floor, and as whom else it is compared with.
+//! What is printed: each step as ours, as its floor, and as whom else it is compared with.
 
 use serde::Serialize;
 
-use super::measure::Cost;
+use super::super::{Report as Printed, measure::Cost, spread::Spread, table::Table};
 
-/// The result of a benchmark.
+/// The result.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
@@ -35,14 +35,6 @@ pub(super) struct Row {
     pub(super) max_rss_mib: f64,
     pub(super) reads: usize,
     pub(super) writes: usize,
-}
-
-/// Several measurements of one thing.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Spread {
-    pub(super) median: f64,
-    pub(super) min: f64,
-    pub(super) max: f64,
 }
 
 /// One run of a step by one contestant.
@@ -104,28 +96,10 @@ impl Row {
     }
 }
 
-// === impl Spread ===
-
-impl Spread {
-    /// The median of an even number is the mean of the middle two.
-    pub(super) fn of(values: impl Iterator<Item = f64>) -> Self {
-        let mut values: Vec<_> = values.collect();
-        values.sort_by(f64::total_cmp);
-        let at = |index: usize| values.get(index).copied().unwrap_or_default();
-        let last = values.len().saturating_sub(1);
-        Self {
-            median: f64::midpoint(at(last / 2), at(last.div_ceil(2))),
-            min: at(0),
-            max: at(last),
-        }
-    }
-}
-
 // === impl Report ===
 
-impl Report {
-    /// For people.
-    pub(super) fn table(&self) -> String {
+impl Printed for Report {
+    fn table(&self) -> String {
         let head = [
             "step",
             "by",
@@ -139,24 +113,15 @@ impl Report {
             "reads",
             "writes",
         ];
-        let mut lines = vec![head.map(str::to_owned)];
-        lines.extend(self.rows.iter().map(Row::cells));
-        let widths: Vec<_> = (0..head.len())
-            .map(|column| lines.iter().map(|cells| cells[column].len()).max().unwrap_or(0))
-            .collect();
-        let line = |cells: &[String; 11]| {
-            let padded = cells
-                .iter()
-                .zip(&widths)
-                .enumerate()
-                .map(|(column, (cell, width))| match column {
-                    0 | 1 => format!("{cell:<width$}"),
-                    _ => format!("{cell:>width$}"),
-                });
-            padded.collect::<Vec<_>>().join("  ") + "\n"
-        };
-        let notes = self.notes.iter().map(|note| format!("{note}\n"));
-        lines.iter().map(line).chain(notes).collect()
+        let mut table = Table::new(&head, 2);
+        for row in &self.rows {
+            table.line(row.cells());
+        }
+        format!("{table}{}\n", self.notes.join("\n"))
+    }
+
+    fn missed(&self) -> Option<String> {
+        self.missed.clone()
     }
 }
 
@@ -187,10 +152,6 @@ mod tests {
         };
         assert_eq!(row.ratio, Some(expect));
         assert_eq!(row.seconds.median.to_bits(), 3.0_f64.to_bits());
-        assert_eq!(
-            Spread::of([1.0, 4.0, 2.0, 3.0].into_iter()).median.to_bits(),
-            2.5_f64.to_bits()
-        );
     }
 
     #[test]

@@ -1,0 +1,160 @@
+//! `bindery-bench agents`: thousands of konnectors as the server sees them. Each is a TLS connection of its own, from an
+//! address of its own, with a stream of exports that the SDK keeps up, as in a konnector; there is nothing behind it.
+//!
+//! One command per line comes on standard input, one answer per line goes out on standard output.
+
+mod bind;
+mod change;
+mod crowd;
+mod list;
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result};
+use bindery_runtime::{
+    client::{self, Clients},
+    descriptors,
+};
+use serde::{Deserialize, Serialize};
+
+use self::{
+    bind::{Contract, Owners},
+    change::Load,
+    crowd::Crowd,
+    list::Listed,
+};
+use crate::{input, output, percentiles::Percentiles};
+
+/// Flags.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Kubeconfig of an admin of the provider, who changes exports.
+    #[arg(long)]
+    provider: PathBuf,
+    /// URL of the server.
+    #[arg(long)]
+    server: String,
+    /// CA of the server's certificate, PEM.
+    #[arg(long)]
+    ca: PathBuf,
+    /// File with the token of somebody who binds; may be given several times, for each may send so many calls a second.
+    #[arg(long = "token", required = true)]
+    tokens: Vec<PathBuf>,
+    /// The template that is bound.
+    #[arg(long)]
+    template: String,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(tag = "phase", rename_all = "snake_case")]
+enum Command {
+    /// Binds more clusters.
+    Bind { count: usize, concurrency: usize },
+    /// Opens the stream of each, and waits until all have a complete snapshot.
+    Connect { timeout_s: u64 },
+    /// Lists for so long.
+    List {
+        what: Listed,
+        seconds: f64,
+        concurrency: usize,
+    },
+    /// Changes exports, and waits until each change has arrived.
+    Change(Load),
+    /// Notes how many streams are whole now, and from when on time counts.
+    Mark,
+    /// Waits until each agent was told everything once more since the mark.
+    Served { timeout_s: u64 },
+}
+
+/// What came of it.
+#[derive(Debug, Default, Serialize)]
+struct Answer {
+    /// How many of what was asked for came about.
+    count: usize,
+    /// From the first request until the last of it was seen.
+    seconds: f64,
+    /// Until the last request was answered, where that is something else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    load_seconds: Option<f64>,
+    /// What failed, or did not come in time.
+    errors: usize,
+    /// The first of that, for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    /// How long each took, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    percentiles: Option<Percentiles>,
+}
+
+/// The program at work.
+struct Program {
+    owners: Owners,
+    admin: Clients,
+    contracts: Vec<Contract>,
+    crowd: Crowd,
+    /// When the mark was set.
+    mark: Instant,
+}
+
+pub(crate) async fn run(args: Args) -> Result<()> {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    descriptors::raise().context("cannot raise the limit of open files")?;
+    let config = client::config(Some(&args.provider), None).await?;
+    let mut program = Program {
+        admin: Clients::new(&config, change::CONCURRENCY_MAX)?,
+        owners: Owners::new(&args)?,
+        contracts: Vec::new(),
+        crowd: Crowd::default(),
+        mark: Instant::now(),
+    };
+    output::line(&serde_json::json!({"ready": true}))?;
+    let mut lines = input::lines();
+    while let Some(line) = lines.recv().await {
+        let line = line?;
+        let command: Command = serde_json::from_str(&line).with_context(|| format!("not a command: {line}"))?;
+        output::line(&program.execute(command).await?)?;
+    }
+    Ok(())
+}
+
+// === impl Program ===
+
+impl Program {
+    async fn execute(&mut self, command: Command) -> Result<Answer> {
+        let limit = Duration::from_secs;
+        match command {
+            Command::Bind { count, concurrency } => {
+                let (answer, mut bound) = self.owners.bind(self.contracts.len(), count, concurrency).await;
+                self.contracts.append(&mut bound);
+                Ok(answer)
+            }
+            Command::Connect { timeout_s } => {
+                let start = Instant::now();
+                self.crowd.connect(&self.contracts)?;
+                Ok(self.crowd.whole(start, limit(timeout_s)).await)
+            }
+            Command::List {
+                what,
+                seconds,
+                concurrency,
+            } => {
+                let time = Duration::from_secs_f64(seconds);
+                Ok(list::run(what, time, concurrency, &self.owners, self.crowd.clients()).await)
+            }
+            Command::Change(load) => Ok(change::run(load, &self.admin.write, &self.contracts, &mut self.crowd).await),
+            Command::Mark => {
+                self.mark = Instant::now();
+                let count = self.crowd.mark();
+                Ok(Answer {
+                    count,
+                    ..Answer::default()
+                })
+            }
+            Command::Served { timeout_s } => Ok(self.crowd.whole(self.mark, limit(timeout_s)).await),
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Makes the changes of one phase, all at once or at their times, and waits until they have arrived.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use tokio::{
+    runtime::Handle,
+    task::{JoinSet, spawn_blocking},
+    time::timeout,
+};
+
+use super::{
+    Load,
+    acks::Acks,
+    board::{Goal, Partial},
+    command::{Command, Phase, Step},
+    phase::{Answer, Outline, Record},
+};
+use crate::{order::Change, schedule};
+
+/// One phase under way.
+struct Drive {
+    load: Arc<Load>,
+    change: Change,
+    steps: Vec<Step>,
+    /// The length of what is changed.
+    size: usize,
+    record: Arc<Record>,
+    acks: Acks,
+}
+
+/// Makes the changes that a command asks for.
+pub(crate) async fn drive(load: &Arc<Load>, command: Command) -> Result<Answer> {
+    let change = command.phase.change().context("the phase changes nothing")?;
+    ensure!(
+        command.resource < load.resources.len(),
+        "there is no --resource {}",
+        command.resource
+    );
+    let chosen = command.chosen(load.consumers.len())?;
+    let steps = steps(load, &command, &chosen)?;
+    if change == Change::Create {
+        load.make_namespaces(&steps).await?;
+    }
+    let drive = Arc::new(Drive {
+        load: Arc::clone(load),
+        change,
+        record: Arc::new(Record::new(steps.len())),
+        steps,
+        size: command.length(),
+        acks: Acks::connect(&command, load.consumers.len()).await?,
+    });
+    let begun = Instant::now();
+    match command.rate {
+        Some(rate) => paced(&drive, begun, rate, command.seed).await?,
+        None => at_once(&drive, command.concurrency).await?,
+    }
+    let in_time = timeout(Duration::from_secs(command.timeout_s), drive.record.over()).await;
+    let missing = if in_time.is_ok() { Vec::new() } else { drive.give_up() };
+    let answer = drive.record.answer(Outline {
+        label: command.label,
+        phase: command.phase,
+        is_paced: command.rate.is_some(),
+        begun,
+        missing,
+        consumers: drive.steps.iter().map(|step| step.key.consumer).collect(),
+        chosen: &chosen,
+    });
+    // Nobody else has it: all tasks have ended.
+    if let Some(drive) = Arc::into_inner(drive) {
+        drive.acks.close().await?;
+    }
+    Ok(answer)
+}
+
+fn steps(load: &Load, command: &Command, chosen: &[usize]) -> Result<Vec<Step>> {
+    if command.phase != Phase::Clear {
+        return command.steps(chosen);
+    }
+    let is_about = |key: &super::board::Key| key.resource == command.resource && chosen.contains(&key.consumer);
+    let keys = load.board.keys(is_about);
+    Ok(keys.into_iter().map(|key| Step { key, seq: 0 }).collect())
+}
+
+/// All at once, with so many requests under way.
+async fn at_once(drive: &Arc<Drive>, concurrency: usize) -> Result<()> {
+    let next = Arc::new(AtomicUsize::new(0));
+    let mut tasks = JoinSet::new();
+    for _ in 0..concurrency.max(1) {
+        let (drive, next) = (Arc::clone(drive), Arc::clone(&next));
+        tasks.spawn(async move {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= drive.steps.len() {
+                    return;
+                }
+                drive.perform(number, Instant::now()).await;
+            }
+        });
+    }
+    joined(tasks).await
+}
+
+/// Each at its time, whatever became of those before. The timers of the runtime count whole milliseconds, so that a thread
+/// keeps the times.
+async fn paced(drive: &Arc<Drive>, begun: Instant, rate: f64, seed: u64) -> Result<()> {
+    ensure!(rate > 0.0, "a rate is more than nothing");
+    let runtime = Handle::current();
+    let drive = Arc::clone(drive);
+    let keep_times = move || {
+        let mut tasks = JoinSet::new();
+        for (number, after) in schedule::poisson(seed, rate, drive.steps.len()).into_iter().enumerate() {
+            let intended = begun + after;
+            thread::sleep(intended.saturating_duration_since(Instant::now()));
+            let drive = Arc::clone(&drive);
+            tasks.spawn_on(async move { drive.perform(number, intended).await }, &runtime);
+        }
+        tasks
+    };
+    joined(spawn_blocking(keep_times).await?).await
+}
+
+async fn joined(mut tasks: JoinSet<()>) -> Result<()> {
+    while let Some(ended) = tasks.join_next().await {
+        ended?;
+    }
+    Ok(())
+}
+
+// === impl Drive ===
+
+impl Drive {
+    /// Makes one change that was to be made at this time.
+    async fn perform(&self, number: usize, intended: Instant) {
+        let step = &self.steps[number];
+        let goal = Goal {
+            record: Arc::clone(&self.record),
+            number,
+            change: self.change,
+            seq: step.seq,
+            arrival: Partial::default(),
+        };
+        self.record.sent(number, intended, Instant::now());
+        // What it causes may be there before its answer.
+        self.load.board.expect(&step.key, goal);
+        match self.load.change(self.change, step, self.size).await {
+            Ok(order) => {
+                self.record.acked(number);
+                if let Some(order) = order {
+                    self.acks.tell(step.key.consumer, || order);
+                }
+            }
+            Err(error) => {
+                let is_dropped = self.load.board.withdraw(&step.key, &self.record, number).is_some();
+                let text = || format!("{}/{}: {error:#}", step.key.namespace, step.key.name);
+                self.record.refused(text, is_dropped);
+            }
+        }
+    }
+
+    /// Waits no more; tells what is missing.
+    fn give_up(&self) -> Vec<String> {
+        let left = self.steps.iter().enumerate().filter_map(|(number, step)| {
+            let left = self.load.board.withdraw(&step.key, &self.record, number)?;
+            let (key, lacks) = (&step.key, left.lacks(self.change));
+            Some(format!("{}/{} ({lacks})", key.namespace, key.name))
+        });
+        left.collect()
+    }
+}

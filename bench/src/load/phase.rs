@@ -1,0 +1,248 @@
+//! What came of the changes of one phase.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::sync::Notify;
+
+use super::command;
+use crate::percentiles::{Percentiles, micros};
+
+/// The times of all changes of a phase.
+#[derive(Debug)]
+pub(crate) struct Record {
+    changes: Mutex<Changes>,
+    is_over: Notify,
+}
+
+#[derive(Debug)]
+struct Changes {
+    each: Vec<Times>,
+    /// Neither arrived nor refused yet.
+    open: usize,
+    errors: usize,
+    error: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Times {
+    /// When it was to be made, and when it was.
+    intended: Option<Instant>,
+    sent: Option<Instant>,
+    acked: Option<Instant>,
+    arrival: Option<Arrival>,
+}
+
+/// When all was seen that a change causes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arrival {
+    /// What its latency is about.
+    pub told: Instant,
+    /// The last of it.
+    pub done: Instant,
+}
+
+/// The answer to a command.
+#[derive(Debug, Serialize)]
+pub(crate) struct Answer {
+    pub label: String,
+    pub phase: command::Phase,
+    pub ok: bool,
+    count: usize,
+    seconds: f64,
+    load_seconds: f64,
+    errors: usize,
+    error: Option<String>,
+    missing: usize,
+    missing_names: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latencies_us: Option<Vec<(f64, u64)>>,
+    percentiles: Option<Percentiles>,
+    done_percentiles: Option<Percentiles>,
+    ack_percentiles: Option<Percentiles>,
+    late_us: Option<Percentiles>,
+    seconds_by_consumer: Vec<f64>,
+    begun_unix_ms: u64,
+    ended_unix_ms: u64,
+}
+
+/// What an answer is made of beside the times.
+#[derive(Debug)]
+pub(crate) struct Outline<'a> {
+    pub label: String,
+    pub phase: command::Phase,
+    pub is_paced: bool,
+    pub begun: Instant,
+    pub missing: Vec<String>,
+    /// The consumer of each change.
+    pub consumers: Vec<usize>,
+    pub chosen: &'a [usize],
+}
+
+/// So many of those that are missing are named.
+const NAMED: usize = 10;
+
+fn unix_ms(at: Instant) -> u64 {
+    let at = SystemTime::now().checked_sub(at.elapsed());
+    let since = at.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+// === impl Record ===
+
+impl Record {
+    /// Of so many changes.
+    pub(crate) fn new(changes: usize) -> Self {
+        Self {
+            changes: Mutex::new(Changes {
+                each: vec![Times::default(); changes],
+                open: changes,
+                errors: 0,
+                error: None,
+            }),
+            is_over: Notify::new(),
+        }
+    }
+
+    /// A change is sent now, which was to be sent then.
+    pub(crate) fn sent(&self, number: usize, intended: Instant, sent: Instant) {
+        let times = &mut self.changes.lock().each[number];
+        (times.intended, times.sent) = (Some(intended), Some(sent));
+    }
+
+    /// The API server has made a change.
+    pub(crate) fn acked(&self, number: usize) {
+        self.changes.lock().each[number].acked = Some(Instant::now());
+    }
+
+    /// The API server has refused a change; it is waited for no more if `is_dropped`.
+    pub(crate) fn refused(&self, error: impl FnOnce() -> String, is_dropped: bool) {
+        let mut changes = self.changes.lock();
+        changes.errors += 1;
+        changes.error.get_or_insert_with(error);
+        if is_dropped {
+            self.closed(&mut changes);
+        }
+    }
+
+    /// All was seen that a change causes.
+    pub(crate) fn arrived(&self, number: usize, arrival: Arrival) {
+        let mut changes = self.changes.lock();
+        changes.each[number].arrival = Some(arrival);
+        self.closed(&mut changes);
+    }
+
+    fn closed(&self, changes: &mut Changes) {
+        changes.open -= 1;
+        if changes.open == 0 {
+            self.is_over.notify_one();
+        }
+    }
+
+    /// Waits for all changes, which one waiter may.
+    pub(crate) async fn over(&self) {
+        while self.changes.lock().open > 0 {
+            self.is_over.notified().await;
+        }
+    }
+
+    /// When all was seen of one change.
+    #[cfg(test)]
+    pub(crate) fn arrival(&self, number: usize) -> Option<Arrival> {
+        self.changes.lock().each[number].arrival
+    }
+
+    /// Sums up.
+    pub(crate) fn answer(&self, outline: Outline<'_>) -> Answer {
+        let changes = self.changes.lock();
+        let each = &changes.each;
+        let begun = each.iter().filter_map(|it| it.sent).min().unwrap_or(outline.begun);
+        let until = |times: &mut dyn Iterator<Item = Instant>| {
+            let last = times.max().unwrap_or(begun);
+            last.saturating_duration_since(begun).as_secs_f64()
+        };
+        let of = |latency: &dyn Fn(&Times) -> Option<Duration>| Percentiles::of(each.iter().filter_map(latency));
+        let done = |times: &Times| times.arrival.map(|arrival| arrival.done);
+        let seconds_by_consumer = outline.chosen.iter().map(|chosen| {
+            let theirs = each
+                .iter()
+                .zip(&outline.consumers)
+                .filter(|(_, consumer)| *consumer == chosen);
+            until(&mut theirs.filter_map(|(times, _)| done(times)))
+        });
+        let latency = |times: &Times| Some(times.arrival?.told - times.intended?);
+        let latencies = || {
+            let mut all: Vec<_> = each
+                .iter()
+                .filter_map(|times| {
+                    let after = times.intended?.saturating_duration_since(outline.begun);
+                    Some((after.as_secs_f64() * 1e3, micros(latency(times)?)))
+                })
+                .collect();
+            all.sort_by(|left, right| left.0.total_cmp(&right.0));
+            all
+        };
+        let is_create = outline.phase.change() == Some(crate::order::Change::Create);
+        Answer {
+            ok: changes.errors == 0 && outline.missing.is_empty(),
+            count: each.len(),
+            seconds: until(&mut each.iter().filter_map(done)),
+            load_seconds: until(&mut each.iter().filter_map(|times| times.acked)),
+            errors: changes.errors,
+            error: changes.error.clone(),
+            missing: outline.missing.len(),
+            latencies_us: outline.phase.tells_each().then(latencies),
+            percentiles: of(&latency),
+            done_percentiles: of(&|times| Some(times.arrival?.done - times.intended?)).filter(|_| is_create),
+            ack_percentiles: of(&|times| Some(times.acked? - times.sent?)),
+            late_us: of(&|times| Some(times.sent? - times.intended?)).filter(|_| outline.is_paced),
+            seconds_by_consumer: seconds_by_consumer.collect(),
+            begun_unix_ms: unix_ms(outline.begun),
+            ended_unix_ms: unix_ms(Instant::now()),
+            label: outline.label,
+            phase: outline.phase,
+            missing_names: outline.missing.into_iter().take(NAMED).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn latency_counts_from_when_a_change_was_to_be_made() {
+        let begun = Instant::now();
+        let at = |millis| begun + Duration::from_millis(millis);
+        let record = Record::new(3);
+        record.sent(0, at(10), at(12));
+        record.sent(1, at(5), at(6));
+        record.sent(2, at(20), at(20));
+        let arrived = |told, done| Arrival {
+            told: at(told),
+            done: at(done),
+        };
+        record.arrived(0, arrived(30, 40));
+        record.arrived(1, arrived(10, 11));
+        record.refused(|| "no".to_owned(), true);
+        record.over().await;
+        let answer = record.answer(Outline {
+            label: "x".to_owned(),
+            phase: command::Phase::Create,
+            is_paced: true,
+            begun,
+            missing: Vec::new(),
+            consumers: vec![0, 1, 1],
+            chosen: &[0, 1],
+        });
+        let text = serde_json::to_value(&answer).unwrap();
+        assert_eq!(text["latencies_us"], serde_json::json!([[5.0, 5_000], [10.0, 20_000]]));
+        assert_eq!(text["percentiles"]["max"], 20_000);
+        assert_eq!(text["done_percentiles"]["max"], 30_000);
+        assert_eq!(text["late_us"]["max"], 2_000);
+        assert_eq!((&text["ok"], &text["error"]), (&false.into(), &"no".into()));
+        assert_eq!(text["seconds"], 0.034);
+        assert_eq!(text["seconds_by_consumer"], serde_json::json!([0.034, 0.005]));
+    }
+}

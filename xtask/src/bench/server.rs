@@ -1,0 +1,116 @@
+//! `cargo xtask bench server`: thousands of agents on one server, each as a konnector is, and what the server does for them.
+
+mod agents;
+mod counts;
+mod report;
+mod stage;
+
+use anyhow::Result;
+use bindery_e2e::process::Programs;
+use serde_json::json;
+
+use self::{
+    agents::{Answer, Order},
+    report::{Report, Row, Settled},
+    stage::Stage,
+};
+
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// How many agents, each with a contract of its own.
+    #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    agents: u32,
+    /// How many binds, lists or writes are under way at once.
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=64))]
+    concurrency: u16,
+    /// Changes of exports a second, at random times that do not wait for answers.
+    #[arg(long, default_value_t = 50.0)]
+    rate: f64,
+    /// For how long exports are changed, and how long each list is repeated.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: u32,
+}
+
+pub(super) fn run(bench: &super::Args, args: Args) -> Result<Report> {
+    bench.release("bindery-bench", &["--bin", "bindery-bench"])?;
+    let folder = bench.release("bindery-server", &["--bin", "bindery-server"])?;
+    super::until_interrupted(async {
+        let mut stage = Stage::prepare(Programs::in_folder(folder), args).await?;
+        let report = stage.run().await?;
+        stage.hush();
+        Ok(report)
+    })
+}
+
+// === impl Stage ===
+
+impl Stage {
+    async fn run(&mut self) -> Result<Report> {
+        let args = self.args;
+        let mut rows = vec![self.idle("no contract").await?];
+        self.bind(&mut rows).await?;
+        rows.push(self.idle("bound").await?);
+        rows.push(self.phase("connect", &Order::Connect { timeout_s: 300 }).await?);
+        let connected = self.idle("connected").await?;
+        let streams = self.streams().await?;
+        rows.push(connected);
+        let at_rest = self.at_rest().await?;
+        for what in ["exports", "templates"] {
+            let order = Order::List {
+                what,
+                seconds: f64::from(args.seconds.min(10)),
+                concurrency: args.concurrency,
+            };
+            rows.push(self.phase(&format!("list {what}"), &order).await?);
+        }
+        let row = self.change(Some(args.rate)).await?;
+        rows.push(row);
+        let row = self.change(None).await?;
+        rows.push(row);
+        let (row, after) = self.restart().await?;
+        rows.push(row);
+        rows.push(self.idle("restarted").await?);
+        let settled = Settled {
+            streams,
+            at_rest,
+            after,
+        };
+        Ok(Report::new(settings(&args), args.agents, rows, &settled))
+    }
+
+    /// The first bind is none of those that count: it is the first that the API server sees of the template's kinds.
+    async fn bind(&mut self, rows: &mut Vec<Row>) -> Result<()> {
+        let bind = |count| Order::Bind {
+            count,
+            concurrency: self.args.concurrency,
+        };
+        let (first, others) = (bind(1), bind(self.args.agents - 1));
+        self.order(&first).await?;
+        let from = self.provider.plane.audit()?.now()?;
+        let mut row = self.phase("bind", &others).await?;
+        row.asked = Some(counts::since(self.provider.plane.audit()?, from)?);
+        rows.push(row);
+        Ok(())
+    }
+
+    async fn change(&mut self, rate: Option<f64>) -> Result<Row> {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+        let count = rate.map_or(self.args.agents, |rate| (rate * f64::from(self.args.seconds)) as u32);
+        let order = Order::Change {
+            count,
+            rate,
+            concurrency: self.args.concurrency,
+            seed: 7,
+            from: self.next_change(count),
+        };
+        self.phase(if rate.is_some() { "change" } else { "change all" }, &order)
+            .await
+    }
+}
+
+fn settings(args: &Args) -> serde_json::Value {
+    json!({
+        "agents": args.agents, "concurrency": args.concurrency, "rate": args.rate, "seconds": args.seconds,
+        "cores": std::thread::available_parallelism().map_or(0, usize::from),
+    })
+}

@@ -1,0 +1,92 @@
+//! The program that is all agents, and what it is told.
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::Result;
+use bindery_e2e::{Provider, process::Programs};
+use serde::{Deserialize, Serialize};
+
+use crate::bench::program::Program;
+
+/// How long anything may take that it does: it ends most of it by limits of its own.
+const LIMIT: Duration = Duration::from_mins(30);
+
+/// What the program is to do; see `bindery-bench agents`.
+#[derive(Debug, Serialize)]
+#[serde(tag = "phase", rename_all = "snake_case")]
+pub(super) enum Order {
+    Bind {
+        count: u32,
+        concurrency: u16,
+    },
+    Connect {
+        timeout_s: u64,
+    },
+    List {
+        what: &'static str,
+        seconds: f64,
+        concurrency: u16,
+    },
+    Change {
+        count: u32,
+        rate: Option<f64>,
+        concurrency: u16,
+        seed: u64,
+        from: u64,
+    },
+    Mark,
+    Served {
+        timeout_s: u64,
+    },
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Answer {
+    pub(super) count: usize,
+    pub(super) seconds: f64,
+    pub(super) load_seconds: Option<f64>,
+    pub(super) errors: usize,
+    pub(super) error: Option<String>,
+    pub(super) percentiles: Option<Percentiles>,
+}
+
+/// In microseconds.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(super) struct Percentiles {
+    pub(super) p50: u64,
+    pub(super) p90: u64,
+    pub(super) p99: u64,
+    pub(super) max: u64,
+}
+
+/// The program, which ends with this.
+pub(super) struct Agents(Program);
+
+// === impl Agents ===
+
+impl Agents {
+    pub(super) async fn start(
+        programs: &Programs,
+        provider: &Provider,
+        tokens: &[PathBuf],
+        template: &str,
+    ) -> Result<Self> {
+        let mut command = programs.command("bindery-bench")?;
+        command.arg("agents");
+        command.arg("--provider").arg(provider.plane.kubeconfig_path());
+        command.args(["--server", &provider.address(), "--template", template]);
+        command.arg("--ca").arg(provider.ca_path());
+        for token in tokens {
+            command.arg("--token").arg(token);
+        }
+        let folder = provider.plane.workdir().path();
+        Ok(Self(Program::start("agents", command, folder).await?))
+    }
+
+    /// Has it do something, and waits until that is done.
+    pub(super) async fn order(&mut self, order: &Order) -> Result<Answer> {
+        self.0.tell(order).await?;
+        self.0.hear(LIMIT).await
+    }
+}

@@ -1,0 +1,78 @@
+//! What the server asks of the API server.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use bindery_e2e::{Asked, Audit, Moment, NAMESPACE};
+use serde::Serialize;
+
+/// Requests of the server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Counted {
+    pub(super) reads: usize,
+    pub(super) writes: usize,
+    /// Questions that are asked by creating something: reviews of tokens and rights.
+    pub(super) reviews: usize,
+    /// Each by verb and resource.
+    pub(super) each: BTreeMap<String, usize>,
+}
+
+/// What the server asked since a moment, but for its Lease.
+pub(super) fn since(audit: &Audit, from: Moment) -> Result<Counted> {
+    let by = format!("system:serviceaccount:{NAMESPACE}:bindery-server");
+    let asked = audit.since(from)?;
+    Ok(count(asked.iter().filter(|asked| asked.by == by)))
+}
+
+fn count<'a>(asked: impl Iterator<Item = &'a Asked>) -> Counted {
+    let mut counted = Counted::default();
+    for asked in asked.filter(|asked| asked.resource != "leases") {
+        let subresource = if asked.subresource.is_empty() { "" } else { "/" };
+        let what = format!("{} {}{subresource}{}", asked.verb, asked.resource, asked.subresource);
+        *counted.each.entry(what).or_default() += 1;
+        let what = if asked.resource.ends_with("reviews") {
+            &mut counted.reviews
+        } else if asked.is_write() && !asked.dry_run {
+            &mut counted.writes
+        } else {
+            &mut counted.reads
+        };
+        *what += 1;
+    }
+    counted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(verb: &str, resource: &str, dry_run: bool) -> Asked {
+        Asked {
+            by: String::new(),
+            verb: verb.to_owned(),
+            group: String::new(),
+            resource: resource.to_owned(),
+            subresource: String::new(),
+            namespace: String::new(),
+            name: String::new(),
+            dry_run,
+            continues: false,
+        }
+    }
+
+    #[test]
+    fn a_question_is_no_write() {
+        let all = [
+            asked("create", "tokenreviews", false),
+            asked("create", "subjectaccessreviews", false),
+            asked("create", "namespaces", false),
+            asked("create", "namespaces", true),
+            asked("watch", "namespaces", false),
+            asked("update", "leases", false),
+        ];
+        let counted = count(all.iter());
+        assert_eq!((counted.reads, counted.writes, counted.reviews), (2, 1, 2));
+        assert_eq!(counted.each["create namespaces"], 2);
+        assert!(!counted.each.contains_key("update leases"), "{:?}", counted.each);
+    }
+}

@@ -1,0 +1,263 @@
+//! What is shown, and what is too little.
+
+use serde::Serialize;
+
+use super::{Answer, counts::Counted};
+use crate::bench::{self, proc::Memory, table::Table};
+
+/// What the server may have with all agents connected.
+const MEMORY_MIB: f64 = 400.0;
+/// In which time 99 of 100 changes arrive.
+const ARRIVAL_MS: f64 = 100.0;
+/// How many times the time of the writes it may take until all changes arrived.
+const ARRIVAL_RATIO: f64 = 1.3;
+/// After which time all are served again.
+const RESTART_SECONDS: f64 = 20.0;
+
+/// The result.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Report {
+    bench: &'static str,
+    settings: serde_json::Value,
+    rows: Vec<Row>,
+    notes: Vec<String>,
+    missed: Vec<String>,
+}
+
+/// One phase.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Row {
+    pub(super) phase: String,
+    pub(super) count: Option<usize>,
+    pub(super) seconds: Option<f64>,
+    /// Until the last request was answered.
+    pub(super) load_seconds: Option<f64>,
+    /// Milliseconds: p50, p90, p99, max.
+    pub(super) percentiles: Option<[f64; 4]>,
+    /// Of the server.
+    pub(super) cpu_seconds: Option<f64>,
+    /// Of the control plane.
+    pub(super) plane_cpu_seconds: Option<f64>,
+    /// Of the server.
+    pub(super) memory: Memory,
+    /// What the server asked meanwhile.
+    pub(super) asked: Option<Counted>,
+}
+
+/// What is not of one phase.
+#[derive(Debug)]
+pub(super) struct Settled {
+    /// Streams that are whole with all agents connected.
+    pub(super) streams: usize,
+    /// What the server asks while nothing happens.
+    pub(super) at_rest: Counted,
+    /// What it asked from its restart on.
+    pub(super) after: Counted,
+}
+
+// === impl Row ===
+
+impl Row {
+    pub(super) fn new(phase: &str, answer: Option<&Answer>, memory: Memory) -> Self {
+        #[expect(clippy::cast_precision_loss, reason = "nobody waits for 2^52 microseconds")]
+        let milliseconds = |micros: u64| micros as f64 / 1e3;
+        let percentiles = answer.and_then(|answer| answer.percentiles);
+        Self {
+            phase: phase.to_owned(),
+            count: answer.map(|answer| answer.count),
+            seconds: answer.map(|answer| answer.seconds),
+            load_seconds: answer.and_then(|answer| answer.load_seconds),
+            percentiles: percentiles.map(|of| [of.p50, of.p90, of.p99, of.max].map(milliseconds)),
+            cpu_seconds: None,
+            plane_cpu_seconds: None,
+            memory,
+            asked: None,
+        }
+    }
+
+    fn rate(&self) -> Option<f64> {
+        #[expect(clippy::cast_precision_loss, reason = "nobody counts to 2^52")]
+        let count = self.count? as f64;
+        self.seconds
+            .filter(|seconds| *seconds > 0.0)
+            .map(|seconds| count / seconds)
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let number =
+            |value: Option<f64>, digits: usize| value.map_or_else(String::new, |value| format!("{value:.digits$}"));
+        let [p50, p90, p99, max] = self.percentiles.map_or([None; 4], |all| all.map(Some));
+        vec![
+            self.phase.clone(),
+            self.count.map_or_else(String::new, |count| count.to_string()),
+            number(self.seconds, 2),
+            number(self.rate(), 0),
+            number(p50, 1),
+            number(p90, 1),
+            number(p99, 1),
+            number(max, 1),
+            number(self.cpu_seconds, 2),
+            number(self.plane_cpu_seconds, 2),
+            number(Some(self.memory.rss_mib), 0),
+            number(Some(self.memory.peak_mib), 0),
+        ]
+    }
+}
+
+// === impl Report ===
+
+impl Report {
+    pub(super) fn new(settings: serde_json::Value, agents: u32, rows: Vec<Row>, settled: &Settled) -> Self {
+        let mut report = Self {
+            bench: "server",
+            settings,
+            rows,
+            notes: Vec::new(),
+            missed: Vec::new(),
+        };
+        report.judge(agents, settled);
+        report
+    }
+
+    fn judge(&mut self, agents: u32, settled: &Settled) {
+        let wanted = agents as usize;
+        let held = settled.streams;
+        self.bar(held == wanted, format!("{held} streams are held, of {wanted} agents"));
+        let rss = |name: &str| self.row(name).map_or(0.0, |row| row.memory.rss_mib);
+        let (before, with) = (rss("no contract"), rss("connected"));
+        let per_agent = (with - before) * 1024.0 / f64::from(agents);
+        let text = format!(
+            "the server has {with:.0} MiB with all agents, {per_agent:.1} KiB for each; at most {MEMORY_MIB} are wanted"
+        );
+        self.bar(with <= MEMORY_MIB, text);
+        let p99 = self
+            .row("change")
+            .and_then(|row| row.percentiles)
+            .map_or(0.0, |all| all[2]);
+        let text = format!("a change arrives within {p99:.1} ms (p99); {ARRIVAL_MS} are wanted");
+        self.bar(p99 <= ARRIVAL_MS, text);
+        let ratio = self.row("change all").map_or(0.0, |row| {
+            row.seconds.unwrap_or_default() / row.load_seconds.unwrap_or(f64::INFINITY)
+        });
+        let text = format!(
+            "all changed exports arrive within {ratio:.2} times the time of the writes; {ARRIVAL_RATIO} are wanted"
+        );
+        self.bar(ratio <= ARRIVAL_RATIO, text);
+        let restart = self.row("restart").and_then(|row| row.seconds).unwrap_or_default();
+        let text = format!("all are served {restart:.1} s after a restart; {RESTART_SECONDS} are wanted");
+        self.bar(restart <= RESTART_SECONDS, text);
+        let writes = (settled.at_rest.writes, settled.after.writes);
+        let text = format!(
+            "at rest the server writes nothing but its Lease ({} writes), nor after a restart ({})",
+            writes.0, writes.1
+        );
+        self.bar(writes == (0, 0), text);
+        if let Some((count, asked)) = self.row("bind").and_then(|row| row.count.zip(row.asked.clone())) {
+            #[expect(clippy::cast_precision_loss, reason = "nobody binds 2^52 times")]
+            let per = |number: usize| number as f64 / count.max(1) as f64;
+            let (reads, writes, reviews) = (per(asked.reads), per(asked.writes), per(asked.reviews));
+            self.notes.push(format!(
+                "a bind costs the server {writes:.1} writes, {reads:.1} reads and {reviews:.1} reviews"
+            ));
+        }
+        let asked = &settled.after;
+        self.notes.push(format!(
+            "from the restart on the server asked for {} reviews and {} other reads",
+            asked.reviews, asked.reads
+        ));
+        self.notes.push(
+            "ms: of a bind or list from the call, of a change from the time it was meant for, else from the begin of the \
+             phase; CPU and MiB are the server's; agents and control plane share the machine"
+                .to_owned(),
+        );
+    }
+
+    fn row(&self, phase: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.phase == phase)
+    }
+
+    fn bar(&mut self, holds: bool, text: String) {
+        if !holds {
+            self.missed.push(text.clone());
+        }
+        self.notes.push(text);
+    }
+}
+
+impl bench::Report for Report {
+    fn table(&self) -> String {
+        let head = [
+            "phase", "count", "s", "per s", "p50 ms", "p90", "p99", "max", "CPU s", "plane's", "MiB", "peak",
+        ];
+        let mut table = Table::new(&head, 1);
+        self.rows.iter().for_each(|row| table.line(row.cells()));
+        let notes = self.notes.iter().map(|note| format!("{note}\n"));
+        std::iter::once(table.to_string()).chain(notes).collect()
+    }
+
+    fn missed(&self) -> Option<String> {
+        (!self.missed.is_empty()).then(|| self.missed.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::Report as _;
+
+    fn row(phase: &str, seconds: f64, load: f64, p99: f64, rss_mib: f64) -> Row {
+        Row {
+            count: Some(10),
+            seconds: Some(seconds),
+            load_seconds: Some(load),
+            percentiles: Some([1.0, 2.0, p99, 4.0]),
+            ..Row::new(
+                phase,
+                None,
+                Memory {
+                    rss_mib,
+                    peak_mib: rss_mib,
+                },
+            )
+        }
+    }
+
+    fn report(streams: usize, [mib, p99, all, restart]: [f64; 4], writes: usize) -> Report {
+        let rows = vec![
+            row("no contract", 0.0, 0.0, 0.0, 10.0),
+            row("connected", 0.0, 0.0, 0.0, mib),
+            row("change", 1.0, 1.0, p99, mib),
+            row("change all", all, 1.0, 0.0, mib),
+            row("restart", restart, 1.0, 0.0, mib),
+        ];
+        let counted = |writes| Counted {
+            writes,
+            ..Counted::default()
+        };
+        let settled = Settled {
+            streams,
+            at_rest: counted(0),
+            after: counted(writes),
+        };
+        Report::new(serde_json::Value::Null, 10, rows, &settled)
+    }
+
+    #[test]
+    fn each_bar_is_judged() {
+        let good = [400.0, 100.0, 1.3, 20.0];
+        assert_eq!(report(10, good, 0).missed(), None);
+        let only = |report: &Report, word: &str| {
+            let missed = report.missed().expect("a miss");
+            assert!(report.missed.len() == 1 && missed.contains(word), "{missed}");
+        };
+        only(&report(9, good, 0), "streams");
+        only(&report(10, good, 1), "writes nothing");
+        for (index, word) in ["MiB", "a change", "all changed", "restart"].into_iter().enumerate() {
+            let mut bad = good;
+            bad[index] += 0.1;
+            only(&report(10, bad, 0), word);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Single changes in one binding while another of the same konnector has very much to do.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde::Serialize;
+
+use super::{
+    Bench,
+    order::{Answer, Order, Phase},
+    report::Section,
+    stage::{Scene, Stage},
+};
+use crate::bench::{
+    plot::{Panel, Series},
+    table::Table,
+};
+
+/// How many times its unloaded value the p99 may be.
+const BAR: f64 = 3.0;
+
+/// A smaller backlog is over before it is seen.
+const JUDGED: u32 = 2000;
+
+/// Objects whose changes are timed, and how many of them are made in a second.
+const SINGLES: u32 = 100;
+const RATE: f64 = 10.0;
+
+/// Enough to be quicker than any konnector, and not so many that the changes wait for the driver's own.
+const CONCURRENCY: u32 = 8;
+
+/// Which of the two bindings.
+const BUSY: usize = 0;
+const SINGLE: usize = 1;
+
+/// Single changes, alone or beside a backlog.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    when: &'static str,
+    changes: usize,
+    p50: f64,
+    p90: f64,
+    p99: f64,
+    max: f64,
+    /// How long there was a backlog.
+    backlog_seconds: f64,
+    /// Of these, how long until the last of its objects was made.
+    load_seconds: f64,
+    /// Seconds since the first, and milliseconds.
+    latencies: Vec<(f64, f64)>,
+}
+
+pub(super) async fn run(bench: &Bench) -> Result<Section> {
+    let objects = bench.args.objects_or(5000);
+    let scene = Scene {
+        name: "backlog",
+        resources: 2,
+        namespaces: bench.args.namespaces.unwrap_or(1),
+        ..Scene::default()
+    };
+    let mut stage = Stage::prepare(bench, scene).await?;
+    let singles = Order {
+        resource: SINGLE,
+        ..Order::new(Phase::Fill, SINGLES, &bench.args)
+    };
+    stage.give(singles).await?;
+    let mut rows = Vec::new();
+    for round in 1..=bench.args.repeat.unwrap_or(1) {
+        stage.quiet().await?;
+        let alone = stage.give(changes(bench, 2 * round)).await?;
+        rows.push(Row::new("alone", &alone, None));
+        stage.quiet().await?;
+        let row = beside_backlog(bench, &mut stage, objects, 2 * round + 1).await?;
+        eprintln!(
+            "==> backlog, round {round}: p99 {:.0} ms, alone {:.0} ms",
+            row.p99,
+            rows[rows.len() - 1].p99
+        );
+        rows.push(row);
+        let clear = Order {
+            resource: BUSY,
+            ..Order::new(Phase::Clear, objects, &bench.args)
+        };
+        stage.give(clear).await?;
+    }
+    stage.hush();
+    section(objects, &rows)
+}
+
+/// Changes at random moments for as long as was asked for.
+fn changes(bench: &Bench, round: u32) -> Order {
+    let changes = f64::from(bench.args.seconds) * RATE;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some thousands")]
+    let changes = changes as u32;
+    Order {
+        label: "changes".to_owned(),
+        resource: SINGLE,
+        rate: Some(RATE),
+        changes: Some(changes),
+        // Each round goes over all objects some times.
+        seq: u64::from(round) * 10_000,
+        seed: u64::from(round),
+        ..Order::new(Phase::Update, SINGLES, &bench.args)
+    }
+}
+
+async fn beside_backlog(bench: &Bench, stage: &mut Stage, objects: u32, round: u32) -> Result<Row> {
+    let backlog = Order {
+        label: "backlog".to_owned(),
+        resource: BUSY,
+        concurrency: CONCURRENCY,
+        ..Order::new(Phase::Fill, objects, &bench.args)
+    };
+    stage.load.give(&backlog).await?;
+    stage.load.give(&changes(bench, round)).await?;
+    let limit = Duration::from_secs(backlog.timeout_s);
+    let mut answers = [stage.load.next(limit).await?, stage.load.next(limit).await?];
+    if answers[0].label != "backlog" {
+        answers.reverse();
+    }
+    let [backlog, changes] = answers;
+    ensure!(
+        backlog.label == "backlog" && changes.label == "changes",
+        "other answers"
+    );
+    Ok(Row::new("beside", &changes, Some(&backlog)))
+}
+
+impl Row {
+    /// Of the changes that were made while there was a backlog, if there was one.
+    fn new(when: &'static str, changes: &Answer, backlog: Option<&Answer>) -> Self {
+        let until = backlog.map_or(f64::MAX, |backlog| backlog.seconds);
+        let within = changes.latencies_us.iter().map(|(at, us)| {
+            #[expect(clippy::cast_precision_loss, reason = "microseconds of a run")]
+            let ms = *us as f64 / 1000.0;
+            (at / 1000.0, ms)
+        });
+        let latencies: Vec<_> = within.filter(|(at, _)| *at < until).collect();
+        let mut sorted: Vec<_> = latencies.iter().map(|(_, ms)| *ms).collect();
+        sorted.sort_by(f64::total_cmp);
+        let at = |percent: usize| {
+            let index = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
+            sorted.get(index).copied().unwrap_or_default()
+        };
+        Self {
+            when,
+            changes: latencies.len(),
+            p50: at(50),
+            p90: at(90),
+            p99: at(99),
+            max: at(100),
+            backlog_seconds: backlog.map_or(0.0, |backlog| backlog.seconds),
+            load_seconds: backlog.map_or(0.0, |backlog| backlog.load_seconds),
+            latencies,
+        }
+    }
+
+    fn cells(&self) -> [String; 8] {
+        let ms = |ms: f64| format!("{ms:.1}");
+        [
+            self.when.to_owned(),
+            self.changes.to_string(),
+            ms(self.p50),
+            ms(self.p90),
+            ms(self.p99),
+            ms(self.max),
+            format!("{:.1}", self.backlog_seconds),
+            format!("{:.1}", self.load_seconds),
+        ]
+    }
+}
+
+fn section(objects: u32, rows: &[Row]) -> Result<Section> {
+    let head = [
+        "changes",
+        "count",
+        "p50 ms",
+        "p90",
+        "p99",
+        "max",
+        "backlog s",
+        "made in s",
+    ];
+    let mut table = Table::new(&head, 1);
+    for row in rows {
+        table.line(row.cells());
+    }
+    let ratio = ratio(rows);
+    let what = format!(
+        "p99 of single changes beside a backlog of {objects} objects: {ratio:.2} times that without; {BAR} is wanted"
+    );
+    let mut section = Section::new("backlog", &rows, table)?
+        .note(format!(
+            "{RATE} changes per second in a second binding of the same konnector"
+        ))
+        .note("beside: those made before the last object of the backlog was in sync")
+        .bar(objects < JUDGED || ratio <= BAR, what);
+    let series = rows.iter().take(2).map(|row| Series {
+        name: row.when.to_owned(),
+        points: row.latencies.clone(),
+    });
+    section.panels = vec![Panel {
+        title: format!("single changes beside a backlog of {objects}"),
+        series: series.collect(),
+    }];
+    Ok(section)
+}
+
+/// Of the worst round.
+fn ratio(rows: &[Row]) -> f64 {
+    let rounds = rows.chunks_exact(2).map(|round| round[1].p99 / round[0].p99);
+    rounds.fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(latencies_us: &[(f64, u64)], seconds: f64) -> Answer {
+        let value = serde_json::json!({"ok": true, "seconds": seconds, "latencies_us": latencies_us});
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn changes_made_after_the_backlog_are_not_counted() {
+        let changes = answer(&[(0.0, 4000), (900.0, 8000), (1100.0, 90_000)], 2.0);
+        let alone = Row::new("alone", &changes, None);
+        assert_eq!((alone.changes, alone.max.to_bits()), (3, 90.0_f64.to_bits()));
+        let beside = Row::new("beside", &changes, Some(&answer(&[], 1.0)));
+        assert_eq!(
+            (beside.changes, beside.p99.to_bits(), beside.p50.to_bits()),
+            (2, 8.0_f64.to_bits(), 4.0_f64.to_bits())
+        );
+    }
+
+    #[test]
+    fn the_worst_round_is_judged() {
+        let row = |ms| Row::new("", &answer(&[(0.0, ms)], 1.0), None);
+        let rows = [row(10_000), row(20_000), row(10_000), row(35_000)];
+        assert!((ratio(&rows) - 3.5).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,100 @@
+//! As many changes as the API servers take: the konnector beside a client that only sends the writes that have to be.
+
+use anyhow::Result;
+
+use super::{
+    Bench,
+    contestant::Contestant,
+    lanes::Lanes,
+    order::{Order, Phase},
+    report::Section,
+    row::{Judged, Row},
+    same::Written,
+    stage::{Scene, Stage},
+};
+
+/// What of the floor's objects per second is wanted.
+const BAR: f64 = 0.8;
+
+/// Of fewer objects than this, most of the time is the driver's own.
+const JUDGED: u32 = 1000;
+
+/// What a server does for the first time takes longer, and is nobody's to pay for.
+const WARM_UP: u32 = 200;
+
+pub(super) async fn run(bench: &Bench) -> Result<Section> {
+    let objects = bench.args.objects_or(1000);
+    let scene = Scene {
+        name: "burst",
+        namespaces: bench.args.namespaces.unwrap_or(1),
+        ..Scene::default()
+    };
+    let mut stage = Stage::prepare(bench, scene).await?;
+    let mut lanes = Lanes::default();
+    round(bench, &mut stage, (0, objects.min(WARM_UP)), &mut Lanes::default()).await?;
+    for number in 1..=bench.args.repeat.unwrap_or(3) {
+        round(bench, &mut stage, (number, objects), &mut lanes).await?;
+    }
+    stage.hush();
+    section(objects, lanes)
+}
+
+/// All phases by one, and then by the other.
+async fn round(bench: &Bench, stage: &mut Stage, (number, objects): (u32, u32), lanes: &mut Lanes) -> Result<()> {
+    let mut written: Vec<Vec<Written>> = Vec::new();
+    for contestant in Contestant::in_turn(number, Contestant::Floor) {
+        stage.enter(contestant).await?;
+        let mut wrote = Vec::new();
+        for phase in Phase::ALL {
+            let sample = stage.phase(Order::new(phase, objects, &bench.args)).await?;
+            eprintln!(
+                "==> burst, round {number}: {} by the {}: {:.1} s",
+                phase.name(),
+                contestant.name(),
+                sample.seconds
+            );
+            lanes.add(phase.name(), contestant, sample);
+            if phase != Phase::Delete {
+                wrote.push(stage.written("item-0").await?);
+            }
+        }
+        written.push(wrote);
+    }
+    // The floor is one only as long as it writes what the konnector writes.
+    Written::check_same(&written)
+}
+
+fn section(objects: u32, lanes: Lanes) -> Result<Section> {
+    let unequal = lanes.unequal();
+    let rows = lanes.rows();
+    let mut section = Section::new("burst", &rows, Row::table(&rows, Judged::Throughput))?
+        .note("ratio: objects per second in terms of the floor, the median of the ratios within a round")
+        .note("requests and KiB: per object, by whoever works, to both API servers; 409 and 429: of all rounds");
+    for row in &rows {
+        if let Some(ratios) = &row.ratios {
+            let ratio = ratios.objects_per_second.median;
+            let what = format!(
+                "{}: {ratio:.2} of the floor's objects per second; {BAR} is wanted",
+                row.phase
+            );
+            section = section.bar(objects < JUDGED || ratio >= BAR, what);
+        }
+    }
+    section = section.bar(unequal.is_empty(), same_writes(&unequal));
+    section.panels = rows
+        .chunk_by(|left, right| left.phase == right.phase)
+        .map(|rows| Row::panel(format!("burst: {}", rows[0].phase), rows))
+        .collect();
+    Ok(section)
+}
+
+fn same_writes(unequal: &[String]) -> String {
+    if unequal.is_empty() {
+        "konnector and floor made the same number of writes in each phase".to_owned()
+    } else {
+        format!(
+            "konnector and floor did not make the same number of writes: {}",
+            unequal.join(", ")
+        )
+    }
+}

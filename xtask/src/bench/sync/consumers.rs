@@ -1,0 +1,81 @@
+//! Many konnectors at once on one provider, each of a consumer of its own, beside as many floors.
+
+mod crowd;
+mod row;
+
+use anyhow::Result;
+
+use self::{crowd::Crowd, row::Row};
+use super::{
+    Bench,
+    contestant::Contestant,
+    order::{Order, Phase},
+    report::Section,
+    stage::Scene,
+};
+use crate::bench::{spread::Spread, table::Table};
+
+/// What of the floors' objects per second is wanted.
+const BAR: f64 = 0.7;
+
+/// Of fewer objects in all, most of the time is the driver's own.
+const JUDGED: u32 = 1000;
+
+pub(super) async fn run(bench: &Bench) -> Result<Section> {
+    let scene = Scene {
+        name: "consumers",
+        // No controllers are needed, and twenty of them are many.
+        controllers: false,
+        ..Scene::default()
+    };
+    let consumers = bench.args.consumers;
+    let each = bench.args.objects_or(200);
+    let mut crowd = Crowd::prepare(bench, scene).await?;
+    let mut rows: Vec<Row> = Vec::new();
+    for round in 1..=bench.args.repeat.unwrap_or(1) {
+        for contestant in Contestant::in_turn(round, Contestant::Floor) {
+            crowd.enter(contestant).await?;
+            for phase in Phase::ALL {
+                let order = Order::new(phase, consumers.saturating_mul(each), &bench.args);
+                let row = crowd.phase(&order).await?;
+                eprintln!("==> consumers, round {round}: {}", row.says());
+                rows.push(row);
+            }
+        }
+    }
+    crowd.hush();
+    section(consumers, each, &rows)
+}
+
+fn section(consumers: u32, each: u32, rows: &[Row]) -> Result<Section> {
+    let mut table = Table::new(&Row::HEAD, 2);
+    for phase in Phase::ALL {
+        for row in rows.iter().filter(|row| row.phase == phase) {
+            table.line(row.cells(row::ratio(rows, row)));
+        }
+    }
+    let mut section = Section::new("consumers", &rows, table)?
+        .note(format!(
+            "{consumers} consumers with {each} objects each; ratio: objects per second in terms of the floors"
+        ))
+        .note("first, last: when the first and the last consumer had all of its objects in sync")
+        .note("CPU: of all konnectors or floors; MiB: of the largest");
+    for phase in Phase::ALL {
+        let ours = rows
+            .iter()
+            .filter(|row| row.phase == phase && row.by == Contestant::Konnector);
+        let ratios = ours.filter_map(|row| row::ratio(rows, row));
+        let ratio = Spread::of(ratios).median;
+        let what = format!(
+            "{}: {ratio:.2} of the floors' objects per second; {BAR} is wanted",
+            phase.name()
+        );
+        section = section.bar(consumers * each < JUDGED || ratio >= BAR, what);
+    }
+    let unequal = row::unequal(rows);
+    let what = match unequal.as_slice() {
+        [] => "konnectors and floors make the same number of writes".to_owned(),
+        unequal => format!("writes of konnectors and floors differ: {}", unequal.join(", ")),
+    };
+    Ok(section.bar(unequal.is_empty(), what))
+}

@@ -1,0 +1,224 @@
+//! Many consumers of one provider, and who works for them.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, ensure};
+use bindery_e2e::{Asked, Audit, Consumer, Moment, Process, Provider, process::Programs};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use serde_json::Value;
+
+use super::{
+    super::{
+        Bench,
+        api::BenchApi,
+        contestant::Contestant,
+        load::{Cluster, Load},
+        order::{Answer, Order, Phase},
+        stage::{Scene, stand_in},
+    },
+    row::Row,
+};
+use crate::bench::{proc, program::Program, quiet::quiet};
+
+/// Clusters that start at once.
+const STARTING: usize = 2;
+
+/// The objects that show that all work.
+const PROBE: &str = "probe";
+
+/// A provider with its consumers. What works for them ends before they do.
+pub(super) struct Crowd {
+    load: Load,
+    members: Vec<Member>,
+    provider: Provider,
+    programs: Programs,
+    scene: Scene,
+    size: usize,
+    by: Contestant,
+}
+
+/// One consumer.
+struct Member {
+    floor: Option<Program>,
+    consumer: Consumer,
+    contract: String,
+}
+
+impl Crowd {
+    pub(super) async fn prepare(bench: &Bench, scene: Scene) -> Result<Self> {
+        let programs = bench.programs.clone();
+        let provider = scene.provider(&programs).await?;
+        let join = async |number: u32| Member::join(&programs, &scene, &provider, number).await;
+        let members: Vec<_> = stream::iter(0..bench.args.consumers)
+            .map(join)
+            .buffered(STARTING)
+            .try_collect()
+            .await?;
+        let clusters: Vec<_> = members.iter().map(Member::cluster).collect();
+        let sides = (provider.plane.kubeconfig_path(), &clusters[..]);
+        let load = Load::start(&programs, sides, scene.apis(), provider.plane.workdir().path()).await?;
+        let mut crowd = Self {
+            load,
+            members,
+            provider,
+            programs,
+            scene,
+            size: bench.args.size,
+            by: Contestant::Konnector,
+        };
+        // Maps their namespaces, which stay mapped.
+        crowd.probe().await?;
+        Ok(crowd)
+    }
+
+    /// Has konnectors work for all, or floors.
+    pub(super) async fn enter(&mut self, contestant: Contestant) -> Result<()> {
+        if self.by == contestant {
+            return Ok(());
+        }
+        for member in &mut self.members {
+            member.stop().await?;
+        }
+        for member in &mut self.members {
+            member.start(&self.programs, &self.scene, contestant).await?;
+        }
+        self.by = contestant;
+        self.probe().await
+    }
+
+    /// An object of each consumer is made and goes.
+    async fn probe(&mut self) -> Result<()> {
+        let count = u32::try_from(self.members.len())?;
+        for phase in [Phase::Create, Phase::Delete] {
+            let order = Order {
+                prefix: PROBE.to_owned(),
+                ..Order::of(phase, count, self.size)
+            };
+            self.give(&order).await.context("a probe")?;
+        }
+        Ok(())
+    }
+
+    async fn give(&mut self, order: &Order) -> Result<Answer> {
+        let sockets = || self.members.iter().map(Member::socket).collect();
+        let order = Order {
+            acks: (self.by == Contestant::Floor).then(sockets),
+            ..order.clone()
+        };
+        self.load.order(&order).await
+    }
+
+    pub(super) async fn phase(&mut self, order: &Order) -> Result<Row> {
+        quiet(&self.provider.plane).await?;
+        let pids: Vec<_> = self.members.iter().map(Member::pid).collect::<Result<_>>()?;
+        let since = self.moments()?;
+        let cpu_before = cpu_seconds(&pids)?;
+        let answer = self.give(order).await?;
+        let cpu_seconds = cpu_seconds(&pids)? - cpu_before;
+        let memory: Vec<_> = pids.iter().map(|pid| proc::memory(*pid)).collect::<Result<_>>()?;
+        Ok(Row {
+            phase: order.phase,
+            by: self.by,
+            count: answer.count,
+            seconds: answer.seconds,
+            percentiles: answer.percentiles.unwrap_or_default(),
+            seconds_by_consumer: answer.seconds_by_consumer,
+            cpu_seconds,
+            largest_rss_mib: memory.iter().map(|memory| memory.rss_mib).fold(0.0, f64::max),
+            writes: self.writes(&since)?,
+        })
+    }
+
+    /// The audit logs of all, the provider's first.
+    fn audits(&self) -> Result<Vec<&Audit>> {
+        let consumers = self.members.iter().map(|member| &member.consumer.plane);
+        [&self.provider.plane]
+            .into_iter()
+            .chain(consumers)
+            .map(|plane| plane.audit())
+            .collect()
+    }
+
+    fn moments(&self) -> Result<Vec<Moment>> {
+        self.audits()?.into_iter().map(Audit::now).collect()
+    }
+
+    /// Writes to bound objects since then; all that ServiceAccounts write is written by who is measured.
+    fn writes(&self, since: &[Moment]) -> Result<usize> {
+        let is_counted = |asked: &&Asked| asked.is_write() && BenchApi::is_group(&asked.group);
+        let counts = self.audits()?.into_iter().zip(since).map(|(audit, since)| {
+            let asked = audit.since(*since)?;
+            Ok(asked.iter().filter(is_counted).count())
+        });
+        counts.sum()
+    }
+
+    /// All went well: no logs are shown at the end.
+    pub(super) fn hush(&mut self) {
+        self.provider.servers.iter_mut().for_each(Process::hush);
+        let konnectors = self
+            .members
+            .iter_mut()
+            .flat_map(|member| &mut member.consumer.konnectors);
+        konnectors.for_each(Process::hush);
+    }
+}
+
+fn cpu_seconds(pids: &[u32]) -> Result<f64> {
+    pids.iter().map(|pid| proc::cpu_seconds(*pid)).sum()
+}
+
+// === impl Member ===
+
+impl Member {
+    /// A consumer with the API bound.
+    async fn join(programs: &Programs, scene: &Scene, provider: &Provider, number: u32) -> Result<Self> {
+        let consumer = scene.consumer(programs, &format!("{}-{number}", scene.name)).await?;
+        scene.bind(provider, &consumer, &format!("team-{number}")).await?;
+        eprintln!("==> consumers: {} is bound", consumer.plane.name());
+        Ok(Self {
+            contract: Provider::contract(&consumer.identity().await?),
+            consumer,
+            floor: None,
+        })
+    }
+
+    async fn stop(&mut self) -> Result<()> {
+        self.consumer.stop_konnectors().await?;
+        if let Some(floor) = self.floor.take() {
+            let totals: Value = floor.end().await?;
+            ensure!(totals["errors"] == 0, "a floor: {totals}");
+        }
+        Ok(())
+    }
+
+    async fn start(&mut self, programs: &Programs, scene: &Scene, contestant: Contestant) -> Result<()> {
+        if contestant == Contestant::Konnector {
+            return self.consumer.start_konnector().await;
+        }
+        let name = contestant.name();
+        let mut command = stand_in(programs, scene, (&self.consumer, &self.contract), name).await?;
+        command.arg("--socket").arg(self.socket());
+        self.floor = Some(Program::start(name, command, self.consumer.plane.workdir().path()).await?);
+        Ok(())
+    }
+
+    fn cluster(&self) -> Cluster {
+        Cluster {
+            kubeconfig: self.consumer.plane.kubeconfig_path().to_owned(),
+            contract: self.contract.clone(),
+        }
+    }
+
+    /// Where its floor is told what changed.
+    fn socket(&self) -> PathBuf {
+        self.consumer.plane.workdir().path().join("floor.sock")
+    }
+
+    fn pid(&self) -> Result<u32> {
+        match &self.floor {
+            Some(floor) => floor.id(),
+            None => Ok(self.consumer.konnectors.last().context("no konnector")?.id()),
+        }
+    }
+}

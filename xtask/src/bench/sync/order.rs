@@ -1,0 +1,195 @@
+//! What the driver is told to do, and what it answers.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::Args;
+
+/// Requests of the driver under way at once, if not said.
+pub(super) const CONCURRENCY: u32 = 32;
+
+/// One kind of change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Phase {
+    /// Objects on the consumer, seen once they are copied and held.
+    Create,
+    /// Their spec on the consumer, seen in the copies.
+    Update,
+    /// The status of their copies, seen on the consumer.
+    Status,
+    /// They are deleted on the consumer, and seen to be gone on both sides.
+    Delete,
+    /// As create, without the time of each.
+    Fill,
+    /// As delete, of all that there are, without the time of each.
+    Clear,
+}
+
+/// A command for the driver. All changes of a phase are made at once, or at a rate.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Order {
+    pub(super) phase: Phase,
+    pub(super) label: String,
+    /// Which of the bound resources.
+    pub(super) resource: usize,
+    /// Which consumers' objects; all if none is named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) consumers: Option<Vec<usize>>,
+    pub(super) prefix: String,
+    pub(super) from: u32,
+    pub(super) count: u32,
+    pub(super) namespaces: u32,
+    /// Bytes of the object.
+    pub(super) size: usize,
+    /// Changes per second, at random moments; all at once if none is said.
+    pub(super) rate: Option<f64>,
+    /// How many changes of the objects; one of each if not said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) changes: Option<u32>,
+    /// How many requests of the driver are under way at once, if all at once.
+    pub(super) concurrency: u32,
+    /// Of the random moments: contestants meet the same.
+    pub(super) seed: u64,
+    /// By which the change is told from those before it.
+    pub(super) seq: u64,
+    /// Where a floor is told of each change, by consumer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) acks: Option<Vec<PathBuf>>,
+    pub(super) timeout_s: u64,
+}
+
+/// What came of an order.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Answer {
+    #[serde(default)]
+    pub(super) label: String,
+    #[serde(default)]
+    ok: bool,
+    #[serde(default)]
+    pub(super) count: u32,
+    /// From the first request to the last thing seen.
+    #[serde(default)]
+    pub(super) seconds: f64,
+    /// From the first request to the last answer of the API server.
+    #[serde(default)]
+    pub(super) load_seconds: f64,
+    #[serde(default)]
+    errors: u32,
+    #[serde(default)]
+    error: Option<String>,
+    #[serde(default)]
+    missing: u32,
+    #[serde(default)]
+    missing_names: Vec<String>,
+    #[serde(default)]
+    pub(super) latencies_us: Vec<(f64, u64)>,
+    #[serde(default)]
+    pub(super) percentiles: Option<Percentiles>,
+    /// How late the driver itself was, at a rate.
+    #[serde(default)]
+    pub(super) late_us: Option<Percentiles>,
+    #[serde(default)]
+    pub(super) seconds_by_consumer: Vec<f64>,
+}
+
+/// Of latencies, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Percentiles {
+    pub(super) p50: u64,
+    pub(super) p90: u64,
+    pub(super) p99: u64,
+    pub(super) max: u64,
+}
+
+// === impl Phase ===
+
+impl Phase {
+    /// The life of an object.
+    pub(super) const ALL: [Self; 4] = [Self::Create, Self::Update, Self::Status, Self::Delete];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Status => "status",
+            Self::Delete => "delete",
+            Self::Fill => "fill",
+            Self::Clear => "clear",
+        }
+    }
+
+    /// The kind of change that whoever follows it sees.
+    pub(super) fn kind(self) -> &'static str {
+        match self {
+            Self::Fill => Self::Create.name(),
+            Self::Clear => Self::Delete.name(),
+            other => other.name(),
+        }
+    }
+
+    /// Grows with each phase of a life.
+    fn seq(self) -> u64 {
+        match self {
+            Self::Create | Self::Fill => 1,
+            Self::Update => 2,
+            Self::Status => 3,
+            Self::Delete | Self::Clear => 4,
+        }
+    }
+}
+
+// === impl Order ===
+
+impl Order {
+    pub(super) fn new(phase: Phase, count: u32, args: &Args) -> Self {
+        Self {
+            namespaces: args.namespaces.unwrap_or(1),
+            concurrency: args.concurrency,
+            ..Self::of(phase, count, args.size)
+        }
+    }
+
+    /// In one namespace.
+    pub(super) fn of(phase: Phase, count: u32, size: usize) -> Self {
+        Self {
+            phase,
+            label: phase.name().to_owned(),
+            resource: 0,
+            consumers: None,
+            prefix: "item".to_owned(),
+            from: 0,
+            count,
+            namespaces: 1,
+            size,
+            rate: None,
+            changes: None,
+            concurrency: CONCURRENCY,
+            seed: 7,
+            seq: phase.seq(),
+            acks: None,
+            timeout_s: 600,
+        }
+    }
+}
+
+// === impl Answer ===
+
+impl Answer {
+    /// Fails where something that was to be seen was not.
+    pub(super) fn check(self) -> Result<Self> {
+        ensure!(
+            self.ok,
+            "{}: {} of {} were not seen, such as {:?}; {} errors: {}",
+            self.label,
+            self.missing,
+            self.count,
+            self.missing_names,
+            self.errors,
+            self.error.as_deref().unwrap_or("none")
+        );
+        Ok(self)
+    }
+}

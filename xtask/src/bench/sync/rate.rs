@@ -1,0 +1,117 @@
+//! Changes at random moments, so many per second, whatever is still under way: the konnector beside a program that only
+//! passes on what its watches bring.
+
+use anyhow::Result;
+
+use super::{
+    Bench,
+    contestant::Contestant,
+    lanes::Lanes,
+    order::{Order, Phase},
+    report::Section,
+    row::{Judged, Row},
+    stage::{Scene, Stage},
+};
+
+/// What is wanted in terms of the relay's.
+const BAR_P50: f64 = 1.5;
+const BAR_P99: f64 = 2.0;
+
+/// Of fewer changes than this, the slowest of a hundred is chance.
+const JUDGED: u32 = 500;
+
+/// Before anything is measured, at each rate.
+const WARM_UP_SECONDS: u32 = 2;
+
+pub(super) async fn run(bench: &Bench) -> Result<Section> {
+    let scene = Scene {
+        name: "rate",
+        namespaces: bench.args.namespaces.unwrap_or(1),
+        ..Scene::default()
+    };
+    let mut stage = Stage::prepare(bench, scene).await?;
+    let mut lanes = Lanes::default();
+    for &rate in &bench.args.rate {
+        round(
+            bench,
+            &mut stage,
+            Pace::new(0, rate, WARM_UP_SECONDS),
+            &mut Lanes::default(),
+        )
+        .await?;
+        for number in 1..=bench.args.repeat.unwrap_or(1) {
+            let pace = Pace::new(number, rate, bench.args.seconds);
+            round(bench, &mut stage, pace, &mut lanes).await?;
+        }
+    }
+    stage.hush();
+    section(bench, lanes)
+}
+
+/// How fast, and how often.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    round: u32,
+    rate: u32,
+    changes: u32,
+}
+
+impl Pace {
+    fn new(round: u32, rate: u32, seconds: u32) -> Self {
+        Self {
+            round,
+            rate,
+            changes: rate.saturating_mul(seconds),
+        }
+    }
+}
+
+async fn round(bench: &Bench, stage: &mut Stage, pace: Pace, lanes: &mut Lanes) -> Result<()> {
+    for contestant in Contestant::in_turn(pace.round, Contestant::Relay) {
+        stage.enter(contestant).await?;
+        for phase in Phase::ALL {
+            let order = Order {
+                rate: Some(f64::from(pace.rate)),
+                seed: u64::from(pace.round) + 1,
+                ..Order::new(phase, pace.changes, &bench.args)
+            };
+            let sample = stage.phase(order).await?;
+            let label = format!("{} at {}/s", phase.name(), pace.rate);
+            eprintln!(
+                "==> rate, round {}: {label} by the {}: p50 {} us, p99 {} us",
+                pace.round,
+                contestant.name(),
+                sample.percentiles.p50,
+                sample.percentiles.p99
+            );
+            lanes.add(&label, contestant, sample);
+        }
+    }
+    Ok(())
+}
+
+fn section(bench: &Bench, lanes: Lanes) -> Result<Section> {
+    let rows = lanes.rows();
+    let mut section = Section::new("rate", &rows, Row::table(&rows, Judged::Latency))?
+        .note(
+            "times: from the moment that was drawn for a change to the moment when the driver saw what it had to cause",
+        )
+        .note("ratios: in terms of the relay, the median of the ratios within a round");
+    let slowest = bench.args.rate.iter().min().copied().unwrap_or_default();
+    let is_judged = slowest.saturating_mul(bench.args.seconds) >= JUDGED;
+    for row in &rows {
+        if let Some(ratios) = &row.ratios {
+            let (p50, p99) = (ratios.p50.median, ratios.p99.median);
+            let what = format!(
+                "{}: p50 {p50:.2} and p99 {p99:.2} times the relay's; {BAR_P50} and {BAR_P99} are wanted",
+                row.phase
+            );
+            section = section.bar(!is_judged || (p50 <= BAR_P50 && p99 <= BAR_P99), what);
+        }
+    }
+    section.panels = rows
+        .chunk_by(|left, right| left.phase == right.phase)
+        .map(|rows| Row::panel(rows[0].phase.clone(), rows))
+        .collect();
+    Ok(section)
+}

@@ -1,0 +1,144 @@
+//! A konnector that starts where all is in sync, beside a client that lists both sides once.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::{
+    Bench,
+    counts::Asks,
+    order::{Order, Phase},
+    report::Section,
+    stage::{Scene, Stage},
+};
+use crate::bench::{
+    proc::{self, Memory},
+    spread::Spread,
+    table::Table,
+};
+
+/// How many times the lists a restart may take.
+const BAR: f64 = 2.0;
+
+/// Of fewer objects than this, most of the time goes to the start of a process.
+const JUDGED: u32 = 5000;
+
+const LIMIT: Duration = Duration::from_mins(2);
+
+/// One restart.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    /// From the start of the process until all is in sync.
+    seconds: f64,
+    /// What the bare client took just before.
+    list_seconds: f64,
+    ratio: f64,
+    /// Up to the moment when all is in sync.
+    cpu_seconds: f64,
+    #[serde(flatten)]
+    memory: Memory,
+    requests: usize,
+    /// To bound objects.
+    writes: usize,
+    watches: usize,
+}
+
+pub(super) async fn run(bench: &Bench) -> Result<Section> {
+    let objects = bench.args.objects_or(10_000);
+    let scene = Scene {
+        name: "restart",
+        namespaces: bench.args.namespaces.unwrap_or(1),
+        ..Scene::default()
+    };
+    let mut stage = Stage::prepare(bench, scene).await?;
+    let fill = Order {
+        timeout_s: 300 + u64::from(objects) / 20,
+        ..Order::new(Phase::Fill, objects, &bench.args)
+    };
+    stage.give(fill).await?;
+    let mut rows = Vec::new();
+    for round in 1..=bench.args.repeat.unwrap_or(3) {
+        let row = Row::measure(&mut stage).await?;
+        eprintln!(
+            "==> restart, round {round}: {:.2} s, lists {:.2} s",
+            row.seconds, row.list_seconds
+        );
+        rows.push(row);
+    }
+    stage.hush();
+    section(objects, &rows)
+}
+
+fn section(objects: u32, rows: &[Row]) -> Result<Section> {
+    let head = [
+        "restart", "objects", "s", "lists s", "ratio", "CPU s", "MiB", "peak", "requests", "watches", "writes",
+    ];
+    let mut table = Table::new(&head, 1);
+    for (round, row) in (1..).zip(rows) {
+        table.line(row.cells(round, objects));
+    }
+    let ratio = Spread::of(rows.iter().map(|row| row.ratio)).median;
+    let writes: usize = rows.iter().map(|row| row.writes).sum();
+    let section = Section::new("restart", &rows, table)?
+        .note("s: from the start of the process until it says that all is in sync; lists: a bare client, just before");
+    Ok(section
+        .bar(
+            objects < JUDGED || ratio <= BAR,
+            format!("in sync again after {ratio:.2} times the time of the lists; {BAR} is wanted"),
+        )
+        .bar(
+            writes == 0,
+            format!("{writes} writes to objects that were in sync; none is wanted"),
+        ))
+}
+
+impl Row {
+    async fn measure(stage: &mut Stage) -> Result<Self> {
+        stage.consumer.stop_konnectors().await?;
+        stage.quiet().await?;
+        let list_seconds = stage.list().await?;
+        stage.quiet().await?;
+        let moment = stage.moment()?;
+        let start = Instant::now();
+        stage.consumer.spawn_konnector()?;
+        stage.synced(LIMIT).await?;
+        let seconds = start.elapsed().as_secs_f64();
+        let cpu_seconds = proc::cpu_seconds(stage.pid()?)?;
+        // What it writes afterwards counts too.
+        stage.quiet().await?;
+        let Asks {
+            requests,
+            writes,
+            watches,
+            ..
+        } = stage.asked(&moment)?;
+        Ok(Self {
+            seconds,
+            list_seconds,
+            ratio: seconds / list_seconds,
+            cpu_seconds,
+            memory: proc::memory(stage.pid()?)?,
+            requests,
+            writes,
+            watches,
+        })
+    }
+
+    fn cells(&self, round: u32, objects: u32) -> [String; 11] {
+        [
+            format!("round {round}"),
+            objects.to_string(),
+            format!("{:.2}", self.seconds),
+            format!("{:.2}", self.list_seconds),
+            format!("{:.2}", self.ratio),
+            format!("{:.2}", self.cpu_seconds),
+            format!("{:.1}", self.memory.rss_mib),
+            format!("{:.1}", self.memory.peak_mib),
+            self.requests.to_string(),
+            self.watches.to_string(),
+            self.writes.to_string(),
+        ]
+    }
+}
