@@ -52,6 +52,8 @@ pub struct Asked {
     pub name: String,
     /// Whether it was only asked what would happen.
     pub dry_run: bool,
+    /// Whether it asks for a further page of a list.
+    pub continues: bool,
 }
 
 #[derive(Deserialize)]
@@ -148,6 +150,7 @@ impl Asked {
             namespace: object.namespace,
             name: object.name,
             dry_run: event.request_uri.contains("dryRun=All"),
+            continues: event.request_uri.contains("continue="),
         })
     }
 

@@ -12,7 +12,7 @@ use kube::{Api, ResourceExt as _};
 
 use crate::{
     ControlPlane, Process, Provider, eventually, http, lease, manifests,
-    process::run,
+    process::{Programs, run},
     provider::{NAMESPACE, free_port},
 };
 
@@ -26,6 +26,7 @@ pub struct Consumer {
     pub plane: ControlPlane,
     /// Running konnectors.
     pub konnectors: Vec<Process>,
+    programs: Programs,
     extra: Vec<String>,
     env: Vec<(String, String)>,
     kubeconfig: PathBuf,
@@ -46,15 +47,25 @@ impl Consumer {
 
     /// As [`Consumer::start_with`], on a cluster that runs already.
     pub async fn start_on(plane: ControlPlane, extra: &[&str]) -> Result<Self> {
+        Box::pin(Self::start_from(Programs::default(), plane, extra)).await
+    }
+
+    /// As [`Consumer::start_on`], with konnector and command line of a build of the caller's choice.
+    pub async fn start_from(programs: Programs, plane: ControlPlane, extra: &[&str]) -> Result<Self> {
         plane.apply(&manifests::folder("konnector")?).await?;
-        Self::start_installed(plane, extra).await
+        Self::start_with_programs(programs, plane, extra).await
     }
 
     /// As [`Consumer::start_on`], with what somebody else has installed there.
     pub async fn start_installed(plane: ControlPlane, extra: &[&str]) -> Result<Self> {
+        Self::start_with_programs(Programs::default(), plane, extra).await
+    }
+
+    async fn start_with_programs(programs: Programs, plane: ControlPlane, extra: &[&str]) -> Result<Self> {
         let kubeconfig = plane.service_account_kubeconfig(NAMESPACE, "konnector").await?;
         let mut consumer = Self {
             plane,
+            programs,
             konnectors: Vec::new(),
             extra: extra.iter().map(|flag| (*flag).to_owned()).collect(),
             env: Vec::new(),
@@ -115,7 +126,7 @@ impl Consumer {
     /// Starts one more konnector; answers its admin port.
     pub fn spawn_konnector(&mut self) -> Result<u16> {
         let admin = free_port()?;
-        let mut command = Process::cargo_bin("bindery-konnector")?;
+        let mut command = self.programs.command("bindery-konnector")?;
         command.arg("--kubeconfig").arg(&self.kubeconfig);
         command.args(["--server-address", &format!("127.0.0.1:{admin}")]);
         command.args(["--namespace", NAMESPACE, "--lease-namespace", NAMESPACE]);
@@ -128,6 +139,26 @@ impl Consumer {
         Ok(admin)
     }
 
+    /// Has all konnectors end as on a node: they give their Lease up, so that the next need not wait.
+    pub async fn stop_konnectors(&mut self) -> Result<()> {
+        for konnector in &mut self.konnectors {
+            konnector.terminate(START_TIMEOUT).await?;
+            konnector.hush();
+        }
+        self.konnectors.clear();
+        Ok(())
+    }
+
+    /// Admin port of the last konnector.
+    pub fn admin_port(&self) -> u16 {
+        self.admin
+    }
+
+    /// Path of the kubeconfig that konnectors run with.
+    pub fn konnector_kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
     /// UID of `kube-system`, by which a provider knows the cluster.
     pub async fn identity(&self) -> Result<String> {
         let namespace = Api::<Namespace>::all(self.plane.client()).get("kube-system").await?;
@@ -136,7 +167,7 @@ impl Consumer {
 
     /// `kubectl-bind`, run by the admin of this cluster.
     pub fn bind_command(&self) -> Result<Command> {
-        let mut command = Process::cargo_bin("kubectl-bind")?;
+        let mut command = self.programs.command("kubectl-bind")?;
         command.env("KUBECONFIG", self.plane.kubeconfig_path());
         Ok(command)
     }

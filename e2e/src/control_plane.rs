@@ -19,6 +19,7 @@ use anyhow::{Context, Result};
 use kube::Client;
 use parking_lot::Mutex;
 
+pub(crate) use self::ports::free as free_address;
 pub use self::{
     etcd::Backup,
     tokens::{LEEWAY, ServiceAccountClaims},
@@ -48,41 +49,72 @@ pub struct ControlPlane {
     admin_path: PathBuf,
     client: Client,
     signing_key: SigningKey,
-    controller_manager: Mutex<Process>,
+    /// None if it has none.
+    controller_manager: Mutex<Option<Process>>,
     /// None while it is stopped.
     api_server: Mutex<Option<Process>>,
     etcd: Mutex<Process>,
     workdir: Workdir,
 }
 
+/// What a control plane has beside its store and its API server.
+#[derive(Clone, Copy, Debug)]
+struct Parts {
+    audit: bool,
+    controllers: bool,
+}
+
+impl Default for Parts {
+    fn default() -> Self {
+        Self {
+            audit: false,
+            controllers: true,
+        }
+    }
+}
+
 impl ControlPlane {
     /// Starts a control plane and waits until it is ready. The first start of a user builds the binaries.
     pub async fn start(name: &str) -> Result<Self> {
-        Self::start_with(name, false).await
+        Self::start_with(name, Parts::default()).await
     }
 
     /// As [`ControlPlane::start`], with an audit log.
     pub async fn start_audited(name: &str) -> Result<Self> {
-        Self::start_with(name, true).await
+        let audited = Parts {
+            audit: true,
+            ..Parts::default()
+        };
+        Self::start_with(name, audited).await
     }
 
-    async fn start_with(name: &str, audited: bool) -> Result<Self> {
+    /// As [`ControlPlane::start_audited`], without a controller manager: a small one, where nothing is collected and nothing
+    /// waits for controllers.
+    pub async fn start_bare(name: &str) -> Result<Self> {
+        let bare = Parts {
+            audit: true,
+            controllers: false,
+        };
+        Self::start_with(name, bare).await
+    }
+
+    async fn start_with(name: &str, parts: Parts) -> Result<Self> {
         let binaries = Binaries::get().await?;
         let mut attempt = 1;
         loop {
-            match Self::try_start(name, binaries, audited).await {
+            match Self::try_start(name, binaries, parts).await {
                 Err(error) if attempt < ATTEMPTS && programs::is_port_collision(&error) => attempt += 1,
                 outcome => return outcome.with_context(|| format!("cannot start the control plane {name:?}")),
             }
         }
     }
 
-    async fn try_start(name: &str, binaries: &'static Binaries, audited: bool) -> Result<Self> {
+    async fn try_start(name: &str, binaries: &'static Binaries, parts: Parts) -> Result<Self> {
         let workdir = Workdir::new(name)?;
         let authority = Authority::new(&format!("{name} CA"))?;
         let signing_key = SigningKey::generate()?;
         let mut layout = Layout::prepare(&workdir, &authority, &signing_key)?;
-        if audited {
+        if parts.audit {
             layout = layout.audited(&workdir)?;
         }
         let admin = Kubeconfig {
@@ -98,9 +130,12 @@ impl ControlPlane {
         readiness::listening(&mut etcd, &layout.etcd_socket()).await?;
         let mut api_server = layout.spawn_api_server(binaries)?;
         readiness::ready(&mut api_server, &client).await?;
-        // Not before: it asks for the API server once a second only.
-        let mut controller_manager = layout.spawn_controller_manager(binaries, &admin_path)?;
-        readiness::default_service_account(&mut controller_manager, &client).await?;
+        let mut controller_manager = None;
+        if parts.controllers {
+            // Not before: it asks for the API server once a second only.
+            let started = controller_manager.insert(layout.spawn_controller_manager(binaries, &admin_path)?);
+            readiness::default_service_account(started, &client).await?;
+        }
         Ok(Self {
             name: name.to_owned(),
             binaries,
@@ -180,8 +215,9 @@ impl ControlPlane {
     /// Process ids of what runs now.
     pub fn pids(&self) -> Vec<u32> {
         let api_server = self.api_server.lock().as_ref().map(Process::id);
-        let others = [self.etcd.lock().id(), self.controller_manager.lock().id()];
-        api_server.into_iter().chain(others).collect()
+        let controller_manager = self.controller_manager.lock().as_ref().map(Process::id);
+        let others = api_server.into_iter().chain(controller_manager);
+        others.chain([self.etcd.lock().id()]).collect()
     }
 
     /// Kills the API server. Its state stays in etcd.
@@ -205,11 +241,12 @@ impl ControlPlane {
         self.restart_controller_manager()
     }
 
-    /// Starts the controllers anew. The garbage collector looks for new kinds only twice a minute, but when it starts.
+    /// Starts the controllers anew, if it has any. The garbage collector looks for new kinds only twice a minute, but when it starts.
     pub fn restart_controller_manager(&self) -> Result<()> {
-        let mut controller_manager = self.controller_manager.lock();
-        controller_manager.kill9()?;
-        *controller_manager = self.layout.spawn_controller_manager(self.binaries, &self.admin_path)?;
+        if let Some(controller_manager) = self.controller_manager.lock().as_mut() {
+            controller_manager.kill9()?;
+            *controller_manager = self.layout.spawn_controller_manager(self.binaries, &self.admin_path)?;
+        }
         Ok(())
     }
 

@@ -13,9 +13,9 @@ pub const PATIENT: [&str; 6] = [
 /// So that suites which kill a leader need not wait long for the next.
 const QUICK: [&str; 6] = [
     "--lease-duration",
-    "5",
+    "10",
     "--lease-renew-deadline",
-    "3",
+    "8",
     "--lease-retry-period",
     "1",
 ];

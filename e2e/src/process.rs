@@ -20,7 +20,7 @@ use nix::{
 };
 use tokio::time::{Instant, sleep};
 
-pub use self::command::{cargo_bin_path, run, run_with_input, stdout};
+pub use self::command::{Programs, cargo_bin_path, run, run_with_input, stdout};
 
 use crate::Workdir;
 

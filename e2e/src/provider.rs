@@ -1,7 +1,6 @@
 //! A provider: a control plane with the backend installed as it ships, run as its ServiceAccount.
 
 use std::{
-    net::TcpListener,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -15,7 +14,7 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::{ControlPlane, Process, eventually, http, lease, manifests};
+use crate::{ControlPlane, Process, control_plane, eventually, http, lease, manifests, process::Programs};
 
 /// Namespace of the backend.
 pub const NAMESPACE: &str = "kube-bind";
@@ -28,6 +27,7 @@ pub struct Provider {
     pub plane: ControlPlane,
     /// Running servers. The first listens on [`Provider::address`].
     pub servers: Vec<Process>,
+    programs: Programs,
     ports: Ports,
     /// Ports of all servers that were ever started, in their order.
     replicas: Vec<Ports>,
@@ -55,6 +55,11 @@ impl Provider {
 
     /// As [`Provider::start_with`], on a cluster that runs already.
     pub async fn start_on(plane: ControlPlane, extra: &[&str]) -> Result<Self> {
+        Box::pin(Self::start_from(Programs::default(), plane, extra)).await
+    }
+
+    /// As [`Provider::start_on`], with the server of a build of the caller's choice.
+    pub async fn start_from(programs: Programs, plane: ControlPlane, extra: &[&str]) -> Result<Self> {
         plane.apply(&manifests::folder("crds")?).await?;
         plane.apply(&manifests::folder("server")?).await?;
         plane.apply(&manifests::folder("examples/cowboys/provider")?).await?;
@@ -64,6 +69,7 @@ impl Provider {
         std::fs::write(plane.workdir().path().join("grpc.key"), &identity.key)?;
         let mut provider = Self {
             plane,
+            programs,
             servers: Vec::new(),
             ports: Ports {
                 grpc: free_port()?,
@@ -137,6 +143,13 @@ impl Provider {
         self.env.push((name.to_owned(), value.to_owned()));
     }
 
+    /// Has servers that are started from now on run with `FLAG=VALUE`, in place of what the flag said before.
+    pub fn set_flag(&mut self, flag: &str, value: &str) {
+        let of_flag = |given: &str| given.strip_prefix(flag).is_some_and(|rest| rest.starts_with('='));
+        self.extra.retain(|given| !of_flag(given));
+        self.extra.push(format!("{flag}={value}"));
+    }
+
     async fn server_ready(&mut self, index: usize, admin: u16) -> Result<()> {
         let server = &mut self.servers[index];
         let ready = eventually("the server to be ready", START_TIMEOUT, || async {
@@ -150,7 +163,7 @@ impl Provider {
     }
 
     fn server_command(&self, ports: Ports) -> Result<Command> {
-        let mut command = Process::cargo_bin("bindery-server")?;
+        let mut command = self.programs.command("bindery-server")?;
         let path = |name: &str| self.plane.workdir().path().join(name);
         command.arg("--kubeconfig").arg(&self.kubeconfig);
         command.args(["--listen-address", &format!("127.0.0.1:{}", ports.grpc)]);
@@ -260,5 +273,5 @@ impl Provider {
 
 /// A port that nobody listens on now.
 pub(crate) fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+    Ok(control_plane::free_address()?.port())
 }

@@ -16,12 +16,12 @@ const RANGE: RangeInclusive<u16> = 20_000..=31_999;
 
 const TRIES: usize = 1_000;
 
-/// Handed out by this process, where several control planes may start at once.
+/// Handed out by this process, where several control planes and servers may start at once.
 static TAKEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
 
 /// An address that nobody listens on now. Another process may take it before it is used: whoever starts a server there
 /// must be ready to try another.
-pub(super) fn free() -> Result<SocketAddr> {
+pub(crate) fn free() -> Result<SocketAddr> {
     for _ in 0..TRIES {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, rand::random_range(RANGE)));
         if TAKEN.lock().insert(address.port()) && TcpListener::bind(address).is_ok() {

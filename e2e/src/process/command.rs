@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use tokio::{io::AsyncWriteExt, time::timeout};
 
 /// Runs a command to its end and collects its output; one that takes longer than `limit` is killed and an error.
@@ -69,4 +69,32 @@ pub fn cargo_bin_path(name: &str) -> Result<PathBuf> {
                 executable.display()
             )
         })
+}
+
+/// Where the project's own binaries are: beside the running executable, unless in a folder.
+#[derive(Clone, Debug, Default)]
+pub struct Programs {
+    folder: Option<PathBuf>,
+}
+
+impl Programs {
+    /// Those of a folder, such as `target/release`.
+    pub fn in_folder(folder: PathBuf) -> Self {
+        Self { folder: Some(folder) }
+    }
+
+    /// Path of one of them.
+    pub fn path(&self, name: &str) -> Result<PathBuf> {
+        let Some(folder) = &self.folder else {
+            return cargo_bin_path(name);
+        };
+        let path = folder.join(name);
+        ensure!(path.is_file(), "{} is not built", path.display());
+        Ok(path)
+    }
+
+    /// The command of one of them.
+    pub fn command(&self, name: &str) -> Result<Command> {
+        Ok(Command::new(self.path(name)?))
+    }
 }

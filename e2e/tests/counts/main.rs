@@ -1,0 +1,53 @@
+//! What the programs ask of both API servers, counted where it arrives: at a restart, at rest, for each change, and the
+//! watches that they hold. Nothing else happens on these clusters, so that every request of every account counts.
+
+mod asked;
+mod changes;
+mod rest;
+mod restart;
+mod watches;
+mod world;
+
+use anyhow::{Context as _, Result};
+use bindery_api::v1alpha2::InformerScope;
+use bindery_e2e::run;
+
+use crate::world::World;
+
+/// Few objects, watched namespace by namespace; then many, watched cluster-wide. What is asked beside the writes of objects
+/// is the same.
+#[test]
+fn what_is_asked_is_counted() -> Result<()> {
+    run(async {
+        let mut world = World::start().await?;
+        let outcome = Box::pin(in_both_scopes(&mut world)).await;
+        outcome.map_err(|error| world.tails(&error))
+    })
+}
+
+async fn in_both_scopes(world: &mut World) -> Result<()> {
+    world.bind(InformerScope::Namespaced).await?;
+    world.fill(2).await?;
+    let outcome = are_counted(world, InformerScope::Namespaced).await;
+    outcome.context("informer scope Namespaced")?;
+    let before = world.contract.clone();
+    world.unbind().await?;
+    world.serve(InformerScope::Cluster).await?;
+    world.bind(InformerScope::Cluster).await?;
+    let outcome = async {
+        // What follows the end of the other is not to be counted.
+        tokio::try_join!(world.fill(20), world.is_gone(&before))?;
+        are_counted(world, InformerScope::Cluster).await
+    };
+    outcome.await.context("informer scope Cluster")
+}
+
+/// What there is, is in sync.
+async fn are_counted(world: &mut World, scope: InformerScope) -> Result<()> {
+    rest::is_near(world).await?;
+    let began = restart::of_both(world).await?;
+    rest::is_reached(world, began).await?;
+    restart::asked_little(world, began)?;
+    watches::are_held_once(world, scope, began)?;
+    changes::are_written_once(world).await
+}

@@ -1,0 +1,90 @@
+//! Both programs end and begin anew, with everything in sync.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, ensure};
+
+use crate::{
+    asked::{self, Mark, Request, Who, tally},
+    rest::is_routine,
+    world::{PLACES, World},
+};
+
+/// What the konnector says on the way: of binding and export, in their status and by events. Of objects it says nothing.
+const SAYS: [&str; 3] = [
+    "Konnector patch apiservicebindings/status",
+    "Konnector create events",
+    "Binder patch apiserviceexports/status",
+];
+const SAYS_MAX: usize = 30;
+/// What is read one by one: definitions, Leases, the contract's namespace.
+const READS_MAX: usize = 40;
+/// Listed and not followed: the server looks once for what earlier versions left.
+const LISTED_ONCE: &str = "Server list secrets";
+
+const CLAIMED: [&str; 2] = ["configmaps", "secrets"];
+
+/// How often who lists or watches what, by resource, namespace and name.
+type Collections<'r> = BTreeMap<(&'r Who, &'r str, &'r str, &'r str), usize>;
+
+/// Answers the moment before they began.
+pub(crate) async fn of_both(world: &mut World) -> Result<Mark> {
+    world.consumer.stop_konnectors().await?;
+    world.stop_server().await?;
+    let began = Mark::now(world)?;
+    world.provider.restart_server().await?;
+    world.consumer.start_konnector().await?;
+    Ok(began)
+}
+
+/// Nothing is written, each watch began with one list, and what else is read does not depend on objects.
+pub(crate) fn asked_little(world: &World, began: Mark) -> Result<()> {
+    let requests = asked::between(world, began, None)?;
+    let (writes, reads): (Vec<_>, Vec<_>) = requests.iter().partition(|request| request.is_write());
+    let mut written = tally(writes.into_iter().filter(|request| !is_routine(request)));
+    let said: usize = SAYS.iter().filter_map(|told| written.remove(*told)).sum();
+    ensure!(written.is_empty(), "written at the restart: {written:?}");
+    ensure!(
+        said <= SAYS_MAX,
+        "the binding and its export were written {said} times at the restart"
+    );
+
+    let mut listed = collections(&reads, "list");
+    let watched = collections(&reads, "watch");
+    for (collection, times) in &watched {
+        let lists = listed.remove(collection);
+        ensure!(
+            lists == Some(*times),
+            "{collection:?}: {times} watches and {lists:?} lists"
+        );
+    }
+    // Where one watch shows what is claimed in all namespaces of the provider, each that is mapped is listed once more.
+    let places = PLACES.map(|place| world.there(place));
+    listed.retain(|(_, resource, namespace, _), times| {
+        let is_watched_wide = watched.contains_key(&(&Who::Binder, *resource, "", ""));
+        let is_claimed = CLAIMED.contains(resource) && places.iter().any(|place| place == namespace);
+        !(is_watched_wide && is_claimed && *times == 1)
+    });
+    ensure!(listed.is_empty(), "listed and not watched: {listed:?}");
+    let others = reads
+        .iter()
+        .filter(|request| !["list", "watch"].contains(&request.asked.verb.as_str()));
+    let others = tally(others.copied());
+    ensure!(
+        others.values().sum::<usize>() <= READS_MAX,
+        "read at the restart: {others:?}"
+    );
+    Ok(())
+}
+
+fn collections<'r>(reads: &[&'r Request], verb: &str) -> Collections<'r> {
+    let mut collections = Collections::new();
+    for request in reads {
+        let asked = &request.asked;
+        if asked.verb == verb && !asked.continues && request.told() != LISTED_ONCE {
+            let collection = (&request.who, &*asked.resource, &*asked.namespace, &*asked.name);
+            *collections.entry(collection).or_default() += 1;
+        }
+    }
+    collections
+}
