@@ -41,7 +41,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         namespace = args.namespace,
         "konnector starts"
     );
-    // Each watch has a connection of its own.
+    // Where HTTP/2 is not spoken, each watch has a connection of its own.
     if let Err(error) = descriptors::raise() {
         tracing::warn!(%error, "cannot raise the limit of open files");
     }

@@ -1,6 +1,7 @@
 //! Kubernetes clients with limits chosen for a controller: no request is delayed, none hangs, and retries are left to
 //! the caller, who knows what the request means.
 
+mod line;
 mod meter;
 mod pace;
 mod streams;
@@ -31,6 +32,7 @@ use tower::{
 use meter::PoolMeter;
 use transport::Reach;
 
+pub(crate) use line::Line;
 pub use meter::{Meter, Totals, Traffic};
 pub use pace::Pace;
 

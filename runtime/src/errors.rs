@@ -48,6 +48,21 @@ pub fn is_transient(error: &Error) -> bool {
     }
 }
 
+/// True if nobody was there to send the request to.
+pub fn is_unsent(error: &Error) -> bool {
+    let mut cause = match error {
+        Error::Service(source) => Some(&**source as &(dyn std::error::Error + 'static)),
+        _ => None,
+    };
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<hyper_util::client::legacy::Error>() {
+            return error.is_connect();
+        }
+        cause = error.source();
+    }
+    false
+}
+
 /// What [`explain`] begins with where no API server answered.
 pub const UNREACHABLE: &str = "cannot reach the API server";
 

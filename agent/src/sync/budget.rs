@@ -3,8 +3,9 @@
 //! The engines of one provider share its places: each object that is worked on has one. More at once would only stand in
 //! line in the API servers, where nobody can tell the change that somebody waits for from a thousand others. An engine
 //! stands in line once, for the most urgent of its objects, so that a line goes round engine by engine however much each
-//! has to do. Live changes pass the backlog; either has a quarter of the places for itself. No engine has more than three
-//! quarters, so that the change of another finds a place at once.
+//! has to do. Live changes pass the backlog; either has a quarter of the places for itself, that of the backlog as long as an
+//! engine with nothing else to do waits for it: within an engine, what is live comes first always. No engine has more than
+//! three quarters, so that the change of another finds a place at once.
 
 mod turns;
 

@@ -334,8 +334,8 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_dropped_engine_leaves_no_task_behind() {
+    /// An engine between two clusters that never answer.
+    pub(super) fn engine() -> Engine {
         let target = Target {
             binding: "cowboys".into(),
             contract: "kube-bind-x".into(),
@@ -356,25 +356,28 @@ mod tests {
             home: "kube-bind".into(),
         };
         let (consumer, provider) = (silent(), silent());
-        let engine = Engine::start(
+        let around = Surroundings {
+            namespaces: Cache::start(
+                provider.watch.clone(),
+                Source::of::<APIServiceNamespace>(Some("kube-bind-x")),
+            ),
+            consumer_namespaces: Cache::start(consumer.watch.clone(), Source::of::<Namespace>(None)),
+            recorder: Recorder::silent(),
+            metrics: Metrics::register(&mut bindery_runtime::telemetry::registry()),
+            budget: Budget::default(),
+        };
+        Engine::start(
             target,
-            Sides {
-                consumer: consumer.clone(),
-                provider: provider.clone(),
-            },
-            Surroundings {
-                namespaces: Cache::start(
-                    provider.watch.clone(),
-                    Source::of::<APIServiceNamespace>(Some("kube-bind-x")),
-                ),
-                consumer_namespaces: Cache::start(consumer.watch.clone(), Source::of::<Namespace>(None)),
-                recorder: Recorder::silent(),
-                metrics: Metrics::register(&mut bindery_runtime::telemetry::registry()),
-                budget: Budget::default(),
-            },
+            Sides { consumer, provider },
+            around,
             Arc::default(),
             &References::default(),
-        );
+        )
+    }
+
+    #[tokio::test]
+    async fn a_dropped_engine_leaves_no_task_behind() {
+        let engine = engine();
         engine
             .running
             .shared

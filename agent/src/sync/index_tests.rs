@@ -275,6 +275,72 @@ fn a_place_that_was_listed_during_a_longer_list_keeps_its_copies() {
     assert!(index.provider_listed(&"ns".into(), &long, Version(9)).is_empty());
 }
 
+/// Shows an object of the consumer, or a copy, as a list does.
+fn show(index: &mut Index, on_consumer: bool, name: &str, version: u64, listing: &mut Listing) {
+    if on_consumer {
+        index.consumer_shown(&key(name), object("ns", name, "u", version), listing);
+    } else {
+        let copy = object("contract-ns", name, "u", version);
+        index.provider_shown(Some(&key(name)), key(name), copy, listing);
+    }
+}
+
+fn end(index: &mut Index, on_consumer: bool, listing: &Listing, version: u64) -> Vec<ObjectKey> {
+    if on_consumer {
+        index.consumer_listed(listing, Version(version))
+    } else {
+        index.provider_listed(&"ns".into(), listing, Version(version))
+    }
+}
+
+#[test]
+fn lists_that_overlap_take_nothing_from_each_other() {
+    let check = |on_consumer: bool, first_shows_last: bool, first_ends_last: bool| {
+        let mut index = index();
+        let mut lists = [index.begin(), index.begin()];
+        let mut shows = [0, 1];
+        if first_shows_last {
+            shows.reverse();
+        }
+        for list in shows {
+            show(&mut index, on_consumer, "a", 5, &mut lists[list]);
+        }
+        let mut ends = [0, 1];
+        if first_ends_last {
+            ends.reverse();
+        }
+        for list in ends {
+            let gone = end(&mut index, on_consumer, &lists[list], 9);
+            assert!(
+                gone.is_empty(),
+                "{on_consumer} {first_shows_last} {first_ends_last}: {gone:?}"
+            );
+        }
+        let next = index.begin();
+        assert_eq!(end(&mut index, on_consumer, &next, 9), [key("a")]);
+    };
+    for case in 0..8 {
+        check(case & 1 > 0, case & 2 > 0, case & 4 > 0);
+    }
+}
+
+#[test]
+fn what_is_due_in_a_namespace_is_of_that_alone() {
+    let mut index = index();
+    let key = |namespace: &str, name: &str| ObjectKey::new(namespace, name);
+    for (namespace, name) in [("ns", "a"), ("ns", "b"), ("other", "a")] {
+        index.consumer_seen(&key(namespace, name), object(namespace, name, "u", 5));
+    }
+    let mut due = |namespace: Option<&str>| {
+        let mut due = index.due(namespace.map(Arc::from).as_ref(), |_, _, _| true);
+        due.sort();
+        due
+    };
+    assert_eq!(due(Some("ns")), [key("ns", "a"), key("ns", "b")]);
+    assert_eq!(due(Some("none")), []);
+    assert_eq!(due(None).len(), 3);
+}
+
 #[test]
 fn what_a_burst_took_is_given_back() {
     let mut index = index();
@@ -371,6 +437,49 @@ proptest! {
                 *seen = version.max(*seen);
             }
             prop_assert_eq!(index.consumer_count(), known.len());
+        }
+    }
+
+    /// However lists overlap, an object ends with one that did not show it, unless it is newer, or a later one did.
+    #[test]
+    fn lists_that_overlap_end_what_sets_would(
+        on_consumer: bool,
+        steps in prop::collection::vec((0..5_u8, 0..3_usize, 0..4_u8, 1..9_u64), 0..40),
+    ) {
+        let mut index = index();
+        let mut known: BTreeMap<u8, u64> = BTreeMap::new();
+        // Lists that are under way, in the order in which they began, and those of all that showed each object.
+        let mut lists: Vec<(u32, Listing)> = Vec::new();
+        let mut shown: BTreeMap<u8, Vec<u32>> = BTreeMap::new();
+        let mut begun = 0;
+        for (step, at, name, version) in steps {
+            if step == 0 || lists.is_empty() {
+                begun += 1;
+                lists.push((begun, index.begin()));
+                continue;
+            }
+            let at = at % lists.len();
+            if step > 1 {
+                show(&mut index, on_consumer, &name.to_string(), version, &mut lists[at].1);
+                let seen = known.entry(name).or_default();
+                *seen = version.max(*seen);
+                shown.entry(name).or_default().push(lists[at].0);
+                continue;
+            }
+            let (number, list) = lists.remove(at);
+            let mut gone = end(&mut index, on_consumer, &list, version);
+            gone.sort();
+            let is_shown = |name: &u8| shown[name].iter().any(|by| *by >= number);
+            let expect: Vec<u8> = known.iter()
+                .filter(|(name, known)| !is_shown(name) && **known <= version)
+                .map(|(name, _)| *name)
+                .collect();
+            let keys: Vec<_> = expect.iter().map(|name| key(&name.to_string())).collect();
+            prop_assert_eq!(gone, keys);
+            for name in expect {
+                known.remove(&name);
+                shown.remove(&name);
+            }
         }
     }
 }

@@ -1,7 +1,8 @@
 //! How long a watch takes to show what was written.
 //!
 //! A clock of one machine is enough: the time runs from the answer to a write of ours until the watch of the same
-//! cluster shows that version or a later one. One write at a time is waited for, so that it costs next to nothing.
+//! cluster shows that version or a later one, any watch of that cluster where there is one for each namespace. One write at a
+//! time is waited for, so that it costs next to nothing.
 
 use std::time::Duration;
 

@@ -112,7 +112,7 @@ impl Metrics {
         );
         registry.register(
             "sync_synced",
-            "1 while both sides are known and no object waits or is worked on, by binding and resource",
+            "1 while both sides are known and no object waits, is worked on or fails, by binding and resource",
             metrics.synced.clone(),
         );
         Arc::new(metrics)

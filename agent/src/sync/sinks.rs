@@ -261,17 +261,17 @@ impl<F: Flavour> Shared<F> {
     /// What a worker has to look at after a list, of a consumer namespace or of all: what is in sync, it need not.
     fn due(&self, index: &mut Index<F::Pair>, namespace: Option<&Arc<str>>) -> Vec<ObjectKey> {
         let issues = self.issues.lock();
-        index.due(namespace, |key, pair, place: Option<&Place>, is_known| {
+        index.due(namespace, |key, pair, place: Option<(&Place, bool)>| {
             if issues.is_noted(key) {
                 return true;
             }
             match place {
-                Some(place) if is_known => {
+                Some((place, true)) => {
                     let steps = self.flavour.plan(key, pair, place);
                     !steps.ops.is_empty() || steps.issue.is_some()
                 }
                 // The other side is listed too, and then they are looked at.
-                Some(_) => self.flavour.unplaced(key, pair, true).is_some(),
+                Some((_, false)) => self.flavour.unplaced(key, pair, true).is_some(),
                 None => true,
             }
         })

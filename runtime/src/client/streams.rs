@@ -31,7 +31,8 @@ use tokio::{
 };
 use tower::{BoxError, Service, ServiceExt as _};
 
-/// Streams of one connection, at most: API servers allow a hundred, and count one that was given up a little longer.
+/// Streams of one connection, at most, and no more than nine of ten that the other side allows: API servers allow a hundred, and
+/// count one that was given up a little longer.
 const PLACES: usize = 90;
 /// A connection that carries nothing for so long is asked for a sign of life,
 const PING_AFTER: Duration = Duration::from_secs(20);
@@ -41,7 +42,7 @@ const PONG_WITHIN: Duration = Duration::from_secs(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// How often a new connection is looked at until the other side has said what it allows.
 const SETTINGS_PAUSE: Duration = Duration::from_millis(1);
-/// A connection that was closed just as it was to be used is replaced so often.
+/// So many new connections are made for a request that none of them takes.
 const TRIES: usize = 3;
 
 /// Connections of HTTP/2 to one API server. Clones share them.
@@ -63,6 +64,14 @@ struct Open {
 struct Shared {
     sender: http2::SendRequest<Body>,
     places: Arc<Semaphore>,
+}
+
+/// A place on a connection.
+struct Place {
+    sender: http2::SendRequest<Body>,
+    held: OwnedSemaphorePermit,
+    /// The connection was made for it.
+    is_new: bool,
 }
 
 /// What became of a request.
@@ -99,16 +108,26 @@ where
 {
     /// Sends a request on a connection with a place for it.
     pub(super) async fn send(&self, mut request: Request<Body>) -> Result<Sent, BoxError> {
-        let mut tries = 0;
+        let mut made = 0;
         loop {
-            let Some((mut sender, place)) = self.place(request.uri()).await? else {
+            let Some(Place {
+                mut sender,
+                held,
+                is_new,
+            }) = self.place(request.uri()).await?
+            else {
                 return Ok(Sent::Refused(request));
             };
-            tries += 1;
+            made += usize::from(is_new);
             match sender.try_send_request(request).await {
-                Ok(answer) => return Ok(Sent::Answered(answer.map(|body| Held::new(body, Some(place))))),
+                Ok(answer) => return Ok(Sent::Answered(answer.map(|body| Held::new(body, Some(held))))),
                 Err(mut failure) => match failure.take_message() {
-                    Some(unsent) if tries < TRIES => request = unsent,
+                    Some(unsent) if made < TRIES => {
+                        // It was closed in good order, which may show only when it is used. Those that are left are fewer.
+                        let mut connections = self.open.connections.lock().await;
+                        connections.retain(|shared| !Arc::ptr_eq(&shared.places, held.semaphore()));
+                        request = unsent;
+                    }
                     _ => return Err(failure.into_error().into()),
                 },
             }
@@ -116,7 +135,7 @@ where
     }
 
     /// A place, on a new connection if need be. `None` where the other side does not speak HTTP/2.
-    async fn place(&self, uri: &Uri) -> Result<Option<(http2::SendRequest<Body>, OwnedSemaphorePermit)>, BoxError> {
+    async fn place(&self, uri: &Uri) -> Result<Option<Place>, BoxError> {
         if self.open.is_refused.load(Ordering::Relaxed) {
             return Ok(None);
         }
@@ -136,7 +155,7 @@ where
         };
         let place = shared.place();
         connections.push(shared);
-        Ok(place)
+        Ok(place.map(|place| Place { is_new: true, ..place }))
     }
 
     async fn connect(&self, uri: Uri) -> Result<Option<Shared>, BoxError> {
@@ -169,7 +188,7 @@ where
         tokio::spawn(async move { drop(connection.await) });
         Ok(Some(Shared {
             sender,
-            places: Arc::new(Semaphore::new(allowed.min(PLACES))),
+            places: Arc::new(Semaphore::new(PLACES.min(allowed - allowed / 10))),
         }))
     }
 }
@@ -177,9 +196,12 @@ where
 // === impl Shared ===
 
 impl Shared {
-    fn place(&self) -> Option<(http2::SendRequest<Body>, OwnedSemaphorePermit)> {
-        let place = Arc::clone(&self.places).try_acquire_owned().ok()?;
-        Some((self.sender.clone(), place))
+    fn place(&self) -> Option<Place> {
+        Some(Place {
+            held: Arc::clone(&self.places).try_acquire_owned().ok()?,
+            sender: self.sender.clone(),
+            is_new: false,
+        })
     }
 }
 

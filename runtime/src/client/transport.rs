@@ -18,11 +18,14 @@ use kube::{
     client::{Body, ConfigExt as _},
 };
 use rustls::{ClientConfig, pki_types::ServerName};
-use tokio::{net::TcpStream, sync::Semaphore};
+use tokio::{
+    net::TcpStream,
+    sync::{OwnedSemaphorePermit, Semaphore},
+};
 use tower::{BoxError, Service};
 
 use super::{
-    ClientError,
+    ClientError, Line,
     meter::{Metered, PoolMeter},
     streams::{Held, Sent, Streams},
 };
@@ -30,7 +33,7 @@ use super::{
 /// Idle connections are closed before the API server (90 s) closes them under a request.
 const POOL_IDLE: Duration = Duration::from_mins(1);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Lists that are read at once. More would only wait in the API server, each on a connection of its own.
+/// Lists that are read at once. More would only wait in the API server, each on a connection of its own. See [`Line`].
 const LISTS: usize = 16;
 
 /// How to reach one API server. All pools share it, and with it the TLS sessions that can be resumed.
@@ -100,9 +103,13 @@ impl Reach {
 impl Watches {
     async fn send(self, request: Request<Body>) -> Result<Response<Held>, BoxError> {
         if !is_watch(request.uri()) {
-            let turn = self.lists.acquire_owned().await?;
+            let turn = if is_small(request.uri()) {
+                None
+            } else {
+                Some(self.turn(request.extensions().get()).await?)
+            };
             let answer = self.plain.request(request).await?;
-            return Ok(answer.map(|body| Held::new(body, Some(turn))));
+            return Ok(answer.map(|body| Held::new(body, turn)));
         }
         // Without TLS nobody says which protocols he speaks.
         let request = if request.uri().scheme() == Some(&Scheme::HTTPS) {
@@ -115,6 +122,18 @@ impl Watches {
         };
         let answer = self.plain.request(request).await?;
         Ok(answer.map(|body| Held::new(body, None)))
+    }
+
+    /// Waits for the turn of a list.
+    async fn turn(&self, line: Option<&Line>) -> Result<OwnedSemaphorePermit, BoxError> {
+        if let Some(line) = line {
+            line.wait();
+        }
+        let turn = Arc::clone(&self.lists).acquire_owned().await?;
+        if let Some(line) = line {
+            line.go();
+        }
+        Ok(turn)
     }
 }
 
@@ -133,8 +152,16 @@ impl Service<Request<Body>> for Watches {
 }
 
 fn is_watch(uri: &Uri) -> bool {
-    let mut pairs = uri.query().unwrap_or_default().split('&');
-    pairs.any(|pair| pair == "watch=1" || pair == "watch=true")
+    pairs(uri).any(|pair| pair == "watch=1" || pair == "watch=true")
+}
+
+/// One object says how far an API server has come, and is quickly read.
+fn is_small(uri: &Uri) -> bool {
+    pairs(uri).any(|pair| pair == "limit=1")
+}
+
+fn pairs(uri: &Uri) -> impl Iterator<Item = &str> {
+    uri.query().unwrap_or_default().split('&')
 }
 
 // === impl Connector ===

@@ -26,7 +26,11 @@ const ITEMS: usize = 2;
 
 impl Items {
     /// Reads on, and hands over each object that is complete.
-    pub(super) fn feed(&mut self, text: &[u8], mut each: impl FnMut(&str)) -> Result<(), &'static str> {
+    pub(super) fn feed(
+        &mut self,
+        text: &[u8],
+        mut each: impl FnMut(&str) -> Result<(), &'static str>,
+    ) -> Result<(), &'static str> {
         // What was seen and is not taken yet begins here.
         let mut from = 0;
         for (at, byte) in text.iter().enumerate() {
@@ -61,7 +65,7 @@ impl Items {
                     self.depth = self.depth.checked_sub(1).ok_or("a list ends that did not begin")?;
                     if self.is_between() {
                         self.item.extend_from_slice(&text[from..=at]);
-                        each(std::str::from_utf8(&self.item).map_err(|_| "an object of the list is no text")?);
+                        each(std::str::from_utf8(&self.item).map_err(|_| "an object of the list is no text")?)?;
                         self.item.clear();
                         from = at + 1;
                     }
@@ -119,7 +123,10 @@ mod tests {
         ends.push(text.len());
         ends.sort_unstable();
         for end in ends {
-            let each = |item: &str| found.push(serde_json::from_str(item).unwrap());
+            let each = |item: &str| {
+                found.push(serde_json::from_str(item).unwrap());
+                Ok(())
+            };
             items.feed(&text.as_bytes()[from..end], each).unwrap();
             from = end;
         }
@@ -158,9 +165,9 @@ mod tests {
     #[test]
     fn what_is_too_long_is_given_up() {
         let mut items = Items::default();
-        items.feed(br#"{"items":[{"a":""#, |_| {}).unwrap();
+        items.feed(br#"{"items":[{"a":""#, |_| Ok(())).unwrap();
         let part = vec![b'x'; ITEM_BYTES_MAX / 4];
-        let fed = (0..5).try_for_each(|_| items.feed(&part, |_| {}));
+        let fed = (0..5).try_for_each(|_| items.feed(&part, |_| Ok(())));
         assert!(fed.is_err());
     }
 
@@ -200,7 +207,7 @@ mod tests {
         fn no_text_breaks_it(pieces in proptest::collection::vec(r#"["\\\[\]{}:,a]{0,9}|"items":\["#, 0..8)) {
             let mut items = Items::default();
             for piece in pieces {
-                if items.feed(piece.as_bytes(), |_| {}).is_err() {
+                if items.feed(piece.as_bytes(), |_| Ok(())).is_err() {
                     break;
                 }
             }

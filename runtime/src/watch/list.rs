@@ -5,8 +5,9 @@ use serde::Deserialize;
 use super::{
     Decode, Event, Name, PAGE_BYTES_MAX, Page, Pump,
     items::Items,
-    read::{answer, io_error, read_chunk, read_on, utf8},
+    read::{answer, answer_in_turn, io_error, read_chunk, read_on, utf8},
 };
+use crate::errors;
 
 #[derive(Deserialize)]
 struct Named {
@@ -29,13 +30,15 @@ where
         }
     }
 
-    /// Lists with one request, which API servers answer from memory, unlike those for later pages. Objects are handed over as
-    /// they arrive.
+    /// Lists with one request, which API servers of today answer from memory, unlike those for later pages. Objects are handed
+    /// over as they arrive.
     async fn list_whole(&mut self) -> Result<String, kube::Error> {
         let request = self.source.request(&[("limit", "0")])?;
-        let mut body = std::pin::pin!(answer(self.client.request_stream(request)).await?);
-        // One that breaks off, as it may on a slow line, is begun anew in pages.
-        self.whole = false;
+        let body = answer_in_turn(&self.client, request).await;
+        // What fails may be too much at a time, for the API server or for a slow line, and is asked for in pages from then on;
+        // but not because nobody was there to ask.
+        self.whole = body.as_ref().is_err_and(errors::is_unsent);
+        let mut body = std::pin::pin!(body?);
         (self.sink)(Event::Reset);
         let mut items = Items::default();
         while answer(read_on(&mut body, |text| items.feed(text, |item| self.listed(item)))).await? {}
@@ -59,7 +62,7 @@ where
             if !next.is_empty() {
                 pairs.push(("continue", &next));
             }
-            let mut body = std::pin::pin!(answer(self.client.request_stream(self.source.request(&pairs)?)).await?);
+            let mut body = std::pin::pin!(answer_in_turn(&self.client, self.source.request(&pairs)?).await?);
             text.clear();
             while answer(read_chunk(&mut body, &mut text)).await? {
                 if text.len() > PAGE_BYTES_MAX {
@@ -73,7 +76,7 @@ where
                 (self.sink)(Event::Reset);
             }
             for item in page.items.into_iter().flatten() {
-                self.listed(item.get());
+                self.listed(item.get()).map_err(io_error)?;
             }
             if page.metadata.next.is_empty() {
                 (self.sink)(Event::Complete(page.metadata.resource_version.clone()));
@@ -83,13 +86,16 @@ where
         }
     }
 
-    /// Hands over an object of a list.
-    fn listed(&mut self, item: &str) {
+    /// Hands over an object of a list. One that has no name, even, would count as gone: such a list says nothing.
+    fn listed(&mut self, item: &str) -> Result<(), &'static str> {
         if let Some(object) = self.decode(item) {
             (self.sink)(Event::Listed(object));
-        } else if let Ok(named) = serde_json::from_str::<Named>(item) {
-            (self.sink)(Event::Unreadable(named.metadata));
+            return Ok(());
         }
+        let named: Named =
+            serde_json::from_str(item).map_err(|_| "an object of the list has no name that can be read")?;
+        (self.sink)(Event::Unreadable(named.metadata));
+        Ok(())
     }
 
     /// Takes the version of a list that begins. One that is older than what was told before is the truth all the same.

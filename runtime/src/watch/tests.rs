@@ -1,10 +1,16 @@
 use std::collections::VecDeque;
 
 use futures::{StreamExt as _, stream};
-use http::Response;
+use http::{Response, Uri};
+use hyper_util::{
+    client::legacy,
+    rt::{TokioExecutor, TokioIo},
+};
 use kube::client::Body;
 use parking_lot::Mutex;
 use serde::Deserialize;
+use tokio::net::TcpStream;
+use tower::BoxError;
 
 use super::*;
 
@@ -57,8 +63,10 @@ impl Server {
                         .lock()
                         .push(request.uri().query().unwrap_or_default().to_owned());
                     let answer = server.script.lock().pop_front();
-                    let Some((status, body)) = answer else {
-                        return std::future::pending().await;
+                    let (status, body) = match answer {
+                        None | Some((SILENT, _)) => std::future::pending().await,
+                        Some((ABSENT, _)) => return unreached().await,
+                        Some(answer) => answer,
                     };
                     let query = request.uri().query().unwrap_or_default();
                     let asked = query.split('&').find_map(|pair| pair.strip_prefix("timeoutSeconds="));
@@ -71,7 +79,7 @@ impl Server {
                         String::new()
                     });
                     let body = axum::body::Body::from_stream(text.chain(end).map(Ok::<_, std::io::Error>));
-                    Response::builder().status(status).body(body)
+                    Ok(Response::builder().status(status).body(body)?)
                 }
             }),
             "default",
@@ -115,6 +123,21 @@ impl Server {
 
 /// At the end of a watch: it ends there, long before its time.
 const CUT: &str = "<cut>";
+/// In place of a status: there is no answer.
+const SILENT: u16 = 0;
+/// In place of a status: nobody is there.
+const ABSENT: u16 = 1;
+
+/// What a client says where nobody is there.
+async fn unreached() -> Result<Response<axum::body::Body>, BoxError> {
+    let refuses = |_: Uri| std::future::ready(Err::<TokioIo<TcpStream>, _>(std::io::Error::other("refused")));
+    let client: legacy::Client<_, Body> =
+        legacy::Client::builder(TokioExecutor::new()).build(tower::service_fn(refuses));
+    let answer = client
+        .request(http::Request::get("http://nobody").body(Body::empty())?)
+        .await?;
+    Ok(answer.map(axum::body::Body::new))
+}
 
 const LIST: &str =
     r#"{"metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"a","resourceVersion":"3"},"says":"x"}]}"#;
@@ -128,8 +151,7 @@ fn event(kind: &str, name: &str, version: u32) -> String {
 #[tokio::test(start_paused = true)]
 async fn what_is_listed_as_a_whole_is_one_list_and_changes_follow() {
     let list = r#"{"items":[{"metadata":{"name":"a"},"says":"x"},{"metadata":{"name":"b"},"says":1}],"metadata":{"resourceVersion":"5"}}"#;
-    let server = Server::new(&[(500, "{}"), (200, list), (200, &event("DELETED", "a", 7))]);
-    let told = server.told().await;
+    let server = Server::new(&[(200, list), (200, &event("DELETED", "a", 7))]);
     let expect = [
         "reset",
         "listed a x",
@@ -138,8 +160,44 @@ async fn what_is_listed_as_a_whole_is_one_list_and_changes_follow() {
         "following",
         "deleted a",
     ];
-    assert_eq!(told[1..], expect, "{told:?}");
-    assert_eq!(server.asked("limit=0")[..3], [true, true, false]);
+    assert_eq!(server.told().await, expect);
+    assert_eq!(server.asked("limit=0")[..2], [true, false]);
+}
+
+/// An API server, or what stands before it, that cannot answer for all at once can for a part.
+#[tokio::test(start_paused = true)]
+async fn what_is_not_answered_as_a_whole_is_asked_for_in_pages() {
+    for (failure, is_whole_again) in [
+        (504, false),
+        (500, false),
+        (429, false),
+        (413, false),
+        (SILENT, false),
+        (ABSENT, true),
+    ] {
+        let server = Server::new(&[(failure, "{}"), (200, LIST)]);
+        let told = server.told_within(Duration::from_secs(50)).await;
+        assert_eq!(
+            told[told.len() - 3..],
+            ["reset", "listed a x", "complete 5"],
+            "{failure}: {told:?}"
+        );
+        assert_eq!(server.asked("limit=0")[..2], [true, is_whole_again], "{failure}");
+        assert_eq!(server.asked("limit=500")[..2], [false, !is_whole_again], "{failure}");
+    }
+}
+
+/// Or it would count as gone.
+#[tokio::test(start_paused = true)]
+async fn a_list_with_an_object_that_has_no_name_says_nothing() {
+    let list = r#"{"items":[{"metadata":{"name":"a"},"says":"x"},{"says":1}],"metadata":{"resourceVersion":"5"}}"#;
+    let server = Server::new(&[(200, list), (200, list), (200, LIST)]);
+    let told = server.told().await;
+    assert_eq!(told[..2], ["reset", "listed a x"], "{told:?}");
+    assert!(told[2].contains("no name"), "{told:?}");
+    assert_eq!(told[3..5], ["reset", "listed a x"], "{told:?}");
+    assert!(told[5].contains("no name"), "{told:?}");
+    assert_eq!(told[6..], ["reset", "listed a x", "complete 5"], "{told:?}");
 }
 
 #[tokio::test(start_paused = true)]

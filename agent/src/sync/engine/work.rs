@@ -14,7 +14,7 @@ use super::Shared;
 use crate::sync::{
     budget::Turn,
     flavour::{Flavour, Operation, Steps},
-    index::{Cast, Known},
+    index::{Cast, Index, Known},
     object::Version,
     report::{INVALID_RETRY, Issue},
     write,
@@ -37,6 +37,10 @@ type Versions = [Option<Version>; 2];
 
 fn versions(pair: &impl Known) -> Versions {
     [pair.consumer(), pair.provider()].map(|known| known.map(|(_, version)| version))
+}
+
+fn versions_in(index: &Index<impl Known>, key: &ObjectKey) -> Versions {
+    index.pair(key).map(versions).unwrap_or_default()
 }
 
 impl<O> Planned<O> {
@@ -90,13 +94,15 @@ impl<F: Flavour> Shared<F> {
 
     async fn work_on(&self, work: Work<ObjectKey>) {
         self.meter.waited(work.waited());
-        let outcome = self.sync(work.key()).await;
-        self.finish(work, outcome);
+        let mut known = Versions::default();
+        let outcome = self.sync(work.key(), &mut known).await;
+        self.finish(work, outcome, known);
         self.changed.notify_one();
     }
 
-    /// Brings one object in sync, as far as that goes now.
-    async fn sync(&self, key: &ObjectKey) -> Result<Option<Issue>, Issue> {
+    /// Brings one object in sync, as far as that goes now. `known` becomes what the last plan was made of, and what our own
+    /// writes have made of that.
+    async fn sync(&self, key: &ObjectKey, known: &mut Versions) -> Result<Option<Issue>, Issue> {
         let mut reread = false;
         for _ in 0..ROUNDS {
             let Some(Planned {
@@ -106,8 +112,11 @@ impl<F: Flavour> Shared<F> {
                 versions,
             }) = self.plan(key)
             else {
-                return Ok(self.index.lock().refusal(key).map(|refusal| Issue::of_refusal(refusal)));
+                let index = self.index.lock();
+                *known = versions_in(&index, key);
+                return Ok(index.refusal(key).map(|refusal| Issue::of_refusal(refusal)));
             };
+            *known = versions;
             if steps.ops.is_empty() {
                 return Ok(steps.issue);
             }
@@ -118,12 +127,12 @@ impl<F: Flavour> Shared<F> {
                 }
                 match self.apply(key, &place, op).await {
                     Ok(Some(learned)) => {
-                        self.learn(key, learned, &cast, op);
+                        self.learn(key, learned, &cast, op, known);
                         learned_any = true;
                     }
                     Ok(None) => {}
                     // The object is not what was planned for, as the watch has shown by now: plan anew.
-                    Err(error) if is_stale(&error) && self.versions(key) != versions => {
+                    Err(error) if is_stale(&error) && self.versions(key) != *known => {
                         learned_any = true;
                         break;
                     }
@@ -136,7 +145,7 @@ impl<F: Flavour> Shared<F> {
                             .await
                             .map_err(|error| issue(&error, &read))?;
                         if let Some(learned) = learned {
-                            self.learn(key, learned, &cast, &read);
+                            self.learn(key, learned, &cast, &read, known);
                         }
                         learned_any = true;
                         break;
@@ -177,7 +186,7 @@ impl<F: Flavour> Shared<F> {
 
     /// What is known of an object now.
     fn versions(&self, key: &ObjectKey) -> Versions {
-        self.index.lock().pair(key).map(versions).unwrap_or_default()
+        versions_in(&self.index.lock(), key)
     }
 
     /// Has the place of a consumer namespace looked at, if it has one that is asked for.
@@ -199,8 +208,10 @@ impl<F: Flavour> Shared<F> {
         outcome
     }
 
-    fn learn(&self, key: &ObjectKey, learned: F::Learned, cast: &Cast, op: &F::Op) {
+    /// Notes what an operation taught. What was known stays behind if the watch has shown something else meanwhile.
+    fn learn(&self, key: &ObjectKey, learned: F::Learned, cast: &Cast, op: &F::Op, known: &mut Versions) {
         let mut index = self.index.lock();
+        let is_as_known = versions_in(&index, key) == *known;
         if let Some(version) = F::written(&learned) {
             let on_consumer = op.is_on_consumer();
             self.meter.wrote(on_consumer, version, |version| {
@@ -210,9 +221,12 @@ impl<F: Flavour> Shared<F> {
             });
         }
         self.flavour.learn(&mut index, key, learned, cast);
+        if is_as_known {
+            *known = versions_in(&index, key);
+        }
     }
 
-    fn finish(&self, work: Work<ObjectKey>, outcome: Result<Option<Issue>, Issue>) {
+    fn finish(&self, work: Work<ObjectKey>, outcome: Result<Option<Issue>, Issue>, known: Versions) {
         let namespace = &work.key().namespace;
         if self.index.lock().is_vacant(namespace) {
             // With its last object gone, its place may be given back.
@@ -229,6 +243,10 @@ impl<F: Flavour> Shared<F> {
                 self.around
                     .recorder
                     .warn(&self.reference(work.key()), issue.reason, &issue.message);
+            }
+            // A change that ends it may have come before it was noted, and was let pass as nothing to be done.
+            if issue.is_some() && self.versions(work.key()) != known {
+                self.queue.add(work.key().clone(), Lane::Live);
             }
         }
         match outcome {
@@ -267,3 +285,7 @@ fn is_stale(error: &kube::Error) -> bool {
 fn issue(error: &kube::Error, op: &impl Operation) -> Issue {
     Issue::of_error(error, if op.is_on_consumer() { "consumer" } else { "provider" })
 }
+
+#[cfg(test)]
+#[path = "work_tests.rs"]
+mod tests;

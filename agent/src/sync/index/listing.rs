@@ -2,6 +2,9 @@
 //!
 //! A list has a number, which is left on what it shows. In the end, what bears an older one was not shown. So a list of a
 //! hundred thousand objects keeps no second set of their names.
+//!
+//! Lists overlap, of one place and of all of the provider: the higher number stays, and what a later list has shown is there
+//! for those before it too.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -45,7 +48,7 @@ impl<P: Known> Index<P> {
     pub(crate) fn consumer_shown(&mut self, key: &ObjectKey, object: Object, listing: &Listing) {
         self.consumer_seen(key, object);
         if let Some(entry) = self.known_entry(key) {
-            entry.consumer_round = listing.round;
+            entry.consumer_round = entry.consumer_round.max(listing.round);
         }
     }
 
@@ -64,7 +67,7 @@ impl<P: Known> Index<P> {
         if self.copy_of(source) != copy {
             listing.saw(copy);
         } else if let Some(entry) = self.known_entry(source) {
-            entry.provider_round = listing.round;
+            entry.provider_round = entry.provider_round.max(listing.round);
         }
     }
 
@@ -101,23 +104,29 @@ impl<P: Known> Index<P> {
         gone
     }
 
-    /// The pairs that something is to be done with, of a consumer namespace or of all; `is_due` sees also those whose place is
-    /// not known well enough to decide, with what is known of it.
+    /// The pairs that something is to be done with, of a consumer namespace or of all. `is_due` is told the place of a pair, if
+    /// it has one, and whether both sides are listed there, so that what is missing is gone.
     pub(crate) fn due(
         &mut self,
         namespace: Option<&Arc<str>>,
-        is_due: impl Fn(&ObjectKey, &mut P, Option<&Place>, bool) -> bool,
+        is_due: impl Fn(&ObjectKey, &mut P, Option<(&Place, bool)>) -> bool,
     ) -> Vec<ObjectKey> {
+        let rows: Vec<_> = match namespace {
+            Some(namespace) => self
+                .rows
+                .get_mut(namespace)
+                .map(|row| (namespace, row))
+                .into_iter()
+                .collect(),
+            None => self.rows.iter_mut().collect(),
+        };
         let mut due = Vec::new();
-        for (row, entries) in &mut self.rows {
-            if namespace.is_some_and(|namespace| namespace != row) {
-                continue;
-            }
+        for (row, entries) in rows {
             let place = self.places.get(row);
-            let is_known = self.consumer_synced && place.is_some_and(|place| place.listed);
+            let place = place.map(|place| (place, self.consumer_synced && place.listed));
             for (name, entry) in entries {
                 let key = ObjectKey::new(Arc::clone(row), Arc::clone(name));
-                if is_due(&key, &mut entry.pair, place, is_known) {
+                if is_due(&key, &mut entry.pair, place) {
                     due.push(key);
                 }
             }
@@ -140,8 +149,9 @@ impl<P: Known> Index<P> {
     }
 
     fn select(&self, namespace: Option<&Arc<str>>, is_meant: impl Fn(&Entry<P>) -> bool) -> Vec<ObjectKey> {
-        let rows = self.rows.iter();
-        let rows = rows.filter(|(row, _)| namespace.is_none_or(|namespace| namespace == *row));
+        let one = namespace.and_then(|namespace| self.rows.get_key_value(namespace));
+        let all = namespace.is_none().then_some(&self.rows);
+        let rows = all.into_iter().flatten().chain(one);
         let entries = rows.flat_map(|(row, entries)| entries.iter().map(move |(name, entry)| (row, name, entry)));
         entries
             .filter(|(_, _, entry)| is_meant(entry))

@@ -115,7 +115,9 @@ impl Meter {
         let count = |count| i64::try_from(count).unwrap_or(i64::MAX);
         self.objects.set(count(progress.objects));
         self.pending.set(count(progress.pending));
-        let synced = progress.consumer_synced && progress.provider_synced && is_quiet;
+        let is_known = progress.consumer_synced && progress.provider_synced;
+        // An object that failed waits for its next attempt, of which the queue counts nothing.
+        let synced = is_known && is_quiet && progress.failing == 0;
         self.synced.set(i64::from(synced));
     }
 
@@ -223,8 +225,14 @@ mod tests {
             check(&text, &line, true);
         }
         drop(before);
-        meter.tell(&progress, true);
         let synced = format!("bindery_sync_synced{engine} 1");
+        let failing = Progress {
+            failing: 1,
+            ..progress.clone()
+        };
+        meter.tell(&failing, true);
+        check(&served(), &synced, false);
+        meter.tell(&progress, true);
         check(&served(), &synced, true);
         drop(meter);
         check(&served(), &synced, false);

@@ -7,6 +7,7 @@ use hyper_util::{client::legacy::connect::Connected, rt::TokioIo};
 use parking_lot::Mutex as Lock;
 use tokio::{
     io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf},
+    sync::Notify,
     task::AbortHandle,
 };
 
@@ -21,6 +22,8 @@ struct Fake {
     /// Serve the connections. What is stopped leaves its end open and says nothing more.
     serving: Arc<Lock<Vec<AbortHandle>>>,
     silent: Arc<Lock<Vec<Arc<Lock<DuplexStream>>>>>,
+    /// Have the connections taken out of use, in good order.
+    leaving: Arc<Lock<Vec<Arc<Notify>>>>,
 }
 
 /// A client's end of a connection.
@@ -49,6 +52,13 @@ impl Fake {
         }
     }
 
+    /// Ends as an API server does that is told to: what is under way goes on, and nothing new is taken.
+    fn leave(&self) {
+        for leaving in self.leaving.lock().drain(..) {
+            leaving.notify_one();
+        }
+    }
+
     /// Closes all connections.
     fn close(&self) {
         self.vanish();
@@ -71,15 +81,24 @@ impl Service<Uri> for Fake {
         let theirs = Arc::new(Lock::new(theirs));
         self.silent.lock().push(Arc::clone(&theirs));
         let allowed = self.allowed;
+        let leaving = Arc::new(Notify::new());
+        self.leaving.lock().push(Arc::clone(&leaving));
         let serving = tokio::spawn(async move {
             let watch = service_fn(|_| async {
                 let silence = futures::stream::pending::<Result<Bytes, io::Error>>();
                 Ok::<_, Infallible>(Response::new(axum::body::Body::from_stream(silence)))
             });
-            let _ = server::Builder::new(TokioExecutor::new())
+            let connection = server::Builder::new(TokioExecutor::new())
                 .max_concurrent_streams(allowed)
-                .serve_connection(TokioIo::new(Kept(theirs)), watch)
-                .await;
+                .serve_connection(TokioIo::new(Kept(theirs)), watch);
+            let mut connection = std::pin::pin!(connection);
+            tokio::select! {
+                _ = &mut connection => {}
+                () = leaving.notified() => {
+                    connection.as_mut().graceful_shutdown();
+                    let _ = connection.await;
+                }
+            }
         });
         self.serving.lock().push(serving.abort_handle());
         std::future::ready(Ok(TokioIo::new(End(ours, self.speaks_h2)))).boxed()
@@ -155,6 +174,11 @@ async fn no_connection_carries_more_than_the_other_side_allows() {
     let streams = Streams::new(fake.clone());
     let seven = futures::future::join_all((0..7).map(|_| watch(&streams))).await;
     assert_eq!((seven.len(), fake.connections()), (7, 3));
+    // Nor all of many: one that was given up may be counted still.
+    let fake = Fake::new(20);
+    let streams = Streams::new(fake.clone());
+    let held = futures::future::join_all((0..19).map(|_| watch(&streams))).await;
+    assert_eq!((held.len(), fake.connections()), (19, 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -212,6 +236,25 @@ async fn a_connection_that_was_closed_is_replaced() {
     sleep(SETTINGS_PAUSE).await;
     let _other = watch(&streams).await;
     assert_eq!(fake.connections(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn however_many_connections_end_in_good_order_they_are_replaced() {
+    let fake = Fake::new(2);
+    let streams = Streams::new(fake.clone());
+    let count = 4 * TRIES;
+    let mut held = futures::future::join_all((0..count).map(|_| watch(&streams))).await;
+    assert_eq!(fake.connections(), count / 2);
+    // A free place on each, and a watch that keeps it open.
+    let mut number = 0;
+    held.retain(|_| {
+        number += 1;
+        number % 2 == 0
+    });
+    fake.leave();
+    sleep(SETTINGS_PAUSE).await;
+    let _one = watch(&streams).await;
+    assert_eq!(fake.connections(), count / 2 + 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -103,11 +103,21 @@ async fn only_so_many_lists_are_read_at_once() {
     });
     let watch = Clients::new(&Config::new(url.parse().unwrap()), 8).unwrap().watch;
     let mut lists = join_all((0..LISTS).map(|_| get(&watch, "/api/v1/pods"))).await;
-    let mut one_more = std::pin::pin!(get(&watch, "/api/v1/pods"));
+    let line = Line::new();
+    let mut request = Request::get("/api/v1/pods").body(Body::empty()).unwrap();
+    request.extensions_mut().insert(line.clone());
+    let mut one_more = std::pin::pin!(watch.send(request));
     // All that can happen has happened when a watch, asked for later, was answered.
     assert!(futures::poll!(&mut one_more).is_pending());
     let _watch = get(&watch, "/api/v1/pods?watch=true").await;
     assert!(futures::poll!(&mut one_more).is_pending());
+    assert_eq!(
+        line.since(),
+        None,
+        "it waits for the others, and not for the API server"
+    );
+    let _probe = get(&watch, "/api/v1/pods?limit=1").await;
     lists.pop();
-    one_more.await;
+    one_more.await.unwrap();
+    assert!(line.since().is_some());
 }
