@@ -10,7 +10,7 @@ use tokio::{sync::Semaphore, time::timeout};
 
 use super::{
     error::{Failure, Outcome},
-    limits::{REVIEW_MAX, REVIEW_WAIT_MAX, REVIEWS_MAX},
+    limits::{REVIEW_MAX, REVIEW_WAIT_MAX, REVIEWS_AGAIN_MAX, REVIEWS_MAX},
 };
 use crate::principal::Principal;
 
@@ -123,7 +123,10 @@ pub trait Authenticator: fmt::Debug + Send + Sync {
 pub struct Authenticators {
     list: Arc<[Arc<dyn Authenticator>]>,
     cached: Cached,
+    /// Where tokens are checked that may be anybody's.
     places: Arc<Semaphore>,
+    /// Where those are that were good before: no crowd of strangers keeps out who was let in.
+    again: Arc<Semaphore>,
 }
 
 impl Authenticators {
@@ -133,12 +136,18 @@ impl Authenticators {
             list: list.into(),
             cached: Cached::default(),
             places: Arc::new(Semaphore::new(REVIEWS_MAX)),
+            again: Arc::new(Semaphore::new(REVIEWS_AGAIN_MAX)),
         }
     }
 
     /// Whether the verdict on a token is at hand, so that asking costs nothing.
     pub fn is_known(&self, token: &Presented) -> bool {
         self.cached.holds(token)
+    }
+
+    /// Whether the token was good when it was checked last, which says nothing of what it is now.
+    pub fn was_good(&self, token: &Presented) -> bool {
+        self.cached.was_good(token)
     }
 
     /// Whom a token belongs to.
@@ -161,8 +170,13 @@ impl Authenticators {
 
     /// Has a token checked, one of so many at a time.
     async fn check(&self, token: &Presented, by: &Arc<dyn Authenticator>) -> Result<Verdict, CheckError> {
-        // Nobody ever closes it.
-        let Ok(Ok(_place)) = timeout(REVIEW_WAIT_MAX, self.places.acquire()).await else {
+        let places = if self.was_good(token) {
+            &self.again
+        } else {
+            &self.places
+        };
+        // Nobody ever closes them.
+        let Ok(Ok(_place)) = timeout(REVIEW_WAIT_MAX, places.acquire()).await else {
             return Err(CheckError::Crowded);
         };
         timeout(REVIEW_MAX, by.check(token))
@@ -294,7 +308,11 @@ mod tests {
                 self.most.fetch_max(now, Ordering::Relaxed);
                 tokio::time::sleep(Duration::from_millis(900)).await;
                 self.now.fetch_sub(1, Ordering::Relaxed);
-                Ok(Ok(Identity::default()))
+                // Over when it is known, so that none is remembered and each call is a check.
+                Ok(Ok(Identity {
+                    expires_at: Some(Timestamp::UNIX_EPOCH),
+                    ..Identity::default()
+                }))
             })
         }
     }
@@ -353,6 +371,26 @@ mod tests {
                 .filter_map(|outcome| outcome.as_ref().err())
                 .all(|failure| failure.reason() == ErrorReason::Overloaded)
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn strangers_do_not_keep_out_who_was_let_in_before() {
+        let slow = Arc::new(Slow::default());
+        let authenticators = Authenticators::new(vec![Arc::<Slow>::clone(&slow)]);
+        let token = |number: usize| bearer::tests::token(&serde_json::json!({"iss": "x", "sub": number.to_string()}));
+        let known: Vec<_> = (0..REVIEWS_AGAIN_MAX * 2).map(token).collect();
+        join_all(known.iter().map(|token| authenticators.authenticate(token))).await;
+        let strangers: Vec<_> = (known.len()..REVIEWS_MAX * 40).map(token).collect();
+        let crowd = join_all(strangers.iter().map(|token| authenticators.authenticate(token)));
+        // After the crowd.
+        let again = async {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            join_all(known.iter().map(|token| authenticators.authenticate(token))).await
+        };
+        let (crowd, again) = tokio::join!(crowd, again);
+        assert!(crowd.iter().any(Result::is_err), "no crowd");
+        assert!(again.iter().all(Result::is_ok), "{again:?}");
+        assert_eq!(slow.most.load(Ordering::Relaxed), REVIEWS_MAX + REVIEWS_AGAIN_MAX);
     }
 
     #[tokio::test]

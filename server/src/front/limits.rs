@@ -27,6 +27,8 @@ pub(super) const REVIEW_MAX: Duration = Duration::from_secs(5);
 /// Tokens that are being checked at the same time: each check has a connection that is open already. More at once would open
 /// more, and cost the API server a handshake each, just when all agents come back.
 pub(super) const REVIEWS_MAX: usize = 16;
+/// The same of tokens that were good before. Strangers take none of these places, however many they are.
+pub(super) const REVIEWS_AGAIN_MAX: usize = 8;
 /// How long a token waits until it is checked.
 pub(super) const REVIEW_WAIT_MAX: Duration = Duration::from_secs(10);
 

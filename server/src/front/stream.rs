@@ -31,6 +31,7 @@ use super::{
 };
 
 pub(super) mod hub;
+mod recheck;
 mod task;
 mod token;
 

@@ -12,12 +12,16 @@ use super::{CheckError, Presented, Verdict};
 const GOOD_FOR: Duration = Duration::from_secs(10);
 /// A token that was refused may be good a moment later, such as when its ServiceAccount was just made.
 const BAD_FOR: Duration = Duration::from_secs(2);
+/// Who was let in so long ago is a stranger again.
+const KNOWN_FOR: Duration = Duration::from_hours(1);
 const ENTRIES_MAX: u64 = 20_000;
 
 /// The cache. Clones are the same one.
 #[derive(Clone)]
 pub struct Cached {
     verdicts: Cache<[u8; 32], Arc<Verdict>>,
+    /// Tokens that were good when they were checked last. Says nothing of what they are now.
+    good: Cache<[u8; 32], ()>,
 }
 
 struct Lifetime;
@@ -47,6 +51,10 @@ impl Default for Cached {
                 .max_capacity(ENTRIES_MAX)
                 .expire_after(Lifetime)
                 .build(),
+            good: Cache::builder()
+                .max_capacity(ENTRIES_MAX)
+                .time_to_live(KNOWN_FOR)
+                .build(),
         }
     }
 }
@@ -56,13 +64,26 @@ impl Cached {
         self.verdicts.contains_key(&token.digest())
     }
 
+    /// Whether the token was good when it was checked last.
+    pub(super) fn was_good(&self, token: &Presented) -> bool {
+        self.good.contains_key(&token.digest())
+    }
+
     /// The verdict at hand, or a new one. What could not be checked is not remembered.
     pub(super) async fn get<C>(&self, token: &Presented, check: impl FnOnce() -> C) -> Result<Verdict, Arc<CheckError>>
     where
         C: Future<Output = Result<Verdict, CheckError>>,
     {
-        let check = async { check().await.map(Arc::new) };
-        let verdict = self.verdicts.try_get_with(token.digest(), check).await?;
+        let digest = token.digest();
+        let check = async {
+            let verdict = check().await?;
+            match &verdict {
+                Ok(_) => self.good.insert(digest, ()).await,
+                Err(_) => self.good.invalidate(&digest).await,
+            }
+            Ok(Arc::new(verdict))
+        };
+        let verdict = self.verdicts.try_get_with(digest, check).await?;
         Ok(verdict.as_ref().clone())
     }
 }
@@ -71,7 +92,7 @@ impl fmt::Debug for Cached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cached")
             .field("entries", &self.verdicts.entry_count())
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -100,6 +121,27 @@ mod tests {
         assert!(cached.holds(&one) && !cached.holds(&other));
         cached.get(&other, check).await.expect("a check").expect("an identity");
         assert_eq!(checks.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn what_was_good_is_known_until_it_is_refused() {
+        let cached = Cached::default();
+        let one = token(&json!({"sub": "one"}));
+        let checked = async |outcome: Result<Verdict, CheckError>| {
+            let _ = cached.get(&one, || async { outcome }).await;
+            (cached.holds(&one), cached.was_good(&one))
+        };
+        // Expired in our clock's eyes, so that each is checked anew.
+        let good = || {
+            Ok(Identity {
+                expires_at: Some(Timestamp::UNIX_EPOCH),
+                ..Identity::default()
+            })
+        };
+        assert_eq!(checked(Err(CheckError::Unanswered)).await, (false, false));
+        assert_eq!(checked(Ok(good())).await, (false, true));
+        assert_eq!(checked(Err(CheckError::Crowded)).await, (false, true));
+        assert_eq!(checked(Ok(Err(Denial::Expired))).await, (true, false));
     }
 
     #[test]

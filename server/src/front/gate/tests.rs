@@ -7,6 +7,7 @@ use bindery_proto::v1alpha2::{
     provider_service_client::ProviderServiceClient,
 };
 use bindery_runtime::telemetry;
+use jiff::Timestamp;
 use serde_json::json;
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_stream::wrappers::TcpListenerStream;
@@ -68,8 +69,11 @@ impl Authenticator for Named {
                 let status = kube::core::Status::failure("down", "ServiceUnavailable").with_code(503);
                 return Err(CheckError::Api(kube::Error::Api(status.boxed())));
             }
+            // Over when it is known, so that it is not remembered.
+            let expires_at = (username == "over").then_some(Timestamp::UNIX_EPOCH);
             Ok(Ok(Identity {
                 username,
+                expires_at,
                 ..Identity::default()
             }))
         })
@@ -120,11 +124,15 @@ struct Server {
     _task: JoinHandle<()>,
 }
 
-async fn server(ready: bool) -> Server {
-    let stop = CancellationToken::new();
+fn gate(ready: bool, stop: &CancellationToken) -> Gate {
     let authenticators = Authenticators::new(vec![Arc::new(Named)]);
     let metrics = Metrics::new(&mut telemetry::registry());
-    let gate = Gate::new(Arc::new(Ready(ready)), authenticators, metrics, stop.clone());
+    Gate::new(Arc::new(Ready(ready)), authenticators, metrics, stop.clone())
+}
+
+async fn server(ready: bool) -> Server {
+    let stop = CancellationToken::new();
+    let gate = gate(ready, &stop);
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let service = GateLayer(Arc::new(gate)).layer(Echo);
@@ -343,4 +351,16 @@ fn a_host_of_ipv6_is_limited_by_its_network() {
     assert_eq!(of("2001:db8:1:2:3:4:5:6"), of("2001:db8:1:2::9"));
     assert_ne!(of("2001:db8:1:2::9"), of("2001:db8:1:3::9"));
     assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
+}
+
+#[tokio::test]
+async fn who_was_let_in_is_not_counted_with_strangers_of_the_same_address() {
+    let gate = gate(true, &CancellationToken::new());
+    let peer = IpAddr::from([192, 0, 2, 1]);
+    let token = encoded(&json!({"iss": "over", "aud": "us"}));
+    let headers = [(AUTHORIZATION, format!("Bearer {token}").parse().expect("a header"))];
+    let headers = HeaderMap::from_iter(headers);
+    gate.identify(&headers, peer).await.expect("a caller");
+    while gate.peers.check(&peer).is_ok() {}
+    gate.identify(&headers, peer).await.expect("the same caller");
 }

@@ -18,6 +18,7 @@ use tonic::{Code, Status};
 use super::{
     Event, Feed, Filter, Shown, Streams,
     hub::{self, Gone, Hub, Mark, Start},
+    recheck::Recheck,
     token,
 };
 use crate::front::{
@@ -29,8 +30,6 @@ use crate::front::{
 
 const HEARTBEAT_AFTER: Duration = Duration::from_secs(30);
 pub(super) const AGE_MAX: Duration = Duration::from_mins(30);
-/// A token is checked again after this time; half of it at the earliest.
-const RECHECK_AFTER: Duration = Duration::from_mins(5);
 /// A client that takes nothing for this time is let go.
 pub(super) const SLOW_AFTER: Duration = Duration::from_mins(1);
 /// How long a stream waits for this replica to catch up with its token.
@@ -84,7 +83,7 @@ impl<F: Feed> Task<F> {
         let old = Instant::now() + age;
         let expired = self.expiry();
         let deadline = self.call.deadline.of_stream();
-        let mut recheck = next_check();
+        let mut recheck = Recheck::new(&self.streams.0.authenticators, self.call.token());
         loop {
             let beat = self.last_sent + HEARTBEAT_AFTER;
             let mut silent = false;
@@ -93,10 +92,7 @@ impl<F: Feed> Task<F> {
                 () = sleep_until(old) => return Ok(()),
                 () = until(expired) => return Err(Failure::new(ErrorReason::TokenExpired, "the token has expired; get a new one")),
                 () = until(deadline) => return Err(Failure::new(ErrorReason::Deadline, "the call's deadline passed")),
-                () = sleep_until(recheck) => {
-                    Box::pin(self.check_token()).await?;
-                    recheck = next_check();
-                }
+                refused = recheck.refused() => return Err(refused),
                 () = member.changed() => {}
                 () = sleep_until(beat) => silent = true,
             }
@@ -244,27 +240,11 @@ impl<F: Feed> Task<F> {
         let left = Duration::try_from(end.duration_since(Timestamp::now())).unwrap_or(Duration::ZERO);
         Instant::now().checked_add(left)
     }
-
-    /// A token that was revoked in ways that nobody records ends its streams here.
-    async fn check_token(&self) -> Outcome<()> {
-        let Some(token) = self.call.token() else {
-            return Ok(());
-        };
-        match self.streams.0.authenticators.authenticate(token).await {
-            Err(failure) if failure.reason().code() == Code::Unauthenticated => Err(failure),
-            _ => Ok(()),
-        }
-    }
 }
 
 /// An event that says nothing of how far the client has come.
 fn bare<F: Feed>(event: Event<F::Object>) -> F::Message {
     F::message(event, String::new())
-}
-
-/// Spread, so that the tokens of a thousand streams are not checked at once.
-fn next_check() -> Instant {
-    Instant::now() + RECHECK_AFTER.mul_f64(0.5 + rand::random::<f64>() * 0.5)
 }
 
 async fn until(instant: Option<Instant>) {

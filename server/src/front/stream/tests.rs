@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use bindery_runtime::{queue::Lane, telemetry};
-use futures::{FutureExt as _, StreamExt as _};
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture};
 use http::HeaderMap;
 use jiff::Timestamp;
 use tokio::time::{advance, sleep};
@@ -13,7 +13,7 @@ use super::{
     *,
 };
 use crate::front::{
-    auth::{Caller, Identity, Kind},
+    auth::{Authenticator, Caller, CheckError, Claims, Denial, Identity, Kind, Presented, Verdict, tests_support},
     limits::Deadline,
 };
 
@@ -123,6 +123,59 @@ impl Feed for Numbers {
     }
 }
 
+/// How a check of a token comes out.
+#[derive(Clone, Copy, Debug, Default)]
+enum Mood {
+    #[default]
+    Good,
+    Revoked,
+    /// It never does.
+    Silent,
+}
+
+/// Checks tokens, and counts how often.
+#[derive(Debug, Default)]
+struct Moody(Mutex<(Mood, usize)>);
+
+impl Authenticator for Moody {
+    fn is_for(&self, _: &Claims) -> bool {
+        true
+    }
+
+    fn precheck(&self, _: &Presented) -> Result<(), Denial> {
+        Ok(())
+    }
+
+    fn check<'a>(&'a self, _: &'a Presented) -> BoxFuture<'a, Result<Verdict, CheckError>> {
+        let mood = {
+            let mut state = self.0.lock();
+            state.1 += 1;
+            state.0
+        };
+        Box::pin(async move {
+            match mood {
+                // Over when it is known, so that none is remembered and each call is a check.
+                Mood::Good => Ok(Ok(Identity {
+                    expires_at: Some(Timestamp::UNIX_EPOCH),
+                    ..Identity::default()
+                })),
+                Mood::Revoked => Ok(Err(Denial::Invalid("revoked"))),
+                Mood::Silent => std::future::pending().await,
+            }
+        })
+    }
+}
+
+impl Moody {
+    fn set(&self, mood: Mood) {
+        self.0.lock().0 = mood;
+    }
+
+    fn checks(&self) -> usize {
+        self.0.lock().1
+    }
+}
+
 struct Stage {
     hub: Arc<Hub>,
     streams: Streams,
@@ -132,20 +185,33 @@ struct Stage {
 }
 
 fn stage() -> Stage {
+    stage_with(Authenticators::new(Vec::new()))
+}
+
+/// A stage on which the caller's token is checked now and then.
+fn checked_stage() -> (Stage, Arc<Moody>) {
+    let moody = Arc::new(Moody::default());
+    let mut stage = stage_with(Authenticators::new(vec![Arc::<Moody>::clone(&moody)]));
+    let token = tests_support::token(&serde_json::json!({"sub": "alice"}));
+    stage.call = call(None, Some(token));
+    (stage, moody)
+}
+
+fn stage_with(authenticators: Authenticators) -> Stage {
     let hub = Hub::new();
     hub.never_from(1);
     let stop = CancellationToken::new();
     let metrics = Metrics::new(&mut telemetry::registry());
     Stage {
-        streams: Streams::new(Authenticators::new(Vec::new()), metrics, stop.clone()),
+        streams: Streams::new(authenticators, metrics, stop.clone()),
         hub,
         stop,
         feed: Numbers::default(),
-        call: call(None),
+        call: call(None, None),
     }
 }
 
-fn call(expires_in: Option<i64>) -> Call {
+fn call(expires_in: Option<i64>, token: Option<Presented>) -> Call {
     let caller = Caller {
         identity: Identity {
             username: "alice".to_owned(),
@@ -154,7 +220,11 @@ fn call(expires_in: Option<i64>) -> Call {
         },
         kind: Kind::Principal,
     };
-    Call::new(Some(Arc::new(caller)), None, Deadline::of(&HeaderMap::new()))
+    Call::new(
+        Some(Arc::new(caller)),
+        token.map(Arc::new),
+        Deadline::of(&HeaderMap::new()),
+    )
 }
 
 impl Stage {
@@ -387,7 +457,7 @@ async fn a_stream_ends_with_its_token_with_its_right_and_with_the_server() {
     );
     stage.feed.0.lock().refused = false;
 
-    stage.call = call(Some(60));
+    stage.call = call(Some(60), None);
     let mut stream = stage.open("").expect("a stream");
     let begun = Instant::now();
     let status = end(&mut stream).await.expect("an error");
@@ -398,6 +468,60 @@ async fn a_stream_ends_with_its_token_with_its_right_and_with_the_server() {
     said(&mut stream, 2).await;
     stage.stop.cancel();
     assert!(end(&mut stream).await.is_none(), "ends well");
+}
+
+/// Reads until a check of the token is under way.
+async fn until_checked(stream: &mut Outgoing<Text>, moody: &Moody) {
+    let before = moody.checks();
+    while moody.checks() == before {
+        sleep(Duration::from_secs(1)).await;
+        while let Some(message) = stream.next().now_or_never() {
+            message.expect("a message").expect("no error");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_was_revoked_ends_its_stream_and_a_good_one_does_not() {
+    let (stage, moody) = checked_stage();
+    let mut stream = stage.open("").expect("a stream");
+    until_checked(&mut stream, &moody).await;
+    until_checked(&mut stream, &moody).await;
+    settle().await;
+    assert!(is_silent(&mut stream));
+    moody.set(Mood::Revoked);
+    assert_eq!(end(&mut stream).await.expect("an error").code(), Code::Unauthenticated);
+    assert_eq!(moody.checks(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_that_came_to_nothing_is_made_again_within_seconds() {
+    let (stage, moody) = checked_stage();
+    moody.set(Mood::Silent);
+    let mut stream = stage.open("").expect("a stream");
+    until_checked(&mut stream, &moody).await;
+    moody.set(Mood::Revoked);
+    let begun = Instant::now();
+    assert_eq!(end(&mut stream).await.expect("an error").code(), Code::Unauthenticated);
+    assert_eq!(moody.checks(), 2);
+    // Five seconds of silence, and ten until it is asked again.
+    assert!(begun.elapsed() <= Duration::from_secs(15), "{:?}", begun.elapsed());
+}
+
+/// Nobody answers, and the stream goes on meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_check_of_the_token_holds_nothing_up() {
+    let (stage, moody) = checked_stage();
+    moody.set(Mood::Silent);
+    let mut stream = stage.open("").expect("a stream");
+    until_checked(&mut stream, &moody).await;
+    let begun = Instant::now();
+    stage.feed.set(&stage.hub, "x", 1);
+    assert_eq!(said(&mut stream, 1).await, ["x=1"]);
+    stage.feed.0.lock().refused = true;
+    stage.hub.wake("a");
+    assert_eq!(end(&mut stream).await.expect("an error").code(), Code::Unauthenticated);
+    assert_eq!((begun.elapsed(), moody.checks()), (Duration::ZERO, 1));
 }
 
 #[tokio::test(start_paused = true)]
