@@ -28,9 +28,9 @@ pub(crate) struct Args {
     /// The socket that orders come by. It is made.
     #[arg(long)]
     socket: PathBuf,
-    /// Objects worked on at once, as many as the konnector's.
-    #[arg(long, default_value_t = 24)]
-    concurrency: usize,
+    /// Objects worked on at once.
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    concurrency: u16,
 }
 
 /// Whoever carries orders out.
@@ -47,7 +47,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     let writer = Arc::new(Writer::new(args.sides.connect().await?));
     let floor = Arc::new(Floor {
         writer: Arc::clone(&writer),
-        permits: Arc::new(Semaphore::new(args.concurrency)),
+        permits: Arc::new(Semaphore::new(args.concurrency.into())),
         copies: Mutex::default(),
     });
     let listener = listen(&args.socket).with_context(|| format!("cannot listen on {}", args.socket.display()))?;

@@ -3,10 +3,9 @@
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{AsyncReadExt as _, StreamExt as _, TryStreamExt as _, stream};
 use http::Request;
 use kube::Client;
-use serde::Deserialize;
 use serde_json::json;
 
 use crate::{output, sides};
@@ -14,33 +13,14 @@ use crate::{output, sides};
 /// Collections of the provider that are read at once.
 const AT_ONCE: usize = 8;
 
+/// What is read of an answer at once.
+const CHUNK: usize = 64 * 1024;
+
 /// Flags.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     sides: sides::Args,
-    /// Objects in a page.
-    #[arg(long, default_value_t = 500)]
-    page: usize,
-}
-
-/// What was read.
-#[derive(Clone, Copy, Debug, Default)]
-struct Read {
-    pages: usize,
-    bytes: usize,
-}
-
-/// A page, of which only the way to the next one matters.
-#[derive(Deserialize)]
-struct Page {
-    metadata: PageMeta,
-}
-
-#[derive(Deserialize)]
-struct PageMeta {
-    #[serde(default, rename = "continue")]
-    next: String,
 }
 
 pub(crate) async fn run(args: Args) -> Result<()> {
@@ -56,55 +36,37 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         };
         let client = sides.reader(is_consumer);
         let read = stream::iter(paths)
-            .map(|(_, path)| list(client, path, args.page))
+            .map(|(_, path)| list(client, path))
             .buffer_unordered(AT_ONCE)
-            .try_fold(Read::default(), async |all, one| Ok(all.and(one)))
+            .try_fold(0, async |all, one| Ok(all + one))
             .await?;
         anyhow::Ok((read, reading.elapsed()))
     };
     let ((consumer, consumer_time), (provider, provider_time)) = tokio::try_join!(read(true), read(false))?;
-    let all = consumer.and(provider);
     output::line(&json!({
         "seconds": begun.elapsed().as_secs_f64(),
         "connect_seconds": connected.as_secs_f64(),
         "consumer_seconds": consumer_time.as_secs_f64(),
         "provider_seconds": provider_time.as_secs_f64(),
-        "pages": all.pages,
-        "bytes": all.bytes,
+        "bytes": consumer + provider,
     }))
 }
 
-async fn list(client: &Client, path: String, page: usize) -> Result<Read> {
-    let mut read = Read::default();
-    let mut next = String::new();
+/// One request for a whole collection, which API servers answer from what they hold in memory; pages after the first
+/// would come from etcd, at some times the price. Answers how many bytes came.
+async fn list(client: &Client, path: String) -> Result<usize> {
+    let request = Request::get(format!("{path}?limit=0")).body(Vec::new())?;
+    let body = client.request_stream(request).await;
+    let mut body = Box::pin(body.with_context(|| format!("cannot list {path}"))?);
+    let (mut bytes, mut chunk) = (0, vec![0; CHUNK]);
     loop {
-        // It is made of letters, digits, `-`, `_` and `=`.
-        let from = if next.is_empty() {
-            String::new()
-        } else {
-            format!("&continue={next}")
-        };
-        let request = Request::get(format!("{path}?limit={page}{from}")).body(Vec::new())?;
-        let text = client.request_text(request).await;
-        let text = text.with_context(|| format!("cannot list {path}"))?;
-        read = read.and(Read {
-            pages: 1,
-            bytes: text.len(),
-        });
-        next = serde_json::from_str::<Page>(&text)?.metadata.next;
-        if next.is_empty() {
-            return Ok(read);
-        }
-    }
-}
-
-// === impl Read ===
-
-impl Read {
-    const fn and(self, other: Self) -> Self {
-        Self {
-            pages: self.pages + other.pages,
-            bytes: self.bytes + other.bytes,
+        match body
+            .read(&mut chunk)
+            .await
+            .with_context(|| format!("cannot list {path}"))?
+        {
+            0 => return Ok(bytes),
+            read => bytes += read,
         }
     }
 }

@@ -1,10 +1,15 @@
 //! A watch with nothing behind it: the lines as they come.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result};
 use futures::{AsyncBufRead, AsyncBufReadExt as _};
 use http::Request;
 use kube::Client;
 use serde::Deserialize;
+
+/// Between two watches, so that a server that ends each at once is not asked without end.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Longer than any run.
 const SECONDS: u64 = 24 * 60 * 60;
@@ -60,6 +65,7 @@ pub(crate) async fn follow<R: AsyncBufRead + Unpin>(
 ) -> Result<()> {
     let mut version = tap.lines(&mut take).await?;
     loop {
+        tokio::time::sleep(PAUSE).await;
         let tap = resume(&client, &path, version).await?;
         version = tap.lines(&mut take).await?;
     }

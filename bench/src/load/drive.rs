@@ -10,11 +10,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use tokio::{
-    runtime::Handle,
-    task::{JoinSet, spawn_blocking},
-    time::timeout,
-};
+use tokio::{runtime::Handle, sync::oneshot, task::JoinSet, time::timeout};
 
 use super::{
     Load,
@@ -109,22 +105,27 @@ async fn at_once(drive: &Arc<Drive>, concurrency: usize) -> Result<()> {
 }
 
 /// Each at its time, whatever became of those before. The timers of the runtime count whole milliseconds, so that a thread
-/// keeps the times.
+/// keeps the times. It ends by itself once nobody waits for it any more, and holds up no end of the program.
 async fn paced(drive: &Arc<Drive>, begun: Instant, rate: f64, seed: u64) -> Result<()> {
     ensure!(rate > 0.0, "a rate is more than nothing");
     let runtime = Handle::current();
     let drive = Arc::clone(drive);
-    let keep_times = move || {
+    let (sender, started) = oneshot::channel();
+    thread::spawn(move || {
         let mut tasks = JoinSet::new();
         for (number, after) in schedule::poisson(seed, rate, drive.steps.len()).into_iter().enumerate() {
             let intended = begun + after;
             thread::sleep(intended.saturating_duration_since(Instant::now()));
+            if sender.is_closed() {
+                return;
+            }
             let drive = Arc::clone(&drive);
             tasks.spawn_on(async move { drive.perform(number, intended).await }, &runtime);
         }
-        tasks
-    };
-    joined(spawn_blocking(keep_times).await?).await
+        // What was started ends with whoever waited for it.
+        let _ = sender.send(tasks);
+    });
+    joined(started.await.context("the thread that keeps the times has ended")?).await
 }
 
 async fn joined(mut tasks: JoinSet<()>) -> Result<()> {

@@ -24,7 +24,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=64))]
     concurrency: u16,
     /// Changes of exports a second, at random times that do not wait for answers.
-    #[arg(long, default_value_t = 50.0)]
+    #[arg(long, default_value_t = 50.0, value_parser = rate)]
     rate: f64,
     /// For how long exports are changed, and how long each list is repeated.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
@@ -106,6 +106,15 @@ impl Stage {
         self.phase(if rate.is_some() { "change" } else { "change all" }, &order)
             .await
     }
+}
+
+/// Changes a second, of which there are some in each second.
+fn rate(text: &str) -> Result<f64, String> {
+    let rate: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
+    let is_some = (1.0..=10_000.0).contains(&rate);
+    is_some
+        .then_some(rate)
+        .ok_or_else(|| "it is to be from 1 to 10000".to_owned())
 }
 
 fn settings(args: &Args) -> serde_json::Value {

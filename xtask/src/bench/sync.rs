@@ -36,11 +36,12 @@ Examples:
   cargo xtask bench sync                                          a burst of 1,000 objects, and 20 and 50 changes per second
   cargo xtask bench sync --measure burst --objects 10000          a longer burst
   cargo xtask bench sync --measure rate --rate 100 --plot a.png   another rate, with a picture of all latencies
-  cargo xtask bench sync --output json > result.json              all of it, each latency included
+  cargo xtask bench sync --output json > result.json              for programs
 
 Two control planes, the server and the konnector run as processes of their own on this machine. Whom the konnector is
 measured beside has its credentials and its watches, and works in its stead on the same binding: the floor is told by the
-driver what to write, the relay passes on what its watches bring. They take turns, and who is first changes.";
+driver what to write, the relay passes on what its watches bring. They take turns, and who is first changes. What is too small
+to be judged is said to be so.";
 
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -57,22 +58,26 @@ pub(crate) struct Args {
     /// Over how many namespaces objects are spread; if not given, one, or as many as a measure is about.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     namespaces: Option<u32>,
-    /// How often each is measured, in turns: 3 of a burst and 1 of a rate if not given.
+    /// How often each is measured, in turns; if not given, 3 times a burst and a restart, twice a rate and consumers.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: Option<u32>,
     /// Rate: changes per second, by comma.
     #[arg(long, value_delimiter = ',', default_values_t = [20, 50], value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rate: Vec<u32>,
-    /// Rate: for how long, in seconds.
-    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3600))]
-    seconds: u32,
+    /// Rate and backlog: for how long changes are made, in seconds; if not given, 15 in each phase of a rate, and 30 of a
+    /// backlog.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    seconds: Option<u32>,
     /// Consumers: how many.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=200))]
     consumers: u32,
     /// Requests of the driver under way at once, in a burst.
     #[arg(long, default_value_t = order::CONCURRENCY, value_parser = clap::value_parser!(u32).range(1..=1024))]
     concurrency: u32,
-    /// Writes the time of each change over time to this PNG.
+    /// Objects that a floor works on at once: as many as the konnector's, if not given.
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    floor_concurrency: u16,
+    /// Writes the time of each change over time to this PNG, of the first round.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
@@ -84,8 +89,8 @@ enum Measure {
     Burst,
     /// At a rate: the time of each change, beside the relay. p50 within 1.5 and p99 within 2 times its own is wanted.
     Rate,
-    /// Memory of the konnector: idle, with 10,000 objects in sync, after a restart, and when all are gone. 20 MiB idle, 64
-    /// with 10,000 and 320 with 100,000 objects are wanted.
+    /// Memory of the konnector: idle, with 10,000 objects in sync, when all are gone, and restarted with as many. 20 MiB
+    /// idle, 64 with 10,000 and 320 with 100,000 objects are wanted.
     Memory,
     /// A restart with 10,000 objects in sync: no write to any of them, and all in sync within twice the time of listing both
     /// sides.
@@ -159,6 +164,7 @@ impl Bench {
             seconds,
             consumers,
             concurrency,
+            floor_concurrency,
             ..
         } = &self.args;
         let cores = std::thread::available_parallelism().map_or(0, usize::from);
@@ -166,7 +172,8 @@ impl Bench {
             bench: "sync",
             settings: json!({
                 "objects": objects, "size": size, "namespaces": namespaces, "repeat": repeat, "rate": rate,
-                "seconds": seconds, "consumers": consumers, "concurrency": concurrency, "cores": cores,
+                "seconds": seconds, "consumers": consumers, "concurrency": concurrency,
+                "floorConcurrency": floor_concurrency, "cores": cores,
             }),
             sections,
         }

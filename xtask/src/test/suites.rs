@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    fs::{self, File},
     path::PathBuf,
     process::{Command, Stdio},
     thread,
@@ -139,18 +140,27 @@ fn work(progress: &Mutex<Progress>) {
 // === impl Suite ===
 
 impl Suite {
-    /// Runs it and shows what it said, in one piece. False if a test failed.
+    /// Runs it and shows what it said, in one piece. Until then that is in a file: of one that hangs, too. False if a test
+    /// failed.
     fn run(&self) -> Result<bool> {
         let start = Instant::now();
-        let output = Command::new(&self.executable)
+        let folder = root().join("target/e2e");
+        let path = folder.join(format!("{}.log", self.name));
+        fs::create_dir_all(&folder)?;
+        let log = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        eprintln!("==> suite {} begins; what it says is in {}", self.name, path.display());
+        let status = Command::new(&self.executable)
             .current_dir(root().join("e2e"))
             .stdin(Stdio::null())
-            .output()
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .status()
             .with_context(|| format!("cannot run {}", self.executable.display()))?;
         let seconds = start.elapsed().as_secs_f64();
-        let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-        eprintln!("==> suite {}: {seconds:.0} s\n{}", self.name, said.concat());
-        Ok(output.status.success())
+        let said = fs::read(&path)?;
+        let said = String::from_utf8_lossy(&said);
+        eprintln!("==> suite {}: {seconds:.0} s\n{said}", self.name);
+        Ok(status.success())
     }
 }
 

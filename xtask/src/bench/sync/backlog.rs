@@ -1,18 +1,21 @@
 //! Single changes in one binding while another of the same konnector has very much to do.
 
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde::Serialize;
+use tokio::time::sleep;
 
 use super::{
     Bench,
+    api::BenchApi,
     order::{Answer, Order, Phase},
-    report::Section,
-    stage::{Scene, Stage},
+    report::{Section, too_few},
+    stage::{FOREVER, Scene, Stage, metrics},
 };
 use crate::bench::{
     plot::{Panel, Series},
+    spread::Spread,
     table::Table,
 };
 
@@ -26,8 +29,17 @@ const JUDGED: u32 = 2000;
 const SINGLES: u32 = 100;
 const RATE: f64 = 10.0;
 
-/// Enough to be quicker than any konnector, and not so many that the changes wait for the driver's own.
-const CONCURRENCY: u32 = 8;
+/// For how long they are made, in seconds, if not said.
+const SECONDS: u32 = 30;
+
+/// Fewer tell nothing of the slowest of a hundred.
+const CHANGES: usize = 50;
+
+/// What part of its objects waits at once, at some time, if it is a backlog.
+const DEPTH: f64 = 0.25;
+
+/// How often it is asked how many wait.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Which of the two bindings.
 const BUSY: usize = 0;
@@ -47,6 +59,8 @@ struct Row {
     backlog_seconds: f64,
     /// Of these, how long until the last of its objects was made.
     load_seconds: f64,
+    /// How many of its objects waited: half of the time, and at most.
+    depth: Option<Spread>,
     /// Seconds since the first, and milliseconds.
     latencies: Vec<(f64, f64)>,
 }
@@ -69,7 +83,7 @@ pub(super) async fn run(bench: &Bench) -> Result<Section> {
     for round in 1..=bench.args.repeat.unwrap_or(1) {
         stage.quiet().await?;
         let alone = stage.give(changes(bench, 2 * round)).await?;
-        rows.push(Row::new("alone", &alone, None));
+        rows.push(Row::new("alone", &alone, None, None));
         stage.quiet().await?;
         let row = beside_backlog(bench, &mut stage, objects, 2 * round + 1).await?;
         eprintln!(
@@ -90,7 +104,7 @@ pub(super) async fn run(bench: &Bench) -> Result<Section> {
 
 /// Changes at random moments for as long as was asked for.
 fn changes(bench: &Bench, round: u32) -> Order {
-    let changes = f64::from(bench.args.seconds) * RATE;
+    let changes = f64::from(bench.args.seconds.unwrap_or(SECONDS)) * RATE;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some thousands")]
     let changes = changes as u32;
     Order {
@@ -109,13 +123,21 @@ async fn beside_backlog(bench: &Bench, stage: &mut Stage, objects: u32, round: u
     let backlog = Order {
         label: "backlog".to_owned(),
         resource: BUSY,
-        concurrency: CONCURRENCY,
         ..Order::new(Phase::Fill, objects, &bench.args)
     };
     stage.load.give(&backlog).await?;
-    stage.load.give(&changes(bench, round)).await?;
-    let limit = Duration::from_secs(backlog.timeout_s);
-    let mut answers = [stage.load.next(limit).await?, stage.load.next(limit).await?];
+    let changes = changes(bench, round);
+    stage.load.give(&changes).await?;
+    let limit = backlog.limit().max(changes.limit());
+    let port = stage.consumer.admin_port();
+    let mut depths = Vec::new();
+    let konnector = stage.consumer.konnectors.last_mut().context("no konnector")?;
+    let answers = async { anyhow::Ok([stage.load.next(limit).await?, stage.load.next(limit).await?]) };
+    let mut answers = tokio::select! {
+        answers = answers => answers?,
+        never = look(port, &mut depths) => match never {},
+        ended = konnector.wait(FOREVER) => bail!("the konnector has ended ({}):\n{}", ended?, konnector.tail()),
+    };
     if answers[0].label != "backlog" {
         answers.reverse();
     }
@@ -124,12 +146,25 @@ async fn beside_backlog(bench: &Bench, stage: &mut Stage, objects: u32, round: u
         backlog.label == "backlog" && changes.label == "changes",
         "other answers"
     );
-    Ok(Row::new("beside", &changes, Some(&backlog)))
+    // It waits for something as long as there is a backlog.
+    let depths = depths.into_iter().filter(|depth| *depth > 0.0);
+    Ok(Row::new("beside", &changes, Some(&backlog), Some(Spread::of(depths))))
+}
+
+/// Notes how many objects of the backlog wait, whenever the konnector tells.
+async fn look(port: u16, depths: &mut Vec<f64>) -> Infallible {
+    let binding = BenchApi::ALL[BUSY].name();
+    loop {
+        if let Ok(metrics) = metrics(port).await {
+            depths.push(metrics.sum("sync_pending", &[("binding", binding)]));
+        }
+        sleep(LOOK).await;
+    }
 }
 
 impl Row {
     /// Of the changes that were made while there was a backlog, if there was one.
-    fn new(when: &'static str, changes: &Answer, backlog: Option<&Answer>) -> Self {
+    fn new(when: &'static str, changes: &Answer, backlog: Option<&Answer>, depth: Option<Spread>) -> Self {
         let until = backlog.map_or(f64::MAX, |backlog| backlog.seconds);
         let within = changes.latencies_us.iter().map(|(at, us)| {
             #[expect(clippy::cast_precision_loss, reason = "microseconds of a run")]
@@ -152,12 +187,17 @@ impl Row {
             max: at(100),
             backlog_seconds: backlog.map_or(0.0, |backlog| backlog.seconds),
             load_seconds: backlog.map_or(0.0, |backlog| backlog.load_seconds),
+            depth,
             latencies,
         }
     }
 
-    fn cells(&self) -> [String; 8] {
+    fn cells(&self) -> [String; 10] {
         let ms = |ms: f64| format!("{ms:.1}");
+        let depth = |of: fn(Spread) -> f64| {
+            self.depth
+                .map_or_else(|| "-".to_owned(), |depth| format!("{:.0}", of(depth)))
+        };
         [
             self.when.to_owned(),
             self.changes.to_string(),
@@ -167,6 +207,8 @@ impl Row {
             ms(self.max),
             format!("{:.1}", self.backlog_seconds),
             format!("{:.1}", self.load_seconds),
+            depth(|depth| depth.median),
+            depth(|depth| depth.max),
         ]
     }
 }
@@ -181,21 +223,39 @@ fn section(objects: u32, rows: &[Row]) -> Result<Section> {
         "max",
         "backlog s",
         "made in s",
+        "waiting",
+        "at most",
     ];
     let mut table = Table::new(&head, 1);
     for row in rows {
         table.line(row.cells());
     }
     let ratio = ratio(rows);
-    let what = format!(
-        "p99 of single changes beside a backlog of {objects} objects: {ratio:.2} times that without; {BAR} is wanted"
-    );
+    let what = match ratio {
+        Some(ratio) => format!(
+            "p99 of single changes beside a backlog of {objects} objects: {ratio:.2} times that without; {BAR} is wanted"
+        ),
+        None => format!("fewer than {CHANGES} single changes tell nothing of their p99"),
+    };
+    let depths = rows.iter().filter_map(|row| row.depth.map(|depth| depth.max));
+    let depth = depths.fold(f64::INFINITY, f64::min);
+    let least = f64::from(objects) * DEPTH;
     let mut section = Section::new("backlog", &rows, table)?
         .note(format!(
             "{RATE} changes per second in a second binding of the same konnector"
         ))
         .note("beside: those made before the last object of the backlog was in sync")
-        .bar(objects < JUDGED || ratio <= BAR, what);
+        .note("waiting, at most: objects of the backlog that wait for the konnector, the median and the most")
+        .bar_unless(
+            too_few(objects, JUDGED, "objects"),
+            depth >= least,
+            format!("a backlog of {depth:.0} objects at most; {least:.0} are wanted"),
+        )
+        .bar_unless(
+            too_few(objects, JUDGED, "objects"),
+            ratio.is_some_and(|ratio| ratio <= BAR),
+            what,
+        );
     let series = rows.iter().take(2).map(|row| Series {
         name: row.when.to_owned(),
         points: row.latencies.clone(),
@@ -207,10 +267,13 @@ fn section(objects: u32, rows: &[Row]) -> Result<Section> {
     Ok(section)
 }
 
-/// Of the worst round.
-fn ratio(rows: &[Row]) -> f64 {
+/// Of the worst round; none if there are too few changes.
+fn ratio(rows: &[Row]) -> Option<f64> {
+    if rows.iter().any(|row| row.changes < CHANGES) {
+        return None;
+    }
     let rounds = rows.chunks_exact(2).map(|round| round[1].p99 / round[0].p99);
-    rounds.fold(0.0, f64::max)
+    rounds.max_by(f64::total_cmp)
 }
 
 #[cfg(test)]
@@ -225,9 +288,9 @@ mod tests {
     #[test]
     fn changes_made_after_the_backlog_are_not_counted() {
         let changes = answer(&[(0.0, 4000), (900.0, 8000), (1100.0, 90_000)], 2.0);
-        let alone = Row::new("alone", &changes, None);
+        let alone = Row::new("alone", &changes, None, None);
         assert_eq!((alone.changes, alone.max.to_bits()), (3, 90.0_f64.to_bits()));
-        let beside = Row::new("beside", &changes, Some(&answer(&[], 1.0)));
+        let beside = Row::new("beside", &changes, Some(&answer(&[], 1.0)), None);
         assert_eq!(
             (beside.changes, beside.p99.to_bits(), beside.p50.to_bits()),
             (2, 8.0_f64.to_bits(), 4.0_f64.to_bits())
@@ -236,8 +299,10 @@ mod tests {
 
     #[test]
     fn the_worst_round_is_judged() {
-        let row = |ms| Row::new("", &answer(&[(0.0, ms)], 1.0), None);
-        let rows = [row(10_000), row(20_000), row(10_000), row(35_000)];
-        assert!((ratio(&rows) - 3.5).abs() < 1e-9);
+        let row = |ms, changes| Row::new("", &answer(&vec![(0.0, ms); changes], 1.0), None, None);
+        let rows = [(10_000, 50), (20_000, 50), (10_000, 50), (35_000, 50)].map(|(ms, changes)| row(ms, changes));
+        assert!((ratio(&rows).unwrap() - 3.5).abs() < 1e-9);
+        assert_eq!(ratio(&[row(10_000, 50), row(10_000, 49)]), None);
+        assert_eq!(ratio(&[]), None);
     }
 }

@@ -7,7 +7,7 @@ use super::{
     contestant::Contestant,
     lanes::Lanes,
     order::{Order, Phase},
-    report::Section,
+    report::{Section, too_few},
     row::{Judged, Row},
     same::Written,
     stage::{Scene, Stage},
@@ -35,6 +35,7 @@ pub(super) async fn run(bench: &Bench) -> Result<Section> {
     for number in 1..=bench.args.repeat.unwrap_or(3) {
         round(bench, &mut stage, (number, objects), &mut lanes).await?;
     }
+    stage.stop().await?;
     stage.hush();
     section(objects, lanes)
 }
@@ -77,24 +78,13 @@ fn section(objects: u32, lanes: Lanes) -> Result<Section> {
                 "{}: {ratio:.2} of the floor's objects per second; {BAR} is wanted",
                 row.phase
             );
-            section = section.bar(objects < JUDGED || ratio >= BAR, what);
+            section = section.bar_unless(too_few(objects, JUDGED, "objects"), ratio >= BAR, what);
         }
     }
-    section = section.bar(unequal.is_empty(), same_writes(&unequal));
+    section = section.bar(unequal.is_empty(), Lanes::says(&unequal));
     section.panels = rows
         .chunk_by(|left, right| left.phase == right.phase)
         .map(|rows| Row::panel(format!("burst: {}", rows[0].phase), rows))
         .collect();
     Ok(section)
-}
-
-fn same_writes(unequal: &[String]) -> String {
-    if unequal.is_empty() {
-        "konnector and floor made the same number of writes in each phase".to_owned()
-    } else {
-        format!(
-            "konnector and floor did not make the same number of writes: {}",
-            unequal.join(", ")
-        )
-    }
 }

@@ -42,6 +42,17 @@ impl Lanes {
         self.pairs().flat_map(of_pair).collect()
     }
 
+    /// What that is about, for people.
+    pub(super) fn says(unequal: &[String]) -> String {
+        match unequal {
+            [] => "the konnector made the same number of writes in each phase as the one beside it".to_owned(),
+            unequal => format!(
+                "the konnector did not make the same number of writes as the one beside it: {}",
+                unequal.join(", ")
+            ),
+        }
+    }
+
     /// Ours and the floor's, phase by phase.
     pub(super) fn rows(self) -> Vec<Row> {
         let mut rows = Vec::new();

@@ -51,7 +51,7 @@ impl Load {
     /// Gives an order and waits until all of it was seen.
     pub(super) async fn order(&mut self, order: &Order) -> Result<Answer> {
         self.give(order).await?;
-        let answer = self.next(Duration::from_secs(order.timeout_s)).await?;
+        let answer = self.next(order.limit()).await?;
         ensure!(answer.label == order.label, "an answer to {}", answer.label);
         Ok(answer)
     }
@@ -61,11 +61,8 @@ impl Load {
         self.program.tell(order).await
     }
 
-    /// The next answer. The driver gives up by itself some time before this does.
+    /// The next answer.
     pub(super) async fn next(&mut self, limit: Duration) -> Result<Answer> {
-        self.program
-            .hear::<Answer>(limit + Duration::from_mins(1))
-            .await?
-            .check()
+        self.program.hear::<Answer>(limit).await?.check()
     }
 }

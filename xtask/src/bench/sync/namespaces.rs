@@ -27,7 +27,7 @@ const SHARED: usize = 80;
 
 /// Connections to a provider besides those for watches of bound objects: its writes and lists at once, and what it reads of its
 /// contract.
-const OTHERS: usize = 64;
+const OTHERS: usize = 32;
 
 /// What a namespace may take in memory, in MiB, besides the 20 that the konnector may have idle.
 const PER_NAMESPACE: f64 = 0.1;
@@ -228,9 +228,9 @@ mod tests {
 
     #[test]
     fn in_scope_cluster_one_watch_is_wanted_on_each_side() {
-        check(&row("cluster", 2, 65, 20.0), [true, true, true]);
-        check(&row("cluster", 3, 66, 71.0), [false, false, false]);
-        check(&row("namespaced", 501, 71, 70.0), [true, true, true]);
-        check(&row("namespaced", 502, 72, 70.1), [false, false, false]);
+        check(&row("cluster", 2, 33, 20.0), [true, true, true]);
+        check(&row("cluster", 3, 34, 71.0), [false, false, false]);
+        check(&row("namespaced", 501, 39, 70.0), [true, true, true]);
+        check(&row("namespaced", 502, 40, 70.1), [false, false, false]);
     }
 }

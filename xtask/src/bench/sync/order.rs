@@ -1,6 +1,6 @@
 //! What the driver is told to do, and what it answers.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -9,6 +9,12 @@ use super::Args;
 
 /// Requests of the driver under way at once, if not said.
 pub(super) const CONCURRENCY: u32 = 32;
+
+/// How long the driver waits for what is missing, besides [`SLOWEST`].
+const PATIENCE_S: u64 = 300;
+
+/// Objects in a second: slower than any konnector should be, or any API server.
+const SLOWEST: u32 = 20;
 
 /// One kind of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -58,6 +64,7 @@ pub(super) struct Order {
     /// Where a floor is told of each change, by consumer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) acks: Option<Vec<PathBuf>>,
+    /// For how long the driver waits after the last answer to it.
     pub(super) timeout_s: u64,
 }
 
@@ -88,6 +95,9 @@ pub(super) struct Answer {
     pub(super) latencies_us: Vec<(f64, u64)>,
     #[serde(default)]
     pub(super) percentiles: Option<Percentiles>,
+    /// Of the time that the API server took to answer the driver.
+    #[serde(default)]
+    pub(super) ack_percentiles: Option<Percentiles>,
     /// How late the driver itself was, at a rate.
     #[serde(default)]
     pub(super) late_us: Option<Percentiles>,
@@ -170,8 +180,19 @@ impl Order {
             seed: 7,
             seq: phase.seq(),
             acks: None,
-            timeout_s: 600,
+            timeout_s: PATIENCE_S + u64::from(count / SLOWEST),
         }
+    }
+
+    /// When an answer is overdue. The driver gives up by itself some time before that, and says what is missing.
+    pub(super) fn limit(&self) -> Duration {
+        let changes = f64::from(self.changes.unwrap_or(self.count));
+        // Moments that are drawn may end later than they should.
+        let load = match self.rate {
+            Some(rate) => 2.0 * changes / rate,
+            None => changes / f64::from(SLOWEST),
+        };
+        Duration::from_secs_f64(load) + Duration::from_secs(self.timeout_s) + Duration::from_mins(1)
     }
 }
 
@@ -191,5 +212,29 @@ impl Answer {
             self.error.as_deref().unwrap_or("none")
         );
         Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_driver_gives_up_before_it_is_given_up() {
+        let order = |count, rate| Order {
+            rate,
+            ..Order::of(Phase::Create, count, 1024)
+        };
+        let check = |order: Order, timeout, limit| {
+            assert_eq!((order.timeout_s, order.limit()), (timeout, Duration::from_secs(limit)));
+        };
+        check(order(1000, None), 350, 50 + 350 + 60);
+        check(order(100_000, None), 5300, 5000 + 5300 + 60);
+        check(order(72_000, Some(20.0)), 3900, 7200 + 3900 + 60);
+        let changes = Order {
+            changes: Some(300),
+            ..order(100, Some(10.0))
+        };
+        check(changes, 305, 60 + 305 + 60);
     }
 }

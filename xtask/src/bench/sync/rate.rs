@@ -8,7 +8,7 @@ use super::{
     contestant::Contestant,
     lanes::Lanes,
     order::{Order, Phase},
-    report::Section,
+    report::{Section, too_few},
     row::{Judged, Row},
     stage::{Scene, Stage},
 };
@@ -17,7 +17,10 @@ use super::{
 const BAR_P50: f64 = 1.5;
 const BAR_P99: f64 = 2.0;
 
-/// Of fewer changes than this, the slowest of a hundred is chance.
+/// How long each phase is, in seconds, if not said.
+const SECONDS: u32 = 15;
+
+/// Of fewer changes than this, of all rounds, the slowest of a hundred is chance.
 const JUDGED: u32 = 500;
 
 /// Before anything is measured, at each rate.
@@ -39,13 +42,14 @@ pub(super) async fn run(bench: &Bench) -> Result<Section> {
             &mut Lanes::default(),
         )
         .await?;
-        for number in 1..=bench.args.repeat.unwrap_or(1) {
-            let pace = Pace::new(number, rate, bench.args.seconds);
+        for number in 1..=bench.args.repeat.unwrap_or(2) {
+            let pace = Pace::new(number, rate, bench.args.seconds.unwrap_or(SECONDS));
             round(bench, &mut stage, pace, &mut lanes).await?;
         }
     }
+    stage.stop().await?;
     stage.hush();
-    section(bench, lanes)
+    section(lanes)
 }
 
 /// How fast, and how often.
@@ -90,15 +94,14 @@ async fn round(bench: &Bench, stage: &mut Stage, pace: Pace, lanes: &mut Lanes) 
     Ok(())
 }
 
-fn section(bench: &Bench, lanes: Lanes) -> Result<Section> {
+fn section(lanes: Lanes) -> Result<Section> {
+    let unequal = lanes.unequal();
     let rows = lanes.rows();
     let mut section = Section::new("rate", &rows, Row::table(&rows, Judged::Latency))?
         .note(
             "times: from the moment that was drawn for a change to the moment when the driver saw what it had to cause",
         )
         .note("ratios: in terms of the relay, the median of the ratios within a round");
-    let slowest = bench.args.rate.iter().min().copied().unwrap_or_default();
-    let is_judged = slowest.saturating_mul(bench.args.seconds) >= JUDGED;
     for row in &rows {
         if let Some(ratios) = &row.ratios {
             let (p50, p99) = (ratios.p50.median, ratios.p99.median);
@@ -106,9 +109,21 @@ fn section(bench: &Bench, lanes: Lanes) -> Result<Section> {
                 "{}: p50 {p50:.2} and p99 {p99:.2} times the relay's; {BAR_P50} and {BAR_P99} are wanted",
                 row.phase
             );
-            section = section.bar(!is_judged || (p50 <= BAR_P50 && p99 <= BAR_P99), what);
+            section = section.bar_unless(
+                too_few(row.changes, JUDGED, "changes"),
+                p50 <= BAR_P50 && p99 <= BAR_P99,
+                what,
+            );
         }
     }
+    let late = rows.iter().map(|row| row.late_p99).fold(0.0, f64::max);
+    let least = rows.iter().map(|row| row.p50).fold(f64::INFINITY, f64::min);
+    section = section
+        .bar(
+            late <= least,
+            format!("the driver was late by {late:.1} ms (p99); no more than the least p50, {least:.1} ms, is wanted"),
+        )
+        .bar(unequal.is_empty(), Lanes::says(&unequal));
     section.panels = rows
         .chunk_by(|left, right| left.phase == right.phase)
         .map(|rows| Row::panel(rows[0].phase.clone(), rows))

@@ -25,13 +25,22 @@ pub(super) struct Section {
     rows: Value,
     /// What to know when reading it.
     notes: Vec<String>,
+    /// What is wanted, and is so.
+    holds: Vec<String>,
     /// What is not good enough.
     missed: Vec<String>,
+    /// Of what there is too little to judge it.
+    not_judged: Vec<String>,
     #[serde(skip)]
     table: Table,
     /// To be drawn.
     #[serde(skip)]
     pub(super) panels: Vec<Panel>,
+}
+
+/// Why something is not judged of which there are fewer than this.
+pub(super) fn too_few(count: u32, least: u32, what: &str) -> Option<String> {
+    (count < least).then(|| format!("of fewer than {least} {what}"))
 }
 
 // === impl Section ===
@@ -43,7 +52,9 @@ impl Section {
             measure,
             rows: serde_json::to_value(rows)?,
             notes: Vec::new(),
+            holds: Vec::new(),
             missed: Vec::new(),
+            not_judged: Vec::new(),
             table,
             panels: Vec::new(),
         })
@@ -56,21 +67,34 @@ impl Section {
     }
 
     /// What is wanted, and whether it is so.
-    pub(super) fn bar(mut self, holds: bool, what: impl Into<String>) -> Self {
+    pub(super) fn bar(self, holds: bool, what: impl Into<String>) -> Self {
+        self.bar_unless(None, holds, what)
+    }
+
+    /// The same, unless there is a reason not to judge it.
+    pub(super) fn bar_unless(mut self, why_not: Option<String>, holds: bool, what: impl Into<String>) -> Self {
         let what = what.into();
-        if holds {
-            self.notes.push(what);
-        } else {
-            self.missed.push(what);
+        match why_not {
+            Some(why_not) => self.not_judged.push(format!("{why_not}: {what}")),
+            None if holds => self.holds.push(what),
+            None => self.missed.push(what),
         }
         self
     }
 
     fn text(&self) -> String {
-        let notes = self.notes.iter().map(|note| format!("{note}\n"));
-        let missed = self.missed.iter().map(|missed| format!("MISSED: {missed}\n"));
-        let lines: String = notes.chain(missed).collect();
-        format!("{}\n{}{lines}", self.measure, self.table)
+        let mut text = format!("{}\n{}", self.measure, self.table);
+        for (how, all) in [
+            ("", &self.notes),
+            ("holds: ", &self.holds),
+            ("not judged, ", &self.not_judged),
+            ("MISSED: ", &self.missed),
+        ] {
+            for what in all {
+                text.extend([how, what.as_str(), "\n"]);
+            }
+        }
+        text
     }
 }
 
@@ -86,5 +110,22 @@ impl Printed for Report {
         let all = self.sections.iter().flat_map(|section| &section.missed);
         let all: Vec<_> = all.map(String::as_str).collect();
         (!all.is_empty()).then(|| format!("missed: {}", all.join("; ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_judged_is_neither_held_nor_missed() {
+        let section = Section::new("burst", &[0], Table::new(&["phase"], 1)).unwrap();
+        let section = section
+            .bar(true, "a")
+            .bar(false, "b")
+            .bar_unless(too_few(9, 10, "objects"), false, "c")
+            .bar_unless(too_few(10, 10, "objects"), true, "d");
+        let expect = "burst\nphase\nholds: a\nholds: d\nnot judged, of fewer than 10 objects: c\nMISSED: b\n";
+        assert_eq!(section.text(), expect);
     }
 }

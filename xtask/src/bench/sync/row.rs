@@ -15,12 +15,18 @@ use crate::bench::{
 pub(super) struct Row {
     pub(super) phase: String,
     pub(super) by: &'static str,
+    /// Of all rounds.
+    pub(super) changes: u32,
     pub(super) objects_per_second: Spread,
     /// In milliseconds, the median of the rounds.
-    p50: f64,
+    pub(super) p50: f64,
     p90: f64,
     p99: f64,
     max: f64,
+    /// Of the API server's answers to the driver, the median of the rounds.
+    ack_p50: f64,
+    /// How late the driver was at most, p99 of a round.
+    pub(super) late_p99: f64,
     /// Beside the floor; none for the floor itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ratios: Option<Ratios>,
@@ -66,11 +72,14 @@ impl Row {
         Self {
             phase,
             by,
+            changes: samples.iter().map(|sample| sample.count).sum(),
             objects_per_second: Spread::of(samples.iter().map(Sample::rate)),
             p50: median(|sample| ms(sample.percentiles.p50)),
             p90: median(|sample| ms(sample.percentiles.p90)),
             p99: median(|sample| ms(sample.percentiles.p99)),
             max: most(|sample| ms(sample.percentiles.max)),
+            ack_p50: median(|sample| ms(sample.acks.p50)),
+            late_p99: most(|sample| sample.late.map_or(0.0, |late| ms(late.p99))),
             ratios: floor.map(|floor| Ratios::of(&samples, floor)),
             cpu_seconds_per1000: median(|sample| sample.cpu_seconds * 1000.0 / f64::from(sample.count)),
             rss_mib: most(|sample| sample.rss_mib),
@@ -93,6 +102,7 @@ impl Row {
             "p90",
             "p99",
             "max",
+            "ack p50",
             "CPU s/1000",
             "MiB",
             "peak",
@@ -127,6 +137,7 @@ impl Row {
             format!("{:.1}", self.p90),
             format!("{:.1}", self.p99),
             format!("{:.1}", self.max),
+            format!("{:.1}", self.ack_p50),
             format!("{:.2}", self.cpu_seconds_per1000),
             format!("{:.1}", self.rss_mib),
             format!("{:.1}", self.peak_mib),
@@ -262,6 +273,6 @@ mod tests {
             ["create", "konnector", "50", "2.00", "2.00", "8.0", "16.0", "24.0"]
         );
         assert_eq!(lines[2][..6], ["create", "floor", "100", "floor", "floor", "4.0"]);
-        assert_eq!(lines[1][12], "2.10");
+        assert_eq!(lines[1][13], "2.10");
     }
 }

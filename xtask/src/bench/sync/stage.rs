@@ -1,7 +1,8 @@
 //! Two control planes with APIs bound between them, on which contestants take their turns.
 
 use std::{
-    path::PathBuf,
+    ffi::OsString,
+    path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
 };
@@ -27,7 +28,7 @@ use crate::bench::{program::Program, quiet::quiet};
 const LIMIT: Duration = Duration::from_mins(5);
 
 /// Longer than any phase.
-const FOREVER: Duration = Duration::from_hours(24);
+pub(super) const FOREVER: Duration = Duration::from_hours(24);
 
 /// How often it is asked whether all is in sync.
 const POLL: Duration = Duration::from_millis(10);
@@ -60,6 +61,7 @@ pub(super) struct Stage {
     programs: Programs,
     scene: Scene,
     size: usize,
+    floor_concurrency: u16,
     working: Option<Working>,
 }
 
@@ -148,6 +150,7 @@ impl Stage {
             load,
             programs,
             size: bench.args.size,
+            floor_concurrency: bench.args.floor_concurrency,
             scene,
             working: Some(Working::Konnector),
         };
@@ -191,7 +194,7 @@ impl Stage {
             Contestant::Floor | Contestant::Relay => {
                 let mut command = self.with_credentials(contestant.name()).await?;
                 if contestant == Contestant::Floor {
-                    command.arg("--socket").arg(self.socket());
+                    command.args(floor_flags(&self.socket(), self.floor_concurrency));
                 }
                 let program = Program::start(contestant.name(), command, &folder).await?;
                 Working::Beside(contestant, Box::new(program))
@@ -231,8 +234,12 @@ impl Stage {
 
     /// The metrics of the konnector.
     pub(super) async fn metrics(&self) -> Result<Metrics> {
-        let (_, text) = http::get(self.consumer.admin_port(), "/metrics").await?;
-        Ok(Metrics::parse(&text, |_| true))
+        metrics(self.consumer.admin_port()).await
+    }
+
+    /// How many watches of bound objects a konnector has, where the scope is the namespace.
+    pub(super) fn watches(&self) -> usize {
+        self.scene.apis().len() * (1 + self.scene.namespaces as usize)
     }
 
     /// Waits until the konnector says that everything is in sync; answers how long that took.
@@ -336,6 +343,18 @@ impl Stage {
         let contract = (&self.consumer, self.contract.as_str());
         stand_in(&self.programs, &self.scene, contract, subcommand).await
     }
+}
+
+/// The metrics of the konnector with this admin port.
+pub(super) async fn metrics(port: u16) -> Result<Metrics> {
+    let (_, text) = http::get(port, "/metrics").await?;
+    Ok(Metrics::parse(&text, |_| true))
+}
+
+/// What a floor is told besides.
+pub(super) fn floor_flags(socket: &Path, concurrency: u16) -> [OsString; 4] {
+    let concurrency = concurrency.to_string().into();
+    ["--socket".into(), socket.into(), "--concurrency".into(), concurrency]
 }
 
 /// A program of the bench with the credentials of a konnector, whose consumer this is.

@@ -23,6 +23,8 @@ pub(super) struct Sample {
     pub(super) load_seconds: f64,
     /// Of the time until a change was seen, in microseconds.
     pub(super) percentiles: Percentiles,
+    /// Of the time until the API server answered the driver, which is part of it.
+    pub(super) acks: Percentiles,
     /// How late the driver was; only at a rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) late: Option<Percentiles>,
@@ -56,8 +58,10 @@ impl Stage {
         let moment = self.moment()?;
         let cpu_before = proc::cpu_seconds(pid)?;
         let answer = self.give(order).await?;
-        let cpu_seconds = proc::cpu_seconds(pid)? - cpu_before;
         let memory = proc::memory(pid)?;
+        // What it does afterwards counts too.
+        self.quiet().await?;
+        let cpu_seconds = proc::cpu_seconds(pid)? - cpu_before;
         let asks = self.asked(&moment)?;
         let bytes = self.bytes().await?;
         let refused = self.refused().await?;
@@ -66,6 +70,7 @@ impl Stage {
             seconds: answer.seconds,
             load_seconds: answer.load_seconds,
             percentiles: answer.percentiles.unwrap_or_default(),
+            acks: answer.ack_percentiles.unwrap_or_default(),
             late: answer.late_us,
             cpu_seconds,
             rss_mib: memory.rss_mib,

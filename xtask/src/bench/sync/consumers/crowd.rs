@@ -1,11 +1,16 @@
 //! Many consumers of one provider, and who works for them.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use bindery_e2e::{Asked, Audit, Consumer, Moment, Process, Provider, process::Programs};
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{
+    StreamExt as _, TryStreamExt as _,
+    future::{select_all, try_join_all},
+    stream,
+};
 use serde_json::Value;
+use tokio::time::sleep;
 
 use super::{
     super::{
@@ -14,7 +19,7 @@ use super::{
         contestant::Contestant,
         load::{Cluster, Load},
         order::{Answer, Order, Phase},
-        stage::{Scene, stand_in},
+        stage::{Scene, floor_flags, stand_in},
     },
     row::Row,
 };
@@ -22,6 +27,9 @@ use crate::bench::{proc, program::Program, quiet::quiet};
 
 /// Clusters that start at once.
 const STARTING: usize = 2;
+
+/// How often it is asked whether a konnector has ended: many of them are not to be asked all the time.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The objects that show that all work.
 const PROBE: &str = "probe";
@@ -34,6 +42,8 @@ pub(super) struct Crowd {
     programs: Programs,
     scene: Scene,
     size: usize,
+    /// Of each floor.
+    floor_concurrency: u16,
     by: Contestant,
 }
 
@@ -64,6 +74,7 @@ impl Crowd {
             programs,
             scene,
             size: bench.args.size,
+            floor_concurrency: bench.args.floor_concurrency,
             by: Contestant::Konnector,
         };
         // Maps their namespaces, which stay mapped.
@@ -76,14 +87,33 @@ impl Crowd {
         if self.by == contestant {
             return Ok(());
         }
+        self.stop().await?;
         for member in &mut self.members {
-            member.stop().await?;
-        }
-        for member in &mut self.members {
-            member.start(&self.programs, &self.scene, contestant).await?;
+            if contestant == Contestant::Konnector {
+                member.consumer.start_konnector().await?;
+            } else {
+                member
+                    .start_floor(&self.programs, &self.scene, self.floor_concurrency)
+                    .await?;
+            }
         }
         self.by = contestant;
         self.probe().await
+    }
+
+    /// Has whoever works for them end.
+    pub(super) async fn stop(&mut self) -> Result<()> {
+        for member in &mut self.members {
+            member.stop().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until nobody has much to do.
+    async fn quiet(&self) -> Result<()> {
+        let consumers = self.members.iter().map(|member| &member.consumer.plane);
+        let planes = [&self.provider.plane].into_iter().chain(consumers);
+        try_join_all(planes.map(quiet)).await.map(drop)
     }
 
     /// An object of each consumer is made and goes.
@@ -105,17 +135,23 @@ impl Crowd {
             acks: (self.by == Contestant::Floor).then(sockets),
             ..order.clone()
         };
-        self.load.order(&order).await
+        let ended = select_all(self.members.iter_mut().map(|member| Box::pin(member.ended())));
+        tokio::select! {
+            answer = self.load.order(&order) => answer,
+            (ended, ..) = ended => Err(ended.err().context("one has ended")?),
+        }
     }
 
     pub(super) async fn phase(&mut self, order: &Order) -> Result<Row> {
-        quiet(&self.provider.plane).await?;
+        self.quiet().await?;
         let pids: Vec<_> = self.members.iter().map(Member::pid).collect::<Result<_>>()?;
         let since = self.moments()?;
         let cpu_before = cpu_seconds(&pids)?;
         let answer = self.give(order).await?;
-        let cpu_seconds = cpu_seconds(&pids)? - cpu_before;
         let memory: Vec<_> = pids.iter().map(|pid| proc::memory(*pid)).collect::<Result<_>>()?;
+        // What they do afterwards counts too.
+        self.quiet().await?;
+        let cpu_seconds = cpu_seconds(&pids)? - cpu_before;
         Ok(Row {
             phase: order.phase,
             by: self.by,
@@ -192,15 +228,26 @@ impl Member {
         Ok(())
     }
 
-    async fn start(&mut self, programs: &Programs, scene: &Scene, contestant: Contestant) -> Result<()> {
-        if contestant == Contestant::Konnector {
-            return self.consumer.start_konnector().await;
-        }
-        let name = contestant.name();
+    async fn start_floor(&mut self, programs: &Programs, scene: &Scene, concurrency: u16) -> Result<()> {
+        let name = Contestant::Floor.name();
         let mut command = stand_in(programs, scene, (&self.consumer, &self.contract), name).await?;
-        command.arg("--socket").arg(self.socket());
+        command.args(floor_flags(&self.socket(), concurrency));
         self.floor = Some(Program::start(name, command, self.consumer.plane.workdir().path()).await?);
         Ok(())
+    }
+
+    /// Waits until who works for it ends, which is not to happen.
+    async fn ended(&mut self) -> Result<()> {
+        if let Some(floor) = &mut self.floor {
+            return floor.ended().await;
+        }
+        let konnector = self.consumer.konnectors.last_mut().context("no konnector")?;
+        loop {
+            if let Some(ended) = konnector.try_wait()? {
+                bail!("a konnector has ended ({ended}):\n{}", konnector.tail());
+            }
+            sleep(LOOK).await;
+        }
     }
 
     fn cluster(&self) -> Cluster {
