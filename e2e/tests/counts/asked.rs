@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use bindery_e2e::{Asked, Moment};
+use bindery_api::names::CLUSTER_BINDING;
+use bindery_e2e::{Asked, Moment, NAMESPACE};
 
 use crate::world::World;
 
@@ -54,15 +55,23 @@ impl Mark {
 // === impl Request ===
 
 impl Request {
-    /// What is written for as long as a program leads.
-    pub(crate) fn is_lease(&self) -> bool {
-        self.asked.resource == "leases"
+    /// What a program writes for as long as it leads: its own Lease.
+    pub(crate) fn is_renewal(&self) -> bool {
+        let asked = &self.asked;
+        let own = match self.who {
+            Who::Konnector => "kube-bind",
+            Who::Server => "bindery-server",
+            Who::Binder | Who::Other(_) => return false,
+        };
+        let lease = (asked.resource.as_str(), asked.namespace.as_str(), asked.name.as_str());
+        asked.verb == "update" && lease == ("leases", NAMESPACE, own)
     }
 
     /// What tells the provider now and then that the konnector lives.
     pub(crate) fn is_heartbeat(&self) -> bool {
         let asked = &self.asked;
-        self.who == Who::Binder && asked.verb == "patch" && asked.resource == "clusterbindings"
+        let what = (asked.resource.as_str(), asked.subresource.as_str(), asked.name.as_str());
+        self.who == Who::Binder && asked.verb == "patch" && what == ("clusterbindings", "status", CLUSTER_BINDING)
     }
 
     /// Whether it changes something, and does not only ask who somebody is or what they may do.

@@ -45,6 +45,7 @@ pub(crate) async fn are_written_once(world: &World) -> Result<()> {
     let end = steps.begin("after all of them", &[])?;
     rest::renewed_since(world, end).await?;
     steps.check()?;
+    rest::goes_on_at_its_pace(&asked::between(world, began, None)?)?;
     let discovery = asked::about_nothing(world, began)?;
     ensure!(discovery.is_empty(), "asked of no resource: {discovery:?}");
     Ok(())

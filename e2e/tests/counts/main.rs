@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use bindery_api::v1alpha2::InformerScope;
 use bindery_e2e::run;
 
-use crate::world::World;
+use crate::{asked::Tally, world::World};
 
 /// Few objects, watched namespace by namespace; then many, watched cluster-wide. What is asked beside the writes of objects
 /// is the same.
@@ -29,7 +29,7 @@ async fn in_both_scopes(world: &mut World) -> Result<()> {
     world.bind(InformerScope::Namespaced).await?;
     world.fill(2).await?;
     let outcome = are_counted(world, InformerScope::Namespaced).await;
-    outcome.context("informer scope Namespaced")?;
+    let few = outcome.context("informer scope Namespaced")?;
     let before = world.contract.clone();
     world.unbind().await?;
     world.serve(InformerScope::Cluster).await?;
@@ -39,15 +39,17 @@ async fn in_both_scopes(world: &mut World) -> Result<()> {
         tokio::try_join!(world.fill(20), world.is_gone(&before))?;
         are_counted(world, InformerScope::Cluster).await
     };
-    outcome.await.context("informer scope Cluster")
+    let many = outcome.await.context("informer scope Cluster")?;
+    restart::is_as_little(&few, &many)
 }
 
-/// What there is, is in sync.
-async fn are_counted(world: &mut World, scope: InformerScope) -> Result<()> {
+/// What there is, is in sync. Answers what was asked at the restart beside lists and watches.
+async fn are_counted(world: &mut World, scope: InformerScope) -> Result<Tally> {
     rest::is_near(world).await?;
     let began = restart::of_both(world).await?;
     rest::is_reached(world, began).await?;
-    restart::asked_little(world, began)?;
+    let asked = restart::asked_little(world, began)?;
     watches::are_held_once(world, scope, began)?;
-    changes::are_written_once(world).await
+    changes::are_written_once(world).await?;
+    Ok(asked)
 }

@@ -35,7 +35,7 @@ async fn stretch(world: &World, from: Mark, renewals: usize, heartbeats: usize) 
             let last = last.map(|last| requests[last]);
             let renewed = still
                 .iter()
-                .filter(|request| request.who == leader && request.is_lease());
+                .filter(|request| request.who == leader && request.is_renewal());
             let beats = still.iter().filter(|request| request.is_heartbeat());
             let (renewed, beats) = (renewed.count(), beats.count());
             ensure!(
@@ -53,7 +53,9 @@ pub(crate) async fn renewed_since(world: &World, from: Mark) -> Result<()> {
     eventually_ok("both Leases to be renewed", SOON, async || {
         let requests = asked::between(world, from, None)?;
         for who in [Who::Konnector, Who::Server] {
-            let renewed = requests.iter().any(|request| request.who == who && request.is_lease());
+            let renewed = requests
+                .iter()
+                .any(|request| request.who == who && request.is_renewal());
             ensure!(renewed, "{who:?} has not");
         }
         Ok(())
@@ -63,5 +65,26 @@ pub(crate) async fn renewed_since(world: &World, from: Mark) -> Result<()> {
 
 /// What goes on for as long as the programs run.
 pub(crate) fn is_routine(request: &Request) -> bool {
-    request.is_lease() || request.is_heartbeat()
+    request.is_renewal() || request.is_heartbeat()
+}
+
+/// Whether what goes on at intervals of a second or two does so whatever else happens: none of it much more often than the
+/// rest of it.
+pub(crate) fn goes_on_at_its_pace(requests: &[Request]) -> Result<()> {
+    let renewals = |who| {
+        let own = requests
+            .iter()
+            .filter(|request| request.who == who && request.is_renewal());
+        own.count()
+    };
+    let beats = requests.iter().filter(|request| request.is_heartbeat()).count();
+    let times = [renewals(Who::Konnector), renewals(Who::Server), beats];
+    let (least, most) = times.iter().fold((usize::MAX, 0), |(least, most), times| {
+        (least.min(*times), most.max(*times))
+    });
+    ensure!(
+        most <= 3 * least + 3,
+        "renewals of the konnector and of the server, and heartbeats: {times:?}"
+    );
+    Ok(())
 }

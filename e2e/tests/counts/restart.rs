@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Result, ensure};
 
 use crate::{
-    asked::{self, Mark, Request, Who, tally},
+    asked::{self, Mark, Request, Tally, Who, tally},
     rest::is_routine,
     world::{PLACES, World},
 };
@@ -19,6 +19,9 @@ const SAYS: [&str; 3] = [
 const SAYS_MAX: usize = 30;
 /// What is read one by one: definitions, Leases, the contract's namespace.
 const READS_MAX: usize = 40;
+/// By so much each kind of request may differ from one restart to another, which depends on what comes first. Fewer than
+/// there are objects more of any kind.
+const CHANCE: usize = 8;
 /// Listed and not followed: the server looks once for what earlier versions left.
 const LISTED_ONCE: &str = "Server list secrets";
 
@@ -37,16 +40,16 @@ pub(crate) async fn of_both(world: &mut World) -> Result<Mark> {
     Ok(began)
 }
 
-/// Nothing is written, each watch began with one list, and what else is read does not depend on objects.
-pub(crate) fn asked_little(world: &World, began: Mark) -> Result<()> {
+/// Nothing is written and each watch began with one list. Answers what else was asked, which must not depend on objects.
+pub(crate) fn asked_little(world: &World, began: Mark) -> Result<Tally> {
     let requests = asked::between(world, began, None)?;
     let (writes, reads): (Vec<_>, Vec<_>) = requests.iter().partition(|request| request.is_write());
     let mut written = tally(writes.into_iter().filter(|request| !is_routine(request)));
-    let said: usize = SAYS.iter().filter_map(|told| written.remove(*told)).sum();
+    let said: Tally = SAYS.iter().filter_map(|told| written.remove_entry(*told)).collect();
     ensure!(written.is_empty(), "written at the restart: {written:?}");
     ensure!(
-        said <= SAYS_MAX,
-        "the binding and its export were written {said} times at the restart"
+        said.values().sum::<usize>() <= SAYS_MAX,
+        "of the binding and its export was said at the restart: {said:?}"
     );
 
     let mut listed = collections(&reads, "list");
@@ -69,10 +72,25 @@ pub(crate) fn asked_little(world: &World, began: Mark) -> Result<()> {
     let others = reads
         .iter()
         .filter(|request| !["list", "watch"].contains(&request.asked.verb.as_str()));
-    let others = tally(others.copied());
+    let mut others = tally(others.copied());
     ensure!(
         others.values().sum::<usize>() <= READS_MAX,
         "read at the restart: {others:?}"
+    );
+    others.extend(said);
+    Ok(others)
+}
+
+/// Whether as much was asked with few objects as with many.
+pub(crate) fn is_as_little(few: &Tally, many: &Tally) -> Result<()> {
+    let differ = |told: &String| {
+        let times = |tally: &Tally| tally.get(told).copied().unwrap_or_default();
+        times(few).abs_diff(times(many)) > CHANCE
+    };
+    let differ: Vec<_> = few.keys().chain(many.keys()).filter(|told| differ(told)).collect();
+    ensure!(
+        differ.is_empty(),
+        "at a restart {differ:?} depend on objects: {few:?} with few of them, {many:?} with many"
     );
     Ok(())
 }
