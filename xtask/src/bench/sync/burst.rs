@@ -82,9 +82,6 @@ fn section(objects: u32, lanes: Lanes) -> Result<Section> {
         }
     }
     section = section.bar(unequal.is_empty(), Lanes::says(&unequal));
-    section.panels = rows
-        .chunk_by(|left, right| left.phase == right.phase)
-        .map(|rows| Row::panel(format!("burst: {}", rows[0].phase), rows))
-        .collect();
+    section.panels = Row::panels(&rows, |phase| format!("burst: {phase}"));
     Ok(section)
 }

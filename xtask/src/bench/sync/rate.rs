@@ -124,9 +124,6 @@ fn section(lanes: Lanes) -> Result<Section> {
             format!("the driver was late by {late:.1} ms (p99); no more than the least p50, {least:.1} ms, is wanted"),
         )
         .bar(unequal.is_empty(), Lanes::says(&unequal));
-    section.panels = rows
-        .chunk_by(|left, right| left.phase == right.phase)
-        .map(|rows| Row::panel(rows[0].phase.clone(), rows))
-        .collect();
+    section.panels = Row::panels(&rows, str::to_owned);
     Ok(section)
 }

@@ -149,16 +149,19 @@ impl Row {
         cells
     }
 
-    /// The latencies of the first round of some rows, as one panel.
-    pub(super) fn panel(title: String, rows: &[Self]) -> Panel {
+    /// The latencies of the first round, one panel for each phase.
+    pub(super) fn panels(rows: &[Self], title: impl Fn(&str) -> String) -> Vec<Panel> {
         let series = |row: &Self| Series {
             name: row.by.to_owned(),
             points: row.samples.first().map(Sample::points).unwrap_or_default(),
         };
-        Panel {
-            title,
-            series: rows.iter().map(series).collect(),
-        }
+        let phases = rows.chunk_by(|left, right| left.phase == right.phase);
+        phases
+            .map(|rows| Panel {
+                title: title(&rows[0].phase),
+                series: rows.iter().map(series).collect(),
+            })
+            .collect()
     }
 }
 
