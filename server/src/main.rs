@@ -4,8 +4,13 @@ use std::{io::Write as _, process::ExitCode};
 
 use bindery_server::args::Args;
 use clap::Parser as _;
+use tikv_jemallocator::Jemalloc;
 
 mod run;
+
+/// Gives memory back after a burst. How is set in `.cargo/config.toml`.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 #[tokio::main]
 async fn main() -> ExitCode {

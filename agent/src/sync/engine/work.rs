@@ -59,12 +59,13 @@ impl<F: Flavour> Shared<F> {
     pub(super) async fn work(self: Arc<Self>) {
         let mut paused = self.paused.subscribe();
         let mut tasks = JoinSet::new();
-        let budget = &self.around.budget;
+        let mut share = self.around.budget.share();
         while let Some(lane) = self.queue.ready(Lane::Backlog).await {
             while tasks.try_join_next().is_some() {}
-            while tasks.len() >= budget.share() {
+            while tasks.len() >= share.places() {
                 tasks.join_next().await;
             }
+            share.begin(lane == Lane::Live && tasks.is_empty() && self.queue.len() == 1);
             // The sender lives as long as this task.
             let _ = paused.wait_for(|paused| !paused).await;
             let Some(turn) = self.turn(lane).await else { return };

@@ -163,15 +163,16 @@ async fn look(port: u16, depths: &mut Vec<f64>) -> Infallible {
 }
 
 impl Row {
-    /// Of the changes that were made while there was a backlog, if there was one.
+    /// Of the changes that were made while there was a backlog, if there was one: after its last object was made, for before
+    /// that it is the driver that they share the API server with.
     fn new(when: &'static str, changes: &Answer, backlog: Option<&Answer>, depth: Option<Spread>) -> Self {
-        let until = backlog.map_or(f64::MAX, |backlog| backlog.seconds);
+        let (from, until) = backlog.map_or((0.0, f64::MAX), |backlog| (backlog.load_seconds, backlog.seconds));
         let within = changes.latencies_us.iter().map(|(at, us)| {
             #[expect(clippy::cast_precision_loss, reason = "microseconds of a run")]
             let ms = *us as f64 / 1000.0;
             (at / 1000.0, ms)
         });
-        let latencies: Vec<_> = within.filter(|(at, _)| *at < until).collect();
+        let latencies: Vec<_> = within.filter(|(at, _)| (from..until).contains(at)).collect();
         let mut sorted: Vec<_> = latencies.iter().map(|(_, ms)| *ms).collect();
         sorted.sort_by(f64::total_cmp);
         let at = |percent: usize| {
@@ -244,7 +245,7 @@ fn section(objects: u32, rows: &[Row]) -> Result<Section> {
         .note(format!(
             "{RATE} changes per second in a second binding of the same konnector"
         ))
-        .note("beside: those made before the last object of the backlog was in sync")
+        .note("beside: those made after the last object of the backlog was made, and before it was in sync")
         .note("waiting, at most: objects of the backlog that wait for the konnector, the median and the most")
         .bar_unless(
             too_few(objects, JUDGED, "objects"),
@@ -286,11 +287,13 @@ mod tests {
     }
 
     #[test]
-    fn changes_made_after_the_backlog_are_not_counted() {
-        let changes = answer(&[(0.0, 4000), (900.0, 8000), (1100.0, 90_000)], 2.0);
+    fn only_changes_made_beside_a_backlog_that_is_there_are_counted() {
+        let changes = answer(&[(0.0, 70_000), (500.0, 4000), (900.0, 8000), (1100.0, 90_000)], 2.0);
         let alone = Row::new("alone", &changes, None, None);
-        assert_eq!((alone.changes, alone.max.to_bits()), (3, 90.0_f64.to_bits()));
-        let beside = Row::new("beside", &changes, Some(&answer(&[], 1.0)), None);
+        assert_eq!((alone.changes, alone.max.to_bits()), (4, 90.0_f64.to_bits()));
+        let mut backlog = answer(&[], 1.0);
+        backlog.load_seconds = 0.5;
+        let beside = Row::new("beside", &changes, Some(&backlog), None);
         assert_eq!(
             (beside.changes, beside.p99.to_bits(), beside.p50.to_bits()),
             (2, 8.0_f64.to_bits(), 4.0_f64.to_bits())
