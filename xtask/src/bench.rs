@@ -13,6 +13,7 @@ mod spread;
 mod sync;
 mod synk;
 mod table;
+mod times;
 
 use std::path::{Path, PathBuf};
 

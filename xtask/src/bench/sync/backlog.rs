@@ -17,6 +17,7 @@ use crate::bench::{
     plot::{Panel, Series},
     spread::Spread,
     table::Table,
+    times::Times,
 };
 
 /// How many times its unloaded value the p99 may be.
@@ -173,19 +174,14 @@ impl Row {
             (at / 1000.0, ms)
         });
         let latencies: Vec<_> = within.filter(|(at, _)| (from..until).contains(at)).collect();
-        let mut sorted: Vec<_> = latencies.iter().map(|(_, ms)| *ms).collect();
-        sorted.sort_by(f64::total_cmp);
-        let at = |percent: usize| {
-            let index = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
-            sorted.get(index).copied().unwrap_or_default()
-        };
+        let times = Times::of(latencies.iter().map(|(_, ms)| *ms));
         Self {
             when,
             changes: latencies.len(),
-            p50: at(50),
-            p90: at(90),
-            p99: at(99),
-            max: at(100),
+            p50: times.percentile(50),
+            p90: times.percentile(90),
+            p99: times.percentile(99),
+            max: times.percentile(100),
             backlog_seconds: backlog.map_or(0.0, |backlog| backlog.seconds),
             load_seconds: backlog.map_or(0.0, |backlog| backlog.load_seconds),
             depth,

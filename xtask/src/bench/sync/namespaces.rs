@@ -25,9 +25,9 @@ const WATCHES: usize = 2;
 /// Watches share connections, so many each at least.
 const SHARED: usize = 80;
 
-/// Connections to a provider besides those for watches of bound objects: its writes and lists at once, and what it reads of its
-/// contract.
-const OTHERS: usize = 32;
+/// Connections to a provider besides those for watches of bound objects: for 16 writes and 16 lists at once, and for what the
+/// konnector reads of its contract and tells of itself.
+const OTHERS: usize = 16 + 16 + 8;
 
 /// What a namespace may take in memory, in MiB, besides the 20 that the konnector may have idle.
 const PER_NAMESPACE: f64 = 0.1;
@@ -228,9 +228,9 @@ mod tests {
 
     #[test]
     fn in_scope_cluster_one_watch_is_wanted_on_each_side() {
-        check(&row("cluster", 2, 33, 20.0), [true, true, true]);
-        check(&row("cluster", 3, 34, 71.0), [false, false, false]);
-        check(&row("namespaced", 501, 39, 70.0), [true, true, true]);
-        check(&row("namespaced", 502, 40, 70.1), [false, false, false]);
+        check(&row("cluster", 2, 41, 20.0), [true, true, true]);
+        check(&row("cluster", 3, 42, 71.0), [false, false, false]);
+        check(&row("namespaced", 501, 47, 70.0), [true, true, true]);
+        check(&row("namespaced", 502, 48, 70.1), [false, false, false]);
     }
 }

@@ -9,7 +9,7 @@ use super::{
     lanes::Lanes,
     order::{Order, Phase},
     report::{Section, too_few},
-    row::{Judged, Row},
+    row::{Judged, Ratios, Row},
     stage::{Scene, Stage},
 };
 
@@ -101,17 +101,17 @@ fn section(lanes: Lanes) -> Result<Section> {
         .note(
             "times: from the moment that was drawn for a change to the moment when the driver saw what it had to cause",
         )
-        .note("ratios: in terms of the relay, the median of the ratios within a round");
+        .note("ratios: in terms of the relay, of the changes of all rounds");
     for row in &rows {
         if let Some(ratios) = &row.ratios {
-            let (p50, p99) = (ratios.p50.median, ratios.p99.median);
+            let Ratios { p50, p99, .. } = ratios;
             let what = format!(
                 "{}: p50 {p50:.2} and p99 {p99:.2} times the relay's; {BAR_P50} and {BAR_P99} are wanted",
                 row.phase
             );
             section = section.bar_unless(
                 too_few(row.changes, JUDGED, "changes"),
-                p50 <= BAR_P50 && p99 <= BAR_P99,
+                *p50 <= BAR_P50 && *p99 <= BAR_P99,
                 what,
             );
         }

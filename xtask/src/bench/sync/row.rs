@@ -7,6 +7,7 @@ use crate::bench::{
     plot::{Panel, Series},
     spread::Spread,
     table::Table,
+    times::Times,
 };
 
 /// One line of a table.
@@ -18,7 +19,7 @@ pub(super) struct Row {
     /// Of all rounds.
     pub(super) changes: u32,
     pub(super) objects_per_second: Spread,
-    /// In milliseconds, the median of the rounds.
+    /// In milliseconds, of the changes of all rounds.
     pub(super) p50: f64,
     p90: f64,
     p99: f64,
@@ -43,13 +44,15 @@ pub(super) struct Row {
     samples: Vec<Sample>,
 }
 
-/// Ours in terms of the floor, round by round: the two of a round met the same machine.
+/// Ours in terms of the floor.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Ratios {
+    /// Round by round: the two of a round met the same machine.
     pub(super) objects_per_second: Spread,
-    pub(super) p50: Spread,
-    pub(super) p99: Spread,
+    /// Of the changes of all rounds: the slowest of one are few.
+    pub(super) p50: f64,
+    pub(super) p99: f64,
 }
 
 /// Which ratios a table shows.
@@ -69,15 +72,16 @@ impl Row {
         let median = |of: fn(&Sample) -> f64| Spread::of(samples.iter().map(of)).median;
         let most = |of: fn(&Sample) -> f64| Spread::of(samples.iter().map(of)).max;
         let kib = samples.iter().map(Sample::kib).collect::<Option<Vec<_>>>();
+        let times = times(&samples);
         Self {
             phase,
             by,
             changes: samples.iter().map(|sample| sample.count).sum(),
             objects_per_second: Spread::of(samples.iter().map(Sample::rate)),
-            p50: median(|sample| ms(sample.percentiles.p50)),
-            p90: median(|sample| ms(sample.percentiles.p90)),
-            p99: median(|sample| ms(sample.percentiles.p99)),
-            max: most(|sample| ms(sample.percentiles.max)),
+            p50: times.percentile(50),
+            p90: times.percentile(90),
+            p99: times.percentile(99),
+            max: times.percentile(100),
             ack_p50: median(|sample| ms(sample.acks.p50)),
             late_p99: most(|sample| sample.late.map_or(0.0, |late| ms(late.p99))),
             ratios: floor.map(|floor| Ratios::of(&samples, floor)),
@@ -169,12 +173,13 @@ impl Row {
 
 impl Ratios {
     fn of(ours: &[Sample], floor: &[Sample]) -> Self {
-        let ratio =
-            |of: fn(&Sample) -> f64| Spread::of(ours.iter().zip(floor).map(|(ours, floor)| of(ours) / of(floor)));
+        let rounds = ours.iter().zip(floor);
+        let (ours, floor) = (times(ours), times(floor));
+        let ratio = |percent| ours.percentile(percent) / floor.percentile(percent);
         Self {
-            objects_per_second: ratio(Sample::rate),
-            p50: ratio(|sample| ms(sample.percentiles.p50)),
-            p99: ratio(|sample| ms(sample.percentiles.p99)),
+            objects_per_second: Spread::of(rounds.map(|(ours, floor)| ours.rate() / floor.rate())),
+            p50: ratio(50),
+            p99: ratio(99),
         }
     }
 }
@@ -190,9 +195,9 @@ impl Judged {
     }
 
     fn of(self, ratios: Option<&Ratios>) -> Vec<Option<f64>> {
-        let of = |ratio: fn(&Ratios) -> Spread| ratios.map(|ratios| ratio(ratios).median);
+        let of = |ratio: fn(&Ratios) -> f64| ratios.map(ratio);
         match self {
-            Self::Throughput => vec![of(|ratios| ratios.objects_per_second)],
+            Self::Throughput => vec![of(|ratios| ratios.objects_per_second.median)],
             Self::Latency => vec![of(|ratios| ratios.p50), of(|ratios| ratios.p99)],
         }
     }
@@ -217,6 +222,11 @@ impl Sample {
     }
 }
 
+/// Of the changes of all rounds.
+fn times(samples: &[Sample]) -> Times {
+    Times::of(samples.iter().flat_map(Sample::points).map(|(_, ms)| ms))
+}
+
 fn per_object(requests: usize, sample: &Sample) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "nobody sends 2^52 requests")]
     let requests = requests as f64;
@@ -232,18 +242,14 @@ fn ms(us: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::sync::order::Percentiles;
 
-    fn sample(seconds: f64, p50: u64) -> Sample {
+    /// Of a hundred changes, of which fifty take `us`, forty twice as long, nine three times, and one four times.
+    fn sample(seconds: f64, us: u64) -> Sample {
+        let times = [vec![us; 50], vec![2 * us; 40], vec![3 * us; 9], vec![4 * us]];
         Sample {
             count: 100,
             seconds,
-            percentiles: Percentiles {
-                p50,
-                p90: 2 * p50,
-                p99: 3 * p50,
-                max: 4 * p50,
-            },
+            latencies: times.concat().into_iter().map(|us| (0.0, us)).collect(),
             cpu_seconds: 0.05,
             requests: 210,
             writes: 200,
@@ -252,14 +258,14 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_taken_round_by_round() {
-        let floor = [sample(1.0, 4000), sample(2.0, 2000)];
-        let ours = vec![sample(2.0, 4000), sample(2.0, 3000)];
+    fn rates_are_compared_round_by_round_and_times_over_all_rounds() {
+        let floor = [sample(1.0, 1000), sample(2.0, 2000)];
+        let ours = vec![sample(2.0, 1000), sample(2.0, 5000)];
         let row = Row::new("create".to_owned(), "konnector", ours, Some(&floor));
+        assert_eq!((row.p50, row.p99, row.max), (4.0, 15.0, 20.0));
         let ratios = row.ratios.unwrap();
         assert_eq!(ratios.objects_per_second, Spread::of([0.5, 1.0]));
-        assert_eq!(ratios.p50, Spread::of([1.0, 1.5]));
-        assert_eq!(ratios.p99, ratios.p50);
+        assert_eq!((ratios.p50, ratios.p99), (2.0, 2.5));
     }
 
     #[test]
