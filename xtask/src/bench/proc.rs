@@ -33,6 +33,11 @@ pub(super) fn cpu_seconds(pid: u32) -> Result<f64> {
     Ok(ticks / TICKS)
 }
 
+/// The same of several, of which one that has ended takes no more.
+pub(super) fn cpu_seconds_of_all(pids: impl IntoIterator<Item = u32>) -> f64 {
+    pids.into_iter().filter_map(|pid| cpu_seconds(pid).ok()).sum()
+}
+
 /// The same in clock ticks.
 pub(super) fn ticks(pid: u32) -> Result<u64> {
     ticks_in(&read(pid, "stat")?).context("a stat of another form")

@@ -143,9 +143,7 @@ impl Stage {
 
     /// Processor time of the server, and of the control plane.
     fn cpu(&self) -> Result<(f64, f64)> {
-        let plane = self.provider.plane.pids().into_iter();
-        // A program that has ended takes no more time.
-        let plane = plane.filter_map(|pid| proc::cpu_seconds(pid).ok()).sum();
+        let plane = proc::cpu_seconds_of_all(self.provider.plane.pids());
         Ok((proc::cpu_seconds(self.server())?, plane))
     }
 }

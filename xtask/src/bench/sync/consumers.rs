@@ -70,7 +70,7 @@ fn section(consumers: u32, each: u32, rows: &[Row]) -> Result<Section> {
             "{consumers} consumers with {each} objects each; ratio: objects per second in terms of the floors"
         ))
         .note("first, last: when the first and the last consumer had all of its objects in sync")
-        .note("CPU: of all konnectors or floors; MiB: of the largest");
+        .note("CPU: of all konnectors or floors; planes': of all control planes; MiB: of the largest");
     for phase in Phase::ALL {
         let ours = rows
             .iter()

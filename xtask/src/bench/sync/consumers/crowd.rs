@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use bindery_e2e::{Asked, Audit, Consumer, Moment, Process, Provider, process::Programs};
+use bindery_e2e::{Asked, Audit, Consumer, ControlPlane, Moment, Process, Provider, process::Programs};
 use futures::{
     StreamExt as _, TryStreamExt as _,
     future::{select_all, try_join_all},
@@ -111,9 +111,17 @@ impl Crowd {
 
     /// Waits until nobody has much to do.
     async fn quiet(&self) -> Result<()> {
+        try_join_all(self.planes().map(quiet)).await.map(drop)
+    }
+
+    /// The provider's first.
+    fn planes(&self) -> impl Iterator<Item = &ControlPlane> {
         let consumers = self.members.iter().map(|member| &member.consumer.plane);
-        let planes = [&self.provider.plane].into_iter().chain(consumers);
-        try_join_all(planes.map(quiet)).await.map(drop)
+        [&self.provider.plane].into_iter().chain(consumers)
+    }
+
+    fn planes_cpu_seconds(&self) -> f64 {
+        proc::cpu_seconds_of_all(self.planes().flat_map(ControlPlane::pids))
     }
 
     /// An object of each consumer is made and goes.
@@ -147,7 +155,9 @@ impl Crowd {
         let pids: Vec<_> = self.members.iter().map(Member::pid).collect::<Result<_>>()?;
         let since = self.moments()?;
         let cpu_before = cpu_seconds(&pids)?;
+        let planes_before = self.planes_cpu_seconds();
         let answer = self.give(order).await?;
+        let planes_cpu_seconds = self.planes_cpu_seconds() - planes_before;
         let memory: Vec<_> = pids.iter().map(|pid| proc::memory(*pid)).collect::<Result<_>>()?;
         // What they do afterwards counts too.
         self.quiet().await?;
@@ -160,6 +170,7 @@ impl Crowd {
             percentiles: answer.percentiles.unwrap_or_default(),
             seconds_by_consumer: answer.seconds_by_consumer,
             cpu_seconds,
+            planes_cpu_seconds,
             largest_rss_mib: memory.iter().map(|memory| memory.rss_mib).fold(0.0, f64::max),
             writes: self.writes(&since)?,
         })
@@ -167,12 +178,7 @@ impl Crowd {
 
     /// The audit logs of all, the provider's first.
     fn audits(&self) -> Result<Vec<&Audit>> {
-        let consumers = self.members.iter().map(|member| &member.consumer.plane);
-        [&self.provider.plane]
-            .into_iter()
-            .chain(consumers)
-            .map(|plane| plane.audit())
-            .collect()
+        self.planes().map(ControlPlane::audit).collect()
     }
 
     fn moments(&self) -> Result<Vec<Moment>> {

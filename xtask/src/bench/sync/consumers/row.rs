@@ -20,13 +20,15 @@ pub(super) struct Row {
     /// From the begin until all of a consumer's objects were seen.
     pub(super) seconds_by_consumer: Vec<f64>,
     pub(super) cpu_seconds: f64,
+    /// Of all control planes, until the last object was seen.
+    pub(super) planes_cpu_seconds: f64,
     pub(super) largest_rss_mib: f64,
     /// To bound objects, on all sides.
     pub(super) writes: usize,
 }
 
 impl Row {
-    pub(super) const HEAD: [&'static str; 11] = [
+    pub(super) const HEAD: [&'static str; 12] = [
         "phase",
         "by",
         "objects/s",
@@ -36,6 +38,7 @@ impl Row {
         "p50 ms",
         "p99",
         "CPU s/1000",
+        "planes'",
         "MiB",
         "writes",
     ];
@@ -50,9 +53,10 @@ impl Row {
         format!("{phase} by each {by}: {:.0} per second", self.rate())
     }
 
-    pub(super) fn cells(&self, ratio: Option<f64>) -> [String; 11] {
+    pub(super) fn cells(&self, ratio: Option<f64>) -> [String; 12] {
         #[expect(clippy::cast_precision_loss, reason = "some minutes at most")]
         let ms = |us: u64| format!("{:.0}", us as f64 / 1000.0);
+        let per_1000 = |seconds: f64| format!("{:.2}", seconds * 1000.0 / f64::from(self.count));
         let all = || self.seconds_by_consumer.iter().copied();
         [
             self.phase.name().to_owned(),
@@ -63,7 +67,8 @@ impl Row {
             format!("{:.1}", all().fold(0.0, f64::max)),
             ms(self.percentiles.p50),
             ms(self.percentiles.p99),
-            format!("{:.2}", self.cpu_seconds * 1000.0 / f64::from(self.count)),
+            per_1000(self.cpu_seconds),
+            per_1000(self.planes_cpu_seconds),
             format!("{:.1}", self.largest_rss_mib),
             self.writes.to_string(),
         ]
@@ -106,6 +111,7 @@ mod tests {
             percentiles: Percentiles::default(),
             seconds_by_consumer: vec![0.5, seconds],
             cpu_seconds: 0.1,
+            planes_cpu_seconds: 1.0,
             largest_rss_mib: 12.0,
             writes,
         }
