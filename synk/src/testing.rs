@@ -243,10 +243,26 @@ impl State {
             let mut going = known.clone();
             going["metadata"]["deletionTimestamp"] = json!("2026-01-02T03:04:05Z");
             self.store(path, going);
-        } else {
-            self.objects.remove(path);
+        } else if let Some(gone) = self.objects.remove(path) {
+            self.collect(&gone["metadata"]["uid"]);
         }
         (200, json!({"kind": "Status", "metadata": {}}))
+    }
+
+    /// Deletes what the object of this UID alone owned, as the garbage collector does.
+    fn collect(&mut self, owner: &Value) {
+        let is_owned = |object: &Value| {
+            let owners = object["metadata"]["ownerReferences"].as_array();
+            owners.is_some_and(|all| !all.is_empty() && all.iter().all(|one| one["uid"] == *owner))
+        };
+        let all = self.objects.iter();
+        let gone: Vec<_> = all
+            .filter(|(_, object)| is_owned(object))
+            .map(|(path, _)| path.clone())
+            .collect();
+        for path in gone {
+            self.delete(&path, &Value::Null);
+        }
     }
 
     fn store(&mut self, path: &str, mut object: Value) -> Value {

@@ -42,7 +42,8 @@ struct Wait<'a> {
     unread: Option<String>,
 }
 
-/// Waits until versions are gone. A ResourceSet that is deleted in the foreground goes after all that it owns.
+/// Waits until versions are gone, and what they own: a ResourceSet that is deleted in the foreground goes after all that the
+/// garbage collector knows it to own, which may be less than was just applied.
 pub(super) async fn until_gone(job: &Job<'_>, set: &SetName, gone: &[Known]) -> Result<(), Failure> {
     let mut wait = Wait {
         job,
@@ -58,13 +59,14 @@ pub(super) async fn until_gone(job: &Job<'_>, set: &SetName, gone: &[Known]) -> 
     let mut attempt = 0;
     loop {
         wait.look().await?;
-        if wait.versions.is_empty() {
-            return Ok(());
-        }
         let now = Instant::now();
-        if now >= look_at || now >= wait.deadline {
+        if wait.versions.is_empty() || now >= look_at || now >= wait.deadline {
             wait.look_at_objects().await;
             look_at = now + OBJECTS;
+        }
+        // Whoever may not read the objects has the word of the garbage collector.
+        if wait.versions.is_empty() && wait.objects.as_ref().is_none_or(Vec::is_empty) {
+            return Ok(());
         }
         if now >= wait.deadline {
             return Err(wait.timed_out());
@@ -104,11 +106,11 @@ impl Wait<'_> {
             if self.kinds.is_none() {
                 self.kinds = Some(discover(self.job.rest).await.ok()?);
             }
-            let listed = self.versions.iter().flat_map(|known| &known.objects);
+            let listed = self.gone.iter().flat_map(|known| &known.objects);
             let listed: BTreeSet<_> = listed.filter(|object| !object.gvk.is_crd()).cloned().collect();
             let listed: Vec<_> = listed.into_iter().collect();
             let live = live::objects(self.job.rest, self.kinds.as_ref()?, &listed).await.ok()?;
-            let owners: Vec<&str> = self.versions.iter().map(|known| known.uid.as_str()).collect();
+            let owners: Vec<&str> = self.gone.iter().map(|known| known.uid.as_str()).collect();
             Some(left(listed, &live, &owners))
         };
         self.objects = timeout(ANSWER, read).await.ok().flatten();
@@ -124,7 +126,12 @@ impl Wait<'_> {
 
     fn timed_out(&self) -> Failure {
         let after = self.job.deletion.timeout;
-        let version = self.versions.last().map(|known| known.version.to_string());
+        let version = self
+            .versions
+            .last()
+            .copied()
+            .or_else(|| self.gone.last())
+            .map(|known| known.version.to_string());
         let version = version.unwrap_or_default();
         Failure::TimedOut(match (&self.unread, self.objects.as_deref()) {
             (Some(problem), _) => format!("after {after:?} it cannot be read what is left of {version}: {problem}"),

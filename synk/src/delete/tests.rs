@@ -54,19 +54,12 @@ fn lease_of_another() -> serde_json::Value {
     })
 }
 
-/// What is there of a set besides its objects, which the garbage collector deletes.
-fn left(memory: &Memory) -> Vec<String> {
-    let mut paths = memory.paths();
-    paths.retain(|path| !path.contains("/configmaps/"));
-    paths
-}
-
 #[tokio::test(start_paused = true)]
 async fn nothing_is_left_wherever_the_first_attempt_ended() {
     for writes in 0.. {
         let memory = Memory::default();
         let synk = applied(&memory).await;
-        assert!(!left(&memory).is_empty());
+        assert!(memory.paths().len() > 1, "there is more than the object");
         memory.end_after(Some(writes));
         let first = synk.delete(&set(), &Deletion::default(), &|_| {}).await;
         memory.end_after(None);
@@ -76,7 +69,7 @@ async fn nothing_is_left_wherever_the_first_attempt_ended() {
         }
         let deleted = synk.delete(&set(), &Deletion::default(), &|_| {}).await.unwrap();
         assert_eq!(deleted.versions, [set().version(1)]);
-        assert_eq!(left(&memory), Vec::<String>::new(), "after {writes} writes");
+        assert_eq!(memory.paths(), Vec::<String>::new(), "after {writes} writes");
     }
 }
 
@@ -97,7 +90,7 @@ async fn what_is_not_there_is_said_to_be_not() {
     let outcome = synk.delete_version(&absent, &how, &|_| {}).await;
     assert!(matches!(outcome, Err(Failure::NoVersion { .. })));
     synk.delete_version(&set().version(1), &how, &|_| {}).await.unwrap();
-    assert_eq!(left(&memory), Vec::<String>::new());
+    assert_eq!(memory.paths(), Vec::<String>::new());
 }
 
 /// Another apply ends while the deletion waits for the Lease.
@@ -114,7 +107,7 @@ async fn check_overtaken(namespace: &'static str) {
     let deleted = synk.delete(&set(), &Deletion::default(), &|_| {}).await.unwrap();
     apply.await.unwrap();
     assert_eq!(deleted.versions, [set().version(2)]);
-    assert_eq!(left(&memory), Vec::<String>::new());
+    assert_eq!(memory.paths(), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
@@ -142,7 +135,7 @@ async fn a_version_that_went_meanwhile_takes_no_history_with_it() {
     let deleted = synk.delete_version(&set().version(1), &how, &|_| {}).await.unwrap();
     apply.await.unwrap();
     assert_eq!(deleted.versions, [set().version(1)]);
-    let left = left(&memory);
+    let left = memory.paths();
     assert_eq!(
         left.iter().filter(|path| path.contains("/secrets/")).count(),
         2,
@@ -177,7 +170,7 @@ async fn a_set_that_notes_no_namespace_is_deleted_from_the_one_that_is_given() {
     noted["metadata"]["annotations"] = json!({});
     memory.put(&path, noted);
     synk.delete(&set(), &in_namespace("shop"), &|_| {}).await.unwrap();
-    assert_eq!(left(&memory), Vec::<String>::new());
+    assert_eq!(memory.paths(), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
@@ -185,11 +178,12 @@ async fn what_a_deletion_that_was_killed_left_goes_with_the_next() {
     let memory = Memory::default();
     let synk = applied(&memory).await;
     memory.remove(&format!("{SETS}/web.v1"));
+    memory.remove(OBJECT);
     memory.put(LEASE, lease_of_another());
-    assert!(left(&memory).len() > 1);
+    assert!(memory.paths().len() > 1);
     let absent = synk.delete(&set(), &in_namespace("shop"), &|_| {}).await.unwrap_err();
     assert_eq!(absent.reason(), "NotFound");
-    assert_eq!(left(&memory), Vec::<String>::new());
+    assert_eq!(memory.paths(), Vec::<String>::new());
     memory.writes();
     let absent = synk.delete(&set(), &in_namespace("shop"), &|_| {}).await.unwrap_err();
     assert_eq!(absent.reason(), "NotFound");
@@ -230,4 +224,37 @@ async fn what_holds_a_deletion_up_is_told() {
         Some("configmap/a in namespace shop: finalizer example.com/hold 1")
     );
     assert!(told.len() > 2, "it is told while it waits");
+}
+
+/// A set with an object that stays until somebody takes it away.
+async fn applied_and_held() -> (Memory, Synk) {
+    let memory = Memory::default();
+    let synk = applied(&memory).await;
+    let mut object = memory.get(OBJECT).unwrap();
+    object["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    memory.put(OBJECT, object);
+    (memory, synk)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_outlives_its_set_is_waited_for() {
+    let (memory, synk) = applied_and_held().await;
+    let how = Deletion {
+        timeout: Duration::from_secs(20),
+        ..Deletion::default()
+    };
+    let late = synk.delete(&set(), &how, &|_| {}).await.unwrap_err();
+    assert!(memory.get(&format!("{SETS}/web.v1")).is_none());
+    let text = late.to_string();
+    assert!(text.contains("1 of what web.v1 owns is left"), "{text}");
+
+    let (memory, synk) = applied_and_held().await;
+    let other = memory.clone();
+    let holder = tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        other.remove(OBJECT);
+    });
+    synk.delete(&set(), &how, &|_| {}).await.unwrap();
+    assert!(holder.is_finished());
+    assert_eq!(memory.paths(), Vec::<String>::new());
 }
