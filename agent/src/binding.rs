@@ -13,7 +13,7 @@ use std::{
 use bindery_api::{
     adoption::Adoption,
     labels,
-    v1alpha2::{APIServiceBinding, APIServiceBindingBundle},
+    v1alpha2::{APIServiceBinding, APIServiceBindingBundle, APIServiceBindingStatus},
 };
 use bindery_runtime::{
     backoff::Backoff,
@@ -248,7 +248,7 @@ impl Controller {
         }
         let seen = self.look(binding, runtime, key);
         if binding.metadata.deletion_timestamp.is_some() {
-            return self.end(&seen, runtime).await;
+            return self.end(&seen, runtime, key).await;
         }
         let plan = plan::plan(&seen);
         let changes = |op: &Op| matches!(op, Op::SetFinalizer | Op::AcceptClaims(_));
@@ -274,8 +274,7 @@ impl Controller {
                     session.reports().schema(name, crd);
                 }
             }
-            if let Err(error) = self.write_status(binding, &status).await {
-                tracing::debug!(binding = binding.name_any(), error = %errors::explain(&error), "status not written");
+            if !self.tell_status(binding, &status, runtime, key).await {
                 return Next::Retry;
             }
         }
@@ -283,7 +282,7 @@ impl Controller {
     }
 
     /// Brings the end of a binding a step further.
-    async fn end(&self, seen: &Observed, runtime: &mut Runtime) -> Next {
+    async fn end(&self, seen: &Observed, runtime: &mut Runtime, key: &Key) -> Next {
         let binding = &seen.binding;
         let mut ending = unbind::plan(seen);
         self.tell_left_behind(seen);
@@ -313,8 +312,7 @@ impl Controller {
         }
         if !binding.finalizers().is_empty() && !ending.message.is_empty() {
             let status = status::ending(seen, &ending);
-            if let Err(error) = self.write_status(binding, &status).await {
-                tracing::debug!(binding = binding.name_any(), error = %errors::explain(&error), "status not written");
+            if !self.tell_status(binding, &status, runtime, key).await {
                 return Next::Retry;
             }
         }
@@ -323,6 +321,30 @@ impl Controller {
         } else {
             Next::Done
         }
+    }
+
+    /// Says how a binding stands, or later if that is mere progress. Answers whether that went well.
+    async fn tell_status(
+        &self,
+        binding: &APIServiceBinding,
+        status: &APIServiceBindingStatus,
+        runtime: &mut Runtime,
+        key: &Key,
+    ) -> bool {
+        let lull = runtime.lull.left();
+        if let Some(left) = lull.filter(|_| status::is_mere_progress(binding.status.as_ref(), status)) {
+            self.queue.add_after(key.clone(), left);
+            return true;
+        }
+        match self.write_status(binding, status).await {
+            Ok(true) => runtime.lull.begin(),
+            Ok(false) => {}
+            Err(error) => {
+                tracing::debug!(binding = binding.name_any(), error = %errors::explain(&error), "status not written");
+                return false;
+            }
+        }
+        true
     }
 
     /// Tells of copies that nobody can withdraw any more.

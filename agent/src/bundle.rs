@@ -173,13 +173,14 @@ impl Controller {
         let outcome = self.apply(bundle, plan.ops.clone()).await;
         let status = status::of(&seen, &plan, &outcome.failures);
         let lull = runtime
-            .lull()
+            .lull
+            .left()
             .filter(|_| status::is_mere_progress(bundle.status.as_ref(), &status));
         if let Some(left) = lull {
             self.queue.add_after(Arc::clone(key), left);
         } else {
             match self.write_status(bundle, &status, seen.now).await {
-                Ok(true) => runtime.told(),
+                Ok(true) => runtime.lull.begin(),
                 Ok(false) => {}
                 Err(error) => {
                     tracing::debug!(bundle = bundle.name_any(), error = %errors::explain(&error), "status not written");

@@ -13,6 +13,7 @@ pub mod claims;
 pub mod common;
 pub mod consumer;
 pub mod events;
+pub mod lull;
 pub mod metrics;
 pub mod release;
 pub mod rights;

@@ -248,14 +248,14 @@ impl Controller {
             .map(|_| ())
     }
 
-    /// Writes a status where it differs, and tells of conditions that turned.
+    /// Writes a status where it differs, and tells of conditions that turned; whether it was written.
     pub(super) async fn write_status(
         &self,
         binding: &APIServiceBinding,
         status: &APIServiceBindingStatus,
-    ) -> Result<(), kube::Error> {
+    ) -> Result<bool, kube::Error> {
         let Some(mut patch) = status::patch(binding.status.as_ref(), status) else {
-            return Ok(());
+            return Ok(false);
         };
         patch["metadata"] = json!({
             "uid": binding.metadata.uid, "resourceVersion": binding.metadata.resource_version,
@@ -264,7 +264,7 @@ impl Controller {
         api.patch_status(&binding.name_any(), &PatchParams::default(), &Patch::Merge(patch))
             .await?;
         self.tell(binding, status);
-        Ok(())
+        Ok(true)
     }
 
     fn tell(&self, binding: &APIServiceBinding, status: &APIServiceBindingStatus) {

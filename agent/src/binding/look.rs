@@ -76,6 +76,7 @@ impl Controller {
                 elsewhere: sharing.iter().filter_map(|other| claimed(other)).collect(),
                 ..runtime.claims()
             },
+            last_count: None,
             frozen: runtime.frozen(),
             deletion: runtime.deletion(),
             contract_is_shared: !sharing.is_empty() || self.is_bundled(known.pinned.as_deref()),
@@ -105,6 +106,7 @@ impl Controller {
                 seen.schemas.insert(name.clone(), schema);
             }
         }
+        seen.last_count = runtime.count(seen.objects());
         self.tell_bundle(&seen);
         let name: Arc<str> = binding.name_any().into();
         let before = self.needs.lock().insert(Arc::clone(&name), needs.clone());

@@ -49,6 +49,8 @@ pub struct Observed {
     pub releasers: BTreeMap<String, (Mode, Released)>,
     /// The claims.
     pub claims: ClaimsSeen,
+    /// How many objects it had on the consumer when they were last counted.
+    pub last_count: Option<usize>,
     /// Why no copy is deleted for now, where that is so.
     pub frozen: Option<Frozen>,
     /// How the deletion of the export goes, once it was asked for.

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     attempt::{Attempt, Link},
+    lull::{Lull, PROGRESS_PAUSE},
     release::{Mode, Released, Releaser},
     session::{Session, dial::Dials, pace::Wish},
     sync::{Deletions, Engine, Frozen, Progress},
@@ -27,9 +28,6 @@ use crate::{
 use claims::{Claiming, CleaningUp};
 
 mod claims;
-
-/// How often a binding is looked at because of mere progress.
-const PROGRESS_PAUSE: Duration = Duration::from_secs(2);
 
 /// How long a schema may come after its export.
 const SCHEMA_PATIENCE: Duration = Duration::from_secs(3);
@@ -41,6 +39,9 @@ pub struct Runtime {
     uid: Option<String>,
     /// The binding's finalizer was taken away: nothing is left to do for it.
     ended: bool,
+    pub(super) lull: Lull,
+    /// How many objects there were when they were last counted.
+    last_count: Option<usize>,
     /// When a schema was first missed.
     missed: HashMap<String, Instant>,
     dials: Dials<Key>,
@@ -86,6 +87,8 @@ impl Runtime {
         Self {
             uid,
             ended: false,
+            lull: Lull::default(),
+            last_count: None,
             missed: HashMap::new(),
             dials: Dials::new(queue.clone(), key.clone()),
             attached: None,
@@ -119,6 +122,12 @@ impl Runtime {
     /// Whether that is so.
     pub(super) fn has_ended(&self) -> bool {
         self.ended
+    }
+
+    /// Notes how many objects there are. Answers how many there were last, where they are not counted now.
+    pub(super) fn count(&mut self, objects: Option<usize>) -> Option<usize> {
+        self.last_count = objects.or(self.last_count);
+        self.last_count
     }
 
     /// A schema is there.

@@ -161,6 +161,19 @@ pub fn patch(before: Option<&APIServiceBindingStatus>, after: &APIServiceBinding
     Some(json!({ "status": patch }))
 }
 
+/// Whether every condition stands as it stood, and only their messages say something else.
+pub fn is_mere_progress(before: Option<&APIServiceBindingStatus>, after: &APIServiceBindingStatus) -> bool {
+    let unsaid = |status: &APIServiceBindingStatus| {
+        let mut status = status.clone();
+        status
+            .conditions
+            .iter_mut()
+            .for_each(|condition| condition.message.clear());
+        status
+    };
+    before.is_some_and(|before| before != after && unsaid(before) == unsaid(after))
+}
+
 /// The conditions that people should hear of: those that stopped to hold, and Ready when it begins to.
 pub fn turned<'a>(before: &'a [Condition], after: &'a [Condition]) -> impl Iterator<Item = &'a Condition> {
     after.iter().filter(move |condition| {

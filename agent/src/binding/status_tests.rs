@@ -489,6 +489,14 @@ fn a_bundles_binding_says_what_becomes_of_it_without_its_export() {
     check_removed(Some(7), RemovedExports::Keep, "7 objects are left");
     check_removed(Some(1), RemovedExports::Keep, "1 object is left");
     check_removed(None, RemovedExports::Keep, "objects are being counted");
+    let recounted = |remaining, says: &str| {
+        let seen = with(bundled(released(remaining), RemovedExports::Keep, true), |seen| {
+            seen.last_count = Some(3);
+        });
+        check(&seen, "Connected", "ExportRemoved", Severity::Error, says);
+    };
+    recounted(None, "3 objects are left");
+    recounted(Some(2), "2 objects are left");
     check_removed(
         Some(7),
         RemovedExports::Keep,
@@ -562,4 +570,24 @@ fn a_right_that_a_bundles_binding_lacks_belongs_into_the_bundles_role() {
         Severity::Error,
         says,
     );
+}
+
+#[test]
+fn mere_progress_turns_no_condition() {
+    let draining = |message: &str, stuck| {
+        let ending = Ending {
+            message: message.to_owned(),
+            stuck,
+            ..Ending::default()
+        };
+        super::ending(&served(), &ending)
+    };
+    let before = draining("3 objects are left", false);
+    assert!(is_mere_progress(Some(&before), &draining("2 objects are left", false)));
+    assert!(!is_mere_progress(Some(&before), &before), "nothing new is no progress");
+    assert!(!is_mere_progress(Some(&before), &draining("2 objects are left", true)));
+    assert!(!is_mere_progress(None, &before));
+    let mut moved = draining("2 objects are left", false);
+    moved.provider_pretty_name = Some("Far West".to_owned());
+    assert!(!is_mere_progress(Some(&before), &moved));
 }

@@ -92,6 +92,7 @@ pub(super) fn fresh() -> Observed {
         engines: BTreeMap::new(),
         releasers: BTreeMap::new(),
         claims: ClaimsSeen::default(),
+        last_count: None,
         frozen: None,
         deletion: None,
         contract_is_shared: false,

@@ -15,6 +15,7 @@ use super::{Key, observe::Gone};
 use crate::{
     attempt::Link,
     binding::credential::Access,
+    lull::Lull,
     session::{
         Session,
         dial::{DialError, Dials},
@@ -22,9 +23,6 @@ use crate::{
         probe::{Probed, Prober},
     },
 };
-
-/// How often a status is written because of mere progress.
-const PROGRESS_PAUSE: Duration = Duration::from_secs(2);
 
 /// What runs for a bundle.
 #[derive(Debug)]
@@ -35,8 +33,7 @@ pub struct Runtime {
     attached: Option<Attached>,
     /// The last inquiry that failed: how often it had by then, and when.
     tried: Option<(u32, Timestamp)>,
-    /// When its status was last written.
-    told: Option<Instant>,
+    pub(super) lull: Lull,
     /// Since when exports are not to be bound any more, and whether to make room for a successor.
     gone: HashMap<String, (Instant, bool)>,
 }
@@ -66,7 +63,7 @@ impl Runtime {
             dials: Dials::new(queue.clone(), Arc::clone(key)),
             attached: None,
             tried: None,
-            told: None,
+            lull: Lull::default(),
             gone: HashMap::new(),
         }
     }
@@ -135,16 +132,6 @@ impl Runtime {
         }
     }
 
-    /// The status was written.
-    pub(super) fn told(&mut self) {
-        self.told = Some(Instant::now());
-    }
-
-    /// For how long mere progress is not to be told yet.
-    pub(super) fn lull(&self) -> Option<Duration> {
-        PROGRESS_PAUSE.checked_sub(self.told?.elapsed())
-    }
-
     /// Notes which exports are not to be bound any more, whether one is being replaced, and tells since when. Only the time
     /// counts in which a successor would have been seen: that for which the exports were read without a break.
     pub(super) fn gone<'a>(
@@ -193,17 +180,6 @@ mod tests {
         check(&mut runtime, false, 7, 7, true);
         assert!(runtime.gone([], secs(1000)).is_empty());
         check(&mut runtime, false, 1000, 0, false);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn progress_is_told_now_and_then() {
-        let mut runtime = runtime();
-        assert_eq!(runtime.lull(), None);
-        runtime.told();
-        tokio::time::advance(Duration::from_millis(500)).await;
-        assert_eq!(runtime.lull(), Some(Duration::from_millis(1500)));
-        tokio::time::advance(Duration::from_secs(2)).await;
-        assert_eq!(runtime.lull(), None);
     }
 
     #[tokio::test]

@@ -40,6 +40,8 @@ pub struct Wanted {
 pub struct Progress {
     /// By resource.
     pub claims: BTreeMap<GroupResource, ClaimProgress>,
+    /// Those of them that are being withdrawn.
+    pub withdrawn: Vec<GroupResource>,
 }
 
 /// How a claimed resource is doing.

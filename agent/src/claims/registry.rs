@@ -214,7 +214,10 @@ impl State {
     /// Tells every binding how its claims go.
     fn publish(&mut self) {
         for (name, binding) in &self.bindings {
-            let mut progress = Progress::default();
+            let mut progress = Progress {
+                withdrawn: binding.wanted.withdrawn.clone(),
+                ..Progress::default()
+            };
             for claim in keys(&binding.wanted) {
                 let Some(unit) = self.units.get_mut(&claim) else {
                     continue;

@@ -11,7 +11,7 @@ use bindery_runtime::queue::Queue;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::{PROGRESS_PAUSE, Runtime};
+use super::Runtime;
 use crate::{
     attempt::Link,
     binding::{
@@ -19,6 +19,7 @@ use crate::{
         claims::{ClaimsSeen, Spec},
     },
     claims::{Cleanup, Progress, Wanted},
+    lull::PROGRESS_PAUSE,
     release::Released,
     session::Session,
 };
@@ -133,8 +134,11 @@ impl Runtime {
 
 /// What of the progress matters at once: of each claim, whether it is known, fails, or has nothing left to withdraw.
 fn milestones(progress: &Progress) -> Vec<(bool, bool, bool)> {
-    let claims = progress.claims.values();
+    let claims = progress.claims.iter();
     claims
-        .map(|claim| (claim.synced, claim.problem.is_some(), claim.remaining == Some(0)))
+        .map(|(resource, claim)| {
+            let is_gone = progress.withdrawn.contains(resource) && claim.remaining == Some(0);
+            (claim.synced, claim.problem.is_some(), is_gone)
+        })
         .collect()
 }

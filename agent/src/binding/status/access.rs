@@ -209,7 +209,8 @@ fn unselected(seen: &Observed, session: &SessionSeen) -> Option<Condition> {
 
 /// Until when such a binding stays, and how it is ended.
 fn fate(seen: &Observed) -> String {
-    let counted = match seen.objects() {
+    // While others count anew, people are told what was counted last; nothing is decided by that.
+    let counted = match seen.objects().or(seen.last_count) {
         Some(1) => "1 object is left".to_owned(),
         Some(left) => format!("{left} objects are left"),
         None => "objects are being counted".to_owned(),
