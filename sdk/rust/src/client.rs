@@ -171,6 +171,9 @@ impl Client {
     {
         let mut request = self.request(message, method.is_open(), request_id, tokens).await?;
         request.set_timeout(until.saturating_duration_since(Instant::now()));
+        if let Some(timeout) = request.metadata_mut().get_mut("grpc-timeout") {
+            timeout.set_sensitive(true);
+        }
         let mut grpc = self.grpc(request_id).await?;
         let path = PathAndQuery::from_static(method.path());
         let answer = grpc.unary(request, path, ProstCodec::<Q, A>::default());
@@ -236,7 +239,9 @@ impl Client {
         let mut request = Request::new(message);
         let metadata = request.metadata_mut();
         // An id is made of digits and letters; were it not, the server would give one of its own.
-        if let Ok(id) = request_id.parse::<MetadataValue<Ascii>>() {
+        if let Ok(mut id) = request_id.parse::<MetadataValue<Ascii>>() {
+            // As the timeout, it is another in each call, and has no place in the tables of headers that both ends keep.
+            id.set_sensitive(true);
             metadata.insert("x-request-id", id);
         }
         if let Some(source) = self.shared.tokens.as_ref().filter(|_| !open) {

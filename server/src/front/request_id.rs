@@ -29,8 +29,11 @@ impl RequestId {
         &self.0
     }
 
+    /// No two are alike, so that it has no place in the table of headers that HTTP/2 keeps for a connection.
     pub(super) fn to_header(&self) -> Option<HeaderValue> {
-        HeaderValue::from_str(&self.0).ok()
+        let mut value = HeaderValue::from_str(&self.0).ok()?;
+        value.set_sensitive(true);
+        Some(value)
     }
 
     fn random() -> Self {
@@ -56,6 +59,7 @@ mod tests {
         let id = RequestId::of(&headers);
         assert_eq!(sent.contains(&id.as_str()), kept, "{sent:?}");
         assert!(is_fit(id.as_str()));
+        assert!(id.to_header().is_some_and(|value| value.is_sensitive()));
     }
 
     #[test]
