@@ -58,13 +58,13 @@ pub(crate) struct Args {
     /// Over how many namespaces objects are spread; if not given, one, or as many as a measure is about.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     namespaces: Option<u32>,
-    /// How often each is measured, in turns; if not given, 3 times a burst and a restart, twice a rate and consumers.
+    /// How often each is measured, in turns; if not given, 3 times a burst and a restart, 4 times a rate, twice consumers.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: Option<u32>,
     /// Rate: changes per second, by comma.
     #[arg(long, value_delimiter = ',', default_values_t = [20, 50], value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rate: Vec<u32>,
-    /// Rate and backlog: for how long changes are made, in seconds; if not given, 15 in each phase of a rate, and 30 of a
+    /// Rate and backlog: for how long changes are made, in seconds; if not given, 8 in each phase of a rate, and 30 of a
     /// backlog.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: Option<u32>,

@@ -9,7 +9,7 @@ use super::{
     lanes::Lanes,
     order::{Order, Phase},
     report::{Section, too_few},
-    row::{Judged, Ratios, Row},
+    row::{Judged, Row},
     stage::{Scene, Stage},
 };
 
@@ -17,8 +17,10 @@ use super::{
 const BAR_P50: f64 = 1.5;
 const BAR_P99: f64 = 2.0;
 
-/// How long each phase is, in seconds, if not said.
-const SECONDS: u32 = 15;
+/// How often, and how long each phase is, in seconds, if not said. When the machine is slow for a moment, that is one turn of
+/// many.
+const ROUNDS: u32 = 4;
+const SECONDS: u32 = 8;
 
 /// Of fewer changes than this, of all rounds, the slowest of a hundred is chance.
 const JUDGED: u32 = 500;
@@ -42,7 +44,7 @@ pub(super) async fn run(bench: &Bench) -> Result<Section> {
             &mut Lanes::default(),
         )
         .await?;
-        for number in 1..=bench.args.repeat.unwrap_or(2) {
+        for number in 1..=bench.args.repeat.unwrap_or(ROUNDS) {
             let pace = Pace::new(number, rate, bench.args.seconds.unwrap_or(SECONDS));
             round(bench, &mut stage, pace, &mut lanes).await?;
         }
@@ -101,17 +103,17 @@ fn section(lanes: Lanes) -> Result<Section> {
         .note(
             "times: from the moment that was drawn for a change to the moment when the driver saw what it had to cause",
         )
-        .note("ratios: in terms of the relay, of the changes of all rounds");
+        .note("ratios: in terms of the relay, the median of the ratios within a round");
     for row in &rows {
         if let Some(ratios) = &row.ratios {
-            let Ratios { p50, p99, .. } = ratios;
+            let (p50, p99) = (ratios.p50.median, ratios.p99.median);
             let what = format!(
                 "{}: p50 {p50:.2} and p99 {p99:.2} times the relay's; {BAR_P50} and {BAR_P99} are wanted",
                 row.phase
             );
             section = section.bar_unless(
                 too_few(row.changes, JUDGED, "changes"),
-                *p50 <= BAR_P50 && *p99 <= BAR_P99,
+                p50 <= BAR_P50 && p99 <= BAR_P99,
                 what,
             );
         }

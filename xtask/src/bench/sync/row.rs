@@ -44,15 +44,13 @@ pub(super) struct Row {
     samples: Vec<Sample>,
 }
 
-/// Ours in terms of the floor.
+/// Ours in terms of the floor, round by round: the two of a round met the same machine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Ratios {
-    /// Round by round: the two of a round met the same machine.
     pub(super) objects_per_second: Spread,
-    /// Of the changes of all rounds: the slowest of one are few.
-    pub(super) p50: f64,
-    pub(super) p99: f64,
+    pub(super) p50: Spread,
+    pub(super) p99: Spread,
 }
 
 /// Which ratios a table shows.
@@ -173,13 +171,12 @@ impl Row {
 
 impl Ratios {
     fn of(ours: &[Sample], floor: &[Sample]) -> Self {
-        let rounds = ours.iter().zip(floor);
-        let (ours, floor) = (times(ours), times(floor));
-        let ratio = |percent| ours.percentile(percent) / floor.percentile(percent);
+        let ratio =
+            |of: fn(&Sample) -> f64| Spread::of(ours.iter().zip(floor).map(|(ours, floor)| of(ours) / of(floor)));
         Self {
-            objects_per_second: Spread::of(rounds.map(|(ours, floor)| ours.rate() / floor.rate())),
-            p50: ratio(50),
-            p99: ratio(99),
+            objects_per_second: ratio(Sample::rate),
+            p50: ratio(|sample| ms(sample.percentiles.p50)),
+            p99: ratio(|sample| ms(sample.percentiles.p99)),
         }
     }
 }
@@ -195,9 +192,9 @@ impl Judged {
     }
 
     fn of(self, ratios: Option<&Ratios>) -> Vec<Option<f64>> {
-        let of = |ratio: fn(&Ratios) -> f64| ratios.map(ratio);
+        let of = |ratio: fn(&Ratios) -> Spread| ratios.map(|ratios| ratio(ratios).median);
         match self {
-            Self::Throughput => vec![of(|ratios| ratios.objects_per_second.median)],
+            Self::Throughput => vec![of(|ratios| ratios.objects_per_second)],
             Self::Latency => vec![of(|ratios| ratios.p50), of(|ratios| ratios.p99)],
         }
     }
@@ -242,6 +239,7 @@ fn ms(us: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::sync::order::Percentiles;
 
     /// Of a hundred changes, of which fifty take `us`, forty twice as long, nine three times, and one four times.
     fn sample(seconds: f64, us: u64) -> Sample {
@@ -250,6 +248,12 @@ mod tests {
             count: 100,
             seconds,
             latencies: times.concat().into_iter().map(|us| (0.0, us)).collect(),
+            percentiles: Percentiles {
+                p50: us,
+                p90: 2 * us,
+                p99: 3 * us,
+                max: 4 * us,
+            },
             cpu_seconds: 0.05,
             requests: 210,
             writes: 200,
@@ -258,14 +262,15 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_compared_round_by_round_and_times_over_all_rounds() {
+    fn ratios_are_taken_round_by_round() {
         let floor = [sample(1.0, 1000), sample(2.0, 2000)];
         let ours = vec![sample(2.0, 1000), sample(2.0, 5000)];
         let row = Row::new("create".to_owned(), "konnector", ours, Some(&floor));
         assert_eq!((row.p50, row.p99, row.max), (4.0, 15.0, 20.0));
         let ratios = row.ratios.unwrap();
         assert_eq!(ratios.objects_per_second, Spread::of([0.5, 1.0]));
-        assert_eq!((ratios.p50, ratios.p99), (2.0, 2.5));
+        assert_eq!(ratios.p50, Spread::of([1.0, 2.5]));
+        assert_eq!(ratios.p99, ratios.p50);
     }
 
     #[test]
