@@ -1,6 +1,6 @@
 //! Bundles of a consumer: how they are made without an interactive bind, and what is waited for.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -17,10 +17,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::{NAMESPACE, eventually_ok, wildwest::SOON};
-
-/// The garbage collector stands still for half a minute whenever kinds come and go.
-const COLLECTED: Duration = Duration::from_mins(3);
+use crate::{NAMESPACE, eventually_ok, remains::COLLECTED, wildwest::SOON};
 
 /// Who applies the manifests of tests.
 const MANAGER: &str = "gitops";

@@ -35,7 +35,7 @@ use crate::{
 /// How often a start is tried with other ports when the chosen ones were taken meanwhile.
 const ATTEMPTS: usize = 5;
 
-const KUBECTL_LIMIT: Duration = Duration::from_mins(1);
+const KUBECTL_LIMIT: Duration = Duration::from_mins(3);
 
 /// A Kubernetes cluster without nodes. Stops on drop and leaves nothing behind.
 ///

@@ -26,6 +26,7 @@ pub mod process;
 mod provider;
 mod proxy;
 pub mod remains;
+pub mod rights;
 mod runtime;
 pub mod synk;
 pub mod wildwest;

@@ -7,14 +7,17 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::{
+    authorization::v1::ResourceAttributes,
+    core::v1::{Namespace, ServiceAccount},
+};
 use kube::{
     Api,
     api::{ObjectMeta, PostParams},
 };
 use serde_json::json;
 
-use crate::{ControlPlane, Process, control_plane, eventually, http, lease, manifests, process::Programs};
+use crate::{ControlPlane, Process, control_plane, eventually, http, lease, manifests, process::Programs, rights};
 
 /// Namespace of the backend.
 pub const NAMESPACE: &str = "kube-bind";
@@ -228,7 +231,7 @@ impl Provider {
         Api::namespaced(client, name)
             .create(&PostParams::default(), &account)
             .await?;
-        if !templates.is_empty() {
+        if let Some(last) = templates.last() {
             let grant = json!({"apiVersion": "v1", "kind": "List", "items": [
                 {
                     "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
@@ -245,6 +248,15 @@ impl Provider {
                 },
             ]});
             self.plane.apply(&grant.to_string()).await?;
+            let bind = ResourceAttributes {
+                verb: Some("bind".to_owned()),
+                group: Some("kube-bind.io".to_owned()),
+                resource: Some("apiserviceexporttemplates".to_owned()),
+                name: Some((*last).to_owned()),
+                ..ResourceAttributes::default()
+            };
+            let binder = format!("system:serviceaccount:{name}:binder");
+            rights::wait_until(&self.plane, &binder, &bind, true).await?;
         }
         self.token_file(name).await
     }

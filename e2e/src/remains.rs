@@ -6,8 +6,8 @@ use anyhow::{Result, ensure};
 
 use crate::{Consumer, Provider, eventually, wildwest::SOON};
 
-/// The garbage collector stands still for half a minute whenever kinds come and go.
-const COLLECTED: Duration = Duration::from_mins(3);
+/// How long the garbage collector may take: it stands still for half a minute whenever kinds come and go, or it begins anew.
+pub const COLLECTED: Duration = Duration::from_mins(3);
 
 /// Waits until nothing of a binding is left: nothing at all on the consumer, and nothing but the empty contract on the
 /// provider. `group` is the API group that was bound.

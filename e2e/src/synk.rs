@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::{Process, process};
 
 /// How long a command may take.
-const LIMIT: Duration = Duration::from_mins(2);
+const LIMIT: Duration = Duration::from_mins(6);
 
 /// `synk` with the kubeconfig of somebody.
 #[derive(Clone, Debug)]

@@ -9,7 +9,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use bindery_e2e::{ControlPlane, Liar, Lie, Process, ServiceAccountClaims, eventually, process::Signal};
+use bindery_e2e::{
+    ControlPlane, Liar, Lie, Process, ServiceAccountClaims, eventually, eventually_ok, process::Signal,
+    remains::COLLECTED,
+};
 use k8s_openapi::api::{
     authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus},
     core::v1::{ConfigMap, Namespace, Secret, ServiceAccount},
@@ -20,7 +23,10 @@ use kube::{
 };
 use nix::{sys::signal::killpg, unistd::Pid};
 use serde_json::json;
-use tokio::time::timeout;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::timeout,
+};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -138,13 +144,13 @@ async fn objects_outlive_the_api_server() -> Result<()> {
 
     // The controllers work on: a namespace goes, and what is owned goes with its owner.
     plane.kubectl(&["create", "namespace", "gone"]).await?;
-    plane.kubectl(&["delete", "namespace", "gone", "--timeout=30s"]).await?;
+    plane.kubectl(&["delete", "namespace", "gone", "--timeout=2m"]).await?;
     let reference = json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "kept", "uid": before.uid() }]);
     let owned = json!({ "metadata": { "name": "owned", "ownerReferences": reference } });
     maps.create(&PostParams::default(), &serde_json::from_value(owned)?)
         .await?;
     maps.delete("kept", &DeleteParams::default()).await?;
-    eventually("the owned object to be collected", SOON, async || {
+    eventually("the owned object to be collected", COLLECTED, async || {
         Ok(maps.get_opt("owned").await?.is_none().then_some(()))
     })
     .await
@@ -173,12 +179,15 @@ async fn a_service_account_has_its_own_rights_alone() -> Result<()> {
 #[tokio::test]
 async fn victim() -> Result<()> {
     if env::var_os(VICTIM).is_some() {
+        // Whoever was begun in the background ignores it, unless it is waited for before anybody may send it.
+        let mut interrupt = signal(SignalKind::interrupt())?;
         let mut command = Command::new("sleep");
         command.arg("600");
         let child = Process::spawn("sleeper", &command)?;
         eprintln!("child {}", child.id());
         eprintln!("logs {}", child.log_path().display());
-        std::future::pending::<()>().await;
+        interrupt.recv().await;
+        std::process::exit(130);
     }
     Ok(())
 }
@@ -201,7 +210,11 @@ async fn a_child_dies_with_its_owner() -> Result<()> {
         let log = std::path::PathBuf::from(said("logs ")?);
         ensure!(is_group_alive(child), "the child is not there to begin with");
         nix::sys::signal::kill(Pid::from_raw(owner.id().cast_signed()), signal)?;
-        owner.wait()?;
+        let ended = eventually(format!("{signal} to end it"), SOON, async || Ok(owner.try_wait()?)).await;
+        if ended.is_err() {
+            owner.kill()?;
+        }
+        ended?;
         none_is_left(&[child])
             .await
             .with_context(|| format!("after {signal}"))?;
@@ -327,7 +340,11 @@ async fn a_liar_lies_about_what_it_was_told_to() -> Result<()> {
         _ => 0,
     };
     let list = async || namespaces.list(&ListParams::default()).await;
-    let honest = list().await?.items.len();
+    // The right takes a moment to count.
+    let honest = eventually_ok("namespaces to be listed", SOON, async || Ok(list().await?))
+        .await?
+        .items
+        .len();
     ensure!(honest > 1, "{honest} namespaces");
 
     liar.lie_about("namespaces", Lie::Status(403));

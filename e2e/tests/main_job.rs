@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_e2e::{
-    Consumer, Provider, holds_for, remains, run,
+    Consumer, Provider, holds_for, lease, remains, run,
     wildwest::{self, Cowboys},
 };
 use kube::{
@@ -16,7 +16,10 @@ use serde_json::json;
 #[test]
 fn an_api_is_bound_synced_and_unbound() -> Result<()> {
     run(async {
-        let (provider, mut consumer) = tokio::try_join!(Provider::start("main-p"), Consumer::start("main-c"))?;
+        let (provider, mut consumer) = tokio::try_join!(
+            Provider::start_with("main-p", &lease::PATIENT),
+            Consumer::start_with("main-c", &lease::PATIENT)
+        )?;
         let token = provider.principal("team", &["cowboys"]).await?;
         let listed = consumer.bind(&provider, &token, &["templates"]).await?;
         ensure!(listed.contains("cowboys"), "{listed}");

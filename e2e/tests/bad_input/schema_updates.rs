@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_api::{Condition, Conditions as _, annotations, hash, v1alpha2 as api};
-use bindery_e2e::{eventually, eventually_ok, holds_for, wildwest};
+use bindery_e2e::{eventually, holds_for, wildwest};
 use bindery_proto::v1alpha2::DeleteExportRequest;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
@@ -260,11 +260,7 @@ fn a_shared_schema_follows_when_none_of_its_exports_keeps_it() -> Result<()> {
         plane.apply(&list.to_string()).await?;
         let principal = case.principal("shared", &["shared", "shared-keeper"]).await?;
         for name in ["shared", "shared-keeper"] {
-            // The right to bind takes a moment to count.
-            eventually_ok(format!("{name} to be bound"), wildwest::SOON, async || {
-                Ok(principal.bind(name, &case.identity()).await?)
-            })
-            .await?;
+            principal.bind(name, &case.identity()).await?;
         }
         offer_spec(
             case,

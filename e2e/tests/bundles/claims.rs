@@ -34,7 +34,15 @@ pub(crate) async fn only_the_claims_that_a_bundle_covers_take_effect() -> Result
         let role = rights("bundles-claims-claim", &[("", "configmaps"), ("", "secrets")]);
         case.world.consumer.plane.apply(&role.to_string()).await?;
         let bundle = case.bundle("");
-        bundle.give(&contract.export(CLAIMING).await?.yaml()?).await?;
+        // The server may see the template's change a moment later.
+        let credential = eventually_ok("an export that claims", SOON, async || {
+            let credential = contract.export(CLAIMING).await?;
+            let export = contract.exports().get(CLAIMING.name).await?;
+            ensure!(!export.spec.permission_claims.is_empty());
+            Ok(credential)
+        })
+        .await?;
+        bundle.give(&credential.yaml()?).await?;
 
         // None accepted: the API is synced, and nothing else.
         bundle.apply(json!({})).await?;

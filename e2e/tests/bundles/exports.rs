@@ -49,9 +49,14 @@ pub(crate) async fn exports_of_two_providers_come_change_and_go() -> Result<()> 
         // Another claim is another export under the same name.
         let (before, bindings) = (p.exports().get(FIRST.name).await?, from_p.bound().await?);
         claim_configmaps(case).await?;
-        p.export(FIRST).await?;
-        let after = p.exports().get(FIRST.name).await?;
-        ensure!(before.metadata.uid != after.metadata.uid, "the export was not replaced");
+        // The server may see the template's change a moment later.
+        eventually_ok("the export to be replaced", SOON, async || {
+            p.export(FIRST).await?;
+            let after = p.exports().get(FIRST.name).await?;
+            ensure!(before.metadata.uid != after.metadata.uid);
+            Ok(())
+        })
+        .await?;
         copied_along(case, &p.namespace).await?;
         from_p.binds(&[FIRST.name, SECOND.name]).await?;
         first.works("green").await?;

@@ -2,8 +2,8 @@
 //! listed nothing is unbound.
 
 use anyhow::{Context as _, Result, ensure};
-use bindery_e2e::{ControlPlane, bundle::Bundle, eventually_ok, holds_for, offer::Offer, wildwest::SOON};
-use k8s_openapi::api::rbac::v1::ClusterRole;
+use bindery_e2e::{ControlPlane, bundle::Bundle, eventually_ok, holds_for, offer::Offer, rights, wildwest::SOON};
+use k8s_openapi::api::{authorization::v1::ResourceAttributes, rbac::v1::ClusterRole};
 use kube::{Api, api::PostParams};
 use serde_json::json;
 
@@ -38,6 +38,15 @@ async fn check(case: &Case) -> Result<()> {
     let contract = case.contract(&case.world.q, &[FIRST, POLLED]).await?;
     let credential = contract.export(FIRST).await?.without_backend();
     allow(plane, &["get", "list"]).await?;
+    // A stream that begins while it is still allowed would go on.
+    let watch = ResourceAttributes {
+        verb: Some("watch".to_owned()),
+        group: Some("kube-bind.io".to_owned()),
+        resource: Some(EXPORTS.to_owned()),
+        namespace: Some(contract.namespace.clone()),
+        ..ResourceAttributes::default()
+    };
+    rights::wait_until(plane, &contract.binder(), &watch, false).await?;
     let bundle = case.bundle("");
     bundle.give(&credential.yaml()?).await?;
     bundle.apply(json!({"pollingInterval": "1s"})).await?;

@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
-use bindery_e2e::{Provider, eventually_ok, run};
+use bindery_e2e::{Provider, eventually_ok, remains::COLLECTED, run};
 
-use crate::world::{COLLECTED, World};
+use crate::world::World;
 
 /// The consumer's identity in the page.
 const WEST: &str = "west";

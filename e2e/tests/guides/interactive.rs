@@ -2,11 +2,11 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_api::v1alpha2::APIServiceBinding;
-use bindery_e2e::{ControlPlane, eventually, run};
+use bindery_e2e::{ControlPlane, eventually, remains::COLLECTED, run};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Api, ResourceExt as _, api::PostParams};
 
-use crate::world::{COLLECTED, World};
+use crate::world::World;
 
 #[test]
 fn from_interactive_bindings_to_bundles() -> Result<()> {

@@ -1,12 +1,9 @@
 //! A provider with its server, and a consumer on which nothing is installed.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use anyhow::{Result, anyhow};
-use bindery_e2e::{ControlPlane, Process, Provider, guide::Reader};
-
-/// The garbage collector stands still for half a minute whenever kinds come and go.
-pub(crate) const COLLECTED: Duration = Duration::from_mins(3);
+use bindery_e2e::{ControlPlane, Process, Provider, guide::Reader, lease};
 
 pub(crate) struct World {
     pub(crate) provider: Provider,
@@ -16,7 +13,10 @@ pub(crate) struct World {
 impl World {
     pub(crate) async fn start(name: &str) -> Result<Self> {
         let (provider, consumer) = (format!("{name}-p"), format!("{name}-c"));
-        let (provider, consumer) = tokio::try_join!(Provider::start(&provider), ControlPlane::start(&consumer))?;
+        let (provider, consumer) = tokio::try_join!(
+            Provider::start_with(&provider, &lease::PATIENT),
+            ControlPlane::start(&consumer)
+        )?;
         Ok(Self { provider, consumer })
     }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, ensure};
 use bindery_api::{names, v1alpha2::BindableResourcesRequest};
 use bindery_e2e::{
-    Consumer, ControlPlane, Process, Provider, eventually_ok, manifests, process, run,
+    Consumer, ControlPlane, Process, Provider, eventually_ok, lease, manifests, process, run,
     wildwest::{self, Cowboys, SOON},
 };
 use kube::{
@@ -31,7 +31,10 @@ struct World {
 #[test]
 fn a_request_becomes_a_binding_by_one_command() -> Result<()> {
     run(async {
-        let (provider, plane) = tokio::try_join!(Provider::start("automated-p"), ControlPlane::start("automated-c"))?;
+        let (provider, plane) = tokio::try_join!(
+            Provider::start_with("automated-p", &lease::PATIENT),
+            ControlPlane::start("automated-c")
+        )?;
         kubectl_bind(&plane, &["deploy"]).await?;
         // It runs with what the command has installed, and nothing else.
         let consumer = Consumer::start_installed(plane, &[]).await?;

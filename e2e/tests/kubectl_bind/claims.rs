@@ -239,22 +239,13 @@ async fn what_becomes_wider_waits_for_a_yes(world: &World) -> Result<()> {
         .expect(2, &["claims secrets: EVERY Secret", "EVERY Secret of this cluster"])?;
     ensure!(before == world.versions().await?, "something was written");
     let yes = [&accept[..], &["--yes"]].concat();
-    let (ended, taken) = tokio::join!(world.bind(&yes), async {
-        bindery_e2e::eventually_ok("the record", SOON, async || {
-            ensure!(record(world).await? == claims(&[maps, all]));
-            Ok(())
-        })
-        .await?;
+    let waiting = "waiting for the konnector to take up the claims on secrets";
+    let taken = async {
+        ensure!(record(world).await? == claims(&[maps, all]));
         report(world, &[maps, all]).await
-    });
-    taken?;
-    ended?.expect(
-        0,
-        &[
-            "waiting for the konnector to take up the claims on secrets",
-            "EVERY Secret",
-        ],
-    )?;
+    };
+    let ended = world.bind_meanwhile(&yes, waiting, taken).await?;
+    ended.expect(0, &["EVERY Secret"])?;
     let before = world.versions().await?;
     world.bind(&yes).await?.expect(0, &["in effect"])?;
     ensure!(before == world.versions().await?, "something was written");
@@ -411,7 +402,7 @@ async fn rejecting_takes_the_right_last(world: &World) -> Result<()> {
     let reject = ["claims", "cowboys", "--reject", "secrets"];
     // A konnector that does not answer keeps its right: without it, nothing could be withdrawn.
     world
-        .bind(&[&reject[..], &["--timeout", "2s"]].concat())
+        .bind(&[&reject[..], &["--timeout", "10s"]].concat())
         .await?
         .expect(
             5,

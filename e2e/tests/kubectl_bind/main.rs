@@ -22,6 +22,10 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+/// How long a command may take.
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// A cluster where bindings are served, and a backend.
 struct World {
@@ -52,6 +56,16 @@ impl Ended {
     }
 }
 
+fn login(server: &str) -> [&str; 5] {
+    ["--server", server, "--token", "t", "--allow-plaintext"]
+}
+
+fn command(kubeconfig: &Path, args: &[&str]) -> Result<std::process::Command> {
+    let mut command = Process::cargo_bin("kubectl-bind")?;
+    command.env("KUBECONFIG", kubeconfig).args(args);
+    Ok(command)
+}
+
 impl World {
     async fn start(name: &str) -> Result<Self> {
         Self::on(ControlPlane::start(name).await?).await
@@ -74,16 +88,44 @@ impl World {
     }
 
     async fn bind_at(&self, server: &str, args: &[&str]) -> Result<Ended> {
-        let login = ["--server", server, "--token", "t", "--allow-plaintext"];
-        self.run(self.plane.kubeconfig_path(), &[&login[..], args].concat())
+        self.run(self.plane.kubeconfig_path(), &[&login(server)[..], args].concat())
             .await
+    }
+
+    /// Runs the command, and does something meanwhile, once it has said that.
+    async fn bind_meanwhile(&self, args: &[&str], says: &str, then: impl Future<Output = Result<()>>) -> Result<Ended> {
+        let server = self.backend.url();
+        let args = [&login(&server)[..], args].concat();
+        let mut command = tokio::process::Command::from(command(self.plane.kubeconfig_path(), &args)?);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let ended = async {
+            let mut child = command.spawn()?;
+            let mut lines = BufReader::new(child.stderr.take().context("no stderr")?).lines();
+            let (mut stderr, mut then) = (String::new(), Some(then));
+            while let Some(line) = lines.next_line().await? {
+                stderr = stderr + &line + "\n";
+                if let Some(then) = then.take_if(|_| line.contains(says)) {
+                    then.await?;
+                }
+            }
+            ensure!(then.is_none(), "{says:?} is missing in:\n{stderr}");
+            let output = child.wait_with_output().await?;
+            Ok(Ended {
+                code: output.status.code().context("an exit code")?,
+                stdout: String::from_utf8(output.stdout)?,
+                stderr,
+            })
+        };
+        tokio::time::timeout(LIMIT, ended).await?
     }
 
     /// Runs the command with a kubeconfig.
     async fn run(&self, kubeconfig: &Path, args: &[&str]) -> Result<Ended> {
-        let mut command = Process::cargo_bin("kubectl-bind")?;
-        command.env("KUBECONFIG", kubeconfig).args(args);
-        let output = bindery_e2e::process::run(command, Duration::from_mins(1)).await?;
+        let output = bindery_e2e::process::run(command(kubeconfig, args)?, LIMIT).await?;
         Ok(Ended {
             code: output.status.code().context("an exit code")?,
             stdout: String::from_utf8(output.stdout)?,
@@ -356,9 +398,9 @@ async fn a_slow_unbind_goes_on(world: &World) -> Result<()> {
         patch(json!({ "metadata": { "finalizers": null } })).await?;
         anyhow::Ok(())
     };
-    let (unbound, unheld) = tokio::join!(world.bind(&["unbind", "cowboys", "-o", "json"]), unheld);
-    unheld?;
-    let unbound = unbound?.expect(0, &["3 objects are left"])?.json()?;
+    let unbind = ["unbind", "cowboys", "-o", "json"];
+    let unbound = world.bind_meanwhile(&unbind, "3 objects are left", unheld).await?;
+    let unbound = unbound.expect(0, &[])?.json()?;
     ensure!(unbound["unbound"] == true, "{unbound}");
     ensure!(
         secrets.get_opt("kubeconfig-cowboys").await?.is_none(),
@@ -448,7 +490,7 @@ async fn no_konnector(world: &World) -> Result<()> {
     // What was begun goes on: the konnector comes up, and the same command finds the binding ready.
     world.report_ready("cowboys").await?;
     world
-        .bind(&["cowboys", "--timeout", "5s", "-o", "name"])
+        .bind(&["cowboys", "--timeout", "30s", "-o", "name"])
         .await?
         .expect(0, &["apiservicebinding.kube-bind.io/cowboys\n"])?;
     world

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use bindery_e2e::{Consumer, Provider, eventually_ok, manifests, run};
+use bindery_e2e::{Consumer, Provider, eventually_ok, lease, manifests, run};
 use serde_json::Value;
 
 const SOON: Duration = Duration::from_mins(1);
@@ -80,8 +80,10 @@ impl World {
 #[test]
 fn claims_and_why_with_everything_real() -> Result<()> {
     run(async {
-        let (provider, consumer) =
-            tokio::try_join!(Provider::start("whole-provider"), Consumer::start("whole-consumer"))?;
+        let (provider, consumer) = tokio::try_join!(
+            Provider::start_with("whole-provider", &lease::PATIENT),
+            Consumer::start_with("whole-consumer", &lease::PATIENT)
+        )?;
         provider
             .plane
             .apply(&manifests::folder("examples/cowboys-with-secrets/provider")?)

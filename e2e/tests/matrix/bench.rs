@@ -112,11 +112,14 @@ impl Bench {
     }
 }
 
+/// With the first of each kind come the provider's namespaces, and the rights in them.
 async fn warm(side: &Side<'_>) -> Result<()> {
     let name = format!("warm-{}", side.who);
-    let object = Kind::Bound.object(side.cell, &name, side.who);
-    side.create(Kind::Bound, &object).await?;
-    side.settled(Kind::Bound, &name, side.who).await.map(drop)
+    for kind in [Kind::Bound, Kind::Secret] {
+        side.create(kind, &kind.labelled(side.cell, &name, side.who)).await?;
+        side.settled(kind, &name, side.who).await?;
+    }
+    Ok(())
 }
 
 // === impl Twin ===

@@ -125,10 +125,11 @@ impl Prepared {
             let place = place.unwrap_or_default();
             if self.scope == "Namespaced" {
                 let widgets = Api::<DynamicObject>::namespaced_with(client.clone(), &place, &self.offer().resource());
-                widgets
-                    .create(&PostParams::default(), &widget)
-                    .await
-                    .with_context(|| format!("in {place}"))?;
+                // An API that has just come may be missed for a moment.
+                eventually_ok(format!("a widget in {place}"), SOON, async || {
+                    Ok(widgets.create(&PostParams::default(), &widget).await?)
+                })
+                .await?;
             } else {
                 let namespaces: Api<Namespace> = Api::all(client.clone());
                 namespaces.get(&place).await?;

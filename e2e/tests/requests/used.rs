@@ -69,8 +69,13 @@ async fn flows(case: &Case<'_>, consumer: &Consumer, offer: Offer) -> Result<()>
     let ours: Api<DynamicObject> = Api::namespaced_with(consumer.plane.client(), case.name, &offer.resource());
     let place = names::provider_namespace(&case.contract(), case.name);
     let copies: Api<DynamicObject> = Api::namespaced_with(case.provider.plane.client(), &place, &offer.resource());
-    ours.create(&PostParams::default(), &offer.widget("wagon", "red"))
-        .await?;
+    // An API that has just come may be missed for a moment.
+    eventually_ok("the wagon", SOON, async || {
+        Ok(ours
+            .create(&PostParams::default(), &offer.widget("wagon", "red"))
+            .await?)
+    })
+    .await?;
     eventually_ok("a copy on the provider", SOON, async || {
         let copy = copies.get("wagon").await?;
         ensure!(copy.data["spec"]["color"] == "red", "{}", copy.data);

@@ -13,8 +13,6 @@ use crate::{list, look, world::ACCOUNTS};
 
 /// How long what is to come may take on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_mins(1);
-/// The garbage collector stands still for half a minute whenever kinds come and go.
-pub(crate) const COLLECTED: Duration = Duration::from_mins(2);
 
 /// One test, with a set, a namespace and an account of its own, all of its name.
 pub(crate) struct Case {

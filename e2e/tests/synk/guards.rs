@@ -1,13 +1,10 @@
 //! What is refused unless it is said to be meant.
 
 use anyhow::{Context as _, Result, ensure};
+use bindery_e2e::remains::COLLECTED;
 use serde_json::{Value, json};
 
-use crate::{
-    case::{COLLECTED, SOON},
-    config_map, list, look,
-    world::case,
-};
+use crate::{case::SOON, config_map, list, look, world::case};
 
 #[test]
 fn an_empty_set_is_refused() -> Result<()> {

@@ -2,11 +2,11 @@
 //! nothing is there twice.
 
 use anyhow::{Context as _, Result, ensure};
-use bindery_e2e::{Gate, eventually_ok};
+use bindery_e2e::{Gate, eventually_ok, remains::COLLECTED};
 use serde_json::{Value, json};
 
 use crate::{
-    case::{COLLECTED, Case, SOON},
+    case::{Case, SOON},
     config_map, look,
     world::case,
 };

@@ -1,10 +1,10 @@
 //! What is on the cluster.
 
 use anyhow::{Context as _, Result, ensure};
-use bindery_e2e::eventually_ok;
+use bindery_e2e::{eventually_ok, remains::COLLECTED};
 use serde_json::{Value, json};
 
-use crate::case::{COLLECTED, Case};
+use crate::case::Case;
 
 const SETS: &str = "/apis/apps.cloudrobotics.com/v1alpha1/resourcesets";
 

@@ -80,9 +80,12 @@ fn binding_is_a_right_of_users_and_of_groups() -> Result<()> {
         let by_name = place.world.person("bert", "nobodys").await?;
         let by_group = place.world.person("gina", "bind-crew").await?;
         for (client, author) in [(&by_name, "bert"), (&by_group, "gina")] {
-            place
-                .is_refused(client, &place.request(author), &[author, BIND, "cowboys"])
-                .await?;
+            eventually_ok(format!("{author} to get as far as the policy"), SOON, async || {
+                place
+                    .is_refused(client, &place.request(author), &[author, BIND, "cowboys"])
+                    .await
+            })
+            .await?;
         }
         place.may_bind("bert-binds", user("bert")).await?;
         place.may_bind("crew-binds", group("bind-crew")).await?;
