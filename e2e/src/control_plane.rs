@@ -1,5 +1,6 @@
 //! An etcd, an API server and a controller manager on loopback.
 
+mod apply;
 mod etcd;
 mod ports;
 mod programs;
@@ -272,20 +273,15 @@ impl ControlPlane {
 
     /// Runs kubectl as admin and returns its standard output; a failure shows its standard error.
     pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
-        self.kubectl_with_input(args, "").await
-    }
-
-    /// Applies manifests as admin.
-    pub async fn apply(&self, yaml: &str) -> Result<String> {
-        self.kubectl_with_input(&["apply", "--server-side", "--filename=-"], yaml)
-            .await
-    }
-
-    async fn kubectl_with_input(&self, args: &[&str], input: &str) -> Result<String> {
         let mut command = self.kubectl_command(&self.admin_path);
         command.args(args);
-        let output = process::run_with_input(command, input.as_bytes().to_vec(), KUBECTL_LIMIT).await?;
+        let output = process::run(command, KUBECTL_LIMIT).await?;
         process::stdout(&output).with_context(|| format!("kubectl {}", args.join(" ")))
+    }
+
+    /// Applies manifests as admin. What they define is served then.
+    pub async fn apply(&self, yaml: &str) -> Result<()> {
+        tokio::time::timeout(KUBECTL_LIMIT, apply::apply(&self.client, yaml)).await?
     }
 
     /// A kubectl with a kubeconfig of the caller's choice and a cache of its own.

@@ -85,13 +85,13 @@ impl World {
         let groups: Vec<_> = offers.iter().map(|offer| offer.group()).collect();
         let resources: Vec<_> = groups.iter().map(|group| (group.as_str(), "widgets")).collect();
         let role = rights(&format!("bundles-of-{name}-are-served"), &resources);
-        self.consumer.plane.apply(&role.to_string()).await.map(drop)
+        self.consumer.plane.apply(&role.to_string()).await
     }
 
     /// Makes a namespace on the consumer.
     pub(crate) async fn namespace(&self, name: &str) -> Result<()> {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        self.consumer.plane.apply(&namespace.to_string()).await.map(drop)
+        self.consumer.plane.apply(&namespace.to_string()).await
     }
 
     /// The consumer's objects of an API in a namespace.

@@ -176,7 +176,7 @@ async fn export(world: &World, resources: &[(&str, Option<&str>)]) -> Result<()>
         "metadata": { "name": "cowboys", "namespace": "kube-bind-x" },
         "spec": { "resources": [{ "group": "wildwest.dev", "resource": "cowboys", "versions": ["v1alpha1"] }],
             "informerScope": "Namespaced", "isolation": "Prefixed", "permissionClaims": claims(resources) } });
-    world.plane.apply(&export.to_string()).await.map(drop)
+    world.plane.apply(&export.to_string()).await
 }
 
 /// The claims that the binding records as accepted.

@@ -106,7 +106,7 @@ async fn bound(world: &World) -> Result<()> {
         "metadata": metadata("cowboys", "kube-bind-x"),
         "spec": { "resources": [{ "group": "wildwest.dev", "resource": "cowboys", "versions": ["v1alpha1"] }],
             "informerScope": "Namespaced", "isolation": "Prefixed" } });
-    plane.apply(&export.to_string()).await.map(drop)
+    plane.apply(&export.to_string()).await
 }
 
 #[test]

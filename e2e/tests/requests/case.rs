@@ -88,7 +88,7 @@ impl<'a> Case<'a> {
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "bindery-server-responses"},
             "subjects": [{"kind": "ServiceAccount", "namespace": NAMESPACE, "name": "bindery-server"}],
         });
-        self.provider.plane.apply(&binding.to_string()).await.map(drop)
+        self.provider.plane.apply(&binding.to_string()).await
     }
 
     /// Offers an API of the team's name, ready to be bound.

@@ -43,7 +43,7 @@ impl Place {
     }
 
     async fn apply(&self, manifest: &Value) -> Result<()> {
-        self.world.provider.plane.apply(&manifest.to_string()).await.map(drop)
+        self.world.provider.plane.apply(&manifest.to_string()).await
     }
 
     /// Gives somebody a verb on things by name, everywhere. The name is that of the role.

@@ -60,7 +60,7 @@ async fn give_rights(consumer: &Consumer, offer: Offer) -> Result<()> {
             "subjects": [{"kind": "ServiceAccount", "namespace": NAMESPACE, "name": "konnector"}],
         },
     ]});
-    consumer.plane.apply(&manifest.to_string()).await.map(drop)
+    consumer.plane.apply(&manifest.to_string()).await
 }
 
 /// An object goes to the provider, and its status comes back.

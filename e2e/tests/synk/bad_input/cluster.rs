@@ -85,7 +85,7 @@ async fn made_again(case: &Case) -> Result<()> {
         Ok(case.find_global("namespaces", case.name).await?.is_none().then_some(()))
     })
     .await?;
-    case.plane.apply(&namespace.to_string()).await.map(drop)
+    case.plane.apply(&namespace.to_string()).await
 }
 
 #[test]
