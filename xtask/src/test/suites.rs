@@ -4,9 +4,9 @@ use std::{
     collections::VecDeque,
     fs::{self, File},
     path::PathBuf,
-    process::{Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -18,6 +18,10 @@ use crate::cargo::{self, root};
 const PACKAGE: &str = "bindery-e2e";
 /// So many run at once.
 const AT_ONCE: usize = 2;
+/// One that takes longer hangs: it is ended, so that what it said is seen.
+const LIMIT: Duration = Duration::from_mins(25);
+/// How often is looked whether it ended.
+const POLL: Duration = Duration::from_millis(100);
 /// The longest, which begin first so that none of them is left at the end.
 const LONGEST: [&str; 6] = ["survival", "synk", "faults", "requests", "bundles", "adoption"];
 
@@ -149,18 +153,38 @@ impl Suite {
         fs::create_dir_all(&folder)?;
         let log = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
         eprintln!("==> suite {} begins; what it says is in {}", self.name, path.display());
-        let status = Command::new(&self.executable)
+        let child = Command::new(&self.executable)
             .current_dir(root().join("e2e"))
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
-            .status()
+            .spawn()
             .with_context(|| format!("cannot run {}", self.executable.display()))?;
+        let status = end_of(child, LIMIT)?;
         let seconds = start.elapsed().as_secs_f64();
         let said = fs::read(&path)?;
         let said = String::from_utf8_lossy(&said);
         eprintln!("==> suite {}: {seconds:.0} s\n{said}", self.name);
-        Ok(status.success())
+        match status {
+            Some(status) => Ok(status.success()),
+            None => bail!("it has not ended after {LIMIT:?}"),
+        }
+    }
+}
+
+/// How a program ended. None if that took longer than it may; it is killed then.
+fn end_of(mut child: Child, limit: Duration) -> Result<Option<ExitStatus>> {
+    let end = Instant::now() + limit;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= end {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(POLL);
     }
 }
 
@@ -188,5 +212,13 @@ mod tests {
         let found = in_order(suites(&messages.concat()));
         let names: Vec<_> = found.iter().map(|suite| suite.name.as_str()).collect();
         assert_eq!(names, ["survival", "synk", "attack"]);
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_ended() {
+        let run = |program: &str, arg: &str| Command::new(program).arg(arg).spawn().unwrap();
+        let ended = end_of(run("sleep", "0"), Duration::from_mins(1)).unwrap();
+        assert!(ended.is_some_and(|status| status.success()));
+        assert_eq!(end_of(run("sleep", "600"), Duration::ZERO).unwrap(), None);
     }
 }
