@@ -273,12 +273,26 @@ async fn what_goes_wrong_behind_the_gate_is_told_in_its_words() {
         reason(server.export(by("foreign", GetExportRequest::default())).await),
         "MESSAGE_TOO_LARGE"
     );
-    let mut slow = by("slow", GetExportRequest::default());
-    slow.set_timeout(Duration::from_secs(2));
-    assert_eq!(reason(server.export(slow).await), "DEADLINE");
-    let mut unchecked = by("hanging", GetExportRequest::default());
-    unchecked.set_timeout(Duration::from_secs(2));
-    assert_eq!(reason(server.export(unchecked).await), "DEADLINE");
+}
+
+/// The gate itself, without tonic on both sides, which keeps the deadline as well a moment later.
+#[tokio::test(start_paused = true)]
+async fn what_is_not_done_in_time_is_told_before_the_caller_stops_to_listen() {
+    for caller in ["slow", "hanging"] {
+        let began = tokio::time::Instant::now();
+        let mut message = by(caller, Body::default());
+        message.set_timeout(Duration::from_secs(2));
+        let (metadata, _, body) = message.into_parts();
+        let mut request = Request::post("/kubebind.v1alpha2.ExportService/GetExport")
+            .body(body)
+            .expect("a request");
+        *request.headers_mut() = metadata.into_headers();
+        let mut gated = GateLayer(Arc::new(gate(true, &CancellationToken::new()))).layer(Echo);
+        let response = gated.call(request).await.expect("an answer");
+        let status = Status::from_header_map(response.headers()).expect("a status");
+        assert_eq!(reason::<()>(Err(status)), "DEADLINE");
+        assert!(began.elapsed() < Duration::from_secs(2));
+    }
 }
 
 #[tokio::test]
