@@ -7,7 +7,7 @@ use bindery_runtime::cache::{Change, Subscription};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Resource, ResourceExt as _};
 
-use super::stream::hub::{Gone, Hub, Note};
+use super::stream::hub::{Gone, Hub, Landmark, Note, Version};
 use crate::{controllers::request, state::State};
 
 /// Begins the name of a note that is about a schema; no export's name can have it.
@@ -71,8 +71,10 @@ fn feed<K, N: Fn(&Hub, &Change<'_, K>)>(hub: &Arc<Hub>, note: N) -> impl Fn(&Cha
     move |change| note(&hub, change)
 }
 
-fn version<K: Resource>(change: &Change<'_, K>) -> Option<u64> {
-    change.new?.meta().resource_version.as_deref()?.parse().ok()
+fn version<'a, K: Resource + Landmark>(change: &Change<'a, K>) -> Option<Version<'a>> {
+    let object = change.new?.as_ref();
+    let number = object.meta().resource_version.as_deref()?.parse().ok()?;
+    Some(Version { number, object })
 }
 
 /// The object that is gone, under the name that clients know.

@@ -6,7 +6,8 @@
 //!
 //! Where a stream stands is a [`Mark`]. On the replica that gave it, its sequence number says exactly what is missing.
 //! On another, resource versions do: both see the changes of one kind in the same order, so all that happened since is
-//! what was noted at that version or a later one. This holds for what a replica followed live, not across its lists.
+//! what was noted at that version or a later one. This holds for what a replica followed live, not across its lists, and
+//! where both have seen the same object at that version: otherwise one of them lives in a cluster that was restored.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -20,6 +21,11 @@ use tokio::{
     sync::{Notify, watch},
     time::Instant,
 };
+
+mod landmarks;
+
+pub(crate) use landmarks::Landmark;
+use landmarks::Landmarks;
 
 /// Kinds that feed one hub at most.
 pub(crate) const SOURCES: usize = 2;
@@ -38,6 +44,17 @@ pub(crate) struct Mark {
     pub sequence: u64,
     /// Highest resource version seen of each source.
     pub position: [u64; SOURCES],
+    /// Hash of what was seen at that version.
+    pub landmarks: [u64; SOURCES],
+}
+
+/// An object as it is at its resource version.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Version<'a> {
+    /// The resource version.
+    pub number: u64,
+    /// What is there.
+    pub object: &'a dyn Landmark,
 }
 
 /// A change of one object.
@@ -51,8 +68,8 @@ pub(crate) struct Note<'a> {
     pub gone: Option<Gone>,
     /// Which kind it is of, below [`SOURCES`].
     pub source: usize,
-    /// Its resource version; none where it is gone.
-    pub version: Option<u64>,
+    /// As what it is there; none where it is gone.
+    pub version: Option<Version<'a>>,
     /// Whether it was followed live or found in a list.
     pub lane: Lane,
 }
@@ -90,6 +107,7 @@ struct State {
     mark: Mark,
     /// The first live version since the last list: what is older may have been missed.
     horizon: [Option<u64>; SOURCES],
+    landmarks: [Landmarks; SOURCES],
     scopes: HashMap<Arc<str>, Scope>,
 }
 
@@ -136,6 +154,7 @@ impl Hub {
                     ..Mark::default()
                 },
                 horizon: [None; SOURCES],
+                landmarks: Default::default(),
                 scopes: HashMap::new(),
             }),
             progress: watch::Sender::new([0; SOURCES]),
@@ -153,7 +172,7 @@ impl Hub {
     }
 
     /// Takes note of a change that nobody watches: it still says how far this replica has come.
-    pub(crate) fn pass(&self, source: usize, version: Option<u64>, lane: Lane) {
+    pub(crate) fn pass(&self, source: usize, version: Option<Version<'_>>, lane: Lane) {
         let mut state = self.state.lock();
         state.advance(source, version, lane);
         let position = state.mark.position;
@@ -197,7 +216,7 @@ impl Hub {
         let seat = Arc::new(Seat::default());
         let start = match resume {
             None => Start::Snapshot(None),
-            Some(mark) => match entry.since(mark, &state.mark, &state.horizon) {
+            Some(mark) => match entry.since(mark, &state.mark, &state.horizon, &state.landmarks) {
                 Ok(dirty) => {
                     *seat.dirty.lock() = dirty;
                     Start::Resumed
@@ -215,14 +234,18 @@ impl Hub {
 // === impl State ===
 
 impl State {
-    fn advance(&mut self, source: usize, version: Option<u64>, lane: Lane) {
+    fn advance(&mut self, source: usize, version: Option<Version<'_>>, lane: Lane) {
         self.mark.sequence += 1;
-        let position = &mut self.mark.position[source];
-        *position = (*position).max(version.unwrap_or(0));
+        if let Some(version) = version.filter(|version| version.number > self.mark.position[source]) {
+            let hash = version.object.landmark();
+            self.mark.position[source] = version.number;
+            self.mark.landmarks[source] = hash;
+            self.landmarks[source].push(version.number, hash);
+        }
         let horizon = &mut self.horizon[source];
         match lane {
             Lane::Backlog => *horizon = None,
-            Lane::Live => *horizon = horizon.or(version),
+            Lane::Live => *horizon = horizon.or(version.map(|version| version.number)),
         }
     }
 
@@ -279,7 +302,13 @@ impl Scope {
     }
 
     /// What changed since the mark, or why that cannot be told.
-    fn since(&self, mark: &Mark, now: &Mark, horizon: &[Option<u64>; SOURCES]) -> Result<Dirty, &'static str> {
+    fn since(
+        &self,
+        mark: &Mark,
+        now: &Mark,
+        horizon: &[Option<u64>; SOURCES],
+        landmarks: &[Landmarks; SOURCES],
+    ) -> Result<Dirty, &'static str> {
         let forgotten = self.forgotten.unwrap_or_default();
         let missed: Vec<&Change> = if mark.instance == now.instance {
             if mark.sequence < forgotten.sequence {
@@ -297,6 +326,9 @@ impl Scope {
                 }
                 if horizon[source].is_none_or(|horizon| there < horizon) {
                     return Err("this replica has not followed all changes since");
+                }
+                if there > 0 && !landmarks[source].has(there, mark.landmarks[source]) {
+                    return Err("the token is of another history of the cluster, or too old");
                 }
                 // Nothing is forgotten of a source from which nothing came.
                 if there <= forgotten.position[source] && forgotten.position[source] > 0 {

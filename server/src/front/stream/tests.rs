@@ -8,7 +8,7 @@ use tokio::time::{advance, sleep};
 use tonic::Code;
 
 use super::{
-    hub::{Mark, Note},
+    hub::{Mark, Note, Version},
     task::{AGE_MAX, SLOW_AFTER},
     *,
 };
@@ -42,7 +42,7 @@ impl Numbers {
             name,
             gone: None,
             source: 0,
-            version: Some(number),
+            version: Some(Version { number, object: &name }),
             lane: Lane::Live,
         });
     }

@@ -8,8 +8,8 @@ use sha2::{Digest as _, Sha256};
 use super::hub::{Mark, SOURCES};
 use crate::front::error::{Failure, Outcome};
 
-const VERSION: u8 = 1;
-const LENGTH: usize = 1 + 16 + 8 * (2 + SOURCES);
+const VERSION: u8 = 2;
+const LENGTH: usize = 1 + 16 + 8 * (2 + 2 * SOURCES);
 
 /// What a stream shows: a hash of caller, scope and filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,8 @@ pub(super) fn write(filter: Filter, mark: &Mark) -> String {
     let mut bytes = Vec::with_capacity(LENGTH);
     bytes.push(VERSION);
     bytes.extend(filter.0);
-    for number in [mark.instance, mark.sequence].iter().chain(&mark.position) {
+    let numbers = [mark.instance, mark.sequence].into_iter();
+    for number in numbers.chain(mark.position).chain(mark.landmarks) {
         bytes.extend(number.to_be_bytes());
     }
     URL_SAFE_NO_PAD.encode(bytes)
@@ -63,6 +64,7 @@ pub(super) fn read(filter: Filter, token: &str) -> Outcome<Option<Mark>> {
         instance: next(),
         sequence: next(),
         position: std::array::from_fn(|_| next()),
+        landmarks: std::array::from_fn(|_| next()),
     }))
 }
 
@@ -76,6 +78,7 @@ mod tests {
             instance: 7,
             sequence: u64::MAX,
             position: [1, 2],
+            landmarks: [3, 4],
         };
         let (one, other) = (Filter::of(&["alice", "a"]), Filter::of(&["alicea", ""]));
         let token = write(one, &mark);

@@ -6,9 +6,14 @@ fn live(name: &str, version: u64) -> Note<'_> {
         name,
         gone: None,
         source: 0,
-        version: Some(version),
+        version: Some(seen(version)),
         lane: Lane::Live,
     }
+}
+
+/// In this history, there is always the same at the same version.
+fn seen(number: u64) -> Version<'static> {
+    Version { number, object: &"x" }
 }
 
 fn gone(name: &str) -> Note<'_> {
@@ -38,6 +43,7 @@ fn foreign(position: u64) -> Mark {
         instance: 0,
         sequence: 0,
         position: [position, 0],
+        landmarks: ["x".landmark(), 0],
     }
 }
 
@@ -105,6 +111,25 @@ async fn another_replica_resumes_what_it_followed_live() {
     // After a gap in its own watch it knows no longer.
     hub.note(&listed("x", 20));
     assert!(matches!(hub.join("a", Some(&foreign(9))).1, Start::Snapshot(Some(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_resumes_across_a_restore() {
+    let hub = hub();
+    hub.note(&live("x", 8));
+    hub.note(&live("y", 9));
+    let elsewhere = Mark {
+        landmarks: ["something else".landmark(), 0],
+        ..foreign(8)
+    };
+    // What was there until the restore and is not any more, nobody here knows.
+    assert!(matches!(hub.join("a", Some(&elsewhere)).1, Start::Snapshot(Some(_))));
+    assert_eq!(hub.join("a", Some(&foreign(8))).1, Start::Resumed);
+    let (_, mark) = hub.join("a", None).0.drain();
+    assert_eq!(
+        (mark.position, mark.landmarks),
+        (foreign(9).position, foreign(9).landmarks)
+    );
 }
 
 #[tokio::test(start_paused = true)]
