@@ -36,7 +36,8 @@ use crate::{
 /// How often a start is tried with other ports when the chosen ones were taken meanwhile.
 const ATTEMPTS: usize = 5;
 
-const KUBECTL_LIMIT: Duration = Duration::from_mins(3);
+/// How long a command of the admin may take.
+const ADMIN_LIMIT: Duration = Duration::from_mins(3);
 
 /// A Kubernetes cluster without nodes. Stops on drop and leaves nothing behind.
 ///
@@ -275,13 +276,14 @@ impl ControlPlane {
     pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
         let mut command = self.kubectl_command(&self.admin_path);
         command.args(args);
-        let output = process::run(command, KUBECTL_LIMIT).await?;
+        let output = process::run(command, ADMIN_LIMIT).await?;
         process::stdout(&output).with_context(|| format!("kubectl {}", args.join(" ")))
     }
 
     /// Applies manifests as admin. What they define is served then.
     pub async fn apply(&self, yaml: &str) -> Result<()> {
-        tokio::time::timeout(KUBECTL_LIMIT, apply::apply(&self.client, yaml)).await?
+        let applied = tokio::time::timeout(ADMIN_LIMIT, apply::apply(&self.client, yaml)).await;
+        applied.with_context(|| format!("manifests are not applied within {ADMIN_LIMIT:?}"))?
     }
 
     /// A kubectl with a kubeconfig of the caller's choice and a cache of its own.

@@ -1,8 +1,9 @@
-//! The manifests that ship in `deploy/`.
+//! Manifests as text, such as those that ship in `deploy/`.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
 
 /// All YAML files of a folder of `deploy/`, in the order of their names, as one stream.
 pub fn folder(name: &str) -> Result<String> {
@@ -22,6 +23,12 @@ pub fn folder(name: &str) -> Result<String> {
 pub fn file(name: &str) -> Result<String> {
     let path = deploy().join(name);
     std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// Each document of a stream of YAML.
+pub fn documents(yaml: &str) -> Result<Vec<Value>> {
+    let documents: Vec<Option<Value>> = serde_saphyr::from_multiple(yaml).context("manifests that are no YAML")?;
+    Ok(documents.into_iter().flatten().collect())
 }
 
 fn deploy() -> PathBuf {

@@ -12,15 +12,14 @@ use kube::{
 };
 use serde_json::Value;
 
-use crate::{eventually_ok, wildwest::SOON};
+use crate::{eventually_ok, manifests, wildwest::SOON};
 
 /// kubectl's field manager, so that either may apply again what the other has.
 const MANAGER: &str = "kubectl";
 
 /// Applies all documents of a stream, in their order; what they define is served then.
 pub(super) async fn apply(client: &Client, yaml: &str) -> Result<()> {
-    let documents: Vec<Option<Value>> = serde_saphyr::from_multiple(yaml).context("manifests")?;
-    for document in documents.into_iter().flatten().flat_map(items) {
+    for document in manifests::documents(yaml)?.into_iter().flat_map(items) {
         let object: DynamicObject = serde_json::from_value(document).context("a manifest")?;
         let what = || describe(&object);
         one(client, &object).await.with_context(what)?;

@@ -27,7 +27,7 @@ pub(crate) async fn manifests_in_reverse_order_converge() -> Result<()> {
         let contract = case.contract(&case.world.q, &[OFFER]).await?;
         let credential = contract.export(OFFER).await?;
         let bundle = Bundle::new(plane.client(), "order");
-        let mut all = documents(&manifests::folder("konnector")?)?;
+        let mut all = manifests::documents(&manifests::folder("konnector")?)?;
         all.push(rights("kube-bind-konnector-bundles", &[(&OFFER.group(), "widgets")]));
         all.push(json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "order", "namespace": "kube-bind"},
@@ -72,12 +72,6 @@ pub(crate) async fn manifests_in_reverse_order_converge() -> Result<()> {
         outcome
     })
     .await
-}
-
-/// Each document of a stream.
-fn documents(yaml: &str) -> Result<Vec<Value>> {
-    let documents: Vec<Option<Value>> = serde_saphyr::from_multiple(yaml)?;
-    Ok(documents.into_iter().flatten().collect())
 }
 
 /// One after the other, and those that failed once more, until all are applied.
