@@ -1,24 +1,13 @@
 //! What can go wrong, the exit code of each, and what mends it.
 
-use std::{fmt, io, process::ExitCode};
+use std::io;
 
 use bindery_api::names::KUBE_BIND_NAMESPACE;
-use bindery_runtime::{client::ClientError, crds::InstallError, errors as cluster};
+pub(crate) use bindery_runtime::terminal::Exit;
+use bindery_runtime::{client::ClientError, crds::InstallError, errors as cluster, terminal::error_text};
 use bindery_synk::{Failure as SetFailure, Report};
 
 use crate::{claims, deploy, kubeconfig, offer, plan, provider::ProviderError};
-
-/// How the command ends, for scripts. Documented in `--help`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
-    Done = 0,
-    Failed = 1,
-    Usage = 2,
-    Denied = 3,
-    NotFound = 4,
-    TimedOut = 5,
-    Interrupted = 130,
-}
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -104,12 +93,6 @@ pub(crate) enum Failure {
     Format(String),
 }
 
-impl Exit {
-    pub(crate) fn code(self) -> ExitCode {
-        ExitCode::from(self as u8)
-    }
-}
-
 impl From<SetFailure> for Failure {
     fn from(failure: SetFailure) -> Self {
         Self::Set(Box::new(failure))
@@ -149,8 +132,7 @@ impl Failure {
             | Self::NoSecret(_)
             | Self::NotInstalled => Exit::NotFound,
             Self::TimedOut { .. } => Exit::TimedOut,
-            // Whoever reads the output has seen enough.
-            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
+            Self::Output(error) => Exit::of_output(error),
             Self::Kubeconfig(_)
             | Self::NoKonnector
             | Self::NotDeployed
@@ -161,9 +143,13 @@ impl Failure {
             | Self::Conflict(_)
             | Self::Definition(_)
             | Self::Incomplete(_)
-            | Self::Output(_)
             | Self::Format(_) => Exit::Failed,
         }
+    }
+
+    /// The error with its mend, as it is printed on standard error.
+    pub(crate) fn shown(&self) -> String {
+        error_text(&self.to_string(), self.mend().as_deref())
     }
 
     /// What to do about it, where that is more than the message says.
@@ -265,20 +251,6 @@ fn of_set_mend(failure: &SetFailure) -> Option<String> {
     }
 }
 
-/// A failure as it stands on standard error.
-#[derive(Debug)]
-pub(crate) struct Shown<'a>(pub(crate) &'a Failure);
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: {}", self.0)?;
-        match self.0.mend() {
-            Some(mend) => write!(f, "\n\n{mend}"),
-            None => Ok(()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use bindery_synk::{
@@ -374,7 +346,7 @@ mod tests {
 
     #[test]
     fn a_failure_names_the_object_and_the_mend() {
-        let shown = Shown(&refusal(403)).to_string();
+        let shown = refusal(403).shown();
         assert!(
             shown.starts_with("error: cannot read Namespace kube-system: no\n\n"),
             "{shown}"

@@ -30,12 +30,12 @@ mod why;
 
 use std::{io::Write as _, process::ExitCode};
 
-use bindery_runtime::telemetry::{self, LogArgs, LogFormat};
+use bindery_runtime::terminal;
 
 use crate::{
     args::{Args, Command},
     commands::Context,
-    errors::{Exit, Failure, Shown},
+    errors::{Exit, Failure},
     output::Printer,
     settings::Settings,
     steps::Steps,
@@ -47,24 +47,27 @@ fn main() -> ExitCode {
         Err(error) => {
             // Where nobody reads, there is nobody to tell.
             let _ = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Exit::Usage as u8));
+            return if error.use_stderr() { Exit::Usage } else { Exit::Done }.into();
         }
     };
     match run(args) {
-        Ok(()) => Exit::Done.code(),
+        Ok(()) => Exit::Done.into(),
         Err(failure) => {
             if failure.exit() != Exit::Done {
-                let _ = writeln!(std::io::stderr().lock(), "{}", Shown(&failure));
+                let _ = std::io::stderr().lock().write_all(failure.shown().as_bytes());
             }
-            failure.exit().code()
+            failure.exit().into()
         }
     }
 }
 
 fn run(args: Args) -> Result<(), Failure> {
-    log(args.display.verbose)?;
-    // Another one may only have been chosen by this process itself.
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let log = match args.display.verbose {
+        0 => None,
+        1 => Some("warn,bindery_sdk=debug,bindery_runtime=debug"),
+        _ => Some("debug,h2=info,hyper_util=info"),
+    };
+    terminal::set_up(log).map_err(|error| Failure::Usage(error.to_string()))?;
     let command: Command = args.command;
     let settings = Settings::new(args.cluster, args.provider, &args.display)?;
     let context = Context {
@@ -74,17 +77,4 @@ fn run(args: Args) -> Result<(), Failure> {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(commands::run(context, command))
-}
-
-fn log(verbose: u8) -> Result<(), Failure> {
-    let log = match verbose {
-        0 => return Ok(()),
-        1 => "warn,bindery_sdk=debug,bindery_runtime=debug",
-        _ => "debug,h2=info,hyper_util=info",
-    };
-    let args = LogArgs {
-        log: log.to_owned(),
-        log_format: LogFormat::Text,
-    };
-    telemetry::init(&args).map_err(|error| Failure::Usage(error.to_string()))
 }

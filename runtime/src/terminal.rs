@@ -1,10 +1,16 @@
-//! What commands for people share: tables, ages, durations, YAML.
+//! What the commands for people share: tables, ages, durations, YAML, errors and exit codes.
+
+mod exit;
 
 use std::time::Duration;
 
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 use jiff::Timestamp;
 use serde::Serialize;
+
+pub use exit::{Exit, error_text};
+
+use crate::telemetry::{self, LogArgs, LogFormat};
 
 /// The first columns of a table, set as kubectl sets them.
 pub fn table(headings: &[&str], rows: impl Iterator<Item = Vec<String>>, columns: usize) -> String {
@@ -57,6 +63,22 @@ pub fn printable(text: &str) -> String {
     text.chars()
         .map(|char| if char.is_control() { ' ' } else { char })
         .collect()
+}
+
+/// The text without control characters, in as many lines as it has.
+pub fn printable_lines(text: &str) -> String {
+    text.lines().map(printable).collect::<Vec<_>>().join("\n")
+}
+
+/// Prepares the process of a command: its TLS provider, and a log on standard error if `log` has a filter for it.
+pub fn set_up(log: Option<&str>) -> Result<(), tracing_subscriber::filter::ParseError> {
+    // Only this process itself may have chosen another one before.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let Some(log) = log else { return Ok(()) };
+    telemetry::init(&LogArgs {
+        log: log.to_owned(),
+        log_format: LogFormat::Text,
+    })
 }
 
 /// A YAML document with a line feed at its end.

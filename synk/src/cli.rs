@@ -16,7 +16,7 @@ use std::{
     process::ExitCode,
 };
 
-use bindery_runtime::telemetry::{self, LogArgs, LogFormat};
+use bindery_runtime::terminal;
 use clap::Parser as _;
 
 use self::{
@@ -34,7 +34,7 @@ pub(crate) fn main() -> ExitCode {
             // Where nobody reads, there is nobody to tell.
             let _ = error.print();
             if !error.use_stderr() {
-                return Exit::Done.code();
+                return Exit::Done.into();
             }
             let text = error.to_string();
             let message = text
@@ -52,13 +52,16 @@ pub(crate) fn main() -> ExitCode {
         exit = Failure::Output(error).exit();
     }
     let _ = io::stderr().lock().write_all(said.err.as_bytes());
-    exit.code()
+    exit.into()
 }
 
 fn run(args: Args) -> Result<Answer, Stop> {
-    log(args.display.verbose)?;
-    // Another one may only have been chosen by this process itself.
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let log = match args.display.verbose {
+        0 | 1 => None,
+        2 => Some("warn,bindery_synk=debug,bindery_runtime=debug"),
+        _ => Some("debug,h2=info,hyper_util=info"),
+    };
+    terminal::set_up(log).map_err(|error| Failure::Setup(error.to_string()))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -71,19 +74,6 @@ fn write_out(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
-}
-
-fn log(verbose: u8) -> Result<(), Failure> {
-    let log = match verbose {
-        0 | 1 => return Ok(()),
-        2 => "warn,bindery_synk=debug,bindery_runtime=debug",
-        _ => "debug,h2=info,hyper_util=info",
-    };
-    let args = LogArgs {
-        log: log.to_owned(),
-        log_format: LogFormat::Text,
-    };
-    telemetry::init(&args).map_err(|error| Failure::Setup(error.to_string()))
 }
 
 /// The format that a command line asks for which is wrong otherwise: who reads documents gets one of every failure.

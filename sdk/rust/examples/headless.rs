@@ -1,7 +1,7 @@
 //! Binds a template without a human: a program that runs as a ServiceAccount of the provider's cluster asks the backend
 //! with its projected token, and writes the Secret that the konnector of the consumer needs.
 //!
-//! All it takes is in its environment, as `deploy/examples/headless/provider/job.yaml` has it:
+//! All it takes is in its environment, as `deploy/examples/headless/job/job.yaml` has it:
 //!
 //! - `BIND_SERVER`: the backend's URL, which is also the audience of the token
 //! - `BIND_CA_FILE`: the CA of its certificate; if absent, those of the system

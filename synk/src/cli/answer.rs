@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{
     args::Format,
     errors::{Exit, Failure},
-    render::{document, printable_lines},
+    render::document,
 };
 
 /// What a command found out.
@@ -89,14 +89,11 @@ fn error(failure: &Failure) -> Value {
 }
 
 fn complaint(failure: &Failure) -> String {
-    let message = printable_lines(&failure.to_string());
     match failure.exit() {
         // The parser of the command line has told it; and who went away is told nothing.
-        Exit::Usage | Exit::Done => return String::new(),
-        _ => {}
+        Exit::Usage | Exit::Done => String::new(),
+        _ => terminal::error_text(&failure.to_string(), failure.mend().as_deref()),
     }
-    let mend = failure.mend().map_or_else(String::new, |mend| format!("\n{mend}\n"));
-    format!("error: {message}\n{mend}")
 }
 
 #[cfg(test)]

@@ -1,20 +1,10 @@
 //! What can go wrong, the exit code of each, and what mends it.
 
-use std::{borrow::Cow, io, path::PathBuf, process::ExitCode};
+use std::{borrow::Cow, io, path::PathBuf};
 
+pub(super) use bindery_runtime::terminal::Exit;
 use bindery_runtime::{client::ClientError, errors as cluster};
 use bindery_synk::{Failure as Refused, Version};
-
-/// How the command ends, for scripts. Documented in `--help`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Exit {
-    Done = 0,
-    Failed = 1,
-    Usage = 2,
-    Pending = 3,
-    /// As a shell reports a command that Ctrl-C ended.
-    Interrupted = 130,
-}
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -64,14 +54,6 @@ pub(super) enum Failure {
     Output(#[source] io::Error),
 }
 
-// === impl Exit ===
-
-impl Exit {
-    pub(super) fn code(self) -> ExitCode {
-        ExitCode::from(self as u8)
-    }
-}
-
 // === impl Failure ===
 
 impl From<Refused> for Failure {
@@ -87,8 +69,7 @@ impl Failure {
             Self::Interrupted(_) => Exit::Interrupted,
             Self::Synk(failure) if matches!(**failure, Refused::Stopped(_)) => Exit::Interrupted,
             Self::Unreached { failure, .. } => failure.exit(),
-            // Whoever reads the output has seen enough.
-            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
+            Self::Output(error) => Exit::of_output(error),
             _ => Exit::Failed,
         }
     }

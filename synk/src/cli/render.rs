@@ -36,12 +36,6 @@ impl Look {
     }
 }
 
-/// Without what could rewrite the terminal, but in as many lines.
-pub(super) fn printable_lines(text: &str) -> String {
-    let lines: Vec<_> = text.lines().map(terminal::printable).collect();
-    lines.join("\n")
-}
-
 /// As kubectl writes it; with its namespace, where that is not the set's.
 pub(super) fn named(object: &ObjectRef, home: &str) -> String {
     let short = terminal::printable(&object.short());
@@ -128,10 +122,5 @@ mod tests {
             released: Vec::new(),
             refusals: Vec::new(),
         }
-    }
-
-    #[test]
-    fn lines_stay_and_controls_go() {
-        assert_eq!(printable_lines("a\r\nb\u{1b}c\n"), "a\nb c");
     }
 }

@@ -90,7 +90,7 @@ pub(in crate::commands) fn stopped(stop: CancellationToken, target: &Target) -> 
     }
     tokio::spawn(async move {
         stop.cancelled().await;
-        std::process::exit(i32::from(Exit::Interrupted as u8));
+        std::process::exit(i32::from(Exit::Interrupted.number()));
     });
     Ok(())
 }
