@@ -1,4 +1,4 @@
-//! The calls of the README with grpcurl: a client that knows nothing but what the server tells by reflection.
+//! The calls of `docs/reference/grpc.md` with grpcurl: a client that knows nothing but what the server tells by reflection.
 
 use std::{path::Path, process::Command, time::Duration};
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 const LIMIT: Duration = Duration::from_mins(1);
-const README: &str = include_str!("../../README.md");
+const PAGE: &str = include_str!("../../docs/reference/grpc.md");
 
 static PROVIDER: OnceCell<Result<Provider, String>> = OnceCell::const_new();
 
@@ -126,21 +126,18 @@ fn kubeconfig(answer: &Value, pointer: &str) -> Result<Value> {
 }
 
 #[test]
-fn the_readmes_commands_work_as_they_stand_there() -> Result<()> {
+fn the_commands_of_the_reference_work_as_printed() -> Result<()> {
     with_provider(async |provider| {
-        let token = principal(provider, "readme", &["cowboys"]).await?;
-        let folder = provider.plane.workdir().path().join("readme");
+        let token = principal(provider, "page", &["cowboys"]).await?;
+        let folder = provider.plane.workdir().path().join("page");
         std::fs::create_dir(&folder)?;
         std::fs::write(folder.join("token"), token)?;
         std::fs::copy(provider.ca_path(), folder.join("ca.crt"))?;
-        let (_, section) = README
-            .split_once("### The same with grpcurl")
-            .context("the README's section")?;
-        let (_, script) = section.split_once("```sh\n").context("its commands")?;
-        let (script, _) = script.split_once("```").context("their end")?;
+        let (_, script) = PAGE.split_once("```sh\n").context("the page has no commands")?;
+        let (script, _) = script.split_once("```").context("the commands do not end")?;
         ensure!(
             script.matches("grpcurl ").count() == 4,
-            "the README has other commands: {script}"
+            "the page has other commands: {script}"
         );
 
         let mut shell = Command::new("sh");
@@ -159,7 +156,7 @@ fn the_readmes_commands_work_as_they_stand_there() -> Result<()> {
         ] {
             ensure!(
                 printed.contains(part),
-                "the README's commands print no {part:?}: {printed}"
+                "the page's commands print no {part:?}: {printed}"
             );
         }
         Ok(())
