@@ -13,6 +13,7 @@ use bindery_api::{
 use bindery_runtime::{
     client::{self, Clients},
     errors,
+    preconditions::same_uid,
 };
 use bindery_synk::Synk;
 use k8s_openapi::{
@@ -25,7 +26,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Resource, ResourceExt as _,
-    api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -305,10 +306,7 @@ impl Consumer {
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
     {
         let params = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: object.uid(),
-                resource_version: None,
-            }),
+            preconditions: object.uid().map(same_uid),
             ..DeleteParams::background()
         };
         let name = object.name_any();

@@ -7,7 +7,10 @@
 use std::{fmt, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use bindery_api::backend::{Backend, InvalidBackend};
+use bindery_api::{
+    backend::{Backend, InvalidBackend},
+    hash,
+};
 use http::Uri;
 use kube::{
     Config,
@@ -15,7 +18,6 @@ use kube::{
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use secrecy::SecretString;
-use sha2::{Digest as _, Sha256};
 
 mod lifetime;
 
@@ -140,14 +142,11 @@ fn place(line: Option<u64>) -> String {
 impl Fingerprint {
     /// Of several parts, each with its length, so that no two lists read the same.
     pub fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        let mut hash = Sha256::new();
-        for part in parts {
-            hash.update((part.len() as u64).to_be_bytes());
-            hash.update(part);
-        }
-        let digest: [u8; 32] = hash.finalize().into();
         // Half of the digest tells documents apart.
-        let half = digest.first_chunk().copied().map_or(0, u128::from_be_bytes);
+        let half = hash::of_parts(parts)
+            .first_chunk()
+            .copied()
+            .map_or(0, u128::from_be_bytes);
         Self(format!("{half:032x}").into())
     }
 

@@ -16,14 +16,14 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client,
-    api::{DeleteParams, ObjectMeta, PostParams, Preconditions},
+    api::{DeleteParams, ObjectMeta, PostParams},
 };
 use tokio::{
     sync::watch,
     time::{Instant, sleep, timeout},
 };
 
-use crate::errors;
+use crate::{errors, preconditions::unchanged};
 
 /// Flags for leader election. Names and defaults are those that Kubernetes components use.
 #[derive(Clone, Debug, clap::Args)]
@@ -422,11 +422,7 @@ impl Leadership {
     }
 
     async fn delete(&self) -> Result<(), kube::Error> {
-        let metadata = &self.lease.metadata;
-        let params = DeleteParams::default().preconditions(Preconditions {
-            uid: metadata.uid.clone(),
-            resource_version: metadata.resource_version.clone(),
-        });
+        let params = DeleteParams::default().preconditions(unchanged(&self.lease.metadata));
         match self.candidate.api.delete(&self.candidate.name, &params).await {
             Err(error) if !errors::is_not_found(&error) => Err(error),
             _ => Ok(()),

@@ -12,6 +12,7 @@ pub mod json;
 pub mod kubeconfig;
 pub mod lease;
 pub mod managed_fields;
+pub mod preconditions;
 pub mod queue;
 pub mod shutdown;
 pub mod telemetry;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use bindery_api::{annotations, labels, names};
+use bindery_api::{annotations, labels, meta, names};
 use bindery_proto::v1alpha2::ErrorReason;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{ResourceExt as _, api::ObjectMeta};
@@ -127,7 +127,7 @@ pub fn is_contract(namespace: &Namespace) -> bool {
 
 /// The contract an object is marked with.
 pub fn of<K: kube::Resource>(object: &K) -> Option<&str> {
-    object.meta().labels.as_ref()?.get(labels::CONTRACT).map(String::as_str)
+    meta::contract(object.meta())
 }
 
 /// The identity of a contract's cluster, whole.

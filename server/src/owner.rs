@@ -1,30 +1,7 @@
 //! Owner references: what a contract's objects die with.
 
-use bindery_api::v1alpha2::{API_VERSION, APIServiceExport};
-use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::OwnerReference};
-use kube::{Resource, ResourceExt as _};
-
-/// A plain reference to an export: several exports may share what it stands on.
-pub fn export(export: &APIServiceExport) -> OwnerReference {
-    OwnerReference {
-        api_version: API_VERSION.to_owned(),
-        kind: "APIServiceExport".to_owned(),
-        name: export.name_any(),
-        uid: export.uid().unwrap_or_default(),
-        ..OwnerReference::default()
-    }
-}
-
-/// A reference to a contract Namespace, for cluster-scoped objects.
-pub fn contract(namespace: &Namespace) -> OwnerReference {
-    OwnerReference {
-        api_version: "v1".to_owned(),
-        kind: "Namespace".to_owned(),
-        name: namespace.name_any(),
-        uid: namespace.uid().unwrap_or_default(),
-        ..OwnerReference::default()
-    }
-}
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::Resource;
 
 /// The references of an object with one plain reference per owner, if that differs from those it has. References to
 /// other exports stay, and a controller's becomes a plain one, so that no export takes the object with it.
@@ -57,6 +34,7 @@ fn plain(owner: OwnerReference) -> OwnerReference {
 
 #[cfg(test)]
 mod tests {
+    use bindery_api::v1alpha2::API_VERSION;
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bindery_api::{
-    annotations, labels, names,
+    annotations, labels, meta, names,
     v1alpha2::{APIServiceExport, GroupResource},
 };
 use k8s_openapi::api::{
@@ -11,8 +11,6 @@ use k8s_openapi::api::{
     rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject},
 };
 use kube::{ResourceExt as _, api::ObjectMeta};
-
-use crate::owner;
 
 pub mod claims;
 mod places;
@@ -130,7 +128,7 @@ pub fn cluster_role(grant: Grant<'_>, contract: &Namespace, rules: Vec<PolicyRul
     let name = names::resources_cluster_role(grant.contract, grant.export);
     ClusterRole {
         metadata: ObjectMeta {
-            owner_references: Some(vec![owner::contract(contract)]),
+            owner_references: Some(vec![meta::owner_reference(contract)]),
             ..export_meta(grant, name, None)
         },
         rules: Some(rules),
@@ -145,7 +143,7 @@ pub fn cluster_role_binding(grant: Grant<'_>, contract: &Namespace) -> ClusterRo
         role_ref: role_ref("ClusterRole", &name),
         subjects: Some(vec![account(grant.contract)]),
         metadata: ObjectMeta {
-            owner_references: Some(vec![owner::contract(contract)]),
+            owner_references: Some(vec![meta::owner_reference(contract)]),
             ..export_meta(grant, name, None)
         },
     }

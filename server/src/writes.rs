@@ -2,10 +2,13 @@
 
 use std::{fmt::Debug, sync::Arc};
 
-use bindery_runtime::errors;
+use bindery_runtime::{
+    errors,
+    preconditions::{same_uid, unchanged},
+};
 use kube::{
     Api, Resource, ResourceExt as _,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy},
+    api::{DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -68,10 +71,7 @@ pub async fn merge_status<K: Object>(api: &Api<K>, name: &str, patch: &Value) ->
 /// Deletes the object of that UID. One that is gone, or was made anew, is deleted already.
 pub async fn delete<K: Object>(api: &Api<K>, name: &str, uid: Option<&str>) -> Result<(), WriteError> {
     let params = DeleteParams {
-        preconditions: uid.map(|uid| Preconditions {
-            uid: Some(uid.to_owned()),
-            resource_version: None,
-        }),
+        preconditions: uid.map(same_uid),
         ..DeleteParams::background()
     };
     gone(api.delete(name, &params).await)
@@ -90,10 +90,7 @@ pub async fn delete_seen_with<K: Object>(
 ) -> Result<(), WriteError> {
     let params = DeleteParams {
         propagation_policy: Some(propagation),
-        preconditions: Some(Preconditions {
-            uid: object.meta().uid.clone(),
-            resource_version: object.meta().resource_version.clone(),
-        }),
+        preconditions: Some(unchanged(object.meta())),
         ..DeleteParams::default()
     };
     gone(api.delete(&object.name_any(), &params).await)

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use bindery_api::{
-    annotations,
+    annotations, meta,
     names::{self, CLUSTER_BINDING},
     v1alpha2::{
         API_VERSION, APIServiceBinding, APIServiceExport, ConflictPolicy, DeletionPolicy, GroupResource, InformerScope,
@@ -279,18 +279,12 @@ impl Observed {
 
     /// Whether the user wants the unbind to end without the provider.
     pub fn is_forced(&self) -> bool {
-        self.binding
-            .annotations()
-            .get(annotations::FORCE_UNBIND)
-            .is_some_and(|value| value == annotations::TRUE)
+        meta::is_annotated(&self.binding.metadata, annotations::FORCE_UNBIND)
     }
 
     /// Whether the user wants nothing to be written for now.
     pub fn is_paused(&self) -> bool {
-        self.binding
-            .annotations()
-            .get(annotations::PAUSED)
-            .is_some_and(|value| value == annotations::TRUE)
+        meta::is_paused(&self.binding.metadata)
     }
 
     /// Whether the user lets another provider or cluster take over.

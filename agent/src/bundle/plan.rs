@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bindery_api::{
     Accepted, Conditions as _, annotations, conditions,
+    meta::is_paused,
     v1alpha2::{APIServiceBinding, APIServiceBindingSpec, APIServiceExport, RemovedExports},
 };
 use kube::ResourceExt as _;
@@ -243,7 +244,7 @@ impl Plan {
 
     /// An own binding whose export is gone, or not to be bound any more.
     fn leave(&mut self, seen: &Observed, binding: &Arc<APIServiceBinding>) {
-        if binding.metadata.deletion_timestamp.is_some() || is_paused(binding) {
+        if binding.metadata.deletion_timestamp.is_some() || is_paused(&binding.metadata) {
             return;
         }
         let export = binding.export_name();
@@ -324,11 +325,6 @@ fn is_allowed(seen: &Observed, binding: &APIServiceBinding) -> bool {
 /// Whether a binding may end though it has objects.
 fn may_take_objects(seen: &Observed, binding: &APIServiceBinding) -> bool {
     is_allowed(seen, binding) || seen.bundle.spec.removed_exports == Some(RemovedExports::Unbind)
-}
-
-fn is_paused(binding: &APIServiceBinding) -> bool {
-    let annotation = binding.annotations().get(annotations::PAUSED);
-    annotation.is_some_and(|value| value == annotations::TRUE)
 }
 
 fn ending(binding: &APIServiceBinding) -> String {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use bindery_api::{labels, names};
+use bindery_api::{labels, meta, names};
 use bindery_runtime::{backoff::Backoff, errors};
 use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
@@ -75,10 +75,7 @@ pub fn name(contract_uid: &str) -> String {
 
 /// True if the Secret is the konnector's own, for this contract.
 pub fn is_ours(secret: &Secret, contract_uid: &str) -> bool {
-    secret
-        .labels()
-        .get(labels::CONTRACT_UID)
-        .is_some_and(|uid| uid == contract_uid)
+    meta::contract_uid(&secret.metadata) == Some(contract_uid)
 }
 
 /// Reads the Secret of a contract; `None` if it is not ours or holds nothing of use.

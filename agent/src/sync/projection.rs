@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use bindery_api::annotations;
+use bindery_api::{annotations, hash::add_part};
 use serde_json::{Map, Value, value::RawValue};
 use sha2::{Digest as _, Sha256};
 
@@ -51,10 +51,8 @@ pub(crate) fn fingerprint(object: &Object) -> Fingerprint {
     let mut part = |kind: u8, key: &str, value: &str| {
         // Lengths keep ("a", "bc") apart from ("ab", "c").
         hash.update([kind]);
-        hash.update((key.len() as u64).to_be_bytes());
-        hash.update(key);
-        hash.update((value.len() as u64).to_be_bytes());
-        hash.update(value);
+        add_part(&mut hash, key);
+        add_part(&mut hash, value);
     };
     for (key, text) in &object.body {
         part(b'b', key, text.get());

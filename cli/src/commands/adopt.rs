@@ -6,7 +6,7 @@ use std::{
 };
 
 use bindery_api::{
-    annotations,
+    annotations, meta,
     v1alpha2::{APIServiceBinding, APIServiceExportSpec, APIServiceNamespace, GroupResource, Isolation, Scope},
 };
 use jiff::Timestamp;
@@ -56,7 +56,7 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &AdoptArgs) ->
         .iter()
         .filter(|binding| binding.metadata.deletion_timestamp.is_none())
     {
-        if binding.annotations().get(annotations::PAUSED).map(String::as_str) == Some(annotations::TRUE) {
+        if meta::is_paused(&binding.metadata) {
             let name = binding.name_any();
             context.steps.note(&format!(
                 "APIServiceBinding {name} is paused: nothing of it is adopted until its annotation {} is removed",

@@ -5,7 +5,7 @@ mod claims;
 use std::io::Write;
 
 use bindery_api::{
-    annotations,
+    annotations, meta,
     v1alpha2::{APIServiceBinding, APIServiceExportSpec, ConflictPolicy, Isolation},
 };
 use jiff::Timestamp;
@@ -228,7 +228,7 @@ fn link(binding: &APIServiceBinding, relation: Relation) -> Link {
         contract: status.provider_namespace,
         home: binding.spec.kubeconfig_secret_ref.namespace.clone(),
         bundle: bundle_of(binding).map(|(name, _)| name.to_owned()),
-        paused: binding.annotations().get(annotations::PAUSED).map(String::as_str) == Some(annotations::TRUE),
+        paused: meta::is_paused(&binding.metadata),
         deleting: binding.metadata.deletion_timestamp.as_ref().map(|time| time.0),
         conditions: status.conditions,
     };

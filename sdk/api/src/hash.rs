@@ -8,6 +8,22 @@ use sha2::{Digest, Sha256};
 
 use crate::{names::hex, v1alpha2::BoundSchemaSpec};
 
+/// Returns the SHA-256 of a list of parts. Each part is preceded by its length in bytes (64 bits, big endian), so that no two
+/// lists give the same input.
+pub fn of_parts(parts: impl IntoIterator<Item = impl AsRef<[u8]>>) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for part in parts {
+        add_part(&mut hash, part);
+    }
+    hash.finalize().into()
+}
+
+/// Adds one part, preceded by its length, to a hash as [`of_parts`] computes it.
+pub fn add_part(hash: &mut Sha256, part: impl AsRef<[u8]>) {
+    hash.update((part.as_ref().len() as u64).to_be_bytes());
+    hash.update(part);
+}
+
 /// Below it, each whole number is a float of its own.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
@@ -125,6 +141,14 @@ mod tests {
             ..spec("one")
         };
         assert_ne!(hash, schema_hash(&cluster_scoped));
+    }
+
+    #[test]
+    fn lists_of_parts_with_the_same_text_have_different_hashes() {
+        assert_ne!(of_parts(["a", "bc"]), of_parts(["ab", "c"]));
+        assert_ne!(of_parts(["", "a"]), of_parts(["a", ""]));
+        assert_ne!(of_parts(["a"]), of_parts(["a", ""]));
+        assert_eq!(of_parts(["a", "bc"]), of_parts([&b"a"[..], b"bc"]));
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod duration;
 pub mod finalizers;
 pub mod hash;
 pub mod labels;
+pub mod meta;
 pub mod names;
 mod times;
 pub mod v1alpha2;

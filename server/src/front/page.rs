@@ -5,7 +5,6 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use bindery_proto::v1alpha2::ErrorReason;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use prost::Message;
-use sha2::{Digest as _, Sha256};
 
 use super::error::{Failure, Outcome};
 
@@ -106,12 +105,8 @@ impl Page {
 
 /// Each argument with its length, so that no two lists of arguments read the same.
 fn digest(arguments: &[&str]) -> [u8; 8] {
-    let mut hash = Sha256::new();
-    for argument in arguments {
-        hash.update((argument.len() as u64).to_be_bytes());
-        hash.update(argument.as_bytes());
-    }
-    hash.finalize().first_chunk().copied().unwrap_or_default()
+    let digest = bindery_api::hash::of_parts(arguments);
+    digest.first_chunk().copied().unwrap_or_default()
 }
 
 fn encode(key: &str, arguments: [u8; 8]) -> String {

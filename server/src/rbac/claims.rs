@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use bindery_api::{
-    annotations, labels, names,
+    annotations, labels, meta, names,
     v1alpha2::{APIServiceExport, APIServiceExportSpec, GroupResource, InformerScope, Isolation},
 };
 use k8s_openapi::api::{
@@ -18,7 +18,6 @@ use k8s_openapi::api::{
 use kube::{ResourceExt as _, api::ObjectMeta};
 
 use super::{Grant, Place, READ_VERBS, Scopes, WRITE_VERBS, account, export_meta, place, role_ref, rules};
-use crate::owner;
 
 /// The core resources that may be claimed.
 pub const CORE: [&str; 3] = ["configmaps", SECRETS, "serviceaccounts"];
@@ -134,7 +133,7 @@ pub fn cluster_wide(
     };
     let name = names::claims_cluster_role(&contract_name, &export_name);
     let metadata = ObjectMeta {
-        owner_references: Some(vec![owner::contract(contract)]),
+        owner_references: Some(vec![meta::owner_reference(contract)]),
         ..export_meta(grant, name.clone(), None)
     };
     let role = ClusterRole {
@@ -157,8 +156,7 @@ pub fn marks_secrets(spec: &APIServiceExportSpec, secrets: bool) -> bool {
 
 /// Whether an export is marked for Secrets to be read cluster-wide.
 pub fn is_marked(export: &APIServiceExport) -> bool {
-    let mark = export.annotations().get(annotations::CLUSTER_WIDE_SECRETS);
-    mark.is_some_and(|mark| mark == annotations::TRUE)
+    meta::is_annotated(&export.metadata, annotations::CLUSTER_WIDE_SECRETS)
 }
 
 /// What the server must hold itself to give the rights on the claims of an export: all but the shipped roles, which it may

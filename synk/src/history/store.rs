@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use bindery_runtime::{client::Clients, errors};
+use bindery_runtime::{client::Clients, errors, preconditions::same_uid};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
     Api,
-    api::{DeleteParams, ListParams, PostParams, Preconditions},
+    api::{DeleteParams, ListParams, PostParams},
 };
 use serde_json::Value;
 
@@ -219,10 +219,10 @@ impl<'a> Shelf<'a> {
 
     async fn delete(&self, found: impl Iterator<Item = &Found>) -> Result<(), Failure> {
         let delete = async |found: &Found| {
-            let params = DeleteParams::default().preconditions(Preconditions {
-                uid: found.uid.clone(),
-                resource_version: None,
-            });
+            let params = DeleteParams {
+                preconditions: found.uid.clone().map(same_uid),
+                ..DeleteParams::default()
+            };
             match self.api.delete(&found.name, &params).await {
                 Err(error) if !errors::is_not_found(&error) && !errors::is_conflict(&error) => Err(error),
                 _ => Ok(()),

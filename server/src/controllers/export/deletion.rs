@@ -1,8 +1,7 @@
 //! How an export goes. Whoever deletes it lets its objects go: calls refuse to delete one that has objects left, and a
 //! konnector stops at the first sight of the deletion, so that waiting for its objects would never end.
 
-use bindery_api::{annotations, finalizers, v1alpha2::APIServiceExport};
-use kube::ResourceExt as _;
+use bindery_api::{annotations, finalizers, meta, v1alpha2::APIServiceExport};
 use serde_json::Value;
 
 use crate::writes;
@@ -26,16 +25,15 @@ pub(super) fn plan(export: &APIServiceExport) -> Option<Deletion> {
 
 /// Whether an export makes room for its successor, which takes over everything.
 pub(super) fn is_replaced(export: &APIServiceExport) -> bool {
-    export
-        .annotations()
-        .get(annotations::REPLACE)
-        .is_some_and(|value| value == annotations::TRUE)
+    meta::is_annotated(&export.metadata, annotations::REPLACE)
 }
 
 #[cfg(test)]
 mod tests {
     use bindery_api::v1alpha2::APIServiceExportSpec;
     use serde_json::json;
+
+    use kube::ResourceExt as _;
 
     use super::*;
 

@@ -10,7 +10,7 @@ use bindery_api::{
         compat::{self, Incompatible},
         listed_bound,
     },
-    hash, names,
+    hash, meta, names,
     v1alpha2::{APIServiceExport, BoundSchema, BoundSchemaSpec, ExportResource, GroupResource},
     versions,
 };
@@ -53,7 +53,7 @@ enum Standing<'a> {
 }
 
 pub(super) fn plan(seen: View<'_>, ops: &mut Vec<Op>) {
-    let own = owner::export(seen.export);
+    let own = meta::owner_reference(seen.export);
     for (index, (schema, source)) in seen.schemas.iter().zip(seen.sources).enumerate() {
         match (schema, source) {
             (Some(schema), source) => {
@@ -244,7 +244,7 @@ fn bound_schema(export: &APIServiceExport, spec: &BoundSchemaSpec) -> BoundSchem
             annotations::SOURCE_SPEC_HASH.to_owned(),
             hash::schema_hash(spec),
         )])),
-        owner_references: Some(vec![owner::export(export)]),
+        owner_references: Some(vec![meta::owner_reference(export)]),
         ..ObjectMeta::default()
     };
     schema

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use bindery_api::{
     Condition, Conditions as _, Severity, annotations,
     conditions::{READY, false_condition, true_condition},
-    finalizers, hash, labels,
+    finalizers, hash, labels, meta,
     v1alpha2::{
         APIServiceExport, APIServiceExportRequest, APIServiceExportRequestStatus, APIServiceExportTemplate,
         APIServiceNamespace, APIServiceNamespaceSpec, BoundSchema, Owner, Phase,
@@ -17,7 +17,6 @@ use serde_json::{Value, json};
 
 use crate::{
     controllers::export::PROVIDER_IN_SYNC,
-    owner,
     template::{ExportPlan, Refusal},
     writes,
 };
@@ -216,7 +215,7 @@ fn mapped_namespace(export: &APIServiceExport, name: &str) -> APIServiceNamespac
             Owner::Provider.as_str().to_owned(),
         )])),
         finalizers: Some(vec![finalizers::NAMESPACE.to_owned()]),
-        owner_references: Some(vec![owner::export(export)]),
+        owner_references: Some(vec![meta::owner_reference(export)]),
         ..ObjectMeta::default()
     };
     namespace

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use bindery_api::{
-    annotations,
+    annotations, meta,
     v1alpha2::{
         APIServiceExport, APIServiceExportRequest, APIServiceExportRequestSpec, BindableResourcesRequest, BoundSchema,
         LocalSecretKeyRef, Phase,
@@ -358,7 +358,7 @@ fn export(
 /// An export cannot be changed: it is marked, so that its end takes nothing along, and made anew under its name. It is
 /// deleted as it was seen with its mark: where the template is taken back in between, the mark goes, and the export stays.
 fn replace(seen: &Observed<'_>, export: &Arc<APIServiceExport>, contract: &str) -> Vec<Op> {
-    let is_marked = export.annotations().get(annotations::REPLACE).map(String::as_str) == Some(annotations::TRUE);
+    let is_marked = meta::is_annotated(&export.metadata, annotations::REPLACE);
     if !is_marked {
         let mut metadata = writes::seen(&**export);
         metadata["annotations"] = json!({ annotations::REPLACE: annotations::TRUE });

@@ -8,7 +8,7 @@ use std::{
 use bindery_api::{
     Condition, Conditions as _, Severity, annotations,
     conditions::{READY, false_condition, true_condition},
-    finalizers, labels, names,
+    finalizers, labels, meta, names,
     v1alpha2::{APIServiceExport, APIServiceNamespace, GroupResource},
 };
 use jiff::Timestamp;
@@ -251,7 +251,7 @@ fn metadata(seen: &Observed<'_>, object: &APIServiceNamespace) -> Option<Op> {
         .exports
         .iter()
         .filter(|export| export.metadata.deletion_timestamp.is_none());
-    let owners: Vec<_> = live.map(|export| owner::export(export)).collect();
+    let owners: Vec<_> = live.map(|export| meta::owner_reference(&**export)).collect();
     let finalizers = writes::with_finalizer(object, finalizers::NAMESPACE);
     let owners = owner::shared(object, &owners);
     if finalizers.is_none() && owners.is_none() {

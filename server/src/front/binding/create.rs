@@ -8,10 +8,10 @@ use bindery_proto::v1alpha2::{
     BindableResourcesRequest, CreateBindableResourcesRequestRequest, CreateBindableResourcesRequestResponse,
     ErrorReason,
 };
-use bindery_runtime::{cache::ObjectKey, errors};
+use bindery_runtime::{cache::ObjectKey, errors, preconditions::same_uid};
 use kube::{
     ResourceExt as _,
-    api::{DeleteParams, ObjectMeta, PostParams, Preconditions},
+    api::{DeleteParams, ObjectMeta, PostParams},
 };
 use tokio::time::Instant;
 
@@ -208,11 +208,9 @@ impl Front {
     }
 
     async fn remove(&self, failed: &api::BindableResourcesRequest) -> Outcome<()> {
+        let preconditions = failed.uid().map(same_uid);
         let params = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: failed.uid(),
-                resource_version: None,
-            }),
+            preconditions,
             ..DeleteParams::default()
         };
         match self.requests().delete(&failed.name_any(), &params).await {

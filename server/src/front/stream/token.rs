@@ -3,7 +3,6 @@
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use bindery_proto::v1alpha2::ErrorReason;
-use sha2::{Digest as _, Sha256};
 
 use super::hub::{Mark, SOURCES};
 use crate::front::error::{Failure, Outcome};
@@ -18,12 +17,8 @@ pub(crate) struct Filter([u8; 16]);
 impl Filter {
     /// The filter of these parts.
     pub(crate) fn of(parts: &[&str]) -> Self {
-        let mut hash = Sha256::new();
-        for part in parts {
-            hash.update((part.len() as u64).to_be_bytes());
-            hash.update(part.as_bytes());
-        }
-        Self(hash.finalize().first_chunk().copied().unwrap_or_default())
+        let digest = bindery_api::hash::of_parts(parts);
+        Self(digest.first_chunk().copied().unwrap_or_default())
     }
 }
 

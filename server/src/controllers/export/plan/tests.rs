@@ -1,5 +1,5 @@
 use bindery_api::{
-    hash,
+    hash, meta,
     v1alpha2::{SchemaUpdatePolicy, Scope},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -7,7 +7,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use super::*;
 use crate::{
     contract::{self, NewContract},
-    owner,
     principal::Principal,
     settings::tests::settings,
     template::{
@@ -171,7 +170,7 @@ fn a_shared_schema_is_joined_and_an_orphaned_one_taken_anew() {
         uid: "e0".to_owned(),
         name: "other".to_owned(),
         controller: Some(true),
-        ..owner::export(&world.export)
+        ..meta::owner_reference(&world.export)
     };
     schema.metadata.owner_references = Some(vec![other]);
     world.schemas = vec![Some(Arc::new(schema.clone()))];
