@@ -1,5 +1,4 @@
-//! What the konnector would make of the objects that a provider holds for this cluster. Pure: nothing is read or written
-//! here.
+//! Predicts what adoption would do with each object that a provider holds for this cluster.
 
 mod places;
 
@@ -14,45 +13,45 @@ use serde::Serialize;
 pub(crate) use places::places;
 
 use crate::{
-    output::Show,
+    render::output::Show,
     why::{ObjectFacts, difference},
 };
 
-/// What becomes of an object under one setting.
+/// What would become of an object under one mode of adoption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum Fate {
-    /// It is created on this cluster.
+    /// The object would be created on this cluster.
     Adopt,
-    /// It is here, says the same, and becomes one with what is here.
+    /// The object exists on this cluster with the same content, and both would be linked.
     Link,
-    /// It is here and says something else.
+    /// The object exists on this cluster with other content, and neither would be changed.
     Conflict,
-    /// Nothing.
+    /// Nothing would happen to the object.
     Nothing,
 }
 
-/// An object of the provider.
+/// An object of the provider, and what adoption would do with it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Item {
-    /// The binding through which it is seen.
+pub(crate) struct AdoptionItem {
+    /// The binding through which the object was read.
     pub(crate) binding: String,
     #[serde(flatten)]
     pub(crate) resource: GroupResource,
-    /// Where its counterpart belongs on this cluster; no namespace for a cluster-scoped object.
+    /// Namespace of its counterpart on this cluster; empty for a cluster-scoped object.
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) provider: Provider,
-    /// Under `--adoption=opt-in`.
+    /// What would become of it with `--adoption=opt-in`.
     pub(crate) opt_in: Fate,
-    /// Under `--adoption=all`.
+    /// What would become of it with `--adoption=all`.
     pub(crate) all: Fate,
-    /// The namespace has to be made for it, if it is adopted.
+    /// Whether adoption would create the namespace.
     pub(crate) makes_namespace: bool,
     pub(crate) why: String,
 }
 
-/// The object itself.
+/// Namespace, name and UID of the object on the provider.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Provider {
     pub(crate) namespace: String,
@@ -60,27 +59,27 @@ pub(crate) struct Provider {
     pub(crate) uid: String,
 }
 
-/// Whose objects are looked at.
+/// The binding and the resource whose objects are judged.
 #[derive(Clone, Debug)]
-pub(crate) struct Seat<'a> {
+pub(crate) struct AdoptionScope<'a> {
     pub(crate) binding: &'a str,
     pub(crate) contract: &'a str,
     pub(crate) resource: &'a GroupResource,
-    /// Consumers share names: no place says whose an object is.
+    /// Whether consumers share names, so that a name does not tell whose an object is.
     pub(crate) names_are_shared: bool,
 }
 
-/// What becomes of an object that belongs at this place of the consumer, where there may be another one already.
-/// `has_namespace` says whether the consumer has its namespace, or it needs none.
+/// Judges one object of the provider. `(namespace, name)` is where it belongs on the consumer, `counterpart` the object that
+/// exists there. `has_namespace` is true if the namespace exists or none is needed.
 pub(crate) fn item(
-    seat: &Seat<'_>,
+    scope: &AdoptionScope<'_>,
     (namespace, name): (String, String),
     object: &ObjectFacts,
     counterpart: Option<&ObjectFacts>,
     has_namespace: bool,
-) -> Item {
+) -> AdoptionItem {
     let mark = |key: &str| object.annotations.get(key).map(String::as_str);
-    let candidate = Candidate::of(mark, seat.contract, seat.names_are_shared);
+    let candidate = Candidate::of(mark, scope.contract, scope.names_are_shared);
     let fates = [Adoption::OptIn, Adoption::All].map(|setting| fate(setting, &candidate, object, counterpart));
     let adopted = fates.iter().any(|(fate, _)| *fate == Fate::Adopt);
     let [(opt_in, _), (all, why)] = fates;
@@ -88,9 +87,9 @@ pub(crate) fn item(
         Fate::Nothing if all != Fate::Nothing => format!("{why}; the provider has not opted it in"),
         _ => why,
     };
-    Item {
-        binding: seat.binding.to_owned(),
-        resource: seat.resource.clone(),
+    AdoptionItem {
+        binding: scope.binding.to_owned(),
+        resource: scope.resource.clone(),
         makes_namespace: adopted && !has_namespace,
         namespace,
         name,
@@ -105,7 +104,7 @@ pub(crate) fn item(
     }
 }
 
-/// What becomes of it under a setting, and why.
+/// What would become of an object under a mode of adoption, and why.
 fn fate(
     setting: Adoption,
     candidate: &Candidate,
@@ -120,7 +119,7 @@ fn fate(
             return (
                 Fate::Nothing,
                 format!(
-                    "consumers share names, and the provider does not say whose it is: it would by the annotation {}",
+                    "consumers share names, and the provider does not say whose the object is; the annotation {} would say it",
                     annotations::CLUSTER_NAMESPACE
                 ),
             );
@@ -157,7 +156,7 @@ fn fate(
     }
 }
 
-/// Where two objects differ, whichever of them says more.
+/// The first field in which two objects differ, in either direction.
 fn differs(one: &ObjectFacts, other: &ObjectFacts) -> Option<String> {
     difference(one, other, &[]).or_else(|| difference(other, one, &[]))
 }
@@ -173,7 +172,7 @@ impl Fate {
     }
 }
 
-impl Item {
+impl AdoptionItem {
     fn key(namespace: &str, name: &str) -> String {
         match namespace {
             "" => name.to_owned(),
@@ -182,7 +181,7 @@ impl Item {
     }
 }
 
-impl Show for Item {
+impl Show for AdoptionItem {
     const HEADINGS: &'static [&'static str] = &[
         "BINDING",
         "RESOURCE",

@@ -1,7 +1,8 @@
-//! What was typed. What it means is worked out in [`crate::settings`].
+//! The command line as it is typed: flags, help and examples. [`settings`] checks what was typed.
 
 mod bound;
 mod deploy;
+pub(crate) mod settings;
 mod short;
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
@@ -11,7 +12,7 @@ use bindery_runtime::terminal::duration;
 use clap::{ArgAction, Parser, Subcommand};
 use secrecy::SecretString;
 
-use crate::output::Format;
+use crate::render::output::Format;
 
 pub(crate) use bound::{ClaimsArgs, CompletionArgs, RenewArgs, StatusArgs, UnbindArgs, WhyArgs};
 pub(crate) use deploy::{AdoptArgs, DeployArgs, DryRun, UndeployArgs};
@@ -50,7 +51,7 @@ Examples:
   # Remove the konnector when nothing is bound any more
   kubectl bind undeploy
 
-A first word that is no command is taken as the name of a template. A template that is named like a
+A first word that is not a command is taken as the name of a template. A template that is named like a
 command, such as `status`, is bound with `kubectl bind apiservice status`.
 
 Exit codes:
@@ -59,16 +60,16 @@ Exit codes:
   2  the command line is wrong
   3  not logged in, or not allowed
   4  not found
-  5  timed out: what was begun goes on, and may still succeed
+  5  timed out: the work goes on, and may still succeed
   130  stopped by Ctrl-C";
 
 const GET_A_TOKEN: &str = "\
-A token is for one provider alone: its audience is the address of the backend. On the provider's cluster,
+A token is good for one provider: its audience is the address of the backend. On the provider's cluster,
 `kubectl create token NAME --audience https://bind.example.com` makes one for a ServiceAccount.";
 
 /// Binds APIs of a service provider to this cluster.
 ///
-/// A bound API looks like any other API of this cluster: its objects are written here and synced to the provider, which
+/// A bound API looks like any other API of this cluster. You write its objects here; they are synced to the provider, which
 /// answers in their status.
 #[derive(Parser, Debug)]
 #[command(
@@ -92,52 +93,52 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
-/// Which cluster is the consumer.
+/// Flags that choose the consumer cluster.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "This cluster (the consumer)")]
 pub(crate) struct ClusterArgs {
-    /// Kubeconfig of the cluster to bind to; found as kubectl finds it if left out.
+    /// Kubeconfig of this cluster; by default $KUBECONFIG, then ~/.kube/config, as with kubectl.
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig; its current one if left out.
+    /// Context of the kubeconfig; by default its current context.
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) context: Option<String>,
 }
 
-/// Which backend, and who is asking.
+/// Flags that choose the provider's backend and the token for it.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "The provider")]
 pub(crate) struct ProviderArgs {
     /// Address of the provider's backend, such as `https://bind.example.com`.
     #[arg(long, global = true, value_name = "URL", env = "KUBECTL_BIND_SERVER")]
     pub(crate) server: Option<String>,
-    /// Token to log in with. Others on this machine can see it: rather use --token-file.
+    /// Token to log in with. Other users of this machine can see it, so prefer --token-file.
     #[arg(long, global = true, value_name = "TOKEN")]
     pub(crate) token: Option<SecretString>,
-    /// File with the token to log in with, read again when it has changed. --token is preferred to it.
+    /// File with the token to log in with; read again when it changes. --token wins over it.
     #[arg(long, global = true, value_name = "FILE", env = "KUBECTL_BIND_TOKEN_FILE", long_help = format!(
-        "File with the token to log in with, read again when it has changed. --token is preferred to it.\n\n{GET_A_TOKEN}"
+        "File with the token to log in with; read again when it changes. --token wins over it.\n\n{GET_A_TOKEN}"
     ))]
     pub(crate) token_file: Option<PathBuf>,
-    /// File with the CA (PEM) that the backend's certificate is verified with; the system's CAs if left out.
+    /// File with the CA (PEM) that signed the backend's certificate; by default the CAs of the system.
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) certificate_authority: Option<PathBuf>,
-    /// Allow an `http://` address, on this machine's loopback alone.
+    /// Allow an `http://` address of this machine, such as http://localhost:8080; other addresses need TLS.
     #[arg(long, global = true)]
     pub(crate) allow_plaintext: bool,
 }
 
-/// How results and progress are shown.
+/// Flags for results, progress, logs and waiting.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Display")]
 pub(crate) struct DisplayArgs {
     /// Format of the result on standard output.
     #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
     pub(crate) output: Format,
-    /// Give up after this time, such as 90s or 5m.
+    /// How long to wait before giving up, such as 90s or 5m; by default 2 or 5 minutes, by command.
     #[arg(long, global = true, value_name = "DURATION", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
-    /// Log to standard error what is asked and answered; twice for more.
+    /// Log requests and answers to standard error; -vv logs more.
     #[arg(short, long, global = true, action = ArgAction::Count, conflicts_with = "quiet")]
     pub(crate) verbose: u8,
     /// Show no progress, only the result and errors.
@@ -145,7 +146,7 @@ pub(crate) struct DisplayArgs {
     pub(crate) quiet: bool,
 }
 
-/// What to do.
+/// The commands.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     /// List the templates that you may bind, or show one.
@@ -158,7 +159,7 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Say where an object is and what it waits for.
     Why(WhyArgs),
-    /// Show what a binding lets its provider see and write beside its API, accept or reject some of it.
+    /// Show the claims of a binding, which let its provider see and write other objects; accept or reject them.
     Claims(ClaimsArgs),
     /// Give a binding or a bundle new credentials, as its owner.
     Renew(RenewArgs),
@@ -168,11 +169,11 @@ pub(crate) enum Command {
     Deploy(Box<DeployArgs>),
     /// Remove the konnector from this cluster, once nothing is bound.
     Undeploy(UndeployArgs),
-    /// Say which of the provider's objects the konnector would create here, before it is told to.
+    /// Say which of the provider's objects the konnector would create here, before you switch adoption on.
     Adopt(AdoptArgs),
     /// Show the version of this command, and of the backend if one is given.
     Version,
-    /// Show by which identity the provider knows this cluster: the UID of its namespace kube-system.
+    /// Show the identity by which the provider knows this cluster: the UID of its namespace kube-system.
     ClusterIdentity,
     /// Print a completion script for a shell.
     Completion(CompletionArgs),
@@ -190,12 +191,12 @@ Examples:
   kubectl bind templates cowboys          # what would appear on this cluster
   kubectl bind templates cowboys -o yaml")]
 pub(crate) struct TemplatesArgs {
-    /// Name of one template.
+    /// Name of one template; by default all templates are listed.
     pub(crate) name: Option<String>,
     /// Only templates of this collection.
     #[arg(long, value_name = "NAME", conflicts_with = "name")]
     pub(crate) collection: Option<String>,
-    /// Only templates with these labels.
+    /// Only templates with these labels, such as tier=gold,region!=eu.
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "name")]
     pub(crate) selector: Option<String>,
 }
@@ -207,9 +208,9 @@ Examples:
   kubectl bind collections
   kubectl bind collections wildwest -o yaml")]
 pub(crate) struct CollectionsArgs {
-    /// Name of one collection.
+    /// Name of one collection; by default all collections are listed.
     pub(crate) name: Option<String>,
-    /// Only collections with these labels.
+    /// Only collections with these labels, such as tier=gold.
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "name")]
     pub(crate) selector: Option<String>,
 }
@@ -219,19 +220,19 @@ pub(crate) struct CollectionsArgs {
 #[command(after_help = "\
 What it does:
   1. asks the provider what the template installs, and refuses what goes beyond its own APIs
-  2. has the provider make the contract, the export and a kubeconfig for this cluster
+  2. asks the provider to make the contract, the export and a kubeconfig for this cluster
   3. installs a Secret with it, a ClusterRole for the konnector, and the APIServiceBinding
   4. waits until the konnector reports the binding as ready
 
 A template may claim other objects of this cluster, such as Secrets. What it claims is shown before anything is
-installed. On a terminal you are asked for a yes; elsewhere claims are accepted, save one on every Secret, which
-needs --accept-claims. Of a claim that is rejected nothing is ever read or written, and the konnector gets no right
-on it. `kubectl bind claims` changes your mind later.
+installed. On a terminal you are asked to accept it; elsewhere claims are accepted, save one on every Secret, which
+needs --accept-claims. Objects of a rejected claim are never read or written, and the konnector gets no right on them.
+You can accept or reject claims later with `kubectl bind claims`.
 
 What you accept is recorded on the binding. Claims that become wider later take effect only once you accept them, with
 `kubectl bind claims` or by binding again.
 
-Binding the same template again changes nothing that need not change, and keeps to what you rejected before.
+Binding the same template again changes only what differs, and keeps rejected what you rejected before.
 
 Examples:
   kubectl bind cowboys
@@ -243,35 +244,35 @@ Examples:
 pub(crate) struct BindArgs {
     /// Name of the template.
     pub(crate) template: String,
-    /// Name of the binding; that of the template if left out.
+    /// Name of the binding; by default that of the template.
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// What the provider knows this cluster by; the UID of its namespace kube-system if left out.
+    /// Identity by which the provider knows this cluster; by default the UID of its namespace kube-system.
     #[arg(long, value_name = "ID")]
     pub(crate) cluster_identity: Option<String>,
-    /// Name of this cluster for people at the provider.
+    /// Name of this cluster that is shown to people at the provider, such as production-eu.
     #[arg(long, value_name = "NAME")]
     pub(crate) cluster_name: Option<String>,
     #[command(flatten)]
     pub(crate) konnector: KonnectorArgs,
     #[command(flatten)]
     pub(crate) answers: AnswerArgs,
-    /// Print what would be installed and write nothing, neither here nor at the provider.
+    /// Print what would be installed, and write nothing, neither here nor at the provider.
     #[arg(short = 'd', long)]
     pub(crate) dry_run: bool,
-    /// With --dry-run, print a kubeconfig that is already installed instead of hiding it.
+    /// With --dry-run, print a kubeconfig that is installed already instead of hiding it.
     #[arg(long, requires = "dry_run")]
     pub(crate) show_secrets: bool,
-    /// Whether to wait until the binding is ready.
+    /// Wait until the binding is ready; --wait=false does not wait.
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     pub(crate) wait: bool,
 }
 
-/// What becomes of a provider's claims.
+/// Flags that accept and reject a provider's claims.
 #[derive(clap::Args, Debug)]
 pub(crate) struct AnswerArgs {
-    /// Reject the provider's claim on this resource, such as secrets; once per claim.
+    /// Reject the provider's claim on this resource, such as secrets; may be repeated.
     #[arg(long = "reject-claim", value_name = "RESOURCE[.GROUP]", value_parser = resource)]
     pub(crate) reject_claims: Vec<GroupResource>,
     /// Accept all claims that are not rejected, without being asked.
@@ -279,7 +280,7 @@ pub(crate) struct AnswerArgs {
     pub(crate) accept_claims: bool,
 }
 
-/// Where the konnector of this cluster runs.
+/// Flags that say where the konnector of this cluster runs.
 #[derive(clap::Args, Debug, Clone)]
 pub(crate) struct KonnectorArgs {
     /// Namespace of the konnector, which also holds the kubeconfigs of providers.
@@ -290,7 +291,7 @@ pub(crate) struct KonnectorArgs {
     pub(crate) konnector_service_account: String,
 }
 
-/// `RESOURCE` of the core group, or `RESOURCE.GROUP`, as in the name of a CRD.
+/// Parses `RESOURCE` of the core group, or `RESOURCE.GROUP`, as in the name of a CustomResourceDefinition.
 fn resource(text: &str) -> Result<GroupResource, String> {
     let (resource, group) = text.split_once('.').unwrap_or((text, ""));
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -302,36 +303,4 @@ fn resource(text: &str) -> Result<GroupResource, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::CommandFactory as _;
-
-    use super::*;
-
-    #[test]
-    fn flags_do_not_contradict_each_other() {
-        Args::command().debug_assert();
-    }
-
-    #[test]
-    fn resources_are_named_as_crds_are() {
-        assert_eq!(resource("secrets"), Ok(GroupResource::new("", "secrets")));
-        assert_eq!(
-            resource("a.b.example.com"),
-            Ok(GroupResource::new("b.example.com", "a"))
-        );
-        for nonsense in ["", ".", "Secrets", "secrets/x", "*", "a.B", "*.example.com"] {
-            assert!(resource(nonsense).is_err(), "{nonsense:?}");
-        }
-    }
-
-    #[test]
-    fn a_token_is_not_shown() {
-        let args = parse(
-            ["kubectl-bind", "--token", "hunter2", "templates"]
-                .map(Into::into)
-                .to_vec(),
-        )
-        .unwrap();
-        assert!(!format!("{args:?}").contains("hunter2"));
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! What a provider asks for beside its API, in words, and what becomes of it. Pure: nothing is read or written here.
+//! Claims: which other objects of the consumer a provider asks for, in words, and which of them are accepted.
 
 mod consent;
 mod decision;
@@ -11,13 +11,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 pub(crate) use consent::{Question, Verdict, is_yes, question, question_of, verdict};
 pub(crate) use decision::{CLAIMABLE, Decision, Unclaimed, check_rejected, decide};
 pub(crate) use record::{news, record_after};
-pub(crate) use state::{Claim, Known, State, states};
+pub(crate) use state::{Claim, ClaimState, Known, states};
 
-/// What a claim means for whoever accepts it.
+/// What accepting a claim means.
 const MEANING: &str =
-    "yours that it selects are copied to the provider, which reads them; its own that it selects are copied here";
+    "your objects that it selects are copied to the provider, which reads them; the provider's are copied here";
 
-/// A claim, what it selects, and what that means, in lines.
+/// A claim for people, in lines: its resource, what it selects, and what accepting it means.
 pub(crate) fn explained(claim: &PermissionClaim) -> Vec<String> {
     let resource = &claim.group_resource;
     let parts = parts(claim);
@@ -38,7 +38,7 @@ pub(crate) fn selection(claim: &PermissionClaim) -> String {
     join(parts(claim), "; ")
 }
 
-/// Which objects a claim selects, a line for each of the ways.
+/// Which objects a claim selects, a text for each part of its selector.
 fn parts(claim: &PermissionClaim) -> Vec<String> {
     let selector = &claim.selector;
     if selector.selects_all() {
@@ -60,7 +60,7 @@ fn parts(claim: &PermissionClaim) -> Vec<String> {
     parts
 }
 
-/// One object of a resource, for people.
+/// The kind of a claimable resource, such as Secret, or else "object of RESOURCE".
 fn one_of(resource: &GroupResource) -> String {
     match (resource.is_core(), resource.resource.as_str()) {
         (true, "secrets") => "Secret".to_owned(),
@@ -80,7 +80,7 @@ fn by_name(named: &NamedResource) -> String {
 fn by_reference(reference: &SelectorReference) -> String {
     let path = &reference.json_path;
     let place = match path.namespace.as_deref() {
-        Some(namespace) if !namespace.is_empty() => format!("in the namespace that stands at {namespace}"),
+        Some(namespace) if !namespace.is_empty() => format!("in the namespace that it names at {namespace}"),
         _ => "in the same namespace, or in any if it has none".to_owned(),
     };
     format!(

@@ -1,4 +1,4 @@
-//! What each command does.
+//! The commands, a module for each.
 
 pub(crate) mod adopt;
 pub(crate) mod apiservice;
@@ -14,9 +14,13 @@ pub(crate) mod why;
 
 use std::io::Write;
 
-use crate::{args::Command, errors::Failure, output::Printer, settings::Settings, steps::Steps};
+use crate::{
+    args::{Command, settings::Settings},
+    errors::Failure,
+    render::{output::Printer, steps::Steps},
+};
 
-/// What every command works with.
+/// The settings of the command line, and where a command prints.
 pub(crate) struct Context<W> {
     pub(crate) settings: Settings,
     pub(crate) steps: Steps,
@@ -41,7 +45,7 @@ pub(crate) async fn run<W: Write>(mut context: Context<W>, command: Command) -> 
         Command::Version => small::version(context).await,
         Command::ClusterIdentity => small::cluster_identity(context).await,
         Command::Completion(args) => small::completion(context, &args),
-        // The parser has made a bind of it.
+        // `args::parse` has turned the short form into `apiservice`.
         Command::Short(_) => Err(Failure::Usage("write `kubectl bind apiservice TEMPLATE`".to_owned())),
     }
 }

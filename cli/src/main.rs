@@ -1,31 +1,19 @@
 //! kubectl-bind: binds APIs of a provider from the command line.
 //!
-//! What was typed ([`args`]) becomes what was meant ([`settings`]), and a command ([`commands`]) acts on it. Decisions
-//! are pure: what a provider may have installed ([`offer`], [`kubeconfig`]) and may see ([`claims`]), what that is
-//! ([`manifests`]), what of it is missing ([`plan`]), what installs the konnector ([`deploy`]), what it would adopt
-//! ([`adopt`]), and what an object waits for ([`why`]). Only [`provider`],
-//! [`consumer`], [`contract`] and the commands speak to anybody.
+//! [`args`] parses the command line, and a command of [`commands`] acts on it. [`consumer`] and [`provider`] hold the
+//! clients of the two clusters and what they answer; [`install`] plans what a bind writes, [`konnector`] what installs the
+//! konnector. [`claims`], [`adopt`] and [`why`] decide without I/O, as [`install`] and [`konnector`] do. [`render`] prints.
 
 mod adopt;
-mod applied;
 mod args;
 mod claims;
 mod commands;
 mod consumer;
-mod contract;
-mod deploy;
 mod errors;
-mod kubeconfig;
-mod manifests;
-mod offer;
-mod output;
-mod placement;
-mod plan;
+mod install;
+mod konnector;
 mod provider;
-mod settings;
-mod steps;
-mod tree;
-mod wait;
+mod render;
 mod why;
 
 use std::{io::Write as _, process::ExitCode};
@@ -33,19 +21,17 @@ use std::{io::Write as _, process::ExitCode};
 use bindery_runtime::terminal;
 
 use crate::{
-    args::{Args, Command},
+    args::{Args, Command, settings::Settings},
     commands::Context,
     errors::{Exit, Failure},
-    output::Printer,
-    settings::Settings,
-    steps::Steps,
+    render::{output::Printer, steps::Steps},
 };
 
 fn main() -> ExitCode {
     let args = match args::parse(std::env::args_os().collect()) {
         Ok(args) => args,
         Err(error) => {
-            // Where nobody reads, there is nobody to tell.
+            // A closed standard error leaves no way to report this.
             let _ = error.print();
             return if error.use_stderr() { Exit::Usage } else { Exit::Done }.into();
         }

@@ -1,6 +1,10 @@
-//! The provider's backend, as this command asks it.
+//! The provider: its backend (gRPC), its contracts (Kubernetes API), and what it answers.
 
+pub(crate) mod contract;
+pub(crate) mod kubeconfig;
 mod mend;
+pub(crate) mod offer;
+pub(crate) mod response;
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -14,12 +18,11 @@ use bindery_sdk::{Bound, BuildError, Client, Code, Error, Renewed, TemplateDetai
 use secrecy::SecretString;
 
 use crate::{
+    args::settings::{Backend, Login, Settings},
     errors::{Exit, Failure},
-    kubeconfig,
-    settings::{Backend, Login, Settings},
 };
 
-/// Longest time that one call waits for the provider's controllers.
+/// The longest time that one call waits on the backend for the provider's controllers.
 const WAIT: Duration = Duration::from_secs(30);
 
 /// A client of the provider's backend.
@@ -28,31 +31,31 @@ pub(crate) struct Provider<'a> {
     backend: &'a Backend,
 }
 
-/// Why the provider did not do what was asked.
+/// Why a call to the provider's backend failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProviderError {
-    /// The settings cannot work.
+    /// The client cannot be built from these settings.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// The CA is not there.
+    /// The file with the CA cannot be read.
     #[error("cannot read the CA file {}: {source}", path.display())]
     CertificateAuthority { path: PathBuf, source: io::Error },
-    /// A call failed.
+    /// A call failed. `doing` says what was tried, such as "list templates".
     #[error("cannot {doing}: {source}")]
     Call {
         doing: String,
-        /// The template that it was about.
+        /// The template that the call was about.
         template: Option<String>,
-        /// Who asked, if the token says so.
+        /// Who called, if the token tells.
         principal: Option<String>,
         audience: String,
         source: Box<Error>,
     },
 }
 
-/// A bind as it is asked for.
+/// What a bind asks of the provider.
 #[derive(Clone, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct BindRequest {
     pub(crate) name: String,
     pub(crate) template: String,
     pub(crate) cluster: ClusterIdentity,
@@ -77,11 +80,12 @@ impl ProviderError {
         }
     }
 
+    /// What the user can do about the error, where the message does not say it.
     pub(crate) fn mend(&self) -> Option<String> {
         mend::of(self)
     }
 
-    /// What it failed for, where the backend said so.
+    /// The reason that the backend gave, if it did.
     pub(crate) fn reason(&self) -> Option<ErrorReason> {
         match self {
             Self::Call { source, .. } => source.reason(),
@@ -91,12 +95,12 @@ impl ProviderError {
 }
 
 impl<'a> Provider<'a> {
-    /// A client for whoever the settings say. Connects with the first call.
+    /// A client with the token of the settings. It connects with the first call.
     pub(crate) fn new(settings: &'a Settings) -> Result<Self, Failure> {
         Self::with(settings, settings.backend()?)
     }
 
-    /// A client also where nobody is logged in.
+    /// A client that may have no token, for calls that need none.
     pub(crate) fn with(settings: &Settings, backend: &'a Backend) -> Result<Self, Failure> {
         let mut builder = Client::builder(backend.address.to_string())
             .allow_plaintext(backend.allow_plaintext)
@@ -104,7 +108,7 @@ impl<'a> Provider<'a> {
         builder = match &backend.login {
             Login::Token(token) => builder.token(token.clone()),
             Login::File(path) => builder.token_file(path),
-            Login::Nobody => builder,
+            Login::None => builder,
         };
         if let Some(path) = &backend.certificate_authority {
             let pem = std::fs::read(path).map_err(|source| ProviderError::CertificateAuthority {
@@ -120,13 +124,13 @@ impl<'a> Provider<'a> {
         Ok(Self { client, backend })
     }
 
-    /// Who the provider is; open to all.
+    /// Name, version and features of the provider; needs no token.
     pub(crate) async fn describe(&self) -> Result<bindery_proto::v1alpha2::Provider, Failure> {
         let answer = self.client.get_provider().await;
-        Ok(answer.map_err(|source| self.failed("ask the backend who it is", None, source))?)
+        Ok(answer.map_err(|source| self.failed("read who the backend is", None, source))?)
     }
 
-    /// How the provider places cluster-scoped objects of a template that does not say; none if it cannot be asked.
+    /// The isolation that the provider uses for templates without one; none if the call fails.
     pub(crate) async fn isolation(&self) -> Option<Isolation> {
         let provider = self.client.get_provider().await.ok()?;
         provider.isolation().as_crd_str().and_then(Isolation::from_name)
@@ -152,35 +156,36 @@ impl<'a> Provider<'a> {
         Ok(answer.map_err(|source| self.failed(format!("show collection {name}"), None, source))?)
     }
 
-    /// What would come of a bind. Writes nothing.
-    pub(crate) async fn preview(&self, wish: &Wish) -> Result<Bound, Failure> {
+    /// Asks what a bind would install. The provider writes nothing.
+    pub(crate) async fn preview(&self, bind: &BindRequest) -> Result<Bound, Failure> {
         let request = CreateBindableResourcesRequestRequest {
             validate_only: true,
-            ..wish.request()
+            ..bind.request()
         };
-        self.create(wish, request, WAIT, |_| ()).await
+        self.create(bind, request, WAIT, |_| ()).await
     }
 
-    /// Binds, and waits until the provider is done.
+    /// Binds, and waits up to `patience` until the provider has made export and kubeconfig. `progress` gets each answer
+    /// that is not the last.
     pub(crate) async fn bind(
         &self,
-        wish: &Wish,
+        bind: &BindRequest,
         patience: Duration,
         progress: impl FnMut(&BindableResourcesRequest),
     ) -> Result<Bound, Failure> {
         let wait = prost_types::Duration::try_from(patience.min(WAIT)).ok();
-        let request = CreateBindableResourcesRequestRequest { wait, ..wish.request() };
-        self.create(wish, request, patience, progress).await
+        let request = CreateBindableResourcesRequestRequest { wait, ..bind.request() };
+        self.create(bind, request, patience, progress).await
     }
 
-    /// Sends a request again as it was made, for new credentials.
+    /// Sends a request again as it was made, which gives new credentials.
     pub(crate) async fn bind_again(
         &self,
         made: BindableResourcesRequest,
         patience: Duration,
     ) -> Result<Bound, Failure> {
         let spec = made.spec.unwrap_or_default();
-        let wish = Wish {
+        let bind = BindRequest {
             name: made.metadata.unwrap_or_default().name,
             template: spec.template_ref.clone().unwrap_or_default().name,
             cluster: spec.cluster_identity.clone().unwrap_or_default(),
@@ -188,30 +193,30 @@ impl<'a> Provider<'a> {
         let wait = prost_types::Duration::try_from(patience.min(WAIT)).ok();
         let request = CreateBindableResourcesRequestRequest {
             wait,
-            ..wish.with_spec(spec)
+            ..bind.with_spec(spec)
         };
-        self.create(&wish, request, patience, |_| ()).await
+        self.create(&bind, request, patience, |_| ()).await
     }
 
     async fn create(
         &self,
-        wish: &Wish,
+        bind: &BindRequest,
         request: CreateBindableResourcesRequestRequest,
         patience: Duration,
         progress: impl FnMut(&BindableResourcesRequest),
     ) -> Result<Bound, Failure> {
-        let doing = format!("bind template {} as {}", wish.template, wish.name);
+        let doing = format!("bind template {} as {}", bind.template, bind.name);
         let answer = self.client.bind(request, patience, progress).await;
-        Ok(answer.map_err(|source| self.failed(doing, Some(&wish.template), source))?)
+        Ok(answer.map_err(|source| self.failed(doing, Some(&bind.template), source))?)
     }
 
-    /// The request that a binding was made by, if this principal made it.
+    /// Reads the request that made a binding; fails if another principal made it.
     pub(crate) async fn request(&self, name: &str, identity: &str) -> Result<BindableResourcesRequest, ProviderError> {
         let answer = self.client.get_bindable_resources_request(name, identity).await;
         answer.map_err(|source| self.failed(format!("read request {name}"), None, source))
     }
 
-    /// New credentials for a contract.
+    /// Asks for new credentials of a contract.
     pub(crate) async fn renew(&self, contract: &str) -> Result<Renewed, ProviderError> {
         let answer = self.client.renew_kubeconfig(contract).await;
         answer.map_err(|source| self.failed(format!("renew the kubeconfig of contract {contract}"), None, source))
@@ -231,12 +236,12 @@ impl<'a> Provider<'a> {
         match &self.backend.login {
             Login::Token(token) => kubeconfig::principal(token),
             Login::File(path) => kubeconfig::principal(&SecretString::from(std::fs::read_to_string(path).ok()?.trim())),
-            Login::Nobody => None,
+            Login::None => None,
         }
     }
 }
 
-impl Wish {
+impl BindRequest {
     fn request(&self) -> CreateBindableResourcesRequestRequest {
         let spec = BindableResourcesRequestSpec {
             template_ref: Some(NameRef {

@@ -1,4 +1,4 @@
-//! Where a provider holds objects of a contract, and where they belong on the consumer.
+//! The provider namespaces with objects of a contract, and the consumer namespaces that they belong to.
 
 use bindery_api::{
     annotations, names,
@@ -8,18 +8,18 @@ use kube::ResourceExt as _;
 
 use crate::why::{ObjectFacts, request};
 
-/// One place on the provider.
+/// A namespace of the provider with objects of the contract, and where they belong on the consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The provider's namespace; empty for all of the cluster.
+    /// The provider namespace; empty for cluster-scoped objects of the provider.
     pub(crate) there: String,
-    /// The consumer's namespace; empty for cluster-scoped objects.
+    /// The consumer's namespace; empty for cluster-scoped objects of the consumer.
     pub(crate) here: String,
-    /// Names carry the contract's in front.
+    /// Whether names on the provider begin with the name of the contract.
     prefixed: bool,
 }
 
-/// Where objects of an exported resource may stand.
+/// Where the provider may hold objects of an exported resource.
 pub(crate) fn places(
     export: &APIServiceExportSpec,
     scope: Scope,
@@ -57,7 +57,7 @@ pub(crate) fn places(
 }
 
 impl Place {
-    /// What an object of this place is called on the consumer; none if it is not of the contract.
+    /// The name of the object on the consumer; none if the object is not of the contract.
     pub(crate) fn name(&self, contract: &str, object: &ObjectFacts) -> Option<String> {
         if !self.prefixed {
             return Some(object.name.clone());

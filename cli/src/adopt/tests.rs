@@ -21,7 +21,7 @@ fn object(notes: &[(&str, &str)]) -> Value {
 #[track_caller]
 fn check(object: &Value, here: Option<&Value>, shared: bool, expect: (Fate, Fate, &str)) {
     let resource = GroupResource::new("wildwest.dev", "cowboys");
-    let seat = Seat {
+    let scope = AdoptionScope {
         binding: "cowboys",
         contract: "c",
         resource: &resource,
@@ -29,11 +29,11 @@ fn check(object: &Value, here: Option<&Value>, shared: bool, expect: (Fate, Fate
     };
     let key = ("west".to_owned(), "billy".to_owned());
     let here = here.map(facts);
-    let item = item(&seat, key, &facts(object), here.as_ref(), false);
+    let item = item(&scope, key, &facts(object), here.as_ref(), false);
     assert_eq!((item.opt_in, item.all), (expect.0, expect.1), "{}", item.why);
     assert!(item.why.contains(expect.2), "{}", item.why);
     assert_eq!(item.makes_namespace, expect.1 == Adopt);
-    assert_eq!(item.cells(Timestamp::UNIX_EPOCH).len(), Item::HEADINGS.len());
+    assert_eq!(item.cells(Timestamp::UNIX_EPOCH).len(), AdoptionItem::HEADINGS.len());
 }
 
 const OPTED_IN: (&str, &str) = (annotations::AUTOADOPT, "true");
@@ -119,14 +119,14 @@ fn what_is_here_already_is_one_with_it_or_in_its_way() {
 #[test]
 fn programs_read_the_fate_by_name() {
     let resource = GroupResource::new("wildwest.dev", "cowboys");
-    let seat = Seat {
+    let scope = AdoptionScope {
         binding: "west",
         contract: "c",
         resource: &resource,
         names_are_shared: false,
     };
     let key = ("west".to_owned(), "billy".to_owned());
-    let item = json!(item(&seat, key, &facts(&object(&[])), None, true));
+    let item = json!(item(&scope, key, &facts(&object(&[])), None, true));
     assert_eq!(item["all"], "Adopt");
     assert_eq!(item["optIn"], "Nothing");
     assert_eq!(

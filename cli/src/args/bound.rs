@@ -1,4 +1,4 @@
-//! Flags of the commands about what is bound.
+//! Flags of the commands about bindings and bundles.
 
 use bindery_api::v1alpha2::GroupResource;
 use clap::ArgAction;
@@ -13,7 +13,7 @@ Examples:
   kubectl bind status cowboys -o wide     # with every condition, also those that hold
   kubectl bind status -o json | jq '.items[].credential.expires'")]
 pub(crate) struct StatusArgs {
-    /// Name of one binding, or of a bundle where no binding is named so.
+    /// Name of one binding, or else of one bundle; by default all are shown.
     pub(crate) name: Option<String>,
 }
 
@@ -22,12 +22,12 @@ pub(crate) struct StatusArgs {
 #[command(
     override_usage = "kubectl bind why KIND/NAME [OPTIONS]\n       kubectl bind why KIND NAME [OPTIONS]",
     after_help = "\
-Looks at the object, at its binding, at what the konnector reported of it, and, if you may read the binding's
-Secret, at the copy on the provider. Nothing is written. What cannot be read is said, with what that leaves open.
+Reads the object, its binding, the konnector's reports about it, and, if you may read the binding's Secret, the copy on
+the provider. Nothing is written. If something cannot be read, the command says so, and what stays unknown.
 
 For an object of a bound API it says where its copy is and what it waits for: the konnector, the provider, a
-finalizer, you. For a Secret, a ConfigMap or another claimed object it says which claim selects it, if one does, and
-whether that claim waits for your yes.
+finalizer, or you. For a Secret, a ConfigMap or another claimed object it says which claim selects it, if one does, and
+whether you still have to accept that claim.
 
 Examples:
   kubectl bind why cowboy/billy-the-kid -n wild-west
@@ -39,7 +39,7 @@ pub(crate) struct WhyArgs {
     /// KIND/NAME, or KIND and NAME. The kind may be written as for kubectl get.
     #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME")]
     pub(crate) object: Vec<String>,
-    /// Namespace of the object; that of the kubeconfig's context if left out.
+    /// Namespace of the object; by default that of the kubeconfig's context.
     #[arg(short, long, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
 }
@@ -47,16 +47,16 @@ pub(crate) struct WhyArgs {
 /// Flags of `claims`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-A claim lets the provider have some objects of a resource copied to it, and put its own there on this cluster.
+A claim lets a provider get copies of some of your objects of a resource, and put objects of its own on this cluster.
 
-What was accepted is recorded on the binding, and no more than that takes effect: a claim that is new or became wider
-since is shown as not accepted, with what is new, until you accept or reject it.
+The binding records what was accepted, and nothing else takes effect: a claim that is new or became wider since is
+shown as not accepted, with what is new, until you accept or reject it.
 
-  --reject   first the binding says so; the konnector takes back what it copied, and then loses its right on the
-             resource. Your own objects stay. Objects that the provider put here go.
-  --accept   first the konnector gets the right, then the binding says so, and records the claim as it is now.
+  --reject   The binding rejects the claim; the konnector deletes its copies, and then loses its right on the resource.
+             Your own objects stay. Objects that the provider put here are deleted.
+  --accept   The konnector gets the right, and the binding records the claim as it is now.
 
-Nobody can give a right that they do not hold: to accept a claim you need the rights on the resource yourself.
+To accept a claim, you need the rights on the resource yourself: only a user who holds a right can give it away.
 
 Examples:
   kubectl bind claims cowboys
@@ -66,17 +66,17 @@ Examples:
 pub(crate) struct ClaimsArgs {
     /// Name of the binding.
     pub(crate) binding: String,
-    /// Accept the claim on this resource; once per claim.
+    /// Accept the claim on this resource, such as secrets; may be repeated.
     #[arg(long, value_name = "RESOURCE[.GROUP]", value_parser = resource)]
     pub(crate) accept: Vec<GroupResource>,
-    /// Reject the claim on this resource; once per claim.
+    /// Reject the claim on this resource, such as secrets; may be repeated.
     #[arg(long, value_name = "RESOURCE[.GROUP]", value_parser = resource)]
     pub(crate) reject: Vec<GroupResource>,
     /// Accept without being asked, also a claim on every Secret.
     #[arg(short = 'y', long, visible_alias = "accept-claims")]
     pub(crate) yes: bool,
-    /// Whether to wait until the konnector has taken up what is accepted and withdrawn what is rejected; only then is its
-    /// right taken away.
+    /// Wait until the konnector has copied what is accepted and withdrawn what is rejected; only then its right is taken
+    /// away. --wait=false does not wait, and leaves the right.
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     pub(crate) wait: bool,
@@ -85,9 +85,9 @@ pub(crate) struct ClaimsArgs {
 /// Flags of `renew`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-The konnector renews its credentials by itself. This command is for when they expired all the same, because the
-konnector was off for too long, or when the provider revoked them: it binds again as you, for the same contract,
-and puts the new kubeconfig into the Secret of the binding. Objects stay as they are.
+The konnector renews its credentials by itself. Use this command if they have expired, because the konnector was off for
+too long, or if the provider revoked them: it binds again as you, for the same contract, and puts the new kubeconfig
+into the Secret of the binding. Objects stay as they are.
 
 All bindings that use the Secret get the new credentials. Those of a bundle use the Secret of the bundle: renew either.
 
@@ -95,15 +95,15 @@ Examples:
   kubectl bind renew cowboys
   kubectl bind renew --bundle acme")]
 pub(crate) struct RenewArgs {
-    /// Name of the binding, or of a bundle where no binding is named so.
+    /// Name of the binding, or else of the bundle.
     pub(crate) name: String,
-    /// The name is that of a bundle.
+    /// The name is that of a bundle, also if a binding has it too.
     #[arg(long)]
     pub(crate) bundle: bool,
-    /// What the provider knows this cluster by; the UID of its namespace kube-system if left out.
+    /// Identity by which the provider knows this cluster; by default the UID of its namespace kube-system.
     #[arg(long, value_name = "ID")]
     pub(crate) cluster_identity: Option<String>,
-    /// Whether to wait until the binding, or the bundle, is ready.
+    /// Wait until the konnector uses the new credentials; --wait=false does not wait.
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     pub(crate) wait: bool,
@@ -112,28 +112,28 @@ pub(crate) struct RenewArgs {
 /// Flags of `unbind`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-The objects of the bound API are deleted on this cluster and at the provider, then the API itself, then the
-binding with its role and its Secret. Nothing else of this cluster is touched. A binding whose
-`spec.deletionPolicy` is Orphan leaves the provider's objects where they are.
+Deletes the objects of the bound API on this cluster and at the provider, then the API itself, then the binding with its
+role and its Secret. Nothing else on this cluster is deleted. A binding whose `spec.deletionPolicy` is Orphan leaves the
+provider's objects where they are.
 
-The binding of a bundle is refused, for the bundle would bind again: change the bundle's spec.selector, or delete the
-bundle, which ends all its bindings.
+The binding of a bundle cannot be ended this way, because the bundle would bind again: change the bundle's
+spec.selector, or delete the bundle, which ends all its bindings.
 
 Examples:
   kubectl bind unbind cowboys
   kubectl bind unbind cowboys --wait=false
-  kubectl bind unbind cowboys --force     # the provider is gone for good")]
+  kubectl bind unbind cowboys --force     # if the provider does not exist any more")]
 pub(crate) struct UnbindArgs {
     /// Name of the binding.
     pub(crate) binding: String,
-    /// Whether to wait until the binding is gone.
+    /// Wait until the binding is gone; --wait=false does not wait.
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     pub(crate) wait: bool,
-    /// End the binding although its provider cannot be reached. What is left there stays.
+    /// End the binding although its provider cannot be reached. Objects at the provider stay there.
     #[arg(long)]
     pub(crate) force: bool,
-    /// Succeed where there is no such binding.
+    /// Succeed if the binding does not exist.
     #[arg(long)]
     pub(crate) ignore_not_found: bool,
 }
@@ -145,6 +145,6 @@ Examples:
   source <(kubectl-bind completion bash)
   kubectl-bind completion fish > ~/.config/fish/completions/kubectl-bind.fish")]
 pub(crate) struct CompletionArgs {
-    /// The shell.
+    /// The shell that reads the script.
     pub(crate) shell: clap_complete::Shell,
 }

@@ -1,43 +1,47 @@
-//! Which claims a bind accepts and rejects, and which rights follow.
+//! Decides which claims a bind accepts and rejects, and which rights follow.
 
 use std::collections::BTreeSet;
 
 use bindery_api::v1alpha2::{GroupResource, PermissionClaim};
 
-use crate::{manifests, output::joined, plan::Installed};
+use crate::{
+    install::{manifests, plan::Installed},
+    render::output::joined,
+};
 
 /// Core resources that a provider may claim.
 pub(crate) const CLAIMABLE: [&str; 3] = ["configmaps", "secrets", "serviceaccounts"];
 
-/// What a bind makes of the claims of an offer.
+/// Which claims of an offer a bind accepts and rejects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decision {
-    /// What the binding says to reject.
+    /// The resources that the binding rejects.
     pub(crate) rejected: BTreeSet<GroupResource>,
-    /// What is accepted of the offer.
+    /// The claimed resources that are accepted.
     pub(crate) accepted: BTreeSet<GroupResource>,
-    /// What is not accepted any more, and cannot be withdrawn without the right that the konnector has now.
+    /// Resources that are not accepted any more. The konnector keeps its right on them until it has withdrawn the copies.
     pub(crate) withdrawn: BTreeSet<GroupResource>,
 }
 
-/// A claim is to be rejected that nobody makes.
+/// A claim is to be accepted or rejected that the provider does not make.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} is not claimed, so that there is nothing to {verb}; claimed: {}", .resource, joined(.claimed))]
+#[error("{} is not claimed, so there is nothing to {verb}; claimed: {}", .resource, joined(.claimed))]
 pub(crate) struct Unclaimed {
     pub(crate) resource: GroupResource,
+    /// `accept` or `reject`.
     pub(crate) verb: &'static str,
     pub(crate) claimed: BTreeSet<GroupResource>,
 }
 
 impl Decision {
-    /// What the konnector has rights on.
+    /// The resources on which the konnector has rights.
     pub(crate) fn granted(&self) -> impl Iterator<Item = &GroupResource> {
         self.accepted.union(&self.withdrawn)
     }
 }
 
-/// A slip of the pen must not pass for a refusal. The core resources are right in any case: a rule such as "never Secrets"
-/// holds also for a template that claims none today.
+/// Refuses a rejection of a resource that is not claimed: it may be a typing error. The claimable core resources are always
+/// allowed, so that a rule such as "never Secrets" holds for templates that claim none today.
 pub(crate) fn check_rejected<'a>(
     claims: &[PermissionClaim],
     rejected: impl IntoIterator<Item = &'a GroupResource>,
@@ -56,9 +60,9 @@ pub(crate) fn check_rejected<'a>(
     }
 }
 
-/// What a bind makes of the claims of an offer: accepted is what is not rejected now and was not before.
+/// Decides about the claims of an offer. Accepted are those that are neither rejected now nor by the installed binding.
 pub(crate) fn decide(claims: &[PermissionClaim], reject: &[GroupResource], seen: &Installed) -> Decision {
-    let binding = seen.binding.as_ref();
+    let binding = seen.binding();
     let rejected: BTreeSet<_> = binding
         .iter()
         .flat_map(|binding| &binding.spec.rejected_permission_claims)
@@ -92,106 +96,4 @@ pub(crate) fn decide(claims: &[PermissionClaim], reject: &[GroupResource], seen:
 }
 
 #[cfg(test)]
-mod tests {
-    use bindery_api::v1alpha2::APIServiceBindingStatus;
-
-    use super::*;
-    use crate::{
-        claims::tests::claim,
-        manifests::{Kubeconfig, claim_rule, tests::manifests},
-    };
-
-    fn core(resources: &[&str]) -> Vec<GroupResource> {
-        resources
-            .iter()
-            .map(|resource| GroupResource::new("", *resource))
-            .collect()
-    }
-
-    /// A binding that rejects, with claims in effect and rights on others.
-    fn seen(rejected: &[&str], in_effect: &[&str], rights: &[&str]) -> Installed {
-        let mut manifests = manifests(Kubeconfig::Hidden("x"));
-        manifests.binding.spec.rejected_permission_claims = core(rejected);
-        manifests.binding.status = Some(APIServiceBindingStatus {
-            permission_claims: in_effect.iter().map(|resource| claim(resource, None)).collect(),
-            ..APIServiceBindingStatus::default()
-        });
-        manifests.cluster_role.rules = Some(core(rights).iter().map(claim_rule).collect());
-        Installed {
-            binding: Some(manifests.binding),
-            cluster_role: Some(manifests.cluster_role),
-            ..Installed::default()
-        }
-    }
-
-    /// Offered, rejected by flags, seen; expected: rejected, accepted, withdrawn.
-    #[track_caller]
-    fn check(offered: &[&str], reject: &[&str], seen: &Installed, expect: [&[&str]; 3]) {
-        let claims: Vec<_> = offered.iter().map(|resource| claim(resource, None)).collect();
-        let decision = decide(&claims, &core(reject), seen);
-        let [rejected, accepted, withdrawn] = expect.map(|resources| core(resources).into_iter().collect());
-        assert_eq!(
-            decision,
-            Decision {
-                rejected,
-                accepted,
-                withdrawn
-            }
-        );
-    }
-
-    #[test]
-    fn what_is_not_rejected_is_accepted() {
-        let new = Installed::default();
-        check(&[], &[], &new, [&[], &[], &[]]);
-        check(&["secrets"], &[], &new, [&[], &["secrets"], &[]]);
-        check(&["secrets"], &["secrets"], &new, [&["secrets"], &[], &[]]);
-        check(
-            &["configmaps", "secrets"],
-            &["secrets"],
-            &new,
-            [&["secrets"], &["configmaps"], &[]],
-        );
-        check(&[], &["secrets"], &new, [&["secrets"], &[], &[]]);
-    }
-
-    #[test]
-    fn a_rejection_lasts_and_keeps_the_right_until_it_is_carried_out() {
-        check(
-            &["secrets"],
-            &[],
-            &seen(&["secrets"], &[], &[]),
-            [&["secrets"], &[], &[]],
-        );
-        let used = seen(&[], &["secrets"], &["secrets"]);
-        check(&["secrets"], &[], &used, [&[], &["secrets"], &[]]);
-        check(&["secrets"], &["secrets"], &used, [&["secrets"], &[], &["secrets"]]);
-        // The template claims it no more.
-        check(&[], &[], &used, [&[], &[], &["secrets"]]);
-        // Carried out, or never granted: no right is given for it.
-        check(
-            &["secrets"],
-            &["secrets"],
-            &seen(&[], &[], &["secrets"]),
-            [&["secrets"], &[], &[]],
-        );
-        check(
-            &["secrets"],
-            &["secrets"],
-            &seen(&[], &["secrets"], &[]),
-            [&["secrets"], &[], &[]],
-        );
-    }
-
-    #[test]
-    fn only_what_can_be_claimed_is_rejected() {
-        let claims = [claim("secrets", None)];
-        assert_eq!(check_rejected(&claims, &core(&["secrets", "configmaps"])), Ok(()));
-        let refusal = check_rejected(&claims, &core(&["secret"])).expect_err("a refusal");
-        assert_eq!(
-            refusal.to_string(),
-            "secret is not claimed, so that there is nothing to reject; claimed: secrets"
-        );
-        assert!(check_rejected(&[], &[GroupResource::new("x.dev", "secrets")]).is_err());
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! Which claims were accepted, as the binding records it: no more than that takes effect, whatever is claimed later.
+//! The record on a binding of the claims that were accepted. Only recorded claims take effect.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use bindery_api::{
     v1alpha2::{APIServiceBinding, GroupResource, PermissionClaim, Selector},
 };
 
-/// What of a claim was not accepted, if anything.
+/// The part of a claim that was not accepted; none if all of it was.
 pub(crate) fn news(accepted: &Accepted, claim: &PermissionClaim) -> Option<PermissionClaim> {
     if *accepted == Accepted::Unrecorded || accepted.covers(claim) {
         return None;
@@ -39,7 +39,7 @@ pub(crate) fn news(accepted: &Accepted, claim: &PermissionClaim) -> Option<Permi
     Some(part(selector))
 }
 
-/// The record after somebody has accepted some claims as they are offered now and rejected others; none if it is to stay.
+/// The new record after the user accepts some claims as they are offered now and rejects others; none if it stays the same.
 pub(crate) fn record_after(
     binding: &APIServiceBinding,
     offered: Option<&[PermissionClaim]>,
@@ -47,7 +47,7 @@ pub(crate) fn record_after(
     reject: &BTreeSet<GroupResource>,
 ) -> Option<Vec<PermissionClaim>> {
     let before = match Accepted::of(binding) {
-        // All that is claimed now is accepted, and the konnector records it.
+        // Without a record, all that is claimed now counts as accepted, and the konnector will record it.
         Accepted::Unrecorded if accept.is_empty() => return None,
         Accepted::Unrecorded => offered?.to_vec(),
         Accepted::Claims(claims) => claims,
@@ -66,85 +66,4 @@ pub(crate) fn record_after(
 }
 
 #[cfg(test)]
-mod tests {
-    use bindery_api::{annotations, v1alpha2::APIServiceBindingSpec};
-    use serde_json::json;
-
-    use super::*;
-    use crate::claims::{selection, tests::claim};
-
-    #[track_caller]
-    fn check_news(accepted: &[serde_json::Value], now: serde_json::Value, expect: Option<&str>) {
-        let claim = |selector: serde_json::Value| PermissionClaim {
-            group_resource: GroupResource::new("", "secrets"),
-            selector: serde_json::from_value(selector).unwrap(),
-        };
-        let accepted = Accepted::Claims(accepted.iter().cloned().map(claim).collect());
-        let news = news(&accepted, &claim(now)).map(|news| selection(&news));
-        assert_eq!(news.as_deref(), expect);
-    }
-
-    #[test]
-    fn only_what_is_new_is_told() {
-        let all = || json!({ "labelSelector": {} });
-        let named = |names: &[&str]| {
-            let names: Vec<_> = names.iter().map(|name| json!({ "name": name })).collect();
-            json!({ "namedResources": names })
-        };
-        check_news(&[all()], named(&["a"]), None);
-        check_news(&[named(&["a", "b"])], named(&["b"]), None);
-        check_news(
-            &[named(&["a"])],
-            named(&["a", "b"]),
-            Some("those named b in any namespace"),
-        );
-        check_news(&[named(&["a"])], all(), Some("EVERY Secret"));
-        check_news(&[], named(&["a"]), Some("those named a in any namespace"));
-        let mut labelled = named(&["a"]);
-        labelled["labelSelector"] = json!({ "matchLabels": { "app": "x" } });
-        check_news(&[named(&["a"])], labelled, Some("those labelled app=x"));
-        assert_eq!(news(&Accepted::Unrecorded, &claim("secrets", None)), None);
-        assert!(news(&Accepted::Unreadable, &claim("secrets", None)).is_some());
-    }
-
-    const OLD: Option<(&str, &str)> = Some(("app", "old"));
-
-    /// Recorded (as `None` for no record), offered, accepted and rejected resources; expected record, if it changes.
-    #[track_caller]
-    fn check(
-        recorded: Option<&[PermissionClaim]>,
-        offered: Option<&[PermissionClaim]>,
-        accept: &[&str],
-        reject: &[&str],
-        expect: Option<&[PermissionClaim]>,
-    ) {
-        let mut binding = APIServiceBinding::new("west", APIServiceBindingSpec::default());
-        binding.metadata.annotations =
-            recorded.map(|claims| [(annotations::ACCEPTED_CLAIMS.to_owned(), json!(claims).to_string())].into());
-        let core = |names: &[&str]| names.iter().map(|name| GroupResource::new("", *name)).collect();
-        let after = record_after(&binding, offered, &core(accept), &core(reject));
-        assert_eq!(after.as_deref(), expect);
-    }
-
-    #[test]
-    fn the_record_says_what_was_accepted_and_nothing_else() {
-        let (old, new, maps) = (claim("secrets", OLD), claim("secrets", None), claim("configmaps", OLD));
-        let offered = [maps.clone(), new.clone()];
-        let both = [maps.clone(), old.clone()];
-        let now = Some(&offered[..]);
-        let [one_map, one_old, one_new] = [&maps, &old, &new].map(std::slice::from_ref);
-        check(Some(one_old), now, &["secrets"], &[], Some(one_new));
-        check(Some(one_old), now, &["configmaps"], &[], Some(&both));
-        check(Some(&offered), now, &["secrets"], &[], None);
-        check(Some(&offered), now, &[], &["secrets"], Some(one_map));
-        check(Some(one_map), now, &[], &["secrets"], None);
-        // Claimed no more.
-        check(Some(&offered), Some(one_map), &["secrets"], &[], Some(one_map));
-        // What nobody can see is not accepted anew, and what was accepted stays.
-        check(Some(one_old), None, &["secrets"], &[], None);
-        check(Some(&both), None, &["secrets"], &["configmaps"], Some(one_old));
-        check(None, now, &[], &["secrets"], None);
-        check(None, None, &["secrets"], &[], None);
-        check(None, now, &["secrets"], &["configmaps"], Some(one_new));
-    }
-}
+mod tests;

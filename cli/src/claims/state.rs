@@ -1,4 +1,4 @@
-//! How each claim of a binding stands.
+//! The state of each claim of a binding.
 
 use std::collections::BTreeSet;
 
@@ -10,59 +10,58 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde::Serialize;
 
 use super::{join, news, selection};
-use crate::manifests;
+use crate::install::manifests;
 
-/// What is claimed of one resource.
+/// The claims of a binding on one resource, with their state.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Claim {
-    /// What is claimed.
+    /// The claimed resource.
     #[serde(flatten)]
     pub(crate) resource: GroupResource,
-    /// How it stands.
-    pub(crate) state: State,
-    /// The claims themselves, where somebody says what they select: as the provider makes them now.
+    pub(crate) state: ClaimState,
+    /// The claims as the provider makes them now, or else as they are in effect; empty if neither is known.
     #[serde(rename = "claims", skip_serializing_if = "Vec::is_empty")]
     pub(crate) said: Vec<PermissionClaim>,
-    /// What of them was not accepted.
+    /// The parts of the claims that were not accepted.
     #[serde(rename = "notAccepted", skip_serializing_if = "Vec::is_empty")]
     pub(crate) news: Vec<PermissionClaim>,
-    /// What was accepted before, where there are news.
+    /// What was accepted before, if the claims have become wider since.
     #[serde(rename = "acceptedBefore", skip_serializing_if = "Vec::is_empty")]
     pub(crate) before: Vec<PermissionClaim>,
 }
 
-/// How a claim stands.
+/// The state of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) enum State {
-    /// The konnector serves it.
+pub(crate) enum ClaimState {
+    /// The claim is accepted, and the konnector copies what it selects.
     InEffect,
-    /// It is accepted, and the konnector does not serve it yet.
+    /// The claim is accepted, but not in effect yet.
     Accepted,
-    /// It is accepted, and the konnector has no right on the resource.
+    /// The claim is accepted, but the konnector has no right on the resource.
     RightMissing,
-    /// Some of it was accepted; it has become wider since, and no more than was accepted takes effect.
+    /// The claim has become wider since it was accepted; only what was accepted is in effect.
     Changed,
-    /// It is new since the bind, was not accepted, and does not take effect.
+    /// The claim is new since the bind, was not accepted, and is not in effect.
     NotAccepted,
-    /// It is rejected, and the konnector is still taking back what it copied.
+    /// The claim is rejected, and the konnector is still deleting its copies.
     Withdrawing,
-    /// It is rejected, nothing of it is left, and the konnector has a right on the resource all the same.
+    /// The claim is rejected and not in effect, but the konnector still has a right on the resource.
     RightLeft,
-    /// It is rejected, and nothing of it is left.
+    /// The claim is rejected and not in effect.
     Rejected,
 }
 
-/// What is known beside the binding.
+/// What is known about the claims of a binding beside the binding itself.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
-    /// The rules of the binding's ClusterRole; none if it cannot be read.
+    /// The rules of the binding's ClusterRole; none if the role cannot be read.
     pub(crate) rules: Option<Vec<PolicyRule>>,
-    /// The claims of the provider's export; none if it cannot be read.
+    /// The claims of the provider's export; none if the export cannot be read.
     pub(crate) offered: Option<Vec<PermissionClaim>>,
 }
 
-impl State {
-    /// In words.
+impl ClaimState {
+    /// The state in words.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::InEffect => "in effect",
@@ -78,18 +77,18 @@ impl State {
 }
 
 impl Claim {
-    /// Which objects it selects, and which of them nobody has accepted.
+    /// Which objects the claims select, and which part of that was not accepted.
     pub(crate) fn selects(&self) -> String {
         let all = |claims: &[PermissionClaim]| join(claims.iter().map(selection), "; ");
         match self.state {
-            State::Changed => format!("new: {}; accepted before: {}", all(&self.news), all(&self.before)),
+            ClaimState::Changed => format!("new: {}; accepted before: {}", all(&self.news), all(&self.before)),
             _ if self.said.is_empty() => "<unknown>".to_owned(),
             _ => all(&self.said),
         }
     }
 }
 
-/// All claims of a binding: those in effect, those that its export makes, and those that it rejects.
+/// All claims of a binding by resource: those in effect, those that its export makes, and those that it rejects.
 pub(crate) fn states(binding: &APIServiceBinding, known: &Known) -> Vec<Claim> {
     let rejected = &binding.spec.rejected_permission_claims;
     let in_effect = binding
@@ -115,23 +114,23 @@ pub(crate) fn states(binding: &APIServiceBinding, known: &Known) -> Vec<Claim> {
         // What was accepted of a claim is in effect when it is served as it is claimed now.
         let is_served = !served.is_empty() && said.iter().all(|claim| served.contains(claim));
         let state = match (rejected.contains(resource), right) {
-            (true, _) if !served.is_empty() => State::Withdrawing,
-            (true, Some(true)) => State::RightLeft,
-            (true, _) => State::Rejected,
-            (false, _) if !news.is_empty() && before.is_empty() => State::NotAccepted,
-            (false, _) if !news.is_empty() => State::Changed,
-            (false, Some(false)) => State::RightMissing,
-            (false, _) if is_served => State::InEffect,
-            (false, _) => State::Accepted,
+            (true, _) if !served.is_empty() => ClaimState::Withdrawing,
+            (true, Some(true)) => ClaimState::RightLeft,
+            (true, _) => ClaimState::Rejected,
+            (false, _) if !news.is_empty() && before.is_empty() => ClaimState::NotAccepted,
+            (false, _) if !news.is_empty() => ClaimState::Changed,
+            (false, Some(false)) => ClaimState::RightMissing,
+            (false, _) if is_served => ClaimState::InEffect,
+            (false, _) => ClaimState::Accepted,
         };
-        let is_changed = state == State::Changed;
+        let is_changed = state == ClaimState::Changed;
         Claim {
             resource: resource.clone(),
             state,
             // What the provider says now is what would take effect.
             said: if said.is_empty() { served } else { said },
             before: if is_changed { before } else { Vec::new() },
-            news: if is_changed || state == State::NotAccepted {
+            news: if is_changed || state == ClaimState::NotAccepted {
                 news
             } else {
                 Vec::new()
@@ -147,115 +146,4 @@ fn on(claims: &[PermissionClaim], resource: &GroupResource) -> Vec<PermissionCla
 }
 
 #[cfg(test)]
-mod tests {
-    use bindery_api::v1alpha2::{APIServiceBindingSpec, APIServiceBindingStatus};
-
-    use super::*;
-    use crate::claims::tests::claim;
-
-    /// Rejected, in effect, offered, with a right.
-    #[track_caller]
-    fn check(rejected: bool, in_effect: bool, offered: bool, right: Option<bool>, expect: Option<State>) {
-        let secrets = GroupResource::new("", "secrets");
-        let one = |is: bool| is.then(|| claim("secrets", None)).into_iter().collect();
-        let spec = APIServiceBindingSpec {
-            rejected_permission_claims: rejected.then(|| secrets.clone()).into_iter().collect(),
-            ..APIServiceBindingSpec::default()
-        };
-        let mut binding = APIServiceBinding::new("west", spec);
-        binding.status = Some(APIServiceBindingStatus {
-            permission_claims: one(in_effect),
-            ..APIServiceBindingStatus::default()
-        });
-        let known = Known {
-            rules: right.map(|right| right.then(|| manifests::claim_rule(&secrets)).into_iter().collect()),
-            offered: Some(one(offered)),
-        };
-        let states = states(&binding, &known);
-        assert_eq!(states.first().map(|claim| claim.state), expect);
-        assert!(states.len() <= 1);
-        if let Some(claim) = states.first() {
-            assert_eq!(!claim.said.is_empty(), in_effect || offered);
-        }
-    }
-
-    #[test]
-    fn each_claim_has_one_state() {
-        check(false, false, false, Some(true), None);
-        check(false, true, true, Some(true), Some(State::InEffect));
-        check(false, true, true, None, Some(State::InEffect));
-        check(false, true, true, Some(false), Some(State::RightMissing));
-        check(false, false, true, Some(true), Some(State::Accepted));
-        check(false, false, true, Some(false), Some(State::RightMissing));
-        check(true, true, true, Some(true), Some(State::Withdrawing));
-        check(true, false, true, Some(true), Some(State::RightLeft));
-        check(true, false, true, Some(false), Some(State::Rejected));
-        check(true, false, false, None, Some(State::Rejected));
-    }
-
-    /// Recorded, served and claimed now, by the label that each selects, or everything without one.
-    #[track_caller]
-    fn check_record(
-        recorded: &[&'static str],
-        served: &[&'static str],
-        now: &[&'static str],
-        (state, selects): (State, &str),
-    ) {
-        let claims = |labels: &[&'static str]| -> Vec<_> {
-            let label = |app: &'static str| (!app.is_empty()).then_some(("app", app));
-            labels.iter().map(|app| claim("secrets", label(app))).collect()
-        };
-        let mut binding = APIServiceBinding::new("west", APIServiceBindingSpec::default());
-        let record = serde_json::to_string(&claims(recorded)).unwrap();
-        binding.metadata.annotations = Some([(bindery_api::annotations::ACCEPTED_CLAIMS.to_owned(), record)].into());
-        binding.status = Some(APIServiceBindingStatus {
-            permission_claims: claims(served),
-            ..APIServiceBindingStatus::default()
-        });
-        let known = Known {
-            rules: None,
-            offered: Some(claims(now)),
-        };
-        let states = states(&binding, &known);
-        assert_eq!(states.len(), 1);
-        assert_eq!((states[0].state, states[0].selects().as_str()), (state, selects));
-    }
-
-    #[test]
-    fn what_became_wider_is_told_from_what_was_accepted() {
-        let a = "those labelled app=a";
-        check_record(&["a"], &["a"], &["a"], (State::InEffect, a));
-        check_record(
-            &["a"],
-            &["a"],
-            &[""],
-            (
-                State::Changed,
-                "new: EVERY Secret; accepted before: those labelled app=a",
-            ),
-        );
-        check_record(
-            &["a"],
-            &["a"],
-            &["b"],
-            (
-                State::Changed,
-                "new: those labelled app=b; accepted before: those labelled app=a",
-            ),
-        );
-        check_record(&[], &[], &[""], (State::NotAccepted, "EVERY Secret"));
-        // A second claim on the same resource hides behind no first.
-        check_record(
-            &["a"],
-            &["a"],
-            &["a", ""],
-            (
-                State::Changed,
-                "new: EVERY Secret; accepted before: those labelled app=a",
-            ),
-        );
-        // Accepted, and still served as it was before.
-        check_record(&[""], &["a"], &[""], (State::Accepted, "EVERY Secret"));
-        check_record(&[""], &[""], &["a"], (State::Accepted, a));
-    }
-}
+mod tests;

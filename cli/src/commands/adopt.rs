@@ -1,4 +1,4 @@
-//! `adopt --dry-run`: what the konnector would create here of what providers hold.
+//! `adopt --dry-run`: shows which objects of providers the konnector would create on this cluster.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,16 +18,16 @@ use kube::{
 
 use super::Context;
 use crate::{
-    adopt::{Item, Seat, item, places},
+    adopt::{AdoptionItem, AdoptionScope, item, places},
     args::AdoptArgs,
     consumer::Consumer,
-    contract::Contract,
     errors::Failure,
-    output::joined,
+    provider::contract::Contract,
+    render::output::joined,
     why::ObjectFacts,
 };
 
-/// What is known of one side of a binding.
+/// What the provider of one binding shows.
 struct Seen<'a> {
     binding: &'a str,
     contract: Contract,
@@ -39,8 +39,8 @@ struct Seen<'a> {
 pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &AdoptArgs) -> Result<(), Failure> {
     if !args.dry_run {
         return Err(Failure::Usage(
-            "it is the konnector that adopts, all the time, once it is told to: `kubectl bind deploy --adoption opt-in`, or \
-             `--adoption all`\n\nAdd --dry-run to see what would be adopted."
+            "this command adopts nothing: the konnector does, once adoption is on, with `kubectl bind deploy --adoption opt-in` \
+             or `--adoption all`\n\nAdd --dry-run to see what would be adopted."
                 .to_owned(),
         ));
     }
@@ -84,7 +84,7 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &AdoptArgs) ->
     if !makes.is_empty() {
         context
             .steps
-            .note(&format!("namespaces that would be made: {}", joined(makes)));
+            .note(&format!("namespaces that would be created: {}", joined(makes)));
     }
     context.printer.list(&items, Timestamp::now())?;
     if unseen.is_empty() {
@@ -103,7 +103,7 @@ async fn of_binding(
     consumer: &Consumer,
     binding: &APIServiceBinding,
     namespaces: &BTreeSet<String>,
-    items: &mut Vec<Item>,
+    items: &mut Vec<AdoptionItem>,
 ) -> Result<(), String> {
     let name = binding.name_any();
     let contract = Contract::open(consumer, binding).await?;
@@ -128,7 +128,7 @@ impl Seen<'_> {
         consumer: &Consumer,
         resource: &GroupResource,
         namespaces: &BTreeSet<String>,
-        items: &mut Vec<Item>,
+        items: &mut Vec<AdoptionItem>,
     ) -> Result<(), String> {
         let schema = self.contract.schema(resource).await?;
         let schema = schema
@@ -145,7 +145,7 @@ impl Seen<'_> {
             .map(ObjectFacts::of)
             .map(|object| ((object.namespace.clone(), object.name.clone()), object))
             .collect();
-        let seat = Seat {
+        let scope = AdoptionScope {
             binding: self.binding,
             contract: &self.contract.name,
             resource,
@@ -159,7 +159,7 @@ impl Seen<'_> {
                 };
                 let key = (place.here.clone(), name);
                 let has_namespace = place.here.is_empty() || namespaces.contains(&place.here);
-                items.push(item(&seat, key.clone(), &object, here.get(&key), has_namespace));
+                items.push(item(&scope, key.clone(), &object, here.get(&key), has_namespace));
             }
         }
         Ok(())

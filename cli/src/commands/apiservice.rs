@@ -1,4 +1,4 @@
-//! `apiservice` and the short form: binds a template.
+//! `apiservice` and the short form: bind a template to this cluster.
 
 pub(super) mod consent;
 mod dry_run;
@@ -6,48 +6,48 @@ mod dry_run;
 use std::{io::Write, time::Duration};
 
 use bindery_api::{
-    Conditions as _, conditions, names,
-    v1alpha2::{APIServiceBinding, APIServiceExportTemplateSpec, ClusterSecretKeyRef, Isolation, Scope},
+    conditions::ConditionStatus,
+    names,
+    v1alpha2::{APIServiceExportTemplateSpec, ClusterSecretKeyRef, Isolation, Scope},
 };
 use bindery_proto::v1alpha2::{BindableResourcesRequest, BindingResourceResponse, ClusterIdentity};
 use bindery_sdk::objects;
 use jiff::Timestamp;
-use kube::ResourceExt as _;
 use tokio::time::Instant;
 
 use super::Context;
 use crate::{
     args::BindArgs,
     claims::{self, Decision},
-    consumer::Consumer,
+    consumer::{Consumer, wait},
     errors::Failure,
-    kubeconfig::{Credential, KubeconfigError},
-    manifests::{self, Install, Kubeconfig, Manifests},
-    offer::{self, Offer},
-    output::{Show, age, joined},
-    placement,
-    plan::{self, Installed},
-    provider::{Provider, Wish},
-    steps::Steps,
-    wait::Watched,
+    install::{
+        manifests::{self, Install, Kubeconfig, Manifests},
+        plan::{self, Installed},
+    },
+    provider::{
+        BindRequest, Provider,
+        offer::{self, Offer},
+    },
+    render::{output::joined, placement, steps::Steps},
 };
 
-/// How long a bind may take, unless a flag says otherwise.
+/// How long a bind may take, unless `--timeout` says otherwise.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// One bind on its way.
+/// A bind that was checked on both sides, before anything is written.
 struct Bind<'a> {
     args: &'a BindArgs,
     name: String,
     consumer: Consumer,
     secret: ClusterSecretKeyRef,
     seen: Installed,
-    /// What the provider says would come of it.
+    /// What the provider wants installed.
     offer: Offer,
-    /// What becomes of its claims.
+    /// Which claims of the offer are accepted.
     decision: Decision,
-    /// Where its objects would stand.
+    /// The template, which says where the provider keeps the objects.
     template: APIServiceExportTemplateSpec,
-    /// The provider's isolation where the template has none.
+    /// The provider's isolation, if the template has none.
     isolation: Option<Isolation>,
 }
 
@@ -58,10 +58,10 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &BindArgs) -> 
     let provider = Provider::new(&context.settings)?;
     let steps = &mut context.steps;
     let consumer = Consumer::connect(&context.settings).await?;
-    let wish = wish(&consumer, args).await?;
-    steps.done(&format!("this cluster is {}", wish.cluster.identity));
+    let request = request(&consumer, args).await?;
+    steps.done(&format!("this cluster is {}", request.cluster.identity));
     let address = &context.settings.backend()?.address;
-    let bind = Box::pin(Bind::prepare(args, &wish, consumer, &provider, address)).await?;
+    let bind = Box::pin(Bind::prepare(args, &request, consumer, &provider, address)).await?;
     steps.done(&offered(&bind.offer, &address.to_string()));
     bind.explain(steps);
     if args.dry_run {
@@ -69,7 +69,7 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &BindArgs) -> 
     }
     consent::get(&bind)?;
     let pending = |request: &BindableResourcesRequest| steps.note(&waiting_for(request));
-    let bound = provider.bind(&wish, patience, pending).await?;
+    let bound = provider.bind(&request, patience, pending).await?;
     steps.done(&format!(
         "the provider made export {} in contract {}",
         bind.name, bound.response.provider_namespace
@@ -77,26 +77,27 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &BindArgs) -> 
     bind.install(&bound.response, steps).await?;
     let binding = if args.wait {
         let left = patience.saturating_sub(start.elapsed());
-        let ready = Watched::start(&bind.consumer, &bind.name, left).ready(steps).await?;
-        steps.done(&format!("APIServiceBinding {} is ready", bind.name));
+        let owner = bind.manifests(&bind.offer, Kubeconfig::Hidden("")).owner;
+        let ready = wait::ready(&bind.consumer, &owner, left, steps).await?;
+        steps.done(&format!("{ready} is ready"));
         let left = patience.saturating_sub(start.elapsed());
         super::claims::take_rights(&bind.consumer, &bind.name, &bind.decision.withdrawn, left, steps).await?;
         ready
     } else {
-        bind.consumer.binding(&bind.name).await?
+        bind.consumer.binding(&bind.name).await?.into()
     };
-    context.printer.one(&binding, Timestamp::now())
+    context.printer.owner(&binding, Timestamp::now())
 }
 
-/// What is asked of the provider.
-async fn wish(consumer: &Consumer, args: &BindArgs) -> Result<Wish, Failure> {
+/// The bind to ask the provider for.
+async fn request(consumer: &Consumer, args: &BindArgs) -> Result<BindRequest, Failure> {
     let name = args.name.clone().unwrap_or_else(|| args.template.clone());
     check_name(&name, args.name.is_some())?;
     let identity = match &args.cluster_identity {
         Some(identity) => identity.clone(),
         None => consumer.identity().await?,
     };
-    Ok(Wish {
+    Ok(BindRequest {
         name,
         template: args.template.clone(),
         cluster: ClusterIdentity {
@@ -116,35 +117,37 @@ fn check_name(name: &str, chosen: bool) -> Result<(), Failure> {
         "choose one with --name"
     };
     Err(Failure::Usage(format!(
-        "{name:?} cannot be the name of a binding, which has at most {} lower-case letters, digits and dashes; {mend}",
+        "{name:?} cannot be the name of a binding: a name has 1 to {} lower-case letters, digits and dashes; {mend}",
         names::NAMESPACE_LENGTH_MAX,
     )))
 }
 
 impl<'a> Bind<'a> {
-    /// Looks at both sides and judges what would be installed. Writes nothing.
+    /// Reads both sides and judges what would be installed. Writes nothing.
     async fn prepare(
         args: &'a BindArgs,
-        wish: &Wish,
+        request: &BindRequest,
         consumer: Consumer,
         provider: &Provider<'_>,
         address: &bindery_sdk::Address,
     ) -> Result<Self, Failure> {
-        let name = wish.name.clone();
+        let name = request.name.clone();
         let binding = consumer.find_binding(&name).await?;
         let secret = match &binding {
             Some(binding) => binding.spec.kubeconfig_secret_ref.clone(),
             None => manifests::secret_ref(&name, &args.konnector.konnector_namespace),
         };
-        let seen = consumer.installed(binding, &name, &secret).await?;
-        plan::before_asking(&seen, address)?;
-        let (preview, template) = tokio::try_join!(provider.preview(wish), provider.template(&wish.template))?;
+        let seen = consumer
+            .installed(binding.map(Into::into), Some(&name), &secret)
+            .await?;
+        seen.refuse_other_backend(address)?;
+        let (preview, template) = tokio::try_join!(provider.preview(request), provider.template(&request.template))?;
         let offer = offer::judge(&preview.response, &name)?;
         claims::check_rejected(&offer.claims, &args.answers.reject_claims)?;
         let decision = claims::decide(&offer.claims, &args.answers.reject_claims, &seen);
         let template = objects::template(template.template).spec;
         let isolation = match (template.scope, template.isolation) {
-            // Only to be shown: that it is not known keeps nobody from binding.
+            // Shown to the user only, so a bind goes on without it.
             (Scope::Cluster, None) => provider.isolation().await,
             _ => None,
         };
@@ -160,7 +163,7 @@ impl<'a> Bind<'a> {
             isolation,
         };
         bind.check_apis(&bind.offer).await?;
-        // What stands in the way is found before the provider makes anything.
+        // Conflicts on this cluster are found before the provider writes anything.
         plan::plan(
             &bind.manifests(&bind.offer, Kubeconfig::Hidden("")),
             &bind.seen,
@@ -169,24 +172,19 @@ impl<'a> Bind<'a> {
         Ok(bind)
     }
 
-    /// Says what whoever binds should know before anything is installed.
+    /// Tells the user where objects will be kept and what is claimed, before anything is installed.
     fn explain(&self, steps: &Steps) {
         let place = placement::words(&self.template, self.isolation);
-        steps.note(&format!("its objects stand on the provider {place}"));
+        steps.note(&format!("the provider keeps its objects {place}"));
         if let Some(warning) = placement::warning(&self.template, self.isolation) {
             steps.note(warning);
         }
-        for claim in &self.offer.claims {
-            consent::explain([claim], steps);
-            if self.decision.rejected.contains(&claim.group_resource) {
-                steps.note("which is rejected: nothing of it is read or written");
-            }
-        }
+        consent::explain_offer(&self.offer, &self.decision, steps);
     }
 
     async fn check_apis(&self, offer: &Offer) -> Result<(), Failure> {
         let apis = self.consumer.apis(&offer.resources).await?;
-        Ok(plan::foreign_apis(&apis, &self.name)?)
+        Ok(plan::refuse_foreign_apis(&apis, &self.name)?)
     }
 
     fn manifests(&self, offer: &Offer, kubeconfig: Kubeconfig) -> Manifests {
@@ -200,56 +198,37 @@ impl<'a> Bind<'a> {
                 &self.args.konnector.konnector_namespace,
                 &self.args.konnector.konnector_service_account,
             ),
+            with_namespace: true,
         };
-        Manifests::new(&install, kubeconfig)
+        Manifests::of_binding(&install, kubeconfig)
     }
 
-    /// Judges the answer and installs what is missing of it.
+    /// Judges the provider's answer and installs the objects that are missing.
     async fn install(&self, answer: &BindingResourceResponse, steps: &mut Steps) -> Result<(), Failure> {
         let offer = offer::judge(answer, &self.name)?;
         self.offer.same_claims(&offer)?;
         if offer != self.offer {
             self.check_apis(&offer).await?;
         }
-        let kubeconfig = accept_kubeconfig(answer, &offer.contract, &self.seen)?;
-        let manifests = self.manifests(&offer, Kubeconfig::Is(kubeconfig));
-        let ops = plan::plan(&manifests, &self.seen, Timestamp::now())?;
-        for op in &ops {
-            self.consumer.apply(op).await?;
-            steps.done(&format!(
-                "{} {}",
-                if op.exists { "changed" } else { "created" },
-                op.object
-            ));
+        let kubeconfig = self.seen.accept(&offer.contract, answer.kubeconfig.as_ref())?;
+        let manifests = self.manifests(&offer, Kubeconfig::Document(kubeconfig));
+        let writes = plan::plan(&manifests, &self.seen, Timestamp::now())?;
+        for write in &writes {
+            self.consumer.write(write).await?;
+            steps.done(&format!("{} {write}", write.past()));
         }
-        if ops.is_empty() {
+        if writes.is_empty() {
             steps.done("everything is installed already");
         }
         Ok(())
     }
 }
 
-/// The kubeconfig of an answer, if it may be installed.
-pub(super) fn accept_kubeconfig(
-    answer: &BindingResourceResponse,
-    contract: &str,
-    seen: &Installed,
-) -> Result<Vec<u8>, Failure> {
-    let kubeconfig = answer.kubeconfig.as_ref().ok_or(KubeconfigError::Missing)?;
-    let credential = Credential::parse(&kubeconfig.kubeconfig)?.for_contract(contract)?;
-    plan::same_contract(seen, &credential, &kubeconfig.contract_uid)?;
-    Ok(kubeconfig.kubeconfig.to_vec())
-}
-
-/// What keeps the provider from being done, in words.
+/// What the provider's request waits for, in words.
 fn waiting_for(request: &BindableResourcesRequest) -> String {
-    let conditions = request.status.iter().flat_map(|status| &status.conditions);
-    match conditions
-        .filter(|condition| condition.status == "False")
-        .map(|condition| &condition.message)
-        .next()
-    {
-        Some(message) => format!("waiting for the provider: {message}"),
+    let mut conditions = request.status.iter().flat_map(|status| &status.conditions);
+    match conditions.find(|condition| condition.status == ConditionStatus::False.as_str()) {
+        Some(condition) => format!("waiting for the provider: {}", condition.message),
         None => "waiting for the provider".to_owned(),
     }
 }
@@ -263,47 +242,8 @@ fn offered(offer: &Offer, address: &str) -> String {
     format!("{offered}, and asks for {} of this cluster", joined(claimed))
 }
 
-impl Show for APIServiceBinding {
-    const HEADINGS: &'static [&'static str] = &[
-        "NAME",
-        "PROVIDER",
-        "RESOURCES",
-        "READY",
-        "AGE",
-        "CONTRACT",
-        "SECRET",
-        "MESSAGE",
-    ];
-    const PLAIN: usize = 5;
-
-    fn cells(&self, now: Timestamp) -> Vec<String> {
-        let known = self.status.as_ref();
-        let ready = self.condition(conditions::READY);
-        vec![
-            self.name_any(),
-            known
-                .and_then(|known| known.provider_pretty_name.clone())
-                .unwrap_or_else(|| "<unknown>".to_owned()),
-            joined(known.iter().flat_map(|known| &known.bound_schemas)),
-            ready.map_or("Unknown", |ready| ready.status.as_str()).to_owned(),
-            age(self.creation_timestamp().map(|time| time.0), now),
-            known
-                .and_then(|known| known.provider_namespace.clone())
-                .unwrap_or_else(|| "<unknown>".to_owned()),
-            self.spec.kubeconfig_secret_ref.to_string(),
-            ready.map(|ready| ready.message.clone()).unwrap_or_default(),
-        ]
-    }
-
-    fn reference(&self) -> String {
-        format!("apiservicebinding.kube-bind.io/{}", self.name_any())
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use bindery_api::v1alpha2::APIServiceBindingSpec;
-
     use super::*;
     use crate::errors::Exit;
 
@@ -317,14 +257,6 @@ mod tests {
             assert_eq!(failure.exit(), Exit::Usage);
             assert!(failure.to_string().contains("--name"), "{failure}");
         }
-    }
-
-    #[test]
-    fn every_column_of_a_binding_has_a_cell() {
-        let binding = APIServiceBinding::new("west", APIServiceBindingSpec::default());
-        let cells = binding.cells(Timestamp::UNIX_EPOCH);
-        assert_eq!(cells.len(), APIServiceBinding::HEADINGS.len());
-        assert_eq!(cells[..5], ["west", "<unknown>", "<none>", "Unknown", "<unknown>"]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `templates` and `collections`: what may be bound.
+//! `templates` and `collections`: show what the provider offers.
 
 use std::{fmt::Write as _, io::Write};
 
@@ -16,9 +16,11 @@ use crate::{
     args::{CollectionsArgs, TemplatesArgs},
     claims,
     errors::Failure,
-    output::{Format, Show, age, joined, printable, table},
-    placement,
     provider::Provider,
+    render::{
+        output::{Format, Show, age, joined, printable, table},
+        placement,
+    },
 };
 
 /// `kubectl bind templates [NAME]`
@@ -53,7 +55,7 @@ pub(crate) async fn templates<W: Write>(context: &mut Context<W>, args: &Templat
     if templates.is_empty() {
         context
             .steps
-            .note("no templates that you may bind; ask the provider's admin for the right to bind one");
+            .note("there are no templates that you may bind; ask the provider's admin for the right to bind one");
     }
     context.printer.list(&templates, now)
 }
@@ -73,7 +75,9 @@ pub(crate) async fn collections<W: Write>(context: &mut Context<W>, args: &Colle
     let collections = provider.collections(request).await?;
     let collections: Vec<_> = collections.into_iter().map(objects::collection).collect();
     if collections.is_empty() {
-        context.steps.note("no collections with a template that you may bind");
+        context
+            .steps
+            .note("there are no collections with a template that you may bind");
     }
     context.printer.list(&collections, now)
 }
@@ -133,7 +137,7 @@ fn ready(condition: Option<&bindery_api::Condition>) -> String {
     condition.map_or_else(|| "Unknown".to_owned(), |ready| ready.status.as_str().to_owned())
 }
 
-/// One template for people: what it is, and what would appear on this cluster.
+/// One template for people, with the kinds that a bind would add to this cluster.
 fn described(template: &APIServiceExportTemplate, schemas: &[TemplateSchema], default: Option<Isolation>) -> String {
     let mut text = String::new();
     let mut line = |head: &str, value: &str| {
@@ -189,66 +193,4 @@ fn described(template: &APIServiceExportTemplate, schemas: &[TemplateSchema], de
 }
 
 #[cfg(test)]
-mod tests {
-    use bindery_api::v1alpha2::{APIServiceExportTemplateSpec, ExportResource, GroupResource};
-    use bindery_proto::v1alpha2::Scope;
-
-    use super::*;
-
-    fn template() -> APIServiceExportTemplate {
-        let spec = APIServiceExportTemplateSpec {
-            description: Some("Cowboys\u{1b}[2J".to_owned()),
-            resources: vec![ExportResource {
-                group_resource: GroupResource::new("wildwest.dev", "cowboys"),
-                versions: Vec::new(),
-            }],
-            ..APIServiceExportTemplateSpec::default()
-        };
-        APIServiceExportTemplate::new("cowboys", spec)
-    }
-
-    #[test]
-    fn every_column_has_a_cell() {
-        let cells = template().cells(Timestamp::UNIX_EPOCH);
-        assert_eq!(cells.len(), APIServiceExportTemplate::HEADINGS.len());
-        assert_eq!(
-            cells[..5],
-            ["cowboys", "cowboys.wildwest.dev", "<none>", "Unknown", "<unknown>"]
-        );
-        let collection = Collection::new("west", bindery_api::v1alpha2::CollectionSpec::default());
-        assert_eq!(
-            collection.cells(Timestamp::UNIX_EPOCH).len(),
-            Collection::HEADINGS.len()
-        );
-    }
-
-    #[test]
-    fn a_template_is_described_by_what_it_brings() {
-        let schema = TemplateSchema {
-            group: "wildwest.dev".to_owned(),
-            resource: "cowboys".to_owned(),
-            kind: "Cowboy".to_owned(),
-            scope: Scope::Namespaced.into(),
-            versions: vec!["v1alpha1".to_owned()],
-        };
-        let mut template = template();
-        template.spec.permission_claims = vec![claims::tests::claim("secrets", None)];
-        assert_eq!(
-            described(&template, &[schema], None),
-            "\
-Name:           cowboys
-Description:    Cowboys [2J
-Ready:          Unknown
-Schema updates: Never
-Objects stand:  in namespaces that are this cluster's alone
-Claims:         secrets: EVERY Secret of this cluster
-                yours that it selects are copied to the provider, which reads them; its own that it selects are copied here
-
-KIND     RESOURCE               SCOPE        VERSIONS
-Cowboy   cowboys.wildwest.dev   Namespaced   v1alpha1
-
-Bind it with: kubectl bind apiservice cowboys
-"
-        );
-    }
-}
+mod tests;

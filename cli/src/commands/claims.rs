@@ -1,4 +1,4 @@
-//! `claims`: what a binding lets its provider see and write beside its API.
+//! `claims`: shows the claims of a binding, and accepts or rejects them.
 
 mod change;
 
@@ -19,17 +19,20 @@ use super::{Context, apiservice::consent};
 use crate::{
     args::ClaimsArgs,
     claims::{Claim, Known, news, record_after, states},
-    consumer::{Consumer, bundle_of},
-    contract::Contract,
+    consumer::{
+        Consumer, bundle_of,
+        wait::{self, Watched},
+    },
     errors::Failure,
-    manifests,
-    output::{Format, joined, table},
-    plan::Conflict,
-    steps::Steps,
-    wait::{self, Watched},
+    install::{conflict::Conflict, manifests},
+    provider::contract::Contract,
+    render::{
+        output::{Format, joined, table},
+        steps::Steps,
+    },
 };
 
-/// How long it may take to withdraw what was copied, unless a flag says otherwise.
+/// How long it may take to withdraw copies, unless `--timeout` says otherwise.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// `kubectl bind claims BINDING`
@@ -58,7 +61,7 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &ClaimsArgs) -
         "nothing was changed",
     )?;
     let steps = &mut context.steps;
-    // What bundles bind, the konnector has rights on by a role of theirs.
+    // The bindings of bundles have no role of their own.
     let own = change.claimed(&before).filter(|_| bundle_of(&binding).is_none());
     for claim in own {
         give_right(&consumer, &args.binding, claim, steps).await?;
@@ -70,7 +73,7 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &ClaimsArgs) -
         let wanted: Vec<_> = change.accepted(&before).cloned().collect();
         if !wanted.is_empty() {
             let left = patience.saturating_sub(start.elapsed());
-            let watched = Watched::start(&consumer, &args.binding, left);
+            let watched = Watched::<APIServiceBinding>::start(&consumer, "", &args.binding, left);
             watched.taken_up(&wanted, steps).await?;
         }
     } else if !change.reject.is_empty() {
@@ -87,7 +90,7 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &ClaimsArgs) -
     show(context, &after, is_known)
 }
 
-/// What the binding of a bundle accepts, the bundle says; what it rejects, it says itself.
+/// Refuses to accept more than the bundle of the binding does. Its binding may reject claims itself.
 fn check_bundle(
     binding: &APIServiceBinding,
     accept: &BTreeSet<GroupResource>,
@@ -110,7 +113,7 @@ fn check_bundle(
     }
 }
 
-/// Writes into the binding what it rejects and what was accepted.
+/// Writes into the binding what it rejects and what was accepted, if that changes.
 async fn answer(
     consumer: &Consumer,
     binding: &APIServiceBinding,
@@ -121,7 +124,7 @@ async fn answer(
     let name = binding.name_any();
     let rejected = change.rejected_after(binding);
     let rejected = (rejected != binding.spec.rejected_permission_claims).then_some(rejected);
-    // A bundle writes the record of its bindings.
+    // The konnector writes the record of the binding of a bundle.
     let record = match bundle_of(binding) {
         None => record_after(binding, offered, &change.accept, &change.reject),
         Some(_) => None,
@@ -133,26 +136,27 @@ async fn answer(
         .answer_claims(binding, rejected.as_deref(), record.as_deref())
         .await?;
     if let Some(rejected) = rejected {
-        let rejects = if rejected.is_empty() {
-            "no claim".to_owned()
-        } else {
-            joined(&rejected)
-        };
-        steps.done(&format!("APIServiceBinding {name} rejects {rejects}"));
+        steps.done(&format!("APIServiceBinding {name} rejects {}", or_no_claim(rejected)));
     }
     if let Some(record) = record {
-        let claims: BTreeSet<_> = record.iter().map(|claim| &claim.group_resource).collect();
-        let accepts = if claims.is_empty() {
-            "no claim".to_owned()
-        } else {
-            joined(claims)
-        };
-        steps.done(&format!("APIServiceBinding {name} records as accepted: {accepts}"));
+        let claims: BTreeSet<_> = record.into_iter().map(|claim| claim.group_resource).collect();
+        steps.done(&format!(
+            "APIServiceBinding {name} records as accepted: {}",
+            or_no_claim(claims)
+        ));
     }
     Ok(())
 }
 
-/// Takes the konnector's rights on claims that are not accepted, as soon as it has withdrawn what it copied for them.
+fn or_no_claim(claims: impl IntoIterator<Item = GroupResource>) -> String {
+    let mut claims = claims.into_iter().peekable();
+    match claims.peek() {
+        None => "no claim".to_owned(),
+        Some(_) => joined(claims),
+    }
+}
+
+/// Waits until the konnector has withdrawn claims that are not accepted, then takes its rights on them.
 pub(super) async fn take_rights(
     consumer: &Consumer,
     binding: &str,
@@ -165,7 +169,7 @@ pub(super) async fn take_rights(
     }
     let now = consumer.binding(binding).await?;
     if !wait::in_effect(&now, claims).is_empty() {
-        let withdrawn = Watched::start(consumer, binding, patience)
+        let withdrawn = Watched::<APIServiceBinding>::start(consumer, "", binding, patience)
             .withdrawn(claims, steps)
             .await;
         if withdrawn.is_err() {
@@ -184,7 +188,7 @@ pub(super) async fn take_rights(
     change_role(consumer, &role, without, steps).await
 }
 
-/// Gives the konnector the right on a claim.
+/// Gives the konnector the right on a claimed resource.
 async fn give_right(
     consumer: &Consumer,
     binding: &str,
@@ -194,8 +198,8 @@ async fn give_right(
     let name = names::konnector_cluster_role(binding);
     let role = consumer.role(binding).await?.ok_or_else(|| {
         Failure::Usage(format!(
-            "ClusterRole {name} does not exist, so that the konnector can be given no right on {claim}; bind again with \
-             kubectl bind, or have whoever made APIServiceBinding {binding} give it that right"
+            "ClusterRole {name} does not exist, so the konnector cannot get a right on {claim}; bind again with kubectl bind, or \
+             ask the owner of APIServiceBinding {binding} to give the konnector that right"
         ))
     })?;
     let rules = role.rules.as_deref().unwrap_or_default();
@@ -232,7 +236,7 @@ fn unfinished(binding: &str, claims: &BTreeSet<GroupResource>) -> String {
     )
 }
 
-/// What is known beside the binding. What cannot be read is no failure: a list is worth having without it.
+/// Reads the konnector's rights and the provider's claims. What cannot be read is noted and left out.
 async fn known(consumer: &Consumer, binding: &APIServiceBinding, steps: &Steps) -> Known {
     let rules = match consumer.role_for(binding).await {
         Ok(role) => Some(role.and_then(|role| role.rules).unwrap_or_default()),

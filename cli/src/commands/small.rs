@@ -1,8 +1,9 @@
-//! `version`, `cluster-identity` and `completion`.
+//! The commands `version`, `cluster-identity` and `completion`.
 
 use std::io::Write;
 
 use clap::CommandFactory as _;
+use clap_complete::Shell;
 use serde_json::json;
 
 use super::Context;
@@ -10,8 +11,8 @@ use crate::{
     args::{Args, CompletionArgs},
     consumer::Consumer,
     errors::Failure,
-    output::{Format, printable},
     provider::Provider,
+    render::output::{Format, printable},
 };
 
 /// `kubectl bind version`
@@ -55,7 +56,16 @@ pub(crate) async fn cluster_identity<W: Write>(context: &mut Context<W>) -> Resu
 
 /// `kubectl bind completion SHELL`
 pub(crate) fn completion<W: Write>(context: &mut Context<W>, args: &CompletionArgs) -> Result<(), Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Args::command(), "kubectl-bind", &mut script);
-    context.printer.text(&String::from_utf8_lossy(&script))
+    context.printer.text(&script(args.shell))
 }
+
+/// The completion script for a shell.
+fn script(shell: Shell) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Args::command(), "kubectl-bind", &mut script);
+    // clap_complete writes a dash in the name of the program in two ways for bash, so flags of commands would not complete.
+    String::from_utf8_lossy(&script).replace("kubectl__subcmd__bind", "kubectl__bind")
+}
+
+#[cfg(test)]
+mod tests;

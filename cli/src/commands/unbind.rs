@@ -1,4 +1,4 @@
-//! `unbind`: ends a binding.
+//! `unbind`: ends a binding, and deletes its objects.
 
 use std::{io::Write, time::Duration};
 
@@ -6,26 +6,23 @@ use bindery_api::{
     Conditions as _, annotations, names,
     v1alpha2::{APIServiceBinding, APIServiceBindingBundle},
 };
-use k8s_openapi::api::{
-    core::v1::Secret,
-    rbac::v1::{ClusterRole, ClusterRoleBinding},
-};
+use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
 use super::Context;
 use crate::{
     args::UnbindArgs,
-    consumer::{Consumer, bundle_of},
+    consumer::{Consumer, bundle_of, wait::Watched},
     errors::{Exit, Failure},
-    manifests::is_ours,
-    output::{Format, Show as _, joined},
-    plan::Conflict,
-    steps::Steps,
-    wait::Watched,
+    install::{conflict::Conflict, manifests::is_ours},
+    render::{
+        output::{Format, Show as _, joined},
+        steps::Steps,
+    },
 };
 
-/// How long an unbind may take, unless a flag says otherwise: every object is deleted on both sides first.
+/// How long an unbind may take, unless `--timeout` says otherwise. Every object is deleted on both sides first.
 const PATIENCE: Duration = Duration::from_mins(5);
 
 /// `kubectl bind unbind BINDING`
@@ -40,11 +37,11 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &UnbindArgs) -
         };
     };
     let bundles = match consumer.bundles().await {
-        // Whoever may see bindings alone can end one that no bundle has made.
+        // A user who may list bindings alone can end a binding that no bundle made.
         Err(failure) if failure.exit() == Exit::Denied && bundle_of(binding).is_none() => None,
         bundles => Some(bundles?),
     };
-    refuse_wanted(binding, bundles.as_deref().unwrap_or_default())?;
+    refuse_rebound(binding, bundles.as_deref().unwrap_or_default())?;
     let secret = if let Some(bundles) = &bundles {
         own_secret(&consumer, binding, (&bindings, bundles), &context.steps).await?
     } else {
@@ -61,7 +58,8 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &UnbindArgs) -
             .annotate(binding, annotations::FORCE_UNBIND, annotations::TRUE)
             .await?;
     }
-    let watched = Watched::start(&consumer, &args.binding, context.settings.patience(PATIENCE));
+    let watched =
+        Watched::<APIServiceBinding>::start(&consumer, "", &args.binding, context.settings.patience(PATIENCE));
     consumer.delete(Api::all(consumer.client()), binding).await?;
     context.steps.done(&deleting(binding));
     if args.wait {
@@ -97,8 +95,8 @@ fn deleting(binding: &APIServiceBinding) -> String {
     )
 }
 
-/// The binding of a bundle comes back, unless the bundle does not want it any more either.
-fn refuse_wanted(binding: &APIServiceBinding, bundles: &[APIServiceBindingBundle]) -> Result<(), Conflict> {
+/// Refuses the binding of a bundle, which would bind again, unless the bundle does not select the export any more.
+fn refuse_rebound(binding: &APIServiceBinding, bundles: &[APIServiceBindingBundle]) -> Result<(), Conflict> {
     let given_up = binding
         .condition("Connected")
         .is_some_and(|connected| ["ExportRemoved", "ExportNotSelected"].contains(&connected.reason.as_str()));
@@ -133,7 +131,7 @@ async fn own_secret(
     }
     match consumer.secret(reference).await {
         Ok(secret) => Ok(secret.filter(|secret| is_ours(&secret.metadata))),
-        // Whoever may not read Secrets can end a binding all the same.
+        // A user who may not read Secrets can still end a binding.
         Err(failure) if failure.exit() == Exit::Denied => {
             steps.note(&format!("Secret {reference} stays: {failure}"));
             Ok(None)
@@ -148,14 +146,14 @@ fn is_shared(binding: &APIServiceBinding, all: &[APIServiceBinding], bundles: &[
     let used = others
         .map(|other| &other.spec.kubeconfig_secret_ref)
         .chain(bundles.iter().map(|bundle| &bundle.spec.kubeconfig_secret_ref));
-    // One of a bundle that is gone may be used by the next bundle of that name.
+    // The Secret of a bundle that is gone may be used by the next bundle of that name.
     bundle_of(binding).is_some()
         || used
             .into_iter()
             .any(|used| used.name == reference.name && used.namespace == reference.namespace)
 }
 
-/// Deletes what a bind made and nobody has deleted yet.
+/// Deletes the Secret and the role of the binding, if they still exist.
 async fn clean_up(consumer: &Consumer, name: &str, secret: Option<&Secret>, steps: &mut Steps) -> Result<(), Failure> {
     if let Some(secret) = secret {
         let namespace = secret.namespace().unwrap_or_default();
@@ -165,113 +163,12 @@ async fn clean_up(consumer: &Consumer, name: &str, secret: Option<&Secret>, step
         steps.done(&format!("Secret {namespace}/{} is gone", secret.name_any()));
     }
     // The konnector deletes them as its last step, unless it lacks the right to.
-    let role_name = names::konnector_cluster_role(name);
-    let grants = Api::<ClusterRoleBinding>::all(consumer.client());
-    if let Some(grant) = consumer
-        .find(grants.clone(), &role_name)
-        .await?
-        .filter(|grant| is_ours(&grant.metadata))
-    {
-        consumer.delete(grants, &grant).await?;
-        steps.done(&format!("ClusterRoleBinding {role_name} is gone"));
-    }
-    let roles = Api::<ClusterRole>::all(consumer.client());
-    if let Some(role) = consumer
-        .find(roles.clone(), &role_name)
-        .await?
-        .filter(|role| is_ours(&role.metadata))
-    {
-        consumer.delete(roles, &role).await?;
-        steps.done(&format!("ClusterRole {role_name} is gone"));
+    let role = names::konnector_cluster_role(name);
+    for kind in consumer.delete_rights(&role, is_ours).await? {
+        steps.done(&format!("{kind} {role} is gone"));
     }
     Ok(())
 }
 
 #[cfg(test)]
-mod tests {
-    use bindery_api::{
-        conditions::{Severity, false_condition},
-        v1alpha2::{APIServiceBindingBundleSpec, APIServiceBindingSpec, APIServiceBindingStatus, GroupResource},
-    };
-    use jiff::Timestamp;
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-    use kube::Resource as _;
-
-    use super::*;
-    use crate::manifests::secret_ref;
-
-    fn binding(name: &str, secret: &str) -> APIServiceBinding {
-        let spec = APIServiceBindingSpec {
-            kubeconfig_secret_ref: secret_ref(secret, "kube-bind"),
-            ..APIServiceBindingSpec::default()
-        };
-        APIServiceBinding::new(name, spec)
-    }
-
-    #[test]
-    fn a_shared_secret_is_told_from_an_own_one() {
-        let all = [binding("a", "a"), binding("b", "b"), binding("c", "b")];
-        let shared = |bundles: &[APIServiceBindingBundle]| all.each_ref().map(|one| is_shared(one, &all, bundles));
-        assert_eq!(shared(&[]), [false, true, true]);
-        let mut acme = bundle();
-        acme.spec.kubeconfig_secret_ref = secret_ref("a", "kube-bind");
-        assert_eq!(shared(&[acme]), [true, true, true]);
-        assert!(is_shared(&of_bundle("a"), &[], &[]));
-    }
-
-    fn bundle() -> APIServiceBindingBundle {
-        let mut bundle = APIServiceBindingBundle::new("acme", APIServiceBindingBundleSpec::default());
-        bundle.metadata.uid = Some("u".to_owned());
-        bundle
-    }
-
-    fn of_bundle(name: &str) -> APIServiceBinding {
-        let mut binding = binding(name, name);
-        binding.metadata.owner_references = bundle().controller_owner_ref(&()).map(|owner| vec![owner]);
-        binding
-    }
-
-    #[test]
-    fn the_binding_of_a_bundle_would_come_back() {
-        let check = |binding: &APIServiceBinding, bundles: &[APIServiceBindingBundle], refused: bool| {
-            let outcome = refuse_wanted(binding, bundles);
-            assert_eq!(outcome.is_err(), refused, "{outcome:?}");
-        };
-        check(&of_bundle("a"), &[bundle()], true);
-        check(&binding("a", "a"), &[bundle()], false);
-        // Its bundle is gone, or another one has its name.
-        check(&of_bundle("a"), &[], false);
-        let mut other = bundle();
-        other.metadata.uid = Some("v".to_owned());
-        check(&of_bundle("a"), &[other], false);
-        let mut going = bundle();
-        going.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
-        check(&of_bundle("a"), &[going], false);
-        for (reason, refused) in [
-            ("ExportRemoved", false),
-            ("ExportNotSelected", false),
-            ("ProviderUnreachable", true),
-        ] {
-            let mut away = of_bundle("a");
-            away.set_condition(
-                false_condition("Connected", Severity::Error, reason, ""),
-                Timestamp::UNIX_EPOCH,
-            );
-            check(&away, &[bundle()], refused);
-        }
-    }
-
-    #[test]
-    fn says_what_is_deleted() {
-        let mut bound = binding("a", "a");
-        assert_eq!(deleting(&bound), "asked to unbind a");
-        bound.status = Some(APIServiceBindingStatus {
-            bound_schemas: vec![GroupResource::new("wildwest.dev", "cowboys")],
-            ..APIServiceBindingStatus::default()
-        });
-        assert_eq!(
-            deleting(&bound),
-            "asked to unbind a, with all objects of cowboys.wildwest.dev"
-        );
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! `undeploy`: removes the konnector.
+//! `undeploy`: removes the konnector from this cluster.
 
 use std::{io::Write, time::Duration};
 
@@ -13,86 +13,83 @@ use kube::{Api, ResourceExt};
 
 use super::Context;
 use crate::{
-    applied::{Outcome, Report},
     args::UndeployArgs,
     consumer::Consumer,
-    deploy,
     errors::Failure,
-    manifests::is_ours,
-    output::joined,
-    steps::Steps,
+    install::manifests::is_ours,
+    konnector,
+    render::{
+        applied::{Outcome, Report},
+        output::joined,
+        steps::Steps,
+    },
 };
 
-/// How long a removal may take, unless a flag says otherwise: a namespace goes last.
+/// How long a removal may take, unless `--timeout` says otherwise. A namespace is deleted last.
 const PATIENCE: Duration = Duration::from_mins(5);
 
 /// `kubectl bind undeploy`
 pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &UndeployArgs) -> Result<(), Failure> {
     let consumer = Consumer::connect(&context.settings).await?;
     refuse_bound(&consumer).await?;
-    let target = deploy::target()?;
+    let target = konnector::target()?;
     let Some(versions) = installed(&consumer, &target, args).await? else {
         return Ok(());
     };
-    let listed = deploy::listed(&versions);
+    let listed = konnector::listed(&versions);
     let live = consumer.synk().live(&listed).await?;
-    let (mut going, staying) = deploy::going(&versions, listed, &live);
+    let (mut going, staying) = konnector::going(&versions, listed, &live);
     if !staying.is_empty() {
         context.steps.note(&format!(
-            "this stays, for set {} does not own it, or not alone: {}",
+            "these objects stay, because set {} does not own them, or not alone: {}",
             target.set,
             joined(staying.iter().map(ObjectRef::short))
         ));
     }
-    let contents = deploy::contents(&consumer.in_namespace(KUBE_BIND_NAMESPACE).await?, &going);
-    let is_owned = going.iter().any(deploy::is_namespace);
+    let contents = konnector::contents(&consumer.in_namespace(KUBE_BIND_NAMESPACE).await?, &going);
+    let is_owned = going.iter().any(konnector::is_namespace);
     let stays = !is_owned || !contents.others.is_empty();
     if !contents.others.is_empty() {
-        going.retain(|object| !deploy::is_namespace(object));
+        going.retain(|object| !konnector::is_namespace(object));
         context.steps.note(&format!(
-            "namespace {KUBE_BIND_NAMESPACE} stays, with what others keep in it: {}",
+            "namespace {KUBE_BIND_NAMESPACE} stays, because it holds objects of others: {}",
             joined(&contents.others)
         ));
     }
     if !contents.ours.is_empty() {
-        let becomes = if stays { "is left in it too" } else { "goes with it" };
+        let becomes = if stays { "stays in it too" } else { "is deleted with it" };
         context.steps.note(&format!(
-            "what kubectl bind and the konnector kept {becomes}: {}",
+            "what kubectl bind and the konnector kept in the namespace {becomes}: {}",
             joined(&contents.ours)
         ));
     }
     say_which_rights_stay(&consumer, &context.steps).await?;
-    if args.dry_run {
-        let mut report = Report::dry_run(&mut context.printer);
-        going
-            .iter()
-            .try_for_each(|object| report.tell(deploy::applied(object, Outcome::Deleted)))?;
-        say_what_stays(&context.steps);
-        return report.end();
+    if !args.dry_run {
+        if stays {
+            leave_namespace(&consumer).await?;
+        }
+        delete(context, &consumer, &target, args.wait).await?;
     }
-    if stays {
-        leave_namespace(&consumer).await?;
+    let new = if args.dry_run { Report::dry_run } else { Report::new };
+    let mut report = new(&mut context.printer);
+    for object in &going {
+        report.tell(konnector::applied(object, Outcome::Deleted))?;
     }
-    delete(context, &consumer, &target, args.wait).await?;
-    let mut report = Report::new(&mut context.printer);
-    going
-        .iter()
-        .try_for_each(|object| report.tell(deploy::applied(object, Outcome::Deleted)))?;
     say_what_stays(&context.steps);
     report.end()
 }
 
-/// Without a konnector nobody would end what is bound.
+/// Refuses while something is bound, because only a konnector can end it.
 async fn refuse_bound(consumer: &Consumer) -> Result<(), Failure> {
     let bindings = match consumer.bindings().await {
-        // What is not served cannot be there.
+        // Where bindings are not served, none exist.
         Err(Failure::NoKonnector) => Vec::new(),
         bindings => bindings?,
     };
-    Ok(deploy::nothing_bound(&bindings, &consumer.bundles().await?)?)
+    Ok(konnector::nothing_bound(&bindings, &consumer.bundles().await?)?)
 }
 
-/// What `deploy` installed; none where there is nothing to do.
+/// The versions of the set that `deploy` installed; none if the konnector is not installed and flags allow that.
 async fn installed(consumer: &Consumer, target: &Target, args: &UndeployArgs) -> Result<Option<Versions>, Failure> {
     let versions = super::deploy::known(consumer, target).await?;
     if !versions.is_empty() {
@@ -107,11 +104,11 @@ async fn installed(consumer: &Consumer, target: &Target, args: &UndeployArgs) ->
     Err(Failure::NotInstalled)
 }
 
-/// Takes the namespace out of the set, with which it would go.
+/// Takes the namespace out of the set, so that it is not deleted with the set.
 async fn leave_namespace(consumer: &Consumer) -> Result<(), Failure> {
     let namespaces = Api::<Namespace>::all(consumer.client());
     let found = consumer.find(namespaces.clone(), KUBE_BIND_NAMESPACE).await?;
-    let Some(patch) = found.and_then(|namespace| deploy::without_set(&namespace.metadata)) else {
+    let Some(patch) = found.and_then(|namespace| konnector::without_set(&namespace.metadata)) else {
         return Ok(());
     };
     let doing = format!("take Namespace {KUBE_BIND_NAMESPACE} out of set {KONNECTOR}");
@@ -136,7 +133,7 @@ async fn delete<W: Write>(
     let deleted = consumer.synk().delete(&target.set, &deletion, &listener).await;
     super::deploy::stopped(stop, target)?;
     match deleted {
-        // Somebody else was quicker.
+        // Another process has deleted the set meanwhile.
         Ok(_) | Err(SetFailure::NoSet(_)) => {}
         Err(failure) => return Err(failure.into()),
     }
@@ -145,14 +142,14 @@ async fn delete<W: Write>(
     Ok(())
 }
 
-/// Rights that somebody else applied for the konnector outlive it, and would be those of the next one of its name.
+/// Notes rights that were applied outside of the set: they stay, and the next konnector would have them.
 async fn say_which_rights_stay(consumer: &Consumer, steps: &Steps) -> Result<(), Failure> {
-    for name in [deploy::ADOPTION_ROLE, deploy::BUNDLES_ROLE] {
+    for name in [konnector::ADOPTION_ROLE, konnector::BUNDLES_ROLE] {
         let grants = Api::<ClusterRoleBinding>::all(consumer.client());
         let grant = consumer.find(grants, name).await?;
-        if grant.is_some_and(|grant| !is_ours(&grant.metadata) && !deploy::is_in_set(&grant.metadata)) {
+        if grant.is_some_and(|grant| !is_ours(&grant.metadata) && !konnector::is_in_set(&grant.metadata)) {
             steps.note(&format!(
-                "rights that somebody else gave the konnector stay: kubectl delete clusterrolebinding,clusterrole {name}"
+                "rights that were not given by kubectl bind stay; to end them: kubectl delete clusterrolebinding,clusterrole {name}"
             ));
         }
     }
@@ -163,7 +160,7 @@ fn say_what_stays(steps: &Steps) {
     let ours = crds::for_consumer();
     let names = ours.iter().map(ResourceExt::name_any);
     steps.note(&format!(
-        "the definitions stay, for with them every object of their kinds would go: {}",
+        "the definitions stay, because deleting them would delete every object of their kinds: {}",
         joined(names.chain([wire::CRD_NAME.to_owned()]))
     ));
 }

@@ -17,9 +17,9 @@ use super::Context;
 use crate::{
     args::WhyArgs,
     consumer::{Consumer, bundle_of},
-    contract::Contract,
     errors::Failure,
-    output::Format,
+    provider::contract::Contract,
+    render::output::Format,
     why::{
         self, BindingFacts, EventFacts, Facts, Kind, Link, Mapped, ObjectFacts, Place, Relation, Seen, diagnose, kinds,
         resolve,

@@ -1,5 +1,5 @@
-//! Asks again what the API server puts off, as kubectl does: a new kind's storage is not ready for a second, an
-//! overloaded server sheds load. Everything that is asked here may be asked twice.
+//! Repeats requests that the API server asks to repeat, as kubectl does: the storage of a new kind is not ready for a second,
+//! and an overloaded server sheds load. Only requests that may be sent twice go through here.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use bindery_runtime::backoff::Backoff;
 const ATTEMPTS: u32 = 8;
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 
-/// Calls until there is an answer other than "later".
+/// Repeats the call, up to [`ATTEMPTS`] times, while the API server asks to come back later.
 pub(super) async fn again<T>(call: impl AsyncFn() -> kube::Result<T>) -> kube::Result<T> {
     let mut attempt = 0;
     loop {

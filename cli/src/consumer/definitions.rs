@@ -1,19 +1,19 @@
-//! The definitions of what the konnector works on, installed, and what that changed.
+//! Installs CustomResourceDefinitions, and tells what that changed.
 
 use bindery_runtime::crds::{self, InstallError};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, ResourceExt as _};
 
 use super::Consumer;
-use crate::{applied::Outcome, errors::Failure};
+use crate::{errors::Failure, render::applied::Outcome};
 
 impl Consumer {
-    /// One definition, or none.
+    /// Reads a CustomResourceDefinition; none if it does not exist.
     pub(crate) async fn definition(&self, name: &str) -> Result<Option<CustomResourceDefinition>, Failure> {
         self.find(Api::all(self.client()), name).await
     }
 
-    /// Installs definitions, unless a newer release has, and waits until they are served.
+    /// Installs definitions, unless a newer release has installed them, and waits until they are served.
     pub(crate) async fn install_definitions(
         &self,
         wanted: Vec<CustomResourceDefinition>,
@@ -37,16 +37,16 @@ impl Consumer {
     }
 }
 
-/// What a server counts up by itself is no change, nor is what it reports.
+/// Compares a definition before and after; status, version and managed fields do not count.
 fn outcome(before: Option<CustomResourceDefinition>, after: Option<CustomResourceDefinition>) -> Outcome {
-    match before.map(said) {
+    match before.map(without_server_fields) {
         None => Outcome::Created,
-        Some(before) if Some(&before) == after.map(said).as_ref() => Outcome::Unchanged,
+        Some(before) if Some(&before) == after.map(without_server_fields).as_ref() => Outcome::Unchanged,
         Some(_) => Outcome::Configured,
     }
 }
 
-fn said(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
+fn without_server_fields(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
     definition.status = None;
     let meta = &mut definition.metadata;
     (meta.resource_version, meta.managed_fields, meta.generation) = (None, None, None);
@@ -54,38 +54,4 @@ fn said(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
 }
 
 #[cfg(test)]
-mod tests {
-    use bindery_api::crds::for_consumer;
-    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinitionStatus;
-
-    use super::*;
-
-    #[track_caller]
-    fn check(change: impl FnOnce(&mut CustomResourceDefinition), expect: Outcome) {
-        let mut before = for_consumer().remove(0);
-        before.metadata.resource_version = Some("1".to_owned());
-        let mut after = before.clone();
-        change(&mut after);
-        assert_eq!(outcome(None, Some(after.clone())), Outcome::Created);
-        assert_eq!(outcome(Some(before), Some(after)), expect);
-    }
-
-    #[test]
-    fn what_only_the_server_writes_is_no_change() {
-        check(|_| {}, Outcome::Unchanged);
-        check(
-            |after| after.metadata.resource_version = Some("2".to_owned()),
-            Outcome::Unchanged,
-        );
-        check(|after| after.metadata.generation = Some(2), Outcome::Unchanged);
-        check(
-            |after| after.status = Some(CustomResourceDefinitionStatus::default()),
-            Outcome::Unchanged,
-        );
-        check(
-            |after| after.annotations_mut().extend([("a".to_owned(), "1".to_owned())]),
-            Outcome::Configured,
-        );
-        check(|after| after.spec.group.push('x'), Outcome::Configured);
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! Objects of any kind, and what is said of them.
+//! Objects of any kind of the consumer cluster, and the Events about them.
 
 use bindery_runtime::errors;
 use k8s_openapi::api::core::v1::Event;
@@ -11,11 +11,11 @@ use kube::{
 use super::{Consumer, again};
 use crate::{errors::Failure, why::kinds};
 
-/// How many objects one answer of the API server holds at most.
+/// The most objects in one page of a list.
 pub(crate) const PAGE: u32 = 500;
 
 impl Consumer {
-    /// Everything that this cluster serves.
+    /// The kinds that this cluster serves, from aggregated discovery.
     pub(crate) async fn kinds(&self) -> Result<[APIGroupDiscoveryList; 2], Failure> {
         let client = self.client();
         let (core, others) = tokio::try_join!(
@@ -26,7 +26,7 @@ impl Consumer {
         Ok([core, others])
     }
 
-    /// Any object; an empty namespace is that of cluster-scoped ones.
+    /// Reads an object of any kind; none if it does not exist. An empty namespace is that of cluster-scoped objects.
     pub(crate) async fn object(
         &self,
         resource: &ApiResource,
@@ -38,7 +38,8 @@ impl Consumer {
         found.map_err(Failure::cluster(format!("read {} {name}", resource.kind)))
     }
 
-    /// All objects of a resource in a namespace, or everywhere, if there are no more than so many.
+    /// Lists the objects of a resource in a namespace; an empty namespace is the whole cluster. Fails if there are more than
+    /// `max`.
     pub(crate) async fn all(
         &self,
         resource: &ApiResource,
@@ -59,7 +60,7 @@ impl Consumer {
         }
     }
 
-    /// All objects of a resource, wherever they stand; none where it is not served.
+    /// Lists the objects of a resource in all namespaces; none where the resource is not served.
     pub(crate) async fn everywhere(&self, resource: &ApiResource) -> Result<Vec<DynamicObject>, Failure> {
         let api = self.objects(resource, "");
         let mut params = ListParams::default().limit(PAGE);
@@ -79,7 +80,7 @@ impl Consumer {
         }
     }
 
-    /// Everything that stands in a namespace.
+    /// Lists the objects of all kinds in a namespace, save Events.
     pub(crate) async fn in_namespace(&self, namespace: &str) -> Result<Vec<(ApiResource, DynamicObject)>, Failure> {
         let mut found = Vec::new();
         for kind in kinds(self.kinds().await?) {
@@ -90,7 +91,7 @@ impl Consumer {
             let api = self.objects(&resource, namespace);
             match again(async || api.list(&ListParams::default()).await).await {
                 Ok(list) => found.extend(list.items.into_iter().map(|object| (resource.clone(), object))),
-                // It was there a moment ago.
+                // The kind is not served any more.
                 Err(error) if errors::is_not_found(&error) => {}
                 Err(error) => {
                     let doing = format!("list {} in namespace {namespace}", resource.plural);
@@ -101,7 +102,7 @@ impl Consumer {
         Ok(found)
     }
 
-    /// Events about an object, as the API server keeps them.
+    /// The Events of a namespace that match a field selector.
     pub(crate) async fn events(&self, namespace: &str, fields: &str) -> Result<Vec<Event>, Failure> {
         let api = Api::<Event>::namespaced(self.client(), namespace);
         let params = ListParams::default().fields(fields);

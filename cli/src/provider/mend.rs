@@ -1,4 +1,4 @@
-//! What to do about an error of the provider: who must grant, say or choose what.
+//! What the user can do about an error of the provider's backend: who has to grant, say or choose what.
 
 use bindery_api::v1alpha2::GROUP;
 use bindery_proto::v1alpha2::ErrorReason;
@@ -6,7 +6,7 @@ use bindery_sdk::{BuildError, Error, TransportFault};
 
 use super::ProviderError;
 
-/// The mend, where it is more than the message says.
+/// What to do about an error, where its message does not say it.
 pub(super) fn of(error: &ProviderError) -> Option<String> {
     match error {
         ProviderError::Build(BuildError::Plaintext { address, .. }) if address.is_loopback() => {
@@ -27,7 +27,9 @@ pub(super) fn of(error: &ProviderError) -> Option<String> {
                 _ => None,
             },
             Error::Token(_) => Some(get_a_token(audience)),
-            Error::Pending(_) => Some("The provider goes on: run the same command again to wait longer.".to_owned()),
+            Error::Pending(_) => {
+                Some("The provider goes on by itself: run the same command again to wait longer.".to_owned())
+            }
             _ => by_reason(source.reason()?, template.as_deref(), principal.as_deref(), audience),
         },
     }
@@ -41,7 +43,7 @@ fn by_reason(reason: ErrorReason, template: Option<&str>, principal: Option<&str
         | ErrorReason::TokenAudienceWrong => Some(get_a_token(audience)),
         ErrorReason::TemplateBindDenied => Some(bind_role(template?, principal)),
         ErrorReason::TemplateNotFound => Some("`kubectl bind templates` lists what you may bind.".to_owned()),
-        ErrorReason::CollectionNotFound => Some("`kubectl bind collections` lists what there is.".to_owned()),
+        ErrorReason::CollectionNotFound => Some("`kubectl bind collections` lists the collections.".to_owned()),
         ErrorReason::ClusterIdentityTaken | ErrorReason::ContractDenied => Some(format!(
             "Another principal bound this cluster first. The provider's admin can make {} an owner as well, in the\n\
              annotation {} of the contract's namespace.",
@@ -52,7 +54,7 @@ fn by_reason(reason: ErrorReason, template: Option<&str>, principal: Option<&str
             Some("Choose another name for the binding with --name.".to_owned())
         }
         ErrorReason::TemplateNotReady | ErrorReason::ServerLacksRights => {
-            Some("Only the provider's admin can mend this: show them this message.".to_owned())
+            Some("Only the provider's admin can mend this: show this message to the admin.".to_owned())
         }
         _ => None,
     }
@@ -65,7 +67,7 @@ fn get_a_token(audience: &str) -> String {
     )
 }
 
-/// The right to bind a template, as the provider's admin would grant it.
+/// The manifests by which the provider's admin grants a principal the right to bind a template.
 fn bind_role(template: &str, principal: Option<&str>) -> String {
     let role = format!("bind-{template}");
     let subject = match principal.map(|principal| (principal, principal.strip_prefix("system:serviceaccount:"))) {
@@ -95,57 +97,4 @@ fn bind_role(template: &str, principal: Option<&str>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-
-    use super::*;
-
-    /// The two manifests as an admin would apply them.
-    fn manifests(principal: Option<&str>) -> (ClusterRole, ClusterRoleBinding) {
-        let text = bind_role("cowboys", principal);
-        let (_, yaml) = text.split_once("\n\n").unwrap();
-        let (role, binding) = yaml.split_once("---\n").unwrap();
-        (
-            serde_saphyr::from_str(role).unwrap(),
-            serde_saphyr::from_str(binding).unwrap(),
-        )
-    }
-
-    #[test]
-    fn the_role_can_be_applied_as_it_is_printed() {
-        let (role, binding) = manifests(Some("system:serviceaccount:tenants:west"));
-        let granted = &role.rules.unwrap()[0];
-        assert_eq!(granted.verbs, ["bind"]);
-        assert_eq!(granted.resource_names.as_deref(), Some(&["cowboys".to_owned()][..]));
-        assert_eq!(Some(&binding.role_ref.name), role.metadata.name.as_ref());
-        let subject = &binding.subjects.unwrap()[0];
-        assert_eq!(
-            (subject.namespace.as_deref(), subject.name.as_str()),
-            (Some("tenants"), "west")
-        );
-    }
-
-    #[test]
-    fn people_are_users() {
-        for (principal, name) in [
-            (Some("https://id.example.com#42"), "https://id.example.com#42"),
-            (None, "YOUR-NAME"),
-        ] {
-            let (_, binding) = manifests(principal);
-            let subject = &binding.subjects.unwrap()[0];
-            assert_eq!((subject.kind.as_str(), subject.name.as_str()), ("User", name));
-        }
-    }
-
-    #[test]
-    fn every_login_problem_names_the_audience() {
-        for reason in [
-            ErrorReason::TokenMissing,
-            ErrorReason::TokenExpired,
-            ErrorReason::TokenAudienceWrong,
-        ] {
-            let mend = by_reason(reason, None, None, "https://bind.example.com").unwrap();
-            assert!(mend.contains("--audience https://bind.example.com"), "{mend}");
-        }
-    }
-}
+mod tests;

@@ -7,7 +7,7 @@ use kube::{
 };
 use serde::Serialize;
 
-use crate::output::joined;
+use crate::render::output::joined;
 
 /// An API of this cluster, in its preferred version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 
 use super::{EventFacts, Facts, Level, Line, Link, ObjectFacts, Place, Relation, Seen};
-use crate::{
+use crate::render::{
     output::age,
     tree::{self, Node},
 };

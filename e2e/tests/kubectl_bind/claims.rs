@@ -268,7 +268,7 @@ async fn what_is_rejected_is_not_recorded(world: &World) -> Result<()> {
     world
         .bind(&accept)
         .await?
-        .expect(2, &["nobody can tell what the provider claims of secrets now"])?;
+        .expect(2, &["what the provider claims of secrets cannot be read now"])?;
     ensure!(rejected(world).await? == ["secrets"]);
     // Binding again records what is offered now.
     world.backend.script.lock().claims = vec![claim("configmaps", None), claim("secrets", None)];
@@ -454,7 +454,7 @@ async fn claims_cannot_change_meanwhile(world: &World) -> Result<()> {
             "WARNING: isolation None",
             "those labelled app=cowboy",
             "EVERY ConfigMap",
-            "bind again to see what",
+            "bind again to see them",
         ],
     )?;
     ensure!(before == world.versions().await?, "something was written");

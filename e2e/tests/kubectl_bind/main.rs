@@ -377,11 +377,11 @@ async fn a_slow_unbind_goes_on(world: &World) -> Result<()> {
         "{:?}",
         held.annotations()
     );
-    world.bind(&["cowboys"]).await?.expect(1, &["is being unbound"])?;
+    world.bind(&["cowboys"]).await?.expect(1, &["is being deleted"])?;
     world
         .bind(&["renew", "cowboys"])
         .await?
-        .expect(1, &["is being unbound"])?;
+        .expect(1, &["is being deleted"])?;
     // Its kubeconfig is there as long as the konnector may need it; the garbage collector takes it with the binding,
     // or whoever waits does.
     let secrets = Api::<Secret>::namespaced(world.plane.client(), "kube-bind");
@@ -442,7 +442,7 @@ async fn greedy_rules(world: &World) -> Result<()> {
     world
         .bind(&["cowboys"])
         .await?
-        .expect(1, &["rights on secrets", "Nothing of it was installed"])?;
+        .expect(1, &["rights on secrets", "Nothing was installed"])?;
     world.backend.script.lock().rules.clear();
     ensure!(
         world.backend.script.lock().binds == 0,

@@ -391,7 +391,8 @@ async fn what_was_taken_out_of_the_set_is_said_to_stay(world: &World) -> Result<
     world.plane.kubectl(&patch).await?;
     let name = "clusterrolebinding.rbac.authorization.k8s.io/kube-bind-konnector-bundles";
     for args in [&["undeploy", "--dry-run"][..], &["undeploy"]] {
-        let says = [&format!("this stays, for set konnector does not own it, or not alone: {name}\n")[..]];
+        let says =
+            [&format!("these objects stay, because set konnector does not own them, or not alone: {name}\n")[..]];
         let ended = world.admin(args).await?.expect(0, &says)?;
         ensure!(!ended.stdout.contains(name), "{ended:?}");
     }

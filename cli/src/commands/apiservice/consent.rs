@@ -1,4 +1,4 @@
-//! Asks whoever binds whether the provider's claims are to take effect.
+//! Asks the user whether the provider's claims may take effect.
 
 use std::io::{IsTerminal as _, Write as _};
 
@@ -6,13 +6,13 @@ use bindery_api::v1alpha2::PermissionClaim;
 
 use super::Bind;
 use crate::{
-    claims::{Question, Verdict, explained, is_yes, question, verdict},
+    claims::{Decision, Question, Verdict, explained, is_yes, question, verdict},
     errors::Failure,
-    output::joined,
-    steps::Steps,
+    provider::offer::Offer,
+    render::{output::joined, steps::Steps},
 };
 
-/// Goes on with a yes, by flag, by hand, or where none is needed.
+/// Asks about the claims of a bind; fails if the user does not accept them.
 pub(super) fn get(bind: &Bind<'_>) -> Result<(), Failure> {
     let question = question(&bind.offer.claims, &bind.decision, &bind.seen);
     let accepted = joined(&bind.decision.accepted);
@@ -24,7 +24,7 @@ pub(super) fn get(bind: &Bind<'_>) -> Result<(), Failure> {
     )
 }
 
-/// Says what claims are about.
+/// Prints what claims select and what accepting them means.
 pub(in crate::commands) fn explain<'a>(claims: impl IntoIterator<Item = &'a PermissionClaim>, steps: &Steps) {
     for claim in claims {
         let lines = explained(claim).into_iter().enumerate();
@@ -34,15 +34,25 @@ pub(in crate::commands) fn explain<'a>(claims: impl IntoIterator<Item = &'a Perm
     }
 }
 
-/// Asks, unless there is an answer already. `who` claims what; `undone` says what has not happened after a no.
+/// Prints the claims of an offer, and which of them are rejected.
+pub(in crate::commands) fn explain_offer(offer: &Offer, decision: &Decision, steps: &Steps) {
+    for claim in &offer.claims {
+        explain([claim], steps);
+        if decision.rejected.contains(&claim.group_resource) {
+            steps.note("which is rejected: nothing of it is read or written");
+        }
+    }
+}
+
+/// Asks the user, unless a flag has answered. `who` claims `what`; `undone` says in the error what did not happen.
 pub(in crate::commands) fn ask(
     question: Question,
     answered: bool,
     (who, what): (&str, &str),
     undone: &str,
 ) -> Result<(), Failure> {
-    let somebody = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    match verdict(question, answered, somebody) {
+    let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    match verdict(question, answered, is_terminal) {
         Verdict::Proceed => Ok(()),
         Verdict::Refuse => Err(Failure::NotAccepted(who.to_owned())),
         Verdict::Ask if is_yes(question, &answer(question, who, what)?) => Ok(()),
@@ -58,7 +68,7 @@ fn answer(question: Question, who: &str, what: &str) -> Result<String, Failure> 
         Question::Nothing | Question::Claims => format!("Accept the claims of {who} on {what}? [y/N] "),
     };
     let mut terminal = std::io::stderr().lock();
-    write!(terminal, "{}", crate::output::printable(&text))?;
+    write!(terminal, "{}", crate::render::output::printable(&text))?;
     terminal.flush()?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;

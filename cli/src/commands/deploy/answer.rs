@@ -1,4 +1,4 @@
-//! Where a provider's answer lies.
+//! Reads a provider's answer from a file, or from a Secret of the provider.
 
 use std::{io::Read as _, path::Path};
 
@@ -8,34 +8,27 @@ use kube::Api;
 
 use crate::{
     args::DeployArgs,
-    deploy::{self, Answer, Response, Unreadable},
     errors::Failure,
+    provider::response::{self, Response, Unreadable},
 };
 
-/// The answer, if one is named, and where it is from.
-pub(super) async fn read(args: &DeployArgs) -> Result<Option<(String, Answer)>, Failure> {
+/// Reads the provider's answer that the flags name, if they name one. Without a bundle, the answer must say what to bind.
+pub(super) async fn read(args: &DeployArgs) -> Result<Option<Response>, Failure> {
     let (from, document) = match (&args.file, &args.secret, &args.provider_kubeconfig) {
-        (Some(file), _, _) => (format!("{}", file.display()), of_file(file)?),
+        (Some(file), _, _) => (file.display().to_string(), of_file(file)?),
         (None, Some((namespace, name)), Some(kubeconfig)) => {
             let document = of_provider(kubeconfig, namespace, name).await?;
             (format!("Secret {namespace}/{name} of the provider"), document)
         }
         _ => return Ok(None),
     };
-    match deploy::read(&document, args.secret_key.as_deref()) {
-        Ok(answer) => Ok(Some((from, answer))),
-        Err(source) => Err(Failure::Answer { from, source }),
-    }
-}
-
-/// An answer that says what to bind.
-pub(super) fn response(from: &str, answer: Answer) -> Result<Response, Failure> {
-    match answer {
-        Answer::Response(response) if !response.requests.is_empty() => Ok(response),
-        Answer::Response(_) | Answer::Kubeconfig(_) => Err(Failure::Answer {
-            from: from.to_owned(),
+    match response::read(&document, args.secret_key.as_deref()) {
+        Ok(response) if args.bundle.is_none() && response.requests.is_empty() => Err(Failure::Answer {
+            from,
             source: Unreadable::NoRequests,
         }),
+        Ok(response) => Ok(Some(response)),
+        Err(source) => Err(Failure::Answer { from, source }),
     }
 }
 

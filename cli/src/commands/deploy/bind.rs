@@ -1,105 +1,158 @@
-//! What a response offers, bound one by one, as a bind over gRPC would.
+//! Binds what a provider's answer offers: one binding for each of its requests, or a bundle for all of them.
 
-use bindery_api::{names, v1alpha2::ClusterSecretKeyRef};
+use std::collections::BTreeSet;
+
+use bindery_api::{
+    names,
+    v1alpha2::{ClusterSecretKeyRef, GroupResource, PermissionClaim},
+};
 use jiff::Timestamp;
+use serde_json::Value;
 
 use crate::{
-    args::AnswerArgs,
+    args::{AnswerArgs, DeployArgs},
     claims::{self, Decision, Question},
     commands::apiservice::consent,
     consumer::Consumer,
-    deploy::{Request, Response},
     errors::Failure,
-    kubeconfig::Credential,
-    manifests::{self, Install, Kubeconfig, Manifests},
-    output::joined,
-    plan::{self, Installed, Op},
-    steps::Steps,
+    install::{
+        manifests::{self, Install, Kubeconfig, Manifests},
+        owner::CredentialOwner,
+        plan::{self, Installed},
+        write::Write,
+    },
+    provider::{
+        kubeconfig::Credential,
+        response::{Request, Response},
+    },
+    render::{output::joined, steps::Steps},
 };
 
-/// One binding.
+/// What comes of a provider's answer; empty if there is none.
+#[derive(Default)]
+pub(super) struct Bound {
+    pub(super) binds: Vec<Bind>,
+    /// Resources that the konnector needs rights on, because a bundle binds them.
+    pub(super) bundled: BTreeSet<GroupResource>,
+}
+
+/// One binding or one bundle.
 pub(super) struct Bind {
-    pub(super) name: String,
     pub(super) manifests: Manifests,
-    /// What of it is missing.
-    pub(super) ops: Vec<Op>,
+    /// The writes that the consumer cluster lacks.
+    pub(super) writes: Vec<Write>,
 }
 
-/// Judges all of it, and asks whoever runs this.
-pub(super) async fn prepare(
-    consumer: &Consumer,
-    response: Response,
-    answers: &AnswerArgs,
-    steps: &Steps,
-) -> Result<Vec<Bind>, Failure> {
-    let Response { kubeconfig, requests } = response;
-    check_rejected(&requests, answers)?;
-    let mut binds = Vec::with_capacity(requests.len());
-    let mut asked = Vec::new();
-    for request in &requests {
-        let (seen, secret) = seen(consumer, &request.name).await?;
-        plan::is_to_stay(&seen)?;
-        plan::same_export(&seen)?;
-        plan::same_contract(&seen, &Credential::parse(&kubeconfig)?, "")?;
-        let apis = consumer.apis(&request.offer.resources).await?;
-        plan::foreign_apis(&apis, &request.name)?;
-        let decision = decide(request, answers, &seen);
-        asked.push(claims::question(&request.offer.claims, &decision, &seen));
-        explain(request, &decision, steps);
-        let manifests = manifests(request, &decision, &secret, Kubeconfig::Is(kubeconfig.clone()));
-        binds.push(Bind {
-            ops: plan::plan(&manifests, &seen, Timestamp::now())?,
-            name: request.name.clone(),
-            manifests,
-        });
+impl Bound {
+    /// Judges the answer against what is installed, and asks the user about its claims. Writes nothing.
+    pub(super) async fn prepare(
+        consumer: &Consumer,
+        args: &DeployArgs,
+        answer: Response,
+        steps: &Steps,
+    ) -> Result<Self, Failure> {
+        let Response { kubeconfig, requests } = answer;
+        check_rejected(&requests, &args.answers)?;
+        let credential = Credential::parse(&kubeconfig)?;
+        let document = || Kubeconfig::Document(kubeconfig.clone());
+        let (bound, question, claimed) = if let Some(name) = &args.bundle {
+            let seen = seen_bundle(consumer, name).await?;
+            seen.refuse_answer(&credential)?;
+            let accepted = accepted(&requests, &args.answers);
+            for request in &requests {
+                explain(request, &decide(request, &args.answers, &Installed::default()), steps);
+            }
+            let bundle = seen.owner.as_ref().and_then(CredentialOwner::bundle);
+            let before = bundle.map_or(&[][..], |bundle| &bundle.spec.accepted_claims);
+            let news = accepted.iter().filter(|claim| !before.contains(claim));
+            let question = news.map(claims::question_of).max().unwrap_or(Question::Nothing);
+            let manifests = Manifests::of_bundle(name, &accepted, document(), bundle);
+            let bound = Self {
+                binds: vec![Bind::new(manifests, &seen)?],
+                bundled: bundled(&requests, &accepted),
+            };
+            (bound, question, accepted)
+        } else {
+            let (mut bound, mut question) = (Self::default(), Question::Nothing);
+            for request in &requests {
+                let (seen, secret) = seen_binding(consumer, &request.name).await?;
+                seen.refuse_answer(&credential)?;
+                let apis = consumer.apis(&request.offer.resources).await?;
+                plan::refuse_foreign_apis(&apis, &request.name)?;
+                let decision = decide(request, &args.answers, &seen);
+                question = question.max(claims::question(&request.offer.claims, &decision, &seen));
+                explain(request, &decision, steps);
+                let manifests = of_request(request, &decision, &secret, document());
+                bound.binds.push(Bind::new(manifests, &seen)?);
+            }
+            let claims = requests.iter().flat_map(|request| request.offer.claims.clone());
+            (bound, question, claims.collect::<Vec<_>>())
+        };
+        let claimed = joined(claimed.iter().map(|claim| &claim.group_resource));
+        consent::ask(
+            question,
+            args.answers.accept_claims,
+            ("the provider's answer", &claimed),
+            "nothing was installed",
+        )?;
+        Ok(bound)
     }
-    let question = asked.into_iter().max().unwrap_or(Question::Nothing);
-    let claimed = requests.iter().flat_map(|request| &request.offer.claims);
-    let claimed = joined(claimed.map(|claim| &claim.group_resource));
-    consent::ask(
-        question,
-        answers.accept_claims,
-        ("the provider's answer", &claimed),
-        "nothing was installed",
-    )?;
-    Ok(binds)
+
+    /// The objects that the answer leads to on an empty cluster, and the resources that a bundle binds.
+    pub(super) fn afresh(
+        args: &DeployArgs,
+        answer: &Response,
+        kubeconfig: impl Fn() -> Kubeconfig,
+    ) -> Result<(Vec<Value>, BTreeSet<GroupResource>), Failure> {
+        let (requests, answers) = (&answer.requests, &args.answers);
+        check_rejected(requests, answers)?;
+        if let Some(name) = &args.bundle {
+            let accepted = accepted(requests, answers);
+            let manifests = Manifests::of_bundle(name, &accepted, kubeconfig(), None);
+            return Ok((manifests.documents()?, bundled(requests, &accepted)));
+        }
+        let mut all = Vec::new();
+        for request in requests {
+            let decision = decide(request, answers, &Installed::default());
+            let secret = manifests::secret_ref(&request.name, names::KUBE_BIND_NAMESPACE);
+            all.extend(of_request(request, &decision, &secret, kubeconfig()).documents()?);
+        }
+        Ok((all, BTreeSet::new()))
+    }
 }
 
-/// Everything for one binding, as if nothing were there.
-pub(super) fn afresh(request: &Request, answers: &AnswerArgs, kubeconfig: Kubeconfig) -> Manifests {
-    let decision = decide(request, answers, &Installed::default());
-    let secret = manifests::secret_ref(&request.name, names::KUBE_BIND_NAMESPACE);
-    manifests(request, &decision, &secret, kubeconfig)
+impl Bind {
+    fn new(manifests: Manifests, seen: &Installed) -> Result<Self, Failure> {
+        Ok(Self {
+            writes: plan::plan(&manifests, seen, Timestamp::now())?,
+            manifests,
+        })
+    }
 }
 
-/// A claim that is to be rejected must be made by one of the requests.
-pub(super) fn check_rejected(requests: &[Request], answers: &AnswerArgs) -> Result<(), Failure> {
-    let claims: Vec<_> = requests
-        .iter()
-        .flat_map(|request| request.offer.claims.clone())
-        .collect();
-    Ok(claims::check_rejected(&claims, &answers.reject_claims)?)
+/// Refuses to reject a claim that none of the requests makes.
+fn check_rejected(requests: &[Request], answers: &AnswerArgs) -> Result<(), Failure> {
+    let claims = requests.iter().flat_map(|request| request.offer.claims.clone());
+    Ok(claims::check_rejected(
+        &claims.collect::<Vec<_>>(),
+        &answers.reject_claims,
+    )?)
 }
 
 /// Says what a request claims.
-pub(super) fn explain(request: &Request, decision: &Decision, steps: &Steps) {
+fn explain(request: &Request, decision: &Decision, steps: &Steps) {
     steps.note(&format!("{}: {}", request.name, joined(&request.offer.resources)));
-    for claim in &request.offer.claims {
-        consent::explain([claim], steps);
-        if decision.rejected.contains(&claim.group_resource) {
-            steps.note("which is rejected: nothing of it is read or written");
-        }
-    }
+    consent::explain_offer(&request.offer, decision, steps);
 }
 
-/// Of the claims that are to be rejected, those of this request.
-pub(super) fn decide(request: &Request, answers: &AnswerArgs, seen: &Installed) -> Decision {
+/// Decides which claims of the request are accepted. Flags may also reject claims of other requests.
+fn decide(request: &Request, answers: &AnswerArgs, seen: &Installed) -> Decision {
     claims::decide(&request.offer.claims, &answers.reject_claims, seen)
 }
 
-async fn seen(consumer: &Consumer, name: &str) -> Result<(Installed, ClusterSecretKeyRef), Failure> {
+/// What is installed for the binding of this name. Where bindings are not served yet, none exists.
+async fn seen_binding(consumer: &Consumer, name: &str) -> Result<(Installed, ClusterSecretKeyRef), Failure> {
     let binding = match consumer.find_binding(name).await {
-        // They are installed in a moment.
         Err(Failure::NoKonnector) => None,
         found => found?,
     };
@@ -107,11 +160,21 @@ async fn seen(consumer: &Consumer, name: &str) -> Result<(Installed, ClusterSecr
         Some(binding) => binding.spec.kubeconfig_secret_ref.clone(),
         None => manifests::secret_ref(name, names::KUBE_BIND_NAMESPACE),
     };
-    let seen = consumer.installed(binding, name, &secret).await?;
+    let seen = consumer.installed(binding.map(Into::into), Some(name), &secret).await?;
     Ok((seen, secret))
 }
 
-fn manifests(
+async fn seen_bundle(consumer: &Consumer, name: &str) -> Result<Installed, Failure> {
+    let bundle = consumer.find_bundle(name).await?;
+    let secret = match &bundle {
+        Some(bundle) => bundle.spec.kubeconfig_secret_ref.clone(),
+        None => manifests::bundle_secret_ref(name),
+    };
+    consumer.installed(bundle.map(Into::into), None, &secret).await
+}
+
+/// The objects of the binding of one request. Its namespace comes with the konnector.
+fn of_request(
     request: &Request,
     decision: &Decision,
     secret: &ClusterSecretKeyRef,
@@ -124,6 +187,32 @@ fn manifests(
         decision,
         secret,
         konnector: (names::KUBE_BIND_NAMESPACE, names::KONNECTOR),
+        with_namespace: false,
     };
-    Manifests::new(&install, kubeconfig)
+    Manifests::of_binding(&install, kubeconfig)
 }
+
+/// The claims that a bundle accepts.
+fn accepted(requests: &[Request], answers: &AnswerArgs) -> Vec<PermissionClaim> {
+    let mut accepted: Vec<PermissionClaim> = Vec::new();
+    for request in requests {
+        let decision = decide(request, answers, &Installed::default());
+        let claims = request.offer.claims.iter();
+        for claim in claims.filter(|claim| decision.accepted.contains(&claim.group_resource)) {
+            if !accepted.contains(claim) {
+                accepted.push(claim.clone());
+            }
+        }
+    }
+    accepted
+}
+
+/// The resources that a bundle binds: those that are exported, and those of accepted claims.
+fn bundled(requests: &[Request], accepted: &[PermissionClaim]) -> BTreeSet<GroupResource> {
+    let exported = requests.iter().flat_map(|request| &request.offer.resources);
+    let claimed = accepted.iter().map(|claim| &claim.group_resource);
+    exported.chain(claimed).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests;

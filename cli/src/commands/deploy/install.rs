@@ -1,32 +1,30 @@
-//! Brings the konnector to the cluster, and takes away what it does not need any more.
+//! Applies the konnector's CustomResourceDefinitions and its set.
 
 use std::io::Write;
 
 use bindery_api::crds;
 use bindery_runtime::shutdown;
 use bindery_synk::{Event, Failure as SetFailure, Options, Target, versions::Versions, wire};
-use k8s_openapi::{
-    api::rbac::v1::{ClusterRole, ClusterRoleBinding},
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
-};
-use kube::Api;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    applied::{Applied, Outcome, Report},
     consumer::Consumer,
-    deploy,
     errors::{Exit, Failure},
-    manifests::is_ours,
-    steps::Steps,
+    install::{manifests::is_ours, write::manifest},
+    konnector,
+    render::{
+        applied::{Applied, Outcome, Report},
+        steps::Steps,
+    },
 };
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const CRD: &str = "CustomResourceDefinition";
 const CRD_VERSION: &str = "apiextensions.k8s.io/v1";
 
-/// The definitions first, then the set.
+/// Applies the definitions, then the set, and reports each object.
 pub(super) async fn install<W: Write>(
     consumer: &Consumer,
     manifests: Vec<Value>,
@@ -34,7 +32,7 @@ pub(super) async fn install<W: Write>(
     steps: &mut Steps,
 ) -> Result<(), Failure> {
     for (definition, outcome) in consumer.install_definitions(crds::for_consumer()).await? {
-        let definition = serde_json::to_value(definition).map_err(|error| Failure::Format(error.to_string()))?;
+        let definition = manifest(&definition)?;
         report.tell(Applied::of(&definition, outcome))?;
     }
     let synk = consumer.synk();
@@ -46,22 +44,22 @@ pub(super) async fn install<W: Write>(
     };
     report.tell(Applied::global(CRD, CRD_VERSION, wire::CRD_NAME, outcome))?;
 
-    let (target, manifests) = (deploy::target()?, deploy::set(manifests)?);
+    let (target, manifests) = (konnector::target()?, konnector::set(manifests)?);
     let listener = |event: Event<'_>| tell(event, steps);
-    // Whoever is stopped while the set is applied gives its Lease back first.
+    // Ctrl-C while the set is applied releases the Lease first.
     let stop = shutdown::on_signal()?;
     let options = Options {
         stop: stop.clone(),
-        ..deploy::options()
+        ..konnector::options()
     };
     let applied = synk.apply(&target, &manifests, &options, &listener).await;
     let done = match &applied {
         Ok(report) => Some(report),
-        // What was done is told all the same.
+        // The objects that were applied are reported too.
         Err(SetFailure::Incomplete(report)) => Some(report.as_ref()),
         Err(_) => None,
     };
-    for applied in done.map(deploy::told).unwrap_or_default() {
+    for applied in done.map(konnector::told).unwrap_or_default() {
         report.tell(applied)?;
     }
     let applied = applied?;
@@ -72,18 +70,18 @@ pub(super) async fn install<W: Write>(
     Ok(())
 }
 
-/// The konnector's set, if there is one.
+/// Reads the versions of the konnector's set; empty if there are none. Refuses a set that this command did not apply.
 pub(in crate::commands) async fn known(consumer: &Consumer, target: &Target) -> Result<Versions, Failure> {
     let versions = match consumer.synk().versions(&target.set).await {
         Err(SetFailure::NotInstalled) => Versions::default(),
         versions => versions?,
     };
-    deploy::check_set(&versions)?;
+    konnector::check_set(&versions)?;
     Ok(versions)
 }
 
-/// Once the Lease of the set is given back: ends it all if that was asked for meanwhile, and has whoever asks from now on
-/// heard at once.
+/// Called once the Lease of the set is released: fails if Ctrl-C was pressed meanwhile, and lets Ctrl-C end the process at
+/// once from now on.
 pub(in crate::commands) fn stopped(stop: CancellationToken, target: &Target) -> Result<(), Failure> {
     if stop.is_cancelled() {
         return Err(SetFailure::Stopped(target.set.clone()).into());
@@ -95,7 +93,7 @@ pub(in crate::commands) fn stopped(stop: CancellationToken, target: &Target) -> 
     Ok(())
 }
 
-/// What somebody who waits wants to know.
+/// Prints those events of synk that tell a user what the command waits for.
 pub(in crate::commands) fn tell(event: Event<'_>, steps: &Steps) {
     match event {
         Event::Retry {
@@ -112,21 +110,12 @@ pub(in crate::commands) fn tell(event: Event<'_>, steps: &Steps) {
     }
 }
 
-/// Takes the rights for adoption away, where the set did not have them: somebody else may have applied them.
+/// Deletes role and grant for adoption that were applied outside of the set. synk prunes those of the set.
 pub(super) async fn end_adoption<W: Write>(consumer: &Consumer, report: &mut Report<'_, W>) -> Result<(), Failure> {
-    let name = deploy::ADOPTION_ROLE;
-    let is_that = |meta: &ObjectMeta| !is_ours(meta) && meta.deletion_timestamp.is_none();
-    let grants = Api::<ClusterRoleBinding>::all(consumer.client());
-    let grant = consumer.find(grants.clone(), name).await?;
-    if let Some(grant) = grant.filter(|grant| is_that(&grant.metadata)) {
-        consumer.delete(grants, &grant).await?;
-        report.tell(Applied::global("ClusterRoleBinding", RBAC, name, Outcome::Deleted))?;
-    }
-    let roles = Api::<ClusterRole>::all(consumer.client());
-    let role = consumer.find(roles.clone(), name).await?;
-    if let Some(role) = role.filter(|role| is_that(&role.metadata)) {
-        consumer.delete(roles, &role).await?;
-        report.tell(Applied::global("ClusterRole", RBAC, name, Outcome::Deleted))?;
+    let name = konnector::ADOPTION_ROLE;
+    let is_meant = |meta: &ObjectMeta| !is_ours(meta) && meta.deletion_timestamp.is_none();
+    for kind in consumer.delete_rights(name, is_meant).await? {
+        report.tell(Applied::global(kind, RBAC, name, Outcome::Deleted))?;
     }
     Ok(())
 }

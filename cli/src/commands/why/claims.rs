@@ -10,7 +10,7 @@ use bindery_api::{
 use super::{Asked, link};
 use crate::{
     claims::news,
-    contract::Contract,
+    provider::contract::Contract,
     why::{self, ClaimFacts, Kind, Link, Mapped, ObjectFacts, Place, Referrer, Relation, Seen},
 };
 

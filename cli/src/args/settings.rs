@@ -1,0 +1,100 @@
+//! Settings of all commands, checked.
+
+use std::{path::PathBuf, time::Duration};
+
+use bindery_sdk::Address;
+use secrecy::SecretString;
+
+use crate::{
+    args::{ClusterArgs, DisplayArgs, ProviderArgs},
+    errors::Failure,
+    render::output::Format,
+};
+
+/// How the command logs in at the backend.
+pub(crate) enum Login {
+    Token(SecretString),
+    File(PathBuf),
+    /// Without a token, only calls that need none can be made.
+    None,
+}
+
+/// The provider's backend, and how to reach it.
+pub(crate) struct Backend {
+    pub(crate) address: Address,
+    pub(crate) login: Login,
+    pub(crate) certificate_authority: Option<PathBuf>,
+    pub(crate) allow_plaintext: bool,
+}
+
+/// The settings that all commands share.
+pub(crate) struct Settings {
+    pub(crate) cluster: ClusterArgs,
+    pub(crate) format: Format,
+    pub(crate) quiet: bool,
+    pub(crate) timeout: Option<Duration>,
+    backend: Option<Backend>,
+}
+
+impl Settings {
+    /// Checks what was typed. Commands that need a backend demand it later.
+    pub(crate) fn new(cluster: ClusterArgs, provider: ProviderArgs, display: &DisplayArgs) -> Result<Self, Failure> {
+        Ok(Self {
+            cluster,
+            format: display.output,
+            quiet: display.quiet,
+            timeout: display.timeout,
+            backend: provider
+                .server
+                .clone()
+                .map(|server| backend(&server, provider))
+                .transpose()?,
+        })
+    }
+
+    /// The backend, if flags or environment name one.
+    pub(crate) fn any_backend(&self) -> Option<&Backend> {
+        self.backend.as_ref()
+    }
+
+    /// The backend; fails if none is named, or if there is no token for it.
+    pub(crate) fn backend(&self) -> Result<&Backend, Failure> {
+        let backend = self.backend.as_ref().ok_or_else(|| {
+            Failure::Usage("no backend is given: add --server URL, or set KUBECTL_BIND_SERVER".to_owned())
+        })?;
+        if matches!(backend.login, Login::None) {
+            return Err(Failure::Usage(format!(
+                "no token is given: add --token-file FILE, or set KUBECTL_BIND_TOKEN_FILE\n\n\
+                 The token must be for the audience {0}. On the provider's cluster,\n\
+                 `kubectl create token NAME --audience {0}` makes one for a ServiceAccount.",
+                backend.address
+            )));
+        }
+        Ok(backend)
+    }
+
+    /// How long to wait: `--timeout`, or else the default of the command.
+    pub(crate) fn patience(&self, default: Duration) -> Duration {
+        self.timeout.unwrap_or(default)
+    }
+}
+
+fn backend(server: &str, typed: ProviderArgs) -> Result<Backend, Failure> {
+    let address: Address = server
+        .parse()
+        .map_err(|error: bindery_sdk::AddressError| Failure::Usage(error.to_string()))?;
+    let login = match (typed.token, typed.token_file) {
+        (Some(token), _) => Login::Token(token),
+        (None, Some(file)) => Login::File(file),
+        (None, None) => Login::None,
+    };
+    Ok(Backend {
+        address,
+        login,
+        certificate_authority: typed.certificate_authority,
+        allow_plaintext: typed.allow_plaintext,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+//! Bindings and bundles of the consumer cluster, and what was installed for them.
+
+use bindery_api::{
+    annotations, names,
+    v1alpha2::{APIServiceBinding, APIServiceBindingBundle, ClusterSecretKeyRef, GroupResource},
+};
+use bindery_runtime::errors;
+use k8s_openapi::{
+    api::{
+        core::v1::Namespace,
+        rbac::v1::{ClusterRole, ClusterRoleBinding},
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
+use kube::{Api, Resource, ResourceExt as _, api::ListParams};
+use serde::de::DeserializeOwned;
+
+use super::{Consumer, again};
+use crate::{
+    errors::Failure,
+    install::{
+        owner::CredentialOwner,
+        plan::{Installed, InstalledApi},
+    },
+    konnector::BUNDLES_ROLE,
+    provider::kubeconfig::Credential,
+};
+
+impl Consumer {
+    /// All bindings of this cluster; fails where it does not serve bindings.
+    pub(crate) async fn bindings(&self) -> Result<Vec<APIServiceBinding>, Failure> {
+        self.list_served(None).await?.ok_or(Failure::NoKonnector)
+    }
+
+    /// All bundles of this cluster; empty where it does not serve bundles.
+    pub(crate) async fn bundles(&self) -> Result<Vec<APIServiceBindingBundle>, Failure> {
+        Ok(self.list_served(None).await?.unwrap_or_default())
+    }
+
+    /// Reads the binding of this name; fails if it does not exist.
+    pub(crate) async fn binding(&self, name: &str) -> Result<APIServiceBinding, Failure> {
+        let found = self.find_binding(name).await?;
+        found.ok_or_else(|| Failure::NoBinding(name.to_owned()))
+    }
+
+    /// Reads the binding of this name; none if it does not exist.
+    pub(crate) async fn find_binding(&self, name: &str) -> Result<Option<APIServiceBinding>, Failure> {
+        let found = self.list_served(Some(name)).await?.ok_or(Failure::NoKonnector)?;
+        Ok(found.into_iter().next())
+    }
+
+    /// Reads the bundle of this name; none if it does not exist.
+    pub(crate) async fn find_bundle(&self, name: &str) -> Result<Option<APIServiceBindingBundle>, Failure> {
+        let found = self.list_served(Some(name)).await?.unwrap_or_default();
+        Ok(found.into_iter().next())
+    }
+
+    /// Reads the binding of this name, or else the bundle. With `is_bundle`, a binding of this name does not count.
+    pub(crate) async fn owner(&self, name: &str, is_bundle: bool) -> Result<CredentialOwner, Failure> {
+        if !is_bundle && let Some(binding) = self.find_binding(name).await? {
+            return Ok(binding.into());
+        }
+        let bundle = self.find_bundle(name).await?;
+        let missing = || Failure::NeitherBindingNorBundle(name.to_owned());
+        bundle.map(CredentialOwner::from).ok_or_else(missing)
+    }
+
+    /// All objects of a kind, or the one of this name; none where the kind is not served. One object is read by a list too:
+    /// to a GET, the API server answers 404 both for an unknown name and for an unknown kind.
+    async fn list_served<K>(&self, name: Option<&str>) -> Result<Option<Vec<K>>, Failure>
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        let kind = K::kind(&());
+        let (params, doing) = match name {
+            None => (ListParams::default(), format!("list {kind}s")),
+            Some(name) => {
+                let params = ListParams::default().fields(&format!("metadata.name={name}"));
+                (params, format!("read {kind} {name}"))
+            }
+        };
+        let api = Api::<K>::all(self.client());
+        match again(async || api.list(&params).await).await {
+            Ok(found) => Ok(Some(found.items)),
+            Err(error) if errors::is_not_found(&error) => Ok(None),
+            Err(error) => Err(Failure::cluster(doing)(error)),
+        }
+    }
+
+    /// What is installed for an owner: the Secret, and for the binding of this name its namespace and its role.
+    pub(crate) async fn installed(
+        &self,
+        owner: Option<CredentialOwner>,
+        binding: Option<&str>,
+        secret: &ClusterSecretKeyRef,
+    ) -> Result<Installed, Failure> {
+        let found = self.secret(secret).await?;
+        let mut installed = Installed {
+            owner,
+            credential: found
+                .as_ref()
+                .and_then(|found| Credential::of_secret(found, &secret.key)?.ok()),
+            secret: found,
+            ..Installed::default()
+        };
+        if let Some(binding) = binding {
+            let role = names::konnector_cluster_role(binding);
+            let namespace = self.find::<Namespace>(Api::all(self.client()), &secret.namespace);
+            let (namespace, cluster_role, cluster_role_binding) = tokio::try_join!(
+                namespace,
+                self.find::<ClusterRole>(Api::all(self.client()), &role),
+                self.find::<ClusterRoleBinding>(Api::all(self.client()), &role),
+            )?;
+            installed = Installed {
+                has_namespace: namespace.is_some(),
+                cluster_role,
+                cluster_role_binding,
+                ..installed
+            };
+        }
+        Ok(installed)
+    }
+
+    /// The role that was made for the binding of this name.
+    pub(crate) async fn role(&self, binding: &str) -> Result<Option<ClusterRole>, Failure> {
+        self.find(Api::all(self.client()), &names::konnector_cluster_role(binding))
+            .await
+    }
+
+    /// The role that gives the konnector rights on what the binding binds: its own, or that of all bundles.
+    pub(crate) async fn role_for(&self, binding: &APIServiceBinding) -> Result<Option<ClusterRole>, Failure> {
+        match bundle_of(binding) {
+            None => self.role(&binding.name_any()).await,
+            Some(_) => self.find(Api::all(self.client()), BUNDLES_ROLE).await,
+        }
+    }
+
+    /// The CustomResourceDefinitions that this cluster has already of these resources.
+    pub(crate) async fn apis(
+        &self,
+        resources: impl IntoIterator<Item = &GroupResource>,
+    ) -> Result<Vec<InstalledApi>, Failure> {
+        let mut found = Vec::new();
+        for resource in resources {
+            let name = names::custom_resource_definition(&resource.resource, &resource.group);
+            let definition = self
+                .find::<CustomResourceDefinition>(Api::all(self.client()), &name)
+                .await?;
+            found.extend(definition.map(|definition| InstalledApi {
+                resource: resource.clone(),
+                binding:
+                    controller::<APIServiceBinding>(definition.owner_references()).map(|(name, _)| name.to_owned()),
+                offered: definition.annotations().get(annotations::ADOPT_BY).cloned(),
+            }));
+        }
+        Ok(found)
+    }
+}
+
+/// Name and UID of the bundle that made the binding.
+pub(crate) fn bundle_of(binding: &APIServiceBinding) -> Option<(&str, &str)> {
+    controller::<APIServiceBindingBundle>(binding.owner_references())
+}
+
+/// Name and UID of the controller among the owners, if it is of this kind, in any version.
+fn controller<K: Resource<DynamicType = ()>>(owners: &[OwnerReference]) -> Option<(&str, &str)> {
+    let group = |owner: &OwnerReference| owner.api_version.split_once('/').map(|(group, _)| group.to_owned());
+    let owner = owners.iter().find(|owner| {
+        owner.controller == Some(true) && owner.kind == K::kind(&()) && group(owner).as_deref() == Some(&*K::group(&()))
+    })?;
+    Some((&owner.name, &owner.uid))
+}

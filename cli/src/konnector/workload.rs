@@ -1,0 +1,121 @@
+//! The konnector's Deployment, as flags ask for it. What no flag says stays as it is installed.
+
+use bindery_api::adoption::Adoption;
+use k8s_openapi::api::apps::v1::Deployment;
+use serde_json::{Value, json};
+
+use super::files;
+use crate::errors::Failure;
+
+/// The konnector's flag for adoption.
+const ADOPTION_FLAG: &str = "--adoption";
+
+/// What the flags ask for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked {
+    pub(crate) image: Option<String>,
+    pub(crate) replicas: Option<u32>,
+    pub(crate) adoption: Option<Adoption>,
+}
+
+/// How the konnector will run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Konnector {
+    /// The image; none for that of this release.
+    image: Option<String>,
+    replicas: Option<u32>,
+    pub(crate) adoption: Adoption,
+}
+
+impl Konnector {
+    /// Whether the konnector adopts objects, which needs more rights.
+    pub(super) fn adopts(&self) -> bool {
+        self.adoption != Adoption::Off
+    }
+}
+
+/// Chooses how the konnector will run: as the flags ask, or else as it runs now. The image of another repository than that
+/// of this release is kept. Also returns in words what was kept.
+pub(crate) fn choose(asked: &Asked, seen: Option<&Deployment>) -> Result<(Konnector, Vec<String>), Failure> {
+    let release = release()?;
+    let mut kept = Vec::new();
+    let other_image = seen
+        .and_then(image)
+        .filter(|image| repository(image) != repository(&release));
+    if let (None, Some(image)) = (&asked.image, &other_image) {
+        kept.push(format!("keeps image {image}; --konnector-image changes it"));
+    }
+    let adoption = seen.and_then(adoption).unwrap_or_default();
+    if asked.adoption.is_none() && adoption != Adoption::Off {
+        kept.push(format!("keeps --adoption {adoption}; --adoption off ends it"));
+    }
+    let replicas = seen.and_then(|seen| u32::try_from(seen.spec.as_ref()?.replicas?).ok());
+    let konnector = Konnector {
+        image: asked.image.clone().or(other_image),
+        replicas: asked.replicas.or(replicas),
+        adoption: asked.adoption.unwrap_or(adoption),
+    };
+    Ok((konnector, kept))
+}
+
+/// The Deployment of the konnector.
+pub(super) fn manifest(konnector: &Konnector) -> Result<Value, Failure> {
+    let mut deployment = template()?;
+    let spec = &mut deployment["spec"];
+    if let Some(replicas) = konnector.replicas {
+        spec["replicas"] = json!(replicas);
+    }
+    let container = &mut spec["template"]["spec"]["containers"][0];
+    if let Some(image) = &konnector.image {
+        container["image"] = json!(image);
+    }
+    if let (true, Some(args)) = (konnector.adopts(), container["args"].as_array_mut()) {
+        args.push(json!(format!("{ADOPTION_FLAG}={}", konnector.adoption)));
+    }
+    Ok(deployment)
+}
+
+fn template() -> Result<Value, Failure> {
+    let mut documents = files::documents(files::WORKLOAD)?;
+    documents
+        .pop()
+        .ok_or_else(|| Failure::Format(format!("{} is empty", files::WORKLOAD.0)))
+}
+
+/// The image of this release.
+pub(super) fn release() -> Result<String, Failure> {
+    let image = template()?["spec"]["template"]["spec"]["containers"][0]["image"].take();
+    Ok(image.as_str().unwrap_or_default().to_owned())
+}
+
+/// An image without its tag and digest.
+fn repository(image: &str) -> &str {
+    let image = image.split_once('@').map_or(image, |(name, _)| name);
+    match image.rsplit_once(':') {
+        // What follows a port is no tag.
+        Some((name, tag)) if !tag.contains('/') => name,
+        _ => image,
+    }
+}
+
+fn image(deployment: &Deployment) -> Option<String> {
+    let pod = deployment.spec.as_ref()?.template.spec.as_ref()?;
+    pod.containers.first()?.image.clone()
+}
+
+fn adoption(deployment: &Deployment) -> Option<Adoption> {
+    let pod = deployment.spec.as_ref()?.template.spec.as_ref()?;
+    let args = pod.containers.first()?.args.as_deref()?;
+    let value = args.iter().enumerate().find_map(|(index, arg)| {
+        let rest = arg.strip_prefix(ADOPTION_FLAG)?;
+        match rest.strip_prefix('=') {
+            Some(value) => Some(value),
+            None if rest.is_empty() => args.get(index + 1).map(String::as_str),
+            None => None,
+        }
+    })?;
+    value.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+use super::*;
+
+fn seen(change: impl FnOnce(&mut Value)) -> Deployment {
+    let mut deployment = template().unwrap();
+    change(&mut deployment);
+    serde_json::from_value(deployment).unwrap()
+}
+
+#[track_caller]
+fn check_image(asked: Option<&str>, seen_image: &str, expect: &str) {
+    let seen = seen(|deployment| deployment["spec"]["template"]["spec"]["containers"][0]["image"] = json!(seen_image));
+    let asked = Asked {
+        image: asked.map(str::to_owned),
+        ..Asked::default()
+    };
+    let (konnector, _) = choose(&asked, Some(&seen)).unwrap();
+    let manifest = manifest(&konnector).unwrap();
+    assert_eq!(
+        manifest["spec"]["template"]["spec"]["containers"][0]["image"], expect,
+        "{seen_image}"
+    );
+}
+
+#[test]
+fn an_own_image_is_upgraded_and_a_chosen_one_stays() {
+    let release = release().unwrap();
+    check_image(None, "bindery-konnector:0.0.1", &release);
+    check_image(None, "bindery-konnector", &release);
+    check_image(
+        None,
+        "registry.example.com:5000/konnector:1",
+        "registry.example.com:5000/konnector:1",
+    );
+    check_image(Some("mine:2"), "other:1", "mine:2");
+}
+
+#[test]
+fn a_repository_is_an_image_without_tag_and_digest() {
+    for (image, expect) in [
+        ("a", "a"),
+        ("a:1", "a"),
+        ("r:5000/a", "r:5000/a"),
+        ("r:5000/a:1", "r:5000/a"),
+        ("r:5000/a:1@sha256:00", "r:5000/a"),
+    ] {
+        assert_eq!(repository(image), expect);
+    }
+}
+
+#[track_caller]
+fn check_adoption(asked: Option<Adoption>, args: &[&str], expect: Adoption) {
+    let seen = seen(|deployment| deployment["spec"]["template"]["spec"]["containers"][0]["args"] = json!(args));
+    let asked = Asked {
+        adoption: asked,
+        ..Asked::default()
+    };
+    let (konnector, kept) = choose(&asked, Some(&seen)).unwrap();
+    assert_eq!(konnector.adoption, expect, "{args:?}");
+    assert_eq!(
+        kept.len(),
+        usize::from(asked.adoption.is_none() && expect != Adoption::Off)
+    );
+    let manifest = manifest(&konnector).unwrap().to_string();
+    assert_eq!(manifest.contains(ADOPTION_FLAG), expect != Adoption::Off);
+}
+
+#[test]
+fn adoption_stays_as_it_is_until_somebody_says_otherwise() {
+    check_adoption(None, &[], Adoption::Off);
+    check_adoption(None, &["--adoption=all"], Adoption::All);
+    check_adoption(None, &["--adoption", "opt-in"], Adoption::OptIn);
+    check_adoption(None, &["--adoptions=all"], Adoption::Off);
+    check_adoption(Some(Adoption::Off), &["--adoption=all"], Adoption::Off);
+    check_adoption(Some(Adoption::All), &[], Adoption::All);
+}
+
+#[test]
+fn replicas_stay_too() {
+    let two = seen(|deployment| deployment["spec"]["replicas"] = json!(2));
+    let replicas = |asked: Option<u32>| {
+        let asked = Asked {
+            replicas: asked,
+            ..Asked::default()
+        };
+        let (konnector, _) = choose(&asked, Some(&two)).unwrap();
+        manifest(&konnector).unwrap()["spec"]["replicas"].clone()
+    };
+    assert_eq!((replicas(None), replicas(Some(3))), (json!(2), json!(3)));
+}
