@@ -46,10 +46,10 @@ use crate::{
     bundle::Tally,
     common::Common,
     consumer::Consumer,
+    engine,
     events::Recorder,
     metrics::Metrics,
     session::{Sessions, dial::Dialer, secret},
-    sync,
 };
 use observe::Observed;
 use plan::Op;
@@ -88,7 +88,7 @@ pub struct Controller {
     tally: Tally,
     recorder: Recorder,
     metrics: Arc<Metrics>,
-    sync_metrics: Arc<sync::Metrics>,
+    sync_metrics: Arc<engine::Metrics>,
     settings: Options,
     queue: Queue<Key>,
     runtimes: Mutex<HashMap<Arc<str>, Runtime>>,
@@ -113,7 +113,7 @@ enum Next {
 
 impl Controller {
     /// Starts to work. All caches of the consumer must be complete.
-    pub fn start(common: Common, sync_metrics: Arc<sync::Metrics>, settings: Options) -> Running {
+    pub fn start(common: Common, sync_metrics: Arc<engine::Metrics>, settings: Options) -> Running {
         let controller = Arc::new(Self {
             consumer: common.consumer,
             sessions: common.sessions,

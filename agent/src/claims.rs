@@ -19,9 +19,7 @@ mod discovery;
 mod flavour;
 mod lookout;
 mod pair;
-mod path;
 mod plan;
-pub(crate) mod references;
 mod registry;
 mod rules;
 pub(crate) mod selection;
@@ -33,27 +31,7 @@ mod fake;
 #[cfg(test)]
 mod testing;
 
-use bindery_api::v1alpha2::GroupResource;
-
 pub use api::{ClaimProgress, Problem, Progress, Wanted};
 pub use cleanup::Cleanup;
-pub use references::References;
 pub use registry::Claims;
 pub(crate) use registry::Site;
-
-/// Which namespaces of the provider hold the provider's side of claimed objects.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Place {
-    /// Those that the consumer's are mapped to.
-    #[default]
-    Mapped,
-    /// Those of the consumer's own names, which consumers share.
-    Shared,
-}
-
-/// A claimed resource, for all bindings of a session that claim it alike.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct ClaimKey {
-    pub resource: GroupResource,
-    pub place: Place,
-}

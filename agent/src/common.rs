@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     bundle::Tally,
     consumer::Consumer,
+    engine,
     events::Recorder,
     metrics::Metrics,
     session::{Sessions, dial::Dialer},
-    sync,
 };
 
 /// Clones share all of it.
@@ -34,7 +34,7 @@ impl Common {
         consumer: Consumer,
         recorder: Recorder,
         metrics: Arc<Metrics>,
-        sync_metrics: Arc<sync::Metrics>,
+        sync_metrics: Arc<engine::Metrics>,
         polling_interval: Duration,
     ) -> Self {
         Self {

@@ -20,9 +20,9 @@ use crate::{
     bundle,
     common::Common,
     consumer::Consumer,
+    engine,
     events::Recorder,
     metrics::Metrics,
-    sync,
 };
 
 /// The Lease of kube-bind's konnector, so that the two never work at the same time in one namespace.
@@ -48,7 +48,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let stop = shutdown::on_signal().context("cannot listen for signals")?;
     let mut registry = telemetry::registry();
     let metrics = Metrics::register(&mut registry);
-    let sync_metrics = sync::Metrics::register(&mut registry);
+    let sync_metrics = engine::Metrics::register(&mut registry);
     let config = client::config(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
     let clients = Clients::metered(&config, None, IDLE_MAX, &metrics.consumer_traffic())?;
     let consumer = Consumer::watch(clients.clone(), args.namespace.as_str());
@@ -91,7 +91,7 @@ async fn lead(
     args: &Args,
     consumer: Consumer,
     metrics: Arc<Metrics>,
-    sync_metrics: Arc<sync::Metrics>,
+    sync_metrics: Arc<engine::Metrics>,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
     let instance = args

@@ -44,10 +44,11 @@ pub(crate) mod testing;
 
 use crate::{
     claims::{Claims, Site},
+    connection::Sides,
     consumer::Consumer,
+    engine::{self, Budget, Surroundings},
     events::Recorder,
     metrics::Metrics,
-    sync::{self, Budget, Sides, Surroundings},
 };
 use backend::Renewed;
 use bindery_runtime::kubeconfig::{Fingerprint, ProviderAccess};
@@ -122,14 +123,14 @@ pub struct Sessions {
 #[derive(Clone, Debug)]
 struct Tools {
     recorder: Recorder,
-    sync_metrics: Arc<sync::Metrics>,
+    sync_metrics: Arc<engine::Metrics>,
 }
 
 // === impl Sessions ===
 
 impl Sessions {
     /// None yet.
-    pub fn new(recorder: Recorder, sync_metrics: Arc<sync::Metrics>) -> Self {
+    pub fn new(recorder: Recorder, sync_metrics: Arc<engine::Metrics>) -> Self {
         Self {
             known: Mutex::default(),
             tools: Tools { recorder, sync_metrics },

@@ -31,11 +31,13 @@ use super::{
 };
 use crate::{
     attempt::Attempt,
+    bound::{Engine, Target},
     claims::Cleanup,
+    connection::Sides,
+    engine::{Deletions, Surroundings},
     release::Releaser,
     rights,
     session::{Session, secret},
-    sync::{Deletions, Engine, Sides, Surroundings, Target},
 };
 
 /// How long the provider may take to see an export gone, within one call.

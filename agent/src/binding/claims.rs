@@ -19,7 +19,8 @@ use super::{
 };
 
 use crate::{
-    claims::{Place, Progress, Wanted},
+    claims::{Progress, Wanted},
+    references::Place,
     release::Released,
 };
 

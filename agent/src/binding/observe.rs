@@ -20,9 +20,10 @@ use kube::ResourceExt as _;
 use super::{claims::ClaimsSeen, consent::Consent, credential::Access, resource::Schema};
 use crate::{
     consumer::Consumer,
+    engine::{Frozen, Progress},
+    model::{BoundResource, Placement},
     release::{Mode, Released},
     session::{Session, credential::Renewal, exports::Lookup, heartbeat::Heartbeat},
-    sync::{BoundResource, Frozen, Placement, Progress},
 };
 
 /// A renewal that failed this often in a row is said to fail.

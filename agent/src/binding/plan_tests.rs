@@ -12,8 +12,8 @@ use crate::{
             CRD, binding, converge, crd, deleting_export, fresh, installed, pinned, reached, served, session, words,
         },
     },
+    model::Placement,
     session::{dial::DialError, exports::Lookup},
-    sync::Placement,
 };
 
 #[track_caller]

@@ -20,7 +20,7 @@ use k8s_openapi::{
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use crate::sync::BoundResource;
+use crate::model::BoundResource;
 
 mod takeover;
 

@@ -20,10 +20,11 @@ use super::{
 };
 use crate::{
     attempt::{Attempt, Link},
+    bound::Engine,
+    engine::{Deletions, Frozen, Progress},
     lull::{Lull, PROGRESS_PAUSE},
     release::{Mode, Released, Releaser},
     session::{Session, dial::Dials, pace::Wish},
-    sync::{Deletions, Engine, Frozen, Progress},
 };
 use claims::{Claiming, CleaningUp};
 

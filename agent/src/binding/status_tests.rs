@@ -288,10 +288,10 @@ fn a_pause_is_shown_wherever_it_finds_the_binding() {
 
 #[test]
 fn a_freeze_says_what_to_check_and_how_to_consent() {
-    let frozen = |missing| crate::sync::Frozen {
+    let frozen = |missing| crate::engine::Frozen {
         missing,
         known: 50,
-        kind: crate::sync::Kind::Objects,
+        kind: crate::engine::Kind::Objects,
     };
     let seen = with(served(), |seen| seen.frozen = Some(frozen(12)));
     let says = |text: &str| check(&seen, "DeletionsSynced", "TooManyMissing", Severity::Error, text);

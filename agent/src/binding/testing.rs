@@ -23,8 +23,8 @@ use super::{
 };
 use crate::{
     claims::ClaimProgress,
+    engine::Progress,
     session::{Contract, exports::Lookup, heartbeat::Heartbeat},
-    sync::Progress,
 };
 
 pub(super) const CRD: &str = "cowboys.wildwest.dev";

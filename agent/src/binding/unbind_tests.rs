@@ -252,10 +252,10 @@ fn paused_it_waits_and_says_so() {
 fn a_freeze_holds_up_the_drain_and_says_what_to_do() {
     let frozen = |remaining| {
         with(draining(remaining), |seen| {
-            seen.frozen = Some(crate::sync::Frozen {
+            seen.frozen = Some(crate::engine::Frozen {
                 missing: 11,
                 known: 12,
-                kind: crate::sync::Kind::Objects,
+                kind: crate::engine::Kind::Objects,
             });
         })
     };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bindery_api::v1alpha2::{GroupResource, InformerScope, PermissionClaim};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use super::Place;
+use crate::references::Place;
 
 /// What a binding claims.
 #[derive(Clone, Debug, PartialEq)]

@@ -28,7 +28,7 @@ use tokio::{sync::watch as channel, time::sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::discovery;
-use crate::{release::Released, sync::BoundResource};
+use crate::{model::BoundResource, release::Released};
 
 const RETRY: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(30));
 

@@ -8,7 +8,7 @@ use bindery_runtime::errors;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
 use kube::Client;
 
-use crate::sync::BoundResource;
+use crate::model::BoundResource;
 
 /// Kinds of the core resources, which every cluster serves.
 const CORE: [(&str, &str); 3] = [

@@ -18,13 +18,15 @@ use super::{
     selection::Choice,
     write::{self, Learned},
 };
-use crate::sync::{
-    self, Deletions,
-    flavour::{Flavour, Operation, Steps},
+use crate::{
+    connection::{Target, Writer},
+    engine::{
+        self, Deletions,
+        report::{Issue, Issues, Trouble},
+        strategy::{Flavour, Operation, Steps},
+    },
     index::{Cast, Index, Place},
-    object::{Object, Version},
-    report::{Issue, Issues, Trouble},
-    write::{Target, Writer},
+    model::object::{Object, Version},
 };
 
 /// How claimed objects are synced.
@@ -41,7 +43,7 @@ pub(crate) struct Claimed {
 /// How the engine of a claimed resource is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Doing {
-    pub common: sync::Progress,
+    pub common: engine::Progress,
     pub from_consumer: usize,
     pub from_provider: usize,
     /// Copies that nobody claims.
@@ -78,12 +80,7 @@ impl Claimed {
 }
 
 fn issue(blocked: &Blocked) -> Issue {
-    Issue {
-        reason: blocked.reason(),
-        message: blocked.to_string(),
-        transient: false,
-        lacks_right: false,
-    }
+    Issue::blocked(blocked.reason(), blocked)
 }
 
 impl Flavour for Claimed {
@@ -160,7 +157,7 @@ impl Flavour for Claimed {
         None
     }
 
-    fn observe(&self, common: sync::Progress, is_idle: bool, index: &Index<Pair>, issues: &Issues) -> Doing {
+    fn observe(&self, common: engine::Progress, is_idle: bool, index: &Index<Pair>, issues: &Issues) -> Doing {
         let mut doing = Doing {
             is_idle,
             complaint: self.rules.complaint(),

@@ -12,10 +12,9 @@ use kube::{Client, Error};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::flavour::Claimed;
-use crate::sync::{
-    engine::Shared,
-    object::{Lean, Object},
-    sinks,
+use crate::{
+    engine::{Shared, events},
+    model::object::{Lean, Object},
 };
 
 /// Watches for some engines until dropped.
@@ -34,7 +33,7 @@ impl Lookout {
         let first = engines.first()?;
         let collection = Source::path(first.frame.resource.collection(""));
         let of_consumer = engines.iter().map(|engine| {
-            let sink: Sink = Box::new(sinks::consumer(Arc::clone(engine)));
+            let sink: Sink = Box::new(events::consumer(Arc::clone(engine)));
             sink
         });
         let wide = engines
@@ -42,7 +41,7 @@ impl Lookout {
             .filter(|engine| engine.frame.informer_scope == InformerScope::Cluster);
         let of_provider: Vec<_> = wide
             .map(|engine| {
-                let sink: Sink = Box::new(sinks::provider_cluster(Arc::clone(engine)));
+                let sink: Sink = Box::new(events::provider_cluster(Arc::clone(engine)));
                 sink
             })
             .collect();

@@ -6,17 +6,18 @@ use bindery_api::{annotations, finalizers, labels, v1alpha2::Owner};
 use bindery_runtime::cache::ObjectKey;
 
 use super::{
-    Place,
     rules::Rules,
     selection::{Choice, is_local_field},
 };
-use crate::sync::{
-    deletions::Tally,
-    index::Known,
-    marks::Marks,
-    object::{Object, Version},
-    projection::{self, Fingerprint, LastProjection},
-    uid::Uid,
+use crate::{
+    index::{Known, Tally},
+    model::{
+        labels::Marks,
+        object::{Object, Version},
+        projection::{self, Fingerprint, LastProjection},
+        uid::Uid,
+    },
+    references::Place,
 };
 
 /// One of the two clusters.

@@ -6,7 +6,7 @@ use super::{
     pair::{Both, Cluster, Pair, Role, Side},
     selection::Choice,
 };
-use crate::sync::{object::Object, projection::LastProjection, uid::Uid};
+use crate::model::{object::Object, projection::LastProjection, uid::Uid};
 
 /// What holds at the time of planning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

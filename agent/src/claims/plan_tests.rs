@@ -5,12 +5,13 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     claims::{
-        References,
         pair::Both,
         rules::Rules,
         testing::{object, rules, secret, wanted},
     },
-    sync::{index::Known as _, object::Version, projection},
+    index::Known as _,
+    model::{object::Version, projection},
+    references::References,
 };
 
 /// One pair and how it is looked at.
@@ -393,7 +394,7 @@ struct World {
 }
 
 impl World {
-    fn pair(&self, rules: &Arc<Rules>, ended: &Both<Option<crate::sync::uid::Uid>>) -> Pair {
+    fn pair(&self, rules: &Arc<Rules>, ended: &Both<Option<crate::model::uid::Uid>>) -> Pair {
         let mut pair = Pair::default();
         if let Some(value) = &self.objects.consumer {
             pair.see_consumer(&key(), object(value), &mut Arc::clone(rules));

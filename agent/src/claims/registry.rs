@@ -14,16 +14,12 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{
-    ClaimKey, Progress, References, Wanted,
-    lookout::Lookout,
-    rules::{self, Terms},
-    selection::Selection,
-    unit::{self, Unit},
-};
+use super::{Progress, Wanted, lookout::Lookout, rules, rules::Terms, selection::Selection, unit, unit::Unit};
 use crate::{
+    connection::Sides,
+    engine::{Deletions, Surroundings},
+    references::{ClaimKey, References},
     session::Contract,
-    sync::{Deletions, Sides, Surroundings},
 };
 
 /// The claims of one session. They end when dropped.

@@ -12,7 +12,8 @@ use super::{
 };
 use crate::{
     claims::{ClaimProgress, Cleanup, fake::eventually, testing::wanted},
-    sync::{Kind, deletions::Tally},
+    engine::Kind,
+    index::Tally,
 };
 
 #[tokio::test(start_paused = true)]

@@ -9,12 +9,13 @@ use tokio::time::sleep;
 use super::*;
 use crate::{
     claims::{
-        ClaimProgress, Place,
+        ClaimProgress,
         fake::{Fake, eventually},
         testing::{object, wanted},
     },
+    engine::{Budget, Metrics},
     events::Recorder,
-    sync::{Budget, Metrics},
+    references::Place,
 };
 
 pub(super) const CONTRACT: &str = "kube-bind-x";

@@ -8,11 +8,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use parking_lot::RwLock;
 
 use super::{
-    ClaimKey, References, Wanted,
+    Wanted,
     pair::Side,
-    path::Reference,
-    references::{Asker, Listener, Question},
     selection::{self, Choice, Selection},
+};
+use crate::{
+    namespaces::is_protected,
+    references::{Asker, ClaimKey, Listener, Question, References, path::Reference},
 };
 
 /// The rules of one claimed resource.
@@ -155,7 +157,7 @@ impl Rules {
     }
 
     fn is_refused(&self, key: &ObjectKey, side: &Side) -> bool {
-        selection::is_protected(&key.namespace, &self.home)
+        is_protected(&key.namespace, &self.home)
             || selection::is_refused(&self.claim.resource, &key.name, side.secret_type.as_deref())
     }
 }

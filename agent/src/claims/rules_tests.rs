@@ -3,9 +3,9 @@ use serde_json::{Value, json};
 use bindery_api::v1alpha2::GroupResource;
 
 use super::*;
-use crate::claims::{
-    Place,
-    testing::{object, rules, secret, terms, wanted},
+use crate::{
+    claims::testing::{object, rules, secret, terms, wanted},
+    references::Place,
 };
 
 fn named(name: &str) -> Value {

@@ -6,15 +6,12 @@ use bindery_api::v1alpha2::{GroupResource, Selector};
 use bindery_runtime::cache::ObjectKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
-use crate::sync::marks::Marks;
+use crate::{model::labels::Marks, references::Referenced};
 
 /// Secrets of these types are credentials of one cluster for itself.
 const REFUSED_SECRETS: [&str; 2] = ["kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"];
 /// Every namespace has these of its own.
 const PER_NAMESPACE: [(&str, &str); 2] = [("configmaps", "kube-root-ca.crt"), ("serviceaccounts", "default")];
-
-/// Namespaces of Kubernetes itself: whoever writes there may rule the cluster.
-const PROTECTED_NAMESPACES: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];
 
 /// The union of selectors, ready to be asked.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,15 +20,6 @@ pub(crate) struct Selection {
     /// By name: the namespaces it is meant in; none for any.
     names: HashMap<Box<str>, Option<HashSet<Box<str>>>>,
     references: bool,
-}
-
-/// Whether bound objects refer to an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Referenced {
-    Yes,
-    No,
-    /// The objects that may refer to it are not all known.
-    Unknown,
 }
 
 /// Whether an object is claimed.
@@ -57,12 +45,6 @@ enum Requirement {
     NotIn(Box<str>, BTreeSet<Box<str>>),
     Exists(Box<str>),
     Absent(Box<str>),
-}
-
-/// True for namespaces of the consumer into which no provider reaches, whatever it says: those of Kubernetes, and the
-/// konnector's own, which holds the credentials of every provider.
-pub(crate) fn is_protected(namespace: &str, home: &str) -> bool {
-    namespace == home || PROTECTED_NAMESPACES.contains(&namespace)
 }
 
 /// True for objects that no claim reaches, whatever it says: credentials of a cluster for itself, and what each namespace

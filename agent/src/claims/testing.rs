@@ -7,10 +7,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
 use super::{
-    ClaimKey, Place, References, Wanted,
+    Wanted,
     rules::{Rules, Terms},
 };
-use crate::sync::object::Object;
+use crate::{
+    model::object::Object,
+    references::{ClaimKey, Place, References},
+};
 
 pub(crate) fn claim_key(resource: &str) -> ClaimKey {
     ClaimKey {

@@ -9,12 +9,15 @@ use bindery_api::v1alpha2::InformerScope;
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
-    ClaimKey, ClaimProgress, Problem, References, Wanted,
+    ClaimProgress, Problem, Wanted,
     flavour::{Claimed, Doing},
     registry::Site,
     rules::{self, Rules, Terms},
 };
-use crate::sync::engine::Shared;
+use crate::{
+    engine::Shared,
+    references::{ClaimKey, References},
+};
 use engine::{Engine, Guards};
 use search::{Doubt, Lack, Search, Verdict};
 

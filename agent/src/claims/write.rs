@@ -11,11 +11,13 @@ use super::{
     plan::Op,
     rules::Rules,
 };
-use crate::sync::{
+use crate::{
+    connection::{Answered, Meta, Target, Writer},
     index::{Cast, Index},
-    object::Object,
-    projection::{LastProjection, carried},
-    write::{Answered, Meta, Target, Writer},
+    model::{
+        object::Object,
+        projection::{LastProjection, carried},
+    },
 };
 
 /// What an operation taught.

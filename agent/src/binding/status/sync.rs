@@ -8,8 +8,8 @@ use bindery_api::{
 use super::{Failures, types};
 use crate::{
     binding::{observe::Observed, plan::Plan, resource::State},
+    engine::{Frozen, Kind},
     rights,
-    sync::{Frozen, Kind},
 };
 
 /// What the status says so far.

@@ -13,17 +13,14 @@ use tokio_util::task::AbortOnDropHandle;
 use super::search::forward;
 use crate::{
     claims::{
-        Place,
         flavour::{Claimed, Doing},
-        references::{Changed, Listener},
         registry::Site,
         rules::Rules,
     },
-    sync::{
-        BoundResource, Deletions, Placement,
-        engine::{Frame, Running, Shared},
-        index::Index,
-    },
+    engine::{Deletions, Frame, Running, Shared},
+    index::Index,
+    model::{BoundResource, Placement},
+    references::{Changed, Listener, Place},
 };
 use bindery_api::v1alpha2::InformerScope;
 

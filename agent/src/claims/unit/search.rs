@@ -13,7 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::{
     attempt::Attempt,
     claims::{Problem, discovery, registry::Site},
-    sync::BoundResource,
+    model::BoundResource,
 };
 
 /// How often the clusters are asked whether they serve a resource.

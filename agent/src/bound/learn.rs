@@ -1,0 +1,281 @@
+//! What an engine knows of bound objects, and how their own writes are noted.
+
+use std::sync::Arc;
+
+use bindery_runtime::cache::ObjectKey;
+
+use crate::{
+    bound::{
+        pair::{Consumer, Owner, Pair, Provider},
+        plan,
+    },
+    index::{Cast, Index, Known, Tally},
+    model::{
+        Placement,
+        object::{Names, Object, Version},
+        projection::{Fingerprint, LastProjection},
+        uid::Uid,
+    },
+};
+
+/// What it takes to read a bound object and its copy.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    contract: Arc<str>,
+    placement: Placement,
+    /// Provider namespaces, as they are noted on objects.
+    namespaces: Names,
+}
+
+/// What a write or a read taught us, to be noted before the next plan.
+#[derive(Debug)]
+pub(crate) enum Learned {
+    Consumer(Option<Object>),
+    Provider(Option<Object>),
+    Held {
+        version: Version,
+        namespace: Arc<str>,
+        provider_uid: Arc<str>,
+    },
+    Written {
+        uid: Arc<str>,
+        source_uid: Arc<str>,
+        version: Version,
+        last: LastProjection,
+    },
+    StatusWritten {
+        version: Version,
+        status: Option<Fingerprint>,
+    },
+    ProviderGone,
+    ProviderDeleting,
+    ConsumerGone,
+}
+
+impl Known for Pair {
+    type Reader = Reader;
+
+    fn consumer(&self) -> Option<(&Uid, Version)> {
+        self.consumer.as_ref().map(|known| (&known.uid, known.version))
+    }
+
+    fn provider(&self) -> Option<(&Uid, Version)> {
+        self.provider.as_ref().map(|known| (&known.uid, known.version))
+    }
+
+    fn see_consumer(&mut self, _: &ObjectKey, object: Object, reader: &mut Reader) {
+        self.consumer = Some(Consumer::of(object, &mut reader.namespaces));
+        self.settle();
+    }
+
+    fn see_provider(&mut self, key: &ObjectKey, object: Object, reader: &mut Reader) -> bool {
+        let names_are_shared = reader.placement == Placement::None;
+        let provider = Provider::of(object, &reader.contract, &key.namespace, names_are_shared);
+        let is_foreign = matches!(
+            provider.owner,
+            Owner::Other { .. } | Owner::Unmarked | Owner::Released(_)
+        );
+        if names_are_shared && self.consumer.is_none() && is_foreign {
+            // Other consumers' objects are many, and none of ours.
+            return self.provider.take().is_some();
+        }
+        self.provider = Some(provider);
+        self.provider_gone = false;
+        self.settle();
+        true
+    }
+
+    fn consumer_ended(&mut self, uid: &str) {
+        self.ended.get_or_insert_default().source = Some(uid.into());
+    }
+
+    fn lose_consumer(&mut self) {
+        self.consumer = None;
+        self.compared = None;
+    }
+
+    fn lose_provider(&mut self, uid: Option<&str>) {
+        let known = self.provider.take().map(|known| known.uid);
+        if let Some(gone) = uid.map(Uid::from).or(known) {
+            self.ended.get_or_insert_default().copy = Some(gone);
+        }
+        self.provider_gone = true;
+    }
+
+    fn forget_provider(&mut self) {
+        self.provider = None;
+        self.provider_gone = false;
+    }
+
+    fn rewind_consumer(&mut self) {
+        // What was seen to end may be there again.
+        if let Some(ended) = &mut self.ended {
+            ended.source = None;
+        }
+        if let Some(consumer) = &mut self.consumer {
+            consumer.version = Version::default();
+        }
+    }
+
+    fn rewind_provider(&mut self) {
+        if let Some(ended) = &mut self.ended {
+            ended.copy = None;
+        }
+        if let Some(provider) = &mut self.provider {
+            provider.version = Version::default();
+        }
+    }
+
+    fn wants_place(&self, _: &ObjectKey, _: &Reader) -> bool {
+        plan::wants_place(self)
+    }
+
+    fn tally(&self) -> Tally {
+        let Some(provider) = &self.provider else {
+            return Tally::default();
+        };
+        let Owner::Ours { source_uid } = &provider.owner else {
+            return Tally::default();
+        };
+        let was_seen = self.ended_source() == Some(source_uid);
+        Tally {
+            missing: usize::from(self.consumer.is_none() && !provider.deleting && !was_seen),
+            known: 1,
+            rewound: false,
+        }
+    }
+}
+
+fn is_ours(provider: &Provider) -> bool {
+    matches!(provider.owner, Owner::Ours { .. })
+}
+
+impl Index<Pair> {
+    pub(crate) fn new(contract: Arc<str>, placement: Placement) -> Self {
+        let reader = Reader {
+            contract: Arc::clone(&contract),
+            placement: placement.clone(),
+            namespaces: Names::default(),
+        };
+        Self::with(contract, placement, reader)
+    }
+
+    /// Objects of either side that a drain has to see gone.
+    pub(crate) fn remaining(&self) -> usize {
+        self.pairs()
+            .filter(|(_, pair)| pair.consumer.is_some() || pair.provider.as_ref().is_some_and(is_ours))
+            .count()
+    }
+
+    /// Notes what an operation taught, of those that were there when it was planned.
+    pub(crate) fn learn(&mut self, key: &ObjectKey, learned: Learned, cast: &Cast) {
+        match learned {
+            Learned::Consumer(Some(object)) => drop(self.consumer_seen(key, object)),
+            Learned::Provider(Some(object)) => drop(self.provider_seen(key, object)),
+            Learned::Consumer(None) | Learned::ConsumerGone => {
+                // What we let go of ourselves was seen to end; what a read does not show is missing.
+                let ended = matches!(learned, Learned::ConsumerGone);
+                let current = self
+                    .pair(key)
+                    .and_then(|pair| pair.consumer.as_ref())
+                    .map(|consumer| &consumer.uid);
+                if current == cast.consumer.as_ref() {
+                    let ended = cast.consumer.as_ref().filter(|_| ended).map(Uid::text);
+                    self.consumer_deleted(key, ended.as_deref());
+                }
+            }
+            Learned::Provider(None) | Learned::ProviderGone => {
+                let current = self
+                    .pair(key)
+                    .and_then(|pair| pair.provider.as_ref())
+                    .map(|provider| &provider.uid);
+                if current == cast.provider.as_ref() {
+                    self.provider_deleted(key, None);
+                }
+            }
+            Learned::ProviderDeleting => self.note(key, |pair| {
+                let provider = pair.provider.as_mut();
+                if let Some(provider) = provider.filter(|provider| Some(&provider.uid) == cast.provider.as_ref()) {
+                    provider.deleting = true;
+                }
+            }),
+            Learned::Written {
+                uid,
+                source_uid,
+                version,
+                last,
+            } => self.note(key, |pair| pair.written(Uid::from(&uid), &source_uid, version, last)),
+            Learned::Held { .. } | Learned::StatusWritten { .. } => self.note(key, |pair| {
+                let consumer = pair.consumer.as_mut();
+                if let Some(consumer) = consumer.filter(|consumer| Some(&consumer.uid) == cast.consumer.as_ref()) {
+                    consumer.learn(learned);
+                }
+            }),
+        }
+    }
+}
+
+// === impl Pair ===
+
+impl Pair {
+    /// Notes our own write, unless the watch was quicker, also with its end.
+    fn written(&mut self, uid: Uid, source_uid: &str, version: Version, last: LastProjection) {
+        let known = |known: &Provider| known.uid == uid && known.version >= version;
+        if self.provider.as_ref().is_some_and(known) || self.ended_copy() == Some(&uid) {
+            return;
+        }
+        self.provider_gone = false;
+        let before = self.provider.take();
+        if before
+            .as_ref()
+            .is_some_and(|before| matches!(before.owner, Owner::Fresh { .. }))
+        {
+            self.marked = Some(Box::new(last.fingerprint));
+        }
+        let has_release = before.as_ref().is_some_and(|before| before.has_release);
+        let projections = before.map(|before| before.projections);
+        self.provider = Some(Provider {
+            projections: projections.unwrap_or_default(),
+            has_release,
+            uid,
+            version,
+            deleting: false,
+            owner: Owner::Ours {
+                source_uid: source_uid.into(),
+            },
+            bound: true,
+            last: Some(last),
+            seen: None,
+            content: None,
+        });
+    }
+}
+
+// === impl Consumer ===
+
+impl Consumer {
+    /// Notes our own write, unless the watch shows something newer. An answer with the version that is known says that the
+    /// write changed nothing, as of a status that this cluster cannot hold: that is noted too, or it would be written again.
+    fn learn(&mut self, learned: Learned) {
+        let (Learned::Held { version, .. } | Learned::StatusWritten { version, .. }) = learned else {
+            return;
+        };
+        if self.version > version {
+            return;
+        }
+        self.version = version;
+        match learned {
+            Learned::Held {
+                namespace,
+                provider_uid,
+                ..
+            } => {
+                self.held = true;
+                self.noted_namespace = Some(namespace);
+                self.noted_uid = Some(Uid::from(&provider_uid));
+            }
+            Learned::StatusWritten { status, .. } => self.status = status,
+            _ => {}
+        }
+    }
+}

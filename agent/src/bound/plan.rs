@@ -1,0 +1,344 @@
+//! Decides what to write for one object. No client, no `await`: what was seen in, operations out.
+
+use std::sync::Arc;
+
+use bindery_api::adoption::{Adoption, Candidate};
+use jiff::Timestamp;
+
+use crate::{
+    bound::pair::{Consumer, Owner, Pair, Provider},
+    model::projection::LastProjection,
+};
+
+mod blocked;
+mod op;
+
+pub(crate) use blocked::Blocked;
+pub(crate) use op::Op;
+
+/// What an engine does at the time of planning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+pub(crate) struct Mode {
+    /// The binding is being undone: the consumer's objects go.
+    pub draining: bool,
+    /// The resource serves `/status` apart.
+    pub status_subresource: bool,
+    /// The provider namespace is being taken away: nothing new is put into it.
+    pub closing: bool,
+    /// Several consumers write one object, each of which may take it over.
+    pub last_wins: bool,
+    /// The user said that this cluster takes the place of another: copies that were made of objects which are no more
+    /// belong to those that now have their names.
+    pub relink: bool,
+    /// Which objects of the provider are created on the consumer.
+    pub adoption: Adoption,
+    /// When the export was made.
+    pub since: Option<Timestamp>,
+}
+
+/// What to do for a pair, and what is amiss.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plan {
+    pub ops: Vec<Op>,
+    pub blocked: Option<Blocked>,
+}
+
+/// Plans one pair whose two sides are known, with the provider namespace that its copy belongs to.
+pub(crate) fn plan(pair: &Pair, place: &Arc<str>, mode: Mode) -> Plan {
+    match (&pair.consumer, &pair.provider) {
+        (None, None) => Plan::default(),
+        (None, Some(provider)) => match provider.owner {
+            Owner::Fresh { .. } => fresh(provider, place, mode),
+            _ => orphan(pair, provider),
+        },
+        (Some(consumer), _) if consumer.paused => Plan {
+            ops: Vec::new(),
+            blocked: (consumer.deleting || mode.draining).then_some(Blocked::Paused),
+        },
+        (Some(consumer), provider) if consumer.deleting => deleting(pair, consumer, provider.as_ref(), mode),
+        (Some(consumer), _) if mode.draining => Plan::of(Op::DeleteConsumer {
+            uid: consumer.uid.text(),
+        }),
+        (Some(_), None) if mode.closing => Plan::default(),
+        (Some(consumer), None) => missing(consumer),
+        (Some(consumer), Some(provider)) => present(pair, consumer, provider, place, mode),
+    }
+}
+
+/// What the provider made: it is there before the consumer's object, if the user wants that at all.
+fn fresh(provider: &Provider, place: &Arc<str>, mode: Mode) -> Plan {
+    if provider.deleting || mode.draining || mode.closing || !mode.takes(provider) {
+        return Plan::default();
+    }
+    Plan::of(match &provider.content {
+        None => Op::ReadProvider,
+        Some(source) => Op::Adopt {
+            source: Arc::clone(source),
+            place: Arc::clone(place),
+        },
+    })
+}
+
+fn orphan(pair: &Pair, provider: &Provider) -> Plan {
+    let Owner::Ours { source_uid } = &provider.owner else {
+        return Plan::default();
+    };
+    if provider.deleting {
+        return Plan::default();
+    }
+    let uid = provider.uid.text();
+    Plan::of(if pair.ended_source() == Some(source_uid) {
+        Op::DeleteProvider { uid }
+    } else {
+        Op::DeleteOrphan { uid }
+    })
+}
+
+fn deleting(pair: &Pair, consumer: &Consumer, provider: Option<&Provider>, mode: Mode) -> Plan {
+    let release = || Op::Release {
+        version: consumer.version,
+        finalizers: consumer.other_finalizers.to_vec(),
+    };
+    match provider {
+        Some(provider) if blocked(consumer, provider, mode).is_none() => {
+            let mut plan = Plan::default();
+            if provider.deleting {
+                // What holds the copy tells how far it has come.
+                status_down(&mut plan, consumer, provider, mode);
+            } else {
+                plan.ops.push(Op::DeleteProvider {
+                    uid: provider.uid.text(),
+                });
+            }
+            plan
+        }
+        _ if !consumer.held => Plan::default(),
+        None if !pair.provider_gone => Plan::of(Op::ReadProvider),
+        _ => Plan::of(release()),
+    }
+}
+
+/// The copy comes before our finalizer: where there can be none, the consumer's object is not touched.
+fn missing(consumer: &Consumer) -> Plan {
+    Plan::of(match &consumer.content {
+        None => Op::ReadConsumer,
+        Some(source) => Op::Create {
+            source: Arc::clone(source),
+            last: LastProjection {
+                fingerprint: consumer.projection,
+                corrected: false,
+            },
+        },
+    })
+}
+
+fn present(pair: &Pair, consumer: &Consumer, provider: &Provider, place: &Arc<str>, mode: Mode) -> Plan {
+    let blocked = blocked(consumer, provider, mode);
+    let is_fresh = matches!(provider.owner, Owner::Fresh { .. });
+    if is_fresh && pair.marked.as_deref() == Some(&consumer.projection) {
+        // Somebody took the marks off that were put on for the same content.
+        return Plan {
+            ops: Vec::new(),
+            blocked: Some(Blocked::Drift),
+        };
+    }
+    let takes_over = match &blocked {
+        None => is_fresh || matches!(provider.owner, Owner::Released(_)),
+        // Two that say the same are one.
+        Some(Blocked::Unmarked) if mode.takes(provider) => {
+            if provider.seen.is_none_or(|seen| seen.content != consumer.projection) {
+                return Plan {
+                    ops: Vec::new(),
+                    blocked: Some(Blocked::Differs),
+                };
+            }
+            true
+        }
+        Some(Blocked::OtherContract(_)) if mode.last_wins && provider.is_shared() => true,
+        // The copy of one whose end was seen goes, and makes room.
+        Some(Blocked::OtherSource(source)) if pair.ended_source().is_some_and(|ended| *ended == **source) => {
+            return orphan(pair, provider);
+        }
+        Some(Blocked::OtherSource(_)) if mode.relink => true,
+        Some(_) => {
+            return Plan {
+                ops: Vec::new(),
+                blocked,
+            };
+        }
+    };
+    let mut plan = Plan::default();
+    if provider.deleting {
+        // It ends first.
+    } else if takes_over {
+        let source = consumer.content.as_ref().filter(|_| is_fresh);
+        plan.ops.extend(source.map(|source| Op::Disown {
+            uid: provider.uid.text(),
+            source: Arc::clone(source),
+        }));
+        take_over(&mut plan, consumer, provider);
+    } else {
+        spec_up(&mut plan, pair, consumer, provider);
+    }
+    plan.ops.extend(hold(consumer, provider, place));
+    status_down(&mut plan, consumer, provider, mode);
+    plan
+}
+
+fn blocked(consumer: &Consumer, provider: &Provider, mode: Mode) -> Option<Blocked> {
+    match &provider.owner {
+        Owner::Ours { source_uid } if *source_uid == consumer.uid => None,
+        Owner::Ours { source_uid } => Some(Blocked::OtherSource(source_uid.to_string().into())),
+        Owner::Other { contract } => Some(Blocked::OtherContract(contract.clone())),
+        // An export that went before is there again, and its source is still the same.
+        Owner::Released(copy) if copy.source_uid.as_ref() == Some(&consumer.uid) && mode.came_after(copy.at) => None,
+        Owner::Released(_) => Some(Blocked::Released),
+        // It was adopted, and only its marks are to come.
+        Owner::Fresh { .. } if consumer.adopted.as_deref() == Some(&provider.uid) => None,
+        Owner::Fresh { .. } | Owner::Unmarked => Some(Blocked::Unmarked),
+    }
+}
+
+fn hold(consumer: &Consumer, provider: &Provider, place: &Arc<str>) -> Option<Op> {
+    let noted =
+        consumer.noted_namespace.as_deref() == Some(&**place) && consumer.noted_uid.as_ref() == Some(&provider.uid);
+    if consumer.held && noted {
+        return None;
+    }
+    let mut finalizers = consumer.other_finalizers.to_vec();
+    finalizers.push(bindery_api::finalizers::SYNCER.into());
+    Some(Op::Hold {
+        version: consumer.version,
+        finalizers,
+        namespace: Arc::clone(place),
+        provider_uid: provider.uid.text(),
+    })
+}
+
+/// Makes a copy ours. One that another contract took over after our last write stays with that until the object changes.
+fn take_over(plan: &mut Plan, consumer: &Consumer, provider: &Provider) {
+    let is_others = matches!(provider.owner, Owner::Other { .. });
+    let wrote = provider.last.map(|last| last.fingerprint);
+    if !is_others || wrote != Some(consumer.projection) {
+        plan.ops.push(update(consumer, provider, false));
+    }
+}
+
+fn update(consumer: &Consumer, provider: &Provider, corrected: bool) -> Op {
+    match &consumer.content {
+        None => Op::ReadConsumer,
+        Some(source) => Op::Update {
+            source: Arc::clone(source),
+            uid: provider.uid.text(),
+            last: LastProjection {
+                fingerprint: consumer.projection,
+                corrected,
+            },
+            projections: provider.projections.clone(),
+            has_release: provider.has_release,
+        },
+    }
+}
+
+fn spec_up(plan: &mut Plan, pair: &Pair, consumer: &Consumer, provider: &Provider) {
+    let wanted = consumer.projection;
+    let written = provider.last.filter(|last| last.fingerprint == wanted);
+    let corrected = match written {
+        // Not what the object says now.
+        None => false,
+        // Our own write, not shown by the watch yet.
+        Some(_) if provider.seen.is_none() => return,
+        Some(last) => match pair.holds() {
+            Some(true) if provider.bound => return,
+            Some(holds) if last.corrected => {
+                plan.blocked = (!holds).then_some(Blocked::Drift);
+                return;
+            }
+            Some(_) => true,
+            None => {
+                if consumer.content.is_none() {
+                    plan.ops.push(Op::ReadConsumer);
+                }
+                if provider.content.is_none() {
+                    plan.ops.push(Op::ReadProvider);
+                }
+                return;
+            }
+        },
+    };
+    plan.ops.push(update(consumer, provider, corrected));
+}
+
+fn status_down(plan: &mut Plan, consumer: &Consumer, provider: &Provider, mode: Mode) {
+    let Some(seen) = provider.seen.filter(|seen| seen.status != consumer.status) else {
+        return;
+    };
+    let source = match (seen.status, &provider.content) {
+        (None, _) => None,
+        (Some(_), Some(content)) => Some(Arc::clone(content)),
+        (Some(_), None) => {
+            plan.ops.push(Op::ReadProvider);
+            return;
+        }
+    };
+    plan.ops.push(Op::Status {
+        uid: consumer.uid.text(),
+        source,
+        fingerprint: seen.status,
+        subresource: mode.status_subresource,
+    });
+}
+
+/// What can be done for a pair that has no place: while draining, an object that was never synced just goes.
+pub(crate) fn unplaced(pair: &Pair, mode: Mode) -> Option<Plan> {
+    let consumer = pair.consumer.as_ref().filter(|consumer| !consumer.held)?;
+    if !mode.draining || consumer.deleting {
+        return None;
+    }
+    if consumer.paused {
+        return Some(Plan {
+            ops: Vec::new(),
+            blocked: Some(Blocked::Paused),
+        });
+    }
+    Some(Plan::of(Op::DeleteConsumer {
+        uid: consumer.uid.text(),
+    }))
+}
+
+/// True if an object needs a provider namespace: to be copied to, or to see that its copy is gone.
+pub(crate) fn wants_place(pair: &Pair) -> bool {
+    pair.consumer
+        .as_ref()
+        .is_some_and(|consumer| !consumer.deleting || consumer.held)
+}
+
+impl Mode {
+    /// Whether the export was made after that, as far as its time tells, which is in whole seconds.
+    fn came_after(self, at: Option<Timestamp>) -> bool {
+        let times = self.since.zip(at);
+        times.is_some_and(|(since, at)| at.as_second() <= since.as_second())
+    }
+
+    /// Whether an object of the provider without a counterpart is to get one.
+    fn takes(self, provider: &Provider) -> bool {
+        match provider.owner {
+            Owner::Fresh { opted_in } => self.adoption.takes(&Candidate::Fresh { opted_in }),
+            _ => false,
+        }
+    }
+}
+
+impl Plan {
+    pub(crate) fn of(op: Op) -> Self {
+        Self {
+            ops: vec![op],
+            blocked: None,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/plan.rs"]
+mod tests;

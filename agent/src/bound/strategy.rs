@@ -1,0 +1,182 @@
+//! The strategy of engines that sync bound resources.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use bindery_api::adoption::Adoption;
+use bindery_runtime::{cache::ObjectKey, watch::Event};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use tokio::sync::watch as channel;
+
+use crate::{
+    bound::{
+        learn::Learned,
+        pair::Pair,
+        plan::{self, Mode, Op, Plan},
+    },
+    connection::{Target, Writer},
+    engine::{
+        Deletions, Progress,
+        report::{Issue, Issues},
+        strategy::{Flavour, Operation, Steps},
+    },
+    index::{Cast, Index, Place},
+    model::object::{Object, Version},
+    namespaces::is_protected,
+    references::Feed,
+};
+
+/// How bound objects are synced.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    pub(super) export: OwnerReference,
+    pub(super) since: Option<Timestamp>,
+    pub(super) last_wins: bool,
+    pub(super) status_subresource: bool,
+    pub(super) adoption: Adoption,
+    pub(super) home: Arc<str>,
+    pub(super) deletions: Arc<Deletions>,
+    pub(super) references: Feed,
+    pub(super) draining: AtomicBool,
+    pub(super) relink: AtomicBool,
+}
+
+// === impl Bound ===
+
+impl Bound {
+    fn mode(&self, key: &ObjectKey, closing: bool) -> Mode {
+        let adoption = if is_protected(&key.namespace, &self.home) {
+            Adoption::Off
+        } else {
+            self.adoption
+        };
+        Mode {
+            closing,
+            draining: self.draining.load(Ordering::Relaxed),
+            status_subresource: self.status_subresource,
+            last_wins: self.last_wins,
+            relink: self.relink.load(Ordering::Relaxed),
+            adoption,
+            since: self.since,
+        }
+    }
+}
+
+impl Flavour for Bound {
+    type Pair = Pair;
+    type Op = Op;
+    type Learned = Learned;
+    type Progress = Progress;
+
+    const HAS_PROVIDERS_SOURCES: bool = false;
+    const SHARES_WATCHES: bool = false;
+
+    fn plan(&self, key: &ObjectKey, pair: &mut Pair, place: &Place) -> Steps<Op> {
+        pair.compare();
+        let plan = plan::plan(pair, &place.namespace, self.mode(key, place.closing));
+        // What our own write has to be compared with is still to come.
+        if plan.ops.is_empty() && !pair.is_unseen() {
+            pair.forget_content();
+        }
+        steps(plan)
+    }
+
+    fn unplaced(&self, key: &ObjectKey, pair: &Pair, has_place: bool) -> Option<Steps<Op>> {
+        // A copy may be in a place that is still to be listed.
+        let plan = plan::unplaced(pair, self.mode(key, false)).filter(|_| !has_place)?;
+        Some(steps(plan))
+    }
+
+    async fn apply(&self, writer: &Writer, target: Target<'_>, op: &Op) -> Result<Option<Learned>, kube::Error> {
+        writer.apply(target, op).await
+    }
+
+    fn written(learned: &Learned) -> Option<Version> {
+        match learned {
+            Learned::Held { version, .. }
+            | Learned::Written { version, .. }
+            | Learned::StatusWritten { version, .. } => Some(*version),
+            _ => None,
+        }
+    }
+
+    fn learn(&self, index: &mut Index<Pair>, key: &ObjectKey, learned: Learned, cast: &Cast) {
+        index.learn(key, learned, cast);
+    }
+
+    fn exports(&self) -> Vec<OwnerReference> {
+        vec![self.export.clone()]
+    }
+
+    fn guards(&self) -> Vec<Arc<Deletions>> {
+        vec![Arc::clone(&self.deletions)]
+    }
+
+    fn hear(&self, event: &Event<Object>) {
+        match event {
+            Event::Reset => self.references.listing(),
+            Event::Listed(object) | Event::Applied(object) => self.references.seen(object),
+            Event::Unreadable(named) => {
+                let key = ObjectKey::new(Arc::clone(&named.namespace), Arc::clone(&named.name));
+                self.references.unreadable(key);
+            }
+            Event::Complete(_) => self.references.listed(),
+            Event::Deleted(object) => {
+                let meta = &object.meta;
+                let key = ObjectKey::new(Arc::clone(&meta.namespace), Arc::clone(&meta.name));
+                self.references.gone(&key);
+            }
+            Event::Rewound | Event::Following | Event::Failed(_) => {}
+        }
+    }
+
+    fn rounds(&self) -> Option<channel::Receiver<u64>> {
+        self.references.rounds()
+    }
+
+    fn observe(&self, common: Progress, _: bool, index: &Index<Pair>, _: &Issues) -> Progress {
+        let draining = self.draining.load(Ordering::Relaxed);
+        let is_known = common.consumer_synced && common.provider_synced;
+        Progress {
+            remaining: (draining && is_known).then(|| index.remaining()),
+            ..common
+        }
+    }
+}
+
+fn steps(plan: Plan) -> Steps<Op> {
+    Steps {
+        issue: plan
+            .blocked
+            .as_ref()
+            .map(|blocked| Issue::blocked(blocked.reason(), blocked)),
+        ops: plan.ops,
+    }
+}
+
+// === impl Op ===
+
+impl Operation for Op {
+    fn name(&self) -> &'static str {
+        self.name()
+    }
+
+    fn is_on_consumer(&self) -> bool {
+        self.on_consumer()
+    }
+
+    fn is_guarded(&self) -> bool {
+        matches!(self, Self::DeleteOrphan { .. })
+    }
+
+    fn read(on_consumer: bool) -> Self {
+        if on_consumer {
+            Self::ReadConsumer
+        } else {
+            Self::ReadProvider
+        }
+    }
+}

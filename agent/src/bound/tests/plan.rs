@@ -1,0 +1,896 @@
+#[path = "plan/adoption.rs"]
+mod adoption;
+
+use bindery_api::annotations;
+use bindery_runtime::cache::ObjectKey;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    bound::learn::Learned,
+    index::{Cast, Index},
+    model::{
+        Placement,
+        object::{Names, Object, Version},
+        projection,
+    },
+};
+
+const CONTRACT: &str = "kube-bind-abc";
+const PLACE: &str = "kube-bind-abc-wild-west";
+const MODE: Mode = Mode {
+    draining: false,
+    status_subresource: true,
+    closing: false,
+    last_wins: false,
+    relink: false,
+    adoption: Adoption::Off,
+    since: None,
+};
+
+/// Two clusters with one object at most, which do what an API server would.
+#[derive(Debug)]
+struct World {
+    consumer: Option<Value>,
+    provider: Option<Value>,
+    version: u64,
+    uids: u32,
+    writes: Vec<&'static str>,
+    index: Index<Pair>,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut index = Index::new(CONTRACT.into(), Placement::Mapped);
+        index.set_place(&"wild-west".into(), Some(PLACE.into()), false);
+        let listing = index.begin();
+        index.consumer_listed(&listing, Version(0));
+        index.provider_listed(&"wild-west".into(), &listing, Version(0));
+        Self {
+            consumer: None,
+            provider: None,
+            version: 1,
+            uids: 0,
+            writes: Vec::new(),
+            index,
+        }
+    }
+
+    fn key() -> ObjectKey {
+        ObjectKey::new("wild-west", "billy")
+    }
+
+    fn next_version(&mut self) -> String {
+        self.version += 1;
+        self.version.to_string()
+    }
+
+    fn next_uid(&mut self) -> String {
+        self.uids += 1;
+        format!("uid-{}", self.uids)
+    }
+
+    fn create_consumer(&mut self, spec: u8) {
+        let (uid, version) = (self.next_uid(), self.next_version());
+        self.consumer = Some(json!({
+            "metadata": {"name": "billy", "namespace": "wild-west", "uid": uid, "resourceVersion": version},
+            "spec": {"intent": spec},
+        }));
+        self.show_consumer();
+    }
+
+    fn create_foreign(&mut self, annotations: &Value) {
+        let (uid, version) = (self.next_uid(), self.next_version());
+        self.provider = Some(json!({
+            "metadata": {
+                "name": "billy", "namespace": PLACE, "uid": uid, "resourceVersion": version, "annotations": annotations,
+            },
+            "spec": {"intent": "theirs"},
+        }));
+        self.show_provider();
+    }
+
+    fn set_consumer(&mut self, pointer: &str, value: Value) {
+        let version = self.next_version();
+        set(self.consumer.as_mut().unwrap(), pointer, value);
+        set(
+            self.consumer.as_mut().unwrap(),
+            "/metadata/resourceVersion",
+            json!(version),
+        );
+        self.end_if_released();
+        self.show_consumer();
+    }
+
+    fn set_provider(&mut self, pointer: &str, value: Value) {
+        let version = self.next_version();
+        set(self.provider.as_mut().unwrap(), pointer, value);
+        set(
+            self.provider.as_mut().unwrap(),
+            "/metadata/resourceVersion",
+            json!(version),
+        );
+        self.show_provider();
+    }
+
+    fn delete_consumer(&mut self) {
+        self.set_consumer("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"));
+    }
+
+    fn delete_provider(&mut self) {
+        self.provider = None;
+        self.show_provider();
+    }
+
+    fn end_if_released(&mut self) {
+        let meta = &self.consumer.as_ref().unwrap()["metadata"];
+        let held = meta["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+        if !meta["deletionTimestamp"].is_null() && !held {
+            self.consumer = None;
+        }
+    }
+
+    fn show_consumer(&mut self) {
+        match &self.consumer {
+            Some(value) => drop(self.index.consumer_seen(&Self::key(), parse(value))),
+            None => self.index.consumer_deleted(&Self::key(), None),
+        }
+    }
+
+    fn show_provider(&mut self) {
+        match &self.provider {
+            Some(value) => drop(self.index.provider_seen(&Self::key(), parse(value))),
+            None => self.index.provider_deleted(&Self::key(), None),
+        }
+    }
+
+    fn holds_content(&self) -> bool {
+        let pair = self.index.pair(&Self::key()).unwrap();
+        let consumer = pair.consumer.as_ref().is_some_and(|side| side.content.is_some());
+        consumer || pair.provider.as_ref().is_some_and(|side| side.content.is_some())
+    }
+
+    fn plan(&mut self, mode: Mode) -> Plan {
+        let Some((pair, place)) = self.index.known(&Self::key()) else {
+            return Plan::default();
+        };
+        pair.compare();
+        let mode = Mode {
+            closing: place.closing || mode.closing,
+            ..mode
+        };
+        let plan = plan(pair, &place.namespace, mode);
+        if plan.ops.is_empty() {
+            pair.forget_content();
+        }
+        plan
+    }
+
+    /// Works until nothing is left to do; answers what was written.
+    fn settle(&mut self, mode: Mode) -> (Vec<&'static str>, Option<Blocked>) {
+        self.writes.clear();
+        for _ in 0..12 {
+            let plan = self.plan(mode);
+            if plan.ops.is_empty() {
+                return (std::mem::take(&mut self.writes), plan.blocked);
+            }
+            for op in plan.ops {
+                self.apply(&op);
+            }
+        }
+        panic!("does not settle: {self:#?}");
+    }
+
+    fn apply(&mut self, op: &Op) {
+        if !matches!(op, Op::ReadConsumer | Op::ReadProvider) {
+            self.writes.push(op.name());
+        }
+        match op {
+            Op::ReadConsumer => {
+                let read = self.consumer.as_ref().map(parse);
+                let cast = self.cast();
+                self.index.learn(&Self::key(), Learned::Consumer(read), &cast);
+            }
+            Op::ReadProvider => {
+                let read = self.provider.as_ref().map(parse);
+                let cast = self.cast();
+                self.index.learn(&Self::key(), Learned::Provider(read), &cast);
+            }
+            Op::Adopt { source, place } => {
+                assert!(self.consumer.is_none(), "would take over an object");
+                self.adopt(source, place);
+            }
+            Op::Disown { uid, .. } => assert_eq!(self.provider.as_ref().unwrap()["metadata"]["uid"], json!(uid)),
+            Op::Hold {
+                version,
+                finalizers,
+                namespace,
+                provider_uid,
+            } => {
+                assert_eq!(
+                    json!(version.to_string()),
+                    self.consumer.as_ref().unwrap()["metadata"]["resourceVersion"]
+                );
+                self.set_consumer("/metadata/finalizers", json!(finalizers));
+                self.annotate_consumer(annotations::PROVIDER_NAMESPACE, namespace);
+                self.annotate_consumer(annotations::PROVIDER_UID, provider_uid);
+            }
+            Op::Create { source, last } => {
+                assert!(self.provider.is_none(), "would take over an object");
+                let uid = self.next_uid();
+                self.write_copy(source, uid, *last, &[], false);
+            }
+            Op::Update {
+                source,
+                uid,
+                last,
+                projections,
+                has_release,
+            } => {
+                assert_eq!(self.provider.as_ref().unwrap()["metadata"]["uid"], json!(uid));
+                self.write_copy(source, uid.to_string(), *last, projections, *has_release);
+            }
+            Op::Status { source, .. } => {
+                let status = source.as_ref().and_then(|source| source.status.as_ref());
+                let status = status.map_or(Value::Null, |text| serde_json::from_str(text.get()).unwrap());
+                self.set_consumer("/status", status);
+            }
+            Op::DeleteProvider { uid } => {
+                assert_eq!(self.provider.as_ref().unwrap()["metadata"]["uid"], json!(uid));
+                self.delete_provider();
+            }
+            Op::DeleteOrphan { uid } => {
+                assert_eq!(self.provider.as_ref().unwrap()["metadata"]["uid"], json!(uid));
+                assert!(self.consumer.is_none(), "has a source");
+                self.delete_provider();
+            }
+            Op::DeleteConsumer { .. } => self.delete_consumer(),
+            Op::Release { finalizers, .. } => {
+                assert!(
+                    self.provider
+                        .as_ref()
+                        .is_none_or(|copy| !is_copy_of(copy, self.consumer.as_ref().unwrap()))
+                );
+                self.set_consumer("/metadata/finalizers", json!(finalizers));
+            }
+        }
+    }
+
+    fn cast(&self) -> Cast {
+        self.index.pair(&Self::key()).map(Cast::of).unwrap_or_default()
+    }
+
+    fn annotate_consumer(&mut self, key: &str, value: &str) {
+        let mut annotations = self.consumer.as_ref().unwrap()["metadata"]["annotations"].clone();
+        if annotations.is_null() {
+            annotations = json!({});
+        }
+        annotations[key] = json!(value);
+        self.set_consumer("/metadata/annotations", annotations);
+    }
+
+    /// As server-side apply does with a status and other writers' fields left alone.
+    fn write_copy(
+        &mut self,
+        source: &Object,
+        uid: String,
+        last: LastProjection,
+        projections: &[(Box<str>, Box<str>)],
+        has_release: bool,
+    ) {
+        let spec = source
+            .body
+            .iter()
+            .find(|(key, _)| &**key == "spec")
+            .map(|(_, text)| text.get())
+            .unwrap();
+        let mut spec: Value = serde_json::from_str(spec).unwrap();
+        let status = self
+            .provider
+            .as_ref()
+            .map(|copy| copy["status"].clone())
+            .unwrap_or_default();
+        if let Some(added) = self
+            .provider
+            .as_ref()
+            .map(|copy| &copy["spec"]["added"])
+            .filter(|added| !added.is_null())
+        {
+            spec["added"] = added.clone();
+        }
+        let version = self.next_version();
+        let mut marks = json!({
+            annotations::CLUSTER_NAMESPACE: CONTRACT,
+            annotations::CONSUMER_UID: source.meta.uid,
+            annotations::BOUND: annotations::TRUE,
+            annotations::PROJECTION_HASH: last.to_string(),
+        });
+        for (key, value) in projections {
+            marks[&**key] = json!(value);
+        }
+        if has_release {
+            marks[annotations::RELEASED] = json!("");
+        }
+        marks[projection::key_of(CONTRACT)] = json!(last.to_string());
+        self.provider = Some(json!({
+            "metadata": {
+                "name": "billy", "namespace": PLACE, "uid": uid, "resourceVersion": version,
+                "labels": source.meta.labels, "annotations": marks,
+            },
+            "spec": spec,
+        }));
+        if !status.is_null() {
+            set(self.provider.as_mut().unwrap(), "/status", status);
+        }
+        let learned = Learned::Written {
+            uid: uid.into(),
+            source_uid: Arc::clone(&source.meta.uid),
+            version: Version(self.version),
+            last,
+        };
+        let cast = self.cast();
+        self.index.learn(&Self::key(), learned, &cast);
+        // The watch shows the write after its answer.
+        self.show_provider();
+    }
+}
+
+fn is_copy_of(copy: &Value, source: &Value) -> bool {
+    copy["metadata"]["annotations"][annotations::CONSUMER_UID] == source["metadata"]["uid"]
+        && copy["metadata"]["annotations"][annotations::CLUSTER_NAMESPACE] == json!(CONTRACT)
+}
+
+fn parse(value: &Value) -> Object {
+    serde_json::from_str(&value.to_string()).unwrap()
+}
+
+fn set(target: &mut Value, pointer: &str, value: Value) {
+    let (parent, field) = pointer.rsplit_once('/').unwrap();
+    let parent = target.pointer_mut(parent).unwrap().as_object_mut().unwrap();
+    if value.is_null() {
+        parent.remove(field);
+    } else {
+        parent.insert(field.to_owned(), value);
+    }
+}
+
+#[test]
+fn a_life_costs_as_few_writes_as_it_can() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    assert_eq!(world.settle(MODE).0, ["create", "hold"]);
+    assert_eq!(world.settle(MODE).0, [""; 0]);
+    world.set_consumer("/spec/intent", json!(2));
+    assert_eq!(world.settle(MODE).0, ["update"]);
+    world.set_provider("/status", json!({"result": "done"}));
+    assert_eq!(world.settle(MODE).0, ["status"]);
+    world.set_consumer("/status", json!({"result": "edited"}));
+    assert_eq!(world.settle(MODE).0, ["status"]);
+    assert_eq!(world.consumer.as_ref().unwrap()["status"], json!({"result": "done"}));
+    world.set_consumer("/metadata/labels", json!({"team": "a"}));
+    assert_eq!(world.settle(MODE).0, ["update"]);
+    world.delete_consumer();
+    assert_eq!(world.settle(MODE).0, ["delete_provider", "release"]);
+    assert!(world.consumer.is_none() && world.provider.is_none());
+}
+
+#[test]
+fn a_restart_with_all_in_sync_writes_nothing() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(MODE);
+    world.set_provider("/status", json!({"result": "done"}));
+    world.settle(MODE);
+    let mut after = World::new();
+    (after.consumer, after.provider, after.version) = (world.consumer, world.provider, world.version);
+    after.show_consumer();
+    after.show_provider();
+    assert_eq!(after.settle(MODE).0, [""; 0]);
+}
+
+#[test]
+fn a_value_the_provider_changes_is_written_back_once_then_left() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(MODE);
+    world.set_provider("/spec/added", json!("by the provider"));
+    assert_eq!(world.settle(MODE), (vec![], None), "an addition is no drift");
+    world.set_provider("/spec/intent", json!(9));
+    assert_eq!(world.settle(MODE), (vec!["update"], None));
+    world.set_provider("/spec/intent", json!(9));
+    assert_eq!(world.settle(MODE), (vec![], Some(Blocked::Drift)));
+    world.set_consumer("/spec/intent", json!(3));
+    assert_eq!(world.settle(MODE), (vec!["update"], None), "a new wish is written");
+}
+
+#[test]
+fn what_is_not_ours_is_left_and_shown() {
+    for (marks, expect) in [
+        (json!({}), Blocked::Unmarked),
+        (
+            json!({annotations::CLUSTER_NAMESPACE: "kube-bind-abcd"}),
+            Blocked::OtherContract("kube-bind-abcd".into()),
+        ),
+    ] {
+        let mut world = World::new();
+        world.create_foreign(&marks);
+        let foreign = world.provider.clone();
+        world.create_consumer(1);
+        assert_eq!(world.settle(MODE), (vec![], Some(expect.clone())));
+        world.delete_consumer();
+        world.settle(MODE);
+        assert_eq!(world.provider, foreign, "{expect}");
+    }
+}
+
+#[test]
+fn a_copy_of_an_earlier_object_is_left_while_its_name_is_in_use() {
+    let mut world = World::new();
+    world.create_foreign(&json!({annotations::CLUSTER_NAMESPACE: CONTRACT, annotations::CONSUMER_UID: "before"}));
+    world.create_consumer(1);
+    assert_eq!(
+        world.settle(MODE),
+        (vec![], Some(Blocked::OtherSource("before".into())))
+    );
+    // With its name free, the source is known to be gone, and what carries our mark goes too.
+    world.delete_consumer();
+    assert_eq!(world.settle(MODE).0, ["delete_orphan"]);
+}
+
+#[test]
+fn a_deletion_that_was_seen_is_evidence_enough() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(MODE);
+    let uid = world.consumer.take().unwrap()["metadata"]["uid"].clone();
+    world.index.consumer_deleted(&World::key(), uid.as_str());
+    assert_eq!(world.settle(MODE).0, ["delete_provider"]);
+    // Also where another object has taken the name.
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(MODE);
+    let uid = world.consumer.take().unwrap()["metadata"]["uid"].clone();
+    world.create_consumer(2);
+    world.index.consumer_deleted(&World::key(), uid.as_str());
+    assert_eq!(world.settle(MODE).0, ["delete_provider", "create", "hold"]);
+}
+
+#[test]
+fn with_consent_a_copy_goes_to_the_object_that_has_its_name_now() {
+    let mut world = World::new();
+    world.create_foreign(&json!({annotations::CLUSTER_NAMESPACE: CONTRACT, annotations::CONSUMER_UID: "before"}));
+    world.create_consumer(1);
+    let relink = Mode { relink: true, ..MODE };
+    assert_eq!(world.settle(relink), (vec!["update", "hold"], None));
+    assert_eq!(world.settle(MODE), (vec![], None));
+}
+
+#[test]
+fn a_paused_object_is_left_alone() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(MODE);
+    world.annotate_consumer(annotations::PAUSED, "true");
+    world.set_consumer("/spec/intent", json!(2));
+    world.set_provider("/status", json!({"result": "done"}));
+    assert_eq!(world.settle(MODE), (vec![], None));
+    let draining = Mode { draining: true, ..MODE };
+    assert_eq!(world.settle(draining), (vec![], Some(Blocked::Paused)));
+    world.delete_consumer();
+    assert_eq!(world.settle(MODE), (vec![], Some(Blocked::Paused)));
+    world.annotate_consumer(annotations::PAUSED, "false");
+    assert_eq!(world.settle(MODE).0, ["delete_provider", "release"]);
+}
+
+const OTHER: &str = "kube-bind-other";
+const LAST_WINS: Mode = Mode {
+    last_wins: true,
+    ..MODE
+};
+
+/// What another consumer's write of the same name leaves on the provider.
+fn written_by_other(world: &mut World, intent: u8) {
+    let mut marks = world.provider.as_ref().unwrap()["metadata"]["annotations"].clone();
+    marks[annotations::CLUSTER_NAMESPACE] = json!(OTHER);
+    marks[annotations::CONSUMER_UID] = json!("theirs");
+    world.set_provider("/metadata/annotations", marks);
+    world.set_provider("/spec/intent", json!(intent));
+}
+
+#[test]
+fn under_last_wins_each_change_takes_the_object_over_and_nobody_fights() {
+    let mut world = World::new();
+    let theirs = projection::key_of(OTHER);
+    world.create_foreign(&json!({annotations::CLUSTER_NAMESPACE: OTHER, &theirs: "theirs"}));
+    world.create_consumer(1);
+    assert_eq!(world.settle(LAST_WINS), (vec!["update", "hold"], None));
+    let marks = &world.provider.as_ref().unwrap()["metadata"]["annotations"];
+    assert_eq!(marks[&theirs], "theirs", "what the other wrote is remembered for it");
+    written_by_other(&mut world, 7);
+    assert_eq!(world.settle(LAST_WINS), (vec![], None));
+    world.set_provider("/status", json!({"result": "shared"}));
+    assert_eq!(world.settle(LAST_WINS), (vec!["status"], None));
+    world.set_consumer("/spec/intent", json!(2));
+    assert_eq!(world.settle(LAST_WINS).0, ["update"]);
+    written_by_other(&mut world, 8);
+    world.delete_consumer();
+    assert_eq!(world.settle(LAST_WINS).0, ["release"], "it is the other's now");
+    assert!(world.provider.is_some());
+}
+
+/// One of those who share an object ends its binding: the others go on, and so does that one when it comes back.
+#[test]
+fn under_last_wins_what_one_contract_let_go_is_still_the_others() {
+    for let_go_by in [OTHER, CONTRACT] {
+        let mut world = World::new();
+        let released = annotations::released("2026-01-01T00:00:00Z", let_go_by);
+        let note = projection::key_of("kube-bind-third");
+        world.create_foreign(
+            &json!({annotations::CLUSTER_NAMESPACE: OTHER, annotations::RELEASED: released, note: "written"}),
+        );
+        world.create_consumer(1);
+        assert_eq!(world.settle(LAST_WINS), (vec!["update", "hold"], None), "{let_go_by}");
+        let marks = |world: &World| world.provider.as_ref().unwrap()["metadata"]["annotations"].clone();
+        assert_eq!(marks(&world)[annotations::CLUSTER_NAMESPACE], CONTRACT);
+        assert_eq!(marks(&world)[annotations::RELEASED], "", "in use again");
+        world.set_consumer("/spec/intent", json!(2));
+        assert_eq!(world.settle(LAST_WINS), (vec!["update"], None), "{let_go_by}");
+        assert_eq!(marks(&world)[annotations::RELEASED], Value::Null, "no more of it");
+    }
+}
+
+#[test]
+fn under_last_wins_nobody_takes_what_is_no_consumers() {
+    let mut world = World::new();
+    world.create_foreign(&json!({}));
+    world.create_consumer(1);
+    assert_eq!(world.settle(LAST_WINS), (vec![], Some(Blocked::Unmarked)));
+}
+
+#[test]
+fn under_last_wins_nobody_takes_what_another_does_not_share() {
+    let released = annotations::released("2026-01-01T00:00:00Z", OTHER);
+    for marks in [
+        json!({annotations::CLUSTER_NAMESPACE: OTHER, annotations::CONSUMER_UID: "theirs"}),
+        json!({annotations::CLUSTER_NAMESPACE: OTHER, annotations::RELEASED: released}),
+    ] {
+        let mut world = World::new();
+        world.create_foreign(&marks);
+        world.create_consumer(1);
+        let blocked = Blocked::OtherContract(OTHER.into());
+        assert_eq!(world.settle(LAST_WINS), (vec![], Some(blocked)), "{marks}");
+    }
+}
+
+#[test]
+fn what_an_earlier_binding_let_go_stays() {
+    let mut world = World::new();
+    world.create_foreign(&json!({
+        annotations::CLUSTER_NAMESPACE: CONTRACT, annotations::CONSUMER_UID: "before", annotations::RELEASED: "true",
+    }));
+    let kept = world.provider.clone();
+    assert_eq!(world.settle(MODE).0, [""; 0], "no orphan of ours");
+    world.create_consumer(1);
+    assert_eq!(world.settle(MODE), (vec![], Some(Blocked::Released)));
+    world.delete_consumer();
+    world.settle(MODE);
+    assert_eq!(world.provider, kept);
+}
+
+/// Its export was deleted, and is there again.
+#[test]
+fn what_was_let_go_is_taken_into_use_again_by_the_object_it_was_made_of() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(MODE);
+    let mut marks = world.provider.as_ref().unwrap()["metadata"]["annotations"].clone();
+    marks[annotations::RELEASED] = json!(annotations::released("2026-01-01T00:00:00.5Z", CONTRACT));
+    world.set_provider("/metadata/annotations", marks);
+    let since = |text: &str| Mode {
+        since: Some(text.parse().unwrap()),
+        ..MODE
+    };
+    // The export that lets it go is the one that there is.
+    let before = since("2025-12-31T23:59:59Z");
+    assert_eq!(world.settle(before), (vec![], Some(Blocked::Released)));
+    let after = since("2026-01-01T00:00:00Z");
+    assert_eq!(world.settle(after), (vec!["update"], None));
+    let marks = &world.provider.as_ref().unwrap()["metadata"]["annotations"];
+    assert_eq!(marks[annotations::RELEASED], "", "in use again");
+    world.delete_consumer();
+    assert_eq!(world.settle(after).0, ["delete_provider", "release"]);
+}
+
+#[test]
+fn a_place_that_is_being_taken_away_gets_nothing_new_and_is_emptied() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(MODE);
+    let closing = Mode { closing: true, ..MODE };
+    world.set_consumer("/spec/intent", json!(2));
+    assert_eq!(world.settle(closing).0, ["update"]);
+    world.delete_provider();
+    assert_eq!(world.settle(closing).0, [""; 0]);
+    world.delete_consumer();
+    assert_eq!(world.settle(closing).0, ["release"]);
+}
+
+#[test]
+fn a_status_that_the_consumer_cannot_hold_is_written_once() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(MODE);
+    world.set_provider("/status", json!({"result": "done", "unknown": 1}));
+    let plan = world.plan(MODE);
+    let [Op::Status { fingerprint, .. }] = plan.ops[..] else {
+        panic!("{plan:?}");
+    };
+    // The API server prunes what it does not know: the object, and its version, stay what they were.
+    let (cast, version) = (world.cast(), world.version);
+    let consumer = world.consumer.as_ref().unwrap()["metadata"]["resourceVersion"].clone();
+    assert!(consumer.as_str().unwrap().parse::<u64>().unwrap() <= version);
+    let version = Version(consumer.as_str().unwrap().parse().unwrap());
+    let learned = Learned::StatusWritten {
+        version,
+        status: fingerprint,
+    };
+    world.index.learn(&World::key(), learned, &cast);
+    assert!(world.plan(MODE).ops.is_empty());
+}
+
+#[test]
+fn the_finalizer_waits_for_the_provider() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(MODE);
+    world.delete_consumer();
+    // The provider's own finalizers hold its copy.
+    world.set_provider("/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"));
+    assert_eq!(world.settle(MODE).0, [""; 0]);
+    world.set_provider("/status", json!({"result": "saying farewell"}));
+    assert_eq!(world.settle(MODE).0, ["status"]);
+    world.delete_provider();
+    assert_eq!(world.settle(MODE).0, ["release"]);
+}
+
+#[test]
+fn a_copy_deleted_on_the_provider_is_made_again() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(MODE);
+    world.delete_provider();
+    assert_eq!(world.settle(MODE).0, ["create", "hold"]);
+}
+
+#[test]
+fn without_a_place_only_what_was_never_synced_goes_and_nothing_that_is_paused() {
+    let mut world = World::new();
+    let draining = Mode { draining: true, ..MODE };
+    world.create_consumer(1);
+    let plan = |world: &World, mode| unplaced(world.index.pair(&World::key()).unwrap(), mode);
+    assert!(plan(&world, MODE).is_none());
+    let [Op::DeleteConsumer { .. }] = plan(&world, draining).unwrap().ops[..] else {
+        panic!("it was never synced");
+    };
+    world.annotate_consumer(annotations::PAUSED, "true");
+    let paused = plan(&world, draining).unwrap();
+    assert!(paused.ops.is_empty() && paused.blocked == Some(Blocked::Paused));
+    world.annotate_consumer(annotations::PAUSED, "false");
+    world.settle(MODE);
+    assert!(plan(&world, draining).is_none(), "its copy has to go first");
+}
+
+#[test]
+fn a_copy_of_an_object_of_another_namespace_is_not_this_ones() {
+    let mut world = World::new();
+    world.create_foreign(&json!({
+        annotations::CLUSTER_NAMESPACE: CONTRACT, annotations::CONSUMER_UID: "x", annotations::CONSUMER_NAMESPACE: "elsewhere",
+    }));
+    assert_eq!(world.settle(MODE).0, [""; 0], "no orphan of this namespace");
+    world.create_consumer(1);
+    assert_eq!(world.settle(MODE), (vec![], Some(Blocked::Unmarked)));
+}
+
+#[test]
+fn draining_leaves_nothing() {
+    let mut world = World::new();
+    let draining = Mode { draining: true, ..MODE };
+    world.create_consumer(1);
+    world.settle(MODE);
+    assert_eq!(
+        world.settle(draining).0,
+        ["delete_consumer", "delete_provider", "release"]
+    );
+    assert_eq!(world.index.remaining(), 0);
+}
+
+#[test]
+fn a_copy_whose_source_vanished_without_a_word_goes() {
+    let mut world = World::new();
+    world.create_consumer(1);
+    world.settle(MODE);
+    world.consumer = None;
+    world.show_consumer();
+    assert_eq!(world.settle(MODE).0, ["delete_orphan"]);
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Create(u8),
+    Edit(u8),
+    Label(bool),
+    EditStatus,
+    Delete,
+    ProviderStatus(u8),
+    ProviderEdit(u8),
+    ProviderDelete,
+    Foreign,
+    Restart,
+    Settle,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        (0..3_u8).prop_map(Event::Create),
+        (0..3_u8).prop_map(Event::Edit),
+        any::<bool>().prop_map(Event::Label),
+        Just(Event::EditStatus),
+        Just(Event::Delete),
+        (0..3_u8).prop_map(Event::ProviderStatus),
+        (0..3_u8).prop_map(Event::ProviderEdit),
+        Just(Event::ProviderDelete),
+        Just(Event::Foreign),
+        Just(Event::Restart),
+        Just(Event::Settle),
+    ]
+}
+
+impl World {
+    fn happen(&mut self, event: &Event) {
+        let live = self
+            .consumer
+            .as_ref()
+            .is_some_and(|object| object["metadata"]["deletionTimestamp"].is_null());
+        match event {
+            Event::Create(spec) if self.consumer.is_none() => self.create_consumer(*spec),
+            Event::Edit(spec) if live => self.set_consumer("/spec/intent", json!(spec)),
+            Event::Label(on) if live => self.set_consumer("/metadata/labels", json!({"on": on.to_string()})),
+            Event::EditStatus if live => self.set_consumer("/status", json!({"result": "forged"})),
+            Event::Delete if live => self.delete_consumer(),
+            Event::ProviderStatus(status) if self.provider.is_some() => {
+                self.set_provider("/status", json!({"result": status}));
+            }
+            Event::ProviderEdit(spec) if self.provider.is_some() => self.set_provider("/spec/intent", json!(spec)),
+            Event::ProviderDelete if self.provider.is_some() => self.delete_provider(),
+            Event::Foreign if self.provider.is_none() && self.consumer.is_none() => self.create_foreign(&json!({})),
+            Event::Restart => {
+                let mut after = Self::new();
+                (after.consumer, after.provider) = (self.consumer.take(), self.provider.take());
+                (after.version, after.uids) = (self.version, self.uids);
+                *self = after;
+                self.show_consumer();
+                self.show_provider();
+            }
+            Event::Settle => drop(self.settle(MODE)),
+            _ => {}
+        }
+    }
+}
+
+/// A consumer's object and the provider's of its name, in any state that is worth a thought.
+fn any_pair() -> impl Strategy<Value = (Value, Value)> {
+    let flags = prop::collection::vec(any::<bool>(), 9);
+    (flags, 0..3_u8, 0..3_u8, 0..5_usize, 0..3_usize).prop_map(|(flags, intent, theirs, owner, last)| {
+        let [deleting, held, paused, adopted, provider_deleting, bound, added, status, corrected] = flags[..] else {
+            unreachable!("as many as were asked for");
+        };
+        let mut source = json!({
+            "metadata": {"name": "billy", "namespace": "wild-west", "uid": "u", "resourceVersion": "5", "annotations": {}},
+            "spec": {"intent": intent}, "status": {"result": 1},
+        });
+        let last = match last {
+            0 => String::new(),
+            1 => projection::fingerprint(&parse(&source)).to_string(),
+            _ => projection::fingerprint(&parse(&json!({"metadata": {"resourceVersion": "1"}}))).to_string(),
+        };
+        let mut copy = json!({
+            "metadata": {"name": "billy", "namespace": PLACE, "uid": "p", "resourceVersion": "5"},
+            "spec": {"intent": if theirs == 0 { intent } else { theirs }}, "status": {"result": i32::from(status)},
+        });
+        let marks = match owner {
+            0 => json!({annotations::CLUSTER_NAMESPACE: CONTRACT, annotations::CONSUMER_UID: "u"}),
+            1 => json!({annotations::CLUSTER_NAMESPACE: CONTRACT, annotations::CONSUMER_UID: "before"}),
+            2 => json!({annotations::CLUSTER_NAMESPACE: "kube-bind-x", annotations::CONSUMER_UID: "u"}),
+            3 => json!({annotations::CLUSTER_NAMESPACE: CONTRACT, annotations::CONSUMER_UID: "u", annotations::RELEASED: "true"}),
+            _ => json!({}),
+        };
+        set(&mut copy, "/metadata/annotations", marks);
+        let end = json!("2026-01-01T00:00:00Z");
+        let put = |on: bool, object: &mut Value, pointer: &str, value: Value| if on { set(object, pointer, value) };
+        put(deleting, &mut source, "/metadata/deletionTimestamp", end.clone());
+        put(held, &mut source, "/metadata/finalizers", json!([bindery_api::finalizers::SYNCER]));
+        put(paused, &mut source, "/metadata/annotations", json!({annotations::PAUSED: "true"}));
+        put(adopted, &mut source, "/metadata/annotations", json!({annotations::ADOPTED: "p"}));
+        put(provider_deleting, &mut copy, "/metadata/deletionTimestamp", end);
+        put(added, &mut copy, "/spec/added", json!("by the provider"));
+        let marks = copy["metadata"]["annotations"].as_object_mut().unwrap();
+        if bound {
+            marks.insert(annotations::BOUND.to_owned(), json!("true"));
+        }
+        marks.insert(annotations::PROJECTION_HASH.to_owned(), json!(format!("{last}{}", if corrected { "+" } else { "" })));
+        (source, copy)
+    })
+}
+
+fn any_mode() -> impl Strategy<Value = Mode> {
+    let adoption = prop_oneof![Just(Adoption::Off), Just(Adoption::OptIn), Just(Adoption::All)];
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    (flags, adoption).prop_map(|((draining, closing, last_wins, relink), adoption)| Mode {
+        draining,
+        closing,
+        last_wins,
+        relink,
+        adoption,
+        ..MODE
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_plan_wants_the_contents_that_are_let_go((source, copy) in any_pair(), mode in any_mode()) {
+        let mut pair = Pair {
+            consumer: Some(Consumer::of(parse(&source), &mut Names::default())),
+            provider: Some(Provider::of(parse(&copy), CONTRACT, "wild-west", false)),
+            ..Pair::default()
+        };
+        pair.compare();
+        let names = |pair: &Pair| {
+            let plan = plan(pair, &PLACE.into(), mode);
+            (plan.ops.iter().map(Op::name).collect::<Vec<_>>(), plan.blocked)
+        };
+        let before = names(&pair);
+        pair.settle();
+        prop_assert_eq!(names(&pair), before);
+    }
+
+    #[test]
+    fn any_history_settles_in_sync_and_then_writes_nothing(events in prop::collection::vec(event(), 0..24)) {
+        let mut world = World::new();
+        for event in &events {
+            world.happen(event);
+        }
+        let (_, blocked) = world.settle(MODE);
+        let (again, _) = world.settle(MODE);
+        prop_assert!(again.is_empty(), "not idempotent: {again:?}");
+        if let (Some(source), Some(copy), None) = (&world.consumer, &world.provider, &blocked) {
+            for consumer_first in [true, false] {
+                let mut after = World::new();
+                (after.consumer, after.provider) = (Some(source.clone()), Some(copy.clone()));
+                if consumer_first {
+                    after.show_consumer();
+                }
+                after.show_provider();
+                after.show_consumer();
+                prop_assert!(!after.holds_content(), "what is settled needs no content");
+                let plan = after.plan(MODE);
+                prop_assert!(plan.ops.is_empty() && plan.blocked.is_none(), "after a restart: {plan:?}");
+            }
+        }
+        match (&world.consumer, &world.provider) {
+            (None, None) => {}
+            (None, Some(copy)) => prop_assert!(copy["metadata"]["annotations"] == json!({}), "an orphan is left"),
+            (Some(source), Some(copy)) if blocked.is_none() => {
+                prop_assert!(is_copy_of(copy, source));
+                prop_assert_eq!(&copy["spec"]["intent"], &source["spec"]["intent"]);
+                prop_assert_eq!(&copy["status"], &source["status"]);
+                prop_assert_eq!(&source["metadata"]["annotations"][annotations::PROVIDER_UID], &copy["metadata"]["uid"]);
+            }
+            (Some(_), Some(copy)) => prop_assert!(
+                blocked == Some(Blocked::Drift) || copy["metadata"]["annotations"] == json!({}),
+                "blocked without a cause"
+            ),
+            (Some(_), None) => prop_assert!(false, "not created"),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Does the operations of a plan: the only part of the engine that writes.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bindery_api::{annotations, names};
+use bindery_runtime::{cache::ObjectKey, errors};
+use http::Method;
+use serde::Serialize;
+use serde_json::{json, value::RawValue};
+
+use crate::{
+    bound::{learn::Learned, pair::Annotation, plan::Op},
+    connection::{Answer, JSON, MERGE, Meta, Target, Writer, send},
+    model::{
+        FIELD_MANAGER,
+        object::{Object, Version},
+        projection::{self, LastProjection, carried},
+    },
+};
+
+mod adopt;
+
+impl Writer {
+    /// Does one operation, within a time in which any API server that works has answered.
+    pub(crate) async fn apply(&self, target: Target<'_>, op: &Op) -> Result<Option<Learned>, kube::Error> {
+        Self::in_time(self.request(target, op)).await
+    }
+
+    async fn request(&self, target: Target<'_>, op: &Op) -> Result<Option<Learned>, kube::Error> {
+        match op {
+            Op::ReadConsumer => {
+                let read = self.read(&self.consumer, &self.consumer_path(target.key)).await?;
+                Ok(Some(Learned::Consumer(read)))
+            }
+            Op::ReadProvider => {
+                let read = self.read(&self.provider, &self.provider_path(target)).await?;
+                Ok(Some(Learned::Provider(read)))
+            }
+            Op::Adopt { source, place } => self.adopt(target, source, place).await,
+            Op::Disown { uid, source } => self.disown(target, uid, source).await,
+            Op::Hold {
+                version,
+                finalizers,
+                namespace,
+                provider_uid,
+            } => self.hold(target, *version, finalizers, (namespace, provider_uid)).await,
+            Op::Create { source, last } => self.write_copy(target, source, None, *last, (&[], false)).await,
+            Op::Update {
+                source,
+                uid,
+                last,
+                projections,
+                has_release,
+            } => {
+                let kept = (&**projections, *has_release);
+                self.write_copy(target, source, Some(uid), *last, kept).await
+            }
+            Op::Status {
+                uid,
+                source,
+                fingerprint,
+                subresource,
+            } => {
+                let version = self.status(target, uid, source.as_deref(), *subresource).await?;
+                Ok(Some(Learned::StatusWritten {
+                    version,
+                    status: *fingerprint,
+                }))
+            }
+            Op::DeleteProvider { uid } => self.delete_provider(target, uid).await,
+            Op::DeleteOrphan { uid } => self.delete_orphan(target, uid).await,
+            Op::DeleteConsumer { uid } => {
+                self.delete(&self.consumer, &self.consumer_path(target.key), uid)
+                    .await?;
+                // The watch shows the deletion timestamp or the end.
+                Ok(None)
+            }
+            Op::Release { version, finalizers } => self.release(target, *version, finalizers).await,
+        }
+    }
+
+    async fn hold(
+        &self,
+        target: Target<'_>,
+        version: Version,
+        finalizers: &[Box<str>],
+        (namespace, provider_uid): (&Arc<str>, &Arc<str>),
+    ) -> Result<Option<Learned>, kube::Error> {
+        let patch = json!({"metadata": {
+            "resourceVersion": version.to_string(),
+            "finalizers": finalizers,
+            "annotations": {
+                annotations::PROVIDER_NAMESPACE: namespace,
+                annotations::PROVIDER_UID: provider_uid,
+            },
+        }});
+        let answer = self.patch_consumer(target.key, "", MERGE, &patch).await?;
+        Ok(Some(Learned::Held {
+            version: answer.metadata.resource_version,
+            namespace: Arc::clone(namespace),
+            provider_uid: Arc::clone(provider_uid),
+        }))
+    }
+
+    async fn status(
+        &self,
+        target: Target<'_>,
+        uid: &Arc<str>,
+        source: Option<&Object>,
+        subresource: bool,
+    ) -> Result<Version, kube::Error> {
+        let test = json!({"op": "test", "path": "/metadata/uid", "value": uid});
+        // "add" replaces what is there, all of it.
+        let change = match source.and_then(|source| source.status.as_ref()) {
+            Some(status) => StatusOp::Add {
+                path: "/status",
+                value: status,
+            },
+            None => StatusOp::Remove { path: "/status" },
+        };
+        let path = if subresource { "/status" } else { "" };
+        let answer = self.patch_consumer(target.key, path, JSON, &(test, change)).await?;
+        Ok(answer.metadata.resource_version)
+    }
+
+    async fn release(
+        &self,
+        target: Target<'_>,
+        version: Version,
+        finalizers: &[Box<str>],
+    ) -> Result<Option<Learned>, kube::Error> {
+        let patch = json!({"metadata": {"resourceVersion": version.to_string(), "finalizers": finalizers}});
+        match self.patch_consumer(target.key, "", MERGE, &patch).await {
+            Ok(_) if finalizers.is_empty() => Ok(Some(Learned::ConsumerGone)),
+            Ok(_) => Ok(None),
+            Err(error) if errors::is_object_gone(&error, &target.key.name) => Ok(Some(Learned::ConsumerGone)),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn write_copy(
+        &self,
+        target: Target<'_>,
+        source: &Object,
+        uid: Option<&Arc<str>>,
+        last: LastProjection,
+        (projections, has_release): (&[Annotation], bool),
+    ) -> Result<Option<Learned>, kube::Error> {
+        let mark = last.to_string();
+        let own = self.last_wins.then(|| projection::key_of(&self.contract));
+        let mut notes: BTreeMap<_, _> = carried(&source.meta.annotations).collect();
+        notes.extend([
+            (annotations::CLUSTER_NAMESPACE, &*self.contract),
+            (annotations::CONSUMER_NAMESPACE, &*source.meta.namespace),
+            (annotations::CONSUMER_UID, &*source.meta.uid),
+            (annotations::BOUND, annotations::TRUE),
+            (annotations::PROJECTION_HASH, &mark),
+        ]);
+        let name = &*source.meta.name;
+        if target.name != name && names::unprefixed_name(&self.contract, target.name, None) != Some(name) {
+            notes.insert(annotations::CONSUMER_NAME, name);
+        }
+        if self.last_wins {
+            notes.extend(projections.iter().map(|(key, value)| (&**key, &**value)));
+        }
+        if has_release {
+            notes.insert(annotations::RELEASED, "");
+        }
+        if let Some(own) = &own {
+            notes.insert(own, &mark);
+        }
+        let labels = carried(&source.meta.labels).collect();
+        let meta = Meta::of_copy(target.name, target.place, uid.map(|uid| &**uid), labels, notes);
+        let path = self.provider_path(target);
+        let answer = self.write(&self.provider, &path, source, meta).await?;
+        Ok(Some(Learned::Written {
+            uid: answer.uid,
+            source_uid: Arc::clone(&source.meta.uid),
+            version: answer.version,
+            last,
+        }))
+    }
+
+    async fn delete_provider(&self, target: Target<'_>, uid: &str) -> Result<Option<Learned>, kube::Error> {
+        let gone = self.delete(&self.provider, &self.provider_path(target), uid).await?;
+        Ok(Some(if gone {
+            Learned::ProviderGone
+        } else {
+            Learned::ProviderDeleting
+        }))
+    }
+
+    async fn delete_orphan(&self, target: Target<'_>, uid: &str) -> Result<Option<Learned>, kube::Error> {
+        match self.read(&self.consumer, &self.consumer_path(target.key)).await? {
+            // The cache was behind; what to do with another object of the name is for the next plan.
+            Some(object) => Ok(Some(Learned::Consumer(Some(object)))),
+            None => self.delete_provider(target, uid).await,
+        }
+    }
+
+    async fn patch_consumer(
+        &self,
+        key: &ObjectKey,
+        subresource: &str,
+        kind: &'static str,
+        patch: &impl Serialize,
+    ) -> Result<Answer, kube::Error> {
+        let uri = format!("{}{subresource}?fieldManager={FIELD_MANAGER}", self.consumer_path(key));
+        send(&self.consumer, Method::PATCH, &uri, kind, patch).await
+    }
+}
+
+#[derive(Serialize)]
+#[serde(tag = "op", rename_all = "lowercase")]
+enum StatusOp<'a> {
+    Add { path: &'static str, value: &'a RawValue },
+    Remove { path: &'static str },
+}

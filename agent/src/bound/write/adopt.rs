@@ -1,0 +1,115 @@
+//! Creates the consumer's object of one that the provider made, and hands the provider's over to it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bindery_api::{annotations, finalizers};
+use bindery_runtime::errors;
+use http::{Method, Request, header};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, api::PostParams};
+use serde_json::{Value, json};
+
+use crate::{
+    bound::learn::Learned,
+    connection::{CopyBody, FULL, JSON, METADATA_ONLY, Meta, PLAIN, Target, Writer, send, send_accepting},
+    model::{FIELD_MANAGER, object::Object, ownership, projection::carried},
+};
+
+/// The right that it takes beside those of a binding, where a namespace is missing.
+const MAY_CREATE_NAMESPACES: &str = "the konnector may create none: bind it to a ClusterRole with the rule {apiGroups: [\"\"], \
+                                     resources: [namespaces], verbs: [create]}, as `kubectl bind deploy --adoption` does, \
+                                     or create the namespace";
+
+impl Writer {
+    /// Creates the consumer's object, in a namespace that is made where it is missing.
+    pub(super) async fn adopt(
+        &self,
+        target: Target<'_>,
+        source: &Object,
+        place: &Arc<str>,
+    ) -> Result<Option<Learned>, kube::Error> {
+        let created = match self.create_consumer(target, source, place).await {
+            Err(error) if is_namespace_missing(&error) => {
+                self.create_namespace(&target.key.namespace).await?;
+                self.create_consumer(target, source, place).await?
+            }
+            created => created?,
+        };
+        Ok(Some(Learned::Consumer(Some(created))))
+    }
+
+    async fn create_consumer(&self, target: Target<'_>, source: &Object, place: &str) -> Result<Object, kube::Error> {
+        let mut notes: BTreeMap<_, _> = carried(&source.meta.annotations).collect();
+        notes.extend([
+            (annotations::PROVIDER_NAMESPACE, place),
+            (annotations::PROVIDER_UID, &*source.meta.uid),
+            (annotations::ADOPTED, &*source.meta.uid),
+        ]);
+        let body = CopyBody {
+            source,
+            resource: &self.resource,
+            meta: Meta {
+                name: &target.key.name,
+                namespace: &target.key.namespace,
+                uid: None,
+                resource_version: None,
+                labels: carried(&source.meta.labels).collect(),
+                annotations: notes,
+                // From the first moment on, or its end could be missed before the provider's object is marked.
+                finalizers: &[finalizers::SYNCER],
+            },
+        };
+        let path = self.resource.collection(&target.key.namespace);
+        let path = format!("{path}?fieldManager={FIELD_MANAGER}");
+        send_accepting(&self.consumer, Method::POST, &path, (PLAIN, FULL), &body).await
+    }
+
+    async fn create_namespace(&self, name: &str) -> Result<(), kube::Error> {
+        let mut namespace = Namespace::default();
+        namespace.metadata.name = Some(name.to_owned());
+        let api: Api<Namespace> = Api::all(self.consumer.clone());
+        match api.create(&PostParams::default(), &namespace).await {
+            Err(error) if errors::is_already_exists(&error) => Ok(()),
+            Err(kube::Error::Api(mut status)) if status.code == 403 => {
+                status.message = format!("namespace {name} does not exist, and {MAY_CREATE_NAMESPACES}");
+                Err(kube::Error::Api(status))
+            }
+            created => created.map(drop),
+        }
+    }
+
+    /// Makes the fields of the provider's object ours that the consumer's says, whoever wrote them.
+    pub(super) async fn disown(
+        &self,
+        target: Target<'_>,
+        uid: &str,
+        source: &Object,
+    ) -> Result<Option<Learned>, kube::Error> {
+        let path = self.provider_path(target);
+        let request = Request::get(&path).header(header::ACCEPT, METADATA_ONLY);
+        let request = request.body(Vec::new()).map_err(kube::Error::HttpError)?;
+        let existing: Value = self.provider.request(request).await?;
+        let meta = &existing["metadata"];
+        let entries = meta["managedFields"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let Some(entries) = ownership::disowned(entries, &self.resource.api_version(), source) else {
+            return Ok(None);
+        };
+        let change = json!([
+            {"op": "test", "path": "/metadata/uid", "value": uid},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": meta["resourceVersion"]},
+            {"op": "replace", "path": "/metadata/managedFields", "value": entries},
+        ]);
+        let path = format!("{path}?fieldManager={FIELD_MANAGER}");
+        send::<Value>(&self.provider, Method::PATCH, &path, JSON, &change).await?;
+        Ok(None)
+    }
+}
+
+/// A 404 that speaks of the namespace, and not of the API.
+fn is_namespace_missing(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else {
+        return false;
+    };
+    let kind = status.details.as_ref().map(|details| details.kind.as_str());
+    status.is_not_found() && kind == Some("namespaces")
+}

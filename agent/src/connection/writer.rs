@@ -1,0 +1,221 @@
+//! Requests to both clusters, as every engine makes them.
+
+use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
+
+use bindery_runtime::{cache::ObjectKey, errors};
+use http::{Method, Request, header};
+use kube::Client;
+use serde::{Deserialize, Serialize, ser::SerializeMap as _};
+use serde_json::json;
+use tokio::time::timeout;
+
+use crate::model::{
+    BoundResource, FIELD_MANAGER,
+    object::{Object, Version},
+};
+
+/// Answers carry metadata only: the content is ours or comes by the watch.
+pub(crate) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+/// The whole object is needed.
+pub(crate) const FULL: &str = "application/json";
+/// A resource version that no object has: server-side apply with it creates, and refuses to touch what exists.
+const CREATE_ONLY: &str = "1";
+
+/// No request takes longer, its answer included.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+
+/// Writes to both sides of one bound resource.
+#[derive(Clone)]
+pub(crate) struct Writer {
+    pub consumer: Client,
+    pub provider: Client,
+    pub resource: Arc<BoundResource>,
+    pub contract: Arc<str>,
+    /// Several consumers write one object, so that what each wrote last is noted for itself.
+    pub last_wins: bool,
+}
+
+/// Where an operation goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target<'a> {
+    /// The consumer's object.
+    pub key: &'a ObjectKey,
+    /// The provider namespace of its copy; empty for one that is cluster-scoped.
+    pub place: &'a str,
+    /// The name of its copy.
+    pub name: &'a str,
+}
+
+/// The metadata of an answer.
+#[derive(Deserialize)]
+pub(crate) struct Answer {
+    #[serde(default)]
+    pub kind: Box<str>,
+    pub metadata: AnswerMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AnswerMeta {
+    #[serde(default)]
+    pub uid: Arc<str>,
+    #[serde(default)]
+    pub resource_version: Version,
+}
+
+/// The body of a server-side apply, or of a creation.
+pub(crate) struct CopyBody<'a> {
+    pub source: &'a Object,
+    pub resource: &'a BoundResource,
+    pub meta: Meta<'a>,
+}
+
+/// The metadata of a copy.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Meta<'a> {
+    pub name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub namespace: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_version: Option<&'a str>,
+    pub labels: BTreeMap<&'a str, &'a str>,
+    pub annotations: BTreeMap<&'a str, &'a str>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub finalizers: &'a [&'a str],
+}
+
+/// The copy that was written.
+pub(crate) struct Answered {
+    pub uid: Arc<str>,
+    pub version: Version,
+}
+
+impl<'a> Meta<'a> {
+    /// That of the copy of this UID, or of one that is to be created.
+    pub(crate) fn of_copy(
+        name: &'a str,
+        namespace: &'a str,
+        uid: Option<&'a str>,
+        labels: BTreeMap<&'a str, &'a str>,
+        annotations: BTreeMap<&'a str, &'a str>,
+    ) -> Self {
+        Self {
+            name,
+            namespace,
+            uid,
+            resource_version: uid.is_none().then_some(CREATE_ONLY),
+            labels,
+            annotations,
+            finalizers: &[],
+        }
+    }
+}
+
+impl Writer {
+    /// An answer, within that time.
+    pub(crate) async fn in_time<T>(work: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
+        let answer = timeout(ANSWER_MAX, work).await;
+        answer.unwrap_or_else(|late| Err(kube::Error::Service(late.into())))
+    }
+
+    /// Writes what a source says to its copy, all of it and nothing of what others wrote there.
+    pub(crate) async fn write(
+        &self,
+        client: &Client,
+        path: &str,
+        source: &Object,
+        meta: Meta<'_>,
+    ) -> Result<Answered, kube::Error> {
+        let body = CopyBody {
+            source,
+            resource: &self.resource,
+            meta,
+        };
+        let path = format!("{path}?fieldManager={FIELD_MANAGER}&force=true");
+        let answer: Answer = send(client, Method::PATCH, &path, APPLY, &body).await?;
+        Ok(Answered {
+            uid: answer.metadata.uid,
+            version: answer.metadata.resource_version,
+        })
+    }
+
+    /// Deletes an object of this UID; true if it is gone, false if finalizers hold it.
+    pub(crate) async fn delete(&self, client: &Client, path: &str, uid: &str) -> Result<bool, kube::Error> {
+        let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}});
+        match send::<Answer>(client, Method::DELETE, path, PLAIN, &body).await {
+            Ok(answer) => Ok(&*answer.kind == "Status"),
+            Err(error) if errors::is_object_gone(&error, last_segment(path)) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) async fn read(&self, client: &Client, path: &str) -> Result<Option<Object>, kube::Error> {
+        let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+        match client.request(request).await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if errors::is_object_gone(&error, last_segment(path)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn consumer_path(&self, key: &ObjectKey) -> String {
+        format!("{}/{}", self.resource.collection(&key.namespace), key.name)
+    }
+
+    pub(crate) fn provider_path(&self, target: Target<'_>) -> String {
+        format!("{}/{}", self.resource.collection(target.place), target.name)
+    }
+}
+
+/// The name of an object, by its path.
+fn last_segment(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
+}
+
+pub(crate) const MERGE: &str = "application/merge-patch+json";
+pub(crate) const JSON: &str = "application/json-patch+json";
+pub(crate) const APPLY: &str = "application/apply-patch+yaml";
+pub(crate) const PLAIN: &str = "application/json";
+
+pub(crate) async fn send<T: serde::de::DeserializeOwned>(
+    client: &Client,
+    method: Method,
+    path: &str,
+    content_type: &'static str,
+    body: &impl Serialize,
+) -> Result<T, kube::Error> {
+    send_accepting(client, method, path, (content_type, METADATA_ONLY), body).await
+}
+
+pub(crate) async fn send_accepting<T: serde::de::DeserializeOwned>(
+    client: &Client,
+    method: Method,
+    path: &str,
+    (content_type, accept): (&'static str, &'static str),
+    body: &impl Serialize,
+) -> Result<T, kube::Error> {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::CONTENT_TYPE, content_type)
+        .header(header::ACCEPT, accept)
+        .body(serde_json::to_vec(body).map_err(kube::Error::SerdeError)?)
+        .map_err(kube::Error::HttpError)?;
+    client.request(request).await
+}
+
+impl Serialize for CopyBody<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("apiVersion", &self.resource.api_version())?;
+        map.serialize_entry("kind", &*self.resource.kind)?;
+        map.serialize_entry("metadata", &self.meta)?;
+        for (key, text) in &self.source.body {
+            map.serialize_entry(&**key, text)?;
+        }
+        map.end()
+    }
+}

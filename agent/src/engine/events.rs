@@ -1,0 +1,312 @@
+//! Puts what the watches show into the index, and queues what changed.
+
+use std::sync::{Arc, Weak, atomic::Ordering};
+
+use bindery_runtime::{
+    cache::ObjectKey,
+    queue::Lane,
+    watch::{Event, Name},
+};
+
+use crate::{
+    engine::{Shared, report::Watched, strategy::Flavour},
+    index::{Index, Listing, Place},
+    model::object::{Meta, Object, Version},
+};
+
+/// The sink of the watch of the consumer's objects.
+pub(crate) fn consumer<F: Flavour>(shared: Arc<Shared<F>>) -> impl FnMut(Event<Object>) + Send {
+    let mut listing = None;
+    let mut is_rewound = false;
+    move |event| {
+        shared.watch_state(&Watched::Consumer, &event);
+        if !matches!(event, Event::Complete(_)) {
+            shared.flavour.hear(&event);
+        }
+        match event {
+            Event::Rewound => {
+                is_rewound = true;
+                shared.index.lock().consumer_rewound();
+            }
+            Event::Reset => listing = Some(shared.index.lock().begin()),
+            Event::Listed(object) => {
+                if let Some(listing) = &listing {
+                    let key = key_of(&object);
+                    shared.index.lock().consumer_shown(&key, object, listing);
+                }
+            }
+            Event::Unreadable(named) => {
+                if let Some(listing) = &mut listing {
+                    listing.saw(ObjectKey::new(named.namespace, named.name));
+                }
+            }
+            Event::Complete(version) => {
+                let Some(listing) = listing.take() else {
+                    return;
+                };
+                let mut index = shared.index.lock();
+                let gone = index.consumer_listed(&listing, parse(&version));
+                let keys = shared.due(&mut index, None);
+                let places = index.listed_places();
+                // Before others draw conclusions from what is missing, or from that nothing is queued.
+                shared.begin_count(std::mem::take(&mut is_rewound));
+                shared.enqueue(gone.into_iter().chain(keys), Lane::Backlog);
+                drop(index);
+                shared.count_missing();
+                shared.flavour.hear(&Event::Complete(version));
+                for place in &places {
+                    shared.look_at_place(place, Lane::Backlog);
+                }
+            }
+            Event::Applied(object) => {
+                let key = key_of(&object);
+                let mut index = shared.index.lock();
+                if index.consumer_seen(&key, object) && shared.is_due(&mut index, &key) {
+                    shared.queue.add(key, Lane::Live);
+                }
+            }
+            Event::Deleted(object) => {
+                let key = key_of(&object);
+                shared.index.lock().consumer_deleted(&key, Some(&object.meta.uid));
+                shared.queue.add(key, Lane::Live);
+            }
+            Event::Failed(_) | Event::Following => {}
+        }
+    }
+}
+
+/// The sink of the watch of one provider namespace, which holds the copies of one consumer namespace. It keeps no engine
+/// alive, for the engine holds the watch.
+pub(crate) fn provider_namespace<F: Flavour>(
+    shared: Weak<Shared<F>>,
+    consumer_namespace: Arc<str>,
+    namespace: Arc<str>,
+) -> impl FnMut(Event<Object>) + Send {
+    let mut listing = None;
+    let mut is_rewound = false;
+    move |event| {
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
+        shared.watch_state(&Watched::Provider(Arc::clone(&namespace)), &event);
+        match event {
+            Event::Rewound => {
+                is_rewound = F::HAS_PROVIDERS_SOURCES;
+                shared.index.lock().provider_rewound(&consumer_namespace);
+            }
+            Event::Reset => listing = Some(shared.index.lock().begin()),
+            Event::Listed(object) => {
+                if let Some(listing) = &mut listing {
+                    shared.copy_shown(&mut shared.index.lock(), &consumer_namespace, object, listing);
+                }
+            }
+            Event::Unreadable(named) => {
+                if let Some(listing) = &mut listing {
+                    listing.saw(ObjectKey::new(Arc::clone(&consumer_namespace), named.name));
+                }
+            }
+            Event::Complete(version) => {
+                let Some(listing) = listing.take() else {
+                    return;
+                };
+                let mut index = shared.index.lock();
+                shared.begin_count(std::mem::take(&mut is_rewound));
+                let gone = index.provider_listed(&consumer_namespace, &listing, parse(&version));
+                let keys = shared.due(&mut index, Some(&consumer_namespace));
+                shared.enqueue(gone.into_iter().chain(keys), Lane::Backlog);
+                shared.look_at_place(&consumer_namespace, Lane::Backlog);
+            }
+            other => live(&shared, &consumer_namespace, other),
+        }
+    }
+}
+
+/// The sink of a watch over the whole provider: objects outside the places in use are none of ours.
+pub(crate) fn provider_cluster<F: Flavour>(shared: Arc<Shared<F>>) -> impl FnMut(Event<Object>) + Send {
+    let mut listing: Option<Listing> = None;
+    // The places that were there when a list began, which shows all that is in them.
+    let mut places = Vec::new();
+    // What cannot be read, by provider namespace, mapped or not: places are assigned while a long list runs. All else that
+    // lies in such a place is shown by its own list.
+    let mut unreadable: Vec<Name> = Vec::new();
+    let mut is_rewound = false;
+    move |event| {
+        shared.watch_state(&Watched::Provider("".into()), &event);
+        match event {
+            Event::Rewound => {
+                is_rewound = F::HAS_PROVIDERS_SOURCES;
+                let mut index = shared.index.lock();
+                for namespace in index.listed_places() {
+                    index.provider_rewound(&namespace);
+                }
+            }
+            Event::Reset => {
+                let mut index = shared.index.lock();
+                listing = Some(index.begin());
+                places = index.places();
+                shared.lists_places.store(true, Ordering::Relaxed);
+                unreadable = Vec::new();
+            }
+            Event::Listed(object) => {
+                let mut index = shared.index.lock();
+                let namespace = index.consumer_namespace(&object.meta.namespace);
+                if let Some((namespace, listing)) = namespace.zip(listing.as_mut()) {
+                    shared.copy_shown(&mut index, &namespace, object, listing);
+                }
+            }
+            Event::Unreadable(named) => unreadable.push(named),
+            Event::Complete(version) => {
+                let Some(mut listing) = listing.take() else {
+                    return;
+                };
+                let mut index = shared.index.lock();
+                shared.begin_count(std::mem::take(&mut is_rewound));
+                for Name { namespace, name } in std::mem::take(&mut unreadable) {
+                    if let Some(consumer_namespace) = index.consumer_namespace(&namespace) {
+                        listing.saw(ObjectKey::new(consumer_namespace, name));
+                    }
+                }
+                for (namespace, place) in std::mem::take(&mut places) {
+                    let is_same = |now: &Place| Arc::ptr_eq(&now.namespace, &place);
+                    if !index.place(&namespace).is_some_and(is_same) {
+                        // It was given anew meanwhile, and is listed by itself.
+                        continue;
+                    }
+                    let gone = index.provider_listed(&namespace, &listing, parse(&version));
+                    let keys = shared.due(&mut index, Some(&namespace));
+                    shared.enqueue(gone.into_iter().chain(keys), Lane::Backlog);
+                    shared.look_at_place(&namespace, Lane::Backlog);
+                }
+            }
+            Event::Applied(ref object) | Event::Deleted(ref object) => {
+                let namespace = shared.index.lock().consumer_namespace(&object.meta.namespace);
+                if let Some(namespace) = namespace {
+                    live(&shared, &namespace, event);
+                }
+            }
+            Event::Failed(_) => shared.list_places(),
+            Event::Following => {}
+        }
+    }
+}
+
+fn live<F: Flavour>(shared: &Shared<F>, consumer_namespace: &Arc<str>, event: Event<Object>) {
+    match event {
+        Event::Applied(object) => {
+            let Some(key) = shared.source_of(consumer_namespace, &object.meta) else {
+                return;
+            };
+            let mut index = shared.index.lock();
+            if index.provider_seen(&key, object) && shared.is_due(&mut index, &key) {
+                shared.queue.add(key, Lane::Live);
+            }
+        }
+        Event::Deleted(object) => {
+            let Some(key) = shared.source_of(consumer_namespace, &object.meta) else {
+                return;
+            };
+            shared.index.lock().provider_deleted(&key, Some(&object.meta.uid));
+            shared.queue.add(key, Lane::Live);
+        }
+        _ => {}
+    }
+}
+
+fn key_of(object: &Object) -> ObjectKey {
+    ObjectKey::new(Arc::clone(&object.meta.namespace), Arc::clone(&object.meta.name))
+}
+
+/// A version that cannot be read is older than all: nothing counts as gone on its word.
+fn parse(version: &str) -> Version {
+    Version(version.parse().unwrap_or(0))
+}
+
+impl<F: Flavour> Shared<F> {
+    /// The object that a copy in the place of a consumer namespace was made of, or would be. Names come from the other
+    /// cluster, and go into the paths of requests: what is no name of an object is nobody's.
+    fn source_of(&self, consumer_namespace: &Arc<str>, copy: &Meta) -> Option<ObjectKey> {
+        let name = self.frame.placement.source_name(&self.frame.contract, copy)?;
+        if name.is_empty() || matches!(&*name, "." | "..") || name.contains(['/', '%', '?', '#']) {
+            return None;
+        }
+        Some(ObjectKey::new(Arc::clone(consumer_namespace), name))
+    }
+
+    /// Where the whole of the provider cannot be listed, each place is, from the first failure on.
+    fn list_places(self: &Arc<Self>) {
+        let index = self.index.lock();
+        let begun = self.lists_places.swap(true, Ordering::Relaxed);
+        let places = if begun { Vec::new() } else { index.places() };
+        drop(index);
+        for (namespace, place) in places {
+            self.watch_place(&namespace, place);
+        }
+    }
+
+    /// Notes a copy that a list shows in the place of a consumer namespace.
+    fn copy_shown(
+        &self,
+        index: &mut Index<F::Pair>,
+        consumer_namespace: &Arc<str>,
+        object: Object,
+        listing: &mut Listing,
+    ) {
+        let source = self.source_of(consumer_namespace, &object.meta);
+        let copy = ObjectKey::new(Arc::clone(consumer_namespace), Arc::clone(&object.meta.name));
+        index.provider_shown(source.as_ref(), copy, object, listing);
+    }
+
+    /// What a worker has to look at after a list, of a consumer namespace or of all: what is in sync, it need not.
+    fn due(&self, index: &mut Index<F::Pair>, namespace: Option<&Arc<str>>) -> Vec<ObjectKey> {
+        let issues = self.issues.lock();
+        index.due(namespace, |key, pair, place: Option<(&Place, bool)>| {
+            if issues.is_noted(key) {
+                return true;
+            }
+            match place {
+                Some((place, true)) => {
+                    let steps = self.flavour.plan(key, pair, place);
+                    !steps.ops.is_empty() || steps.issue.is_some()
+                }
+                // The other side is listed too, and then they are looked at.
+                Some((_, false)) => self.flavour.unplaced(key, pair, true).is_some(),
+                None => true,
+            }
+        })
+    }
+
+    /// Whether a worker has to look at an object that a watch shows: most that is shown was written here, and is in sync.
+    fn is_due(&self, index: &mut Index<F::Pair>, key: &ObjectKey) -> bool {
+        let Some((pair, place)) = index.known(key) else {
+            return true;
+        };
+        let steps = self.flavour.plan(key, pair, &place);
+        !steps.ops.is_empty() || steps.issue.is_some() || self.issues.lock().is_noted(key)
+    }
+
+    fn watch_state(&self, watched: &Watched, event: &Event<Object>) {
+        if let Event::Listed(object) | Event::Applied(object) | Event::Deleted(object) = event {
+            self.meter
+                .shown(*watched == Watched::Consumer, object.meta.resource_version);
+        }
+        let failure = match event {
+            Event::Failed(error) => Some(error),
+            Event::Rewound | Event::Reset | Event::Listed(_) | Event::Unreadable(_) => return,
+            _ => None,
+        };
+        let mut issues = self.issues.lock();
+        if issues.set_watch(watched.clone(), failure) {
+            let waiting = issues.transient();
+            drop(issues);
+            self.enqueue(waiting, Lane::Live);
+        }
+        self.changed.notify_one();
+    }
+
+    pub(crate) fn enqueue(&self, keys: impl IntoIterator<Item = ObjectKey>, lane: Lane) {
+        for key in keys {
+            self.queue.add(key, lane);
+        }
+        self.changed.notify_one();
+    }
+}

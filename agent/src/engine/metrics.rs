@@ -1,0 +1,140 @@
+//! What the engines count.
+
+mod lag;
+mod meter;
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+};
+
+use bindery_runtime::telemetry::Registry;
+use parking_lot::Mutex;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+};
+
+pub(crate) use meter::Meter;
+
+/// Counters, histograms and gauges of all engines of a process.
+#[derive(Debug)]
+pub struct Metrics {
+    operations: Family<OperationLabels, Counter>,
+    seconds: Family<RequestLabels, Histogram, fn() -> Histogram>,
+    waits: Family<ResourceLabels, Histogram, fn() -> Histogram>,
+    lags: Family<WatchLabels, Histogram, fn() -> Histogram>,
+    objects: Family<EngineLabels, Gauge>,
+    pending: Family<EngineLabels, Gauge>,
+    synced: Family<EngineLabels, Gauge>,
+    /// Engines by what they are told apart by; one may still end when its successor has begun.
+    engines: Mutex<HashMap<EngineLabels, usize>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OperationLabels {
+    resource: Arc<str>,
+    operation: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    resource: Arc<str>,
+    side: &'static str,
+    operation: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResourceLabels {
+    resource: Arc<str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WatchLabels {
+    resource: Arc<str>,
+    side: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EngineLabels {
+    binding: Arc<str>,
+    resource: Arc<str>,
+}
+
+fn latency() -> Histogram {
+    Histogram::new([
+        0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+    ])
+}
+
+impl Metrics {
+    /// Makes the metrics and has them served.
+    pub fn register(registry: &mut Registry) -> Arc<Self> {
+        let metrics = Self {
+            operations: Family::default(),
+            seconds: Family::new_with_constructor(latency),
+            waits: Family::new_with_constructor(latency),
+            lags: Family::new_with_constructor(latency),
+            objects: Family::default(),
+            pending: Family::default(),
+            synced: Family::default(),
+            engines: Mutex::default(),
+        };
+        registry.register(
+            "sync_operations",
+            "Requests to synchronise objects, by resource, operation and outcome",
+            metrics.operations.clone(),
+        );
+        registry.register(
+            "sync_operation_seconds",
+            "Time from a request to its answer, by resource, side and operation",
+            metrics.seconds.clone(),
+        );
+        registry.register(
+            "sync_queue_wait_seconds",
+            "Time from a change that is known of to the beginning of work on its object",
+            metrics.waits.clone(),
+        );
+        registry.register(
+            "sync_watch_lag_seconds",
+            "Time from the answer to a write until the watch of that side shows it, of samples",
+            metrics.lags.clone(),
+        );
+        registry.register(
+            "sync_objects",
+            "The consumer's objects, by binding (of a claimed resource, which bindings share: the contract) and resource",
+            metrics.objects.clone(),
+        );
+        registry.register(
+            "sync_pending",
+            "Objects that wait to be worked on, by binding and resource",
+            metrics.pending.clone(),
+        );
+        registry.register(
+            "sync_synced",
+            "1 while both sides are known and no object waits, is worked on or fails, by binding and resource",
+            metrics.synced.clone(),
+        );
+        Arc::new(metrics)
+    }
+
+    fn begin(&self, labels: &EngineLabels) {
+        *self.engines.lock().entry(labels.clone()).or_default() += 1;
+    }
+
+    /// The last engine of its name takes its gauges along.
+    fn end(&self, labels: &EngineLabels) {
+        let mut engines = self.engines.lock();
+        let Entry::Occupied(mut users) = engines.entry(labels.clone()) else {
+            return;
+        };
+        *users.get_mut() -= 1;
+        if *users.get() == 0 {
+            users.remove();
+            for gauges in [&self.objects, &self.pending, &self.synced] {
+                gauges.remove(labels);
+            }
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! What one engine counts, with everything looked up by name once.
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use prometheus_client::metrics::{counter::Counter, gauge::Gauge, histogram::Histogram};
+use tokio::time::Instant;
+
+use crate::{
+    engine::{
+        Progress,
+        metrics::{EngineLabels, Metrics, OperationLabels, RequestLabels, ResourceLabels, WatchLabels, lag::Lag},
+    },
+    model::{BoundResource, object::Version},
+};
+
+/// Counts for one engine, until it ends.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    metrics: Arc<Metrics>,
+    labels: EngineLabels,
+    waits: Histogram,
+    consumer: Side,
+    provider: Side,
+    objects: Gauge,
+    pending: Gauge,
+    synced: Gauge,
+}
+
+/// What is counted on one side.
+#[derive(Debug)]
+struct Side {
+    name: &'static str,
+    /// Few, so that a scan is quicker than a hash.
+    operations: Mutex<Vec<(&'static str, Operation)>>,
+    lag: Mutex<Lag>,
+    lags: Histogram,
+}
+
+#[derive(Clone, Debug)]
+struct Operation {
+    ok: Counter,
+    error: Counter,
+    seconds: Histogram,
+}
+
+impl Meter {
+    /// That of an engine which `holder` is told apart by: a binding, or a contract.
+    pub(crate) fn new(metrics: &Arc<Metrics>, holder: &Arc<str>, resource: &BoundResource) -> Self {
+        let name: Arc<str> = if resource.group.is_empty() {
+            Arc::clone(&resource.plural)
+        } else {
+            format!("{}.{}", resource.plural, resource.group).into()
+        };
+        let labels = EngineLabels {
+            binding: Arc::clone(holder),
+            resource: Arc::clone(&name),
+        };
+        metrics.begin(&labels);
+        let side = |side| Side {
+            name: side,
+            operations: Mutex::default(),
+            lag: Mutex::default(),
+            lags: metrics.lags.get_or_create_owned(&WatchLabels {
+                resource: Arc::clone(&name),
+                side,
+            }),
+        };
+        Self {
+            consumer: side("consumer"),
+            provider: side("provider"),
+            objects: metrics.objects.get_or_create_owned(&labels),
+            pending: metrics.pending.get_or_create_owned(&labels),
+            synced: metrics.synced.get_or_create_owned(&labels),
+            waits: metrics.waits.get_or_create_owned(&ResourceLabels { resource: name }),
+            metrics: Arc::clone(metrics),
+            labels,
+        }
+    }
+
+    /// Work on an object begins that was queued so long ago.
+    pub(crate) fn waited(&self, wait: Duration) {
+        self.waits.observe(wait.as_secs_f64());
+    }
+
+    /// A request was answered, or failed.
+    pub(crate) fn answered(&self, on_consumer: bool, operation: &'static str, ok: bool, took: Duration) {
+        let operation = self.operation(self.side(on_consumer), operation);
+        operation.seconds.observe(took.as_secs_f64());
+        let count = if ok { operation.ok } else { operation.error };
+        count.inc();
+    }
+
+    /// A write was answered; `is_known` tells whether the watch has shown a version before.
+    pub(crate) fn wrote(&self, on_consumer: bool, version: Version, is_known: impl FnOnce(Version) -> bool) {
+        let side = self.side(on_consumer);
+        let mut lag = side.lag.lock();
+        let now = Instant::now();
+        if !lag.is_free(now) {
+            return;
+        }
+        if is_known(version) {
+            side.lags.observe(0.0);
+        } else {
+            lag.wrote(version, now);
+        }
+    }
+
+    /// The watch of a side shows a version.
+    pub(crate) fn shown(&self, on_consumer: bool, version: Version) {
+        let side = self.side(on_consumer);
+        let since = side.lag.lock().shown(version);
+        if let Some(since) = since {
+            side.lags.observe(since.elapsed().as_secs_f64());
+        }
+    }
+
+    /// How it is going; `is_quiet` while no object waits or is worked on.
+    pub(crate) fn tell(&self, progress: &Progress, is_quiet: bool) {
+        let count = |count| i64::try_from(count).unwrap_or(i64::MAX);
+        self.objects.set(count(progress.objects));
+        self.pending.set(count(progress.pending));
+        let is_known = progress.consumer_synced && progress.provider_synced;
+        // An object that failed waits for its next attempt, of which the queue counts nothing.
+        let synced = is_known && is_quiet && progress.failing == 0;
+        self.synced.set(i64::from(synced));
+    }
+
+    fn side(&self, on_consumer: bool) -> &Side {
+        if on_consumer { &self.consumer } else { &self.provider }
+    }
+
+    fn operation(&self, side: &Side, name: &'static str) -> Operation {
+        let mut operations = side.operations.lock();
+        if let Some((_, known)) = operations.iter().find(|(known, _)| *known == name) {
+            return known.clone();
+        }
+        let resource = &self.labels.resource;
+        let count = |outcome| {
+            self.metrics.operations.get_or_create_owned(&OperationLabels {
+                resource: Arc::clone(resource),
+                operation: name,
+                outcome,
+            })
+        };
+        let operation = Operation {
+            ok: count("ok"),
+            error: count("error"),
+            seconds: self.metrics.seconds.get_or_create_owned(&RequestLabels {
+                resource: Arc::clone(resource),
+                side: side.name,
+                operation: name,
+            }),
+        };
+        operations.push((name, operation.clone()));
+        operation
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        self.metrics.end(&self.labels);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bindery_api::v1alpha2::Scope;
+    use bindery_runtime::telemetry;
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    fn resource() -> BoundResource {
+        BoundResource {
+            group: "wildwest.dev".into(),
+            version: "v1alpha1".into(),
+            plural: "cowboys".into(),
+            kind: "Cowboy".into(),
+            scope: Scope::Namespaced,
+            status_subresource: true,
+        }
+    }
+
+    #[track_caller]
+    fn check(text: &str, line: &str, is_there: bool) {
+        assert_eq!(text.lines().any(|one| one == line), is_there, "{line}\n{text}");
+    }
+
+    #[test]
+    fn what_is_counted_is_served_and_gauges_go_with_the_last_engine() {
+        let mut registry = telemetry::registry();
+        let metrics = Metrics::register(&mut registry);
+        let served = || {
+            let mut text = String::new();
+            encode(&mut text, &registry).unwrap();
+            text
+        };
+        let before = Meter::new(&metrics, &"cowboys".into(), &resource());
+        let meter = Meter::new(&metrics, &"cowboys".into(), &resource());
+        meter.answered(false, "create", true, Duration::from_millis(3));
+        meter.answered(true, "hold", false, Duration::from_millis(3));
+        meter.waited(Duration::from_micros(10));
+        meter.wrote(false, Version(5), |_| false);
+        meter.shown(true, Version(9));
+        meter.shown(false, Version(5));
+        meter.wrote(true, Version(6), |_| true);
+        let progress = Progress {
+            consumer_synced: true,
+            provider_synced: true,
+            objects: 3,
+            pending: 2,
+            ..Progress::default()
+        };
+        meter.tell(&progress, false);
+        let text = served();
+        let of = r#"resource="cowboys.wildwest.dev""#;
+        let engine = format!(r#"{{binding="cowboys",{of}}}"#);
+        for line in [
+            format!(r#"bindery_sync_operations_total{{{of},operation="create",outcome="ok"}} 1"#),
+            format!(r#"bindery_sync_operations_total{{{of},operation="hold",outcome="error"}} 1"#),
+            format!(r#"bindery_sync_operation_seconds_count{{{of},side="provider",operation="create"}} 1"#),
+            format!("bindery_sync_queue_wait_seconds_count{{{of}}} 1"),
+            format!(r#"bindery_sync_watch_lag_seconds_count{{{of},side="provider"}} 1"#),
+            format!(r#"bindery_sync_watch_lag_seconds_count{{{of},side="consumer"}} 1"#),
+            format!("bindery_sync_objects{engine} 3"),
+            format!("bindery_sync_pending{engine} 2"),
+            format!("bindery_sync_synced{engine} 0"),
+        ] {
+            check(&text, &line, true);
+        }
+        drop(before);
+        let synced = format!("bindery_sync_synced{engine} 1");
+        let failing = Progress {
+            failing: 1,
+            ..progress.clone()
+        };
+        meter.tell(&failing, true);
+        check(&served(), &synced, false);
+        meter.tell(&progress, true);
+        check(&served(), &synced, true);
+        drop(meter);
+        check(&served(), &synced, false);
+    }
+}

@@ -1,0 +1,145 @@
+//! Counts what is missing, and waits where too much is.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use bindery_api::v1alpha2::APIServiceNamespace;
+use bindery_runtime::queue::Lane;
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    engine::{Deletions, Kind, Shared, strategy::Flavour},
+    index::Tally,
+    namespaces::mapped,
+};
+
+/// Missing sources are counted at most this often.
+const COUNT_INTERVAL: Duration = Duration::from_secs(1);
+/// And, while deletions are held back, at least this often.
+const RECOUNT_INTERVAL: Duration = Duration::from_secs(2);
+
+impl<F: Flavour> Shared<F> {
+    /// Whether copies may go whose sources are missing. Counted anew at most every so often, for many may be missing.
+    pub(super) fn may_delete(&self) -> bool {
+        let epoch = self.epoch.load(Ordering::Acquire);
+        let is_fresh = |(of, at): (u64, Instant)| of == epoch && at.elapsed() < COUNT_INTERVAL;
+        let counted = *self.counted.lock();
+        if !counted.is_some_and(is_fresh) {
+            self.count_missing();
+        }
+        if self.is_allowed() {
+            return true;
+        }
+        self.held_back.store(true, Ordering::Release);
+        // It may have been allowed before anybody could see that something waits for that.
+        self.is_allowed()
+    }
+
+    fn is_allowed(&self) -> bool {
+        self.flavour.guards().iter().all(|guard| guard.allows())
+    }
+
+    pub(crate) fn count_missing(&self) {
+        let epoch = self.epoch.load(Ordering::Acquire);
+        let (tally, is_known) = {
+            let index = self.index.lock();
+            let is_known = index.consumer_synced() && *self.places_known.borrow() && index.provider_synced();
+            // What cannot be listed holds up its own objects alone.
+            let tally = (is_known || self.issues.lock().has_failing_watch()).then(|| index.tally());
+            (tally, is_known)
+        };
+        let tally = tally.map(|tally| {
+            if is_known && tally.missing == 0 {
+                self.rewound.store(false, Ordering::Release);
+            }
+            let rewound = self.rewound.load(Ordering::Acquire);
+            Tally { rewound, ..tally }
+        });
+        *self.counted.lock() = Some((epoch, Instant::now()));
+        self.count(Kind::Objects, tally);
+    }
+
+    /// Counts, if it was not done since much may have changed.
+    pub(super) fn count_if_due(&self) {
+        let epoch = self.epoch.load(Ordering::Acquire);
+        let is_done = self.counted.lock().is_some_and(|(of, _)| of == epoch);
+        if !is_done || self.held_back.load(Ordering::Acquire) {
+            self.count_missing();
+        }
+    }
+
+    fn count(&self, kind: Kind, tally: Option<Tally>) {
+        for guard in self.flavour.guards() {
+            guard.count(self.id, kind, tally);
+        }
+    }
+
+    /// Whether the mapping of a consumer namespace may go that is missing.
+    pub(crate) fn may_give_back(&self) -> bool {
+        let ended = self.ended_namespaces.lock().clone();
+        let exports = self.flavour.exports();
+        let requests = self
+            .around
+            .namespaces
+            .list(|request| exports.iter().any(|export| mapped::is_for(request, export)));
+        let is_missing = |request: &&Arc<APIServiceNamespace>| {
+            let name = request.metadata.name.as_deref().unwrap_or_default();
+            !ended.contains(name) && self.around.consumer_namespaces.get("", name).is_none()
+        };
+        let tally = Tally {
+            missing: requests.iter().filter(is_missing).count(),
+            known: requests.len(),
+            rewound: self.rewound.load(Ordering::Acquire),
+        };
+        self.count(Kind::Namespaces, Some(tally));
+        if self.is_allowed() {
+            return true;
+        }
+        self.held_back.store(true, Ordering::Release);
+        self.is_allowed()
+    }
+
+    /// Forgets what was counted: much may have changed. After a list of a cluster that went back in time, whatever is missing
+    /// may be so for that.
+    pub(crate) fn begin_count(&self, is_rewound: bool) {
+        if is_rewound {
+            self.rewound.store(true, Ordering::Release);
+        }
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Goes on with what was held back, as soon as that is allowed; counts on until then.
+    pub(super) async fn thaw(self: Arc<Self>, guard: Arc<Deletions>) {
+        let mut allowed = guard.allowed();
+        loop {
+            if *allowed.borrow_and_update() {
+                if self.is_allowed() && self.held_back.swap(false, Ordering::AcqRel) {
+                    self.resume();
+                }
+                if allowed.changed().await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            tokio::select! {
+                changed = allowed.changed() => if changed.is_err() { return },
+                () = sleep(RECOUNT_INTERVAL) => {
+                    self.count_missing();
+                    self.may_give_back();
+                }
+            }
+        }
+    }
+
+    fn resume(&self) {
+        tracing::info!(resource = %self.frame.resource, "deletions that were held back go on");
+        self.enqueue_all(Lane::Backlog);
+        for request in self.around.namespaces.list(|_| true) {
+            if let Some(name) = &request.metadata.name {
+                self.place_queue.add(name.as_str().into(), Lane::Backlog);
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Keeps the places of an engine: asks for them, takes them into use when they are assigned, gives them back.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use bindery_api::v1alpha2::InformerScope;
+use bindery_runtime::{
+    backoff::Backoff,
+    errors,
+    queue::Lane,
+    watch::{self, Source},
+};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::{
+    engine::{Shared, events, report::Watched, strategy::Flavour},
+    model::object::Lean,
+    namespaces::mapped::{self, Observed, PlaceOp},
+};
+
+impl<F: Flavour> Shared<F> {
+    /// Works on APIServiceNamespaces, one at a time.
+    pub(super) async fn keep_places(self: Arc<Self>) {
+        self.around.namespaces.synced().await;
+        self.around.consumer_namespaces.synced().await;
+        let mut paused = self.paused.subscribe();
+        self.places_settled();
+        while let Some(work) = self.place_queue.next().await {
+            // The sender lives as long as this task.
+            let _ = paused.wait_for(|paused| !paused).await;
+            let namespace = Arc::clone(work.key());
+            match self.keep_place(&namespace).await {
+                Ok(()) => drop(work),
+                // Another engine was quicker; the cache shows what it wrote.
+                Err(error) if errors::is_conflict(&error) => work.retry(Backoff::OBJECT),
+                Err(error) => {
+                    tracing::warn!(%namespace, failure = errors::explain(&error), "cannot get a provider namespace");
+                    self.issues
+                        .lock()
+                        .set_watch(Watched::Place(Arc::clone(&namespace)), Some(&error));
+                    work.retry(Backoff::OBJECT);
+                }
+            }
+            self.places_settled();
+        }
+    }
+
+    /// Notes that all places of the beginning are known, when they are.
+    fn places_settled(&self) {
+        if self.place_queue.is_quiet() {
+            self.places_known
+                .send_if_modified(|known| !std::mem::replace(known, true));
+        }
+        self.changed.notify_one();
+    }
+
+    async fn keep_place(self: &Arc<Self>, name: &Arc<str>) -> Result<(), kube::Error> {
+        let Some(consumer_namespace) = self.frame.placement.requested_by(name) else {
+            return Ok(());
+        };
+        let request = self.around.namespaces.get(&self.frame.contract, name);
+        let assigned = request
+            .as_deref()
+            .and_then(|request| mapped::assigned(request, &self.frame.placement));
+        let closing = request
+            .as_deref()
+            .is_some_and(|request| request.metadata.deletion_timestamp.is_some());
+        self.use_place(&consumer_namespace, assigned, closing);
+        let refusal = request
+            .as_deref()
+            .and_then(|request| mapped::refusal(request, &self.frame.placement));
+        self.note_refusal(&consumer_namespace, refusal.as_ref());
+        let seen = Observed {
+            wanted: self.index.lock().is_wanted(&consumer_namespace),
+            exists: self.around.consumer_namespaces.get("", name).is_some(),
+            request: request.as_deref(),
+            exports: &self.flavour.exports(),
+        };
+        match mapped::plan(&seen) {
+            Some(PlaceOp::GiveBack { .. })
+                if !self.index.lock().is_known_empty(&consumer_namespace) || !self.may_give_back() => {}
+            Some(op) => self.writer.place(name, op).await?,
+            None => {}
+        }
+        self.issues.lock().set_watch(Watched::Place(Arc::clone(name)), None);
+        Ok(())
+    }
+
+    /// Has the objects of a consumer namespace say why they get no place, or no longer say it.
+    fn note_refusal(&self, consumer_namespace: &Arc<str>, refusal: Option<&Arc<str>>) {
+        let mut index = self.index.lock();
+        if !index.set_refusal(consumer_namespace, refusal) {
+            return;
+        }
+        let keys = index.keys_in(consumer_namespace);
+        drop(index);
+        self.enqueue(keys, Lane::Live);
+    }
+
+    /// Takes the provider namespace into use that a consumer namespace has been given, in place of one before it.
+    pub(super) fn use_place(
+        self: &Arc<Self>,
+        consumer_namespace: &Arc<str>,
+        assigned: Option<Arc<str>>,
+        closing: bool,
+    ) {
+        let mut index = self.index.lock();
+        index.set_closing(consumer_namespace, closing);
+        let before = index
+            .place(consumer_namespace)
+            .map(|place| Arc::clone(&place.namespace));
+        if before == assigned {
+            return;
+        }
+        index.set_place(consumer_namespace, assigned.clone(), closing);
+        let is_listed = self.lists_places.load(Ordering::Relaxed);
+        let keys = index.keys_in(consumer_namespace);
+        drop(index);
+        self.pumps.lock().remove(consumer_namespace);
+        if let Some(before) = before {
+            self.issues.lock().set_watch(Watched::Provider(before), None);
+        }
+        let Some(namespace) = assigned else {
+            self.enqueue(keys, Lane::Backlog);
+            return;
+        };
+        if is_listed {
+            self.watch_place(consumer_namespace, namespace);
+        }
+    }
+
+    /// Watches the provider namespace that a consumer namespace has been given, or lists it where the whole is watched.
+    pub(super) fn watch_place(self: &Arc<Self>, consumer_namespace: &Arc<str>, namespace: Arc<str>) {
+        let source = Source::path(self.frame.resource.collection(&namespace));
+        let sink = events::provider_namespace(Arc::downgrade(self), Arc::clone(consumer_namespace), namespace);
+        let client = self.sides.provider.watch.clone();
+        let pump = if self.frame.informer_scope == InformerScope::Cluster {
+            // The one watch brings what changes; what was there before is listed once.
+            tokio::spawn(watch::list(client, source, Lean, sink))
+        } else {
+            tokio::spawn(watch::run(client, source, Lean, sink))
+        };
+        self.pumps
+            .lock()
+            .insert(Arc::clone(consumer_namespace), AbortOnDropHandle::new(pump));
+    }
+}

@@ -1,0 +1,226 @@
+//! What is amiss with which object, and how it is told.
+
+use std::{collections::HashMap, fmt, time::Duration};
+
+use bindery_runtime::{cache::ObjectKey, errors};
+
+/// The objects of an engine that are not well.
+#[derive(Debug, Default)]
+pub(crate) struct Issues {
+    by_key: HashMap<ObjectKey, Issue>,
+    watch: HashMap<Watched, Failure>,
+}
+
+/// Why a watch fails.
+#[derive(Clone, Debug)]
+struct Failure {
+    message: String,
+    is_forbidden: bool,
+}
+
+/// What is amiss before all else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    /// Stable, in CamelCase.
+    pub reason: &'static str,
+    /// In one sentence.
+    pub message: String,
+    /// The consumer refused it for want of a right.
+    pub lacks_right: bool,
+}
+
+/// What is wrong with one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Issue {
+    pub reason: &'static str,
+    pub message: String,
+    /// Worth another look as soon as a cluster is reachable again.
+    pub transient: bool,
+    /// The consumer refused it for want of a right.
+    pub lacks_right: bool,
+}
+
+/// One of the watches of an engine.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Watched {
+    Consumer,
+    /// The provider, in a namespace; empty for all of it.
+    Provider(std::sync::Arc<str>),
+    /// The place of a consumer namespace.
+    Place(std::sync::Arc<str>),
+}
+
+/// How long to wait before an invalid object is tried again: only a change of object or schema can mend it, and the
+/// first comes as an event.
+pub(crate) const INVALID_RETRY: Duration = Duration::from_mins(5);
+
+impl Issues {
+    /// Notes the state of an object; true if that is news worth an event.
+    pub(crate) fn set(&mut self, key: &ObjectKey, issue: Option<&Issue>) -> bool {
+        let Some(issue) = issue else {
+            self.by_key.remove(key);
+            return false;
+        };
+        let before = self.by_key.insert(key.clone(), issue.clone());
+        !issue.transient && before.as_ref() != Some(issue)
+    }
+
+    /// Notes the state of a watch; true if it is well again after a failure.
+    pub(crate) fn set_watch(&mut self, watched: Watched, failure: Option<&kube::Error>) -> bool {
+        match failure {
+            Some(error) => {
+                let failure = Failure {
+                    message: errors::explain(error),
+                    is_forbidden: errors::is_forbidden(error),
+                };
+                self.watch.insert(watched, failure);
+                false
+            }
+            None => self.watch.remove(&watched).is_some(),
+        }
+    }
+
+    /// True if a cluster, or a part of one, cannot be watched now.
+    pub(crate) fn has_failing_watch(&self) -> bool {
+        !self.watch.is_empty()
+    }
+
+    /// Objects whose trouble may be over now that a cluster answers again.
+    pub(crate) fn transient(&self) -> Vec<ObjectKey> {
+        let issues = self.by_key.iter().filter(|(_, issue)| issue.transient);
+        issues.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// True if something is amiss with an object.
+    pub(crate) fn is_noted(&self, key: &ObjectKey) -> bool {
+        self.by_key.contains_key(key)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.by_key.len()
+    }
+
+    /// One sentence: an unreachable cluster before an object, the first object by name.
+    pub(crate) fn problem(&self) -> Option<String> {
+        self.trouble().map(|trouble| trouble.message)
+    }
+
+    /// The same, with its reason.
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
+        let watches = self.watch.iter().map(|(watched, failure)| Trouble {
+            reason: if failure.is_forbidden {
+                "Forbidden"
+            } else {
+                "Unreachable"
+            },
+            message: format!("cannot {watched}: {}", failure.message),
+            lacks_right: failure.is_forbidden && *watched == Watched::Consumer,
+        });
+        let first = watches.min_by(|one, other| one.message.cmp(&other.message));
+        first.or_else(|| {
+            let (key, issue) = self.by_key.iter().min_by_key(|(key, _)| *key)?;
+            Some(Trouble {
+                reason: issue.reason,
+                message: format!("{key}: {}", issue.message),
+                lacks_right: issue.lacks_right,
+            })
+        })
+    }
+}
+
+// === impl Watched ===
+
+impl fmt::Display for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Consumer => f.write_str("watch the consumer"),
+            Self::Provider(namespace) if namespace.is_empty() => f.write_str("watch the provider"),
+            Self::Provider(namespace) => write!(f, "watch namespace {namespace} of the provider"),
+            Self::Place(namespace) => write!(f, "get a provider namespace for namespace {namespace}"),
+        }
+    }
+}
+
+// === impl Issue ===
+
+impl Issue {
+    /// The strategy leaves the object alone.
+    pub(crate) fn blocked(reason: &'static str, message: &impl ToString) -> Self {
+        Self {
+            reason,
+            message: message.to_string(),
+            transient: false,
+            lacks_right: false,
+        }
+    }
+
+    /// The object's namespace gets no place on the provider, for the reason that the backend gives.
+    pub(crate) fn of_refusal(refusal: &str) -> Self {
+        Self {
+            reason: "NoProviderNamespace",
+            message: format!("the object's namespace gets none on the provider: {refusal}"),
+            transient: false,
+            lacks_right: false,
+        }
+    }
+
+    /// What a refused or failed request means. `side` names the cluster.
+    pub(crate) fn of_error(error: &kube::Error, side: &str) -> Self {
+        let reason = match errors::code(error) {
+            Some(403) => "Forbidden",
+            _ if is_too_large(error) => "TooLarge",
+            Some(400 | 422) => "Invalid",
+            _ => "SyncFailed",
+        };
+        let only_a_change_helps = matches!(reason, "TooLarge" | "Invalid");
+        Self {
+            reason,
+            message: format!("the {side} refused: {}", errors::explain(error)),
+            transient: !only_a_change_helps
+                && (errors::is_transient(error) || errors::code(error).is_none_or(|code| code == 409 || code == 404)),
+            lacks_right: side == "consumer" && errors::is_forbidden(error),
+        }
+    }
+}
+
+/// Too large for the API server, or for what it stores objects in.
+fn is_too_large(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else {
+        return false;
+    };
+    status.code == 413 || (status.code == 500 && status.message.contains("request is too large"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn news_is_told_once() {
+        let mut issues = Issues::default();
+        let key = ObjectKey::new("ns", "a");
+        let issue = Issue::blocked("Conflict", &"somebody else's");
+        assert!(issues.set(&key, Some(&issue)));
+        assert!(!issues.set(&key, Some(&issue)));
+        assert!(issues.set(&key, Some(&Issue::blocked("ProviderOverrides", &"changed there"))));
+        assert_eq!(issues.count(), 1);
+        issues.set(&key, None);
+        assert!(issues.set(&key, Some(&issue)), "told again after it was well");
+    }
+
+    #[test]
+    fn an_unreachable_cluster_comes_before_any_object() {
+        let mut issues = Issues::default();
+        issues.set(
+            &ObjectKey::new("ns", "a"),
+            Some(&Issue::blocked("Conflict", &"somebody else's")),
+        );
+        assert!(issues.problem().unwrap().starts_with("ns/a: "));
+        let gone = kube::Error::Api(kube::core::Status::failure("gone", "Gone").with_code(403).boxed());
+        issues.set_watch(Watched::Consumer, Some(&gone));
+        assert_eq!(issues.problem().unwrap(), "cannot watch the consumer: gone");
+        assert!(issues.trouble().unwrap().lacks_right);
+        assert!(issues.set_watch(Watched::Consumer, None));
+        assert!(!issues.set_watch(Watched::Consumer, None));
+    }
+}

@@ -1,0 +1,109 @@
+use bindery_runtime::watch::Event;
+use futures::FutureExt as _;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    bound::{Engine, learn::Learned, plan::Op, strategy::Bound},
+    engine::{events, tests::engine},
+    model::object::Object,
+};
+
+fn key() -> ObjectKey {
+    ObjectKey::new("wild-west", "billy")
+}
+
+fn object(namespace: &str, uid: &str, version: u64, annotations: &Value) -> Object {
+    let json = json!({"metadata": {
+        "namespace": namespace, "name": "billy", "uid": uid, "resourceVersion": version.to_string(),
+        "annotations": annotations,
+    }});
+    serde_json::from_str(&json.to_string()).unwrap()
+}
+
+/// An object whose place on the provider is taken by somebody else's. No task of the engine runs as long as the test waits for
+/// nothing.
+fn taken() -> (Engine, Arc<Shared<Bound>>) {
+    let engine = engine();
+    let shared = Arc::clone(&engine.running.shared);
+    let mut index = shared.index.lock();
+    index.set_place(&key().namespace, Some("place".into()), false);
+    let mut listing = index.begin();
+    index.consumer_shown(&key(), object("wild-west", "u", 5, &json!({})), &listing);
+    index.consumer_listed(&listing, Version(5));
+    index.provider_shown(Some(&key()), key(), object("place", "p", 6, &json!({})), &mut listing);
+    index.provider_listed(&key().namespace, &listing, Version(6));
+    drop(index);
+    (engine, shared)
+}
+
+fn sync(shared: &Shared<Bound>) -> (Result<Option<Issue>, Issue>, Versions) {
+    let mut known = Versions::default();
+    let outcome = shared.sync(&key(), &mut known).now_or_never();
+    (outcome.expect("nothing is to be written"), known)
+}
+
+#[tokio::test]
+async fn an_issue_that_ended_before_it_was_noted_is_looked_at_again() {
+    let (_engine, shared) = taken();
+    shared.queue.add(key(), Lane::Live);
+    let work = shared.queue.try_next().unwrap();
+    let (outcome, known) = sync(&shared);
+    assert!(matches!(outcome, Ok(Some(_))), "{outcome:?}");
+
+    // It is to be left alone, and in order so.
+    let paused = object("wild-west", "u", 7, &json!({"kube-bind.io/paused": "true"}));
+    events::consumer(Arc::clone(&shared))(Event::Applied(paused));
+    shared.finish(work, outcome, known);
+    assert_eq!(shared.issues.lock().count(), 1);
+
+    let work = shared.queue.try_next().expect("it is looked at again");
+    let (outcome, known) = sync(&shared);
+    shared.finish(work, outcome, known);
+    assert_eq!(shared.issues.lock().count(), 0);
+    assert!(shared.queue.is_idle());
+}
+
+#[tokio::test]
+async fn an_issue_that_stays_is_not_looked_at_all_the_time() {
+    let (_engine, shared) = taken();
+    shared.queue.add(key(), Lane::Live);
+    let work = shared.queue.try_next().unwrap();
+    let (outcome, known) = sync(&shared);
+    shared.finish(work, outcome, known);
+    assert_eq!(shared.issues.lock().count(), 1);
+    assert!(shared.queue.is_idle());
+
+    // Nor one for want of a place.
+    let mut index = shared.index.lock();
+    index.set_place(&key().namespace, None, false);
+    index.set_refusal(&key().namespace, Some(&"taken".into()));
+    drop(index);
+    shared.queue.add(key(), Lane::Live);
+    let work = shared.queue.try_next().unwrap();
+    let (outcome, known) = sync(&shared);
+    assert_eq!(
+        outcome.as_ref().unwrap().as_ref().unwrap().reason,
+        "NoProviderNamespace"
+    );
+    shared.finish(work, outcome, known);
+    assert!(shared.queue.is_idle());
+}
+
+#[tokio::test]
+async fn what_we_wrote_ourselves_is_no_change_and_what_came_beside_it_is() {
+    let check = |comes_between: bool| {
+        let (_engine, shared) = taken();
+        let mut known = shared.versions(&key());
+        let cast = Cast::of(shared.index.lock().pair(&key()).unwrap());
+        if comes_between {
+            let changed = object("wild-west", "u", 7, &json!({}));
+            shared.index.lock().consumer_seen(&key(), changed);
+        }
+        let learned = Learned::Provider(Some(object("place", "p", 8, &json!({}))));
+        shared.learn(&key(), learned, &cast, &Op::ReadProvider, &mut known);
+        assert_eq!(known != shared.versions(&key()), comes_between);
+    };
+    check(false);
+    check(true);
+}

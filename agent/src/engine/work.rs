@@ -1,0 +1,294 @@
+//! Works on the objects of an engine, one at a time each: plans, does what was planned, and tells what came of it.
+
+use std::sync::Arc;
+
+use bindery_runtime::{
+    backoff::Backoff,
+    cache::ObjectKey,
+    queue::{Lane, Work},
+};
+use k8s_openapi::api::core::v1::ObjectReference;
+use tokio::{task::JoinSet, time::Instant};
+
+use crate::{
+    connection::Target,
+    engine::{
+        Shared,
+        budget::Turn,
+        report::{INVALID_RETRY, Issue},
+        strategy::{Flavour, Operation, Steps},
+    },
+    index::{Cast, Index, Known},
+    model::object::Version,
+};
+
+/// Plans for one object in a row, each after the operations of the one before: a creation needs two.
+const ROUNDS: usize = 6;
+
+/// What is to be done for an object, and what was known of it then.
+struct Planned<O> {
+    steps: Steps<O>,
+    /// The provider namespace of its copy.
+    place: Arc<str>,
+    cast: Cast,
+    versions: Versions,
+}
+
+/// Of the consumer's object and of the provider's.
+type Versions = [Option<Version>; 2];
+
+fn versions(pair: &impl Known) -> Versions {
+    [pair.consumer(), pair.provider()].map(|known| known.map(|(_, version)| version))
+}
+
+fn versions_in(index: &Index<impl Known>, key: &ObjectKey) -> Versions {
+    index.pair(key).map(versions).unwrap_or_default()
+}
+
+impl<O> Planned<O> {
+    fn of(pair: &impl Known, steps: Steps<O>, place: Arc<str>) -> Self {
+        Self {
+            cast: Cast::of(pair),
+            versions: versions(pair),
+            steps,
+            place,
+        }
+    }
+}
+
+impl<F: Flavour> Shared<F> {
+    /// Takes objects into work as long as there are any, in the engine's turn.
+    pub(super) async fn work(self: Arc<Self>) {
+        let mut paused = self.paused.subscribe();
+        let mut tasks = JoinSet::new();
+        let mut share = self.around.budget.share();
+        while let Some(lane) = self.queue.ready(Lane::Backlog).await {
+            while tasks.try_join_next().is_some() {}
+            while tasks.len() >= share.places() {
+                tasks.join_next().await;
+            }
+            share.begin(lane == Lane::Live && tasks.is_empty() && self.queue.len() == 1);
+            // The sender lives as long as this task.
+            let _ = paused.wait_for(|paused| !paused).await;
+            let Some(turn) = self.turn(lane).await else { return };
+            let is_paused = *paused.borrow();
+            if let Some(work) = (!is_paused).then(|| self.queue.try_next()).flatten() {
+                let shared = Arc::clone(&self);
+                tasks.spawn(async move {
+                    shared.work_on(work).await;
+                    drop(turn);
+                });
+            }
+        }
+    }
+
+    /// Waits for a place, and more urgently as soon as something more urgent is queued.
+    async fn turn(&self, lane: Lane) -> Option<Turn> {
+        let budget = &self.around.budget;
+        if lane == Lane::Backlog {
+            tokio::select! {
+                biased;
+                turn = budget.turn(lane) => return Some(turn),
+                ready = self.queue.ready(Lane::Live) => ready?,
+            };
+        }
+        Some(budget.turn(Lane::Live).await)
+    }
+
+    async fn work_on(&self, work: Work<ObjectKey>) {
+        self.meter.waited(work.waited());
+        let mut known = Versions::default();
+        let outcome = self.sync(work.key(), &mut known).await;
+        self.finish(work, outcome, known);
+        self.changed.notify_one();
+    }
+
+    /// Brings one object in sync, as far as that goes now. `known` becomes what the last plan was made of, and what our own
+    /// writes have made of that.
+    async fn sync(&self, key: &ObjectKey, known: &mut Versions) -> Result<Option<Issue>, Issue> {
+        let mut reread = false;
+        for _ in 0..ROUNDS {
+            let Some(Planned {
+                steps,
+                place,
+                cast,
+                versions,
+            }) = self.plan(key)
+            else {
+                let index = self.index.lock();
+                *known = versions_in(&index, key);
+                return Ok(index.refusal(key).map(|refusal| Issue::of_refusal(refusal)));
+            };
+            *known = versions;
+            if steps.ops.is_empty() {
+                return Ok(steps.issue);
+            }
+            let mut learned_any = false;
+            for op in &steps.ops {
+                if op.is_guarded() && !self.may_delete() {
+                    return Ok(None);
+                }
+                match self.apply(key, &place, op).await {
+                    Ok(Some(learned)) => {
+                        self.learn(key, learned, &cast, op, known);
+                        learned_any = true;
+                    }
+                    Ok(None) => {}
+                    // The object is not what was planned for, as the watch has shown by now: plan anew.
+                    Err(error) if is_stale(&error) && self.versions(key) != *known => {
+                        learned_any = true;
+                        break;
+                    }
+                    // Nor what the watch has shown so far: look first.
+                    Err(error) if is_stale(&error) && !reread => {
+                        reread = true;
+                        let read = F::Op::read(op.is_on_consumer());
+                        let learned = self
+                            .apply(key, &place, &read)
+                            .await
+                            .map_err(|error| issue(&error, &read))?;
+                        if let Some(learned) = learned {
+                            self.learn(key, learned, &cast, &read, known);
+                        }
+                        learned_any = true;
+                        break;
+                    }
+                    Err(error) => return Err(issue(&error, op)),
+                }
+            }
+            if !learned_any {
+                // The watch brings the rest.
+                return Ok(None);
+            }
+        }
+        Err(Issue {
+            reason: "Unstable",
+            message: "the object changes faster than it can be written".to_owned(),
+            transient: true,
+            lacks_right: false,
+        })
+    }
+
+    /// Plans one object, or asks for the place that is missing to do so.
+    fn plan(&self, key: &ObjectKey) -> Option<Planned<F::Op>> {
+        let mut index = self.index.lock();
+        if let Some((pair, place)) = index.known(key) {
+            let steps = self.flavour.plan(key, pair, &place);
+            return Some(Planned::of(pair, steps, place.namespace));
+        }
+        let pair = index.pair(key)?;
+        let has_place = index.place(&key.namespace).is_some();
+        if let Some(steps) = self.flavour.unplaced(key, pair, has_place) {
+            return Some(Planned::of(pair, steps, "".into()));
+        }
+        if index.needs_place(key) {
+            self.look_at_place(&key.namespace, Lane::Live);
+        }
+        None
+    }
+
+    /// What is known of an object now.
+    fn versions(&self, key: &ObjectKey) -> Versions {
+        versions_in(&self.index.lock(), key)
+    }
+
+    /// Has the place of a consumer namespace looked at, if it has one that is asked for.
+    pub(crate) fn look_at_place(&self, consumer_namespace: &Arc<str>, lane: Lane) {
+        if let Some(request) = self.frame.placement.request(consumer_namespace) {
+            self.place_queue.add(request, lane);
+        }
+    }
+
+    async fn apply(&self, key: &ObjectKey, place: &str, op: &F::Op) -> Result<Option<F::Learned>, kube::Error> {
+        let start = Instant::now();
+        let name = &*self.frame.placement.copy_name(&self.frame.contract, &key.name);
+        let target = Target { key, place, name };
+        let outcome = self.flavour.apply(&self.writer, target, op).await;
+        self.meter
+            .answered(op.is_on_consumer(), op.name(), outcome.is_ok(), start.elapsed());
+        let resource = &self.frame.resource.plural;
+        tracing::debug!(%resource, %key, op = op.name(), ok = outcome.is_ok(), "synced");
+        outcome
+    }
+
+    /// Notes what an operation taught. What was known stays behind if the watch has shown something else meanwhile.
+    fn learn(&self, key: &ObjectKey, learned: F::Learned, cast: &Cast, op: &F::Op, known: &mut Versions) {
+        let mut index = self.index.lock();
+        let is_as_known = versions_in(&index, key) == *known;
+        if let Some(version) = F::written(&learned) {
+            let on_consumer = op.is_on_consumer();
+            self.meter.wrote(on_consumer, version, |version| {
+                let pair = index.pair(key);
+                let known = pair.and_then(|pair| if on_consumer { pair.consumer() } else { pair.provider() });
+                known.is_some_and(|(_, known)| known >= version)
+            });
+        }
+        self.flavour.learn(&mut index, key, learned, cast);
+        if is_as_known {
+            *known = versions_in(&index, key);
+        }
+    }
+
+    fn finish(&self, work: Work<ObjectKey>, outcome: Result<Option<Issue>, Issue>, known: Versions) {
+        let namespace = &work.key().namespace;
+        if self.index.lock().is_vacant(namespace) {
+            // With its last object gone, its place may be given back.
+            self.look_at_place(namespace, Lane::Backlog);
+        }
+        let (issue, failed) = match &outcome {
+            Ok(issue) => (issue.as_ref(), false),
+            Err(issue) => (Some(issue), true),
+        };
+        // A first conflict is the normal course of two writers, no trouble.
+        if !(failed && work.failures() == 0 && issue.is_some_and(|issue| issue.transient)) {
+            let news = self.issues.lock().set(work.key(), issue);
+            if let Some(issue) = issue.filter(|_| news) {
+                self.around
+                    .recorder
+                    .warn(&self.reference(work.key()), issue.reason, &issue.message);
+            }
+            // A change that ends it may have come before it was noted, and was let pass as nothing to be done.
+            if issue.is_some() && self.versions(work.key()) != known {
+                self.queue.add(work.key().clone(), Lane::Live);
+            }
+        }
+        match outcome {
+            Ok(_) => drop(work),
+            Err(issue) if matches!(issue.reason, "Invalid" | "TooLarge") => work.again_after(INVALID_RETRY),
+            Err(_) => work.retry(Backoff::OBJECT),
+        }
+    }
+
+    fn reference(&self, key: &ObjectKey) -> ObjectReference {
+        let index = self.index.lock();
+        let consumer = index.pair(key).and_then(Known::consumer);
+        let uid = consumer.map(|(uid, _)| uid.to_string());
+        ObjectReference {
+            api_version: Some(self.frame.resource.api_version()),
+            kind: Some(self.frame.resource.kind.to_string()),
+            namespace: Some(key.namespace.to_string()).filter(|namespace| !namespace.is_empty()),
+            name: Some(key.name.to_string()),
+            uid,
+            ..ObjectReference::default()
+        }
+    }
+}
+
+/// True if a write was refused because the object is not the one, or not in the state, that was planned for.
+fn is_stale(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else {
+        return false;
+    };
+    let tested = status.code == 422 && status.details.as_ref().is_none_or(|details| details.causes.is_empty());
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let uid = status.code == 422 && causes.into_iter().any(|cause| cause.field == "metadata.uid");
+    status.code == 409 || status.code == 404 || tested || uid
+}
+
+fn issue(error: &kube::Error, op: &impl Operation) -> Issue {
+    Issue::of_error(error, if op.is_on_consumer() { "consumer" } else { "provider" })
+}
+
+#[cfg(test)]
+#[path = "tests/work.rs"]
+mod tests;

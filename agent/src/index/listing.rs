@@ -1,0 +1,163 @@
+//! Lists: which of the objects that are known they showed, and which are gone therefore.
+//!
+//! A list has a number, which is left on what it shows. In the end, what bears an older one was not shown. So a list of a
+//! hundred thousand objects keeps no second set of their names.
+//!
+//! Lists overlap, of one place and of all of the provider: the higher number stays, and what a later list has shown is there
+//! for those before it too.
+
+use std::{collections::HashSet, sync::Arc};
+
+use ahash::RandomState;
+use bindery_runtime::cache::ObjectKey;
+
+use crate::{
+    index::{Entry, Index, Known, Place},
+    model::object::{Object, Version},
+};
+
+/// A list that is under way.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    round: u32,
+    /// What was shown and is no pair's by that name: what cannot be read, or lies where nothing is synced so far. Objects of
+    /// the consumer are here by their names, copies by their own, in the consumer's namespace.
+    named: HashSet<ObjectKey, RandomState>,
+}
+
+// === impl Listing ===
+
+impl Listing {
+    /// Notes something that is shown, by its name alone.
+    pub(crate) fn saw(&mut self, key: ObjectKey) {
+        self.named.insert(key);
+    }
+}
+
+// === impl Index ===
+
+impl<P: Known> Index<P> {
+    /// A list begins, of whatever.
+    pub(crate) fn begin(&mut self) -> Listing {
+        self.round += 1;
+        Listing {
+            round: self.round,
+            named: HashSet::default(),
+        }
+    }
+
+    /// Notes an object of the consumer that a list shows.
+    pub(crate) fn consumer_shown(&mut self, key: &ObjectKey, object: Object, listing: &Listing) {
+        self.consumer_seen(key, object);
+        if let Some(entry) = self.known_entry(key) {
+            entry.consumer_round = entry.consumer_round.max(listing.round);
+        }
+    }
+
+    /// Notes a copy that a list shows: by its source, if it has one, and in any case by its own name.
+    pub(crate) fn provider_shown(
+        &mut self,
+        source: Option<&ObjectKey>,
+        copy: ObjectKey,
+        object: Object,
+        listing: &mut Listing,
+    ) {
+        let Some(source) = source else {
+            return listing.saw(copy);
+        };
+        self.provider_seen(source, object);
+        if self.copy_of(source) != copy {
+            listing.saw(copy);
+        } else if let Some(entry) = self.known_entry(source) {
+            entry.provider_round = entry.provider_round.max(listing.round);
+        }
+    }
+
+    /// Ends a list of the consumer's objects: what is neither listed nor newer is gone. Answers what changed so.
+    pub(crate) fn consumer_listed(&mut self, listing: &Listing, version: Version) -> Vec<ObjectKey> {
+        self.consumer_synced = true;
+        let is_older = |entry: &Entry<P>| entry.pair.consumer().is_some_and(|(_, known)| known <= version);
+        let mut gone = self.select(None, |entry| entry.consumer_round < listing.round && is_older(entry));
+        gone.retain(|key| !listing.named.contains(key));
+        for key in &gone {
+            self.consumer_deleted(key, None);
+        }
+        gone
+    }
+
+    /// Ends a list of a provider namespace.
+    pub(crate) fn provider_listed(
+        &mut self,
+        consumer_namespace: &Arc<str>,
+        listing: &Listing,
+        version: Version,
+    ) -> Vec<ObjectKey> {
+        if let Some(place) = self.places.get_mut(consumer_namespace) {
+            place.listed = true;
+        }
+        let is_older = |entry: &Entry<P>| entry.pair.provider().is_some_and(|(_, known)| known <= version);
+        let mut gone = self.select(Some(consumer_namespace), |entry| {
+            entry.provider_round < listing.round && is_older(entry)
+        });
+        gone.retain(|key| listing.named.is_empty() || !listing.named.contains(&self.copy_of(key)));
+        for key in &gone {
+            self.provider_deleted(key, None);
+        }
+        gone
+    }
+
+    /// The pairs that something is to be done with, of a consumer namespace or of all. `is_due` is told the place of a pair, if
+    /// it has one, and whether both sides are listed there, so that what is missing is gone.
+    pub(crate) fn due(
+        &mut self,
+        namespace: Option<&Arc<str>>,
+        is_due: impl Fn(&ObjectKey, &mut P, Option<(&Place, bool)>) -> bool,
+    ) -> Vec<ObjectKey> {
+        let rows: Vec<_> = match namespace {
+            Some(namespace) => self
+                .rows
+                .get_mut(namespace)
+                .map(|row| (namespace, row))
+                .into_iter()
+                .collect(),
+            None => self.rows.iter_mut().collect(),
+        };
+        let mut due = Vec::new();
+        for (row, entries) in rows {
+            let place = self.places.get(row);
+            let place = place.map(|place| (place, self.consumer_synced && place.listed));
+            for (name, entry) in entries {
+                let key = ObjectKey::new(Arc::clone(row), Arc::clone(name));
+                if is_due(&key, &mut entry.pair, place) {
+                    due.push(key);
+                }
+            }
+        }
+        due
+    }
+
+    /// A copy by its own name, in the consumer's namespace.
+    fn copy_of(&self, source: &ObjectKey) -> ObjectKey {
+        let name = self.placement.copy_name(&self.contract, &source.name);
+        if *name == *source.name {
+            return source.clone();
+        }
+        ObjectKey::new(Arc::clone(&source.namespace), &*name)
+    }
+
+    fn known_entry(&mut self, key: &ObjectKey) -> Option<&mut Entry<P>> {
+        let entry = self.rows.get_mut(&key.namespace)?.get_mut(&key.name)?;
+        Some(entry)
+    }
+
+    fn select(&self, namespace: Option<&Arc<str>>, is_meant: impl Fn(&Entry<P>) -> bool) -> Vec<ObjectKey> {
+        let one = namespace.and_then(|namespace| self.rows.get_key_value(namespace));
+        let all = namespace.is_none().then_some(&self.rows);
+        let rows = all.into_iter().flatten().chain(one);
+        let entries = rows.flat_map(|(row, entries)| entries.iter().map(move |(name, entry)| (row, name, entry)));
+        entries
+            .filter(|(_, _, entry)| is_meant(entry))
+            .map(|(row, name, _)| ObjectKey::new(Arc::clone(row), Arc::clone(name)))
+            .collect()
+    }
+}

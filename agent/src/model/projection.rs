@@ -1,0 +1,229 @@
+//! What goes up: everything a user wrote into an object, less what belongs to one cluster alone.
+
+use std::{fmt, str::FromStr};
+
+use bindery_api::{annotations, hash::add_part};
+use serde_json::{Map, Value, value::RawValue};
+use sha2::{Digest as _, Sha256};
+
+use crate::model::{labels::Marks, object::Object};
+
+/// A 128-bit fingerprint of content.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Fingerprint([u8; 16]);
+
+/// The value of the annotation `kube-bind.io/projection-hash` on provider objects: which content was last written, and
+/// whether a foreign change of it has been written back once already. This memory makes a restart free of writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LastProjection {
+    pub fingerprint: Fingerprint,
+    pub corrected: bool,
+}
+
+/// The annotation of what a contract wrote last to an object that several write.
+pub(crate) fn key_of(contract: &str) -> String {
+    format!("{}/{contract}", annotations::PROJECTION_OF)
+}
+
+/// The contract whose last write an annotation remembers.
+pub(crate) fn contract_of(key: &str) -> Option<&str> {
+    key.strip_prefix(annotations::PROJECTION_OF)?.strip_prefix('/')
+}
+
+/// True for labels and annotations that users own and that are carried along; those of Kubernetes and of kube-bind
+/// speak of one cluster.
+pub(crate) fn is_carried(key: &str) -> bool {
+    let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+    let of_kubernetes = ["kubernetes.io", "k8s.io"]
+        .iter()
+        .any(|own| domain == *own || domain.strip_suffix(own).is_some_and(|rest| rest.ends_with('.')));
+    !of_kubernetes && !annotations::is_reserved(key)
+}
+
+/// The labels or annotations that are carried along.
+pub(crate) fn carried(all: &Marks) -> impl Iterator<Item = (&str, &str)> {
+    all.iter().filter(|(key, _)| is_carried(key))
+}
+
+/// Fingerprint of all that goes up. Labels and annotations that are not carried make no difference.
+pub(crate) fn fingerprint(object: &Object) -> Fingerprint {
+    let mut hash = Sha256::new();
+    let mut part = |kind: u8, key: &str, value: &str| {
+        // Lengths keep ("a", "bc") apart from ("ab", "c").
+        hash.update([kind]);
+        add_part(&mut hash, key);
+        add_part(&mut hash, value);
+    };
+    for (key, text) in &object.body {
+        part(b'b', key, text.get());
+    }
+    for (key, value) in carried(&object.meta.labels) {
+        part(b'l', key, value);
+    }
+    for (key, value) in carried(&object.meta.annotations) {
+        part(b'a', key, value);
+    }
+    Fingerprint::of_digest(&hash.finalize())
+}
+
+/// Fingerprint of a status; `None` for none.
+pub(crate) fn status_fingerprint(status: Option<&RawValue>) -> Option<Fingerprint> {
+    status.map(|status| Fingerprint::of_digest(&Sha256::digest(status.get())))
+}
+
+/// True if the provider's object holds all that the consumer's says.
+pub(crate) fn holds(provider: &Object, consumer: &Object) -> bool {
+    let body = consumer.body.iter().all(|(key, wanted)| {
+        let actual = provider
+            .body
+            .iter()
+            .find(|(other, _)| other == key)
+            .map(|(_, text)| text);
+        actual.is_some_and(|actual| actual.get() == wanted.get())
+            || bindery_runtime::json::contains(&value(actual.map(|text| &**text)), &value(Some(wanted)))
+    });
+    let pairs = |wanted: &Marks, actual: &Marks| carried(wanted).all(|(key, value)| actual.get(key) == Some(value));
+    body && pairs(&consumer.meta.labels, &provider.meta.labels)
+        && pairs(&consumer.meta.annotations, &provider.meta.annotations)
+}
+
+fn value(text: Option<&RawValue>) -> Value {
+    // Text that an API server sent as part of a larger document parses; an empty object stands for none.
+    text.and_then(|text| serde_json::from_str(text.get()).ok())
+        .unwrap_or_else(|| Value::Object(Map::new()))
+}
+
+// === impl Fingerprint ===
+
+impl Fingerprint {
+    fn of_digest(digest: &[u8]) -> Self {
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&digest[..16]);
+        Self(bytes)
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+// === impl LastProjection ===
+
+impl fmt::Display for LastProjection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.fingerprint, if self.corrected { "+" } else { "" })
+    }
+}
+
+impl FromStr for LastProjection {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (hex, corrected) = text.strip_suffix('+').map_or((text, false), |hex| (hex, true));
+        if hex.len() != 32 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(());
+        }
+        let mut bytes = [0; 16];
+        for (byte, pair) in bytes.iter_mut().zip(hex.as_bytes().chunks(2)) {
+            let digits = std::str::from_utf8(pair).map_err(|_| ())?;
+            *byte = u8::from_str_radix(digits, 16).map_err(|_| ())?;
+        }
+        let fingerprint = Fingerprint(bytes);
+        Ok(Self { fingerprint, corrected })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(value: &Value) -> Object {
+        serde_json::from_value(value.clone()).unwrap()
+    }
+
+    #[test]
+    fn only_what_users_own_is_carried() {
+        for (key, expect) in [
+            ("app", true),
+            ("example.com/app", true),
+            ("notkubernetes.io/a", true),
+            ("kubectl.kubernetes.io/last-applied-configuration", false),
+            ("kubernetes.io/arch", false),
+            ("x.k8s.io/a", false),
+            ("kube-bind.io/bound", false),
+            ("backend.kube-bind.io/a", false),
+            ("kubebind.io/syncer", false),
+        ] {
+            assert_eq!(is_carried(key), expect, "{key}");
+        }
+    }
+
+    #[test]
+    fn the_fingerprint_covers_all_that_goes_up_and_nothing_else() {
+        let base = json!({"metadata": {"name": "a", "resourceVersion": "1", "labels": {"l": "1"}}, "spec": {"x": 1}});
+        let with = |path: &str, value: Value| {
+            let mut changed = base.clone();
+            *changed.pointer_mut(path).unwrap() = value;
+            fingerprint(&object(&changed))
+        };
+        let print = fingerprint(&object(&base));
+        assert_eq!(with("/metadata/resourceVersion", json!("2")), print);
+        assert_eq!(
+            with("/metadata/labels", json!({"l": "1", "kubernetes.io/x": "y"})),
+            print
+        );
+        assert_ne!(with("/metadata/labels", json!({"l": "2"})), print);
+        assert_ne!(with("/spec", json!({"x": 2})), print);
+        let mut status = base.clone();
+        status["status"] = json!({"y": 1});
+        assert_eq!(fingerprint(&object(&status)), print);
+    }
+
+    #[test]
+    fn what_the_provider_added_is_no_drift() {
+        let consumer =
+            object(&json!({"metadata": {"labels": {"a": "b"}, "resourceVersion": "1"}, "spec": {"x": {"y": 1}}}));
+        let check =
+            |provider: Value, expect: bool| assert_eq!(holds(&object(&provider), &consumer), expect, "{provider}");
+        check(
+            json!({"metadata": {"labels": {"a": "b", "c": "d"}, "resourceVersion": "9"}, "spec": {"x": {"y": 1, "z": 2}, "w": 0}}),
+            true,
+        );
+        check(
+            json!({"metadata": {"labels": {"a": "b"}, "resourceVersion": "9"}, "spec": {"x": {"y": 2}}}),
+            false,
+        );
+        check(
+            json!({"metadata": {"resourceVersion": "9"}, "spec": {"x": {"y": 1}}}),
+            false,
+        );
+        check(
+            json!({"metadata": {"labels": {"a": "b"}, "resourceVersion": "9"}}),
+            false,
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn the_memory_survives_its_annotation(bytes: [u8; 16], corrected: bool) {
+            let last = LastProjection { fingerprint: Fingerprint(bytes), corrected };
+            prop_assert_eq!(last.to_string().parse(), Ok(last));
+        }
+
+        #[test]
+        fn any_annotation_value_is_read_without_a_panic(text in ".{0,40}") {
+            let _ = text.parse::<LastProjection>();
+        }
+    }
+}

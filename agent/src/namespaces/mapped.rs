@@ -1,0 +1,183 @@
+//! The provider namespaces that copies live in: an APIServiceNamespace asks for one, the backend assigns it.
+
+use std::sync::Arc;
+
+use bindery_api::{
+    Conditions as _, Severity,
+    conditions::{ConditionStatus, READY},
+    labels,
+    v1alpha2::APIServiceNamespace,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt as _;
+
+use crate::model::Placement;
+
+/// Value of the label `kube-bind.io/owner` on what the provider made before any consumer asked for it.
+const OWNER_PROVIDER: &str = "provider";
+
+/// What is known when a consumer namespace is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Observed<'a> {
+    /// The consumer has objects there that need a place.
+    pub wanted: bool,
+    /// The consumer namespace exists.
+    pub exists: bool,
+    /// The request for a place, if there is one.
+    pub request: Option<&'a APIServiceNamespace>,
+    /// The exports that the place is for.
+    pub exports: &'a [OwnerReference],
+}
+
+/// One write to an APIServiceNamespace.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum PlaceOp {
+    /// Asks for a place.
+    Request { owners: Vec<OwnerReference> },
+    /// Says that these exports use the place too, so that another's end does not take it away.
+    Share {
+        owners: Vec<OwnerReference>,
+        version: Option<String>,
+    },
+    /// Gives the place back: nobody needs it.
+    GiveBack {
+        uid: Option<String>,
+        version: Option<String>,
+    },
+}
+
+/// Decides what is to be written, if anything.
+pub(crate) fn plan(seen: &Observed<'_>) -> Option<PlaceOp> {
+    let Some(request) = seen.request else {
+        let owners = seen.exports.to_vec();
+        return seen.wanted.then_some(PlaceOp::Request { owners });
+    };
+    if request.metadata.deletion_timestamp.is_some() {
+        // It ends first; then there is none.
+        return None;
+    }
+    if seen.wanted {
+        let others = seen.exports.iter().filter(|export| !is_for(request, export));
+        let others: Vec<_> = others.cloned().collect();
+        return (!others.is_empty()).then(|| PlaceOp::Share {
+            owners: request.owner_references().iter().cloned().chain(others).collect(),
+            version: request.resource_version(),
+        });
+    }
+    let ours = seen.exports.iter().any(|export| is_for(request, export));
+    let provided = request
+        .labels()
+        .get(labels::OWNER)
+        .is_some_and(|owner| owner == OWNER_PROVIDER);
+    // A namespace that does not exist has objects of no export.
+    (!seen.exists && ours && !provided).then(|| PlaceOp::GiveBack {
+        uid: request.uid(),
+        version: request.resource_version(),
+    })
+}
+
+/// Whether a place is kept for an export, among others.
+pub(crate) fn is_for(request: &APIServiceNamespace, export: &OwnerReference) -> bool {
+    request.owner_references().iter().any(|owner| owner.uid == export.uid)
+}
+
+/// The provider namespace that was assigned, also while it is being taken away: what is in it goes by us.
+pub(crate) fn assigned(request: &APIServiceNamespace, placement: &Placement) -> Option<Arc<str>> {
+    let status = request.status.as_ref()?;
+    let namespace = match placement {
+        Placement::Shared => status.shared_namespace.as_deref()?,
+        _ => status.namespace.as_deref()?,
+    };
+    (!namespace.is_empty()).then(|| namespace.into())
+}
+
+/// Why the backend gives no provider namespace, in its own words.
+pub(crate) fn refusal(request: &APIServiceNamespace, placement: &Placement) -> Option<Arc<str>> {
+    let ready = request
+        .condition(READY)
+        .filter(|_| assigned(request, placement).is_none())?;
+    (ready.status == ConditionStatus::False && ready.severity == Severity::Error).then(|| ready.message.as_str().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use bindery_api::conditions::false_condition;
+    use serde_json::json;
+
+    use super::*;
+
+    fn owner(uid: &str) -> OwnerReference {
+        OwnerReference {
+            api_version: "kube-bind.io/v1alpha2".to_owned(),
+            kind: "APIServiceExport".to_owned(),
+            name: uid.to_owned(),
+            uid: uid.to_owned(),
+            ..OwnerReference::default()
+        }
+    }
+
+    fn request(owners: &[&str]) -> APIServiceNamespace {
+        let mut request = APIServiceNamespace::default();
+        request.metadata.owner_references = Some(owners.iter().map(|uid| owner(uid)).collect());
+        request
+    }
+
+    #[track_caller]
+    fn check(wanted: bool, exists: bool, request: Option<&APIServiceNamespace>, expect: Option<&str>) {
+        let op = plan(&Observed {
+            wanted,
+            exists,
+            request,
+            exports: &[owner("us")],
+        });
+        let name = op.map(|op| match op {
+            PlaceOp::Request { .. } => "request".to_owned(),
+            PlaceOp::Share { owners, .. } => format!("share {}", owners.len()),
+            PlaceOp::GiveBack { .. } => "give back".to_owned(),
+        });
+        assert_eq!(name.as_deref(), expect);
+    }
+
+    #[test]
+    fn a_place_is_requested_shared_and_given_back() {
+        check(true, true, None, Some("request"));
+        check(false, true, None, None);
+        check(true, true, Some(&request(&["us"])), None);
+        check(true, true, Some(&request(&["other"])), Some("share 2"));
+        check(false, true, Some(&request(&["us"])), None);
+        check(false, false, Some(&request(&["us"])), Some("give back"));
+        check(false, false, Some(&request(&["us", "other"])), Some("give back"));
+        check(false, false, Some(&request(&["other"])), None);
+    }
+
+    #[test]
+    fn what_the_provider_made_or_what_is_ending_is_left() {
+        let mut provided = request(&["us"]);
+        provided
+            .labels_mut()
+            .insert(labels::OWNER.to_owned(), OWNER_PROVIDER.to_owned());
+        check(false, false, Some(&provided), None);
+        let mut ending = request(&["other"]);
+        ending.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
+        check(true, true, Some(&ending), None);
+    }
+
+    #[test]
+    fn only_an_error_without_a_place_is_a_refusal() {
+        let with = |ready: bindery_api::Condition, namespace: Option<&str>| {
+            let mut request = request(&[]);
+            let status = request.status.get_or_insert_default();
+            status.namespace = namespace.map(str::to_owned);
+            status.conditions.push(ready);
+            refusal(&request, &Placement::Mapped)
+        };
+        let not_ready = |severity| false_condition(READY, severity, "ForeignNamespace", "it is in the way");
+        assert_eq!(refusal(&request(&[]), &Placement::Mapped), None);
+        assert_eq!(
+            with(not_ready(Severity::Error), None).as_deref(),
+            Some("it is in the way")
+        );
+        assert_eq!(with(not_ready(Severity::Info), None), None);
+        assert_eq!(with(not_ready(Severity::Error), Some("place")), None);
+    }
+}

@@ -1,0 +1,58 @@
+//! Does what was planned for a provider namespace.
+
+use bindery_api::v1alpha2::APIServiceNamespace;
+use bindery_runtime::errors;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+};
+use serde_json::json;
+
+use super::mapped::PlaceOp;
+use crate::connection::Writer;
+
+impl Writer {
+    /// Writes to an APIServiceNamespace of the contract.
+    pub(crate) async fn place(&self, consumer_namespace: &str, op: PlaceOp) -> Result<(), kube::Error> {
+        let api: Api<APIServiceNamespace> = Api::namespaced(self.provider.clone(), &self.contract);
+        match op {
+            PlaceOp::Request { owners } => {
+                let mut request = APIServiceNamespace::default();
+                request.metadata.name = Some(consumer_namespace.to_owned());
+                request.metadata.owner_references = Some(owners);
+                match api.create(&PostParams::default(), &request).await {
+                    // Another engine was quicker; the cache shows its request, to be shared.
+                    Err(error) if errors::is_already_exists(&error) => Ok(()),
+                    created => created.map(drop),
+                }
+            }
+            PlaceOp::Share { owners, version } => {
+                let patch = Patch::Merge(json!({"metadata": {"resourceVersion": version, "ownerReferences": owners}}));
+                api.patch(consumer_namespace, &PatchParams::default(), &patch)
+                    .await
+                    .map(drop)
+            }
+            PlaceOp::GiveBack { uid, version } => {
+                let namespaces: Api<Namespace> = Api::all(self.consumer.clone());
+                match namespaces.get_metadata(consumer_namespace).await {
+                    // The cache was behind; the watch brings the namespace, or has brought it.
+                    Ok(_) => return Ok(()),
+                    Err(error) if errors::is_object_gone(&error, consumer_namespace) => {}
+                    Err(error) => return Err(error),
+                }
+                let params = DeleteParams {
+                    preconditions: Some(Preconditions {
+                        uid,
+                        resource_version: version,
+                    }),
+                    ..DeleteParams::default()
+                };
+                match api.delete(consumer_namespace, &params).await {
+                    Err(error) if errors::is_object_gone(&error, consumer_namespace) => Ok(()),
+                    deleted => deleted.map(drop),
+                }
+            }
+        }
+    }
+}
