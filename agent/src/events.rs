@@ -1,7 +1,7 @@
-//! Kubernetes Events: what happened to an object, for whoever describes it.
+//! Records Kubernetes Events about objects, as `kubectl describe` shows them.
 //!
-//! Recording never waits and never fails the caller: events go through a bounded queue to one writer, repetitions are
-//! counted instead of written anew, and what does not fit is dropped.
+//! Recording an event neither waits nor fails: occurrences go through a bounded queue to one writer, which drops those that
+//! do not fit. The writer counts a repetition in the series of the first event instead of creating another event.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -30,25 +30,30 @@ mod aggregate;
 
 use aggregate::{Aggregate, Decision, Occurrence};
 
+/// Occurrences that may wait for the writer.
 const QUEUE_LENGTH: usize = 512;
+/// The writer gives up a request after this time.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The API server takes no longer text.
+/// The API server refuses a longer `note`.
 const NOTE_BYTES_MAX: usize = 1000;
+/// The `reportingController` of every event.
 const CONTROLLER: &str = "kube-bind.io/konnector";
-/// Where events about cluster-scoped objects stand.
+/// Events about cluster-scoped objects are created in this namespace.
 const CLUSTER_SCOPED_NAMESPACE: &str = "default";
 
-/// Records events. Clones share one writer, which ends with the last of them.
+/// Records events. Clones share one writer task, which ends when the last clone is dropped.
 #[derive(Clone)]
 pub struct Recorder {
     sender: mpsc::Sender<Occurrence>,
     _writer: Option<Arc<AbortOnDropHandle<()>>>,
 }
 
+/// Writes the queued occurrences to the API server, one at a time.
 struct Writer {
     client: Client,
+    /// The `reportingInstance` of every event.
     instance: String,
-    seen: Aggregate,
+    aggregate: Aggregate,
 }
 
 // === impl Recorder ===
@@ -62,13 +67,13 @@ impl fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    /// Starts the writer. `instance` names this process.
+    /// Starts the writer task. `instance` names this process in every event.
     pub fn start(client: Client, instance: impl Into<String>) -> Self {
         let (sender, receiver) = mpsc::channel(QUEUE_LENGTH);
         let writer = Writer {
             client,
             instance: instance.into(),
-            seen: Aggregate::default(),
+            aggregate: Aggregate::default(),
         };
         let task = tokio::spawn(writer.run(receiver));
         Self {
@@ -77,7 +82,7 @@ impl Recorder {
         }
     }
 
-    /// A recorder that writes nothing, for tests.
+    /// Makes a recorder that writes nothing, for tests.
     pub fn silent() -> Self {
         Self {
             sender: mpsc::channel(1).0,
@@ -85,17 +90,17 @@ impl Recorder {
         }
     }
 
-    /// Something that somebody should look at.
+    /// Records an event of type Warning.
     pub fn warn(&self, object: &ObjectReference, reason: impl Into<String>, message: impl Into<String>) {
         self.record(object, "Warning", reason.into(), message.into());
     }
 
-    /// Something that is as it should be.
+    /// Records an event of type Normal.
     pub fn normal(&self, object: &ObjectReference, reason: impl Into<String>, message: impl Into<String>) {
         self.record(object, "Normal", reason.into(), message.into());
     }
 
-    /// Conditions that turned.
+    /// Records one event for each condition whose status changed: Normal for one that is true now, else Warning.
     pub fn turned<'a>(&self, object: &ObjectReference, conditions: impl IntoIterator<Item = &'a Condition>) {
         for turned in conditions {
             if turned.is_true() {
@@ -114,7 +119,7 @@ impl Recorder {
             reason,
             message,
         };
-        // A full queue drops it: an event is a courtesy, and conditions tell what lasts.
+        // A full queue drops the occurrence: conditions show whatever lasts.
         let _ = self.sender.try_send(occurrence);
     }
 }
@@ -124,19 +129,23 @@ impl Recorder {
 impl Writer {
     async fn run(mut self, mut receiver: mpsc::Receiver<Occurrence>) {
         while let Some(occurrence) = receiver.recv().await {
-            let decision = self.seen.decide(&occurrence, Instant::now());
+            let decision = self.aggregate.decide(&occurrence, Instant::now());
+            let is_new = matches!(decision, Decision::Create { .. });
             let outcome = match decision {
                 Decision::Drop => continue,
                 Decision::Create { name } => timeout(WRITE_TIMEOUT, self.create(&occurrence, name)).await,
                 Decision::Count { name, count } => timeout(WRITE_TIMEOUT, self.count(&occurrence, &name, count)).await,
             };
-            match outcome {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => {
-                    tracing::debug!(reason = occurrence.reason, error = %errors::explain(&error), "event not written");
-                }
-                Err(_) => tracing::debug!(reason = occurrence.reason, "event not written: no answer"),
+            let error = match outcome {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => Some(error),
+                Err(_) => None,
+            };
+            if is_new || error.as_ref().is_some_and(errors::is_not_found) {
+                self.aggregate.forget(&occurrence);
             }
+            let failure = error.map_or_else(|| "no answer".to_owned(), |error| errors::explain(&error));
+            tracing::debug!(reason = occurrence.reason, %failure, "event not written");
         }
     }
 
@@ -188,3 +197,6 @@ fn event(occurrence: &Occurrence, name: String, instance: &str, now: Timestamp) 
         ..Event::default()
     }
 }
+
+#[cfg(test)]
+mod tests;

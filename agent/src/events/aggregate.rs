@@ -1,30 +1,30 @@
-//! Which occurrence is an event of its own, and which only counts.
+//! Decides which occurrence becomes a new event, and which is counted in an event that was written before.
 
 use std::{collections::HashMap, time::Duration};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::time::Instant;
 
-/// A repetition within this time of the last is the same event.
+/// A repetition is counted in the same event if it comes within this time of the last one.
 const WINDOW: Duration = Duration::from_mins(6);
-/// A growing count is written at most this often.
+/// The count of one event is written at most this often.
 const COUNT_PAUSE: Duration = Duration::from_secs(30);
-/// Events remembered at most; beyond that the oldest are forgotten.
+/// At most this many events are remembered; the older half is forgotten beyond that.
 const REMEMBERED_MAX: usize = 2048;
-/// New events within one window at most: a storm over thousands of objects is no reason to fill etcd.
+/// At most this many events are created within one [`WINDOW`], so that trouble with thousands of objects does not fill etcd.
 const CREATED_MAX: usize = 1000;
 
-/// Something that happened to an object.
+/// What happened to an object, before it is an event.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Occurrence {
     pub(super) object: ObjectReference,
-    /// Normal or Warning.
+    /// The type of the event: Normal or Warning.
     pub(super) kind: &'static str,
     pub(super) reason: String,
     pub(super) message: String,
 }
 
-/// What to write.
+/// What the writer does with an [`Occurrence`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     Create { name: String },
@@ -32,23 +32,23 @@ pub(super) enum Decision {
     Drop,
 }
 
-/// The events of late.
+/// The events that were written recently, and their counts.
 #[derive(Debug, Default)]
 pub(super) struct Aggregate {
-    events: HashMap<Key, Seen>,
+    events: HashMap<EventKey, RecordedEvent>,
     created: usize,
     window_began: Option<Instant>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
+struct EventKey {
     object: String,
     reason: String,
     message: String,
 }
 
 #[derive(Debug)]
-struct Seen {
+struct RecordedEvent {
     name: String,
     count: i32,
     last: Instant,
@@ -56,15 +56,11 @@ struct Seen {
 }
 
 impl Aggregate {
+    /// Decides what to write for an occurrence, and remembers that as written. If the write of a new event fails, the caller
+    /// has to [`forget`](Self::forget) it.
     pub(super) fn decide(&mut self, occurrence: &Occurrence, now: Instant) -> Decision {
         let object = &occurrence.object;
-        let key = Key {
-            object: [&object.uid, &object.kind, &object.namespace, &object.name]
-                .map(|part| part.as_deref().unwrap_or_default())
-                .join("/"),
-            reason: occurrence.reason.clone(),
-            message: occurrence.message.clone(),
-        };
+        let key = EventKey::of(occurrence);
         if let Some(seen) = self.events.get_mut(&key).filter(|seen| now - seen.last < WINDOW) {
             seen.last = now;
             seen.count = seen.count.saturating_add(1);
@@ -86,14 +82,19 @@ impl Aggregate {
             bindery_api::names::fit(object.name.clone().unwrap_or_default(), 200),
             rand::random::<u64>()
         );
-        let seen = Seen {
+        let recorded = RecordedEvent {
             name: name.clone(),
             count: 1,
             last: now,
             written: now,
         };
-        self.events.insert(key, seen);
+        self.events.insert(key, recorded);
         Decision::Create { name }
+    }
+
+    /// Forgets the event of an occurrence, so that the next repetition creates an event anew.
+    pub(super) fn forget(&mut self, occurrence: &Occurrence) {
+        self.events.remove(&EventKey::of(occurrence));
     }
 
     fn is_storm(&mut self, now: Instant) -> bool {
@@ -115,6 +116,21 @@ impl Aggregate {
             ages.sort_unstable();
             let middle = ages[ages.len() / 2];
             self.events.retain(|_, seen| seen.last > middle);
+        }
+    }
+}
+
+// === impl EventKey ===
+
+impl EventKey {
+    fn of(occurrence: &Occurrence) -> Self {
+        let object = &occurrence.object;
+        Self {
+            object: [&object.uid, &object.kind, &object.namespace, &object.name]
+                .map(|part| part.as_deref().unwrap_or_default())
+                .join("/"),
+            reason: occurrence.reason.clone(),
+            message: occurrence.message.clone(),
         }
     }
 }
