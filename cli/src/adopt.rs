@@ -5,12 +5,13 @@ mod places;
 use bindery_api::{
     adoption::{Adoption, Candidate},
     annotations,
+    claims::is_protected_namespace,
     v1alpha2::GroupResource,
 };
 use jiff::Timestamp;
 use serde::Serialize;
 
-pub(crate) use places::places;
+pub(crate) use places::namespace_pairs;
 
 use crate::{
     render::output::Show,
@@ -65,6 +66,8 @@ pub(crate) struct AdoptionScope<'a> {
     pub(crate) binding: &'a str,
     pub(crate) contract: &'a str,
     pub(crate) resource: &'a GroupResource,
+    /// The consumer namespace that the konnector runs in.
+    pub(crate) konnector_namespace: &'a str,
     /// Whether consumers share names, so that a name does not tell whose an object is.
     pub(crate) names_are_shared: bool,
 }
@@ -80,10 +83,18 @@ pub(crate) fn item(
 ) -> AdoptionItem {
     let mark = |key: &str| object.annotations.get(key).map(String::as_str);
     let candidate = Candidate::of(mark, scope.contract, scope.names_are_shared);
-    let fates = [Adoption::OptIn, Adoption::All].map(|setting| fate(setting, &candidate, object, counterpart));
+    let is_protected = is_protected_namespace(&namespace, scope.konnector_namespace);
+    let fates = [Adoption::OptIn, Adoption::All].map(|setting| {
+        let setting = if is_protected { Adoption::Off } else { setting };
+        fate(setting, &candidate, object, counterpart)
+    });
     let adopted = fates.iter().any(|(fate, _)| *fate == Fate::Adopt);
     let [(opt_in, _), (all, why)] = fates;
+    let is_fresh = matches!(candidate, Candidate::Fresh { .. });
     let why = match opt_in {
+        Fate::Nothing if is_protected && is_fresh && counterpart.is_none() => {
+            "no provider's object is created in its namespace here".to_owned()
+        }
         Fate::Nothing if all != Fate::Nothing => format!("{why}; the provider has not opted it in"),
         _ => why,
     };

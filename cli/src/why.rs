@@ -16,9 +16,9 @@ use serde::Serialize;
 pub(crate) use compare::difference;
 pub(crate) use kinds::{Kind, kinds, resolve};
 pub(crate) use object::ObjectFacts;
-pub(crate) use place::{Mapped, Place, claimed_place, place, request};
+pub(crate) use place::{Mapped, Place, claimed_place, place};
 pub(crate) use render::render;
-pub(crate) use select::{Referrer, named_by, reason, referrers};
+pub(crate) use select::{named_by, selected_by};
 
 /// Something that was looked for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

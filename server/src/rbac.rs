@@ -18,8 +18,7 @@ mod places;
 use claims::{Right, Served};
 
 pub use places::{
-    OVERWRITE, Place, Scopes, cluster_resources, cluster_rules, contract_resources, handed_out, namespaced_resources,
-    place,
+    OVERWRITE, Scopes, cluster_resources, cluster_rules, contract_resources, handed_out, namespaced_resources,
 };
 
 /// What a consumer may do with its objects. Their status is the provider's, so that no rule names it.

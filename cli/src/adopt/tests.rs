@@ -25,6 +25,7 @@ fn check(object: &Value, here: Option<&Value>, shared: bool, expect: (Fate, Fate
         binding: "cowboys",
         contract: "c",
         resource: &resource,
+        konnector_namespace: "kube-bind",
         names_are_shared: shared,
     };
     let key = ("west".to_owned(), "billy".to_owned());
@@ -123,6 +124,7 @@ fn programs_read_the_fate_by_name() {
         binding: "west",
         contract: "c",
         resource: &resource,
+        konnector_namespace: "kube-bind",
         names_are_shared: false,
     };
     let key = ("west".to_owned(), "billy".to_owned());
@@ -138,4 +140,21 @@ fn programs_read_the_fate_by_name() {
         json!({ "namespace": "c-west", "name": "billy", "uid": "u" })
     );
     assert_eq!(item["makesNamespace"], false);
+}
+
+#[test]
+fn nothing_is_created_in_a_protected_namespace() {
+    let resource = GroupResource::new("wildwest.dev", "cowboys");
+    let scope = AdoptionScope {
+        binding: "cowboys",
+        contract: "c",
+        resource: &resource,
+        konnector_namespace: "kube-bind",
+        names_are_shared: false,
+    };
+    for (namespace, expect) in [("west", Adopt), ("kube-system", Nothing), ("kube-bind", Nothing)] {
+        let key = (namespace.to_owned(), "billy".to_owned());
+        let item = item(&scope, key, &facts(&object(&[OPTED_IN])), None, true);
+        assert_eq!((item.opt_in, item.all), (expect, expect), "{namespace}");
+    }
 }

@@ -7,7 +7,8 @@ use std::{
 
 use bindery_api::{
     annotations, meta,
-    v1alpha2::{APIServiceBinding, APIServiceExportSpec, APIServiceNamespace, GroupResource, Isolation, Scope},
+    placement::Placement,
+    v1alpha2::{APIServiceBinding, APIServiceExportSpec, APIServiceNamespace, GroupResource},
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
@@ -18,7 +19,7 @@ use kube::{
 
 use super::Context;
 use crate::{
-    adopt::{AdoptionItem, AdoptionScope, item, places},
+    adopt::{AdoptionItem, AdoptionScope, item, namespace_pairs},
     args::AdoptArgs,
     consumer::Consumer,
     errors::Failure,
@@ -30,6 +31,7 @@ use crate::{
 /// What the provider of one binding shows.
 struct Seen<'a> {
     binding: &'a str,
+    konnector_namespace: String,
     contract: Contract,
     export: APIServiceExportSpec,
     mapped: Vec<APIServiceNamespace>,
@@ -111,6 +113,7 @@ async fn of_binding(
     let export = export.ok_or_else(|| format!("the provider has no export {} any more", binding.export_name()))?;
     let seen = Seen {
         binding: &name,
+        konnector_namespace: binding.spec.kubeconfig_secret_ref.namespace.clone(),
         mapped: contract.places().await?,
         contract,
         export: export.spec,
@@ -145,20 +148,23 @@ impl Seen<'_> {
             .map(ObjectFacts::of)
             .map(|object| ((object.namespace.clone(), object.name.clone()), object))
             .collect();
+        let placement = Placement::of(&self.export, schema.scope);
         let scope = AdoptionScope {
             binding: self.binding,
             contract: &self.contract.name,
             resource,
-            names_are_shared: schema.scope == Scope::Cluster && self.export.isolation == Isolation::None,
+            konnector_namespace: &self.konnector_namespace,
+            names_are_shared: placement.names_are_shared(),
         };
-        for place in places(&self.export, schema.scope, &self.contract.name, &self.mapped) {
-            for object in self.contract.objects(&api, &place.there).await? {
+        for pair in namespace_pairs(&placement, &self.contract.name, &self.mapped) {
+            for object in self.contract.objects(&api, &pair.provider).await? {
                 let object = ObjectFacts::of(object);
-                let Some(name) = place.name(&self.contract.name, &object) else {
+                let noted = object.annotations.get(annotations::CONSUMER_NAME).map(String::as_str);
+                let Some(name) = placement.source_name(&self.contract.name, &object.name, noted) else {
                     continue;
                 };
-                let key = (place.here.clone(), name);
-                let has_namespace = place.here.is_empty() || namespaces.contains(&place.here);
+                let key = (pair.consumer.to_string(), name.to_owned());
+                let has_namespace = pair.consumer.is_empty() || namespaces.contains(&*pair.consumer);
                 items.push(item(&scope, key.clone(), &object, here.get(&key), has_namespace));
             }
         }

@@ -6,7 +6,8 @@ use std::io::Write;
 
 use bindery_api::{
     annotations, meta,
-    v1alpha2::{APIServiceBinding, APIServiceExportSpec, ConflictPolicy, Isolation},
+    placement::Placement,
+    v1alpha2::{APIServiceBinding, Scope},
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
@@ -191,20 +192,25 @@ impl Asked<'_> {
             }
             Err(why) => return link.unseen(&why),
         };
-        link.last_wins =
-            export.isolation == Isolation::None && export.conflict_policy == Some(ConflictPolicy::LastWins);
-        link.place = match self.mapped(&contract, &export).await {
-            Ok(mapped) => Seen::Is(why::place(&export, &contract.name, self.key(), &mapped)),
+        let scope = if self.kind.namespaced {
+            Scope::Namespaced
+        } else {
+            Scope::Cluster
+        };
+        let placement = Placement::of(&export, scope);
+        link.last_wins = placement.last_wins(&export);
+        link.place = match self.mapped(&contract, &placement).await {
+            Ok(mapped) => Seen::Is(why::place(&placement, &contract.name, self.key(), &mapped)),
             Err(why) => return link.unseen(&why),
         };
         link.copy = self.copy(&contract, &link.place).await;
         link
     }
 
-    async fn mapped(&self, contract: &Contract, export: &APIServiceExportSpec) -> Result<Mapped, String> {
-        match why::request(export, &self.namespace) {
+    async fn mapped(&self, contract: &Contract, placement: &Placement) -> Result<Mapped, String> {
+        match placement.request(&self.namespace.as_str().into()) {
             None => Ok(Mapped::default()),
-            Some(namespace) => Ok(Mapped::of(contract.place(namespace).await?.as_ref())),
+            Some(namespace) => Ok(Mapped::of(contract.place(&namespace).await?.as_ref())),
         }
     }
 

@@ -1,6 +1,9 @@
 //! What a claimed object, such as a Secret, waits for.
 
-use bindery_api::annotations;
+use bindery_api::{
+    annotations,
+    claims::{NeverClaimed, never_claimed},
+};
 
 use super::{
     ClaimFacts, Facts, Level, Line, Link, Relation, Seen,
@@ -26,14 +29,14 @@ pub(super) fn is_worth_a_word(facts: &Facts, claim: &ClaimFacts) -> bool {
 
 /// What is so with one claim.
 pub(super) fn lines(facts: &Facts, link: &Link, claim: &ClaimFacts) -> Vec<Line> {
+    if let Some(why) = never(facts, link) {
+        return vec![Line::new(Level::Well, format!("it is never synced: {why}"))];
+    }
     let object = match &facts.object {
         Seen::Is(object) => object,
         Seen::Absent => return absent(facts, link, claim),
         Seen::Unknown(why) => return vec![Line::unknown("the object on this cluster", why)],
     };
-    if let Some(why) = never(facts, object, link) {
-        return vec![Line::new(Level::Well, format!("it is never synced: {why}"))];
-    }
     match object.marked() {
         Marked::OfProvider { contract, uid } => of_provider(object, (contract, uid), link, claim),
         Marked::OfConsumer { contract, .. } => {
@@ -45,28 +48,13 @@ pub(super) fn lines(facts: &Facts, link: &Link, claim: &ClaimFacts) -> Vec<Line>
     }
 }
 
-/// What no claim reaches, and why.
-fn never(facts: &Facts, object: &ObjectFacts, link: &Link) -> Option<&'static str> {
-    if link.binding.is().is_some_and(|binding| binding.home == facts.namespace) {
-        return Some("the konnector's own namespace holds the credentials of all providers");
-    }
-    let kind = object.content.get("type").and_then(serde_json::Value::as_str);
-    match (
-        facts.kind.group.as_str(),
-        facts.kind.plural.as_str(),
-        facts.name.as_str(),
-    ) {
-        ("", "secrets", _) if kind == Some("kubernetes.io/service-account-token") => {
-            Some("it is a token of a ServiceAccount of this cluster")
-        }
-        ("", "secrets", _) if kind == Some("bootstrap.kubernetes.io/token") => {
-            Some("it is a token by which nodes join this cluster")
-        }
-        ("", "configmaps", "kube-root-ca.crt") | ("", "serviceaccounts", "default") => {
-            Some("every namespace has one of its own")
-        }
-        _ => None,
-    }
+/// Why the object is never claimed, whatever a selector says. Where it is not here, the type of the provider's object counts.
+fn never(facts: &Facts, link: &Link) -> Option<NeverClaimed> {
+    let konnector_namespace = link.binding.is().map_or("", |binding| &binding.home);
+    let known = facts.object.is().or_else(|| link.copy.is());
+    let kind = known.and_then(|known| known.content.get("type")?.as_str());
+    let key = (facts.namespace.as_str(), facts.name.as_str());
+    never_claimed(&facts.kind.resource(), key, kind, konnector_namespace)
 }
 
 fn absent(facts: &Facts, link: &Link, claim: &ClaimFacts) -> Vec<Line> {

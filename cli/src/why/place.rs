@@ -1,8 +1,10 @@
 //! Where the counterpart of an object belongs on the provider.
 
+use std::sync::Arc;
+
 use bindery_api::{
-    names,
-    v1alpha2::{APIServiceExportSpec, APIServiceNamespace, Isolation},
+    placement::{ClaimedPlacement, Placement},
+    v1alpha2::APIServiceNamespace,
 };
 use serde::Serialize;
 
@@ -46,40 +48,30 @@ impl Mapped {
     }
 }
 
-/// Which namespace of the consumer has to be mapped for an object of a bound API; none if none has to.
-pub(crate) fn request<'a>(export: &'a APIServiceExportSpec, namespace: &'a str) -> Option<&'a str> {
-    if !namespace.is_empty() {
-        return Some(namespace);
-    }
-    let beside = export
-        .cluster_scoped_namespace
-        .as_deref()
-        .filter(|beside| !beside.is_empty());
-    beside.filter(|_| export.isolation == Isolation::Namespaced)
-}
-
-/// Where the copy of an object of a bound API belongs. `mapped` is what stands for the namespace that [`request`] names.
+/// Where the copy of an object of a bound API belongs. `mapped` is what stands for the consumer namespace that the placement
+/// requests.
 pub(crate) fn place(
-    export: &APIServiceExportSpec,
-    contract: &str,
+    placement: &Placement,
+    contract: &Arc<str>,
     (namespace, name): (&str, &str),
     mapped: &Mapped,
 ) -> Place {
-    let at = |namespace: &str, name: String| Place::At {
-        namespace: namespace.to_owned(),
-        name,
-    };
-    match (request(export, namespace), export.isolation) {
-        (Some(asked), _) => in_mapped(mapped.own.as_deref(), asked, name, mapped),
-        (None, Isolation::Prefixed) => at("", names::prefixed_name(contract, name)),
-        (None, Isolation::None) => at("", name.to_owned()),
-        (None, Isolation::Namespaced) => at(contract, name.to_owned()),
+    let name = &*placement.copy_name(contract, name);
+    match placement.request(&namespace.into()) {
+        Some(requested) => in_mapped(mapped.own.as_deref(), &requested, name, mapped),
+        None => Place::At {
+            namespace: placement.fixed(contract).unwrap_or_default().to_string(),
+            name: name.to_owned(),
+        },
     }
 }
 
-/// Where the counterpart of a claimed object belongs. `shared` says that consumers of the export share names.
-pub(crate) fn claimed_place(shared: bool, (namespace, name): (&str, &str), mapped: &Mapped) -> Place {
-    let place = if shared { &mapped.shared } else { &mapped.own };
+/// Where the counterpart of a claimed object belongs.
+pub(crate) fn claimed_place(placement: ClaimedPlacement, (namespace, name): (&str, &str), mapped: &Mapped) -> Place {
+    let place = match placement {
+        ClaimedPlacement::Mapped => &mapped.own,
+        ClaimedPlacement::Shared => &mapped.shared,
+    };
     in_mapped(place.as_deref(), namespace, name, mapped)
 }
 
@@ -100,14 +92,6 @@ fn in_mapped(namespace: Option<&str>, asked: &str, name: &str, mapped: &Mapped) 
 mod tests {
     use super::*;
 
-    fn export(isolation: Isolation, beside: Option<&str>) -> APIServiceExportSpec {
-        APIServiceExportSpec {
-            isolation,
-            cluster_scoped_namespace: beside.map(str::to_owned),
-            ..APIServiceExportSpec::default()
-        }
-    }
-
     fn mapped() -> Mapped {
         Mapped {
             own: Some("kube-bind-x-west".to_owned()),
@@ -116,61 +100,45 @@ mod tests {
         }
     }
 
-    /// Isolation, clusterScopedNamespace, namespace of the object; expected: what is asked for, and the place.
     #[track_caller]
-    fn check(isolation: Isolation, beside: Option<&str>, namespace: &str, expect: (Option<&str>, &str)) {
-        let export = export(isolation, beside);
-        assert_eq!(request(&export, namespace), expect.0);
-        let Place::At { namespace, name } = place(&export, "kube-bind-x", (namespace, "billy"), &mapped()) else {
+    fn check(placement: &Placement, namespace: &str, expect: &str) {
+        let Place::At { namespace, name } = place(placement, &"kube-bind-x".into(), (namespace, "billy"), &mapped())
+        else {
             panic!("a place");
         };
-        assert_eq!(format!("{namespace}/{name}"), expect.1);
+        assert_eq!(format!("{namespace}/{name}"), expect);
     }
 
     #[test]
-    fn each_isolation_has_its_place() {
-        use Isolation::{Namespaced, None as Shared, Prefixed};
-        for isolation in [Namespaced, Shared, Prefixed] {
-            check(
-                isolation,
-                Some("east"),
-                "west",
-                (Some("west"), "kube-bind-x-west/billy"),
-            );
-        }
-        check(Prefixed, None, "", (None, "/kube-bind-x-billy"));
-        check(Shared, None, "", (None, "/billy"));
-        check(Namespaced, None, "", (None, "kube-bind-x/billy"));
-        check(Namespaced, Some(""), "", (None, "kube-bind-x/billy"));
-        check(Namespaced, Some("west"), "", (Some("west"), "kube-bind-x-west/billy"));
+    fn each_placement_leads_to_its_copy() {
+        check(&Placement::Mapped, "west", "kube-bind-x-west/billy");
+        check(&Placement::Prefixed, "", "/kube-bind-x-billy");
+        check(&Placement::None, "", "/billy");
+        check(&Placement::Contract, "", "kube-bind-x/billy");
+        check(&Placement::Beside("west".into()), "", "kube-bind-x-west/billy");
     }
 
     #[test]
     fn claimed_objects_share_a_namespace_where_names_are_shared() {
-        let at = |shared| match claimed_place(shared, ("west", "a"), &mapped()) {
+        let at = |placement| match claimed_place(placement, ("west", "a"), &mapped()) {
             Place::At { namespace, .. } => namespace,
             unmapped @ Place::Unmapped { .. } => panic!("{unmapped:?}"),
         };
-        assert_eq!(at(true), "west");
-        assert_eq!(at(false), "kube-bind-x-west");
+        assert_eq!(at(ClaimedPlacement::Shared), "west");
+        assert_eq!(at(ClaimedPlacement::Mapped), "kube-bind-x-west");
         let unshared = Mapped {
             shared: None,
             ..mapped()
         };
         assert!(matches!(
-            claimed_place(true, ("west", "a"), &unshared),
+            claimed_place(ClaimedPlacement::Shared, ("west", "a"), &unshared),
             Place::Unmapped { .. }
         ));
     }
 
     #[test]
     fn what_is_not_mapped_says_why() {
-        let missing = place(
-            &export(Isolation::None, None),
-            "x",
-            ("west", "billy"),
-            &Mapped::of(None),
-        );
+        let missing = place(&Placement::Mapped, &"x".into(), ("west", "billy"), &Mapped::of(None));
         let Place::Unmapped { namespace, why } = missing else {
             panic!("no place");
         };

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use bindery_api::{
     annotations, labels, meta, names,
-    v1alpha2::{APIServiceExport, APIServiceExportSpec, GroupResource, InformerScope, Isolation},
+    v1alpha2::{APIServiceExport, APIServiceExportSpec, GroupResource, InformerScope},
 };
 use k8s_openapi::api::{
     core::v1::Namespace,
@@ -17,7 +17,9 @@ use k8s_openapi::api::{
 };
 use kube::{ResourceExt as _, api::ObjectMeta};
 
-use super::{Grant, Place, READ_VERBS, Scopes, WRITE_VERBS, account, export_meta, place, role_ref, rules};
+use super::{Grant, READ_VERBS, Scopes, WRITE_VERBS, account, export_meta, role_ref, rules};
+
+pub use bindery_api::placement::ClaimedPlacement as Served;
 
 /// The core resources that may be claimed.
 pub const CORE: [&str; 3] = ["configmaps", SECRETS, "serviceaccounts"];
@@ -26,15 +28,6 @@ pub const CORE: [&str; 3] = ["configmaps", SECRETS, "serviceaccounts"];
 pub const SERVER_ROLE: &str = "bindery-server-claims";
 
 const SECRETS: &str = "secrets";
-
-/// Where the claims of an export are served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Served {
-    /// In the mapped provider namespaces of the contract.
-    Mapped,
-    /// In the namespaces of the consumer's own names.
-    Shared,
-}
 
 /// One right in a namespace: a binding, and the role that it binds if that is not a shipped one.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,10 +43,7 @@ pub fn served(export: &APIServiceExportSpec, scopes: &Scopes) -> Option<Served> 
     let mut resources = export.resources.iter();
     // All resources of an export have one scope.
     let scope = resources.find_map(|resource| scopes.of(&resource.group_resource))?;
-    Some(match place(export, scope) {
-        Place::Cluster if export.isolation == Isolation::None => Served::Shared,
-        _ => Served::Mapped,
-    })
+    Some(Served::of(export.isolation, scope))
 }
 
 /// Whether a resource is one of the three core ones.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use bindery_api::v1alpha2::{
-    APIServiceExportSpec, BoundSchema, ConflictPolicy, GroupResource, InformerScope, Isolation, Scope,
+use bindery_api::{
+    placement::Placement,
+    v1alpha2::{APIServiceExportSpec, BoundSchema, ConflictPolicy, GroupResource, InformerScope, Isolation, Scope},
 };
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
@@ -17,49 +18,26 @@ pub const OVERWRITE: &str = "overwrite";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scopes(BTreeMap<GroupResource, Scope>);
 
-/// Where the copies of a resource's objects stand on the provider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place<'a> {
-    /// In every namespace that is mapped for the consumer.
-    Mapped,
-    /// In the namespace that is mapped for this one of the consumer, and in no other.
-    Within(&'a str),
-    /// In the contract namespace.
-    Contract,
-    /// In no namespace.
-    Cluster,
-}
-
-/// Where the copies of an export's objects stand, by the scope in which the consumer sees them.
-pub fn place(export: &APIServiceExportSpec, scope: Scope) -> Place<'_> {
-    match (scope, export.isolation) {
-        (Scope::Namespaced, _) => Place::Mapped,
-        (Scope::Cluster, Isolation::Prefixed | Isolation::None) => Place::Cluster,
-        (Scope::Cluster, Isolation::Namespaced) => match &export.cluster_scoped_namespace {
-            Some(namespace) => Place::Within(namespace),
-            None => Place::Contract,
-        },
-    }
-}
-
 /// The resources of an export that its consumer writes in the namespace mapped for `namespace`, one of the consumer's.
 /// One whose schema is not there yet is none of them.
 pub fn namespaced_resources(export: &APIServiceExportSpec, scopes: &Scopes, namespace: &str) -> Vec<GroupResource> {
-    placed(export, scopes, |place| match place {
-        Place::Mapped => true,
-        Place::Within(only) => only == namespace,
-        Place::Contract | Place::Cluster => false,
+    placed(export, scopes, |placement| match placement {
+        Placement::Mapped => true,
+        Placement::Beside(only) => **only == *namespace,
+        Placement::Shared | Placement::None | Placement::Prefixed | Placement::Contract => false,
     })
 }
 
 /// The resources of an export that its consumer writes in the contract namespace.
 pub fn contract_resources(export: &APIServiceExportSpec, scopes: &Scopes) -> Vec<GroupResource> {
-    placed(export, scopes, |place| place == Place::Contract)
+    placed(export, scopes, |placement| *placement == Placement::Contract)
 }
 
 /// The resources of an export that its consumer writes in the whole cluster, within the bounds of the admission policy.
 pub fn cluster_resources(export: &APIServiceExportSpec, scopes: &Scopes) -> Vec<GroupResource> {
-    placed(export, scopes, |place| place == Place::Cluster)
+    placed(export, scopes, |placement| {
+        matches!(placement, Placement::None | Placement::Prefixed)
+    })
 }
 
 /// The rules of an export's ClusterRole; none where it needs no such role. A consumer that watches mapped namespaces
@@ -67,7 +45,7 @@ pub fn cluster_resources(export: &APIServiceExportSpec, scopes: &Scopes) -> Vec<
 pub fn cluster_rules(export: &APIServiceExportSpec, scopes: &Scopes) -> Vec<PolicyRule> {
     let mut all = rules(&cluster_resources(export, scopes), &write_verbs(export));
     if export.informer_scope == InformerScope::Cluster {
-        let read = placed(export, scopes, |place| place == Place::Mapped);
+        let read = placed(export, scopes, |placement| *placement == Placement::Mapped);
         all.extend(rules(&read, &READ_VERBS));
     }
     all
@@ -92,9 +70,13 @@ fn write_verbs(export: &APIServiceExportSpec) -> Vec<&'static str> {
     verbs
 }
 
-fn placed(export: &APIServiceExportSpec, scopes: &Scopes, admit: impl Fn(Place<'_>) -> bool) -> Vec<GroupResource> {
+fn placed(export: &APIServiceExportSpec, scopes: &Scopes, admit: impl Fn(&Placement) -> bool) -> Vec<GroupResource> {
     let resources = export.resources.iter().map(|resource| &resource.group_resource);
-    let is_there = |resource: &&GroupResource| scopes.of(resource).is_some_and(|scope| admit(place(export, scope)));
+    let is_there = |resource: &&GroupResource| {
+        scopes
+            .of(resource)
+            .is_some_and(|scope| admit(&Placement::of(export, scope)))
+    };
     resources.filter(is_there).cloned().collect()
 }
 

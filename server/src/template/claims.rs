@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use bindery_api::{
-    names,
+    claims::is_reference_path,
+    label_evaluator, names,
     v1alpha2::{
         APIServiceExportTemplateSpec, ExportResource, GroupResource, Isolation, NamedResource, PermissionClaim,
         ReferencePath, Scope, SelectorReference,
     },
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 
 use super::Refusal;
 use crate::rbac::claims::{CORE, is_core};
@@ -84,9 +84,8 @@ fn check_resource(
 
 fn check_selector(claim: &PermissionClaim, offered: &[ExportResource], isolation: Isolation) -> Result<(), String> {
     let selector = &claim.selector;
-    let requirements = selector.label_selector.iter();
-    for requirement in requirements.flat_map(|labels| labels.match_expressions.iter().flatten()) {
-        check_requirement(requirement)?;
+    if let Some(labels) = &selector.label_selector {
+        label_evaluator(labels).map_err(|error| error.to_string())?;
     }
     for NamedResource { name, namespace } in &selector.named_resources {
         if !names::is_subdomain(name) {
@@ -110,43 +109,16 @@ fn check_selector(claim: &PermissionClaim, offered: &[ExportResource], isolation
     Ok(())
 }
 
-fn check_requirement(requirement: &LabelSelectorRequirement) -> Result<(), String> {
-    let LabelSelectorRequirement { key, operator, values } = requirement;
-    let has_values = values.as_ref().is_some_and(|values| !values.is_empty());
-    match operator.as_str() {
-        "In" | "NotIn" if has_values => Ok(()),
-        "Exists" | "DoesNotExist" if !has_values => Ok(()),
-        "In" | "NotIn" => Err(format!("the requirement on label {key:?} needs values for {operator}")),
-        "Exists" | "DoesNotExist" => Err(format!(
-            "the requirement on label {key:?} has values, and {operator} none"
-        )),
-        _ => Err(format!(
-            "{operator:?} on label {key:?} is no operator; write In, NotIn, Exists or DoesNotExist"
-        )),
-    }
-}
-
 fn check_reference(reference: &SelectorReference) -> Result<(), String> {
     let ReferencePath { name, namespace } = &reference.json_path;
     for path in std::iter::once(name).chain(namespace) {
-        if !is_path(path) {
+        if path.len() > PATH_LENGTH_MAX || !is_reference_path(path) {
             return Err(format!(
                 "{path:?} is no path; write names, dots and #, such as spec.secretRefs.#.name"
             ));
         }
     }
     Ok(())
-}
-
-/// Names, dots and `#`.
-fn is_path(path: &str) -> bool {
-    let is_name = |part: &str| {
-        !part.is_empty()
-            && part
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'/'))
-    };
-    path.len() <= PATH_LENGTH_MAX && path.split('.').all(|part| part == "#" || is_name(part))
 }
 
 #[cfg(test)]

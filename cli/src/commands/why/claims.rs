@@ -1,17 +1,19 @@
 //! What a binding whose provider claims a resource shows of one of its objects.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use bindery_api::{
     Accepted, Conditions as _,
-    v1alpha2::{APIServiceBinding, APIServiceExport, GroupResource, Isolation, PermissionClaim, SelectorReference},
+    claims::{ReferencePaths, Referenced, Selected, Selection},
+    placement::ClaimedPlacement,
+    v1alpha2::{APIServiceBinding, APIServiceExport, GroupResource, PermissionClaim, Scope, SelectorReference},
 };
 
 use super::{Asked, link};
 use crate::{
     claims::news,
     provider::contract::Contract,
-    why::{self, ClaimFacts, Kind, Link, Mapped, ObjectFacts, Place, Referrer, Relation, Seen},
+    why::{self, ClaimFacts, Kind, Link, Mapped, ObjectFacts, Place, Relation, Seen},
 };
 
 /// Most objects that are read to see whether one of them names a claimed one.
@@ -108,9 +110,9 @@ impl Asked<'_> {
         object: &Seen<ObjectFacts>,
     ) -> Link {
         link.server = Some(contract.server.clone());
-        let shared = self.is_shared(export);
+        let placement = self.placement(export);
         link.place = match contract.place(&self.namespace).await {
-            Ok(found) => Seen::Is(why::claimed_place(shared, self.key(), &Mapped::of(found.as_ref()))),
+            Ok(found) => Seen::Is(why::claimed_place(placement, self.key(), &Mapped::of(found.as_ref()))),
             Err(why) => return link.unseen(&why),
         };
         // A copy of the provider's says itself where that is.
@@ -124,35 +126,38 @@ impl Asked<'_> {
         link
     }
 
-    /// Whether consumers of an export share names: of cluster-scoped objects alone do they.
-    fn is_shared(&self, export: &APIServiceExport) -> bool {
+    /// Where the claims of an export are served on the provider.
+    fn placement(&self, export: &APIServiceExport) -> ClaimedPlacement {
         let exported = |kind: &&Kind| {
             let mut resources = export.spec.resources.iter();
             resources.any(|resource| resource.group_resource == kind.resource())
         };
         let mut exported = self.kinds.iter().filter(exported);
-        export.spec.isolation == Isolation::None && exported.any(|kind| !kind.namespaced)
+        let scope = if exported.any(|kind| !kind.namespaced) {
+            Scope::Cluster
+        } else {
+            Scope::Namespaced
+        };
+        ClaimedPlacement::of(export.spec.isolation, scope)
     }
 
-    /// By what claims select the object.
+    /// Says by what claims select the object.
     async fn selected(
         &self,
         claims: &[PermissionClaim],
         export: Option<&APIServiceExport>,
         labels: &BTreeMap<String, String>,
     ) -> Seen<String> {
-        let mut reasons = claims.iter().filter_map(|claim| why::reason(claim, self.key(), labels));
-        if let Some(why) = reasons.next() {
-            return Seen::Is(why);
+        let selection = Selection::of(claims.iter().map(|claim| &claim.selector));
+        match selection.select(self.key(), || Cow::Borrowed(labels), || Referenced::Unknown) {
+            Selected::Yes(part) => return Seen::Is(why::selected_by(part)),
+            Selected::No => return Seen::Absent,
+            Selected::Unknown => {}
         }
-        let home = export.and_then(|export| export.spec.cluster_scoped_namespace.as_deref());
+        let of_export = export.and_then(|export| export.spec.cluster_scoped_namespace.as_deref());
         let mut unread = None;
         for reference in claims.iter().flat_map(|claim| &claim.selector.references) {
-            match self
-                .referrers(reference, home)
-                .await
-                .map(|referrers| why::named_by(&referrers))
-            {
+            match self.named_by(reference, of_export).await {
                 Ok(Some(why)) => return Seen::Is(why),
                 Ok(None) => {}
                 Err(why) => unread = Some(why),
@@ -161,9 +166,16 @@ impl Asked<'_> {
         unread.map_or(Seen::Absent, Seen::Unknown)
     }
 
-    /// The bound objects that name this one.
-    async fn referrers(&self, reference: &SelectorReference, home: Option<&str>) -> Result<Vec<Referrer>, String> {
+    /// Looks for a bound object that refers to this one.
+    async fn named_by(
+        &self,
+        reference: &SelectorReference,
+        cluster_scoped_namespace: Option<&str>,
+    ) -> Result<Option<String>, String> {
         let resource = &reference.group_resource;
+        let Some(paths) = ReferencePaths::parse(&reference.json_path) else {
+            return Ok(None);
+        };
         let kind = self.kinds.iter().find(|kind| kind.resource() == *resource);
         let kind = kind.ok_or_else(|| format!("this cluster does not serve {resource}"))?;
         let elsewhere = reference
@@ -178,12 +190,13 @@ impl Asked<'_> {
         };
         let objects = self.consumer.all(&kind.api(), namespace, REFERRERS_MAX).await;
         let objects = objects.map_err(|failure| failure.to_string())?;
-        Ok(why::referrers(
-            &reference.json_path,
-            &resource.to_string(),
+        let name = resource.to_string();
+        Ok(why::named_by(
+            &paths,
+            &name,
             &objects,
             self.key(),
-            home,
+            cluster_scoped_namespace,
         ))
     }
 }

@@ -175,10 +175,19 @@ fn what_only_a_wider_claim_takes_waits_for_you() {
 }
 
 #[test]
-fn the_konnectors_own_namespace_is_nobodys_business() {
-    let mut own = claimed(secret(&json!({})), Seen::Absent, by_label());
-    own.namespace = "kube-bind".to_owned();
-    check(&own, &[(Well, "never synced: the konnector's own namespace", "")]);
+fn objects_in_protected_namespaces_are_never_claimed() {
+    for (namespace, why) in [
+        ("kube-bind", "never synced: the konnector's own namespace"),
+        ("kube-system", "never synced: its namespace belongs to Kubernetes"),
+        ("kube-public", "never synced: its namespace belongs to Kubernetes"),
+        ("kube-node-lease", "never synced: its namespace belongs to Kubernetes"),
+    ] {
+        for (object, copy) in [(secret(&json!({})), Seen::Absent), (Seen::Absent, secret(&json!({})))] {
+            let mut facts = claimed(object, copy, by_label());
+            facts.namespace = namespace.to_owned();
+            check(&facts, &[(Well, why, "")]);
+        }
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use bindery_api::{annotations, v1alpha2::GroupResource};
+use bindery_api::{annotations, claims::TOKEN_SECRET_TYPES, v1alpha2::GroupResource};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
 use kube::{
     Api, ResourceExt as _,
@@ -25,8 +25,6 @@ const PLACED: [(&str, &[&str]); 2] = [
     ),
     ("serviceaccounts", &["builder", "default", "deployer"]),
 ];
-/// Secrets that are tokens are never synced.
-const NO_TOKENS: &str = "type!=kubernetes.io/service-account-token,type!=bootstrap.kubernetes.io/token";
 
 /// An object of a claimed resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +76,7 @@ pub(super) async fn list(
             }
             (true, _) => {
                 let api = Api::<Secret>::namespaced(client(), namespace);
-                let secrets = remaining::metadata(&api, all().fields(NO_TOKENS)).await?;
+                let secrets = remaining::metadata(&api, all().fields(&no_tokens())).await?;
                 found.extend(secrets.iter().filter_map(|secret| of(&secret.metadata)));
             }
             (false, _) => {
@@ -105,6 +103,11 @@ fn claimed(resource: &GroupResource, namespace: &str, metadata: &ObjectMeta) -> 
     // A consumer may have claimed one of its own of that name.
     let is_nobodys = copy_for.is_none() && is_placed(resource, &object.name);
     (!is_nobodys).then_some(Claimed { object, copy_for })
+}
+
+/// The field selector of Secrets that may be claimed: tokens never are.
+fn no_tokens() -> String {
+    TOKEN_SECRET_TYPES.map(|kind| format!("type!={kind}")).join(",")
 }
 
 fn is_placed(resource: &GroupResource, name: &str) -> bool {

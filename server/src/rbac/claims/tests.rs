@@ -1,4 +1,4 @@
-use bindery_api::v1alpha2::{BoundSchema, BoundSchemaSpec, ExportResource, PermissionClaim, Scope};
+use bindery_api::v1alpha2::{BoundSchema, BoundSchemaSpec, ExportResource, Isolation, PermissionClaim, Scope};
 use k8s_openapi::api::rbac::v1::{PolicyRule, RoleRef};
 use proptest::{collection::vec, prelude::*};
 

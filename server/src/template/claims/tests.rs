@@ -1,5 +1,5 @@
 use bindery_api::v1alpha2::Selector;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use proptest::prelude::*;
 
 use super::*;
@@ -160,6 +160,7 @@ fn references_are_paths_from_what_the_template_offers() {
     for path in [
         "",
         "spec..name",
+        "#.name",
         "spec.*",
         "spec.refs[0]",
         "spec.refs.#(name==\"x\")",

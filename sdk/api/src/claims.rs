@@ -1,0 +1,13 @@
+//! Which objects permission claims select. The konnector, the server and `kubectl bind why` decide by these functions, so
+//! that they give the same answer.
+
+mod never;
+mod references;
+mod selection;
+
+pub use never::{NeverClaimed, TOKEN_SECRET_TYPES, is_local_field, is_protected_namespace, never_claimed};
+pub use references::{REFERENCES_MAX, ReferencePaths, ReferencedObject, is_reference_path, referrer_metadata};
+pub use selection::{Referenced, Selected, SelectedBy, Selection};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,3 @@
+mod never;
+mod references;
+mod selection;
