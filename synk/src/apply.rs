@@ -1,5 +1,5 @@
-//! Carries plans out. What is done is decided in [`crate::plan`]; here is in which order, how often, and what happens when
-//! something fails.
+//! Carries plans out. [`crate::plan`] decides what to do; this module decides in which order, how often, and what
+//! happens when a step fails.
 //!
 //! Nothing is written before all was read, and planned, under the Lease of the set. From then on each moment may be the
 //! last: a version that is not Settled is taken up by the next apply, which makes a higher one and goes through all of it.
@@ -31,7 +31,7 @@ use crate::{
     synk::{Options, Target},
 };
 
-/// One apply.
+/// One apply of a set: its input, its options and its clients.
 #[derive(Clone, Copy)]
 pub(crate) struct Job<'a> {
     pub rest: &'a Rest,
@@ -44,7 +44,7 @@ pub(crate) struct Job<'a> {
 // === impl Job ===
 
 impl Job<'_> {
-    /// Does work until it is told to stop.
+    /// Runs `work`, unless the caller tells the apply to stop first.
     pub(crate) async fn unless_stopped<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         let work = pin!(work);
         tokio::select! {
@@ -55,8 +55,8 @@ impl Job<'_> {
     }
 }
 
-/// Applies a set, again and again while what fails may pass. What was planned before, and `saved`, is done as it was planned
-/// or not at all: it is not tried again once it was begun, since what is left to be done then is another plan.
+/// Applies a set, and retries while the failure may be transient. A plan that was shown before, as `saved`, is carried
+/// out as it is or not at all: after it began, it is not retried, because what remains is another plan.
 pub(crate) async fn apply(job: &Job<'_>, saved: Option<&Saved>) -> Result<Report, Failure> {
     let mut number = 0;
     let mut made = Made::default();
@@ -86,7 +86,7 @@ pub(crate) async fn apply(job: &Job<'_>, saved: Option<&Saved>) -> Result<Report
     }
 }
 
-/// A namespace that was seen going may be about to be made again.
+/// Whether a retry may succeed. A namespace that was seen terminating may be about to be created again.
 fn may_pass(failure: &Failure, was_terminating: bool) -> bool {
     failure.is_transient() || (was_terminating && matches!(failure, Failure::NoNamespace(_)))
 }

@@ -1,5 +1,5 @@
-//! The command: what was typed ([`args`]) is done by the library ([`commands`]), told while it is done ([`progress`]), and
-//! its answer ([`answer`]) shown as it was asked for ([`render`]).
+//! The command line: [`args`] parses, [`commands`] calls the library, [`progress`] reports while it works, and
+//! [`render`] formats the [`answer`].
 
 mod answer;
 mod args;
@@ -31,7 +31,7 @@ pub(crate) fn main() -> ExitCode {
     let (format, result) = match Args::try_parse_from(&words) {
         Ok(args) => (args.display.output, run(args)),
         Err(error) => {
-            // Where nobody reads, there is nobody to tell.
+            // If standard output is closed, there is nobody to report to.
             let _ = error.print();
             if !error.use_stderr() {
                 return Exit::Done.into();
@@ -76,7 +76,8 @@ fn write_out(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// The format that a command line asks for which is wrong otherwise: who reads documents gets one of every failure.
+/// Returns the output format of a command line that is wrong otherwise, because programs that read documents need one
+/// for every failure.
 fn asked(words: &[OsString]) -> Format {
     let words: Vec<_> = words.iter().filter_map(|word| word.to_str()).collect();
     match (0..words.len()).find_map(|index| value(&words, index)) {
@@ -86,7 +87,7 @@ fn asked(words: &[OsString]) -> Format {
     }
 }
 
-/// What is given for `-o`, if this is where.
+/// Returns the value of `-o`, if `words[index]` is that flag.
 fn value<'a>(words: &[&'a str], index: usize) -> Option<&'a str> {
     match words[index] {
         "-o" | "--output" => words.get(index + 1).copied(),

@@ -1,4 +1,4 @@
-//! Deletes sets, and versions of them, with all that they own.
+//! Deletes sets, and versions of them, with everything they own.
 
 mod gone;
 
@@ -20,47 +20,48 @@ use crate::{
     wire::{SetName, Version},
 };
 
-/// How a set is deleted.
+/// Options for deleting a set.
 #[derive(Clone, Debug)]
 pub struct Deletion {
-    /// Where the Lease and the history of the set are, for a set that does not say so. One that says otherwise is not deleted.
+    /// Namespace of the Lease and history of the set, if the set does not record one. A set that records another
+    /// namespace is not deleted.
     pub namespace: Option<String>,
-    /// Whether to wait until all that the set owns is gone.
+    /// Whether to wait until everything that the set owns is gone.
     pub wait: bool,
-    /// For how long.
+    /// Greatest time to wait.
     pub timeout: Duration,
-    /// Tells to stop. What was begun goes on without us.
+    /// Stops the work. Deletions that were requested go on by themselves.
     pub stop: CancellationToken,
 }
 
-/// What was deleted.
+/// The outcome of a deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deleted {
-    /// The versions.
+    /// The deleted versions.
     pub versions: Vec<Version>,
-    /// What they list and do not own, so that it stays: definitions.
+    /// Objects that the versions list and do not own, so that they stay: CRDs.
     pub kept: Vec<ObjectRef>,
 }
 
-/// One deletion.
+/// One deletion, with its clients.
 pub(crate) struct Job<'a> {
     pub rest: &'a Rest,
     pub deletion: &'a Deletion,
     pub on: &'a Listener<'a>,
 }
 
-/// What is to go: a set, or one version of it.
+/// What to delete: a set, or one version of it.
 struct Removal<'a> {
     job: &'a Job<'a>,
     set: &'a SetName,
     number: Option<u64>,
 }
 
-/// What came of looking again under the Lease.
+/// The result of requesting the deletions under the Lease.
 enum Requested {
-    /// These were asked to go.
+    /// The deletion of these versions was requested.
     Done(Vec<Known>),
-    /// The Lease is another one: the set is applied with another namespace now.
+    /// The set is applied with another namespace now, so another Lease must be taken.
     Moved(Versions),
 }
 
@@ -91,13 +92,13 @@ impl Job<'_> {
     }
 }
 
-/// Deletes a set: all its versions, what they own, and what synk keeps for it.
+/// Deletes a set: all its versions, what they own, and the Secrets and Lease of the set.
 pub(crate) async fn set(job: &Job<'_>, set: &SetName) -> Result<Deleted, Failure> {
     let number = None;
     Removal { job, set, number }.run().await
 }
 
-/// Deletes one version and what it alone owns; the set, if it was the last.
+/// Deletes one version and what only it owns. Deletes the set if this was its last version.
 pub(crate) async fn version(job: &Job<'_>, version: &Version) -> Result<Deleted, Failure> {
     let (set, number) = (&version.set, Some(version.number));
     Removal { job, set, number }.run().await
@@ -122,7 +123,7 @@ impl Removal<'_> {
                 Requested::Moved(now) => versions = now,
             }
         };
-        // If there is none any more, what was there has been deleted by somebody else.
+        // If the set does not exist any more, somebody else has deleted it.
         let gone = if gone.is_empty() { asked } else { gone };
         if self.job.deletion.wait {
             let wait = until_gone(self.job, self.set, &gone);
@@ -131,7 +132,7 @@ impl Removal<'_> {
         Ok(Deleted::of(&gone))
     }
 
-    /// Sends all requests under the Lease. From then on it goes by itself, and the Lease may go with its namespace.
+    /// Requests all deletions under the Lease. The API server does the rest, and the Lease may go with its namespace.
     async fn request(&self, namespace: Option<&str>) -> Result<Requested, Failure> {
         let held = match namespace {
             Some(namespace) => self.lease(namespace).await?,
@@ -150,25 +151,28 @@ impl Removal<'_> {
         requested
     }
 
-    /// Until the Lease was had, an apply may have been at work: what there is now goes, not what there was.
+    /// Reads the versions again under the Lease, because an apply may have worked until then, and requests their
+    /// deletion.
     async fn under(&self, namespace: Option<&str>) -> Result<Requested, Failure> {
         let versions = self.read().await?;
         if !versions.is_empty() && self.namespace(&versions)?.as_deref() != namespace {
             return Ok(Requested::Moved(versions));
         }
         let gone = self.chosen(&versions);
-        // What is kept for a set goes before it: while it is there, it can be deleted again, and all of it.
+        // The Secrets and the Lease of a set are deleted before the set: while the set exists, its deletion can be
+        // repeated.
         if let Some(namespace) = namespace.filter(|_| gone.len() == versions.len()) {
             history::remove_all(self.job.rest.clients(), self.set, namespace).await?;
         }
-        // The oldest first: what ends in the middle leaves the version that is in effect.
+        // Oldest first: if this is interrupted, the version in effect is the one that remains.
         for known in &gone {
             sets::delete(self.job.rest, &known.version, &known.uid, Propagation::Foreground).await?;
         }
         Ok(Requested::Done(gone))
     }
 
-    /// Deletes what is left of a set that is gone, in the namespace that is given: whoever deleted it may have been killed.
+    /// Deletes Secrets and Lease of a set that is gone, in the given namespace: the process that deleted the set may
+    /// have been killed.
     async fn tidy(&self) -> Result<(), Failure> {
         let Some(namespace) = &self.job.deletion.namespace else {
             return Ok(());
@@ -197,7 +201,7 @@ impl Removal<'_> {
         Ok(Versions::of(self.set, sets))
     }
 
-    /// What is to go of what there is.
+    /// Returns the versions to delete.
     fn chosen(&self, versions: &Versions) -> Vec<Known> {
         let is_chosen = |known: &&Known| self.number.is_none_or(|number| known.version.number == number);
         versions.iter().filter(is_chosen).cloned().collect()
@@ -212,7 +216,8 @@ impl Removal<'_> {
         }
     }
 
-    /// Where the Lease and the history are: where the set says, else, since not every synk notes it, where it is said to be.
+    /// Returns the namespace of Lease and history: the one that the set records, else the given one, because some synks
+    /// record none.
     fn namespace(&self, versions: &Versions) -> Result<Option<String>, Failure> {
         let given = self.job.deletion.namespace.as_deref();
         Ok(versions.namespace_or(self.set, given)?.map(str::to_owned))
@@ -225,7 +230,7 @@ impl Removal<'_> {
         }
     }
 
-    /// The Lease; none where its namespace is gone or going, and nobody can apply the set.
+    /// Takes the Lease. Returns `None` if its namespace is gone or terminating, so that nobody can apply the set.
     async fn lease(&self, namespace: &str) -> Result<Option<Held>, Failure> {
         let target = self.target(namespace);
         let taken = Lock::take(self.job.rest.clients(), &target, self.job.on);

@@ -1,4 +1,4 @@
-//! What an API server serves: two requests, or one for each version of a group where it is too old for that.
+//! Reads the kinds that an API server serves: two requests, or one for each API version if the server is too old.
 
 use std::collections::BTreeMap;
 
@@ -15,18 +15,18 @@ use crate::{
     rest::Rest,
 };
 
-/// How many versions of groups are asked for at once.
+/// Number of API versions that are requested concurrently.
 const AT_ONCE: usize = 8;
 const PLAIN: &str = "application/json";
 
-/// What is served, and which groups do not answer.
+/// The kinds that are served, and the groups that do not answer.
 #[derive(Default)]
 struct Found {
     served: Vec<Resource>,
     silent: BTreeMap<String, String>,
 }
 
-/// All kinds that are served.
+/// Reads all kinds that are served.
 pub(crate) async fn discover(rest: &Rest) -> Result<Kinds, Failure> {
     let (core, groups) = tokio::try_join!(root(rest, "/api"), root(rest, "/apis"))
         .map_err(Failure::api("find out what the API server serves"))?;

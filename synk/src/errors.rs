@@ -1,4 +1,4 @@
-//! Why synk did not do what it was asked for.
+//! Defines why synk did not do what it was asked to do.
 
 use bindery_runtime::errors::explain;
 use kube::core::Status;
@@ -10,7 +10,7 @@ use crate::{
     wire::{SetName, Version},
 };
 
-/// Why synk did not do what it was asked for. None carries what a Secret holds.
+/// The reason why synk did not do what it was asked to do. No variant contains the content of a Secret.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The input cannot be used.
@@ -85,7 +85,7 @@ pub enum Failure {
         /// Why.
         problem: String,
     },
-    /// All is applied, but the manifests could not be kept for a rollback.
+    /// All objects are applied, but the manifests could not be stored for a rollback.
     #[error("all of {version} is applied, and what left the set is deleted, but its history is not in order: {source}")]
     NotKept {
         /// The version.
@@ -115,13 +115,13 @@ pub enum Failure {
 // === impl Failure ===
 
 impl Failure {
-    /// Of a request that failed.
+    /// Wraps the error of a request.
     pub fn api(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
         let what = what.into();
         move |source| Self::Api { what, source }
     }
 
-    /// Of a request in a namespace, which may not be there, or not for long.
+    /// Wraps the error of a request in a namespace that may be missing or terminating.
     pub fn api_in(namespace: &str, what: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
         let (namespace, what) = (namespace.to_owned(), what.into());
         move |source| match &source {
@@ -131,7 +131,7 @@ impl Failure {
         }
     }
 
-    /// A stable word for programs.
+    /// Returns a stable reason for programs.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Input(_) => "InvalidInput",

@@ -1,4 +1,4 @@
-//! Whether a live object is what it is meant to become. Pure.
+//! Judges whether a live object has reached the state it is meant to reach. Pure.
 //!
 //! Kinds that Kubernetes itself runs have rules of their own; all others are judged by the conditions in their status, and
 //! are healthy where they have none. Only what does not mend itself counts as failed: a Pod that cannot be scheduled or
@@ -15,24 +15,24 @@ use serde_json::Value;
 use crate::object::Gvk;
 use conditions::Condition;
 
-/// How an object is.
+/// The health of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", content = "reason")]
 pub enum Health {
-    /// It is as it is meant to be.
+    /// The object has reached its intended state.
     Healthy,
-    /// It is on its way, and why it has not arrived.
+    /// The object is on its way. The text says what it waits for.
     Progressing(String),
-    /// It will not get there by itself, and why.
+    /// The object will not become healthy by itself. The text says why.
     Failed(String),
-    /// It is not there.
+    /// The object does not exist.
     Missing,
 }
 
 // === impl Health ===
 
 impl Health {
-    /// How a live object is; `None` is one that is not there.
+    /// Judges a live object; `None` means that it does not exist.
     pub fn of(live: Option<&Value>) -> Self {
         let Some(object) = live else {
             return Self::Missing;
@@ -67,7 +67,7 @@ impl Health {
         *self == Self::Healthy
     }
 
-    /// Why it is not healthy.
+    /// Returns why the object is not healthy.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Healthy => None,
@@ -76,7 +76,7 @@ impl Health {
         }
     }
 
-    /// The state alone.
+    /// Returns the state without its reason.
     pub fn state(&self) -> &'static str {
         match self {
             Self::Healthy => "Healthy",
@@ -96,11 +96,11 @@ impl fmt::Display for Health {
     }
 }
 
-/// How a kind is judged.
+/// How objects of a kind are judged.
 struct Rule {
     judge: fn(&Value) -> Health,
-    /// Whether the controller of the kind always says which generation it saw, so that saying nothing means that it has
-    /// not looked yet.
+    /// True if the controller of the kind always reports the generation it has seen. No reported generation then means
+    /// that the controller has not seen the object yet.
     tells_generation: bool,
 }
 
@@ -149,7 +149,7 @@ fn pod(object: &Value) -> Health {
     }
 }
 
-/// Why a Pod is not ready: what one of its containers waits for, or why no node takes it.
+/// Says why a Pod is not ready: what one of its containers waits for, or why no node accepts it.
 fn unready(pod: &Value) -> Option<String> {
     let status = &pod["status"];
     let containers = ["initContainerStatuses", "containerStatuses"];

@@ -1,4 +1,4 @@
-//! What a set was: the manifests of its newest versions, kept in Secrets for a rollback.
+//! Keeps the manifests of a set's newest versions in Secrets, for a rollback.
 //!
 //! The manifests of one version are compressed and cut into chunks, one Secret each. A version counts only if all its
 //! chunks are there and are what was stored, so an end in the middle leaves nothing that looks whole.
@@ -17,16 +17,16 @@ pub use store::{is_kept, list, load, remove_all, store};
 /// A version whose manifests are stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Stored {
-    /// The version.
+    /// The stored version.
     #[serde(serialize_with = "as_text")]
     pub version: Version,
-    /// When it was applied; `None` if the Secrets do not say so any more.
+    /// The time of its application; `None` if the Secrets do not record it any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<Timestamp>,
-    /// How many objects it has.
+    /// The number of its objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<usize>,
-    /// False if parts of it are missing.
+    /// False if some of its Secrets are missing.
     pub whole: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Manifests as they are given: YAML or JSON streams, from files, folders or standard input.
+//! Reads manifests: YAML or JSON streams from files, folders or standard input.
 
 mod check;
 mod files;
@@ -15,46 +15,46 @@ pub use parse::parse;
 
 use crate::object::ObjectRef;
 
-/// An object as it is to be.
+/// One object of the input.
 #[derive(Clone, PartialEq)]
 pub struct Manifest {
-    /// What it is called. Its namespace is what the manifest says, until [`resolve`] has filled it in.
+    /// Reference to the object. Its namespace is the manifest's own, until [`resolve`] fills it in.
     pub object: ObjectRef,
-    /// All of it, `apiVersion`, `kind` and `metadata` included.
+    /// The whole object, with `apiVersion`, `kind` and `metadata`.
     pub body: Map<String, Value>,
-    /// Where it stands.
+    /// The place of the document in the input.
     pub origin: Origin,
 }
 
-/// Where a document stands.
+/// The place of a document in the input.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Origin {
-    /// The file, or `-` for standard input, or what else the text came from.
+    /// The file, `-` for standard input, or another name for the source of the text.
     pub file: String,
-    /// The document in the file, from 1 on; 0 for the file as a whole.
+    /// Number of the document in the file, from 1; 0 means the file as a whole.
     pub document: usize,
-    /// The line on which it begins, or on which something is wrong; from 1 on.
+    /// The line on which the document begins, or on which an error is; from 1.
     pub line: u64,
 }
 
-/// All that is wrong with an input, so that one run shows it all.
+/// All errors of an input, so that one run shows all of them.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", lines(.0))]
 pub struct InputErrors(pub Vec<InputError>);
 
-/// What is wrong with one document.
+/// An error in one document.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{origin}: {problem}")]
 pub struct InputError {
-    /// Where.
+    /// The place of the error.
     pub origin: Origin,
-    /// What, and how it is mended. Never repeats what the document says of a Secret.
+    /// The error and its mend. It never repeats the content of a Secret.
     pub problem: String,
 }
 
 // === impl Manifest ===
 
-/// What it is, and nothing of what it says: that may be a Secret's.
+/// Prints the reference only, because the body may be a Secret.
 impl fmt::Debug for Manifest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Manifest")

@@ -1,5 +1,4 @@
-//! Which kinds there are, how their objects are addressed: what the API server serves, and what the definitions of a set
-//! will have it serve.
+//! Knows kinds and their paths: those that the API server serves, and those that the CRDs of a set define.
 
 use std::collections::BTreeMap;
 
@@ -7,30 +6,30 @@ use serde_json::{Map, Value};
 
 use crate::{input::Manifest, object::Gvk};
 
-/// A kind as it is addressed.
+/// A kind and how its objects are addressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
-    /// The kind.
+    /// Group, version and kind.
     pub gvk: Gvk,
-    /// Such as `configmaps`.
+    /// Plural name, such as `configmaps`.
     pub plural: String,
-    /// Whether its objects live in namespaces.
+    /// Whether objects of the kind are namespaced.
     pub namespaced: bool,
 }
 
-/// All kinds that are known.
+/// All known kinds.
 #[derive(Clone, Debug, Default)]
 pub struct Kinds {
     served: BTreeMap<Gvk, Resource>,
     defined: BTreeMap<Gvk, Resource>,
-    /// Groups whose API server did not answer, with the reason.
+    /// API groups whose server did not answer, with the reason.
     pub silent: BTreeMap<String, String>,
 }
 
 // === impl Kinds ===
 
 impl Kinds {
-    /// The kinds that an API server serves.
+    /// Makes the list of kinds that an API server serves.
     pub fn served(resources: impl IntoIterator<Item = Resource>) -> Self {
         Self {
             served: keyed(resources),
@@ -38,7 +37,7 @@ impl Kinds {
         }
     }
 
-    /// These, and the kinds that definitions among the manifests make.
+    /// Returns these kinds and those that CRDs among the manifests define.
     #[must_use]
     pub fn with_definitions(&self, manifests: &[Manifest]) -> Self {
         let definitions = manifests.iter().filter(|manifest| manifest.object.gvk.is_crd());
@@ -48,23 +47,23 @@ impl Kinds {
         }
     }
 
-    /// A kind that is served, or that the set defines.
+    /// Returns a kind that is served, or that the set defines.
     pub fn get(&self, gvk: &Gvk) -> Option<&Resource> {
         self.served.get(gvk).or_else(|| self.defined.get(gvk))
     }
 
-    /// Whether the API server serves it now.
+    /// Whether the API server serves the kind now.
     pub fn is_served(&self, gvk: &Gvk) -> bool {
         self.served.contains_key(gvk)
     }
 
-    /// A kind by any version of its API that is served.
+    /// Returns a kind in any served version of its API.
     pub fn any_version(&self, group: &str, kind: &str) -> Option<&Resource> {
         let is_it = |resource: &&Resource| resource.gvk.group == group && resource.gvk.kind == kind;
         self.served.values().find(is_it)
     }
 
-    /// Why a kind that nobody knows cannot be applied.
+    /// Says why an object of an unknown kind cannot be applied.
     pub fn unknown(&self, gvk: &Gvk) -> String {
         if let Some(reason) = self.silent.get(&gvk.group) {
             let group = &gvk.group;
@@ -93,7 +92,7 @@ fn keyed(resources: impl IntoIterator<Item = Resource>) -> BTreeMap<Gvk, Resourc
         .collect()
 }
 
-/// The kinds that a definition makes: one for each of its versions that is served.
+/// Returns the kinds that a CRD defines: one for each served version.
 fn defined(definition: &Map<String, Value>) -> Vec<Resource> {
     let Some(spec) = definition.get("spec") else {
         return Vec::new();

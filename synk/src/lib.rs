@@ -1,9 +1,10 @@
-//! synk: a set of Kubernetes manifests, applied, versioned and pruned.
+//! Applies sets of Kubernetes manifests, keeps versions of them, and prunes.
 //!
-//! A set has a name. Each apply that changes something makes a new version of it, a ResourceSet `NAME.vN` that lists what
-//! the set holds and owns all of it; the versions before go when all is applied, and what left the set with them.
+//! A set has a name. Each apply that changes something creates a new version of the set: a ResourceSet `NAME.vN`, which
+//! lists the objects of the set and owns them. When all objects are applied, former versions are deleted, and with them
+//! the objects that left the set.
 //!
-//! [`Synk`] is the way in. What it does is decided in [`plan`], which reads and writes nothing.
+//! [`Synk`] is the entry for programs. [`plan`] decides, without IO.
 
 mod apply;
 pub mod delete;

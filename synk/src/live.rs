@@ -1,4 +1,4 @@
-//! What is there: one request for each kind and namespace.
+//! Reads live objects: one request for each kind and namespace.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -13,13 +13,13 @@ use crate::{
     rest::{Place, Rest},
 };
 
-/// How many requests are under way at once.
+/// Number of concurrent requests.
 const AT_ONCE: usize = 8;
 
-/// Live objects by what they are called. Only those that were asked for.
+/// The live objects that were requested, by identity.
 pub(crate) type Live = BTreeMap<Identity, Value>;
 
-/// Reads what is to be read.
+/// Carries out the requests of a plan.
 pub(crate) async fn read(rest: &Rest, reads: &[Read]) -> Result<Live, Failure> {
     let requests: Vec<_> = reads.iter().map(|read| one(rest, read)).collect();
     let answers = stream::iter(requests).buffer_unordered(AT_ONCE);
@@ -30,7 +30,7 @@ pub(crate) async fn read(rest: &Rest, reads: &[Read]) -> Result<Live, Failure> {
     merged.await
 }
 
-/// Some objects, in their order; `None` for one that is not there.
+/// Reads these objects, in their order; `None` for one that does not exist.
 pub(crate) async fn objects(rest: &Rest, kinds: &Kinds, wanted: &[ObjectRef]) -> Result<Vec<Option<Value>>, Failure> {
     let mut asked: BTreeMap<(&Gvk, &Option<String>), Vec<String>> = BTreeMap::new();
     for object in wanted {

@@ -1,7 +1,8 @@
-//! The Lease of a set: of several applies one works, and the others learn who it is.
+//! Holds the Lease of a set, so that only one of several applies works, and the others learn which.
 //!
-//! Its holder renews it in the background. One that was killed is passed as soon as nothing was heard of it for as long as
-//! its Lease lasts, counted by whoever waits, so clocks may differ by any amount. At the end the Lease is deleted.
+//! The holder renews the Lease in the background. A waiting candidate takes the Lease of a holder that was killed, once
+//! it observed no renewal for the Lease's duration by its own clock; so clocks may differ by any amount. The holder
+//! deletes the Lease at the end.
 
 use std::{future::Future, time::Duration};
 
@@ -32,22 +33,22 @@ const PACE: Pace = Pace {
     retry_period: Duration::from_secs(1),
     believed: Duration::from_mins(2),
 };
-/// How often a held Lease is looked at.
+/// Pause between two checks of a held Lease.
 const LOOK: Duration = Duration::from_millis(500);
-/// How many attempts in a row an API server may leave without an answer.
+/// Number of consecutive attempts that the API server may leave unanswered.
 const PATIENCE: u32 = 3;
 
-/// The way to a [`Held`].
+/// Takes the Lease of a set; see [`Lock::take`].
 #[derive(Debug)]
 pub struct Lock;
 
-/// The Lease of a set, which is ours until it is released or lost. Dropped, it is not renewed any more.
+/// The Lease of a set, held by this process until it is released or lost. After a drop it is not renewed.
 #[derive(Debug)]
 pub struct Held {
     set: SetName,
-    /// The namespaces in which nobody else can hold the set.
+    /// Namespaces with which no other process can apply the set now.
     namespaces: Vec<String>,
-    /// Another one, without which this one is worth nothing.
+    /// A second Lease without which this one has no effect.
     other: Option<Box<Self>>,
     renewals: Renewals,
     lost: watch::Receiver<bool>,
@@ -58,8 +59,8 @@ pub struct Held {
 // === impl Lock ===
 
 impl Lock {
-    /// Takes the Lease of a set. Whoever else holds it either shows that it lives, which is a [`Failure::Held`], or is
-    /// passed when its time is over.
+    /// Takes the Lease of a set. If another process holds it, either that process renews it, which is a
+    /// [`Failure::Held`], or the Lease expires and is taken.
     pub async fn take(clients: &Clients, target: &Target, on: &Listener<'_>) -> Result<Held, Failure> {
         let name = target.set.lease();
         let candidate = Candidate::with(clients.lease.clone(), &target.namespace, &name, identity(), PACE);
@@ -89,7 +90,8 @@ impl Lock {
         }
     }
 
-    /// As [`Lock::take`], of a set that is applied with another namespace so far: who applies it there is held off as well.
+    /// Takes the Lease like [`Lock::take`], and the Lease in the namespace that the set was applied with so far, so
+    /// that no process can apply it there either.
     pub async fn take_over(
         clients: &Clients,
         target: &Target,
@@ -106,7 +108,7 @@ impl Lock {
         };
         match Self::take(clients, &there, on).await {
             Ok(other) => held.other = Some(Box::new(other)),
-            // Nobody can apply it there.
+            // The other namespace does not exist, so no process can apply the set with it.
             Err(Failure::NoNamespace(_) | Failure::Terminating(_)) => {}
             Err(failure) => {
                 held.release().await;
@@ -117,7 +119,7 @@ impl Lock {
         Ok(held)
     }
 
-    /// Whether there is a Lease, whoever holds it. One that may not be read is none.
+    /// Whether the Lease exists, regardless of its holder. A Lease that may not be read counts as absent.
     pub async fn exists(clients: &Clients, target: &Target) -> Result<bool, Failure> {
         let name = target.set.lease();
         let api: Api<Lease> = Api::namespaced(clients.lease.clone(), &target.namespace);
@@ -142,8 +144,8 @@ fn held(set: &SetName, holder: Holder) -> Failure {
     }
 }
 
-/// Who this process is, for people: the one who ran it, the machine, the process. Made unique by chance, since machines
-/// may share a name and processes a number.
+/// Returns the name of this process for people: user, machine and process id, with a random part, because machines may
+/// share a name.
 fn identity() -> String {
     let from_environment = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let user = from_environment("USER").or_else(|| from_environment("LOGNAME"));
@@ -187,20 +189,20 @@ impl Held {
         }
     }
 
-    /// Whether nobody else can hold the set, while it is applied with this namespace.
+    /// Whether no other process can apply the set with this namespace.
     pub fn covers(&self, namespace: &str) -> bool {
         self.namespaces.iter().any(|covered| covered == namespace)
     }
 
-    /// Whether the Lease is ours no longer, or may be: to be asked before a write, since a process that was stopped for a
-    /// while works on before it learns of the loss.
+    /// Whether the Lease is lost, or may be. Must be asked before a write, because a process that was stopped for a
+    /// while goes on before it learns of the loss.
     pub fn is_lost(&self) -> bool {
         *self.lost.borrow() || self.renewals.is_overdue() || self.other.as_ref().is_some_and(|other| other.is_lost())
     }
 
-    /// Waits until the Lease is ours no longer.
+    /// Waits until the Lease is lost.
     pub async fn lost(&self) {
-        // The sender goes without a word only where the task that renews the Lease was ended from outside.
+        // The sender is dropped without a message only if the renewing task was aborted.
         let mut lost = self.lost.clone();
         let own = lost.wait_for(|lost| *lost);
         match &self.other {
@@ -212,7 +214,7 @@ impl Held {
         }
     }
 
-    /// Does work while the Lease is ours, and stops it at once when it is not.
+    /// Runs `work` while the Lease is held, and stops it as soon as the Lease is lost.
     pub async fn guard<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         tokio::select! {
             biased;
@@ -221,7 +223,8 @@ impl Held {
         }
     }
 
-    /// Deletes the Lease. Call when all work has stopped. If that fails, others wait until its time is over.
+    /// Deletes the Lease. Must be called after all work has stopped. If it fails, other processes wait until the Lease
+    /// expires.
     pub async fn release(mut self) {
         if let Some(other) = self.other.take() {
             Box::pin(other.release()).await;

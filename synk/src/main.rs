@@ -1,4 +1,4 @@
-//! synk: applies sets of Kubernetes manifests, versioned and pruned.
+//! synk applies sets of Kubernetes manifests, keeps versions of them, and prunes.
 
 mod cli;
 

@@ -1,4 +1,4 @@
-//! What an object is called.
+//! Names kinds and objects.
 
 use std::fmt;
 
@@ -8,45 +8,45 @@ use serde_json::Value;
 /// Group, version and kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Gvk {
-    /// Empty for the core group.
+    /// The API group; empty for the core group.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub group: String,
-    /// Such as `v1`.
+    /// The version, such as `v1`.
     pub version: String,
-    /// Such as `ConfigMap`.
+    /// The kind, such as `ConfigMap`.
     pub kind: String,
 }
 
-/// An object, by the version of its API that a manifest or a ResourceSet names.
+/// A reference to an object, with the API version that a manifest or a ResourceSet names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectRef {
-    /// Its kind.
+    /// Group, version and kind.
     #[serde(flatten)]
     pub gvk: Gvk,
-    /// `None` for cluster-scoped objects.
+    /// The namespace; `None` for cluster-scoped objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Its name.
+    /// The name of the object.
     pub name: String,
 }
 
-/// An object, whatever version of its API it is read by.
+/// The identity of an object in any version of its API.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
-    /// Empty for the core group.
+    /// The API group; empty for the core group.
     pub group: String,
-    /// Such as `ConfigMap`.
+    /// The kind, such as `ConfigMap`.
     pub kind: String,
-    /// `None` for cluster-scoped objects.
+    /// The namespace; `None` for cluster-scoped objects.
     pub namespace: Option<String>,
-    /// Its name.
+    /// The name of the object.
     pub name: String,
 }
 
 // === impl Gvk ===
 
 impl Gvk {
-    /// Of `apiVersion` and `kind` as manifests write them.
+    /// Makes a kind from `apiVersion` and `kind` as manifests write them.
     pub fn new(api_version: &str, kind: &str) -> Self {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         Self {
@@ -56,7 +56,7 @@ impl Gvk {
         }
     }
 
-    /// `group/version`, or the version alone for the core group.
+    /// Returns `group/version`, or the version alone for the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.clone()
@@ -70,7 +70,7 @@ impl Gvk {
         self.group == "apiextensions.k8s.io" && self.kind == "CustomResourceDefinition"
     }
 
-    /// Whether this is a core Secret, whose content nobody is shown.
+    /// Whether this is a core Secret, whose content must not be shown.
     pub fn is_secret(&self) -> bool {
         self.group.is_empty() && self.kind == "Secret"
     }
@@ -85,7 +85,7 @@ impl fmt::Display for Gvk {
 // === impl ObjectRef ===
 
 impl ObjectRef {
-    /// Of an object with `apiVersion`, `kind` and a name; `None` if one of them is missing.
+    /// Reads the reference of an object; `None` if `apiVersion`, `kind` or the name is missing.
     pub fn of(object: &Value) -> Option<Self> {
         let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         let metadata = &object["metadata"];
@@ -96,7 +96,7 @@ impl ObjectRef {
         })
     }
 
-    /// The object without the version.
+    /// Returns the identity of the object, without the version of its API.
     pub fn identity(&self) -> Identity {
         Identity {
             group: self.gvk.group.clone(),
@@ -106,7 +106,7 @@ impl ObjectRef {
         }
     }
 
-    /// `kind.group/name`, as kubectl writes it.
+    /// Returns `kind.group/name`, as kubectl writes it.
     pub fn short(&self) -> String {
         let dot = if self.gvk.group.is_empty() { "" } else { "." };
         let kind = self.gvk.kind.to_ascii_lowercase();

@@ -1,11 +1,11 @@
-//! What a refusal of the API server means for one object: the words for it, and whether trying again may help.
+//! Explains refusals of the API server for one object, and whether a retry may succeed.
 
 use bindery_runtime::errors;
 use kube::core::Status;
 
 use crate::{errors::Failure, object::ObjectRef, report::Problem};
 
-/// Reasons of refusals that pass, of those that an HTTP status code does not tell.
+/// Reasons of transient refusals that have no HTTP status code of their own.
 const PASSING: [&str; 10] = [
     "Conflict",
     "Expired",
@@ -19,13 +19,13 @@ const PASSING: [&str; 10] = [
     "ServiceUnavailable",
 ];
 
-/// Refusals that look like failures of the API server, and are answers to what was sent.
+/// Messages of permanent refusals that have the status code of a server failure.
 const LASTING: [&str; 2] = ["request is too large", "failed to create typed patch object"];
 
 // === impl Problem ===
 
 impl Problem {
-    /// Of a request on an object that was refused or not answered.
+    /// Explains a request on an object that was refused or not answered.
     pub fn of(object: &ObjectRef, error: &kube::Error) -> Self {
         let message = match error {
             kube::Error::Api(status) if object.gvk.is_secret() => without_values(status),
@@ -38,7 +38,7 @@ impl Problem {
         }
     }
 
-    /// That does not pass by itself.
+    /// Makes a permanent problem.
     pub fn lasting(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -47,7 +47,7 @@ impl Problem {
         }
     }
 
-    /// That may be over soon.
+    /// Makes a transient problem.
     pub fn passing(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -60,7 +60,7 @@ impl Problem {
 // === impl Failure ===
 
 impl Failure {
-    /// Whether the whole may succeed later without anybody mending anything.
+    /// Whether the whole operation may succeed later although nobody changes anything.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Api { source, .. } => is_transient(source),
@@ -74,7 +74,7 @@ impl Failure {
     }
 }
 
-/// Whether the same request may succeed later without anybody mending anything.
+/// Whether the same request may succeed later although nobody changes anything.
 pub fn is_transient(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) if LASTING.iter().any(|text| status.message.contains(text)) => false,
@@ -87,12 +87,12 @@ pub fn is_transient(error: &kube::Error) -> bool {
     }
 }
 
-/// Whether the namespace that something was to be made in is being deleted.
+/// Whether a create failed because its namespace is being deleted.
 pub fn is_terminating(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.message.contains("unable to create new content in namespace"))
 }
 
-/// The message of a refusal may repeat what was sent. What was sent of a Secret is shown to nobody.
+/// Explains a refusal without its message, because the message may repeat the content of a Secret.
 fn without_values(status: &Status) -> String {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let mut fields: Vec<_> = causes
@@ -109,8 +109,8 @@ fn without_values(status: &Status) -> String {
     }
 }
 
-/// Whether a message is the API server's own, which speaks of names and of what is there, never of what was sent. Policies and
-/// webhooks choose their words and reasons themselves, and may repeat all of it.
+/// Whether a message comes from the API server itself. Such messages contain names and existing state, never the
+/// request. Policies and webhooks write their own messages, which may repeat the request.
 fn is_of_server(status: &Status) -> bool {
     let message = &status.message;
     let own = [

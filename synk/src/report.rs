@@ -1,92 +1,92 @@
-//! What became of a set, and what is told while it becomes so.
+//! Describes the outcome of an apply, and its progress.
 
 use std::time::Duration;
 
 use crate::{object::ObjectRef, plan::Plan, wire};
 
-/// What an apply did.
+/// The outcome of an apply.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The version that is there now; `None` if there is none.
+    /// The version that exists now; `None` if there is none.
     pub version: Option<wire::Version>,
-    /// False if all was as it is to be, and nothing was written.
+    /// False if nothing differed and nothing was written.
     pub changed: bool,
-    /// What became of each object, in the order of the set.
+    /// The outcome for each object, in the order of the set.
     pub objects: Vec<Outcome>,
-    /// What left the set and is deleted.
+    /// The objects that left the set and were deleted.
     pub pruned: Vec<ObjectRef>,
 }
 
-/// What became of one object.
+/// The outcome for one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// The object.
+    /// The object of this outcome.
     pub object: ObjectRef,
-    /// What was done.
+    /// The action on the object.
     pub action: wire::Action,
     /// UID of the live object.
     pub uid: Option<String>,
-    /// Generation that the write led to.
+    /// Generation of the object after the write.
     pub generation: Option<i64>,
-    /// Why it failed.
+    /// The error, if the action failed.
     pub error: Option<Problem>,
 }
 
-/// Why something failed.
+/// The reason why an action failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// In words, as the API server says it.
+    /// The message of the API server.
     pub message: String,
-    /// Whether a later attempt may succeed.
+    /// Whether a retry may succeed.
     pub transient: bool,
-    /// Whether it takes a right that whoever asks does not have.
+    /// Whether the caller lacks a right.
     pub forbidden: bool,
 }
 
-/// Who is told.
+/// A callback that receives progress events.
 pub type Listener<'a> = dyn Fn(Event<'_>) + Send + Sync + 'a;
 
-/// Told while an apply runs.
+/// Progress of an apply.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
-    /// What is to be done.
+    /// The plan was made.
     Planned(&'a Plan),
-    /// An object is done, for now: a failed one may be tried again.
+    /// An object was attempted. A failed one may be retried.
     Object(&'a Outcome),
-    /// An object that left the set is deleted.
+    /// An object that left the set was deleted.
     Pruned(&'a ObjectRef),
-    /// Definitions are applied; the API server has to serve their kinds.
+    /// This number of CRDs was applied. The API server must serve their kinds before other objects are applied.
     Establishing(usize),
-    /// Some objects failed and are tried again.
+    /// Some objects failed and are retried.
     Round {
-        /// From 2 on.
+        /// Number of the round, from 2.
         number: u32,
-        /// How many are left.
+        /// Number of objects in the round.
         left: usize,
     },
-    /// The whole apply is tried again.
+    /// The whole apply is retried.
     Retry {
-        /// From 1 on.
+        /// Number of the retry, from 1.
         number: u32,
-        /// How often it may be.
+        /// Greatest number of retries.
         of: u32,
-        /// After which time.
+        /// The pause before the retry.
         after: Duration,
-        /// Why.
+        /// The error that caused the retry.
         reason: &'a str,
     },
-    /// Another apply holds the set; whether it is alive shows soon.
+    /// Another process holds the Lease. It is being observed whether that process renews it.
     Held {
-        /// Who.
+        /// The name of the holder.
         holder: &'a str,
     },
-    /// An object is not healthy yet.
+    /// Some objects are not healthy yet.
     Waiting {
-        /// The first of them.
+        /// The first of these objects.
         object: &'a ObjectRef,
-        /// Why.
+        /// Why that object is not healthy.
         reason: &'a str,
-        /// How many.
+        /// The number of these objects.
         count: usize,
     },
 }

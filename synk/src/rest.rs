@@ -1,4 +1,4 @@
-//! Requests on objects of any kind. Nothing is decided and nothing is tried again here.
+//! Sends requests about objects of any kind. It decides nothing and retries nothing.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -18,21 +18,21 @@ const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
-/// Of what is written, the answer tells metadata only: the content is ours.
+/// Media type of answers to writes: metadata only, because the content is known.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-/// Of a list, where only that there is one matters.
+/// Media type of lists whose objects are only counted.
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
-/// How long the answer to a large question may take.
+/// Greatest time for the answer to a large request.
 const LONG: Duration = Duration::from_mins(1);
 
-/// Asks one API server.
+/// A client of one API server.
 #[derive(Clone, Debug)]
 pub(crate) struct Rest {
     clients: Clients,
 }
 
-/// One object of a kind.
+/// The address of one object of a kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
     pub resource: &'a Resource,
@@ -40,7 +40,7 @@ pub(crate) struct Place<'a> {
     pub name: &'a str,
 }
 
-/// What is known of an object once it is written.
+/// The metadata of an object after a write.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Written {
@@ -49,7 +49,8 @@ pub(crate) struct Written {
     pub generation: Option<i64>,
 }
 
-/// Which object of a name is meant: another one, or this one once it was changed, is a conflict.
+/// The version of an object that a request is for. If another object has the name, or the object has changed, the
+/// request is a conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Exactly<'a> {
@@ -58,12 +59,12 @@ pub(crate) struct Exactly<'a> {
     pub resource_version: Option<&'a str>,
 }
 
-/// How the dependents of a deleted object go.
+/// How the dependents of a deleted object are deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum Propagation {
-    /// After it.
+    /// After the object.
     Background,
-    /// Before it.
+    /// Before the object.
     Foreground,
 }
 
@@ -90,7 +91,7 @@ impl Rest {
         &self.clients
     }
 
-    /// All objects of a kind, in a namespace or everywhere, in one request. None if the kind is not served.
+    /// Lists all objects of a kind, in a namespace or in all, in one request. `None` if the kind is not served.
     pub(crate) async fn list(
         &self,
         resource: &Resource,
@@ -113,7 +114,8 @@ impl Rest {
         Ok(Some(items))
     }
 
-    /// Whether objects of a kind can be asked for. Right after it came to be served, they cannot for a moment.
+    /// Whether the API server answers lists of a kind. Right after the kind came to be served, it does not for a
+    /// moment.
     pub(crate) async fn answers(&self, resource: &Resource) -> Result<bool, kube::Error> {
         let path = format!("{}?limit=1", collection(resource, None));
         match send::<IgnoredAny>(&self.clients.write, Method::GET, &path, None, METADATA_LIST).await {
@@ -123,7 +125,7 @@ impl Rest {
         }
     }
 
-    /// One object. None if it, or its kind, is not there.
+    /// Reads one object. `None` if the object or its kind does not exist.
     pub(crate) async fn get(&self, place: Place<'_>) -> Result<Option<Value>, kube::Error> {
         match send(&self.clients.write, Method::GET, &place.path(), None, JSON).await {
             Ok(object) => Ok(Some(object)),
@@ -132,12 +134,12 @@ impl Rest {
         }
     }
 
-    /// Any document.
+    /// Reads any JSON document.
     pub(crate) async fn document<T: DeserializeOwned>(&self, path: &str, accept: &str) -> Result<T, kube::Error> {
         in_time(send(&self.clients.watch, Method::GET, path, None, accept)).await
     }
 
-    /// Makes an object.
+    /// Creates an object.
     pub(crate) async fn create(&self, place: Place<'_>, body: &impl Serialize) -> Result<Written, kube::Error> {
         let path = collection(place.resource, place.namespace);
         self.write(
@@ -148,32 +150,32 @@ impl Rest {
         .await
     }
 
-    /// Makes an object be as a body says, in all that the body says.
+    /// Sends a server-side apply.
     pub(crate) async fn apply(&self, place: Place<'_>, body: &impl Serialize) -> Result<Written, kube::Error> {
         let path = format!("{}?fieldManager={FIELD_MANAGER}&force=true", place.path());
         self.write(Method::PATCH, &path, (APPLY, body)).await
     }
 
-    /// What [`Rest::apply`] would lead to.
+    /// Returns the result that [`Rest::apply`] would have, by a dry run.
     pub(crate) async fn dry_run(&self, place: Place<'_>, body: &impl Serialize) -> Result<Value, kube::Error> {
         let path = format!("{}?fieldManager={FIELD_MANAGER}&force=true&dryRun=All", place.path());
         let body = (APPLY, encode(body)?);
         send(&self.clients.write, Method::PATCH, &path, Some(body), JSON).await
     }
 
-    /// Changes what a merge patch says.
+    /// Sends a merge patch.
     pub(crate) async fn merge(&self, place: Place<'_>, change: &impl Serialize) -> Result<Written, kube::Error> {
         let path = format!("{}?fieldManager={FIELD_MANAGER}", place.path());
         self.write(Method::PATCH, &path, (MERGE, change)).await
     }
 
-    /// Changes what the operations of a JSON patch say.
+    /// Sends a JSON patch.
     pub(crate) async fn patch(&self, place: Place<'_>, operations: &impl Serialize) -> Result<Written, kube::Error> {
         let path = format!("{}?fieldManager={FIELD_MANAGER}", place.path());
         self.write(Method::PATCH, &path, (JSON_PATCH, operations)).await
     }
 
-    /// Deletes an object. True if there was one.
+    /// Deletes an object. Returns true if it existed.
     pub(crate) async fn delete(
         &self,
         place: Place<'_>,
@@ -206,7 +208,7 @@ impl Rest {
 // === impl Exactly ===
 
 impl<'a> Exactly<'a> {
-    /// The object of this UID, however it was changed.
+    /// Names the object with this UID, in any version.
     pub(crate) fn uid(uid: &'a str) -> Self {
         Self {
             uid,
@@ -214,7 +216,7 @@ impl<'a> Exactly<'a> {
         }
     }
 
-    /// An object as it was read.
+    /// Names an object in the version that was read.
     pub(crate) fn as_read(live: &'a Value) -> Option<Self> {
         let metadata = &live["metadata"];
         Some(Self {
@@ -241,7 +243,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// A name as a part of a path. Some kinds allow nearly everything in names.
+/// Escapes a name for a path. Some kinds allow nearly all characters in names.
 fn segment(name: &str) -> Cow<'_, str> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:@".contains(&byte);
     if name.bytes().all(is_plain) {
@@ -257,7 +259,7 @@ fn segment(name: &str) -> Cow<'_, str> {
     Cow::Owned(encoded.collect())
 }
 
-/// The path of the objects of a kind.
+/// Returns the path of a collection.
 fn collection(resource: &Resource, namespace: Option<&str>) -> String {
     let gvk = &resource.gvk;
     let root = if gvk.group.is_empty() { "api" } else { "apis" };
@@ -271,7 +273,7 @@ fn collection(resource: &Resource, namespace: Option<&str>) -> String {
     }
 }
 
-/// Items of a list do not say what they are.
+/// Adds apiVersion and kind to an item of a list, which items lack.
 fn name_kind(item: &mut Value, resource: &Resource) {
     if let Value::Object(fields) = item {
         fields.insert("apiVersion".to_owned(), resource.gvk.api_version().into());
@@ -283,7 +285,7 @@ fn encode(body: &impl Serialize) -> Result<Vec<u8>, kube::Error> {
     serde_json::to_vec(body).map_err(kube::Error::SerdeError)
 }
 
-/// Bounds what the client leaves unbounded, since it is for watches as well.
+/// Limits the time of a request. The client sets no limit, because it also serves watches.
 async fn in_time<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
     timeout(LONG, request).await.unwrap_or_else(|_| {
         let silent = format!("no answer within {LONG:?}");
@@ -291,7 +293,8 @@ async fn in_time<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Re
     })
 }
 
-/// Answers that cannot be parsed are not logged, as the client would: they may be Secrets.
+/// Sends a request. Unlike the client's own parsing, it does not log answers that cannot be parsed, because they may be
+/// Secrets.
 async fn send<T: DeserializeOwned>(
     client: &Client,
     method: Method,

@@ -1,4 +1,4 @@
-//! The ResourceSets of a cluster: read, begun, ended, deleted.
+//! Reads, creates, completes and deletes ResourceSets.
 
 use bindery_runtime::errors;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -12,7 +12,7 @@ use crate::{
     wire::{self, API_VERSION, NAME_LABEL, ResourceSet, SetName, Status, Version},
 };
 
-/// How ResourceSets are addressed.
+/// Returns the address of ResourceSets.
 pub(crate) fn resource() -> Resource {
     Resource {
         gvk: Gvk::new(API_VERSION, wire::KIND),
@@ -21,7 +21,7 @@ pub(crate) fn resource() -> Resource {
     }
 }
 
-/// Whether a definition, whoever installed it, takes ResourceSets as they are on the wire.
+/// Whether an installed CRD accepts ResourceSets as they are on the wire.
 pub(crate) fn serves(definition: &CustomResourceDefinition) -> bool {
     let wanted = wire::crd();
     let is_ours = |name: &str| wanted.spec.versions.iter().any(|version| version.name == name);
@@ -38,7 +38,7 @@ pub(crate) fn serves(definition: &CustomResourceDefinition) -> bool {
         })
 }
 
-/// All versions of a set, or of all sets.
+/// Lists all versions of a set, or of all sets.
 pub(crate) async fn list(rest: &Rest, set: Option<&SetName>) -> Result<Vec<ResourceSet>, Failure> {
     let label = set.map(|set| format!("{NAME_LABEL}={set}"));
     let items = rest
@@ -56,7 +56,7 @@ pub(crate) async fn list(rest: &Rest, set: Option<&SetName>) -> Result<Vec<Resou
     parsed.collect()
 }
 
-/// Makes a version. Its UID.
+/// Creates a version and returns its UID.
 pub(crate) async fn begin(rest: &Rest, version: &Version, set: &ResourceSet) -> Result<String, Failure> {
     let name = version.to_string();
     match rest.create(at(&resource(), &name), set).await {
@@ -70,7 +70,7 @@ pub(crate) async fn begin(rest: &Rest, version: &Version, set: &ResourceSet) -> 
     }
 }
 
-/// Whether lists of its set have a version that is there. Each apply would collide with it otherwise.
+/// Fails if a version that exists is missing in the list of its set, because every later apply would collide with it.
 async fn listed(rest: &Rest, version: &Version) -> Result<(), Failure> {
     let name = version.to_string();
     let read = rest.get(at(&resource(), &name)).await;
@@ -87,7 +87,7 @@ async fn listed(rest: &Rest, version: &Version) -> Result<(), Failure> {
     }
 }
 
-/// Says what became of a version.
+/// Writes the status of a version.
 pub(crate) async fn end(rest: &Rest, version: &Version, uid: &str, status: &Status) -> Result<(), kube::Error> {
     let patch = json!({"metadata": {"uid": uid}, "status": status});
     rest.merge(at(&resource(), &version.to_string()), &patch)
@@ -95,13 +95,13 @@ pub(crate) async fn end(rest: &Rest, version: &Version, uid: &str, status: &Stat
         .map(drop)
 }
 
-/// Deletes a version, if it is still there.
+/// Deletes a version, if it still exists.
 pub(crate) async fn delete(rest: &Rest, version: &Version, uid: &str, propagation: Propagation) -> Result<(), Failure> {
     match rest
         .delete(at(&resource(), &version.to_string()), Exactly::uid(uid), propagation)
         .await
     {
-        // It has gone, and another one has its name.
+        // The version is gone, and another ResourceSet has its name.
         Err(error) if errors::is_conflict(&error) => Ok(()),
         deleted => deleted
             .map(drop)

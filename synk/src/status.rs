@@ -1,4 +1,4 @@
-//! How a set is: its versions, and each object of the newest.
+//! Describes a set: its versions, and each object of the newest version.
 
 use std::collections::BTreeMap;
 
@@ -12,56 +12,56 @@ use crate::{
     wire::{self, NAMESPACE, Phase, ResourceSet, SetName, Version},
 };
 
-/// How a set is.
+/// The state of a set.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Status {
-    /// The set.
+    /// The name of the set.
     pub set: SetName,
-    /// The namespace it was last applied with, where the newest version says so.
+    /// The namespace that the set was last applied with, if the newest version records it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// All versions that exist, the newest first.
+    /// All existing versions, newest first.
     pub versions: Vec<VersionStatus>,
-    /// What the newest version lists, in its order.
+    /// The objects of the newest version, in its order.
     pub objects: Vec<ObjectStatus>,
 }
 
-/// How far a version is.
+/// The state of a version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VersionStatus {
-    /// The version.
+    /// The name of the version.
     #[serde(serialize_with = "as_text")]
     pub version: Version,
-    /// How far its application is.
+    /// The progress of its application.
     pub phase: Phase,
-    /// Whether it is being deleted, and what it owns with it.
+    /// True if the version is being deleted, with the objects that it owns.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub deleting: bool,
-    /// When that began.
+    /// The time when the application began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started: Option<Timestamp>,
-    /// When that ended.
+    /// The time when the application ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished: Option<Timestamp>,
-    /// How many objects it lists.
+    /// The number of objects that the version lists.
     pub objects: usize,
-    /// How many of them could not be applied.
+    /// The number of objects that could not be applied.
     pub failed: usize,
 }
 
-/// How an object is.
+/// The state of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ObjectStatus {
-    /// The object.
+    /// The object of this state.
     #[serde(flatten)]
     pub object: ObjectRef,
-    /// How it is.
+    /// The health of the object.
     pub health: Health,
-    /// The ResourceSet that owns it; definitions have none.
+    /// The ResourceSet that owns the object; CRDs have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// Why it could not be applied.
+    /// Why the object could not be applied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -69,7 +69,7 @@ pub struct ObjectStatus {
 // === impl Status ===
 
 impl Status {
-    /// Of the versions of a set. `live` is what is there of [`objects`], in that order.
+    /// Makes the state from the versions of a set. `live` holds the live objects of [`objects`], in that order.
     pub fn of(set: &SetName, sets: &[ResourceSet], live: &[Option<Value>]) -> Self {
         let versions = newest_first(sets);
         let newest = versions.first().map(|(_, newest)| *newest);
@@ -106,7 +106,7 @@ impl Status {
     }
 }
 
-/// What the newest of these versions lists.
+/// Returns the objects of the newest version.
 pub fn objects(sets: &[ResourceSet]) -> Vec<ObjectRef> {
     let newest = newest_first(sets).into_iter().next();
     newest.into_iter().flat_map(|(_, set)| set.spec.objects()).collect()
@@ -118,7 +118,7 @@ fn newest_first(sets: &[ResourceSet]) -> Vec<(Version, &ResourceSet)> {
     versions
 }
 
-/// Why objects could not be applied.
+/// Returns why objects could not be applied.
 fn errors(set: &ResourceSet) -> BTreeMap<Identity, String> {
     let groups = set.status.failed.iter();
     let items = groups.flat_map(|group| group.items.iter().map(|item| (&group.gvk, item)));
@@ -134,7 +134,7 @@ fn errors(set: &ResourceSet) -> BTreeMap<Identity, String> {
     errors.collect()
 }
 
-/// The ResourceSet that owns an object.
+/// Returns the name of the ResourceSet that owns an object.
 fn owner(live: &Value) -> Option<String> {
     let references = live["metadata"]["ownerReferences"].as_array()?;
     let set = references.iter().find(|reference| wire::is_resource_set(reference))?;

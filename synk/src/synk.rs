@@ -1,4 +1,4 @@
-//! The way in: all that can be done with a set.
+//! The entry for programs: all operations on a set.
 
 use std::time::Duration;
 
@@ -28,32 +28,32 @@ use crate::{
     wire::{self, SetName, Version},
 };
 
-/// How long an API server may take until it serves ResourceSets.
+/// Greatest time until the API server must serve ResourceSets.
 const INSTALLED: Duration = Duration::from_mins(1);
 
-/// A set on a cluster, and the namespace it is applied with.
+/// A set on a cluster, and the namespace that it is applied with.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// The set.
+    /// The name of the set.
     pub set: SetName,
-    /// What namespaced objects without a namespace get; also where the Lease and the history of the set are kept.
+    /// The namespace of namespaced objects whose manifest names none, and of the set's Lease and history.
     pub namespace: String,
 }
 
-/// How a set is applied.
+/// Options of an apply.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What may be done that is refused otherwise.
+    /// The guards that are lifted.
     pub allowed: Allowed,
-    /// How often the whole apply is tried again after transient errors.
+    /// Number of retries of the whole apply after transient errors.
     pub retries: u32,
-    /// The pause before each.
+    /// The pause before each retry.
     pub pause: Duration,
-    /// How many objects are written at once.
+    /// Number of objects that are written concurrently.
     pub concurrency: usize,
-    /// How many versions of manifests are kept for a rollback; 0 keeps none.
+    /// Number of versions whose manifests are kept for a rollback; 0 keeps none.
     pub history: usize,
-    /// Tells to stop: no request is sent any more, the Lease is given back, and the next apply finishes the job.
+    /// Stops the apply: no more request is sent, the Lease is released, and the next apply finishes the work.
     pub stop: CancellationToken,
 }
 
@@ -77,14 +77,14 @@ impl Default for Options {
 }
 
 impl Synk {
-    /// For the cluster of these clients.
+    /// Makes an instance for the cluster of these clients.
     pub fn new(clients: Clients) -> Self {
         Self {
             rest: Rest::new(clients),
         }
     }
 
-    /// Makes the cluster know what a ResourceSet is. False if it did already.
+    /// Installs the CRD of ResourceSets. Returns false if it was installed already.
     pub async fn init(&self) -> Result<bool, Failure> {
         let client = self.rest.clients().write.clone();
         let api: Api<CustomResourceDefinition> = Api::all(client.clone());
@@ -101,14 +101,14 @@ impl Synk {
         Ok(!is_there)
     }
 
-    /// What an apply would do, down to the fields. Writes nothing. Why it would be refused as a whole stands in it.
+    /// Plans an apply, down to the fields. Writes nothing. The plan contains the reasons why it would be refused.
     pub async fn plan(&self, target: &Target, manifests: &[Manifest], options: &Options) -> Result<Plan, Failure> {
         let job = self.silent(target, manifests, options);
         let (_, plan) = job.unless_stopped(Box::pin(apply::look(&job, true))).await?;
         Ok(plan)
     }
 
-    /// As [`Synk::plan`], with what is needed to apply this plan and no other.
+    /// Plans like [`Synk::plan`], and returns what is needed to apply this plan and no other.
     pub async fn plan_saved(
         &self,
         target: &Target,
@@ -124,7 +124,7 @@ impl Synk {
         job.unless_stopped(Box::pin(look)).await
     }
 
-    /// Applies a set. Nothing is written if all is as it is to be.
+    /// Applies a set. Writes nothing if nothing differs.
     pub async fn apply(
         &self,
         target: &Target,
@@ -142,7 +142,7 @@ impl Synk {
         apply::apply(&job, None).await
     }
 
-    /// Applies a set as it was planned, or not at all. What the plan was allowed to do is what this may do.
+    /// Applies a saved plan as it is, or not at all. The guards are those of the plan.
     pub async fn apply_saved(&self, saved: &Saved, options: &Options, on: &Listener<'_>) -> Result<Report, Failure> {
         let target = Target {
             set: saved.set.clone(),
@@ -162,8 +162,8 @@ impl Synk {
         apply::apply(&job, Some(saved)).await
     }
 
-    /// A set with its namespace: the one that its newest version was applied with, else the one that is given, else that of
-    /// the kubeconfig, since not every synk notes one. A set that is gone may have left its history where it was.
+    /// Finds the namespace of a set: the one that its newest version records, else the given one, else that of the
+    /// kubeconfig, because some synks record none. The history of a deleted set may still be in its namespace.
     pub async fn target(&self, set: &SetName, namespace: Option<&str>) -> Result<Target, Failure> {
         let versions = self.versions(set).await?;
         if versions.is_empty() && namespace.is_none() {
@@ -177,13 +177,13 @@ impl Synk {
         })
     }
 
-    /// The versions of a set; none if there is no such set.
+    /// Returns the versions of a set; none if the set does not exist.
     pub async fn versions(&self, set: &SetName) -> Result<Versions, Failure> {
         let sets = sets::list(&self.rest, Some(set)).await?;
         Ok(Versions::of(set, sets))
     }
 
-    /// The versions of all sets, by the names of the sets.
+    /// Returns the versions of all sets, sorted by name.
     pub async fn sets(&self) -> Result<Vec<Versions>, Failure> {
         let all = sets::list(&self.rest, None).await?;
         let mut names: Vec<SetName> = all.iter().filter_map(|set| Some(set.version()?.set)).collect();
@@ -198,12 +198,12 @@ impl Synk {
         Ok(names.into_iter().map(of).collect())
     }
 
-    /// Deletes a set, and all that it owns.
+    /// Deletes a set and everything that it owns.
     pub async fn delete(&self, set: &SetName, how: &Deletion, on: &Listener<'_>) -> Result<Deleted, Failure> {
         delete::set(&self.deletion(how, on), set).await
     }
 
-    /// Deletes a version of a set, and what it alone owns.
+    /// Deletes a version of a set and what only that version owns.
     pub async fn delete_version(
         &self,
         version: &Version,
@@ -213,17 +213,17 @@ impl Synk {
         delete::version(&self.deletion(how, on), version).await
     }
 
-    /// The versions whose manifests are kept, the newest first.
+    /// Returns the versions whose manifests are kept, newest first.
     pub async fn history(&self, target: &Target) -> Result<Vec<Stored>, Failure> {
         history::list(self.rest.clients(), target).await
     }
 
-    /// The manifests of a version that are kept.
+    /// Returns the kept manifests of a version.
     pub async fn stored(&self, target: &Target, number: u64) -> Result<Vec<Manifest>, Failure> {
         history::load(self.rest.clients(), target, number).await
     }
 
-    /// How a set is doing.
+    /// Returns the state of a set.
     pub async fn status(&self, target: &Target) -> Result<Status, Failure> {
         let set = &target.set;
         let (kinds, sets) = tokio::try_join!(discover(&self.rest), sets::list(&self.rest, Some(set)))?;
@@ -235,7 +235,7 @@ impl Synk {
         Ok(Status::of(set, &sets, &live))
     }
 
-    /// Objects as they are, in this order; `None` for what is not there.
+    /// Reads these objects, in this order; `None` for one that does not exist.
     pub async fn live(&self, objects: &[ObjectRef]) -> Result<Vec<Option<Value>>, Failure> {
         let kinds = discover(&self.rest).await?;
         live::objects(&self.rest, &kinds, objects).await

@@ -1,4 +1,4 @@
-//! The versions of a set that exist.
+//! Reads the existing versions of a set.
 
 use std::collections::BTreeMap;
 
@@ -10,44 +10,45 @@ use crate::{
     wire::{NAMESPACE, Phase, ResourceSet, SetName, Version},
 };
 
-/// All versions of one set, the oldest first.
+/// All versions of one set, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct Versions(Vec<Known>);
 
-/// One version that exists.
+/// One existing version.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Known {
-    /// Its name.
+    /// The name of the version.
     pub version: Version,
     /// UID of its ResourceSet.
     pub uid: String,
-    /// Whether it is being deleted: what it owns goes with it, though nothing of that shows there yet.
+    /// True if the version is being deleted. What it owns will be deleted with it, although the objects do not show it
+    /// yet.
     pub going: bool,
-    /// Whether some of what it lists cannot be read.
+    /// True if the version lists entries that cannot be read.
     pub odd: bool,
-    /// How far its application is.
+    /// The progress of its application.
     pub phase: Phase,
-    /// The namespace it was applied with, where it says so.
+    /// The namespace that it was applied with, if recorded.
     pub namespace: Option<String>,
-    /// What it lists, in its order.
+    /// The objects that it lists, in its order.
     pub objects: Vec<ObjectRef>,
-    /// What the API server made of what was applied.
+    /// The state of each object right after it was applied.
     pub records: BTreeMap<Identity, Record>,
 }
 
-/// What an object was right after it was applied.
+/// The state of an object right after it was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its UID.
+    /// UID of the object.
     pub uid: String,
-    /// Its generation, for kinds that have one.
+    /// Generation of the object, for kinds that have one.
     pub generation: Option<i64>,
 }
 
 // === impl Versions ===
 
 impl Versions {
-    /// Those of one set among ResourceSets. What is not named as a version is none.
+    /// Selects the versions of one set from ResourceSets. A ResourceSet whose name is no version is ignored.
     pub fn of(set: &SetName, sets: impl IntoIterator<Item = ResourceSet>) -> Self {
         let known = sets.into_iter().filter_map(|found| Known::of(&found));
         let mut versions: Vec<_> = known.filter(|known| known.version.set == *set).collect();
@@ -55,7 +56,7 @@ impl Versions {
         Self(versions)
     }
 
-    /// The highest number.
+    /// Returns the highest version number.
     pub fn highest(&self) -> Option<u64> {
         self.newest().map(|known| known.version.number)
     }
@@ -65,37 +66,37 @@ impl Versions {
         self.0.last()
     }
 
-    /// One of them.
+    /// Returns the version with this number.
     pub fn get(&self, number: u64) -> Option<&Known> {
         self.0.iter().find(|known| known.version.number == number)
     }
 
-    /// All, the oldest first.
+    /// Iterates over all versions, oldest first.
     pub fn iter(&self) -> std::slice::Iter<'_, Known> {
         self.0.iter()
     }
 
-    /// How many.
+    /// Returns the number of versions.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether the set has no version.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// One that is being deleted.
+    /// Returns a version that is being deleted, if any.
     pub fn going(&self) -> Option<&Known> {
         self.0.iter().find(|known| known.going)
     }
 
-    /// Whether this is the UID of one of them.
+    /// Whether one of the versions has this UID.
     pub fn has_uid(&self, uid: &str) -> bool {
         self.0.iter().any(|known| known.uid == uid)
     }
 
-    /// Whether a live object goes with them: they own it, and nobody else does.
+    /// Whether the versions own a live object and nobody else does, so that it would be deleted with them.
     pub fn own(&self, live: &Value) -> bool {
         let owners = live["metadata"]["ownerReferences"].as_array();
         let owners = owners.map(Vec::as_slice).unwrap_or_default();
@@ -103,12 +104,12 @@ impl Versions {
         !owners.is_empty() && owners.iter().all(is_ours)
     }
 
-    /// The namespace that the set was last applied with, where that is known.
+    /// Returns the namespace that the set was last applied with, if recorded.
     pub fn namespace(&self) -> Option<&str> {
         self.0.iter().rev().find_map(|known| known.namespace.as_deref())
     }
 
-    /// As [`Versions::namespace`], or the one that is given where none is known. That both are, and differ, is an error.
+    /// Returns [`Versions::namespace`], or `given` if none is recorded. It is an error if both exist and differ.
     pub fn namespace_or<'a>(&'a self, set: &SetName, given: Option<&'a str>) -> Result<Option<&'a str>, Failure> {
         match (self.namespace(), given) {
             (Some(recorded), Some(given)) if recorded != given => Err(Failure::ElsewhereApplied {
@@ -133,7 +134,7 @@ impl<'a> IntoIterator for &'a Versions {
 // === impl Known ===
 
 impl Known {
-    /// Of a ResourceSet; `None` if it is no version of a set.
+    /// Reads a ResourceSet; `None` if it is no version of a set.
     pub fn of(set: &ResourceSet) -> Option<Self> {
         let annotations = set.metadata.annotations.as_ref();
         let applied = set.status.applied.iter().flat_map(|group| {

@@ -1,4 +1,4 @@
-//! Waiting until objects are healthy.
+//! Waits until objects are healthy.
 //!
 //! An object that has failed ends the wait, as in `kubectl rollout status`: nothing that counts as failed mends itself. It
 //! has to be seen failed several times, since right after an apply a status may still speak of what was before.
@@ -16,16 +16,16 @@ use crate::{
     report::{Event, Listener},
 };
 
-/// How often the objects are looked at.
+/// Pause between two reads of the objects.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long an API server may take at least, however little time is left.
+/// Least time that the API server gets to answer, even if the limit is near.
 const ANSWER: Duration = Duration::from_secs(5);
-/// How often in a row an object has to be seen failed.
+/// Number of consecutive reads in which an object must have failed.
 const CERTAIN: u32 = 3;
-/// How many objects an error names.
+/// Greatest number of objects that an error names.
 const NAMED: usize = 5;
 
-/// Waits until all objects are healthy at once. `read` says what is there of objects, in the order in which it is asked.
+/// Waits until all objects are healthy at once. `read` returns the live objects, in the requested order.
 pub async fn until_healthy<F>(
     read: impl Fn(Vec<ObjectRef>) -> F,
     objects: &[ObjectRef],
@@ -57,22 +57,23 @@ where
     }
 }
 
-/// Of a read. An object that is not there is no error here, so 404 and 409 mean what they say, unlike in an apply.
+/// Whether a failed read may succeed later. A missing object is no error here, so 404 and 409 are permanent, unlike in
+/// an apply.
 fn is_transient(error: &Failure) -> bool {
     matches!(error, Failure::Api { source, .. } if errors::is_transient(source))
 }
 
-/// What is known so far.
+/// The state of a wait.
 struct Wait<'a> {
     all: &'a [ObjectRef],
-    /// What is to be looked at: all objects, or those that were not healthy when they were last looked at.
+    /// The objects to read next: all, or those that were not healthy in the last read.
     asked: Vec<ObjectRef>,
     sick: Vec<(ObjectRef, Health)>,
-    /// How often in a row each of them was seen failed.
+    /// Number of consecutive reads in which each object had failed.
     failed: BTreeMap<ObjectRef, u32>,
-    /// What was last told.
+    /// The progress that was reported last.
     told: Option<(ObjectRef, String, usize)>,
-    /// Why the objects could not be looked at the last time.
+    /// The error of the last read, if it failed.
     unread: Option<String>,
 }
 
@@ -90,7 +91,7 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// True when all is healthy.
+    /// Records a read. Returns true if all objects are healthy.
     fn heed(&mut self, live: &[Option<Value>], on: &Listener<'_>) -> Result<bool, Failure> {
         self.unread = None;
         let was_all = self.asked.len() == self.all.len();
@@ -98,7 +99,7 @@ impl<'a> Wait<'a> {
         let seen = self.asked.drain(..).zip(live.map(Health::of));
         self.sick = seen.filter(|(_, health)| !health.is_healthy()).collect();
         if self.sick.is_empty() {
-            // The others were healthy before; whether they still are shows when all are seen at once.
+            // The others were healthy before. One read of all objects shows whether they still are.
             self.asked = self.all.to_vec();
             return Ok(was_all);
         }
@@ -126,7 +127,7 @@ impl<'a> Wait<'a> {
         )))
     }
 
-    /// Tells what is waited for, when that is not what was told before.
+    /// Reports what the wait is for, if that differs from the last report.
     fn tell(&mut self, on: &Listener<'_>) {
         let count = self.sick.len();
         let Some((object, health)) = self.sick.first() else {
@@ -154,7 +155,7 @@ impl<'a> Wait<'a> {
     }
 }
 
-/// The first few, and how many more there are.
+/// Names the first few objects, and says how many more there are.
 fn named(sick: &[&(ObjectRef, Health)]) -> String {
     let first = sick.iter().take(NAMED);
     let mut names: Vec<_> = first

@@ -1,5 +1,5 @@
-//! The ResourceSet and the marks on objects, as they are on the wire: a set that is applied by one synk is continued by
-//! another.
+//! Defines the ResourceSet, and the labels, annotations and owner references on objects, as all synks write them: a set
+//! that one synk applied can be continued by another.
 
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
@@ -13,28 +13,28 @@ pub use resource_set::{
     owner_reference,
 };
 
-/// Field manager of all that synk writes.
+/// Field manager of all writes of synk.
 pub const FIELD_MANAGER: &str = "synk";
-/// Label of a ResourceSet: the name of its set.
+/// Label of a ResourceSet: the name of the set.
 pub const NAME_LABEL: &str = "name";
-/// Annotation of a ResourceSet: the namespace its set is applied with.
+/// Annotation of a ResourceSet: the namespace that the set is applied with.
 pub const NAMESPACE: &str = "synk.cloudrobotics.com/namespace";
-/// Label of what is kept beside a set: the name of the set.
+/// Label of Secrets and Leases of a set: the name of the set.
 pub const LABEL_SET: &str = "synk.cloudrobotics.com/set";
-/// Label of what is kept beside a set: the number of a version of it.
+/// Label of Secrets of a set: the number of the version.
 pub const LABEL_VERSION: &str = "synk.cloudrobotics.com/version";
-/// Type of the Secrets with the manifests that are kept for a rollback.
+/// Type of the Secrets that keep manifests for a rollback.
 pub const HISTORY_TYPE: &str = "synk.cloudrobotics.com/history";
-/// Annotation with the object as it was last applied, where it is small enough.
+/// Annotation with the object as it was last applied, if it is small enough.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Objects whose JSON has this many bytes or more carry no [`LAST_APPLIED`].
 pub const LAST_APPLIED_LIMIT: usize = 256 * 1024;
-/// Annotation of a live object that is not to be touched but for its owner.
+/// Annotation of a live object of which synk may change only the owner.
 pub const IGNORE: &str = "synk.cloudrobotics.com/ignore";
-/// Annotation of what a chart runs apart from its set.
+/// Annotation of objects that a chart runs beside its set.
 pub const HELM_HOOK: &str = "helm.sh/hook";
 
-/// What only an API server writes in the metadata of an object.
+/// Metadata fields that only an API server writes.
 pub(crate) const SERVER_WRITTEN: [&str; 8] = [
     "uid",
     "resourceVersion",
@@ -46,7 +46,7 @@ pub(crate) const SERVER_WRITTEN: [&str; 8] = [
     "selfLink",
 ];
 
-/// Reads what fits, and takes what does not as absent: that one field is odd must not hide a whole ResourceSet.
+/// Deserializes a value, or its default if it does not fit, so that one odd field does not hide a whole ResourceSet.
 fn lenient<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -56,7 +56,7 @@ where
     Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
-/// Reads the elements of a list that fit, each for itself.
+/// Deserializes those elements of a list that fit.
 fn each_lenient<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -66,7 +66,7 @@ where
     Ok(each(&value).0)
 }
 
-/// The elements of a list that fit, and whether that is all there is.
+/// Returns the elements of a list that fit, and whether all of them did.
 fn each<T: DeserializeOwned>(list: &Value) -> (Vec<T>, bool) {
     match list {
         Value::Null => (Vec::new(), true),

@@ -1,4 +1,4 @@
-//! Waits until the API server serves what definitions define.
+//! Waits until the API server serves the kinds that the CRDs of a set define.
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ use crate::{
     rest::{Place, Rest},
 };
 
-/// How long the API server may take.
+/// Greatest time that the API server may take to serve the kinds.
 const PATIENCE: Duration = Duration::from_mins(2);
 const LOOK: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
 
-/// Waits for definitions, which are steps of the plan, and for the kinds of the set that were not served before.
+/// Waits for CRDs, given as steps of the plan, and for kinds of the set that were not served before.
 pub(crate) async fn wait(work: &mut Work<'_>, definitions: &[usize]) -> Result<(), Failure> {
     let kinds = work.seen.manifests.iter().map(|manifest| &manifest.object.gvk);
     let new = kinds.filter(|gvk| !work.seen.kinds.is_served(gvk) && work.seen.kinds.get(gvk).is_some());
@@ -56,7 +56,7 @@ pub(crate) async fn wait(work: &mut Work<'_>, definitions: &[usize]) -> Result<(
             }
         }
     }
-    // Of a definition that failed nothing will be served: its objects say so themselves.
+    // A CRD that failed serves nothing. The objects of its kind will report that themselves.
     if all && !new.is_empty() {
         served(work.job.rest, &new, deadline).await?;
     }
@@ -93,8 +93,8 @@ async fn established(work: &Work<'_>, index: usize, deadline: Instant) -> Result
     }
 }
 
-/// Waits until all of these kinds are found by whoever asks what is served, and their objects by whoever asks for them. One
-/// that does not come is left to those who use it.
+/// Waits until discovery lists all of these kinds and lists of their objects succeed. A kind that is not served in time
+/// is left to the steps that need it.
 pub(crate) async fn served(rest: &Rest, kinds: &[&Gvk], deadline: Instant) -> Result<(), Failure> {
     let mut left = kinds.to_vec();
     let mut attempt = 0;
@@ -124,7 +124,7 @@ fn was_established(live: &Value) -> bool {
     conditions.any(|condition| condition["type"] == "Established" && condition["status"] == "True")
 }
 
-/// Whether another definition has the names of this one.
+/// Whether another CRD already uses the names of this one.
 fn has_conflict(definition: &CustomResourceDefinition) -> bool {
     let status = definition.status.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_ref());

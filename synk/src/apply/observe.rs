@@ -1,4 +1,4 @@
-//! What there is, and what is to be done about it. Writes nothing.
+//! Reads a set and its objects, and plans. Writes nothing.
 
 use futures::{StreamExt as _, stream};
 use serde_json::Value;
@@ -18,19 +18,19 @@ use crate::{
     wire::{ResourceSet, Version},
 };
 
-/// How often is looked at most while another is at work.
+/// Greatest number of reads while another apply is at work.
 const LOOKS: u32 = 5;
 
-/// A set as it is given and as it is, at one moment.
+/// A set as given and as read from the cluster, at one moment.
 pub(crate) struct Seen {
-    /// All that is served, and what the definitions of the set add.
+    /// The kinds that are served, and those that the CRDs of the set define.
     pub kinds: Kinds,
-    /// The versions of the set.
+    /// The ResourceSets of the set.
     pub sets: Vec<ResourceSet>,
     pub versions: Versions,
-    /// What is to be, in the order in which it is applied.
+    /// The manifests, in the order of their application.
     pub manifests: Vec<Manifest>,
-    /// What is, of what is to be and of what any version lists.
+    /// The live objects of the manifests and of every version.
     pub live: Live,
 }
 
@@ -50,7 +50,7 @@ impl Seen {
     }
 }
 
-/// Reads all that a plan needs.
+/// Reads everything that a plan needs.
 async fn observe(job: &Job<'_>) -> Result<Seen, Failure> {
     let (rest, target) = (job.rest, job.target);
     let (kinds, sets) = tokio::try_join!(discover(rest), sets::list(rest, Some(&target.set)))?;
@@ -74,8 +74,8 @@ async fn observe(job: &Job<'_>) -> Result<Seen, Failure> {
     })
 }
 
-/// What is said of a set is to be built upon: no version goes, and takes what is there along; none lists what nobody can read,
-/// so that what left the set would go unseen.
+/// Refuses to build on versions that are being deleted, because their objects go with them, or that list objects that
+/// cannot be read, because pruning would miss them.
 fn usable(versions: &Versions) -> Result<(), Failure> {
     if let Some(known) = versions.going() {
         return Err(Failure::Going(known.version.clone()));
@@ -90,8 +90,8 @@ fn usable(versions: &Versions) -> Result<(), Failure> {
     }
 }
 
-/// Looks and plans. Another apply of the set may be at work between the two looks at versions and objects: if an object
-/// belongs to a version that was not there yet, all is looked at again.
+/// Reads and plans. If an object belongs to a version that was not there when versions were read, another apply is at
+/// work, and everything is read again.
 pub(crate) async fn look(job: &Job<'_>, exact: bool) -> Result<(Seen, Plan), Failure> {
     let mut looks = 1;
     loop {
@@ -108,14 +108,14 @@ pub(crate) async fn look(job: &Job<'_>, exact: bool) -> Result<(Seen, Plan), Fai
     }
 }
 
-/// Whether no apply of the set has been at work since it was looked at. What others wrote of its objects meanwhile shows
-/// when they are written, for each write names the version of the object that was seen.
+/// Whether no apply of the set has worked since it was read. Writes of others to its objects show up later, because
+/// each write names the version of the object that was seen.
 pub(crate) async fn is_current(job: &Job<'_>, seen: &Seen) -> Result<bool, Failure> {
     let sets = sets::list(job.rest, Some(&job.target.set)).await?;
     Ok(sets == seen.sets)
 }
 
-/// Whether an object is said to belong to a version of this set.
+/// Whether a refusal says that an object belongs to a newer version of this set.
 fn is_of_newer(refusal: &Refusal, job: &Job<'_>) -> bool {
     let Refusal::Owned { owner, .. } = refusal else {
         return false;
@@ -124,13 +124,13 @@ fn is_of_newer(refusal: &Refusal, job: &Job<'_>) -> bool {
     version.is_some_and(|version| version.set == job.target.set)
 }
 
-/// Plans. Where it does not show from what was read whether an object differs, the API server is asked; `exact` asks of
-/// all that is to be written, so that the plan says what will come of it.
+/// Makes the plan. If the read state does not show whether an object differs, a dry run asks the API server. An `exact`
+/// plan asks for every object that is to be written.
 async fn planned(job: &Job<'_>, seen: &Seen, exact: bool) -> Result<Plan, Failure> {
     let input = seen.input(job);
     let mut plan = plan::plan(&input);
     let asked = plan::asks(&plan, &seen.kinds, exact);
-    // Whether other objects can be asked for depends on what becomes of their definitions.
+    // Whether objects can be sent as dry runs depends on the steps of their CRDs.
     let (definitions, _): (Vec<_>, Vec<_>) = asked.into_iter().partition(|index| is_definition(&plan, *index));
     answered(job, seen, &mut plan, &definitions, exact).await;
     plan::presume(&mut plan, &seen.kinds);
@@ -145,7 +145,7 @@ fn is_definition(plan: &Plan, index: usize) -> bool {
     plan.steps[index].object.gvk.is_crd()
 }
 
-/// Asks for these steps, and takes in the answers.
+/// Sends these steps as dry runs and records the answers in the plan.
 async fn answered(job: &Job<'_>, seen: &Seen, plan: &mut Plan, asked: &[usize], exact: bool) {
     let questions = asked.iter().filter_map(|index| {
         let resource = seen.kinds.get(&seen.manifests[*index].object.gvk)?;
@@ -178,7 +178,7 @@ async fn ask(job: &Job<'_>, seen: &Seen, index: usize, resource: &Resource) -> (
     )
 }
 
-/// What tells a cluster from all others: the UID of a namespace that each has and none loses.
+/// Returns the identity of the cluster: the UID of namespace `kube-system`, which every cluster has and keeps.
 pub(crate) async fn cluster(rest: &Rest) -> Result<String, Failure> {
     let namespaces = Resource {
         gvk: Gvk::new("v1", "Namespace"),

@@ -1,4 +1,4 @@
-//! One attempt at a whole apply: look, take the Lease if something is to be done, look again, do it.
+//! Makes one attempt at an apply: read, plan, take the Lease if something is to be written, read again, write.
 
 use super::{Job, Seen, is_current, look, work::Work};
 use crate::{
@@ -9,12 +9,12 @@ use crate::{
     wire::Action,
 };
 
-/// What the attempts at one apply have made so far.
+/// What the attempts at one apply have created so far.
 #[derive(Debug, Default)]
 pub(crate) struct Made {
-    /// Whether a version was asked for: that no answer came does not mean that there is none.
+    /// True once a version was requested. It may exist although no answer arrived.
     pub begun: bool,
-    /// UID of the version that was made last.
+    /// UID of the version that was created last.
     uid: Option<String>,
 }
 
@@ -35,7 +35,7 @@ impl Made {
     }
 }
 
-/// `made` is what the attempts before made, and becomes what this one makes.
+/// Makes one attempt. `made` is what former attempts created; this attempt adds to it.
 pub(crate) async fn once(job: &Job<'_>, saved: Option<&Saved>, made: &mut Made) -> Result<Report, Failure> {
     let (seen, plan) = job.unless_stopped(prepare(job, saved, made)).await?;
     let Some(number) = plan.next else {
@@ -61,7 +61,7 @@ async fn take(job: &Job<'_>, seen: &Seen) -> Result<Held, Failure> {
     Lock::take_over(job.rest.clients(), job.target, seen.versions.namespace(), job.on).await
 }
 
-/// Looks and plans, and holds the plan against what it has to hold to.
+/// Reads and plans, and compares the plan with the saved one, if any.
 async fn prepare(job: &Job<'_>, saved: Option<&Saved>, made: &Made) -> Result<(Seen, Plan), Failure> {
     let (seen, mut plan) = look(job, saved.is_some()).await?;
     let newest = seen.versions.newest().map(|known| &known.uid);
@@ -81,8 +81,8 @@ async fn prepare(job: &Job<'_>, saved: Option<&Saved>, made: &Made) -> Result<(S
     Ok((seen, plan))
 }
 
-/// The rest of it, with the Lease in hand. Another apply may have been at work until then: what was planned before holds
-/// only if the versions are the same still. A plan that was saved is held against all that it was made of.
+/// Finishes the attempt under the Lease. If another apply has worked meanwhile, it plans again; otherwise the earlier
+/// plan holds. A saved plan is compared with everything that it was made of.
 async fn under(
     job: &Job<'_>,
     first: (Seen, Plan),
@@ -96,7 +96,7 @@ async fn under(
         drop(first);
         prepare(job, saved, made).await?
     };
-    // Meanwhile it was applied with another namespace, where another may be at work.
+    // The set was applied with another namespace meanwhile, where another apply may be at work.
     if seen
         .versions
         .namespace()
@@ -115,8 +115,8 @@ async fn under(
     work.end().await
 }
 
-/// Where the set brings its own namespace, there is none to hold a Lease at first: that its version could be made decides
-/// between two applies, and the Lease is taken as soon as it can be.
+/// Makes an attempt for a set that brings the namespace of its own Lease. The creation of the version decides which of
+/// two applies is first. The Lease is taken as soon as its namespace exists.
 async fn from_nothing(
     job: &Job<'_>,
     (seen, plan, number): (&Seen, &Plan, u64),
@@ -130,7 +130,7 @@ async fn from_nothing(
     })
     .await?;
     let held = match job.unless_stopped(take(job, seen)).await {
-        // Its creation failed. Why, the status says.
+        // The namespace could not be created. The status says why.
         Err(Failure::NoNamespace(_)) => return job.unless_stopped(work.give_up()).await,
         Err(held @ Failure::Held { .. }) => {
             job.unless_stopped(work.yielded(&held)).await?;
@@ -155,7 +155,7 @@ fn makes_namespace(job: &Job<'_>, seen: &Seen) -> bool {
     })
 }
 
-/// Nothing was to be done.
+/// Returns the report of an apply that had nothing to do.
 fn as_it_is(plan: &Plan) -> Report {
     let outcomes = plan.steps.iter().map(|step| Outcome {
         object: step.object.clone(),

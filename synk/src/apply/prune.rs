@@ -1,4 +1,4 @@
-//! Deletes what left the set.
+//! Deletes the objects that left the set.
 
 use bindery_runtime::errors;
 use futures::{StreamExt as _, stream};
@@ -13,10 +13,11 @@ use crate::{
     wire::Action,
 };
 
-/// How often another may be quicker.
+/// Greatest number of attempts on one object after conflicts.
 const CONFLICTS: u32 = 6;
 
-/// What was deleted, and what could not be. What stays is let go first: it would go with the versions before.
+/// Deletes the objects that left the set. Returns the deleted ones and the failures. First it removes the set as owner
+/// of objects that stay, because they would be collected with the former versions.
 pub(crate) async fn prune(work: &Work<'_>) -> (Vec<ObjectRef>, Vec<Outcome>) {
     let mut failed = Vec::new();
     for left in &work.plan.released {
@@ -52,7 +53,7 @@ fn failure(work: &Work<'_>, left: &Prune, problem: Problem) -> Outcome {
     outcome
 }
 
-/// Takes the set's owners out of an object that stays. One that was changed since is looked at again.
+/// Removes the set's owner references from an object that stays. Reads the object again after a conflict.
 async fn release(work: &Work<'_>, left: &Prune) -> Result<(), Problem> {
     let object = &left.object;
     let Some(resource) = work.seen.kinds.get(&object.gvk) else {
@@ -79,7 +80,7 @@ async fn delete<'a>(work: &Work<'_>, prune: &'a Prune) -> (&'a Prune, Result<(),
     let gvk = &prune.object.gvk;
     let kinds = &work.seen.kinds;
     let Some(resource) = kinds.get(gvk).or_else(|| kinds.any_version(&gvk.group, &gvk.kind)) else {
-        // With its kind went all objects of it.
+        // The kind is not served any more, so all its objects are gone.
         return (prune, Ok(()));
     };
     if let Err(lost) = work.writer().may_write() {
@@ -91,7 +92,8 @@ async fn delete<'a>(work: &Work<'_>, prune: &'a Prune) -> (&'a Prune, Result<(),
     (prune, deleted.map_err(|error| Problem::of(&prune.object, &error)))
 }
 
-/// Deletes an object as it was seen. One that was changed since is looked at again: it goes if its owners are the same.
+/// Deletes the version of an object that was seen. After a conflict it reads the object again and deletes it if its
+/// owners are the same.
 async fn exactly(work: &Work<'_>, place: Place<'_>, prune: &Prune, seen: Option<&Value>) -> Result<(), kube::Error> {
     let owners = |live: &Value| live["metadata"]["ownerReferences"].clone();
     let is_same =

@@ -1,4 +1,4 @@
-//! Deletes an object that cannot be changed, and makes it anew.
+//! Replaces an object that cannot be changed: deletes it and creates it again.
 
 use std::time::Duration;
 
@@ -11,12 +11,13 @@ use crate::{
     rest::{Propagation, Written},
 };
 
-/// How long a deleted object may take to be gone.
+/// Greatest time that a deleted object may take to disappear.
 const PATIENCE: Duration = Duration::from_mins(2);
 const LOOK: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
 
 impl Writer<'_> {
-    /// With what belongs to it first, so that none of it is taken for the new one's.
+    /// Deletes the object and its dependents first, so that no dependent is taken for one of the new object, then
+    /// creates it.
     pub(super) async fn replace(&self, subject: Subject<'_>) -> Result<Written, Refused> {
         let refused = |error| Refused::by(&subject.manifest.object, &error);
         if let Some(seen) = subject.seen() {

@@ -1,4 +1,4 @@
-//! Objects, phase by phase, and those that failed again, for as long as that helps.
+//! Applies objects phase by phase, and retries failures in rounds while that helps.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use crate::{
     wire::{Action, Phase, Version},
 };
 
-/// How often an object is tried at most.
+/// Greatest number of attempts on one object.
 const ROUNDS: u32 = 10;
-/// How often another may be quicker.
+/// Greatest number of conflicts per attempt.
 const CONFLICTS: u32 = 6;
 const PAUSE: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(2));
 
-/// Applies steps of the plan, which are named by their places in it.
+/// Applies the steps of the plan with these indices.
 pub(crate) async fn run(work: &mut Work<'_>, steps: Vec<usize>) {
     let mut left = steps;
     let mut before = None;
@@ -63,7 +63,7 @@ async fn round(work: &mut Work<'_>, left: &[usize], again: bool) {
     }
 }
 
-/// What nobody serves and what was refused before anything was tried does not get better within an apply.
+/// Whether a retry may succeed. Kinds that are not served and plans that were refused do not change within an apply.
 fn may_succeed(work: &Work<'_>, index: usize) -> bool {
     let is_impossible = matches!(
         work.plan.steps[index].decision,
@@ -73,7 +73,7 @@ fn may_succeed(work: &Work<'_>, index: usize) -> bool {
     !is_impossible && outcome.is_some_and(|outcome| outcome.error.is_some())
 }
 
-/// Tries, and where another was quicker looks and tries again.
+/// Attempts one step. After a conflict it reads the object again and retries.
 async fn attempt(work: &Work<'_>, index: usize, again: bool) -> (usize, Outcome) {
     let step = &work.plan.steps[index];
     let manifest = &work.seen.manifests[index];
@@ -109,7 +109,7 @@ fn failed(object: &ObjectRef, problem: Problem) -> Outcome {
     }
 }
 
-/// What is to be done about an object as it is now.
+/// Reads an object again and decides about its present state.
 async fn look_again(work: &Work<'_>, index: usize) -> Result<(Decision, Option<serde_json::Value>), Problem> {
     let object = &work.plan.steps[index].object;
     let kinds = &work.seen.kinds;
@@ -118,7 +118,7 @@ async fn look_again(work: &Work<'_>, index: usize) -> Result<(Decision, Option<s
         .ok_or_else(|| Problem::passing(kinds.unknown(&object.gvk)))?;
     let read = work.job.rest.get(Place::of(resource, object)).await;
     let live = read.map_err(|error| Problem::of(object, &error))?;
-    // Without the Lease nobody knows who is at work: who began before goes first.
+    // Without the Lease, another apply may be at work: the one that began first goes on.
     let maker = live
         .as_ref()
         .filter(|_| work.held.is_none())
@@ -138,7 +138,7 @@ async fn look_again(work: &Work<'_>, index: usize) -> Result<(Decision, Option<s
     }
 }
 
-/// The version before that made an object and has not ended.
+/// Returns the earlier version that created an object and is not finished.
 fn maker<'a>(work: &'a Work<'_>, live: &serde_json::Value) -> Option<&'a Version> {
     let owners = live["metadata"]["ownerReferences"].as_array();
     let mut owners = owners.into_iter().flatten();

@@ -1,4 +1,4 @@
-//! A version in the making.
+//! Creates one version of a set and records its outcome.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -21,24 +21,24 @@ use crate::{
     wire::{Action, Phase, ResourceSet, Status, Version},
 };
 
-/// Where the phase of Namespaces is among the others.
+/// Phase of Namespaces.
 const NAMESPACES: u16 = 1;
-/// How often more it is tried to keep the manifests, since the whole is not tried again for that.
+/// Number of retries to store the history, because the apply as a whole is not retried for that.
 const PATIENCE: u32 = 4;
 const PAUSE: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(4));
 
-/// A version that exists, and what became of its objects so far.
+/// A version that exists, and the outcomes of its objects so far.
 pub(crate) struct Work<'a> {
     pub job: &'a Job<'a>,
     pub seen: &'a Seen,
     pub plan: &'a Plan,
-    /// The version with its UID, as it was begun.
+    /// The ResourceSet of the version, as it was created.
     pub set: ResourceSet,
-    /// The versions that there are, it included.
+    /// The versions of the set, this one included.
     pub versions: Versions,
     pub version: Version,
     pub uid: String,
-    /// Of each step of the plan, once it was tried.
+    /// The outcome of each step of the plan, once it was attempted.
     pub outcomes: Vec<Option<Outcome>>,
     pub held: Option<&'a Held>,
 }
@@ -46,7 +46,7 @@ pub(crate) struct Work<'a> {
 // === impl Work ===
 
 impl<'a> Work<'a> {
-    /// Makes the version. If there is one of its name, another apply was quicker.
+    /// Creates the version. If it exists already, another apply was first.
     pub(crate) async fn begin(job: &'a Job<'a>, seen: &'a Seen, plan: &'a Plan, number: u64) -> Result<Self, Failure> {
         let version = plan.set.version(number);
         let objects: Vec<ObjectRef> = plan.steps.iter().map(|step| step.object.clone()).collect();
@@ -66,7 +66,7 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// From now on, what is written is written under this Lease.
+    /// Makes all later writes depend on this Lease.
     pub(crate) fn lock(&mut self, held: &'a Held) {
         self.held = Some(held);
     }
@@ -82,7 +82,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Applies the definitions, and waits until what they define is served.
+    /// Applies the CRDs, and waits until their kinds are served.
     pub(crate) async fn definitions(&mut self) -> Result<(), Failure> {
         let definitions = self.steps(|phase| phase < NAMESPACES);
         if definitions.is_empty() {
@@ -92,13 +92,13 @@ impl<'a> Work<'a> {
         establish::wait(self, &definitions).await
     }
 
-    /// Applies Namespaces.
+    /// Applies the Namespaces.
     pub(crate) async fn namespaces(&mut self) {
         let namespaces = self.steps(|phase| phase == NAMESPACES);
         rounds::run(self, namespaces).await;
     }
 
-    /// Applies all that is not done.
+    /// Applies all remaining objects.
     pub(crate) async fn objects(&mut self) {
         let left = self.steps(|phase| phase >= NAMESPACES);
         let left = left
@@ -108,8 +108,8 @@ impl<'a> Work<'a> {
         rounds::run(self, left).await;
     }
 
-    /// If all is applied, what left the set goes. Says what became of it; then the versions before go with what they owned.
-    /// The manifests are kept once nothing else can fail for good, and that they cannot be kept holds nothing else up.
+    /// Finishes the version: if all objects are applied, deletes what left the set, writes the status, and deletes
+    /// former versions with what they owned. The history is stored last; a failure to store it delays nothing else.
     pub(crate) async fn end(self) -> Result<Report, Failure> {
         let mut report = self.report();
         let is_failed = |report: &Report| report.objects.iter().any(|outcome| outcome.error.is_some());
@@ -137,7 +137,7 @@ impl<'a> Work<'a> {
         Ok(report)
     }
 
-    /// Keeps the manifests for a rollback, here and nowhere else.
+    /// Stores the manifests for a rollback, with retries.
     async fn keep(&self) -> Result<(), Failure> {
         let mut attempt = 0;
         loop {
@@ -166,7 +166,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// As [`Writer::may_write`], of what is written besides objects.
+    /// Fails if the Lease was lost, like [`Writer::may_write`], for writes other than objects.
     fn may_go_on(&self) -> Result<(), Failure> {
         match self.writer().may_write() {
             Err(_) => Err(Failure::Lost(self.plan.set.clone())),
@@ -174,8 +174,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Ends it where another apply has the Lease, and has nothing to do with this version: if that owns anything, it says what
-    /// became of it, so that nobody takes it for one that is in effect.
+    /// Ends this version after another apply took the Lease. If the version owns objects, its status says what was
+    /// applied, so that it does not look effective.
     pub(crate) async fn yielded(self, to: &Failure) -> Result<(), Failure> {
         let mut done = self.outcomes.iter().flatten();
         if !done.any(|outcome| outcome.error.is_none() && !outcome.object.gvk.is_crd()) {
@@ -190,7 +190,7 @@ impl<'a> Work<'a> {
         self.tell(&report).await
     }
 
-    /// Ends it where most of it could not even be tried.
+    /// Ends this version if most of its objects could not even be attempted.
     pub(crate) async fn give_up(self) -> Result<Report, Failure> {
         let report = self.report();
         self.tell(&report).await?;
@@ -249,8 +249,8 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Whether a version before is of no use any more, though this one failed. With it would go what it owns: it is kept
-    /// while that is anything, or may be.
+    /// Whether a former version can be deleted although this one failed. A version that owns objects, or may own some,
+    /// is kept, because they would be deleted with it.
     fn is_over(&self, known: &Known, applied: &BTreeSet<Identity>) -> bool {
         let owns = |object: &ObjectRef| {
             let identity = object.identity();

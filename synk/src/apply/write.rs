@@ -1,8 +1,8 @@
 //! Writes one object.
 //!
-//! A write that was on its way while its author was stopped may come late, when another apply has gone on. What it says of
-//! an owner that is no more would have the object collected. So each write names the version of the object that was seen,
-//! and is refused once anybody has written it since.
+//! A write that was delayed while its process was stopped may arrive after another apply has gone on. It would name an
+//! owner that is gone, and the object would be collected. So each write names the version of the object that was seen,
+//! and is refused if the object was written since.
 
 use bindery_runtime::errors;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use crate::{
     wire::{Action, Version},
 };
 
-/// A resource version that no object has: server-side apply with it creates, and refuses to touch what exists.
+/// A resource version that no object has: a server-side apply with it can create an object but not change one.
 const CREATE_ONLY: &str = "1";
 
 /// Writes objects for one version of a set.
@@ -29,11 +29,11 @@ pub(crate) struct Writer<'a> {
     pub version: &'a Version,
     pub uid: &'a str,
     pub held: Option<&'a Held>,
-    /// Managers whose fields become ours.
+    /// Field managers whose fields are transferred to synk.
     pub fields_of: &'a [String],
 }
 
-/// An object that is to be written.
+/// An object to write.
 #[derive(Clone, Copy)]
 pub(super) struct Subject<'a> {
     pub manifest: &'a Manifest,
@@ -53,14 +53,14 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// What came of an attempt.
+/// The result of an attempt.
 pub(crate) struct Tried {
     pub outcome: Outcome,
-    /// Another has written the object since it was read.
+    /// True if the object was written by another client since it was read.
     pub conflict: bool,
 }
 
-/// Why an attempt failed.
+/// The reason why an attempt failed.
 pub(super) struct Refused {
     pub problem: Problem,
     pub conflict: bool,
@@ -89,7 +89,7 @@ impl From<Problem> for Refused {
 // === impl Writer ===
 
 impl Writer<'_> {
-    /// Does what was decided about an object.
+    /// Carries out the decision about an object.
     pub(crate) async fn write(&self, manifest: &Manifest, decision: &Decision, live: Option<&Value>) -> Tried {
         let (action, written, refused) = match self.done(manifest, decision, live).await {
             Ok((action, written)) => (action, written, None),
@@ -144,8 +144,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Whoever was stopped for a while finds that another has gone on: what it writes then would be owned by a version
-    /// that is no more, and collected.
+    /// Fails if the Lease was lost. A process that was stopped for a while would otherwise write objects whose owner is
+    /// gone, and they would be collected.
     pub(super) fn may_write(&self) -> Result<(), Problem> {
         match self.held {
             Some(held) if held.is_lost() => Err(Problem::passing("the Lease of the set was lost")),
@@ -153,7 +153,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Applies an object: makes it if none was seen, else changes the one that was seen.
+    /// Applies an object: creates it if none was seen, else changes the one that was seen.
     pub(super) async fn put(&self, subject: Subject<'_>) -> Result<Written, kube::Error> {
         let mut body = plan::desired(subject.manifest, Some((self.version, self.uid)));
         let metadata = &mut body["metadata"];

@@ -1,4 +1,4 @@
-//! What a command says at its end: one text or one document on standard output, errors on standard error.
+//! Defines the output of a command: one text or one document on standard output, and errors on standard error.
 
 use bindery_runtime::terminal;
 use serde_json::{Map, Value, json};
@@ -9,24 +9,24 @@ use super::{
     render::document,
 };
 
-/// What a command found out.
+/// The result of a command.
 #[derive(Debug)]
 pub(super) struct Answer {
-    /// For people.
+    /// Text for people.
     pub(super) text: String,
-    /// For programs. Without one, the text stands for itself.
+    /// Document for programs. Empty if the text is the whole result.
     pub(super) document: Map<String, Value>,
     pub(super) exit: Exit,
 }
 
-/// Why a command did not get to its end, and what it found out before.
+/// The reason why a command failed, and its result until then.
 #[derive(Debug)]
 pub(super) struct Stop {
     pub(super) failure: Failure,
     pub(super) before: Option<Box<Answer>>,
 }
 
-/// What goes where.
+/// The text for each output stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) out: String,
@@ -43,7 +43,7 @@ impl<F: Into<Failure>> From<F> for Stop {
     }
 }
 
-/// What is said of a result.
+/// Formats a result.
 pub(super) fn say(format: Format, result: &Result<Answer, Stop>) -> Said {
     match result {
         Ok(answer) => Said {
@@ -56,7 +56,7 @@ pub(super) fn say(format: Format, result: &Result<Answer, Stop>) -> Said {
             let mut document = document("Failure", json!({ "error": error(failure) }));
             let mut text = "";
             if let Some(before) = &stop.before {
-                // It has a kind of its own.
+                // A document that has its own `kind` is printed as it is.
                 document.extend(before.document.clone());
                 text = &before.text;
             }
@@ -90,7 +90,7 @@ fn error(failure: &Failure) -> Value {
 
 fn complaint(failure: &Failure) -> String {
     match failure.exit() {
-        // The parser of the command line has told it; and who went away is told nothing.
+        // The parser has already reported its own error. An interrupted user needs no mend.
         Exit::Usage | Exit::Done => String::new(),
         _ => terminal::error_text(&failure.to_string(), failure.mend().as_deref()),
     }

@@ -1,4 +1,4 @@
-//! What was typed.
+//! Parses the command line.
 
 mod connection;
 mod set;
@@ -36,7 +36,7 @@ pub(super) struct Args {
     pub(super) command: Command,
 }
 
-/// How results and progress are shown, and how fast it goes.
+/// Output, verbosity and request rate.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Global options")]
 pub(super) struct DisplayArgs {
@@ -58,7 +58,7 @@ pub(super) struct DisplayArgs {
     pub(super) quiet: bool,
 }
 
-/// Requests in a second; `None` for no limit.
+/// Requests per second; `None` for no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Qps(pub(super) Option<NonZeroU32>);
 
@@ -74,7 +74,7 @@ pub(super) enum Format {
     Yaml,
 }
 
-/// What to do.
+/// The command.
 #[derive(Subcommand, Debug)]
 pub(super) enum Command {
     /// Install the definition of ResourceSets on the cluster, once.

@@ -1,4 +1,4 @@
-//! What each command does.
+//! Runs each command.
 
 mod apply;
 mod small;
@@ -24,15 +24,15 @@ use super::{
     render::Look,
 };
 
-/// How long silence looks like work.
+/// Time without output after which a hint is printed.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What every command works with.
+/// What every command needs.
 struct Context {
     synk: Synk,
-    /// As it was typed.
+    /// The namespace that was typed.
     namespace: Option<String>,
-    /// That of the context.
+    /// The namespace of the kubeconfig's context.
     home: String,
     look: Look,
     quiet: bool,
@@ -43,7 +43,7 @@ struct Context {
 
 /// Runs a command.
 pub(super) async fn run(args: Args) -> Result<Answer, Stop> {
-    // Before anything is asked for, so that what is wrong with the input shows at once. Until then Ctrl-C just ends it.
+    // Input is read first, so that its errors show before any request. Until then Ctrl-C simply ends the process.
     let manifests = match &args.command {
         Command::Completion(args) => return Ok(small::completion(args)),
         Command::Version => return Ok(small::version()),
@@ -113,7 +113,7 @@ impl Context {
         }
     }
 
-    /// Work that may end anywhere.
+    /// Runs work that may be interrupted anywhere.
     async fn or_stopped<T>(
         &self,
         work: impl Future<Output = Result<T, Stop>>,
@@ -125,7 +125,7 @@ impl Context {
         }
     }
 
-    /// A set that is applied: with the namespace that was typed, else that of the context.
+    /// Returns the target of an apply: with the namespace that was typed, else that of the context.
     fn target(&self, set: &SetName) -> Target {
         Target {
             set: set.clone(),
@@ -133,12 +133,13 @@ impl Context {
         }
     }
 
-    /// A set that is there, or was: with the namespace that was typed, else the one it has.
+    /// Returns the target of an existing or former set: with the namespace that was typed, else the one that the set
+    /// records.
     async fn known(&self, set: &SetName) -> Result<Target, Failure> {
         Ok(self.synk.target(set, self.namespace.as_deref()).await?)
     }
 
-    /// Work of which nothing is heard, with a word to whoever waits for it at a terminal.
+    /// Runs work that reports no progress. Prints a hint on a terminal if it takes long.
     async fn hinted<T>(&self, work: impl Future<Output = T>, hint: &str) -> T {
         let mut work = Box::pin(work);
         tokio::select! {

@@ -1,4 +1,4 @@
-//! The way to the cluster: the kubeconfig, with what the flags say in its place.
+//! Connects to the cluster: by the kubeconfig, with flags that override it.
 
 use std::{fs, path::Path};
 
@@ -14,19 +14,19 @@ use super::{
     errors::Failure,
 };
 
-/// Idle connections that are kept. More than this are opened for a moment only.
+/// Greatest number of idle connections that are kept.
 const IDLE_MAX: usize = 64;
 
 /// A cluster, and the namespace of its context.
 pub(super) struct Connection {
     pub(super) clients: Clients,
     pub(super) namespace: String,
-    /// Where the API server is, for people.
+    /// Address of the API server, for messages.
     pub(super) server: String,
 }
 
 impl Connection {
-    /// Sets up the connection. Asks nothing of the cluster yet.
+    /// Sets up the connection without sending a request.
     pub(super) async fn open(args: &ConnectionArgs, qps: Qps) -> Result<Self, Failure> {
         let config = overridden(config(args).await?, args)?;
         let limits = Limits {
@@ -41,7 +41,7 @@ impl Connection {
     }
 }
 
-/// Without a path, and without what some write before the host: a password.
+/// Returns the address without its path, and without user and password, which may precede the host.
 fn address(url: &http::Uri) -> String {
     let host = url.host().unwrap_or_default();
     let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
@@ -59,13 +59,13 @@ async fn config(args: &ConnectionArgs) -> Result<Config, ClientError> {
         client::config_with(args.kubeconfig.as_deref(), &options).await,
         &args.server,
     ) {
-        // An address is all that is needed.
+        // An address is enough to connect.
         (Err(ClientError::Infer(_)), Some(server)) if !is_named => Ok(Config::new(server.clone())),
         (config, _) => config,
     }
 }
 
-/// What the flags say is preferred to the kubeconfig.
+/// Overrides the kubeconfig by flags.
 fn overridden(mut config: Config, args: &ConnectionArgs) -> Result<Config, Failure> {
     if let Some(server) = &args.server {
         config.cluster_url = server.clone();
@@ -88,7 +88,7 @@ fn overridden(mut config: Config, args: &ConnectionArgs) -> Result<Config, Failu
 }
 
 fn override_user(user: &mut AuthInfo, args: &ConnectionArgs) {
-    // Who logs in by something else is not to be taken for the kubeconfig's user because of the rest of it.
+    // If a flag gives other credentials, all credentials of the kubeconfig's user are dropped.
     let login = match (&args.token, &args.client_certificate, &args.client_key) {
         (Some(token), ..) => Some(AuthInfo {
             token: Some(token.clone()),

@@ -1,4 +1,4 @@
-//! What can go wrong, the exit code of each, and what mends it.
+//! Defines the failures of the command, with exit code and mend.
 
 use std::{borrow::Cow, io, path::PathBuf};
 
@@ -6,34 +6,34 @@ pub(super) use bindery_runtime::terminal::Exit;
 use bindery_runtime::{client::ClientError, errors as cluster};
 use bindery_synk::{Failure as Refused, Version};
 
-/// Why a command failed.
+/// The reason why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    /// The command line is wrong, which its parser has told already.
+    /// The command line is wrong. The parser has reported it already.
     #[error("{0}")]
     Usage(String),
-    /// There is no way to the cluster.
+    /// The cluster cannot be reached.
     #[error("{0}")]
     Connection(#[from] ClientError),
     /// A file with credentials or a CA cannot be used.
     #[error("cannot use {}: {problem}", path.display())]
     Credential { path: PathBuf, problem: String },
-    /// The library says no.
+    /// The library refused.
     #[error(transparent)]
     Synk(#[from] Box<Refused>),
-    /// It says no to an attempt which was not the first.
+    /// The library refused a later attempt.
     #[error("{0}")]
     Again(Box<Refused>),
-    /// No answer came.
+    /// The API server did not answer.
     #[error("{failure}\nthe API server is {server}")]
     Unreached { server: String, failure: Box<Self> },
-    /// A plan was made, and some of it cannot be done.
+    /// The plan contains objects that cannot be applied.
     #[error("{0} of the objects cannot be applied")]
     Impossible(usize),
-    /// A saved plan is of another set, or for another namespace.
+    /// A saved plan is for another set or namespace.
     #[error("{}: {problem}", path.display())]
     OtherPlan { path: PathBuf, problem: String },
-    /// A version cannot be rolled back to.
+    /// The manifests of a version are not kept.
     #[error("the manifests of {0} are not kept")]
     NotKept(Version),
     /// A file cannot be read or written.
@@ -43,7 +43,7 @@ pub(super) enum Failure {
         path: PathBuf,
         source: io::Error,
     },
-    /// Somebody pressed Ctrl-C.
+    /// The user pressed Ctrl-C.
     #[error("interrupted: {0}")]
     Interrupted(&'static str),
     /// The process could not be set up.
@@ -74,7 +74,7 @@ impl Failure {
         }
     }
 
-    /// A stable word for programs.
+    /// Returns a stable reason for programs.
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Usage(_) => "Usage",
@@ -91,7 +91,7 @@ impl Failure {
         }
     }
 
-    /// What to do about it, where that is more than the message says.
+    /// Returns what to do, if that is more than the message says.
     pub(super) fn mend(&self) -> Option<Cow<'static, str>> {
         let mend = match self {
             Self::Connection(_) => "Name the cluster by --kubeconfig, --context or --server, as with kubectl.",
@@ -104,7 +104,7 @@ impl Failure {
         Some(mend.into())
     }
 
-    /// With the address of the API server, where that did not answer.
+    /// Adds the address of the API server to the error, if the server did not answer.
     pub(super) fn at(self, server: &str) -> Self {
         if self.to_string().contains(cluster::UNREACHABLE) {
             let (server, failure) = (server.to_owned(), Box::new(self));

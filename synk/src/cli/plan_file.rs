@@ -1,4 +1,4 @@
-//! Files with saved plans. They hold all manifests, so nobody else may read them.
+//! Reads and writes files with saved plans. They contain all manifests, so only their owner may read them.
 
 use std::{fs, io::Write as _, path::Path};
 
@@ -7,19 +7,19 @@ use tempfile::NamedTempFile;
 
 use super::errors::Failure;
 
-/// Reads a plan that was saved.
+/// Reads a saved plan.
 pub(super) fn read(path: &Path) -> Result<Saved, Failure> {
     let text = fs::read_to_string(path).map_err(failed("read", path))?;
     Ok(Saved::parse(&path.display().to_string(), &text)?)
 }
 
-/// Saves a plan, all of it or nothing.
+/// Saves a plan, completely or not at all.
 pub(super) fn write(path: &Path, saved: &Saved) -> Result<(), Failure> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    // Made so that its owner alone can read it.
+    // The file is created with a mode that lets only its owner read it.
     let mut file = NamedTempFile::new_in(folder).map_err(failed("write", path))?;
     file.write_all(saved.text().as_bytes()).map_err(failed("write", path))?;
     file.persist(path).map_err(|error| failed("write", path)(error.error))?;

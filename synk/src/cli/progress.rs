@@ -1,4 +1,4 @@
-//! Progress on standard error: a bar on a terminal, one line per object elsewhere.
+//! Shows progress on standard error: a bar on a terminal, else one line per object.
 
 mod lines;
 
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use self::lines::{Line, Lines};
 
-/// Shows what is told while a set becomes what it is to be.
+/// Shows the progress of an operation.
 pub(super) struct Progress {
     lines: Mutex<Lines>,
     show: Show,
@@ -23,7 +23,7 @@ enum Show {
 }
 
 impl Progress {
-    /// As a person wants it.
+    /// Chooses the form of progress.
     pub(super) fn new(quiet: bool, verbose: bool, server: &str) -> Self {
         let show = match (quiet, io::stderr().is_terminal()) {
             (true, _) => Show::Nothing,
@@ -36,14 +36,14 @@ impl Progress {
         }
     }
 
-    /// Told of something.
+    /// Shows an event.
     pub(super) fn tell(&self, event: Event<'_>) {
         let mut lines = self.lines.lock();
         let line = lines.tell(event);
         match (&self.show, line) {
             (Show::Nothing, _) | (Show::Lines, None) => {}
             (Show::Lines, Some(Line::Object(text) | Line::News(text))) => write(&text),
-            // A bar of nothing would say nothing.
+            // A bar without objects would show nothing.
             (Show::Bar(_), line) if lines.total() == 0 => {
                 if let Some(Line::Object(text) | Line::News(text)) = line {
                     write(&text);
@@ -66,14 +66,14 @@ impl Progress {
         self.lines.lock().began_again()
     }
 
-    /// Something to know on a terminal, where silence looks like a standstill.
+    /// Shows a hint on a terminal.
     pub(super) fn hint(&self, text: &str) {
         if matches!(self.show, Show::Bar(_)) {
             write(text);
         }
     }
 
-    /// Takes the bar away, so that results stand where it was.
+    /// Removes the bar before the result is printed.
     pub(super) fn end(&self) {
         if let Show::Bar(bar) = &self.show {
             bar.finish_and_clear();
@@ -81,7 +81,7 @@ impl Progress {
     }
 }
 
-/// Progress that nobody reads is no failure.
+/// Writes to standard error. A closed standard error is no failure.
 fn write(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }

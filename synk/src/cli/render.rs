@@ -1,4 +1,4 @@
-//! Results as texts and documents. Pure.
+//! Formats results as texts and documents. Pure.
 
 mod history;
 mod plan;
@@ -16,17 +16,17 @@ pub(super) use status::{sets, status};
 
 const API_VERSION: &str = "synk.cloudrobotics.com/v1";
 
-/// How a text looks.
+/// The style of a text.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Look {
-    /// All of it, not only what differs.
+    /// True to print everything, not only differences.
     pub(super) verbose: bool,
-    /// In colours.
+    /// True to print colours.
     pub(super) colours: bool,
 }
 
 impl Look {
-    /// In a colour, which ANSI gives a number.
+    /// Wraps a text in an ANSI colour.
     fn paint(self, colour: u8, text: &str) -> String {
         if self.colours {
             format!("\u{1b}[{colour}m{text}\u{1b}[0m")
@@ -36,7 +36,7 @@ impl Look {
     }
 }
 
-/// As kubectl writes it; with its namespace, where that is not the set's.
+/// Names an object as kubectl does, with its namespace if that is not the set's.
 pub(super) fn named(object: &ObjectRef, home: &str) -> String {
     let short = terminal::printable(&object.short());
     match &object.namespace {
@@ -45,7 +45,7 @@ pub(super) fn named(object: &ObjectRef, home: &str) -> String {
     }
 }
 
-/// A document of ours, with what it begins with.
+/// Makes a document with apiVersion and kind.
 pub(super) fn document(kind: &str, rest: Value) -> Map<String, Value> {
     let mut document = Map::from_iter([
         ("apiVersion".to_owned(), json!(API_VERSION)),
@@ -57,7 +57,7 @@ pub(super) fn document(kind: &str, rest: Value) -> Map<String, Value> {
     document
 }
 
-/// An object's names, with more about it.
+/// Adds fields to the names of an object.
 fn about(object: &ObjectRef, more: Value) -> Value {
     let mut about = json!(object);
     if let (Value::Object(about), Value::Object(more)) = (&mut about, more) {
@@ -66,14 +66,14 @@ fn about(object: &ObjectRef, more: Value) -> Value {
     about
 }
 
-/// `2 created, 1 pruned`, without those that are none.
+/// Returns a text such as `2 created, 1 pruned`, without counts of zero.
 fn counted(counts: &[(usize, &str)]) -> String {
     let some = counts.iter().filter(|(count, _)| *count > 0);
     let texts: Vec<_> = some.map(|(count, what)| format!("{count} {what}")).collect();
     texts.join(", ")
 }
 
-/// `1 object`, `2 objects`.
+/// Returns `1 object` or `2 objects`.
 pub(super) fn objects(count: usize) -> String {
     format!("{count} object{}", if count == 1 { "" } else { "s" })
 }

@@ -1,10 +1,10 @@
-//! Conditions in the status of an object.
+//! Reads conditions in the status of an object.
 
 use serde_json::Value;
 
 use super::Health;
 
-/// One condition.
+/// One condition of an object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Condition<'a> {
     kind: &'a str,
@@ -14,7 +14,7 @@ pub(super) struct Condition<'a> {
 // === impl Condition ===
 
 impl<'a> Condition<'a> {
-    /// The condition of a type.
+    /// Returns the condition of a type.
     pub(super) fn of(conditions: &'a Value, kind: &'a str) -> Option<Self> {
         let content = conditions
             .as_array()?
@@ -23,7 +23,7 @@ impl<'a> Condition<'a> {
         Some(Self { kind, content })
     }
 
-    /// The first of these types that an object has as true.
+    /// Returns the first of these condition types that is true.
     pub(super) fn true_of(object: &'a Value, kinds: &[&'a str]) -> Option<Self> {
         let conditions = &object["status"]["conditions"];
         let mut there = kinds.iter().filter_map(|kind| Self::of(conditions, kind));
@@ -42,7 +42,7 @@ impl<'a> Condition<'a> {
         self.content["reason"] == reason
     }
 
-    /// What it says of itself.
+    /// Returns the message of the condition, else its reason.
     pub(super) fn why(&self) -> String {
         let text = |key: &str| self.content[key].as_str().filter(|text| !text.is_empty());
         match (text("reason"), text("message")) {
@@ -52,7 +52,7 @@ impl<'a> Condition<'a> {
         }
     }
 
-    /// Whether it speaks of an older generation of its object.
+    /// Whether the condition is about an older generation of its object.
     fn is_behind(&self, object: &Value) -> bool {
         let observed = self.content["observedGeneration"].as_i64();
         let generation = object["metadata"]["generation"].as_i64();
@@ -62,7 +62,7 @@ impl<'a> Condition<'a> {
     }
 }
 
-/// An object of a kind of which nothing is known but what its conditions say.
+/// Judges an object of an unknown kind by its conditions alone.
 pub(super) fn general(object: &Value) -> Health {
     let conditions = &object["status"]["conditions"];
     let current = |kind| Condition::of(conditions, kind).filter(|condition| !condition.is_behind(object));

@@ -1,4 +1,4 @@
-//! Kinds that run Pods.
+//! Judges kinds that run Pods.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ pub(super) fn deployment(object: &Value) -> Health {
         return Health::Failed(late.why());
     }
     if object["spec"]["paused"].as_bool() == Some(true) {
-        // Nobody rolls it out until it is told to go on, so there is nothing to wait for.
+        // A paused Deployment is not rolled out, so there is nothing to wait for.
         return Health::Healthy;
     }
     let pods = Pods::of(object, "replicas");
@@ -88,13 +88,13 @@ pub(super) fn replica_set(object: &Value) -> Health {
     }
 }
 
-/// Why no Pod can be made, such as a quota.
+/// Says why no Pod can be created, for example because of a quota.
 fn failing(object: &Value) -> Option<Health> {
     let failing = Condition::true_of(object, &["ReplicaFailure"])?;
     Some(Health::Progressing(failing.why()))
 }
 
-/// How many Pods there are to be, and how many there are.
+/// The wanted and the actual number of Pods.
 #[derive(Clone, Copy)]
 struct Pods<'a> {
     status: &'a Value,
@@ -111,13 +111,13 @@ impl<'a> Pods<'a> {
         }
     }
 
-    /// Fewer than there are to be.
+    /// Reports that fewer Pods exist than wanted.
     fn short(&self, what: &str, key: &str) -> Option<Health> {
         let (count, wanted) = (self.status[key].as_i64().unwrap_or(0), self.wanted);
         (count < wanted).then(|| Health::Progressing(format!("{count} of {wanted} pods are {what}")))
     }
 
-    /// More than there are to be.
+    /// Reports that Pods of an older revision still exist.
     fn old(&self) -> Option<Health> {
         let more = self.status["replicas"].as_i64().unwrap_or(0) - self.wanted;
         (more > 0).then(|| Health::Progressing(format!("{more} old pods are still there")))

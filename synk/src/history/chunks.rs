@@ -1,4 +1,4 @@
-//! Manifests into pieces that fit into Secrets, and back.
+//! Packs manifests into chunks that fit into Secrets, and unpacks them.
 
 use std::{
     fmt,
@@ -9,36 +9,36 @@ use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-/// A Secret holds 1 MiB at most, its marks included.
+/// Greatest size of a chunk, in bytes. A Secret holds at most 1 MiB, metadata included.
 pub(super) const CHUNK: usize = 900 * 1024;
 
-/// No set that was applied has manifests as large as this; what can be made of a few bytes with evil intent has.
+/// Greatest size of unpacked manifests, in bytes: far above any real set, and a limit for malicious data that expands.
 const INFLATED: u64 = 1 << 30;
 
-/// Manifests, compressed and cut. They may hold what Secrets hold.
+/// Compressed manifests, cut into chunks. They may contain Secrets.
 #[derive(PartialEq, Eq)]
 pub(super) struct Packed {
-    /// At least one.
+    /// The chunks, at least one.
     pub(super) chunks: Vec<Vec<u8>>,
-    /// Of all chunks together, in hexadecimal digits.
+    /// SHA-256 of all chunks together, in hexadecimal digits.
     pub(super) sha256: String,
 }
 
-/// Why chunks are not what was cut.
+/// The reason why chunks cannot be unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Damage {
-    /// Some are not there.
+    /// Some chunks are missing.
     #[error("{found} of {total} parts are there")]
     Missing {
-        /// How many there are.
+        /// Number of chunks that exist.
         found: usize,
-        /// How many there should be.
+        /// Number of chunks that were stored.
         total: usize,
     },
-    /// They are not what was stored.
+    /// The content differs from what was stored.
     #[error("its content has changed since it was stored: the checksum differs")]
     Checksum,
-    /// The checksum holds, but nobody can make manifests of it.
+    /// The checksum matches, but the content is no list of manifests.
     #[error("its content is no list of manifests")]
     Content,
 }
@@ -52,7 +52,7 @@ impl fmt::Debug for Packed {
     }
 }
 
-/// The same manifests always give the same bytes.
+/// Packs manifests. Equal manifests give equal bytes.
 pub(super) fn pack<'a>(bodies: impl Iterator<Item = &'a Map<String, Value>>, size: usize) -> Packed {
     let text = serde_json::to_vec(&bodies.collect::<Vec<_>>()).expect("JSON values can be written as JSON");
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
@@ -64,7 +64,7 @@ pub(super) fn pack<'a>(bodies: impl Iterator<Item = &'a Map<String, Value>>, siz
     }
 }
 
-/// The manifests that were cut into so many chunks with this checksum.
+/// Unpacks `total` chunks with this checksum.
 pub(super) fn unpack(chunks: &[Vec<u8>], total: usize, sha256: &str) -> Result<Vec<Map<String, Value>>, Damage> {
     if chunks.len() != total {
         return Err(Damage::Missing {
@@ -81,7 +81,7 @@ pub(super) fn unpack(chunks: &[Vec<u8>], total: usize, sha256: &str) -> Result<V
     serde_json::from_slice(&text).map_err(|_| Damage::Content)
 }
 
-/// What is longer than the limit is cut off there, and is no JSON then.
+/// Inflates at most `limit` bytes. A longer text is cut off and is no valid JSON then.
 fn inflate(bytes: &[u8], limit: u64, text: &mut Vec<u8>) -> std::io::Result<usize> {
     GzDecoder::new(bytes).take(limit).read_to_end(text)
 }

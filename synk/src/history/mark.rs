@@ -1,4 +1,4 @@
-//! What the Secrets of the history say of their content, so that it is known without reading it.
+//! Describes the content of history Secrets in their metadata, so that it is known without reading them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,42 +9,42 @@ use super::Stored;
 pub(super) use crate::wire::{HISTORY_TYPE as TYPE, LABEL_SET as SET};
 use crate::wire::{LABEL_VERSION as VERSION, SetName, Version};
 
-/// Annotations.
+/// Annotations of a history Secret.
 const CHUNK: &str = "synk.cloudrobotics.com/chunk";
 const CHUNKS: &str = "synk.cloudrobotics.com/chunks";
 const SHA256: &str = "synk.cloudrobotics.com/sha256";
 const TIME: &str = "synk.cloudrobotics.com/time";
 const OBJECTS: &str = "synk.cloudrobotics.com/objects";
 
-/// What all chunks of a version say.
+/// The description that all chunks of a version share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) version: Version,
-    /// How many chunks there are.
+    /// Number of chunks.
     pub(super) total: usize,
-    /// Of their content.
+    /// SHA-256 of the content.
     pub(super) sha256: String,
     pub(super) time: Timestamp,
-    /// How many objects they hold.
+    /// Number of objects.
     pub(super) objects: usize,
 }
 
-/// A Secret with a chunk, as it is found.
+/// A Secret with a chunk, as listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) name: String,
     pub(super) uid: Option<String>,
-    /// Which chunk of what; `None` if the Secret does not say so any more.
+    /// The number of the chunk and its description; `None` if the annotations are damaged.
     pub(super) mark: Option<(usize, Mark)>,
 }
 
-/// All Secrets of a set, by the number of the version.
+/// All history Secrets of a set, by version number.
 pub(super) type Versions = BTreeMap<u64, Vec<Found>>;
 
 // === impl Mark ===
 
 impl Mark {
-    /// The metadata of the Secret with one of the chunks.
+    /// Returns the metadata of the Secret with this chunk.
     pub(super) fn metadata(&self, chunk: usize) -> ObjectMeta {
         let text = |key: &str, value: String| (key.to_owned(), value);
         ObjectMeta {
@@ -82,7 +82,7 @@ fn name(version: &Version, chunk: usize) -> String {
     format!("synk-{version}-{chunk}")
 }
 
-/// Sorts Secrets by what they belong to. One that names no version belongs to version 0, which never is one.
+/// Groups Secrets by version. A Secret that names no version gets version 0, which never exists.
 pub(super) fn sorted(set: &SetName, secrets: impl Iterator<Item = ObjectMeta>) -> Versions {
     let mut versions = Versions::new();
     for metadata in secrets {
@@ -98,7 +98,7 @@ pub(super) fn sorted(set: &SetName, secrets: impl Iterator<Item = ObjectMeta>) -
     versions
 }
 
-/// What all the Secrets of a version agree on, if they are all that there should be.
+/// Returns the description that all Secrets of a version share, if none is missing.
 pub(super) fn whole(found: &[Found]) -> Option<&Mark> {
     let marks: Option<Vec<_>> = found.iter().map(|found| found.mark.as_ref()).collect();
     let marks = marks?;
@@ -108,7 +108,7 @@ pub(super) fn whole(found: &[Found]) -> Option<&Mark> {
     (agree && chunks.len() == marks.len() && chunks.into_iter().eq(0..first.total)).then_some(first)
 }
 
-/// What is stored, the newest first.
+/// Returns the stored versions, newest first.
 pub(super) fn stored(set: &SetName, versions: &Versions) -> Vec<Stored> {
     let numbered = versions.iter().rev().filter(|(number, _)| **number > 0);
     let stored = numbered.map(|(number, found)| {
@@ -123,10 +123,9 @@ pub(super) fn stored(set: &SetName, versions: &Versions) -> Vec<Stored> {
     stored.collect()
 }
 
-/// The Secrets that go when `current` has been stored and so many versions are kept. Besides the older ones these are those
-/// that are not whole, which were left by an apply that ended in the middle, and those with higher numbers, which are of
-/// a set of this name that was deleted. Where one version says what the one before said, as after attempts that had to be
-/// made again, the earlier one goes before any other does.
+/// Selects the Secrets to delete after `current` was stored, if `keep` versions are kept: older versions, incomplete
+/// versions of interrupted applies, and higher numbers, which belong to a deleted set of the same name. If two
+/// consecutive versions have the same content, as after retries, the earlier one is deleted first.
 pub(super) fn surplus(versions: &Versions, current: u64, keep: usize) -> Vec<&Found> {
     let numbered = versions.iter().filter(|(number, _)| (1..=current).contains(*number));
     let whole: Vec<_> = numbered

@@ -1,4 +1,4 @@
-//! The Secrets of the history.
+//! Reads and writes the Secrets of the history.
 
 use std::collections::BTreeMap;
 
@@ -25,12 +25,12 @@ use crate::{
     wire::{FIELD_MANAGER, SetName, Version},
 };
 
-/// The key in a Secret.
+/// Key of the content in a Secret.
 const KEY: &str = "manifests.json.gz";
-/// How many Secrets are written or read at once.
+/// Number of Secrets that are written or read concurrently.
 const AT_ONCE: usize = 4;
 
-/// Keeps the manifests of a version, and those of the newest before it: `keep` in all. May be called again.
+/// Stores the manifests of a version, and deletes older ones so that `keep` versions remain. It can be repeated.
 pub async fn store(
     clients: &Clients,
     target: &Target,
@@ -62,7 +62,7 @@ async fn put(
 ) -> Result<(), Failure> {
     let shelf = Shelf::new(clients, &target.set, &target.namespace);
     let mut versions = match shelf.versions().await {
-        // Who may not see Secrets cannot have kept any.
+        // An account that may not list Secrets cannot have stored any.
         Err(Failure::Api { source, .. }) if keep == 0 && errors::is_forbidden(&source) => return Ok(()),
         versions => versions?,
     };
@@ -86,13 +86,13 @@ async fn put(
         .await
 }
 
-/// What is stored of a set, the newest version first. Reads no content.
+/// Lists the stored versions of a set, newest first, without reading content.
 pub async fn list(clients: &Clients, target: &Target) -> Result<Vec<Stored>, Failure> {
     let shelf = Shelf::new(clients, &target.set, &target.namespace);
     Ok(mark::stored(&target.set, &shelf.versions().await?))
 }
 
-/// Whether anything is stored of a set, whole or not. What may not be read is nothing.
+/// Whether any Secret of a set's history exists, complete or not. Secrets that may not be read count as none.
 pub async fn is_kept(clients: &Clients, target: &Target) -> Result<bool, Failure> {
     let shelf = Shelf::new(clients, &target.set, &target.namespace);
     match shelf.versions().await {
@@ -101,7 +101,7 @@ pub async fn is_kept(clients: &Clients, target: &Target) -> Result<bool, Failure
     }
 }
 
-/// The manifests of a version.
+/// Reads the manifests of a version.
 pub async fn load(clients: &Clients, target: &Target, number: u64) -> Result<Vec<Manifest>, Failure> {
     let version = target.set.version(number);
     let shelf = Shelf::new(clients, &target.set, &target.namespace);
@@ -139,14 +139,14 @@ pub async fn load(clients: &Clients, target: &Target, number: u64) -> Result<Vec
     manifests.ok_or_else(|| unreadable(Damage::Content))
 }
 
-/// Deletes all that is stored of a set.
+/// Deletes the history of a set.
 pub async fn remove_all(clients: &Clients, set: &SetName, namespace: &str) -> Result<(), Failure> {
     let shelf = Shelf::new(clients, set, namespace);
     let versions = shelf.versions().await?;
     shelf.delete(versions.values().flatten()).await
 }
 
-/// Where the history of a set is.
+/// Access to the history of one set.
 struct Shelf<'a> {
     api: Api<Secret>,
     set: &'a SetName,
@@ -170,8 +170,8 @@ impl<'a> Shelf<'a> {
     }
 
     async fn versions(&self) -> Result<Versions, Failure> {
-        // The type cannot be changed, and an admission policy can keep it from those who may write other Secrets. Without
-        // one, whoever may create Secrets here can forge these too.
+        // The type of a Secret cannot be changed, and an admission policy can restrict who creates Secrets of this
+        // type. Without such a policy, an account that may create Secrets here can forge them.
         let params = ListParams::default()
             .labels(&format!("{SET}={}", self.set))
             .fields(&format!("type={TYPE}"));
@@ -199,7 +199,7 @@ impl<'a> Shelf<'a> {
         written.try_collect::<()>().await.map_err(self.failed("store"))
     }
 
-    /// The content of all chunks that are there, in their order.
+    /// Reads all existing chunks, in their order.
     async fn read(&self, mark: &Mark) -> Result<Vec<Vec<u8>>, Failure> {
         let names = (0..mark.total).map(|chunk| mark.metadata(chunk).name.unwrap_or_default());
         let read = async |name: String| self.api.get_opt(&name).await;
@@ -233,7 +233,7 @@ impl<'a> Shelf<'a> {
     }
 }
 
-/// What was just written, so that it need not be listed again.
+/// Returns the Secrets that were just written as if they had been listed.
 fn marked(mark: &Mark) -> Vec<Found> {
     let found = |chunk| Found {
         name: mark.metadata(chunk).name.unwrap_or_default(),

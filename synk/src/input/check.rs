@@ -1,4 +1,4 @@
-//! What a set as a whole has to hold to.
+//! Checks a set as a whole.
 
 mod clean;
 #[cfg(test)]
@@ -11,11 +11,11 @@ use serde_json::Value;
 use super::{InputError, InputErrors, Manifest, Origin};
 use crate::{kinds::Kinds, object::Identity, plan::order};
 
-/// Charts may put objects there besides the namespace of their set.
+/// Namespace in which charts may have objects beside the set's own namespace.
 const SYSTEM_NAMESPACE: &str = "kube-system";
 
-/// Fills namespaces in, takes out what only an API server writes, refuses what may not be in a set. What it returns is in the
-/// order in which it is applied.
+/// Fills in namespaces, removes fields that only an API server writes, and refuses objects that a set cannot contain.
+/// Returns the manifests in the order of their application.
 pub fn resolve(
     manifests: &[Manifest],
     kinds: &Kinds,
@@ -50,7 +50,7 @@ pub fn resolve(
     Ok(resolved)
 }
 
-/// Objects of kinds that nobody knows yet keep the namespace they say, or none.
+/// Fills in the namespace of an object. An object of an unknown kind keeps its own namespace, or none.
 fn place(manifest: &mut Manifest, kinds: &Kinds, namespace: &str) {
     let Some(resource) = kinds.get(&manifest.object.gvk) else {
         return;
@@ -81,7 +81,7 @@ fn foreign(manifest: &Manifest, namespace: &str, allowed: &[String]) -> Option<S
     })
 }
 
-/// What no API server takes, or what would lead to another object's address.
+/// Returns errors for names that no API server accepts, or that would change the path of a request.
 fn bad_name(manifest: &Manifest) -> Vec<String> {
     let object = &manifest.object;
     let limit = match (object.gvk.group.as_str(), object.gvk.kind.as_str()) {

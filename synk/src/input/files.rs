@@ -1,4 +1,4 @@
-//! Files, folders and standard input into manifests.
+//! Reads files, folders and standard input.
 
 use std::{
     fs::File,
@@ -8,10 +8,11 @@ use std::{
 
 use super::{InputError, InputErrors, Manifest, Origin, parse};
 
-/// Nothing larger is read. All objects of a set that large could not be stored.
+/// Greatest size of a file, in bytes. A ResourceSet could not store the list of a larger set.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// The manifests in files, in the `.yaml`, `.yml` and `.json` files of folders, and in standard input, which is named `-`.
+/// Reads manifests from files, from the `.yaml`, `.yml` and `.json` files of folders, and from standard input, which is
+/// named `-`.
 pub fn read(paths: &[PathBuf]) -> Result<Vec<Manifest>, InputErrors> {
     let mut manifests = Vec::new();
     let mut errors = Vec::new();
@@ -35,7 +36,7 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<Manifest>, InputErrors> {
     }
 }
 
-/// What a path stands for, by name. Folders in a folder are not looked into.
+/// Returns the files of a path, sorted by name. Subfolders are not read.
 fn files(path: &Path) -> Result<Vec<PathBuf>, InputError> {
     if is_stdin(path) || !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -97,7 +98,7 @@ fn bytes(file: impl Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Of a file as a whole.
+/// Makes an error about a file as a whole.
 fn wrong(path: &Path, problem: impl Into<String>) -> InputError {
     InputError {
         origin: Origin {

@@ -1,4 +1,4 @@
-//! Text into manifests.
+//! Parses text into manifests.
 //!
 //! Text is read as kubectl reads it: YAML 1.1 where that and 1.2 differ on plain scalars (`yes` is a boolean, `0644` is 420), so
 //! that a chart means the same to both. What kubectl passes over in silence, such as a key that is given twice, is an error.
@@ -15,16 +15,16 @@ mod yaml;
 use self::{node::Located, split::Chunk};
 use super::{InputError, InputErrors, Manifest, Origin};
 
-/// So deep may collections be nested; what is read is walked by recursion, here and in all that handles it later.
+/// Greatest depth of nested collections, because values are walked by recursion here and later.
 const MAX_DEPTH: usize = 100;
-/// So many values may a text hold. The largest sets there are hold some hundred thousand.
+/// Greatest number of values in a text. The largest known sets have some hundred thousand.
 const MAX_NODES: usize = 4_000_000;
-/// So many bytes may aliases add. A few lines could blow up to any size otherwise.
+/// Greatest number of bytes that aliases may add, because a few lines of aliases could otherwise expand to any size.
 const MAX_ALIASED: usize = 16 << 20;
-/// After so many errors a text is not read further.
+/// Greatest number of errors after which parsing stops.
 const MAX_ERRORS: usize = 100;
 
-/// The manifests in a text, which `file` names.
+/// Parses the manifests in a text. `file` names the source in errors.
 pub fn parse(file: &str, text: &str) -> Result<Vec<Manifest>, InputErrors> {
     let mut parser = Parser {
         file,
@@ -58,18 +58,18 @@ struct Parser<'a> {
     errors: Vec<InputError>,
 }
 
-/// What may still be read.
+/// The remaining allowance of values and alias bytes.
 #[derive(Debug)]
 struct Budget {
     nodes: usize,
     aliased: usize,
 }
 
-/// The documents in a piece of text.
+/// The documents in a chunk of text.
 #[derive(Debug, Default)]
 struct Reading {
     documents: Vec<Document>,
-    /// Why the rest of the piece could not be read.
+    /// The error that ended the chunk early.
     broken: Option<Problem>,
 }
 
@@ -79,7 +79,7 @@ struct Document {
     problems: Vec<Problem>,
 }
 
-/// What is wrong, and on which line.
+/// An error, and its line.
 #[derive(Debug)]
 struct Problem {
     line: u64,
@@ -100,14 +100,15 @@ impl Parser<'_> {
             }
         }
         if let Some(problem) = reading.broken {
-            // What is not closed is missed after the end.
+            // A collection that is not closed is reported after the end of the text.
             let line = problem.line.min(chunk.last_line());
             self.document += 1;
             self.add([Problem { line, ..problem }]);
         }
     }
 
-    /// JSON is YAML but for details (long keys, tabs, several documents in a row), so it is tried first where a text looks like it.
+    /// Parses a chunk. If it looks like JSON, JSON is tried first: YAML does not accept all JSON (long keys, tabs,
+    /// several documents in a row).
     fn read(&mut self, chunk: &Chunk<'_>) -> Reading {
         let json = chunk
             .json()

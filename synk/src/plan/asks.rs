@@ -1,4 +1,4 @@
-//! What only the API server can tell.
+//! Selects the steps for which a plan needs the API server's answer, by a dry run.
 
 use super::{Decision, Plan, Step};
 use crate::{
@@ -6,8 +6,8 @@ use crate::{
     object::{Gvk, ObjectRef},
 };
 
-/// The steps for which the API server is to be asked what it would do: those that are unsure, and if the plan is to be
-/// `exact`, all others that write; as far as they can be asked for now.
+/// Returns the indices of the steps to send as dry runs: those that are [`Decision::Unsure`] and, for an `exact` plan,
+/// all that write. Steps whose kind or namespace the plan itself creates are left out.
 pub fn asks(plan: &Plan, kinds: &Kinds, exact: bool) -> Vec<usize> {
     let is_asked = |step: &Step| {
         let is_open = match step.decision {
@@ -24,8 +24,8 @@ pub fn asks(plan: &Plan, kinds: &Kinds, exact: bool) -> Vec<usize> {
         .collect()
 }
 
-/// Takes what is unsure, and cannot be asked for now, as a change: an API server that does not know yet what the plan makes
-/// known would refuse what it will take.
+/// Turns each [`Decision::Unsure`] step that cannot be sent as a dry run yet into a change. The API server would refuse
+/// such a dry run, because the plan itself creates the kind or the namespace.
 pub fn presume(plan: &mut Plan, kinds: &Kinds) {
     let is_presumed = |step: &Step| step.decision == Decision::Unsure && !is_answered(plan, kinds, &step.object);
     let presumed: Vec<bool> = plan.steps.iter().map(is_presumed).collect();
@@ -40,7 +40,7 @@ fn is_answered(plan: &Plan, kinds: &Kinds, object: &ObjectRef) -> bool {
     has_place(plan, object) && has_kind(plan, kinds, object)
 }
 
-/// Whether the namespace of an object is not made by the plan itself.
+/// Whether the namespace of an object exists already, so that a dry run can name it.
 fn has_place(plan: &Plan, object: &ObjectRef) -> bool {
     let Some(namespace) = &object.namespace else {
         return true;
@@ -53,7 +53,7 @@ fn has_place(plan: &Plan, object: &ObjectRef) -> bool {
         .any(|step| step.decision == Decision::Create && is_it(step))
 }
 
-/// Whether the kind of an object is served as it will be.
+/// Whether the API server already serves the kind of an object as the plan leaves it.
 fn has_kind(plan: &Plan, kinds: &Kinds, object: &ObjectRef) -> bool {
     let Some(resource) = kinds.get(&object.gvk).filter(|_| kinds.is_served(&object.gvk)) else {
         return false;

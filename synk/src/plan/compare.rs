@@ -1,4 +1,4 @@
-//! One object as it is beside what it is to be.
+//! Compares one live object with its manifest.
 
 use base64::Engine as _;
 use serde_json::{Value, json};
@@ -17,12 +17,12 @@ use crate::{
     wire::{FIELD_MANAGER, LAST_APPLIED, SetName, Version, is_resource_set},
 };
 
-/// Where it is said that fields become ours.
+/// Path under which a plan shows that field ownership is transferred to synk.
 const FIELDS: &str = "metadata.managedFields";
-/// Where it is said that the object becomes the set's.
+/// Path under which a plan shows that the set becomes the owner.
 const OWNERS: &str = "metadata.ownerReferences";
 
-/// Of an object that is there: what is to be done, and what differs, with all values.
+/// Returns the decision for an object that exists, and the fields that differ, with all values (Secrets included).
 pub(super) fn compared(input: &PlanInput<'_>, manifest: &Manifest, live: &Value) -> (Decision, Vec<FieldChange>) {
     let taken = due(live, manifest, &input.allowed.fields_of);
     let entries = taken.as_ref().map_or_else(|| entries(live), |taken| &taken.entries);
@@ -47,7 +47,7 @@ pub(super) fn compared(input: &PlanInput<'_>, manifest: &Manifest, live: &Value)
     (decision, marks.into_iter().chain(differences).collect())
 }
 
-/// What an apply makes of an object whose fields are owned so.
+/// Computes the object that a server-side apply of the manifest would make, given these managed fields.
 pub(super) fn expected(live: &Value, manifest: &Manifest, entries: &[Value]) -> Merged {
     let ownership = Ownership::of(entries, &manifest.object.gvk.api_version());
     let last = last_applied(live).filter(|_| ownership.has_last_applied());
@@ -58,7 +58,7 @@ pub(super) fn expected(live: &Value, manifest: &Manifest, entries: &[Value]) -> 
     expected
 }
 
-/// What is to be done besides what the manifest says: fields that become ours, and an owner.
+/// Returns the changes that synk makes beside the manifest: fields whose ownership is transferred, and a new owner.
 fn marks(input: &PlanInput<'_>, manifest: &Manifest, live: &Value, taken: Option<&TakeOver>) -> Vec<FieldChange> {
     let mark = |path: &str, from: Option<String>, to: String| FieldChange {
         path: path.to_owned(),
@@ -92,7 +92,7 @@ pub(super) fn shown_but_marks(changes: Vec<FieldChange>, manifest: &Manifest) ->
     marks
 }
 
-/// The ResourceSets that own an object.
+/// Returns the owner references of an object that name a ResourceSet.
 pub(super) fn owners(live: &Value) -> Vec<&Value> {
     let references = live["metadata"]["ownerReferences"].as_array();
     references
@@ -102,7 +102,8 @@ pub(super) fn owners(live: &Value) -> Vec<&Value> {
         .collect()
 }
 
-/// The ResourceSet that owns an object, if that is another set's, or a version of this one that is newer than what is known.
+/// Returns the name of the ResourceSet that owns an object, if it belongs to another set, or to a version of this set
+/// above `highest`.
 pub(super) fn stranger(live: &Value, set: &SetName, highest: u64) -> Option<String> {
     let names = owners(live)
         .into_iter()
@@ -114,7 +115,7 @@ pub(super) fn stranger(live: &Value, set: &SetName, highest: u64) -> Option<Stri
     strangers.next().map(str::to_owned)
 }
 
-/// Whether the object is just what the API server made of what was applied, however that differs from it.
+/// Whether the live object differs from the manifest only because the API server normalized what was applied.
 fn is_as_written(input: &PlanInput<'_>, manifest: &Manifest, live: &Value, differences: &[FieldChange]) -> bool {
     let record = input
         .versions
@@ -131,7 +132,7 @@ fn is_as_written(input: &PlanInput<'_>, manifest: &Manifest, live: &Value, diffe
             .all(|change| !change.path.starts_with("metadata.") && change.to.is_some())
 }
 
-/// Whether an object is too large to note what it was applied as.
+/// Whether an object is too large for the last-applied annotation.
 fn is_large(input: &PlanInput<'_>, manifest: &Manifest, live: &Value) -> bool {
     let owner = input
         .versions
@@ -141,12 +142,12 @@ fn is_large(input: &PlanInput<'_>, manifest: &Manifest, live: &Value) -> bool {
     !is_noted(live) && !is_noted(&desired(manifest, owner))
 }
 
-/// Whether two manifests say the same.
+/// Whether two manifests have the same content.
 fn equal(left: &Value, right: &Value) -> bool {
     differences(left, right).is_empty()
 }
 
-/// What is said for the changes of a step, values of Secrets included, without saying them.
+/// Returns a hash of the changes of a step that also covers the values of Secrets without containing them.
 pub(super) fn fingerprint(changes: &[FieldChange]) -> String {
     let text = json!(changes).to_string();
     let digest = Sha256::digest(text.as_bytes());

@@ -1,4 +1,4 @@
-//! What is to become of each object, and so of the set.
+//! Decides the step for each object, and so the plan for the set.
 
 use std::collections::BTreeMap;
 
@@ -25,26 +25,26 @@ use crate::{
     wire::{IGNORE, Phase, SetName},
 };
 
-/// All that a plan is made of.
+/// The input of a plan. A plan is a pure function of it.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanInput<'a> {
-    /// The set.
+    /// The set that is applied.
     pub set: &'a SetName,
-    /// The namespace it is applied with.
+    /// The namespace that the set is applied with.
     pub namespace: &'a str,
-    /// What it is to hold, as [`crate::input::resolve`] left it.
+    /// The manifests of the set, as [`crate::input::resolve`] left them.
     pub manifests: &'a [Manifest],
-    /// The kinds there are, with those that the set defines.
+    /// The kinds that the cluster serves, and those that the set defines.
     pub kinds: &'a Kinds,
-    /// The versions of the set.
+    /// The versions of the set on the cluster.
     pub versions: &'a Versions,
-    /// What was read, as [`super::reads`] asks for.
+    /// The live objects that [`super::reads`] asked for.
     pub live: &'a BTreeMap<Identity, Value>,
-    /// What may be done.
+    /// The guards that the user lifted.
     pub allowed: &'a Allowed,
 }
 
-/// Decides. Where a step is [`Decision::Unsure`], the plan is whole only after [`settle`] and [`conclude`].
+/// Makes the plan. If a step is [`Decision::Unsure`], the plan is complete only after [`settle`] and [`conclude`].
 pub fn plan(input: &PlanInput<'_>) -> Plan {
     let mut manifests: Vec<_> = input.manifests.iter().collect();
     manifests.sort_by_key(|manifest| order::key(&manifest.object));
@@ -70,7 +70,7 @@ pub fn plan(input: &PlanInput<'_>) -> Plan {
     plan
 }
 
-/// What is to become of one object of the set, and why that is refused.
+/// Decides about one object of the set, or returns why the plan must be refused.
 pub fn decide(input: &PlanInput<'_>, manifest: &Manifest) -> Result<Decision, Box<Refusal>> {
     match guards::of_object(input, manifest) {
         Some(refusal) => Err(Box::new(refusal)),
@@ -78,7 +78,7 @@ pub fn decide(input: &PlanInput<'_>, manifest: &Manifest) -> Result<Decision, Bo
     }
 }
 
-/// Says which version the plan makes, if any.
+/// Sets the version that the plan creates, if there is anything to do.
 pub fn conclude(plan: &mut Plan, input: &PlanInput<'_>) {
     let is_still = |step: &Step| matches!(step.decision, Decision::Unchanged | Decision::Ignored);
     let stays = plan.prune.is_empty() && plan.released.is_empty() && plan.steps.iter().all(is_still);
@@ -86,7 +86,7 @@ pub fn conclude(plan: &mut Plan, input: &PlanInput<'_>) {
     plan.next = (!is_done).then(|| input.versions.highest().unwrap_or(0) + 1);
 }
 
-/// Whether the one version that there is says what the plan says.
+/// Whether the one existing version already lists exactly the objects of the plan.
 fn is_settled(plan: &Plan, input: &PlanInput<'_>) -> bool {
     let Some(newest) = input.versions.newest() else {
         return false;
@@ -101,9 +101,9 @@ fn is_settled(plan: &Plan, input: &PlanInput<'_>) -> bool {
         && listed == wanted
 }
 
-/// Takes in what a dry run of [`super::desired`] led to. What is a change stays one where nothing would differ after it: what
-/// is said is another, and is to be ours. A refusal is the answer of an `exact` plan; where the object is written next, that
-/// will tell.
+/// Records the result of the dry run of [`super::desired`] for one step. A step that is a change stays a change even if
+/// the result equals the live object, because field ownership still moves. A refusal counts only in an `exact` plan;
+/// otherwise the apply will report it.
 pub fn settle(
     step: &mut Step,
     manifest: &Manifest,
@@ -128,7 +128,7 @@ pub fn settle(
             let taken = due(live, manifest, fields_of);
             let entries = taken.as_ref().map_or_else(|| entries(live), |taken| &taken.entries);
             let after = match &taken {
-                // The dry run could not know what becomes ours before the apply.
+                // The dry run does not show the ownership that is transferred before the apply.
                 Some(_) => expected(after, manifest, entries).object,
                 None => after.clone(),
             };

@@ -1,4 +1,4 @@
-//! What is sent of an object, and what it is compared with.
+//! Builds the body of a server-side apply, and the form in which objects are compared.
 
 use serde_json::{Value, json};
 
@@ -8,8 +8,8 @@ use crate::{
     wire::{LAST_APPLIED, LAST_APPLIED_LIMIT, SERVER_WRITTEN, Version, is_resource_set, owner_reference},
 };
 
-/// The body of the server-side apply of an object, which `owner`, a version of its set with the UID of its ResourceSet, is
-/// to own. Definitions are owned by nobody: with their owner all objects of their kinds would go.
+/// Returns the body of the server-side apply of an object. `owner` is a version of the set with the UID of its
+/// ResourceSet. A CRD gets no owner: if its owner were deleted, all objects of its kind would be deleted.
 pub fn desired(manifest: &Manifest, owner: Option<(&Version, &str)>) -> Value {
     let mut body = said(manifest);
     if let Some((version, uid)) = owner.filter(|_| !manifest.object.gvk.is_crd()) {
@@ -23,8 +23,8 @@ pub fn desired(manifest: &Manifest, owner: Option<(&Version, &str)>) -> Value {
     body
 }
 
-/// Notes what is applied in the object itself, as far as an API server takes it: all annotations of an object together may
-/// have so many bytes.
+/// Adds the last-applied annotation, unless the object's annotations would exceed the API server's limit on their total
+/// size.
 fn note(body: &mut Value) {
     let text = body.to_string() + "\n";
     let annotations = body["metadata"]["annotations"].as_object().into_iter().flatten();
@@ -41,14 +41,14 @@ fn note(body: &mut Value) {
     annotations[LAST_APPLIED] = Value::String(text);
 }
 
-/// What the manifest says of an object, without what only synk says.
+/// Returns the content of a manifest without what only synk adds.
 pub(super) fn said(manifest: &Manifest) -> Value {
     let mut said = Value::Object(manifest.body.clone());
     strip(&mut said);
     said
 }
 
-/// The object as it was last applied, as its annotation says.
+/// Returns the object as it was last applied, from its last-applied annotation.
 pub(super) fn last_applied(live: &Value) -> Option<Value> {
     let text = live["metadata"]["annotations"][LAST_APPLIED].as_str()?;
     let mut last: Value = serde_json::from_str(text).ok().filter(Value::is_object)?;
@@ -56,7 +56,7 @@ pub(super) fn last_applied(live: &Value) -> Option<Value> {
     Some(last)
 }
 
-/// Takes out what an API server or synk itself writes, so that only what is wanted is left, or may be.
+/// Removes what the API server or synk writes, so that only content of the manifest remains.
 pub(super) fn strip(object: &mut Value) {
     let Some(fields) = object.as_object_mut() else {
         return;

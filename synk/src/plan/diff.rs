@@ -1,4 +1,4 @@
-//! What differs between two states of an object, field by field, as people read it.
+//! Lists the differences between two states of an object, field by field, for people.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{FieldChange, desired::strip};
 use crate::object::Gvk;
 
-/// What may name the items of a list, the best first. Lists whose items have none of these are compared by place.
+/// Fields that may identify the items of a list, best first. Items of other lists are compared by index.
 const KEYS: &[&[&str]] = &[
     &["name"],
     &["uid"],
@@ -24,13 +24,13 @@ const KEYS: &[&[&str]] = &[
     &["topologyKey"],
 ];
 
-/// What differs between two states of an object of this kind, without what servers write and what synk notes for itself.
-/// What a Secret holds is not shown.
+/// Lists the differences between two states of an object of this kind, without fields that servers or synk write for
+/// themselves. Values of a Secret are not shown.
 pub fn changes_between(from: &Value, to: &Value, gvk: &Gvk) -> Vec<FieldChange> {
     shown(differences(from, to), gvk)
 }
 
-/// What making an object brings: its fields, and nothing of a Secret.
+/// Lists the fields of an object that is to be created, without values of a Secret.
 pub(super) fn of_creation(wanted: &Value, gvk: &Gvk) -> Vec<FieldChange> {
     if gvk.is_secret() {
         return Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn of_creation(wanted: &Value, gvk: &Gvk) -> Vec<FieldChange> {
     differences(&named, wanted)
 }
 
-/// The same with all values.
+/// Lists the differences with all values, also those of a Secret.
 pub(super) fn differences(from: &Value, to: &Value) -> Vec<FieldChange> {
     let (mut from, mut to) = (from.clone(), to.clone());
     strip(&mut from);
@@ -53,7 +53,7 @@ pub(super) fn differences(from: &Value, to: &Value) -> Vec<FieldChange> {
     changes
 }
 
-/// Without the values of a Secret. Its annotations may repeat what it holds.
+/// Hides the values of a Secret in a list of changes, also those in its annotations, which may repeat its data.
 pub(super) fn shown(changes: Vec<FieldChange>, gvk: &Gvk) -> Vec<FieldChange> {
     if !gvk.is_secret() {
         return changes;
@@ -136,7 +136,7 @@ fn compare_named(path: &str, before: &[Value], after: &[Value], names: &[&str], 
     }
 }
 
-/// By what all items of both lists can be told apart.
+/// Returns the fields that identify every item of both lists.
 fn names(before: &[Value], after: &[Value]) -> Option<&'static [&'static str]> {
     let tells = |items: &[Value], names: &[&str]| {
         let has_all = |item: &Value| {
@@ -167,7 +167,7 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The path of a field: with a dot where its name is a word, in brackets where it is not.
+/// Returns the path of a field below `path`: after a dot if the name is a plain word, else in brackets.
 fn below(path: &str, name: &str) -> String {
     let is_word = !name.is_empty()
         && name

@@ -1,9 +1,9 @@
-//! What is not done unless it is said to be meant.
+//! Refuses plans that delete or take over more than the user allowed.
 
 use super::{PlanInput, Refusal, compare::stranger};
 use crate::input::Manifest;
 
-/// Of the set as a whole.
+/// Refuses a set that was applied with another namespace.
 pub(super) fn of_set(input: &PlanInput<'_>) -> Option<Refusal> {
     let recorded = input
         .versions
@@ -16,7 +16,7 @@ pub(super) fn of_set(input: &PlanInput<'_>) -> Option<Refusal> {
     })
 }
 
-/// Of one object. A definition belongs to nobody.
+/// Refuses an object that another set or a newer version owns. A CRD has no owner.
 pub(super) fn of_object(input: &PlanInput<'_>, manifest: &Manifest) -> Option<Refusal> {
     if input.allowed.take_over || manifest.object.gvk.is_crd() {
         return None;
@@ -28,7 +28,7 @@ pub(super) fn of_object(input: &PlanInput<'_>, manifest: &Manifest) -> Option<Re
     })
 }
 
-/// Of what goes: more than half of what the set owns, or all because nothing is given.
+/// Refuses to prune more than half of the set's objects, or all of them because the input is empty.
 pub(super) fn of_prune(input: &PlanInput<'_>, pruned: usize, live: usize) -> Option<Refusal> {
     let set = || input.set.clone();
     if input.allowed.prune {

@@ -1,12 +1,13 @@
-//! What cannot be changed, and may be deleted and made anew instead.
+//! Says which objects are deleted and created again because the API server refuses to change them.
 
 use bindery_runtime::errors::explain;
 use serde_json::Value;
 
 use crate::object::Gvk;
 
-/// Whether an object of this kind that the API server refuses to change, saying this, is to be replaced. Where it names several
-/// faults, all of them have to go with the old object: a new one that is refused as well would leave none.
+/// Whether an object of this kind is to be replaced after the API server refused to change it with this error. If the
+/// error names several faults, each must be an immutable field: otherwise the new object would be refused too, and none
+/// would remain.
 pub fn must_recreate(gvk: &Gvk, live: &Value, error: &kube::Error) -> bool {
     let causes = match error {
         kube::Error::Api(status) => status.details.as_ref().map(|details| details.causes.as_slice()),
@@ -16,8 +17,8 @@ pub fn must_recreate(gvk: &Gvk, live: &Value, error: &kube::Error) -> bool {
     is_immutable(gvk, live, &explain(error)) && causes.all(|cause| is_immutable(gvk, live, &cause.message))
 }
 
-/// Whether this says that an object has a field that cannot be changed. A definition is never replaced: with it all objects
-/// of its kind would go.
+/// Whether the message says that an immutable field differs. A CRD is never replaced, because deleting it deletes all
+/// objects of its kind.
 fn is_immutable(gvk: &Gvk, live: &Value, message: &str) -> bool {
     let says = |text: &str| message.contains(text);
     match (gvk.group.as_str(), gvk.kind.as_str()) {

@@ -1,5 +1,5 @@
-//! What a server-side apply makes of an object, as far as that can be told without the schema of its kind. Which lists are
-//! keyed, and what is of one piece, shows in who owns what.
+//! Predicts the result of a server-side apply without the schema of the kind. Field ownership shows which lists have
+//! keys and which values are atomic.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,16 +8,16 @@ use serde_json::{Map, Value};
 
 use super::ownership::Ownership;
 
-/// The outcome.
+/// The predicted result of an apply.
 #[derive(Debug)]
 pub(super) struct Merged {
-    /// The object as it would be.
+    /// The object after the apply.
     pub object: Value,
-    /// Only the API server knows whether that is all.
+    /// True if only the API server can tell whether the prediction is complete.
     pub doubtful: bool,
 }
 
-/// A field of an object: who owns it, and what was said of it when it was last applied.
+/// A field of an object: its owners, and the value that was last applied to it.
 #[derive(Clone, Copy)]
 struct Field<'a> {
     ours: Option<&'a Value>,
@@ -25,29 +25,30 @@ struct Field<'a> {
     last: Last<'a>,
 }
 
-/// What was said of a field when it was last applied.
+/// The last applied value of a field.
 #[derive(Clone, Copy)]
 enum Last<'a> {
     Unknown,
     Known(Option<&'a Value>),
 }
 
-/// How a value is written.
+/// How a value is merged, as its managed fields show.
 #[derive(Clone, Copy, PartialEq)]
 enum Shape {
-    /// Field by field.
+    /// An object that is merged field by field.
     Fields,
-    /// Items that have keys.
+    /// A list whose items have keys.
     Keyed,
-    /// Values, each of which is there or not.
+    /// A list of values that are merged as a set.
     Set,
-    /// All at once.
+    /// An atomic value that is replaced as a whole.
     Whole,
-    /// Nobody owns it, as nobody owns what is there by default.
+    /// A value that no manager owns, such as a default.
     Unowned,
 }
 
-/// What an apply of what is wanted makes of what is. `last` is the object as we applied it last, where that is known.
+/// Predicts what a server-side apply of `wanted` makes of `live`. `last` is the object as synk last applied it, if
+/// known.
 pub(super) fn merged(live: &Value, wanted: &Value, ownership: &Ownership, last: Option<&Value>) -> Merged {
     let mut doubtful = false;
     let field = Field {
@@ -94,7 +95,7 @@ fn fields(live: &Map<String, Value>, wanted: &Map<String, Value>, at: Field<'_>,
     Value::Object(all)
 }
 
-/// A list whose items have keys. `None` if they cannot be told apart by them.
+/// Merges a list whose items have keys. Returns `None` if the keys do not identify the items.
 fn items(live: &[Value], wanted: &[Value], at: Field<'_>, doubtful: &mut bool) -> Option<Value> {
     let (ours, others) = (elements(at.ours), elements(at.others));
     let names = ours.keys().chain(others.keys()).next();
@@ -154,7 +155,7 @@ fn set(live: &[Value], wanted: &[Value], at: Field<'_>) -> Value {
     Value::Array(kept.chain(added).cloned().collect())
 }
 
-/// What is replaced as a whole. What is there besides is a default, if we wrote it last without saying so.
+/// Merges an atomic value. A live value that synk's last apply did not set is a default.
 fn whole(live: &Value, wanted: &Value, at: Field<'_>, doubtful: &mut bool) -> Value {
     match (live, wanted) {
         (Value::Object(live), Value::Object(wanted)) => {
@@ -194,7 +195,8 @@ fn whole(live: &Value, wanted: &Value, at: Field<'_>, doubtful: &mut bool) -> Va
     }
 }
 
-/// What is left of something that is not wanted any more: what is not ours, or somebody else's too.
+/// Returns what remains of a value that `wanted` lacks: the parts that synk does not own, or that another manager owns
+/// too.
 fn left(live: &Value, ours: Option<&Value>, others: Option<&Value>) -> Option<Value> {
     let Some(ours) = ours else {
         return Some(live.clone());
@@ -229,7 +231,7 @@ fn left(live: &Value, ours: Option<&Value>, others: Option<&Value>) -> Option<Va
 // === impl Field ===
 
 impl<'a> Field<'a> {
-    /// A field of it.
+    /// Returns a field below this one.
     fn below(self, element: &str) -> Self {
         let name = element.trim_start_matches("f:");
         let of = |fields: Option<&'a Value>| fields.and_then(|fields| fields.get(element));
@@ -240,7 +242,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// A part of what is owned as a whole.
+    /// Returns a part of an atomic value.
     fn inside(self, last: Last<'a>) -> Self {
         Self { last, ..self }
     }
@@ -279,7 +281,7 @@ impl<'a> Last<'a> {
         self.map(|value| value.get(name))
     }
 
-    /// An item by its place, where the list is what it was.
+    /// Returns an item by its index, if the list has the same length as before.
     fn place(self, index: usize, len: usize) -> Self {
         match self {
             Self::Known(Some(Value::Array(items))) if items.len() == len => Self::Known(items.get(index)),
@@ -287,7 +289,7 @@ impl<'a> Last<'a> {
         }
     }
 
-    /// An item by its keys.
+    /// Returns an item by its keys.
     fn item(self, id: &str) -> Self {
         self.map(|value| child(value, &format!("k:{id}")))
     }
@@ -296,13 +298,13 @@ impl<'a> Last<'a> {
         matches!(self, Self::Known(Some(_)))
     }
 
-    /// Whether nothing was said, in so many words.
+    /// Whether the last apply set this value to something empty.
     fn was_void(self) -> bool {
         matches!(self, Self::Known(Some(value)) if is_void(value))
     }
 }
 
-/// Items of a list that somebody owns, by their keys.
+/// Returns the owned items of a list with keys, by these keys.
 fn elements(fields: Option<&Value>) -> BTreeMap<String, &Value> {
     let fields = fields.and_then(Value::as_object).into_iter().flatten();
     let keyed = fields.filter_map(|(key, below)| {
@@ -312,14 +314,14 @@ fn elements(fields: Option<&Value>) -> BTreeMap<String, &Value> {
     keyed.collect()
 }
 
-/// The keys of an item that has all of them.
+/// Returns the identity of an item, if it has all key fields.
 fn id(item: &Value, names: &[String]) -> Option<String> {
     let keys = names.iter().map(|name| Some((name.clone(), item.get(name)?.clone())));
     let keys: Map<String, Value> = keys.collect::<Option<_>>()?;
     Some(Value::Object(keys).to_string())
 }
 
-/// Whether a key that may be left out, for its default, has the value that it got.
+/// Whether a live key field may be the default for a key field that `wanted` leaves out.
 fn may_be(live: Option<&Value>, wanted: Option<&Value>) -> bool {
     wanted.is_none() || live == wanted
 }
@@ -328,20 +330,20 @@ fn has_any(item: &Value, names: &[String]) -> bool {
     names.iter().any(|name| item.get(name).is_some())
 }
 
-/// Whether an element of a path names this item.
+/// Whether an element of a managed-fields path names this item.
 fn is_of(item: &Value, element: &str) -> bool {
     let item = std::slice::from_ref(item);
     !element.starts_with("i:") && child(&Value::Array(item.to_vec()), element).is_some()
 }
 
-/// Whether nothing is owned below, so that it is owned as a whole.
+/// Whether these managed fields own a value as a whole.
 fn is_leaf(fields: &Value) -> bool {
     fields
         .as_object()
         .is_none_or(|fields| fields.keys().all(|key| key == "."))
 }
 
-/// What a server may leave out.
+/// Whether a value is empty, so that a server may omit it.
 pub(super) fn is_void(value: &Value) -> bool {
     match value {
         Value::Null => true,

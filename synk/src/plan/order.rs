@@ -1,21 +1,22 @@
-//! In which order objects are applied.
+//! Defines the order in which objects are applied.
 
 use crate::{
     input::Manifest,
     object::{Gvk, ObjectRef},
 };
 
-/// Definitions: all else may be of the kinds that they make.
+/// Phase of CRDs, before everything, because other objects may be of the kinds that they define.
 const DEFINITIONS: u16 = 0;
-/// Whatever nothing is known to depend on.
+/// Phase of all objects that no other object is known to depend on.
 const REST: u16 = 999;
 
-/// By what objects are sorted to be applied: definitions, then what others live in or run as, then the rest.
+/// Returns the sort key for applying objects: CRDs first, then what other objects live in or run as, then the rest.
 pub fn key(object: &ObjectRef) -> impl Ord + use<> {
     (phase(object), object.clone())
 }
 
-/// The phase in which an object is applied: the lower ones are done first, and all of one are done at once.
+/// Returns the phase in which an object is applied. Phases run in ascending order; the objects of one phase are applied
+/// concurrently.
 pub fn phase(object: &ObjectRef) -> u16 {
     if object.gvk.is_crd() {
         DEFINITIONS
@@ -24,17 +25,17 @@ pub fn phase(object: &ObjectRef) -> u16 {
     }
 }
 
-/// By what a ResourceSet lists objects.
+/// Returns the sort key by which a ResourceSet lists objects.
 pub fn wire_key(object: &ObjectRef) -> impl Ord + use<> {
     (priority(&object.gvk), object.clone())
 }
 
-/// Puts manifests into the order in which they are applied.
+/// Sorts manifests into the order in which they are applied.
 pub fn sort(manifests: &mut [Manifest]) {
     manifests.sort_by_key(|manifest| key(&manifest.object));
 }
 
-/// What is sorted by [`key`], phase by phase.
+/// Splits a slice that is sorted by [`key`] into its phases.
 pub fn phases<T>(sorted: &[T], object: impl Fn(&T) -> &ObjectRef) -> impl Iterator<Item = &[T]> {
     sorted.chunk_by(move |left, right| phase(object(left)) == phase(object(right)))
 }

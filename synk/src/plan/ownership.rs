@@ -1,25 +1,25 @@
-//! Who owns which fields of a live object.
+//! Reads field ownership from `metadata.managedFields`.
 
 use bindery_runtime::managed_fields::merge;
 use serde_json::{Map, Value};
 
 use crate::wire::{FIELD_MANAGER, LAST_APPLIED};
 
-/// Who owns which fields of an object.
+/// The fields of an object that synk's applies own, and those of all other managers.
 #[derive(Debug, Default)]
 pub(super) struct Ownership {
-    /// What our applies own. What they do not say any more goes with the next one.
+    /// Fields that synk's applies own. The next apply removes those that its manifest lacks.
     pub(super) ours: Value,
-    /// What anybody else owns; what is removed by us stays where it is theirs too.
+    /// Fields that other managers own. A field that synk gives up stays if it is among them.
     pub(super) others: Value,
-    /// Ours is written by another version of the API, so that nothing is certain of it.
+    /// True if synk's entry has another version of the API, so that its fields cannot be compared.
     pub(super) is_foreign: bool,
 }
 
 // === impl Ownership ===
 
 impl Ownership {
-    /// As `metadata.managedFields` says.
+    /// Reads the managed-fields entries of an object.
     pub(super) fn of(entries: &[Value], api_version: &str) -> Self {
         let (mut ours, mut others, mut is_foreign) = (Map::new(), Map::new(), false);
         for entry in entries {
@@ -39,14 +39,14 @@ impl Ownership {
         }
     }
 
-    /// Whether the annotation with what was last applied is ours.
+    /// Whether synk's applies own the last-applied annotation.
     pub(super) fn has_last_applied(&self) -> bool {
         let annotations = &self.ours["f:metadata"]["f:annotations"];
         annotations.get(format!("f:{LAST_APPLIED}")).is_some()
     }
 }
 
-/// The entries of an object.
+/// Returns the managed-fields entries of an object.
 pub(super) fn entries(live: &Value) -> &[Value] {
     live["metadata"]["managedFields"]
         .as_array()
@@ -54,7 +54,7 @@ pub(super) fn entries(live: &Value) -> &[Value] {
         .unwrap_or_default()
 }
 
-/// Whether an entry is of our applies.
+/// Whether an entry belongs to synk's server-side applies.
 pub(super) fn is_ours(entry: &Value) -> bool {
     entry["manager"] == FIELD_MANAGER
         && entry["operation"] == "Apply"

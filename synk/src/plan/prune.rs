@@ -1,4 +1,4 @@
-//! What left the set.
+//! Finds the objects that left the set.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,26 +10,26 @@ use crate::{
     wire::{SetName, Version},
 };
 
-/// What left the set.
+/// The objects that left the set.
 #[derive(Debug)]
 pub(super) struct Left {
-    /// What goes, the last applied first.
+    /// Objects to delete, in reverse order of their application.
     pub pruned: Vec<Prune>,
-    /// What stays, and is the set's no more.
+    /// Objects that stay and only lose the set as owner.
     pub released: Vec<Prune>,
-    /// How many objects the set owns, these included.
+    /// Number of objects that the set owns, those that left included.
     pub owned: usize,
 }
 
-/// What left the set. Only what this set alone owns goes: what has another owner besides would not go with its ResourceSet
-/// either. Definitions never go, nor does a namespace that something of the set stays in.
+/// Finds the objects that left the set. Only objects that this set alone owns are deleted; Kubernetes would not collect
+/// an object with another owner either. CRDs are never deleted, nor is a namespace in which an object of the set stays.
 pub(super) fn prune(input: &PlanInput<'_>) -> Left {
     let wanted: BTreeMap<Identity, &ObjectRef> = input
         .manifests
         .iter()
         .map(|manifest| (manifest.object.identity(), &manifest.object))
         .collect();
-    // One object may be known by two groups of APIs.
+    // Two API groups may serve the same object.
     let wanted_uids: BTreeSet<_> = wanted
         .keys()
         .filter_map(|identity| uid(input.live.get(identity)?))
@@ -78,7 +78,8 @@ fn is_namespace(object: &ObjectRef) -> bool {
     object.gvk.group.is_empty() && object.gvk.kind == "Namespace"
 }
 
-/// Whether a namespace is the set's own, or holds something of it that does not go. What cannot be read may be there.
+/// Whether a namespace is the set's own, or holds an object of the set that stays. An object that cannot be read counts
+/// as staying.
 fn is_used(input: &PlanInput<'_>, namespace: &str, pruned: &BTreeSet<&str>) -> bool {
     let is_inside = |object: &ObjectRef| object.namespace.as_deref() == Some(namespace);
     let stays = |object: &ObjectRef| match input.live.get(&object.identity()) {
@@ -97,14 +98,14 @@ fn uid(live: &Value) -> Option<&str> {
     live["metadata"]["uid"].as_str()
 }
 
-/// By the version of the API that it was read by, which is served for sure.
+/// Returns the reference with the API version that the object was read with, because that version is served.
 fn as_read(object: &ObjectRef, live: &Value) -> ObjectRef {
     ObjectRef::of(live)
         .filter(|read| read.identity() == object.identity())
         .unwrap_or_else(|| object.clone())
 }
 
-/// Whether a ResourceSet is a version of a set.
+/// Whether an owner reference names a version of this set.
 pub(super) fn is_of(owner: &Value, set: &SetName) -> bool {
     let version: Option<Version> = owner["name"].as_str().and_then(|name| name.parse().ok());
     version.is_some_and(|version| version.set == *set)

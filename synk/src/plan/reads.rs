@@ -1,4 +1,4 @@
-//! What has to be read to decide: a number of requests that grows with kinds and namespaces, not with objects.
+//! Selects what must be read to make a plan. The number of requests grows with kinds and namespaces, not with objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,23 +9,22 @@ use crate::{
     versions::Versions,
 };
 
-/// One request: a list, or where a single object is asked for, that object.
+/// One request: a list of a kind, or a single object if only one is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// Of which kind, and by which version of its API.
+    /// The kind, and the API version to read it with.
     pub resource: Resource,
-    /// In which namespace; `None` for cluster-scoped objects.
+    /// The namespace; `None` for cluster-scoped objects.
     pub namespace: Option<String>,
-    /// The objects that are asked for. Others that a list holds mean nothing.
+    /// Names of the needed objects. Other objects of a list are ignored.
     pub names: Vec<String>,
 }
 
-/// What has to be read: the objects that are wanted, and those that the versions list.
+/// Returns the requests that read every object of the manifests and every object that the versions list.
 pub fn reads(manifests: &[Manifest], versions: &Versions, kinds: &Kinds) -> Vec<Read> {
     let mut asked: BTreeMap<(Gvk, Option<String>), BTreeSet<String>> = BTreeMap::new();
     let mut known: BTreeSet<Identity> = BTreeSet::new();
-    // By which version of its API a kind is read in a namespace: one request is enough for those that are wanted and those
-    // that are not.
+    // The API version with which a kind is read in a namespace: one request serves wanted and unwanted objects.
     let mut by: BTreeMap<(String, String, Option<String>), Gvk> = BTreeMap::new();
     for manifest in manifests {
         let object = &manifest.object;
@@ -71,12 +70,12 @@ pub fn reads(manifests: &[Manifest], versions: &Versions, kinds: &Kinds) -> Vec<
         .collect()
 }
 
-/// Whether an object that a version lists can be read. What became of one that cannot be is not known.
+/// Whether an object that a version lists can be read. The state of other objects is unknown.
 pub fn is_read(object: &ObjectRef, kinds: &Kinds) -> bool {
     listed(object, kinds).is_some()
 }
 
-/// How an object that a version lists is read, if its kind is served as it was.
+/// Returns how to read an object that a version lists, if its kind is still served.
 fn listed<'a>(object: &ObjectRef, kinds: &'a Kinds) -> Option<&'a Resource> {
     let exact = kinds.get(&object.gvk).filter(|_| kinds.is_served(&object.gvk));
     let resource = exact.or_else(|| kinds.any_version(&object.gvk.group, &object.gvk.kind))?;

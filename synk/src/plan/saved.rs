@@ -1,4 +1,4 @@
-//! A plan in a file: what was decided, and all that it takes to see whether it is still so.
+//! Saves a plan to a file, with everything that is needed to see whether the plan still holds.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,19 +19,19 @@ use crate::{
 const API_VERSION: &str = "synk.cloudrobotics.com/v1";
 const KIND: &str = "Plan";
 
-/// A plan that is carried out only if it still holds. It holds the manifests, Secrets included.
+/// A saved plan, which is carried out only if it still holds. It contains the manifests, Secrets included.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Saved {
     api_version: String,
     kind: String,
-    /// UID of the namespace `kube-system`, which tells clusters apart.
+    /// UID of the namespace `kube-system`, which identifies the cluster.
     pub cluster: String,
-    /// The set.
+    /// The set that the plan is for.
     pub set: SetName,
-    /// The namespace it is applied with.
+    /// The namespace that the set is applied with.
     pub namespace: String,
-    /// What may be done.
+    /// The guards that the user lifted.
     pub allowed: Allowed,
     /// The highest version that existed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,7 +70,7 @@ struct SavedManifest {
 // === impl Saved ===
 
 impl fmt::Debug for Saved {
-    /// Without the manifests, which may be Secrets.
+    /// Prints no manifest, because it may be a Secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let steps = self.steps.len();
         f.debug_struct("Saved")
@@ -81,7 +81,7 @@ impl fmt::Debug for Saved {
 }
 
 impl Saved {
-    /// Of a plan for this cluster and what it was made of.
+    /// Makes a saved plan for this cluster.
     pub fn of(plan: &Plan, input: &PlanInput<'_>, cluster: &str) -> Self {
         let manifests = input.manifests.iter().map(|manifest| SavedManifest {
             origin: manifest.origin.clone(),
@@ -102,12 +102,12 @@ impl Saved {
         }
     }
 
-    /// As a file holds it, which nobody but its owner may read.
+    /// Returns the content of the file. Only its owner may be able to read the file.
     pub fn text(&self) -> String {
         format!("{:#}\n", json!(self))
     }
 
-    /// What a file of this name holds.
+    /// Parses the content of a file of this name.
     pub fn parse(file: &str, text: &str) -> Result<Self, Failure> {
         let unreadable = |problem: &str| Failure::Unreadable {
             what: format!("the plan {file}"),
@@ -119,7 +119,7 @@ impl Saved {
                 "it is no plan of this version of synk: save it with `synk plan --out`",
             ));
         }
-        // What is wrong with it may repeat what a Secret holds.
+        // The parser's error may repeat the content of a Secret.
         let saved: Self =
             serde_json::from_value(value).map_err(|_| unreadable("it is not whole: save the plan again"))?;
         let is_named = |manifest: &SavedManifest| ObjectRef::of(&Value::Object(manifest.body.clone())).is_some();
@@ -130,7 +130,7 @@ impl Saved {
         }
     }
 
-    /// The manifests that the plan was made of.
+    /// Returns the manifests that the plan was made of.
     pub fn manifests(&self) -> Vec<Manifest> {
         let manifests = self.manifests.iter().filter_map(|saved| {
             Some(Manifest {
@@ -142,7 +142,7 @@ impl Saved {
         manifests.collect()
     }
 
-    /// What a plan that is made of the same now differs in. It holds if that is nothing.
+    /// Lists in sentences how a new plan from the same manifests differs. The saved plan holds if the list is empty.
     pub fn differences(&self, plan: &Plan, cluster: &str) -> Vec<String> {
         let mut all = Vec::new();
         if self.cluster != cluster {

@@ -1,5 +1,5 @@
-//! Fields that others wrote, and that become ours before our first apply: what somebody's `apply` once said, and does not say
-//! any more, goes only if it is ours.
+//! Transfers field ownership from other managers to synk before the first apply. A field that a former `apply` set, and
+//! that the manifest lacks, is removed only if synk owns it.
 
 use bindery_runtime::managed_fields::{applied, is_whole, merge, split};
 use serde_json::{Map, Value, json};
@@ -15,17 +15,17 @@ use crate::{
     wire::{FIELD_MANAGER, LAST_APPLIED, SetName, Version, is_resource_set, owner_reference},
 };
 
-/// What is changed about an object before it is applied.
+/// The change of an object's managed fields before it is applied.
 #[derive(Debug, PartialEq)]
 pub(super) struct TakeOver {
-    /// Its managed fields.
+    /// The new managed-fields entries.
     pub entries: Vec<Value>,
-    /// From whom fields are taken.
+    /// Names of the managers that lose fields.
     pub from: Vec<String>,
 }
 
-/// The JSON patch that goes before the apply of an object, if its fields are not ours yet. It is refused if the object was
-/// written meanwhile.
+/// Returns the JSON patch to send before the apply of an object if synk does not own all its fields yet. The API server
+/// refuses the patch if the object was written meanwhile.
 pub fn takeover(live: &Value, manifest: &Manifest, fields_of: &[String]) -> Option<Value> {
     let due = due(live, manifest, fields_of)?;
     let mut patch = guarded(live);
@@ -33,8 +33,8 @@ pub fn takeover(live: &Value, manifest: &Manifest, fields_of: &[String]) -> Opti
     Some(Value::Array(patch))
 }
 
-/// The JSON patch that moves the owner of an object alone, for one that is to be left as it is. `None` if it has that owner
-/// already.
+/// Returns the JSON patch that makes a version the owner of an object that is otherwise left alone. `None` if it is the
+/// owner already.
 pub fn move_owner(live: &Value, version: &Version, uid: &str) -> Option<Value> {
     let wanted = owner_reference(version, uid);
     let (sets, mut kept): (Vec<_>, Vec<_>) = references(live).iter().cloned().partition(is_resource_set);
@@ -47,7 +47,7 @@ pub fn move_owner(live: &Value, version: &Version, uid: &str) -> Option<Value> {
     Some(Value::Array(patch))
 }
 
-/// The JSON patch that makes an object no set's, for one that left this set and stays. `None` if it is not this set's.
+/// Returns the JSON patch that removes the owners of this set from an object that stays. `None` if it has none.
 pub fn release(live: &Value, set: &SetName) -> Option<Value> {
     let is_ours = |reference: &&Value| is_resource_set(reference) && is_of(reference, set);
     let (ours, kept): (Vec<_>, Vec<_>) = references(live).iter().partition(is_ours);
@@ -59,9 +59,9 @@ pub fn release(live: &Value, set: &SetName) -> Option<Value> {
     Some(Value::Array(patch))
 }
 
-/// What is to be taken over, if anything is: what an `apply` of another kind noted, owners that are not ours to drop, what a
-/// synk wrote that updates, and all that these managers wrote. Owners become ours rather than go: the apply that follows
-/// puts the new one in their place, and until then nothing is without an owner.
+/// Returns the transfer of field ownership that an object needs: fields of another kind of `apply`, owners that synk
+/// may not drop, fields of a synk that used updates, and all fields of the managers `fields_of`. Owner references are
+/// transferred rather than removed: the apply that follows replaces them, and until then the object keeps an owner.
 pub(super) fn due(live: &Value, manifest: &Manifest, fields_of: &[String]) -> Option<TakeOver> {
     let api_version = manifest.object.gvk.api_version();
     let entries = entries(live);
@@ -73,7 +73,7 @@ pub(super) fn due(live: &Value, manifest: &Manifest, fields_of: &[String]) -> Op
     let noted_by_others = noted && !ownership.has_last_applied();
     let was_synk =
         |entry: &Value| entry["manager"] == FIELD_MANAGER && entry["operation"] == "Update" && is_whole(entry);
-    // What is ours in another version of the API is not to be mixed with it.
+    // Fields that synk owns in another API version cannot be merged with these.
     let is_given = |entry: &Value| {
         let mut managers = fields_of.iter().map(String::as_str);
         let manager = entry["manager"].as_str();
@@ -103,7 +103,7 @@ pub(super) fn due(live: &Value, manifest: &Manifest, fields_of: &[String]) -> Op
             continue;
         }
         let is_same_version = entry["apiVersion"] == *api_version;
-        // A synk that updates wrote all data there is, also where it was too much to be noted.
+        // A synk that used updates wrote all data, also objects too large for the annotation.
         let whole =
             (was_synk(entry) && !noted).then(|| json!({"data": live["data"], "binaryData": live["binaryData"]}));
         let sources = sources.iter().chain(&whole).map(|source| {
@@ -142,7 +142,7 @@ pub(super) fn due(live: &Value, manifest: &Manifest, fields_of: &[String]) -> Op
     Some(TakeOver { entries: others, from })
 }
 
-/// An owner, as managed fields name it.
+/// Returns the name of an owner reference in managed fields.
 fn element(reference: &Value) -> String {
     format!("k:{{\"uid\":{}}}", reference["uid"])
 }
@@ -153,13 +153,13 @@ fn owns(entry: &Value, element: &str) -> bool {
         .is_some()
 }
 
-/// Whether an owner goes as soon as we do not say it any more.
+/// Whether an owner reference is removed when synk's next apply lacks it.
 fn is_ours_alone(entries: &[Value], element: &str) -> bool {
     let mut owning = entries.iter().filter(|entry| owns(entry, element)).peekable();
     owning.peek().is_some() && owning.all(is_ours)
 }
 
-/// Makes these owners ours alone.
+/// Makes synk the only manager of these owner references.
 fn own(elements: &[String], ours: &mut Map<String, Value>, others: &mut [Value]) {
     for element in elements {
         for entry in others
@@ -171,7 +171,7 @@ fn own(elements: &[String], ours: &mut Map<String, Value>, others: &mut [Value])
         }
         let fields = json!({"f:metadata": {"f:ownerReferences": {element: {}}}});
         let fields = fields.as_object().cloned().unwrap_or_default();
-        // There is but one entry of ours, by whatever version of the API. Owners are the same in all.
+        // synk has a single entry for all API versions, because owner references are the same in all.
         match others.iter_mut().find(|entry| is_ours(entry)) {
             Some(Value::Object(entry)) => {
                 if let Some(Value::Object(known)) = entry.get_mut("fieldsV1") {
@@ -183,7 +183,8 @@ fn own(elements: &[String], ours: &mut Map<String, Value>, others: &mut [Value])
     }
 }
 
-/// All fields but those that no manifest says. Of another version of the API, those that mean the same in all.
+/// Selects all fields except those that no manifest sets. In another API version, only the fields that have the same
+/// meaning in all versions.
 fn all(mut fields: Map<String, Value>, is_same_version: bool) -> (Map<String, Value>, Map<String, Value>) {
     let names = ["f:status", "f:metadata"];
     let (status, metadata) = (fields.remove(names[0]), fields.remove(names[1]));
@@ -198,7 +199,7 @@ fn all(mut fields: Map<String, Value>, is_same_version: bool) -> (Map<String, Va
     }
 }
 
-/// The fields that one of the sources says, and the rest.
+/// Splits fields into those that one of the sources sets, and the rest.
 fn taken(fields: Map<String, Value>, sources: impl Iterator<Item = Value>) -> (Map<String, Value>, Map<String, Value>) {
     let original = fields.clone();
     let (mut moved, mut left) = (Map::new(), fields);
@@ -211,7 +212,7 @@ fn taken(fields: Map<String, Value>, sources: impl Iterator<Item = Value>) -> (M
     (moved, left)
 }
 
-/// That something exists is ours with what is in it: an item of a list goes as a whole only then.
+/// Transfers the existence of an item together with its fields, because only then a list item is removed as a whole.
 fn keep_parents(moved: &mut Map<String, Value>, original: &Map<String, Value>) {
     for (key, below) in moved.iter_mut() {
         let (Some(below), Some(original)) = (below.as_object_mut(), original.get(key).and_then(Value::as_object))
@@ -225,7 +226,7 @@ fn keep_parents(moved: &mut Map<String, Value>, original: &Map<String, Value>) {
     }
 }
 
-/// Of a source what means the same in all versions of an API.
+/// Returns the part of a source that has the same meaning in all API versions.
 fn metadata(source: &Value) -> Value {
     json!({"metadata": source["metadata"]})
 }
@@ -237,7 +238,7 @@ fn references(live: &Value) -> &[Value] {
         .unwrap_or_default()
 }
 
-/// A patch of this object as it was seen, and no other.
+/// Returns the start of a JSON patch that tests for the object's UID and resource version.
 fn guarded(live: &Value) -> Vec<Value> {
     let metadata = &live["metadata"];
     vec![

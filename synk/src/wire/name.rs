@@ -1,35 +1,35 @@
-//! Names of sets and of their versions.
+//! Defines the names of sets and of their versions.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// The name of a set. It is the value of a label and part of the names of objects, so at most 63 characters.
+/// The name of a set. It is used as a label value and in names of objects, so it has at most 63 characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SetName(String);
 
-/// One version of a set, the name of its ResourceSet.
+/// One version of a set: the name of its ResourceSet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
     /// The set.
     pub set: SetName,
-    /// From 1 on.
+    /// The number of the version, from 1.
     pub number: u64,
 }
 
-/// Why a text names no set, or no version of one.
+/// The reason why a text is no name of a set or version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidName {
-    /// No name of a set.
+    /// The text is no name of a set.
     #[error(
         "{0:?} cannot be the name of a set: at most 63 of a-z, 0-9, '-' and '.', beginning and ending with a letter or a digit"
     )]
     Set(String),
-    /// A name that is that of a version.
+    /// The text is the name of a version.
     #[error("{0:?} is a version of a set: a set is named without `.vN`")]
     IsVersion(String),
-    /// No name of a version.
+    /// The text is no name of a version.
     #[error("{0:?} is no version of a set: versions are named NAME.vN, such as web.v3")]
     NotVersion(String),
 }
@@ -42,12 +42,12 @@ impl SetName {
         &self.0
     }
 
-    /// The name of the Lease that whoever changes this set holds.
+    /// Returns the name of the Lease that a process must hold to change this set.
     pub fn lease(&self) -> String {
         format!("synk-{self}")
     }
 
-    /// One version of this set.
+    /// Returns one version of this set.
     pub fn version(&self, number: u64) -> Version {
         Version {
             set: self.clone(),
@@ -117,7 +117,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// `NAME.vN` in its parts. A number is written in one way only.
+/// Splits `NAME.vN`. A number has exactly one spelling.
 fn split(text: &str) -> Option<(&str, u64)> {
     let (set, number) = text.rsplit_once(".v")?;
     let parsed = number.parse().ok()?;

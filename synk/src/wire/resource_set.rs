@@ -1,4 +1,4 @@
-//! The ResourceSet: the list of what one version of a set holds, and what became of it.
+//! Defines the ResourceSet: the list of objects of one version of a set, and the outcome of its application.
 
 use std::collections::BTreeMap;
 
@@ -21,77 +21,77 @@ use crate::{
 pub const API_VERSION: &str = "apps.cloudrobotics.com/v1alpha1";
 /// `kind` of a ResourceSet.
 pub const KIND: &str = "ResourceSet";
-/// The name of its definition.
+/// Name of the CRD of ResourceSets.
 pub const CRD_NAME: &str = "resourcesets.apps.cloudrobotics.com";
 
-/// One version of a set. Cluster-scoped.
+/// One version of a set. It is cluster-scoped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceSet {
-    /// [`API_VERSION`]
+    /// Always [`API_VERSION`].
     pub api_version: String,
-    /// [`KIND`]
+    /// Always [`KIND`].
     pub kind: String,
-    /// Its name is a [`Version`].
+    /// Metadata. The name is a [`Version`].
     pub metadata: ObjectMeta,
-    /// What it holds.
+    /// The objects that the version contains.
     #[serde(default, deserialize_with = "lenient")]
     pub spec: Spec,
-    /// What became of it.
+    /// The outcome of its application.
     #[serde(default, deserialize_with = "lenient")]
     pub status: Status,
 }
 
-/// What a version of a set holds.
+/// The list of objects of a version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Spec {
-    /// By kind, in the order of the wire.
+    /// Objects by kind, in the order of the wire.
     pub resources: Vec<Group<Item>>,
-    /// Whether it lists more than could be read.
+    /// True if the list contains entries that could not be read.
     #[serde(skip)]
     pub odd: bool,
 }
 
-/// What became of a version.
+/// The outcome of applying a version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
-    /// How far it is.
+    /// The progress of the application.
     #[serde(default, deserialize_with = "lenient")]
     pub phase: Phase,
-    /// When its application began.
+    /// The time when the application began.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// The time when the application ended.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
-    /// What was applied.
+    /// The objects that were applied.
     #[serde(default, deserialize_with = "each_lenient", skip_serializing_if = "Vec::is_empty")]
     pub applied: Vec<Group<Applied>>,
-    /// What was not.
+    /// The objects that could not be applied.
     #[serde(default, deserialize_with = "each_lenient", skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<Group<Applied>>,
 }
 
-/// How far the application of a version is.
+/// The progress of applying a version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
-    /// It has begun.
+    /// The application has begun.
     #[default]
     Pending,
-    /// All of it is applied.
+    /// All objects are applied.
     Settled,
-    /// Some of it could not be applied.
+    /// Some objects could not be applied.
     Failed,
 }
 
 /// Objects of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group<I> {
-    /// The kind.
+    /// The kind of the objects.
     #[serde(flatten)]
     pub gvk: Gvk,
-    /// The objects.
+    /// The objects of the group.
     #[serde(
         default = "Vec::new",
         deserialize_with = "each_lenient",
@@ -103,55 +103,55 @@ pub struct Group<I> {
 /// An object of a kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Item {
-    /// `None` for cluster-scoped objects.
+    /// The namespace; `None` for cluster-scoped objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Its name.
+    /// The name of the object.
     pub name: String,
 }
 
-/// What became of one object.
+/// The outcome for one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
-    /// `None` for cluster-scoped objects.
+    /// The namespace; `None` for cluster-scoped objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Its name.
+    /// The name of the object.
     pub name: String,
-    /// What was done.
+    /// The action on the object.
     #[serde(default, deserialize_with = "lenient")]
     pub action: Action,
     /// UID of the live object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
-    /// Generation that the write led to.
+    /// Generation of the object after the write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
-    /// Why it failed.
+    /// The error, if the action failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// What was done to an object.
+/// An action on an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action {
-    /// Nothing.
+    /// No action.
     #[default]
     None,
-    /// It was made.
+    /// The object was created.
     Create,
-    /// It was changed.
+    /// The object was changed.
     Update,
-    /// It was deleted and made anew.
+    /// The object was deleted and created again.
     Replace,
-    /// Only its owner was changed, as [`super::IGNORE`] demands.
+    /// Only the owner was changed, because of annotation [`super::IGNORE`].
     Ignored,
 }
 
 // === impl ResourceSet ===
 
 impl ResourceSet {
-    /// A version whose application with this namespace begins.
+    /// Makes the ResourceSet of a version whose application begins now.
     pub fn begin(version: &Version, namespace: &str, objects: &[ObjectRef], now: Timestamp) -> Self {
         let mut objects: Vec<_> = objects.iter().collect();
         objects.sort_by_key(|object| order::wire_key(object));
@@ -179,7 +179,7 @@ impl ResourceSet {
         }
     }
 
-    /// Which version it is. `None` if its name is none of a version, or not of the set that its label names.
+    /// Returns the version that the name stands for. `None` if the name is no version of the set in its label.
     pub fn version(&self) -> Option<Version> {
         let version: Version = self.metadata.name.as_deref()?.parse().ok()?;
         let label = self.metadata.labels.as_ref()?.get(NAME_LABEL)?;
@@ -190,7 +190,7 @@ impl ResourceSet {
 // === impl Status ===
 
 impl Status {
-    /// Of an application that has ended.
+    /// Makes the status of an application that has ended.
     pub fn ended(started_at: Option<Timestamp>, outcomes: &[Outcome], now: Timestamp) -> Self {
         let mut outcomes: Vec<_> = outcomes.iter().collect();
         outcomes.sort_by_key(|outcome| order::wire_key(&outcome.object));
@@ -234,7 +234,8 @@ impl Applied {
 // === impl Spec ===
 
 impl<'de> Deserialize<'de> for Spec {
-    /// Of all that fits. That there is more is told: what is not known to have been listed would go unseen.
+    /// Deserializes the entries that fit, and records whether others were skipped: pruning would miss objects that are
+    /// not known to be listed.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let spec = Value::deserialize(deserializer)?;
         let (groups, mut is_all) = each::<Value>(&spec["resources"]);
@@ -254,7 +255,7 @@ impl<'de> Deserialize<'de> for Spec {
 }
 
 impl Spec {
-    /// All that it lists.
+    /// Returns all objects of the list.
     pub fn objects(&self) -> impl Iterator<Item = ObjectRef> {
         self.resources.iter().flat_map(|group| {
             group.items.iter().map(|item| ObjectRef {
@@ -268,7 +269,7 @@ impl Spec {
 
 // === impl Group ===
 
-/// Neighbours of one kind, in groups.
+/// Groups consecutive objects of the same kind.
 fn grouped<'a, I>(items: impl Iterator<Item = (&'a Gvk, I)>) -> Vec<Group<I>> {
     let mut groups: Vec<Group<I>> = Vec::new();
     for (gvk, item) in items {
@@ -283,7 +284,7 @@ fn grouped<'a, I>(items: impl Iterator<Item = (&'a Gvk, I)>) -> Vec<Group<I>> {
     groups
 }
 
-/// The owner reference that ties an object to one version of its set.
+/// Makes the owner reference from an object to one version of its set.
 pub fn owner_reference(version: &Version, uid: &str) -> Value {
     json!({
         "apiVersion": API_VERSION, "kind": KIND, "name": version.to_string(), "uid": uid, "blockOwnerDeletion": true,
@@ -298,7 +299,7 @@ pub fn is_resource_set(reference: &Value) -> bool {
     reference["kind"] == KIND && group.is_some_and(|(group, _)| group == "apps.cloudrobotics.com")
 }
 
-/// The definition of the ResourceSet.
+/// Returns the CRD of ResourceSets.
 #[expect(clippy::missing_panics_doc, reason = "what is written here is a definition")]
 pub fn crd() -> CustomResourceDefinition {
     let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});

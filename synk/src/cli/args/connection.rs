@@ -1,11 +1,11 @@
-//! Flags that say which cluster, and who is asking: kubectl's.
+//! Flags for cluster and user, the same as kubectl's.
 
 use std::{path::PathBuf, time::Duration};
 
 use bindery_runtime::terminal;
 use secrecy::SecretString;
 
-/// Which cluster, and who is asking.
+/// Selects the cluster and the user.
 #[derive(clap::Args, Debug, Default)]
 #[command(next_help_heading = "Connection (as of kubectl)")]
 pub(in crate::cli) struct ConnectionArgs {
@@ -83,7 +83,7 @@ fn server(text: &str) -> Result<http::Uri, String> {
     }
 }
 
-/// As kubectl takes it: a duration, or a number of seconds.
+/// Parses a timeout as kubectl does: a duration, or a number of seconds.
 fn request_timeout(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(seconds) => Ok(Duration::from_secs(seconds)),

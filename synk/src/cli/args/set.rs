@@ -22,7 +22,7 @@ pub(in crate::cli) struct ApplyArgs {
     pub(in crate::cli) how: HowArgs,
 }
 
-/// Whether and how manifests are applied, wherever they come from.
+/// Options of an apply that do not depend on the source of the manifests.
 #[derive(clap::Args, Debug)]
 pub(in crate::cli) struct HowArgs {
     /// With server, say what would be done and do nothing.
@@ -50,7 +50,7 @@ pub(in crate::cli) struct PlanArgs {
     pub(in crate::cli) allow: AllowArgs,
 }
 
-/// Which set, of what.
+/// The set and its files.
 #[derive(clap::Args, Debug)]
 pub(in crate::cli) struct SourceArgs {
     /// Name of the set.
@@ -60,7 +60,7 @@ pub(in crate::cli) struct SourceArgs {
     pub(in crate::cli) files: Vec<PathBuf>,
 }
 
-/// What is refused unless it is meant.
+/// Lifts guards.
 #[derive(clap::Args, Debug, Clone, Default)]
 pub(in crate::cli) struct AllowArgs {
     /// Allow an empty set, and one that would delete more than half of what is there.
@@ -78,7 +78,7 @@ pub(in crate::cli) struct AllowArgs {
     pub(in crate::cli) take_fields_of: Vec<String>,
 }
 
-/// How an apply is carried out.
+/// Retries, concurrency and history of an apply.
 #[derive(clap::Args, Debug)]
 pub(in crate::cli) struct PaceArgs {
     /// How often to start over, every 5 s, after errors that pass; 0 for never.
@@ -92,7 +92,7 @@ pub(in crate::cli) struct PaceArgs {
     pub(in crate::cli) history: usize,
 }
 
-/// Whether to wait until all is healthy.
+/// Whether to wait until all objects are healthy.
 #[derive(clap::Args, Debug)]
 pub(in crate::cli) struct WaitArgs {
     /// Wait until all objects of the set are healthy.
@@ -103,13 +103,13 @@ pub(in crate::cli) struct WaitArgs {
     pub(in crate::cli) timeout: Duration,
 }
 
-/// Whether anything is written.
+/// Whether the command writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum DryRun {
-    /// It is.
+    /// The command writes.
     #[default]
     None,
-    /// The API server says what it would do, and does nothing.
+    /// The API server answers dry runs, and nothing is written.
     Server,
 }
 
@@ -131,7 +131,7 @@ pub(in crate::cli) struct DeleteArgs {
     pub(in crate::cli) ignore_not_found: bool,
 }
 
-/// A set, or one version of it.
+/// A set, or one version of a set.
 #[derive(Clone, Debug)]
 pub(in crate::cli) enum Named {
     Set(SetName),
@@ -178,7 +178,7 @@ impl FromStr for Named {
     fn from_str(text: &str) -> Result<Self, InvalidName> {
         match text.parse() {
             Ok(version) => Ok(Self::Version(version)),
-            // It is one of the two, so what is wrong with it as a set says more.
+            // The text is neither. The error about a set name says more.
             Err(InvalidName::NotVersion(_)) => text.parse().map(Self::Set),
             Err(error) => Err(error),
         }

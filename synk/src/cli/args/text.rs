@@ -1,4 +1,4 @@
-//! What `--help` says at length.
+//! The long texts of `--help`.
 
 pub(super) const EXAMPLES: &str = "\
 Examples:

@@ -19,11 +19,11 @@ use crate::cli::{
     plan_file, render,
 };
 
-/// What takes time in a plan.
+/// Hint while dry runs are sent.
 const ASKING: &str = "asking the API server what it would make of each change";
 
 impl Context {
-    /// `synk apply`
+    /// Runs `synk apply`.
     pub(super) async fn apply(&self, args: &ApplyArgs, manifests: &[Manifest]) -> Result<Answer, Stop> {
         let set = &args.source.name;
         if let Some(path) = &args.plan {
@@ -40,7 +40,7 @@ impl Context {
         self.applied(&target, manifests, &options, &args.how.wait).await
     }
 
-    /// `synk plan`
+    /// Runs `synk plan`.
     pub(super) async fn plan(&self, args: &PlanArgs, manifests: &[Manifest]) -> Result<Answer, Stop> {
         let target = self.target(&args.source.name);
         let options = self.options(&args.allow, None);
@@ -61,7 +61,7 @@ impl Context {
         Ok(answer)
     }
 
-    /// `synk rollback`
+    /// Runs `synk rollback`.
     pub(super) async fn rollback(&self, args: &RollbackArgs) -> Result<Answer, Stop> {
         let read = async {
             let target = self.known(&args.version.set).await?;
@@ -73,7 +73,7 @@ impl Context {
         };
         let (target, manifests) = self.or_stopped(read, "nothing was written").await?;
         let mut options = self.options(&args.how.allow, Some(&args.how.pace));
-        // Where its objects may live was decided when it was applied.
+        // The allowed namespaces were decided when the version was applied.
         let elsewhere = manifests
             .iter()
             .filter_map(|manifest| manifest.object.namespace.clone());
@@ -164,7 +164,7 @@ impl Context {
         self.planned(&plan)
     }
 
-    /// A plan that cannot be carried out is shown too, and is a failure.
+    /// Shows a plan. A plan that cannot be carried out is shown too, and is a failure.
     fn planned(&self, plan: &Plan) -> Result<Answer, Stop> {
         let mut answer = done(render::plan(plan, self.look));
         if plan.next.is_some() {
@@ -191,7 +191,7 @@ impl Context {
             },
             ..Options::default()
         };
-        // A plan may end anywhere.
+        // Planning writes nothing, so it may be interrupted anywhere.
         if let Some(pace) = pace {
             options.stop = self.stop.clone();
             options.retries = pace.retries;

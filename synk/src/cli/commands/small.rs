@@ -17,12 +17,12 @@ use crate::cli::{
 };
 
 impl Context {
-    /// `synk init`
+    /// Runs `synk init`.
     pub(super) async fn init(&self) -> Result<Answer, Stop> {
         Ok(done(render::init(self.synk.init().await?)))
     }
 
-    /// `synk delete`
+    /// Runs `synk delete`.
     pub(super) async fn delete(&self, args: &DeleteArgs) -> Result<Answer, Stop> {
         let deletion = Deletion {
             namespace: self.namespace.clone(),
@@ -56,19 +56,19 @@ impl Context {
         Ok(done(render::deleted(&name, &deleted, args.wait)))
     }
 
-    /// `synk history`
+    /// Runs `synk history`.
     pub(super) async fn history(&self, args: &HistoryArgs) -> Result<Answer, Stop> {
         let target = self.known(&args.name).await?;
         let versions = self.synk.versions(&target.set).await?;
         let stored = self.synk.history(&target).await?;
-        // What is kept may outlive a set that was deleted by other means.
+        // The history may remain after the set was deleted by other means.
         if versions.is_empty() && stored.is_empty() {
             return Err(Refused::NoSet(target.set).into());
         }
         Ok(done(render::history(&target.set, &versions, &stored, Timestamp::now())))
     }
 
-    /// `synk status`
+    /// Runs `synk status`.
     pub(super) async fn status(&self, args: &StatusArgs) -> Result<Answer, Stop> {
         let Some(set) = &args.name else {
             return Ok(done(render::sets(&self.synk.sets().await?)));
@@ -79,12 +79,12 @@ impl Context {
     }
 }
 
-/// `synk version`
+/// Runs `synk version`.
 pub(super) fn version() -> Answer {
     done(render::version())
 }
 
-/// `synk completion`
+/// Runs `synk completion`.
 pub(super) fn completion(args: &CompletionArgs) -> Answer {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Args::command(), "synk", &mut script);

@@ -1,4 +1,4 @@
-//! What is said of each event. Pure.
+//! Formats progress events as lines. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,27 +12,27 @@ use bindery_synk::{
 
 use crate::cli::render::{named, objects};
 
-/// Words for events, and how far all is.
+/// Formats events, and counts the objects that are done.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     verbose: bool,
     home: String,
     total: u64,
     done: BTreeSet<ObjectRef>,
-    /// What was said of objects that failed.
+    /// The last error of each object that failed.
     failed: BTreeMap<ObjectRef, String>,
     waits_for: String,
-    /// Where the API server is.
+    /// Address of the API server.
     server: String,
     began_again: bool,
 }
 
-/// What is said.
+/// A line of output.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// Of an object that went well.
+    /// A line about an object that succeeded.
     Object(String),
-    /// Something to know.
+    /// A line of other news.
     News(String),
 }
 
@@ -50,17 +50,17 @@ impl Lines {
         self.began_again
     }
 
-    /// How many objects there are to be done.
+    /// Returns the number of objects to write.
     pub(super) fn total(&self) -> u64 {
         self.total.max(self.done())
     }
 
-    /// How many of them are.
+    /// Returns the number of objects that are written.
     pub(super) fn done(&self) -> u64 {
         self.done.len() as u64
     }
 
-    /// What is said of an event.
+    /// Formats an event. Returns `None` if there is nothing to print.
     pub(super) fn tell(&mut self, event: Event<'_>) -> Option<Line> {
         match event {
             Event::Planned(plan) => {
@@ -103,7 +103,7 @@ impl Lines {
         }
     }
 
-    /// Where no answer came, it is to be known from where none came.
+    /// Adds the address of the API server to an error, if the server did not answer.
     fn with_address(&self, reason: &str) -> String {
         let reason = printable(reason);
         if reason.contains(UNREACHABLE) {
@@ -143,7 +143,7 @@ impl Lines {
         Some(Line::Object(format!("{name} {done}")))
     }
 
-    /// The same news are told once.
+    /// Formats a wait, unless the same line was printed last.
     fn waiting(&mut self, object: &ObjectRef, reason: &str, count: usize) -> Option<Line> {
         let others = match count {
             0 | 1 => String::new(),

@@ -1,4 +1,4 @@
-//! What a set was.
+//! Formats the history of a set.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::document;
 
-/// One version that is there, or whose manifests are.
+/// One version that exists, or whose manifests are kept.
 struct Row {
     number: u64,
     phase: Option<Phase>,
@@ -18,7 +18,7 @@ struct Row {
     rollback: &'static str,
 }
 
-/// The history of a set as a text and as a document.
+/// Returns the history of a set as a text and as a document.
 pub(in crate::cli) fn history(
     set: &SetName,
     versions: &Versions,
@@ -42,12 +42,12 @@ pub(in crate::cli) fn history(
     (text, document("History", json!({ "set": set, "versions": versions })))
 }
 
-/// As its name is written.
+/// Returns the name of a phase.
 pub(super) fn phase(phase: Phase) -> String {
     json!(phase).as_str().unwrap_or_default().to_owned()
 }
 
-/// The newest first.
+/// Returns the rows, newest version first.
 fn rows(versions: &Versions, stored: &[Stored]) -> Vec<Row> {
     let numbers = versions.iter().map(|known| known.version.number);
     let numbers: BTreeSet<_> = numbers

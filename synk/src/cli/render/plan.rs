@@ -1,4 +1,4 @@
-//! A plan: what would be done, before anything is touched.
+//! Formats a plan.
 
 use std::fmt::Write as _;
 
@@ -8,12 +8,12 @@ use serde_json::{Map, Value, json};
 
 use super::{Look, about, counted, document, named, objects};
 
-/// Values longer than this are shortened.
+/// Greatest length of a printed value. Longer values are shortened.
 const VALUE_LENGTH_MAX: usize = 60;
-/// More fields of one object are only counted.
+/// Greatest number of printed fields per object. Further fields are only counted.
 const FIELDS_MAX: usize = 12;
 
-/// How many objects there are of each decision.
+/// Number of objects by decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Summary {
     create: usize,
@@ -25,7 +25,7 @@ struct Summary {
     impossible: usize,
 }
 
-/// A plan as a text and as a document.
+/// Returns a plan as a text and as a document.
 pub(in crate::cli) fn plan(plan: &Plan, look: Look) -> (String, Map<String, Value>) {
     (text(plan, look), as_document(plan))
 }
@@ -136,7 +136,7 @@ fn write_step(text: &mut String, step: &Step, home: &str, look: Look) {
     if let Decision::Impossible { problem, .. } = &step.decision {
         let _ = writeln!(text, "    {}", printable(problem));
     }
-    // What is new has nothing that it differs from.
+    // A new object has no earlier value to compare with.
     if !matches!(step.decision, Decision::Create) {
         write_changes(text, &step.changes, look);
     }

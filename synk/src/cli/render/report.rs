@@ -1,4 +1,4 @@
-//! What an apply or a delete has done.
+//! Formats the outcome of an apply or a delete.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{about, counted, document, named, objects};
 
-/// How many objects there are of each outcome.
+/// Number of objects by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Summary {
     created: usize,
@@ -19,13 +19,13 @@ struct Summary {
     pruned: usize,
 }
 
-/// A report as a text and as a document.
+/// Returns a report as a text and as a document.
 pub(in crate::cli) fn report(set: &SetName, report: &Report) -> (String, Map<String, Value>) {
     let summary = Summary::of(report);
     (text(set, report, summary), as_document(set, report, summary))
 }
 
-/// What was deleted, as a text and as a document.
+/// Returns the outcome of a deletion as a text and as a document.
 pub(in crate::cli) fn deleted(name: &str, deleted: &Deleted, waited: bool) -> (String, Map<String, Value>) {
     let gone = if waited { "is deleted" } else { "is being deleted" };
     let mut text = match deleted.versions.as_slice() {
@@ -58,7 +58,7 @@ pub(in crate::cli) fn deleted(name: &str, deleted: &Deleted, waited: bool) -> (S
     (text, document)
 }
 
-/// Whether ResourceSets had to be installed, as a text and as a document.
+/// Returns the outcome of `synk init` as a text and as a document.
 pub(in crate::cli) fn init(changed: bool) -> (String, Map<String, Value>) {
     let done = if changed {
         "are installed"
@@ -69,7 +69,7 @@ pub(in crate::cli) fn init(changed: bool) -> (String, Map<String, Value>) {
     (text, document("InitReport", json!({ "changed": changed })))
 }
 
-/// What this command is.
+/// Returns the version of this command as a text and as a document.
 pub(in crate::cli) fn version() -> (String, Map<String, Value>) {
     let version = env!("CARGO_PKG_VERSION");
     let document = document("VersionReport", json!({ "version": version }));

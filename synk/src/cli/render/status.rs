@@ -1,4 +1,4 @@
-//! How a set is, and which sets there are.
+//! Formats the state of a set, and the list of sets.
 
 use std::fmt::Write as _;
 
@@ -13,14 +13,14 @@ use serde_json::{Map, Value, json};
 
 use super::{document, history::phase, objects};
 
-/// A set as a text and as a document.
+/// Returns the state of a set as a text and as a document.
 pub(in crate::cli) fn status(status: &Status, now: Timestamp) -> (String, Map<String, Value>) {
     let mut document = document("Status", json!(status));
     document.insert("healthy".to_owned(), json!(status.is_healthy()));
     (text(status, now), document)
 }
 
-/// All sets of a cluster as a table and as a document.
+/// Returns all sets of a cluster as a table and as a document.
 pub(in crate::cli) fn sets(sets: &[Versions]) -> (String, Map<String, Value>) {
     let newest: Vec<&Known> = sets.iter().filter_map(Versions::newest).collect();
     let document = document(

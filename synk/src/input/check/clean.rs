@@ -1,4 +1,4 @@
-//! Objects as they are sent: without what only an API server writes.
+//! Removes what only an API server writes from manifests.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
@@ -8,7 +8,7 @@ use crate::{
     wire::{LAST_APPLIED, SERVER_WRITTEN, is_resource_set},
 };
 
-/// Takes out what an export of a live object carries and no manifest should say.
+/// Removes fields that an export of a live object contains and a manifest should not have.
 pub(super) fn strip(body: &mut Map<String, Value>) {
     body.remove("status");
     let Some(Value::Object(metadata)) = body.get_mut("metadata") else {
@@ -35,8 +35,8 @@ pub(super) fn strip(body: &mut Map<String, Value>) {
     }
 }
 
-/// Turns `stringData` of a Secret into `data`, as an API server does with it on any write but an apply. Values that are not text
-/// are told here, without them: what the API server says of them would repeat them.
+/// Moves `stringData` of a Secret to `data`, as the API server does for all writes but an apply. It reports values that
+/// are not text without repeating them; the API server's error would repeat them.
 pub(super) fn secret(manifest: &mut Manifest) -> Vec<String> {
     if !manifest.object.gvk.is_secret() {
         return Vec::new();

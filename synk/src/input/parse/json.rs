@@ -1,4 +1,4 @@
-//! JSON documents, one after another.
+//! Parses a stream of JSON documents.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -11,7 +11,8 @@ use super::{
     scalar,
 };
 
-/// The documents of a text that begins on a line. All values of a document stand, as far as can be said, where it begins.
+/// Parses the documents of a text that begins on line `first`. All values of a document get the line on which the
+/// document begins.
 pub(super) fn read(text: &str, first: u64, budget: &mut Budget) -> Reading {
     let mut reading = Reading::default();
     let mut stream = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
@@ -73,7 +74,7 @@ struct Context<'a> {
     budget: &'a mut Budget,
 }
 
-/// Reads one value, and finds keys that are given twice.
+/// Deserializes one value and reports duplicate keys.
 struct Seed<'c, 'b> {
     context: &'c mut Context<'b>,
     depth: usize,

@@ -1,10 +1,10 @@
-//! Values with the lines on which they stand.
+//! Holds parsed values together with their lines.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// A value and the line on which it, or its key, stands.
+/// A value and the line on which it, or its key, begins.
 #[derive(Clone, Debug)]
 pub(super) struct Located {
     pub(super) line: u64,
@@ -13,22 +13,22 @@ pub(super) struct Located {
 
 #[derive(Clone, Debug)]
 pub(super) enum Node {
-    /// Neither a list nor a map.
+    /// A value that is neither a list nor a map.
     Scalar(Value),
     List(Vec<Located>),
     Map(BTreeMap<String, Located>),
 }
 
-/// How much a value is.
+/// The size of a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
-    /// About so many bytes of memory.
+    /// Approximate memory in bytes.
     pub(super) weight: usize,
-    /// Collections inside each other.
+    /// Depth of nested collections.
     pub(super) height: usize,
 }
 
-/// What a value takes besides its text.
+/// Approximate memory of a value beside its text, in bytes.
 const VALUE: usize = 64;
 
 // === impl Located ===
@@ -38,7 +38,7 @@ impl Located {
         matches!(self.node, Node::Scalar(Value::Null))
     }
 
-    /// Also true of null, which is how a list without items is written now and then.
+    /// Whether the value is a list or null, because null is sometimes written for an empty list.
     pub(super) fn is_list(&self) -> bool {
         self.is_null() || matches!(self.node, Node::List(_))
     }
@@ -57,7 +57,7 @@ impl Located {
         }
     }
 
-    /// What it is, without what it says.
+    /// Names the type of the value for errors, without its content.
     pub(super) fn what(&self) -> &'static str {
         match &self.node {
             Node::Scalar(Value::Null) => "null",

@@ -1,4 +1,4 @@
-//! Documents into objects: lists are taken apart, what is no object is told.
+//! Turns documents into objects: splits lists, and reports documents that are no objects.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use crate::{
     wire::HELM_HOOK,
 };
 
-/// The objects of a document. An empty one has none.
+/// Returns the objects of a document. An empty document has none.
 pub(super) fn manifests(root: Located, origin: &Origin) -> Result<Vec<Manifest>, Vec<Problem>> {
     let mut collector = Collector {
         origin,
@@ -38,7 +38,7 @@ struct Collector<'a> {
 // === impl Collector ===
 
 impl Collector<'_> {
-    /// `path` leads to it from the root of the document, through the lists around it.
+    /// Adds an object. `path` leads from the root of the document to the object, through the lists around it.
     fn object(&mut self, mut object: Located, path: &str) {
         if !matches!(object.node, Node::Map(_)) {
             let what = object.what();
@@ -136,7 +136,7 @@ impl Collector<'_> {
         (name, namespace)
     }
 
-    /// A field that has to say something.
+    /// Returns the text of a required field.
     fn text<'o>(&mut self, of: &'o Located, key: &str, field: &str, path: &str) -> Option<&'o str> {
         match of.get(key) {
             Some(value) if !value.is_null() && value.text().is_none() => {
@@ -162,7 +162,7 @@ impl Collector<'_> {
     }
 }
 
-/// What is in a list of objects; `None` if it is none.
+/// Takes the items out of a list of objects. Returns `None` if the object is no list.
 fn items(object: &mut Located) -> Option<Located> {
     let kind = object.get("kind").and_then(Located::text)?;
     let is_list = kind == "List" || kind.ends_with("List") && object.get("items").is_some_and(Located::is_list);
@@ -180,7 +180,7 @@ fn items(object: &mut Located) -> Option<Located> {
     Some(entries.remove("items").unwrap_or(none))
 }
 
-/// An item of a `ConfigMapList` is a ConfigMap, as the API server leaves it out.
+/// Fills in kind and apiVersion of a list item, which the API server leaves out of typed lists such as ConfigMapList.
 fn of_list(mut item: Located, list: &Located) -> Located {
     let line = item.line;
     let kind = list

@@ -1,19 +1,19 @@
-//! What a plain scalar means. As kubectl has it, which follows YAML 1.1 where it matters: `yes` and `off` are booleans, `0644` is
-//! octal, and a number without a fraction is an integer however it is written.
+//! Interprets plain scalars as kubectl does, which follows YAML 1.1 in part: `yes` and `off` are booleans, `0644` is
+//! octal, and a number without a fraction is an integer.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Number, Value};
 
-/// How a scalar is tagged.
+/// The tag of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tag<'a> {
-    /// Not; what a plain scalar looks like decides.
+    /// No tag: the look of a plain scalar decides.
     None,
-    /// `!`: it is text.
+    /// `!`, which means text.
     Text,
     /// `!!NAME`.
     Core(&'a str),
-    /// Any other. kubectl and other tools disagree about what it means.
+    /// Another tag. Tools disagree about the meaning of such tags.
     Unknown,
 }
 
@@ -38,7 +38,7 @@ const MISFIT: &str = "a value that is not what its tag says";
 const BINARY: &str = "a value tagged !!binary that is not text in base64";
 const KEY: &str = "a key that is not text: put it in quotes";
 
-/// The value of a scalar. Errors do not repeat it.
+/// Returns the value of a scalar. Errors do not repeat the scalar.
 pub(super) fn value(text: &str, plain: bool, tag: Tag<'_>) -> Result<Value, &'static str> {
     Ok(match scalar(text, plain, tag)? {
         Scalar::Value(value) => value,
@@ -47,8 +47,8 @@ pub(super) fn value(text: &str, plain: bool, tag: Tag<'_>) -> Result<Value, &'st
     })
 }
 
-/// The key that a scalar is. Integers and booleans are keys as kubectl writes them out; that a fraction may lose digits so is no
-/// way to name anything.
+/// Returns the key that a scalar stands for. Integers and booleans become text as kubectl writes them. Fractions are
+/// refused, because they may lose digits.
 pub(super) fn key(text: &str, plain: bool, tag: Tag<'_>) -> Result<Key, &'static str> {
     if text == "<<" && (plain && tag == Tag::None || tag == Tag::Core("merge")) {
         return Ok(Key::Merge);
@@ -61,7 +61,7 @@ pub(super) fn key(text: &str, plain: bool, tag: Tag<'_>) -> Result<Key, &'static
     }
 }
 
-/// Numbers without a fraction are integers, as they become on the way to the API server.
+/// Returns a number as JSON. A number without a fraction becomes an integer, as it does on the way to the API server.
 pub(super) fn float(number: f64) -> Value {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     if number.fract() == 0.0 && (-LIMIT..LIMIT).contains(&number) {
@@ -133,7 +133,8 @@ fn number(text: &str) -> Result<Option<Scalar>, &'static str> {
         .map(Scalar::Float))
 }
 
-/// With the prefixes `0x`, `0o`, `0b` and `0`. `None` if it is none, or a decimal one that only a float can hold.
+/// Parses an integer with the prefixes `0x`, `0o`, `0b` or `0`. Returns `None` if the text is no integer, or a decimal
+/// one that only a float can hold.
 fn integer(text: &str) -> Result<Option<Number>, &'static str> {
     let magnitude = text.strip_prefix(['+', '-']).unwrap_or(text);
     let (radix, digits) = match magnitude.as_bytes() {
@@ -160,7 +161,7 @@ fn integer(text: &str) -> Result<Option<Number>, &'static str> {
     }
 }
 
-/// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`
+/// Whether the text matches `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`.
 fn is_float(text: &str) -> bool {
     let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let text = text.strip_prefix(['+', '-']).unwrap_or(text);

@@ -1,14 +1,14 @@
-//! A stream into its documents, so that what is wrong with one does not hide the others.
+//! Splits a stream into documents, so that an error in one does not hide errors in others.
 
-/// A document and the comments around it, or several JSON documents.
+/// A document with the comments around it, or several JSON documents.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Chunk<'a> {
     pub(super) text: &'a str,
-    /// The line on which it begins.
+    /// The line on which the chunk begins.
     pub(super) line: u64,
 }
 
-/// The pieces between `---` and `...`. These begin a line, where nothing inside a document may say the same.
+/// Splits a text at `---` and `...` at the beginning of a line. No line inside a document may begin so.
 pub(super) fn chunks(text: &str) -> Vec<Chunk<'_>> {
     let mut chunks = Vec::new();
     let mut begin = Begin::at(text, 0, 1);
@@ -87,7 +87,7 @@ impl<'a> Chunk<'a> {
         self.line + (self.text.lines().count() as u64).saturating_sub(1)
     }
 
-    /// From where on it looks like JSON, and the line of that, if it does.
+    /// Returns the text from the first JSON character on and its line, if the chunk looks like JSON.
     pub(super) fn json(&self) -> Option<(&'a str, u64)> {
         let mut text = self.text;
         if is_marker(text, "---") {

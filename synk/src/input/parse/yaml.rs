@@ -1,4 +1,4 @@
-//! YAML documents, from the events of a parser.
+//! Builds values from the events of a YAML parser.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,7 +11,7 @@ use super::{
     scalar::{self, Key, Tag},
 };
 
-/// The documents of a text that begins on a line.
+/// Parses the documents of a text that begins on line `first`.
 pub(super) fn read(text: &str, first: u64, budget: &mut Budget) -> Reading {
     let mut composer = Composer {
         budget,
@@ -48,7 +48,7 @@ fn options() -> Options {
     options
 }
 
-/// What the parser says, without what the text says.
+/// Returns the parser's message without the text it quotes.
 fn words(error: &ScanError) -> String {
     match error.kind() {
         ErrorKind::UnexpectedCharacter { .. } => {
@@ -63,7 +63,7 @@ fn too_deep() -> String {
     format!("nested more than {MAX_DEPTH} levels deep")
 }
 
-/// Makes values of events.
+/// Builds values from events.
 struct Composer<'b> {
     budget: &'b mut Budget,
     frames: Vec<Frame>,
@@ -73,7 +73,7 @@ struct Composer<'b> {
     documents: Vec<Document>,
 }
 
-/// A collection that is not complete.
+/// A collection that is not complete yet.
 struct Frame {
     line: u64,
     anchor: usize,
@@ -84,17 +84,17 @@ enum Open {
     List(Vec<Located>),
     Map {
         entries: BTreeMap<String, Located>,
-        /// What is merged in where `entries` says nothing.
+        /// Maps that `<<` merges in. Own entries win over them.
         merges: Vec<Located>,
         key: Option<(Wanted, u64)>,
     },
 }
 
-/// What is done with the value that follows a key.
+/// What becomes of the value that follows a key.
 enum Wanted {
     Entry(String),
     Merge,
-    /// Nothing: the key is wrong.
+    /// The value is dropped, because its key is wrong.
     Nothing,
 }
 
@@ -161,7 +161,7 @@ impl Composer<'_> {
         Ok(())
     }
 
-    /// Of a collection, which can only say what it is anyway.
+    /// Checks the tag of a collection, which can only repeat its type.
     fn tag(&mut self, tag: Option<&granit_parser::Tag>, name: &str, line: u64) -> Result<(), Problem> {
         match tag_of(tag) {
             Tag::None | Tag::Text => Ok(()),
@@ -215,7 +215,7 @@ impl Composer<'_> {
         self.key(key, line)
     }
 
-    /// Remembers what aliases may stand for.
+    /// Stores a value for later aliases.
     fn keep(&mut self, anchor: usize, value: &Located) -> Result<(), Problem> {
         if anchor == 0 {
             return Ok(());
@@ -293,7 +293,7 @@ impl Composer<'_> {
         }
     }
 
-    /// Goes on after what is wrong in one place only, so that one run shows all such places.
+    /// Records an error that concerns one place only, and goes on, so that one run shows all such errors.
     fn wrong(&mut self, problem: Problem) -> Result<(), Problem> {
         if self.problems.len() >= MAX_ERRORS {
             return Err(problem);
