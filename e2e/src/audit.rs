@@ -1,4 +1,4 @@
-//! What programs asked an API server, from its audit log: requests are counted where they arrive.
+//! Reads from the audit log of an API server which requests each program sent.
 
 use std::{
     fs::File,
@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::Workdir;
 
-/// Each request of a ServiceAccount is noted before anything is done for it: what had an effect is in the log.
+/// The audit policy logs each request of a ServiceAccount before the API server handles it, so that no write is missing.
 const POLICY: &str = r#"
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -29,30 +29,30 @@ pub struct Audit {
     log: PathBuf,
 }
 
-/// A moment in an audit log.
+/// A position in an audit log: the length of the file at that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(u64);
 
-/// A request of a ServiceAccount.
+/// A request of a ServiceAccount to the API server, as the audit log has it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Asked {
-    /// Username of who asked.
+    /// The username of the sender.
     pub by: String,
-    /// Such as `patch`.
+    /// The verb, such as `patch`.
     pub verb: String,
-    /// The resource's group.
+    /// The API group of the resource; empty for the core group.
     pub group: String,
-    /// Plural name of the resource.
+    /// The plural name of the resource.
     pub resource: String,
-    /// Empty if the object itself.
+    /// The subresource, such as `status`; empty for the object itself.
     pub subresource: String,
-    /// Empty if cluster-scoped, or if all namespaces.
+    /// The namespace; empty for cluster-scoped objects and for requests to all namespaces.
     pub namespace: String,
-    /// Empty if the whole collection, or if named in the body.
+    /// The name of the object; empty for a collection, and for a create, whose body has the name.
     pub name: String,
-    /// Whether it was only asked what would happen.
+    /// Whether the request is a dry run.
     pub dry_run: bool,
-    /// Whether it asks for a further page of a list.
+    /// Whether the request gets a further page of a list.
     pub continues: bool,
 }
 
@@ -92,7 +92,7 @@ impl Audit {
         })
     }
 
-    /// What the API server is to be told.
+    /// The flags with which the API server writes this log.
     pub(crate) fn flags(&self) -> [String; 2] {
         [
             format!("--audit-policy-file={}", self.policy.display()),
@@ -100,23 +100,23 @@ impl Audit {
         ]
     }
 
-    /// Now.
+    /// Returns the current end of the log.
     pub fn now(&self) -> Result<Moment> {
         Ok(Moment(std::fs::metadata(&self.log)?.len()))
     }
 
-    /// All requests about resources from a moment up to another, or up to now.
+    /// Returns all requests for resources from one moment to another, or to the end of the log.
     pub fn between(&self, from: Moment, to: Option<Moment>) -> Result<Vec<Asked>> {
         let events = self.events(from, to)?;
         Ok(events.into_iter().filter_map(Asked::from_event).collect())
     }
 
-    /// All requests about resources since a moment.
+    /// Returns all requests for resources since a moment.
     pub fn since(&self, from: Moment) -> Result<Vec<Asked>> {
         self.between(from, None)
     }
 
-    /// What somebody asked since a moment that is about no resource, such as `/apis`: discovery.
+    /// Returns the paths of the requests of a user since a moment that name no resource, such as `/apis`: discovery.
     pub fn about_nothing_since(&self, from: Moment, by: &str) -> Result<Vec<String>> {
         let events = self.events(from, None)?.into_iter();
         let about_nothing = events.filter(|event| event.object_ref.is_none() && event.user.username == by);
@@ -154,7 +154,7 @@ impl Asked {
         })
     }
 
-    /// Whether it was to change something.
+    /// Whether the request writes.
     pub fn is_write(&self) -> bool {
         matches!(
             self.verb.as_str(),
@@ -162,7 +162,7 @@ impl Asked {
         )
     }
 
-    /// Whether it follows changes.
+    /// Whether the request is a watch.
     pub fn is_watch(&self) -> bool {
         self.verb == "watch"
     }

@@ -1,7 +1,7 @@
-//! The programs of a control plane: taken from `KUBEBUILDER_ASSETS` where it holds them, else built once per user.
+//! Finds the programs of a control plane in the folder `KUBEBUILDER_ASSETS`, or builds them once per user.
 //!
-//! The Go module in `controlplane/` pins them; the cache is keyed by it and by the build flags, so that a change of
-//! either builds anew beside the old.
+//! The Go module in `controlplane/` pins their versions. The name of the cache folder is a hash of that module and of the build
+//! flags, so that a change of either builds new programs beside the old ones.
 
 mod build;
 
@@ -15,29 +15,29 @@ use tokio::sync::OnceCell;
 
 static BINARIES: OnceCell<Binaries> = OnceCell::const_new();
 
-/// A program that the tests run as it is.
+/// A program that the tests run, and that is not of this project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
-    /// The store of the API server.
+    /// etcd, the store of the API server.
     Etcd,
     /// The Kubernetes API server.
     KubeApiserver,
-    /// Garbage collection, namespaces, service accounts.
+    /// The controllers of Kubernetes, such as the garbage collector.
     KubeControllerManager,
-    /// The Kubernetes command line.
+    /// kubectl.
     Kubectl,
-    /// A generic gRPC client that works by reflection.
+    /// grpcurl, a gRPC client that works by reflection.
     Grpcurl,
 }
 
-/// Where every [`Program`] is.
+/// The paths of all [`Program`]s.
 #[derive(Debug)]
 pub struct Binaries {
     paths: [PathBuf; Program::ALL.len()],
 }
 
 impl Program {
-    /// All of them, in the order in which they are built.
+    /// All programs, in the order in which they are built.
     pub const ALL: [Self; 5] = [
         Self::Etcd,
         Self::KubeApiserver,
@@ -46,7 +46,7 @@ impl Program {
         Self::Grpcurl,
     ];
 
-    /// File name of the binary.
+    /// The file name of the program.
     pub fn name(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
@@ -77,29 +77,29 @@ impl Program {
 }
 
 impl Binaries {
-    /// The binaries of this process, built now if nobody did before.
+    /// Returns the programs for this process. The first call of a user builds them, which takes minutes.
     pub async fn get() -> Result<&'static Self> {
         BINARIES
             .get_or_try_init(async || tokio::task::spawn_blocking(Self::locate).await?)
             .await
     }
 
-    /// Finds the binaries and builds those that are missing. Blocks for minutes the first time.
+    /// Finds the programs and builds those that are missing, which blocks for minutes.
     pub fn locate() -> Result<Self> {
         let assets = env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
-        let cache = cache_root()?.join("bindery/controlplane").join(build::key());
+        let cache = cache_folder()?.join("controlplane").join(build::key());
         let paths = choose(assets.as_deref(), &cache);
         build::missing(&cache, &paths)?;
         Ok(Self { paths })
     }
 
-    /// Path of one program.
+    /// The path of a program.
     pub fn path(&self, program: Program) -> &Path {
         &self.paths[program as usize]
     }
 }
 
-/// Each program from `assets` if it is there, else its place in the cache.
+/// Returns the path of each program: in `assets` if it has the file, else in the cache.
 fn choose(assets: Option<&Path>, cache: &Path) -> [PathBuf; Program::ALL.len()] {
     Program::ALL.map(|program| {
         assets
@@ -109,12 +109,14 @@ fn choose(assets: Option<&Path>, cache: &Path) -> [PathBuf; Program::ALL.len()] 
     })
 }
 
-fn cache_root() -> Result<PathBuf> {
+/// The folder in which a user's builds of other projects' programs are kept between test runs.
+pub fn cache_folder() -> Result<PathBuf> {
     env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
         .filter(|path| path.is_absolute())
         .or_else(|| env::home_dir().map(|home| home.join(".cache")))
-        .context("no folder to cache the control plane's binaries in: set HOME or XDG_CACHE_HOME")
+        .map(|caches| caches.join("bindery"))
+        .context("there is no folder to cache built programs in: set HOME or XDG_CACHE_HOME")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Two clusters with `cowboys` bound from one to the other, and what must hold of them whatever happened.
+//! A provider and a consumer with a binding of `cowboys`, and the checks that hold after every failure.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -16,7 +16,7 @@ use crate::{
     wildwest::{self, Cowboys, SOON},
 };
 
-/// Requests of a test under way at once.
+/// How many requests of one test are in flight at most.
 const CONCURRENCY: usize = 8;
 
 /// A provider, a consumer, and a binding of `cowboys` between them.
@@ -24,20 +24,20 @@ const CONCURRENCY: usize = 8;
 pub struct Bound {
     /// The provider.
     pub provider: Provider,
-    /// Its consumer.
+    /// The consumer of that provider.
     pub consumer: Consumer,
     /// The contract namespace.
     pub contract: String,
-    /// File with the owner's token.
+    /// The file with the token of the owner of the contract.
     pub token: PathBuf,
-    /// Those of namespace `wild-west`.
+    /// The cowboys of namespace `wild-west`.
     pub cowboys: Cowboys,
-    /// Names and intents of the cowboys that there should be.
+    /// The names and intents of the cowboys that [`Bound::converged`] expects.
     pub expected: BTreeMap<String, String>,
 }
 
 impl Bound {
-    /// Two fresh clusters, with nothing bound yet. Server and konnector lead by these flags.
+    /// Starts two clusters without a binding. Server and konnector get the flags `lease`.
     pub async fn prepare(name: &str, lease: &[&str]) -> Result<Self> {
         let (provider, consumer) = (format!("{name}-p"), format!("{name}-c"));
         let provider = Provider::start_with(&provider, lease);
@@ -45,7 +45,7 @@ impl Bound {
         Self::between(provider, consumer).await
     }
 
-    /// As [`Bound::prepare`], between clusters that run already.
+    /// As [`Bound::prepare`], with clusters that run already.
     pub async fn between(provider: Provider, consumer: Consumer) -> Result<Self> {
         let token = provider.principal("team", &["cowboys"]).await?;
         wildwest::namespace(consumer.plane.client(), "wild-west").await?;
@@ -60,7 +60,7 @@ impl Bound {
         })
     }
 
-    /// Two fresh clusters with the binding.
+    /// Starts two clusters and binds `cowboys`.
     pub async fn start(name: &str, lease: &[&str]) -> Result<Self> {
         let bound = Self::prepare(name, lease).await?;
         bound.bind(&["cowboys"]).await?;
@@ -81,7 +81,7 @@ impl Bound {
         Ok(())
     }
 
-    /// Changes what a cowboy is to do.
+    /// Changes the intent of a cowboy on the consumer.
     pub async fn intend(&mut self, name: &str, intent: &str) -> Result<()> {
         self.cowboys.intend(name, intent).await?;
         self.expected.insert(name.to_owned(), intent.to_owned());
@@ -95,7 +95,7 @@ impl Bound {
         Ok(())
     }
 
-    /// Waits until each cowboy has one copy with its intent, and nothing else has any.
+    /// Waits until each expected cowboy has exactly one copy with its intent, and the contract has no other copy.
     pub async fn converged(&self) -> Result<()> {
         eventually_ok("each cowboy to have one copy", SOON, async || {
             let ours = by_name(self.cowboys.ours.list(&ListParams::default()).await?.items);
@@ -129,7 +129,7 @@ impl Bound {
         .await
     }
 
-    /// Sets the status of every copy as the provider's operator would, and waits until it is seen on the consumer.
+    /// Sets the status of every copy as the provider's operator does, and waits until the consumer's objects have it.
     pub async fn status_flows(&self, result: &str) -> Result<()> {
         let cowboys = &self.cowboys;
         stream::iter(self.expected.keys().map(Ok))
@@ -145,7 +145,7 @@ impl Bound {
         .await
     }
 
-    /// Exactly one Secret with a kubeconfig for the binding, at most one with its renewal, and a binding that is ready.
+    /// Waits until there is one binding, which is ready, one Secret with its kubeconfig, and at most one with a renewed one.
     pub async fn bound_once(&self) -> Result<()> {
         eventually_ok("one binding with one credential", SOON, async || {
             let bindings: Api<APIServiceBinding> = Api::all(self.consumer.plane.client());
@@ -168,7 +168,7 @@ impl Bound {
         .await
     }
 
-    /// The consumer's Secrets that hold a kubeconfig.
+    /// Returns the Secrets of the consumer that hold a kubeconfig.
     pub async fn kubeconfigs(&self) -> Result<Vec<Secret>> {
         let secrets: Api<Secret> = Api::namespaced(self.consumer.plane.client(), NAMESPACE);
         let mut secrets = secrets.list(&ListParams::default()).await?.items;
@@ -182,7 +182,7 @@ impl Bound {
         Ok(secrets)
     }
 
-    /// A condition of the binding.
+    /// Returns a condition of the binding.
     pub async fn condition(&self, type_: &str) -> Result<Condition> {
         let bindings: Api<APIServiceBinding> = Api::all(self.consumer.plane.client());
         let binding = bindings.get("cowboys").await?;
@@ -192,7 +192,7 @@ impl Bound {
             .with_context(|| format!("no condition {type_}"))
     }
 
-    /// Unbinds, which must leave nothing.
+    /// Unbinds, and waits until nothing of the binding is left.
     pub async fn unbind(&self) -> Result<()> {
         self.bind(&["unbind", "cowboys"]).await?;
         self.is_gone().await
@@ -210,7 +210,7 @@ impl Bound {
     }
 }
 
-/// Names of cowboys.
+/// Returns names such as `early-007`.
 pub fn names(prefix: &str, numbers: std::ops::Range<usize>) -> impl Iterator<Item = String> {
     numbers.map(move |number| format!("{prefix}-{number:03}"))
 }
@@ -232,12 +232,12 @@ pub async fn copies(cowboys: &Cowboys, at_least: usize) -> Result<()> {
     .await
 }
 
-/// How many copies there are.
+/// Returns the number of copies in the provider namespace.
 pub async fn count_copies(cowboys: &Cowboys) -> Result<usize> {
     Ok(cowboys.copies.list_metadata(&ListParams::default()).await?.items.len())
 }
 
-/// Takes a Lease from a process that was killed, so that its successor need not wait.
+/// Deletes the Lease of a process that was killed, so that its successor need not wait until the Lease expires.
 pub async fn free_lease(client: Client, name: &str) -> Result<()> {
     let leases: Api<Lease> = Api::namespaced(client, NAMESPACE);
     match leases.delete(name, &DeleteParams::default()).await {

@@ -1,4 +1,4 @@
-//! Bundles of a consumer: how they are made without an interactive bind, and what is waited for.
+//! Creates bundles of a consumer without an interactive bind, and waits for what becomes of them.
 
 use std::collections::BTreeSet;
 
@@ -19,13 +19,13 @@ use serde_json::{Value, json};
 
 use crate::{NAMESPACE, eventually_ok, remains::COLLECTED, wildwest::SOON};
 
-/// Who applies the manifests of tests.
+/// The field manager with which tests apply manifests.
 const MANAGER: &str = "gitops";
 
-/// A bundle of a consumer, there or not.
+/// A bundle of a consumer by its name, whether it exists or not.
 #[derive(Clone, Debug)]
 pub struct Bundle {
-    /// Its name, and that of its Secret.
+    /// The name of the bundle and of its Secret.
     pub name: String,
     /// All bundles of the cluster.
     pub bundles: Api<APIServiceBindingBundle>,

@@ -1,4 +1,4 @@
-//! Calls of the backend, as programs make them: the message of a bind, and bytes that are no message.
+//! Builds gRPC messages as programs send them, and sends bytes that are no message.
 
 use bindery_proto::v1alpha2::{
     BindableResourcesRequest, BindableResourcesRequestSpec, ClusterIdentity, CreateBindableResourcesRequestRequest,
@@ -10,7 +10,7 @@ use tonic::{
     codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
 };
 
-/// Asks for a template under a name, for a cluster.
+/// Builds the request to bind a template under a name, for the cluster with this identity.
 pub fn wish(name: &str, template: &str, identity: &str) -> CreateBindableResourcesRequestRequest {
     let metadata = ObjectMeta {
         name: name.to_owned(),
@@ -36,7 +36,7 @@ pub fn wish(name: &str, template: &str, identity: &str) -> CreateBindableResourc
     }
 }
 
-/// Sends and receives bytes as they are.
+/// A gRPC codec that sends and receives bytes as they are.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Raw;
 

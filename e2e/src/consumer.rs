@@ -1,4 +1,4 @@
-//! A consumer: a control plane with the konnector installed as it ships, run as its ServiceAccount.
+//! A consumer: a control plane with the shipped manifests of the konnector, and konnectors that run as their ServiceAccount.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,7 +16,7 @@ use crate::{
     provider::{NAMESPACE, free_port},
 };
 
-const START_TIMEOUT: Duration = Duration::from_mins(1);
+const START_TIMEOUT: Duration = Duration::from_mins(2);
 const COMMAND_TIMEOUT: Duration = Duration::from_mins(3);
 
 /// A consumer cluster with its konnector.
@@ -24,13 +24,13 @@ const COMMAND_TIMEOUT: Duration = Duration::from_mins(3);
 pub struct Consumer {
     /// The cluster.
     pub plane: ControlPlane,
-    /// Running konnectors.
+    /// The konnectors, in the order of their start. Some may have ended.
     pub konnectors: Vec<Process>,
     programs: Programs,
     extra: Vec<String>,
     env: Vec<(String, String)>,
     kubeconfig: PathBuf,
-    /// Admin port of the last konnector.
+    /// The admin port of the last konnector.
     admin: u16,
 }
 
@@ -42,7 +42,7 @@ impl Consumer {
 
     /// As [`Consumer::start`], with more flags for the konnector.
     pub async fn start_with(name: &str, extra: &[&str]) -> Result<Self> {
-        Self::start_on(ControlPlane::start(name).await?, extra).await
+        Self::start_on(ControlPlane::start_before_controllers(name).await?, extra).await
     }
 
     /// As [`Consumer::start_with`], on a cluster that runs already.
@@ -53,10 +53,11 @@ impl Consumer {
     /// As [`Consumer::start_on`], with konnector and command line of a build of the caller's choice.
     pub async fn start_from(programs: Programs, plane: ControlPlane, extra: &[&str]) -> Result<Self> {
         plane.apply(&manifests::folder("konnector")?).await?;
+        plane.restart_controller_manager()?;
         Self::start_with_programs(programs, plane, extra).await
     }
 
-    /// As [`Consumer::start_on`], with what somebody else has installed there.
+    /// As [`Consumer::start_on`], on a cluster that has the manifests of the konnector already.
     pub async fn start_installed(plane: ControlPlane, extra: &[&str]) -> Result<Self> {
         Self::start_with_programs(Programs::default(), plane, extra).await
     }
@@ -73,6 +74,7 @@ impl Consumer {
             admin: 0,
         };
         consumer.start_konnector().await?;
+        consumer.plane.is_served_by_controllers().await?;
         Ok(consumer)
     }
 
@@ -90,7 +92,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Does for the last konnector what a kubelet would: starts another one if it has ended, until one is ready.
+    /// Starts a konnector whenever the last one has ended, as a kubelet does, until one is ready.
     pub async fn keep_konnector_up(&mut self) -> Result<()> {
         let mut admin = self.admin;
         eventually("a konnector to be ready", START_TIMEOUT, async || {
@@ -103,27 +105,27 @@ impl Consumer {
         .await
     }
 
-    /// Has konnectors that are started from now on run in this environment too.
+    /// Sets an environment variable for konnectors that are started from now on.
     pub fn with_env(&mut self, name: &str, value: &str) {
         self.env.push((name.to_owned(), value.to_owned()));
     }
 
-    /// Has konnectors that are started from now on run with `FLAG=VALUE`, in place of what the flag said before.
+    /// Sets the flag `FLAG=VALUE` for konnectors that are started from now on, in place of its earlier value.
     pub fn set_flag(&mut self, flag: &str, value: &str) {
         let of_flag = |given: &str| given.strip_prefix(flag).is_some_and(|rest| rest.starts_with('='));
         self.extra.retain(|given| !of_flag(given));
         self.extra.push(format!("{flag}={value}"));
     }
 
-    /// Has konnectors that are started from now on reach their API server at another URL, such as a
-    /// [`Proxy`](crate::Proxy)'s.
+    /// Sets the URL at which konnectors that are started from now on reach their API server, such as that of a
+    /// [`Proxy`](crate::Proxy).
     pub fn reach_through(&mut self, url: &str) -> Result<()> {
         let kubeconfig = std::fs::read_to_string(&self.kubeconfig)?.replace(&self.plane.server_url(), url);
         self.kubeconfig = self.plane.workdir().write("detour.kubeconfig", kubeconfig)?;
         Ok(())
     }
 
-    /// Starts one more konnector; answers its admin port.
+    /// Starts one more konnector without waiting for it, and returns its admin port.
     pub fn spawn_konnector(&mut self) -> Result<u16> {
         let admin = free_port()?;
         let mut command = self.programs.command("bindery-konnector")?;
@@ -139,7 +141,7 @@ impl Consumer {
         Ok(admin)
     }
 
-    /// Has all konnectors end as on a node: they give their Lease up, so that the next need not wait.
+    /// Ends all konnectors with SIGTERM. They release their Lease, so that the next one need not wait.
     pub async fn stop_konnectors(&mut self) -> Result<()> {
         for konnector in &mut self.konnectors {
             konnector.terminate(START_TIMEOUT).await?;
@@ -149,30 +151,30 @@ impl Consumer {
         Ok(())
     }
 
-    /// Admin port of the last konnector.
+    /// The admin port of the last konnector.
     pub fn admin_port(&self) -> u16 {
         self.admin
     }
 
-    /// Path of the kubeconfig that konnectors run with.
+    /// The path of the kubeconfig with which konnectors run.
     pub fn konnector_kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// UID of `kube-system`, by which a provider knows the cluster.
+    /// Returns the UID of `kube-system`, by which a provider identifies the cluster.
     pub async fn identity(&self) -> Result<String> {
         let namespace = Api::<Namespace>::all(self.plane.client()).get("kube-system").await?;
         namespace.uid().context("a namespace has a UID")
     }
 
-    /// `kubectl-bind`, run by the admin of this cluster.
+    /// The command `kubectl-bind`, with the kubeconfig of the admin of this cluster.
     pub fn bind_command(&self) -> Result<Command> {
         let mut command = self.programs.command("kubectl-bind")?;
         command.env("KUBECONFIG", self.plane.kubeconfig_path());
         Ok(command)
     }
 
-    /// `kubectl-bind` with the flags that name a provider and the caller's token.
+    /// The command `kubectl-bind` with the flags for a provider and the caller's token.
     pub fn bind_command_for(&self, provider: &Provider, token: &Path) -> Result<Command> {
         let mut command = self.bind_command()?;
         command.args(["--server", &provider.address()]);
@@ -181,7 +183,7 @@ impl Consumer {
         Ok(command)
     }
 
-    /// Runs `kubectl-bind ARGS` against a provider and fails with what it said if it fails.
+    /// Runs `kubectl-bind ARGS` against a provider, and returns its standard output. A failure shows all output.
     pub async fn bind(&self, provider: &Provider, token: &Path, args: &[&str]) -> Result<String> {
         let mut command = self.bind_command_for(provider, token)?;
         command.args(args);

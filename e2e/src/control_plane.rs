@@ -25,7 +25,10 @@ pub use self::{
     etcd::Backup,
     tokens::{LEEWAY, ServiceAccountClaims},
 };
-use self::{programs::Layout, tokens::SigningKey};
+use self::{
+    programs::{Layout, SELDOM_COLLECTED},
+    tokens::SigningKey,
+};
 use crate::{
     Audit, Kubeconfig, Process, Proxy, User, Workdir,
     binaries::{Binaries, Program},
@@ -33,10 +36,10 @@ use crate::{
     process::{self, Signal},
 };
 
-/// How often a start is tried with other ports when the chosen ones were taken meanwhile.
+/// How many times a start is tried, each with another port, while the chosen port is taken.
 const ATTEMPTS: usize = 5;
 
-/// How long a command of the admin may take.
+/// The longest time for a command of the admin.
 const ADMIN_LIMIT: Duration = Duration::from_mins(3);
 
 /// A Kubernetes cluster without nodes. Stops on drop and leaves nothing behind.
@@ -51,7 +54,8 @@ pub struct ControlPlane {
     admin_path: PathBuf,
     client: Client,
     signing_key: SigningKey,
-    /// None if it has none.
+    has_controllers: bool,
+    /// None if it has none, or none yet.
     controller_manager: Mutex<Option<Process>>,
     /// None while it is stopped.
     api_server: Mutex<Option<Process>>,
@@ -59,45 +63,51 @@ pub struct ControlPlane {
     workdir: Workdir,
 }
 
-/// What a control plane has beside its store and its API server.
+/// The parts of a control plane beside its store and its API server.
 #[derive(Clone, Copy, Debug)]
 struct Parts {
     audit: bool,
     controllers: bool,
 }
 
-impl Default for Parts {
-    fn default() -> Self {
-        Self {
-            audit: false,
-            controllers: true,
-        }
-    }
-}
-
 impl ControlPlane {
     /// Starts a control plane and waits until it is ready. The first start of a user builds the binaries.
     pub async fn start(name: &str) -> Result<Self> {
-        Self::start_with(name, Parts::default()).await
+        let plane = Self::start_before_controllers(name).await?;
+        plane.restart_controller_manager()?;
+        plane.is_served_by_controllers().await?;
+        Ok(plane)
     }
 
     /// As [`ControlPlane::start`], with an audit log.
     pub async fn start_audited(name: &str) -> Result<Self> {
         let audited = Parts {
             audit: true,
-            ..Parts::default()
+            controllers: true,
         };
-        Self::start_with(name, audited).await
+        let plane = Self::start_with(name, audited).await?;
+        plane.restart_controller_manager()?;
+        plane.is_served_by_controllers().await?;
+        Ok(plane)
     }
 
-    /// As [`ControlPlane::start_audited`], without a controller manager: a small one, where nothing is collected and nothing
-    /// waits for controllers.
+    /// As [`ControlPlane::start_audited`], without a controller manager: nothing is garbage collected.
     pub async fn start_bare(name: &str) -> Result<Self> {
         let bare = Parts {
             audit: true,
             controllers: false,
         };
         Self::start_with(name, bare).await
+    }
+
+    /// As [`ControlPlane::start`], without starting the controllers yet. The caller starts them once the kinds are there that the
+    /// garbage collector must know from its start on.
+    pub(crate) async fn start_before_controllers(name: &str) -> Result<Self> {
+        let plain = Parts {
+            audit: false,
+            controllers: true,
+        };
+        Self::start_with(name, plain).await
     }
 
     async fn start_with(name: &str, parts: Parts) -> Result<Self> {
@@ -132,12 +142,6 @@ impl ControlPlane {
         readiness::listening(&mut etcd, &layout.etcd_socket()).await?;
         let mut api_server = layout.spawn_api_server(binaries)?;
         readiness::ready(&mut api_server, &client).await?;
-        let mut controller_manager = None;
-        if parts.controllers {
-            // Not before: it asks for the API server once a second only.
-            let started = controller_manager.insert(layout.spawn_controller_manager(binaries, &admin_path)?);
-            readiness::default_service_account(started, &client).await?;
-        }
         Ok(Self {
             name: name.to_owned(),
             binaries,
@@ -147,19 +151,20 @@ impl ControlPlane {
             admin_path,
             client,
             signing_key,
-            controller_manager: Mutex::new(controller_manager),
+            has_controllers: parts.controllers,
+            controller_manager: Mutex::default(),
             api_server: Mutex::new(Some(api_server)),
             etcd: Mutex::new(etcd),
             workdir,
         })
     }
 
-    /// What it was named when started.
+    /// The name of the control plane, for messages and files.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A client of its admin.
+    /// A client with the rights of the admin.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
@@ -189,12 +194,12 @@ impl ControlPlane {
         self.layout.server_address()
     }
 
-    /// What was asked of the API server.
+    /// The audit log. Fails if the control plane was started without one.
     pub fn audit(&self) -> Result<&Audit> {
         self.layout.audit().context("a control plane without an audit log")
     }
 
-    /// Certificate authority of the API server, PEM.
+    /// The certificate authority of the API server, PEM.
     pub fn ca_pem(&self) -> String {
         self.authority.pem()
     }
@@ -204,7 +209,7 @@ impl ControlPlane {
         self.layout.ca_path()
     }
 
-    /// Signs whatever else should be trusted with the same CA.
+    /// The certificate authority of the API server, which may sign other certificates.
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
@@ -214,7 +219,7 @@ impl ControlPlane {
         &self.workdir
     }
 
-    /// Process ids of what runs now.
+    /// The process ids of the programs that run now.
     pub fn pids(&self) -> Vec<u32> {
         let api_server = self.api_server.lock().as_ref().map(Process::id);
         let controller_manager = self.controller_manager.lock().as_ref().map(Process::id);
@@ -243,11 +248,23 @@ impl ControlPlane {
         self.restart_controller_manager()
     }
 
-    /// Starts the controllers anew, if it has any. The garbage collector looks for new kinds only twice a minute, but when it starts.
+    /// Starts the controllers, or starts them anew, if the control plane has any. The garbage collector looks for new kinds
+    /// when it starts, and then only twice a minute.
     pub fn restart_controller_manager(&self) -> Result<()> {
-        if let Some(controller_manager) = self.controller_manager.lock().as_mut() {
-            controller_manager.kill9()?;
-            *controller_manager = self.layout.spawn_controller_manager(self.binaries, &self.admin_path)?;
+        if self.has_controllers {
+            let mut controller_manager = self.controller_manager.lock();
+            // Two at a time would get into each other's way.
+            drop(controller_manager.take());
+            *controller_manager = Some(self.layout.spawn_controller_manager(self.binaries, &self.admin_path)?);
+        }
+        Ok(())
+    }
+
+    /// Waits for what a fresh cluster gets from its controllers first, if it has any.
+    pub(crate) async fn is_served_by_controllers(&self) -> Result<()> {
+        let is_running = || self.controller_manager.lock().as_mut().is_none_or(Process::is_running);
+        if self.has_controllers {
+            readiness::default_service_account(is_running, &self.client).await?;
         }
         Ok(())
     }
@@ -257,7 +274,7 @@ impl ControlPlane {
         self.signal_api_server(Signal::SIGSTOP)
     }
 
-    /// Lets a paused API server go on.
+    /// Resumes a paused API server.
     pub fn resume_api_server(&self) -> Result<()> {
         self.signal_api_server(Signal::SIGCONT)
     }
@@ -280,7 +297,7 @@ impl ControlPlane {
         process::stdout(&output).with_context(|| format!("kubectl {}", args.join(" ")))
     }
 
-    /// Applies manifests as admin. What they define is served then.
+    /// Applies manifests as admin, and waits until the kinds that they define are served.
     pub async fn apply(&self, yaml: &str) -> Result<()> {
         let applied = tokio::time::timeout(ADMIN_LIMIT, apply::apply(&self.client, yaml)).await;
         applied.with_context(|| format!("manifests are not applied within {ADMIN_LIMIT:?}"))?
@@ -290,17 +307,18 @@ impl ControlPlane {
     pub fn kubectl_command(&self, kubeconfig: &Path) -> Command {
         let mut command = Command::new(self.binaries.path(Program::Kubectl));
         command
+            .envs(SELDOM_COLLECTED)
             .env("KUBECONFIG", kubeconfig)
             .env("KUBECACHEDIR", self.workdir.path().join("kubectl-cache"));
         command
     }
 
-    /// Path of grpcurl.
+    /// The path of grpcurl.
     pub fn grpcurl_path(&self) -> &Path {
         self.binaries.path(Program::Grpcurl)
     }
 
-    /// Path of kubectl, whose folder in `PATH` makes `kubectl bind` work.
+    /// The path of kubectl. With its folder in `PATH`, `kubectl bind` works.
     pub fn kubectl_path(&self) -> &Path {
         self.binaries.path(Program::Kubectl)
     }

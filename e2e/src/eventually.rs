@@ -1,11 +1,19 @@
-//! Waiting for what is observed rather than for time to pass.
+//! Waits for conditions instead of for fixed times.
 
 use std::{fmt::Display, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use tokio::time::{Instant, sleep, timeout_at};
 
+/// The shortest pause between two probes.
 const INTERVAL: Duration = Duration::from_millis(25);
+/// The longest pause between two probes. A condition that has taken long need not be noticed at once, and probes cost time
+/// of the cores.
+const INTERVAL_MAX: Duration = Duration::from_millis(250);
+/// A pause is this fraction of the time since the first probe, within those bounds.
+const PART: u32 = 20;
+/// The pause between two probes of a condition that must hold for a while.
+const HOLDS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Polls until `probe` gives a value. Fails after `timeout`, naming what was awaited and how the last probe ended.
 pub async fn eventually<T>(
@@ -13,7 +21,8 @@ pub async fn eventually<T>(
     timeout: Duration,
     mut probe: impl AsyncFnMut() -> Result<Option<T>>,
 ) -> Result<T> {
-    let deadline = Instant::now() + timeout;
+    let start = Instant::now();
+    let deadline = start + timeout;
     let mut last = "no probe finished".to_owned();
     loop {
         match timeout_at(deadline, probe()).await {
@@ -22,10 +31,11 @@ pub async fn eventually<T>(
             Ok(Err(error)) => last = format!("{error:#}"),
             Err(_) => {}
         }
-        if Instant::now() + INTERVAL >= deadline {
+        let pause = (start.elapsed() / PART).clamp(INTERVAL, INTERVAL_MAX);
+        if Instant::now() + pause >= deadline {
             bail!("waited {timeout:?} for: {what}; last: {last}");
         }
-        sleep(INTERVAL).await;
+        sleep(pause).await;
     }
 }
 
@@ -38,7 +48,7 @@ pub async fn eventually_ok<T>(
     eventually(what, timeout, async || probe().await.map(Some)).await
 }
 
-/// Polls for the whole `duration` and fails as soon as `probe` does: for what must not happen.
+/// Polls for the whole `duration`, and fails as soon as `probe` fails. For proofs that something does not happen.
 pub async fn holds_for(
     what: impl Display,
     duration: Duration,
@@ -47,7 +57,7 @@ pub async fn holds_for(
     let end = Instant::now() + duration;
     while Instant::now() < end {
         probe().await.with_context(|| format!("no longer so: {what}"))?;
-        sleep(INTERVAL).await;
+        sleep(HOLDS_INTERVAL).await;
     }
     Ok(())
 }

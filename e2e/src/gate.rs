@@ -1,5 +1,5 @@
-//! A gate between a program and its API server that shuts right after a given write: the moment to kill the program in,
-//! for it has written and does not know it.
+//! A proxy between a program and its API server that stops all requests right after a given write. A program that is killed
+//! then has written without knowing it.
 
 use std::{
     fmt,
@@ -27,7 +27,7 @@ use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 
 use crate::ControlPlane;
 
-/// What only asks, or is not the program's work: not counted.
+/// Paths of requests that are not counted as writes: reviews, Leases and events.
 const UNCOUNTED: [&str; 4] = [
     "/apis/authentication.k8s.io/",
     "/apis/authorization.k8s.io/",
@@ -35,11 +35,11 @@ const UNCOUNTED: [&str; 4] = [
     "/apis/events.k8s.io/",
 ];
 
-/// Longest body of a request.
+/// The longest body of a request, in bytes.
 const BODY_MAX: usize = 4 << 20;
 
-/// Passes requests on to an API server, with the credentials of whoever sends them. Listens without TLS, on loopback.
-/// Ends on drop.
+/// A proxy that forwards requests to an API server with the credentials of their sender, until it shuts. It listens without
+/// TLS, on loopback, and ends on drop.
 pub struct Gate {
     url: String,
     shared: Arc<Shared>,
@@ -55,7 +55,7 @@ struct Shared {
     most_under_way: AtomicUsize,
 }
 
-/// Whether a write is one of those that are counted.
+/// Whether a write, such as `POST /api/v1/namespaces`, counts.
 type Counts = Box<dyn Fn(&str) -> bool + Send>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ enum Door {
     Silent,
 }
 
-/// What becomes of a request.
+/// How a request is handled.
 enum Verdict {
     Pass,
     /// It passes, and its answer does not.
@@ -101,7 +101,7 @@ impl Gate {
         Ok(Self { url, shared, serving })
     }
 
-    /// Where it listens.
+    /// The URL at which the proxy listens.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -118,7 +118,7 @@ impl Gate {
         self.shared.writes.lock().clear();
     }
 
-    /// Lets everything pass again that is sent from now on.
+    /// Forwards all requests again that are sent from now on.
     pub fn open(&self) {
         self.shared.door.send_replace(Door::Open);
     }

@@ -1,4 +1,4 @@
-//! The least of HTTP: one GET on loopback.
+//! A minimal HTTP client: one GET on loopback.
 
 use anyhow::{Context as _, Result};
 use tokio::{
@@ -6,7 +6,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Status and body of `http://127.0.0.1:<port><path>`.
+/// Gets `http://127.0.0.1:<port><path>`, and returns status and body.
 pub async fn get(port: u16, path: &str) -> Result<(u16, String)> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
     let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");

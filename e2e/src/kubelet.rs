@@ -1,5 +1,5 @@
-//! What a kubelet and the deployment controller do for the konnector, as far as its users see it: clusters here have no
-//! nodes.
+//! Plays the kubelet and the deployment controller for the konnector, as far as its users see them: the clusters here have
+//! no nodes.
 
 use std::{collections::BTreeMap, path::PathBuf, process::Command, time::Duration};
 

@@ -1,6 +1,6 @@
-//! How long a leader leads that is not heard of.
+//! Flags that say for how long a Lease holds without being renewed.
 
-/// Flags for suites in which no leader is killed: a busy machine ends no leadership.
+/// Flags for suites in which no leader is killed: no leader loses its Lease because the machine is busy.
 pub const PATIENT: [&str; 6] = [
     "--lease-duration",
     "120",
@@ -10,7 +10,7 @@ pub const PATIENT: [&str; 6] = [
     "2",
 ];
 
-/// So that suites which kill a leader need not wait long for the next.
+/// Flags for suites that kill a leader: the next one leads soon.
 const QUICK: [&str; 6] = [
     "--lease-duration",
     "10",
@@ -20,7 +20,7 @@ const QUICK: [&str; 6] = [
     "1",
 ];
 
-/// What is to be said beside the flags of a suite's own.
+/// Returns the flags to add to a suite's own: none if those set the duration of the Lease.
 pub(crate) fn flags(own: &[String]) -> &'static [&'static str] {
     let says = own.iter().any(|flag| flag.starts_with("--lease-duration"));
     if says { &[] } else { &QUICK }

@@ -1,5 +1,5 @@
-//! A front of an API server that answers some requests by itself: refusals, lists that are empty, and lists that break off.
-//! With TLS, for kubeconfigs that are refused without.
+//! A proxy for an API server that answers some requests wrongly: with refusals, empty lists, and lists that break off.
+//! It listens with TLS, because kubeconfigs without are refused.
 
 use std::{
     fmt,
@@ -45,7 +45,7 @@ pub struct Liar {
     tasks: [JoinHandle<()>; 2],
 }
 
-/// What is answered instead of the truth.
+/// A wrong answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lie {
     /// A refusal or an error with this code.
@@ -100,7 +100,7 @@ impl Liar {
         })
     }
 
-    /// Where it listens.
+    /// The address at which the proxy listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -118,7 +118,7 @@ impl Liar {
         });
     }
 
-    /// Tells the truth again.
+    /// Forwards all requests again.
     pub fn repent(&self) {
         self.lie(|_, _| None);
     }

@@ -1,4 +1,4 @@
-//! An API for each case of a suite, so that cases that share clusters do not share objects.
+//! An API of its own for each case of a suite, so that cases on shared clusters have separate objects.
 
 use anyhow::{Result, ensure};
 use bindery_api::{Conditions as _, v1alpha2 as api};

@@ -1,4 +1,4 @@
-//! Certificates: an authority of one's own, and what it signs.
+//! A certificate authority for tests, and the certificates that it signs.
 
 use std::fmt;
 

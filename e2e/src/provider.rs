@@ -21,7 +21,7 @@ use crate::{ControlPlane, Process, control_plane, eventually, http, lease, manif
 
 /// Namespace of the backend.
 pub const NAMESPACE: &str = "kube-bind";
-const START_TIMEOUT: Duration = Duration::from_mins(1);
+const START_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// A provider cluster with its backend.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Provider {
 
     /// As [`Provider::start`], with more flags for the server.
     pub async fn start_with(name: &str, extra: &[&str]) -> Result<Self> {
-        Self::start_on(ControlPlane::start(name).await?, extra).await
+        Self::start_on(ControlPlane::start_before_controllers(name).await?, extra).await
     }
 
     /// As [`Provider::start_with`], on a cluster that runs already.
@@ -64,6 +64,7 @@ impl Provider {
     /// As [`Provider::start_on`], with the server of a build of the caller's choice.
     pub async fn start_from(programs: Programs, plane: ControlPlane, extra: &[&str]) -> Result<Self> {
         plane.apply(&manifests::folder("crds")?).await?;
+        plane.restart_controller_manager()?;
         plane.apply(&manifests::folder("server")?).await?;
         plane.apply(&manifests::folder("examples/cowboys/provider")?).await?;
         let kubeconfig = plane.service_account_kubeconfig(NAMESPACE, "bindery-server").await?;
@@ -84,6 +85,7 @@ impl Provider {
             kubeconfig,
         };
         provider.start_server().await?;
+        provider.plane.is_served_by_controllers().await?;
         Ok(provider)
     }
 

@@ -1,4 +1,4 @@
-//! What users may do, as the API server says.
+//! Asks the API server what users may do.
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};

@@ -28,7 +28,7 @@ use tokio::{
     time::timeout,
 };
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_mins(2);
 
 /// Set for the copy of this executable that is killed.
 const VICTIM: &str = "BINDERY_E2E_VICTIM";

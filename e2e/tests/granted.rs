@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, time::Duration};
 use anyhow::{Context as _, Result, bail, ensure};
 use bindery_api::{
     Conditions as _, annotations, labels, names,
-    v1alpha2::{APIServiceExport, APIServiceExportTemplate, APIServiceNamespace, APIServiceNamespaceSpec},
+    v1alpha2::{APIServiceExport, APIServiceExportTemplate, APIServiceNamespace, APIServiceNamespaceSpec, Isolation},
 };
 use bindery_e2e::{Provider, call::wish, eventually_ok, lease, manifests, run, wildwest::SOON};
 use bindery_proto::v1alpha2::ErrorReason;
@@ -59,6 +59,8 @@ fn held(name: &str, plurals: &[&str], verbs: &[&str]) -> Value {
 }
 
 const TEMPLATES: [&str; 5] = ["prefixed", "first", "last", "converted", "within"];
+/// Offers a namespaced API as a cluster-scoped one, which is possible under `--isolation namespaced` alone.
+const OPEN: &str = "open";
 
 fn offers() -> Value {
     let last = json!({"isolation": "None", "conflictPolicy": "LastWins"});
@@ -74,6 +76,7 @@ fn offers() -> Value {
         template("last", "wides", &last),
         template("converted", "narrows", &converted),
         template("within", "narrows", &within),
+        template(OPEN, "narrows", &json!({})),
     ]})
 }
 
@@ -87,7 +90,7 @@ impl World {
     async fn start(name: &str) -> Result<Self> {
         let provider = Provider::start_with(name, &lease::PATIENT).await?;
         provider.plane.apply(&offers().to_string()).await?;
-        let token = std::fs::read_to_string(provider.principal("team", &TEMPLATES).await?)?;
+        let token = std::fs::read_to_string(provider.principal("team", &[&TEMPLATES[..], &[OPEN]].concat()).await?)?;
         let builder = Client::builder(provider.address()).ca_pem(provider.plane.ca_pem());
         let world = Self {
             client: builder.token(token).build()?,
@@ -206,7 +209,7 @@ fn verbs(rules: Option<&[PolicyRule]>) -> String {
 #[test]
 fn each_placement_has_its_rights_and_no_more() -> Result<()> {
     run(async {
-        let world = World::start("granted").await?;
+        let mut world = World::start("granted").await?;
         let contract = Provider::contract("ranch-cluster");
         let templates: Api<APIServiceExportTemplate> = world.all();
         eventually_ok("the lack of a right to be said", SOON, async || {
@@ -254,8 +257,32 @@ fn each_placement_has_its_rights_and_no_more() -> Result<()> {
         let held = roles.items.iter().flat_map(|role| role.rules.iter().flatten());
         let groups: BTreeSet<_> = held.flat_map(|rule| rule.api_groups.iter().flatten()).collect();
         ensure!(groups == BTreeSet::from([&"example.dev".to_owned()]), "{groups:?}");
-        Ok(())
+        the_flag_places_what_templates_leave_open(&mut world).await
     })
+}
+
+/// Templates that name no isolation follow the server's `--isolation`.
+async fn the_flag_places_what_templates_leave_open(world: &mut World) -> Result<()> {
+    for (flag, template, isolation, everywhere, in_contract) in [
+        ("none", "prefixed", Isolation::None, Some(WRITES), None),
+        ("namespaced", OPEN, Isolation::Namespaced, None, Some(WRITES)),
+    ] {
+        world.provider.servers[0].terminate(SOON).await?;
+        world.provider.set_flag("--isolation", flag);
+        world.provider.restart_server().await?;
+        world.is_ready(template).await?;
+        let identity = format!("{flag}-cluster");
+        let bound = world.bind(template, &identity).await;
+        bound.with_context(|| format!("bind {template} with --isolation {flag}"))?;
+        let contract = Provider::contract(&identity);
+        let export = world.within::<APIServiceExport>(&contract).get(template).await?;
+        ensure!(export.spec.isolation == isolation, "{flag}: {:?}", export.spec);
+        let cluster_wide = world.cluster_wide(&contract, template).await?;
+        ensure!(cluster_wide.as_deref() == everywhere, "{flag}: {cluster_wide:?}");
+        let inside = world.inside(&contract, template, &contract).await?;
+        ensure!(inside.as_deref() == in_contract, "{flag}: {inside:?}");
+    }
+    Ok(())
 }
 
 #[test]

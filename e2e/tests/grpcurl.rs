@@ -4,7 +4,7 @@ use std::{path::Path, process::Command, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use bindery_e2e::{Process, Provider, lease, process, run};
+use bindery_e2e::{Process, Provider, eventually_ok, lease, process, run};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
@@ -339,6 +339,90 @@ async fn watch(grpcurl: Grpcurl<'_>) -> Result<()> {
     }
     ensure!(watch.is_running(), "the stream ended: {}", watch.tail());
     watch.kill9()
+}
+
+#[test]
+fn a_group_sees_and_binds_the_templates_that_it_may_bind() -> Result<()> {
+    with_provider(async |provider| {
+        let token = principal(provider, "posse", &[]).await?;
+        let grpcurl = Grpcurl::new(provider).with_token(&token);
+        provider.plane.apply(&offered_to_the_posse().to_string()).await?;
+        let collections = eventually_ok("the collection to be listed", LIMIT, async || {
+            let answer = grpcurl.call("CatalogService/ListCollections", &json!({})).await?;
+            ensure!(answer["collections"].is_array(), "{answer}");
+            Ok(answer)
+        });
+        let collections = collections.await?;
+        let shown = &collections["collections"];
+        ensure!(shown.as_array().map(Vec::len) == Some(1), "{collections}");
+        ensure!(shown[0]["metadata"]["name"] == "west", "{collections}");
+        ensure!(
+            shown[0]["spec"]["templates"] == json!([{"name": "cowboys"}]),
+            "{collections}"
+        );
+        let west = grpcurl
+            .call("CatalogService/GetCollection", &json!({"name": "west"}))
+            .await?;
+        ensure!(west["collection"] == shown[0], "{west}");
+        let says = ["NotFound", "COLLECTION_NOT_FOUND"];
+        grpcurl
+            .refused("CatalogService/GetCollection", &json!({"name": "east"}), &says)
+            .await?;
+
+        for (collection, expect) in [("west", &["cowboys"][..]), ("east", &[]), ("nowhere", &[])] {
+            let answer = grpcurl
+                .call("CatalogService/ListTemplates", &json!({"collection": collection}))
+                .await?;
+            let templates = answer["templates"].as_array().into_iter().flatten();
+            let names: Vec<_> = templates.map(|template| &template["metadata"]["name"]).collect();
+            ensure!(names == expect, "{collection}: {answer}");
+        }
+        let create = "BindingService/CreateBindableResourcesRequest";
+        let bound = grpcurl.call(create, &wish("cowboys", "cowboys", "posse")).await?;
+        ensure!(
+            text(&bound, "/bindableResourcesRequest/status/phase")? == "PHASE_SUCCEEDED",
+            "{bound}"
+        );
+        let says = ["PermissionDenied", "TEMPLATE_BIND_DENIED"];
+        grpcurl
+            .refused(create, &wish("outlaws", "outlaws", "posse"), &says)
+            .await
+    })
+}
+
+/// Two collections, and the right of a group to bind one template of theirs. Of the others, one is no group's to bind, and one
+/// does not exist.
+fn offered_to_the_posse() -> Value {
+    let collection = |name: &str, templates: &[&str]| {
+        let templates: Vec<_> = templates.iter().map(|name| json!({"name": name})).collect();
+        json!({
+            "apiVersion": "kube-bind.io/v1alpha2", "kind": "Collection", "metadata": {"name": name},
+            "spec": {"templates": templates},
+        })
+    };
+    let resource = json!({"group": "wildwest.dev", "resource": "cowboys", "versions": ["v1alpha1"]});
+    json!({"apiVersion": "v1", "kind": "List", "items": [
+        {
+            "apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceExportTemplate", "metadata": {"name": "outlaws"},
+            "spec": {"scope": "Namespaced", "resources": [resource]},
+        },
+        collection("east", &["outlaws"]),
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "posse"},
+            "rules": [{
+                "apiGroups": ["kube-bind.io"], "resources": ["apiserviceexporttemplates"],
+                "resourceNames": ["cowboys"], "verbs": ["bind"],
+            }],
+        },
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "posse"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "posse"},
+            "subjects": [{
+                "apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:serviceaccounts:posse",
+            }],
+        },
+        collection("west", &["cowboys", "ghost", "outlaws"]),
+    ]})
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_e2e::{
-    Consumer, Provider, holds_for, lease, remains, run,
+    Consumer, Provider, eventually_ok, holds_for, http, lease, remains, run,
     wildwest::{self, Cowboys},
 };
 use kube::{
@@ -33,6 +33,8 @@ fn an_api_is_bound_synced_and_unbound() -> Result<()> {
         removed_fields_are_removed(&cowboys).await?;
         a_restart_writes_nothing(&mut consumer, &cowboys).await?;
         a_copy_deleted_on_the_provider_comes_back(&cowboys).await?;
+
+        metrics_tell_what_happened(&provider, &consumer, &cowboys).await?;
 
         cowboys.ours.delete("billy", &DeleteParams::default()).await?;
         cowboys.gone("billy").await?;
@@ -148,6 +150,85 @@ async fn a_copy_deleted_on_the_provider_comes_back(cowboys: &Cowboys) -> Result<
     wildwest::wait("the copy to come back", &cowboys.copies, "extra-0", back)
         .await
         .map(drop)
+}
+
+async fn metrics_tell_what_happened(provider: &Provider, consumer: &Consumer, cowboys: &Cowboys) -> Result<()> {
+    let server = metrics(provider.admin_port()).await?;
+    ensure!(families(&server) == SERVER_METRICS, "{:?}", families(&server));
+    let method = r#"method="/kubebind.v1alpha2.BindingService/CreateBindableResourcesRequest""#;
+    let binds = sum(&server, "bindery_grpc_calls_total", &[method, r#"code="OK""#])?;
+    ensure!(binds >= 1.0, "{binds} binds in:\n{server}");
+    let (count, sum_of) = ("bindery_grpc_call_seconds_count", "bindery_grpc_call_seconds_sum");
+    ensure!(
+        sum(&server, count, &[method])? >= binds && sum(&server, sum_of, &[method])? > 0.0,
+        "{server}"
+    );
+
+    let objects = cowboys.ours.list_metadata(&ListParams::default()).await?.items.len();
+    let binding = r#"binding="cowboys""#;
+    eventually_ok(
+        "the konnector's metrics to say that all is in sync",
+        wildwest::SOON,
+        async || {
+            let konnector = metrics(consumer.admin_port()).await?;
+            ensure!(families(&konnector) == KONNECTOR_METRICS, "{:?}", families(&konnector));
+            let is = |name: &str, labels: &[&str], expect: f64| -> Result<()> {
+                let value = sum(&konnector, name, labels)?;
+                ensure!(
+                    (value - expect).abs() < f64::EPSILON,
+                    "{name} is {value} and not {expect} in:\n{konnector}"
+                );
+                Ok(())
+            };
+            is("bindery_sync_objects", &[binding], f64::from(u32::try_from(objects)?))?;
+            is("bindery_sync_pending", &[binding], 0.0)?;
+            is("bindery_sync_synced", &[binding], 1.0)?;
+            is("bindery_leading", &[], 1.0)?;
+            is("bindery_sessions", &[], 1.0)?;
+            for counted in [
+                "bindery_heartbeats_total",
+                "bindery_sync_operations_total",
+                "bindery_kubernetes_bytes_total",
+            ] {
+                ensure!(sum(&konnector, counted, &[])? >= 1.0, "{counted} is 0 in:\n{konnector}");
+            }
+            Ok(())
+        },
+    )
+    .await
+}
+
+/// Metrics of the server, without what their type adds to their names.
+const SERVER_METRICS: [&str; 0] = [];
+/// Metrics of the konnector.
+const KONNECTOR_METRICS: [&str; 0] = [];
+
+/// The page of a process's metrics.
+async fn metrics(port: u16) -> Result<String> {
+    let (status, page) = http::get(port, "/metrics").await?;
+    ensure!(status == 200, "{status}: {page}");
+    Ok(page)
+}
+
+/// Names on a page of metrics, sorted.
+fn families(page: &str) -> Vec<&str> {
+    let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let mut names: Vec<_> = types.filter_map(|line| line.split(' ').next()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Sum of the samples of a name that have all of these labels.
+fn sum(page: &str, name: &str, labels: &[&str]) -> Result<f64> {
+    let samples = page.lines().filter_map(|line| {
+        let (sample, value) = line.rsplit_once(' ')?;
+        let is_it = sample.split('{').next() == Some(name) && labels.iter().all(|label| sample.contains(label));
+        is_it.then_some(value)
+    });
+    let values: Result<Vec<f64>, _> = samples.map(str::parse).collect();
+    let values = values?;
+    ensure!(!values.is_empty(), "{name} with {labels:?} is missing in:\n{page}");
+    Ok(values.iter().sum())
 }
 
 /// Resource versions of all objects on both sides.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::{cargo::build_binaries, say::show};
+use crate::{cargo::build_shipped, say::show};
 
 const NAMESPACE: &str = "wild-west";
 const COWBOY: &str = "billy-the-kid";
@@ -29,7 +29,7 @@ struct Steps {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    build_binaries()?;
+    build_shipped()?;
     let runtime = tokio::runtime::Runtime::new()?;
     runtime.block_on(async {
         tokio::select! {

@@ -1,57 +1,69 @@
-//! `cargo xtask test`: all checks, in the order in which they are most likely to fail soon.
+//! `cargo xtask test`: all checks of the project.
 
-mod suites;
+mod checks;
+mod deny;
+mod job;
+mod program;
+mod report;
+mod schedule;
+mod suite;
+
+use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 
-use crate::cargo::{build_binaries, step};
+use bindery_e2e::binaries::Binaries;
+
+use self::schedule::Lanes;
+use crate::cargo::{TESTED, step};
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  cargo xtask test                          all checks, and at the end the ten slowest tests
+  cargo xtask test --suite bundles          one end-to-end suite, with the time of each test
+  cargo xtask test --suite synk rollback    the tests of one suite whose name contains \"rollback\"
+  cargo xtask test placement                the tests of all crates and suites whose name contains \"placement\"
+
+Set BINDERY_E2E_KEEP=1 to keep the folders of all control planes, with the logs of their programs.")]
 pub(crate) struct Args {
-    /// Only tests whose name contains this, and no other check.
+    /// Runs only the tests whose name contains this text, and no other check.
     filter: Option<String>,
+    /// Runs only this suite of `e2e/tests`. An unknown name lists the known ones.
+    #[arg(long, value_name = "NAME")]
+    suite: Option<String>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
+    if let Some(name) = &args.suite {
+        return suite::run(name, args.filter.as_deref());
+    }
     if let Some(filter) = &args.filter {
+        step("programs", &[&["build", "--locked"], &TESTED[..]].concat(), &[])?;
         provide()?;
         return step("tests", &["test", "--locked", "--workspace", "--", filter], &[]);
     }
+    all()
+}
+
+/// Runs every check: first those that fail within seconds, then the builds, then all that runs, several at once.
+fn all() -> Result<()> {
+    let start = Instant::now();
     step("format", &["fmt", "--all", "--check"], &[])?;
-    // It stands outside of the workspace, and has dependencies and a lock file of its own.
-    let fuzz = [
-        "tree",
-        "--locked",
-        "--depth",
-        "0",
-        "--manifest-path",
-        "synk/fuzz/Cargo.toml",
-    ];
-    step("lock file of the fuzz targets", &fuzz, &[])?;
-    let clippy = [
-        "clippy",
-        "--locked",
-        "--workspace",
-        "--all-targets",
-        "--",
-        "-D",
-        "warnings",
-    ];
-    step("lints", &clippy, &[])?;
-    let docs = ["doc", "--locked", "--workspace", "--no-deps"];
-    step("docs", &docs, &[("RUSTDOCFLAGS", "-D warnings")])?;
-    let unit = ["test", "--locked", "--workspace", "--exclude", "bindery-e2e"];
-    step("unit tests", &unit, &[])?;
+    deny::run()?;
+    let programs = program::build_all()?;
     provide()?;
-    suites::run()?;
-    eprintln!("==> all checks passed");
+    let lanes = Lanes {
+        checks: checks::jobs(),
+        programs: program::jobs(programs),
+    };
+    let times = lanes.run()?;
+    report::print_slowest(&times);
+    eprintln!("==> all checks passed in {:.0} s", start.elapsed().as_secs_f64());
     Ok(())
 }
 
-/// What the end-to-end tests run. Control planes are built here and not in the first test, which would time out on a fresh
-/// machine.
+/// Provides control planes. They are built here and not in the first test, which would time out on a fresh machine.
 fn provide() -> Result<()> {
-    build_binaries()?;
-    bindery_e2e::binaries::Binaries::locate().context("cannot provide control planes")?;
-    Ok(())
+    Binaries::locate().map(drop).context("cannot provide control planes")
 }

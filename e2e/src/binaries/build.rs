@@ -1,4 +1,4 @@
-//! Builds what is missing with the Go toolchain, once for all processes of a user.
+//! Builds missing programs with the Go toolchain, in one process of the user at a time.
 
 use std::{
     env, fmt,
@@ -18,12 +18,12 @@ const GO_MOD: &str = include_str!("../../controlplane/go.mod");
 const GO_SUM: &str = include_str!("../../controlplane/go.sum");
 const FLAGS: [&str; 3] = ["-mod=readonly", "-buildvcs=false", "-trimpath"];
 
-/// A missing toolchain, said in one sentence.
+/// The error for a missing Go toolchain.
 const GO_NEEDED: &str = "the control plane's binaries are built from source, which needs Go 1.24 or newer: \
      install Go and put `go` into PATH, or set KUBEBUILDER_ASSETS to a folder that holds \
      etcd, kube-apiserver, kube-controller-manager, kubectl and grpcurl";
 
-/// Name of the cache folder: what goes into the binaries decides it.
+/// The name of the cache folder: a hash of all that decides what the programs are.
 pub(super) fn key() -> String {
     let mut hash = Sha256::new();
     for part in [GO_MOD, GO_SUM, env::consts::OS, env::consts::ARCH] {
@@ -39,7 +39,7 @@ pub(super) fn key() -> String {
     format!("{number:012x}")
 }
 
-/// Builds those of `paths` that belong into `cache` and are not there yet.
+/// Builds those of `paths` that are missing, into `cache`. Other processes wait for the lock file of the cache.
 pub(super) fn missing(cache: &Path, paths: &[PathBuf]) -> Result<()> {
     let absent = || -> Vec<Program> {
         let is_absent = |program: &Program| !paths[*program as usize].is_file();
@@ -123,7 +123,7 @@ fn build(program: Program, (index, total): (usize, usize), module: &Path, target
     Ok(())
 }
 
-/// Straight to the terminal: libtest keeps what is printed by macros until a test has failed.
+/// Prints progress to the terminal at once: libtest holds back what macros print until a test has failed.
 fn progress(message: fmt::Arguments<'_>) {
     let mut stderr = io::stderr().lock();
     // Progress that cannot be shown is no reason to fail.
@@ -136,7 +136,7 @@ fn arguments(program: Program) -> Vec<String> {
     arguments
 }
 
-/// Without a version, clients cannot parse what the API server says about itself.
+/// The linker flags that give a program its version. Without it, clients cannot parse the version of the API server.
 fn version_flags(program: Program) -> String {
     let version = version(program);
     match program {
@@ -151,7 +151,7 @@ fn version_flags(program: Program) -> String {
     }
 }
 
-/// The version that `go.mod` pins.
+/// Returns the version that `go.mod` pins for a program.
 fn version(program: Program) -> &'static str {
     GO_MOD
         .lines()

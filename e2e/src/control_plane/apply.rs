@@ -3,6 +3,7 @@
 //! than kubectl waits.
 
 use anyhow::{Context as _, Result};
+use futures::future::try_join_all;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinitionSpec;
 use kube::{
     Api, Client, ResourceExt as _,
@@ -19,18 +20,30 @@ const MANAGER: &str = "kubectl";
 
 /// Applies all documents of a stream, in their order; what they define is served then.
 pub(super) async fn apply(client: &Client, yaml: &str) -> Result<()> {
+    let mut kinds = Vec::new();
     for document in manifests::documents(yaml)?.into_iter().flat_map(items) {
         let object: DynamicObject = serde_json::from_value(document).context("a manifest")?;
         let what = || describe(&object);
-        one(client, &object).await.with_context(what)?;
-        if let Some(gvk) = defined(&object).with_context(what)? {
-            eventually_ok(format!("{} to be served", gvk.kind), SOON, async || {
-                Ok(discovery::pinned_kind(client, &gvk).await?)
-            })
-            .await?;
+        let kind = defined(&object).with_context(what)?;
+        if kind.is_none() {
+            // It may be of a kind that was defined before.
+            are_served(client, &mut kinds).await?;
         }
+        one(client, &object).await.with_context(what)?;
+        kinds.extend(kind);
     }
-    Ok(())
+    are_served(client, &mut kinds).await
+}
+
+/// Waits until kinds are served, which takes a while for each and no longer for all of them, and forgets them.
+async fn are_served(client: &Client, kinds: &mut Vec<GroupVersionKind>) -> Result<()> {
+    let served = kinds.drain(..).map(async |kind| {
+        eventually_ok(format!("{} to be served", kind.kind), SOON, async || {
+            Ok(discovery::pinned_kind(client, &kind).await?)
+        })
+        .await
+    });
+    try_join_all(served).await.map(drop)
 }
 
 /// The items of a list, or what else it is.

@@ -1,4 +1,4 @@
-//! What nobody can do through an API server: keep a backup and go back to it, lose objects, and forget what watches saw.
+//! Changes the store of a control plane behind its API server: restores backups, removes objects, and compacts history.
 
 use std::{
     fs, io,
@@ -16,7 +16,7 @@ use tokio::{
 use super::{ControlPlane, readiness};
 use crate::{Workdir, process::Signal};
 
-/// The store of a control plane as it was at one moment. Its folder goes with it.
+/// A backup of the store of a control plane. Its folder is removed on drop.
 #[derive(Debug)]
 pub struct Backup {
     workdir: Workdir,

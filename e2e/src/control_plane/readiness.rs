@@ -1,18 +1,18 @@
-//! Waiting for the programs, and noticing at once when one has ended instead.
+//! Waits until the programs of a control plane are ready, and fails at once when one has ended.
 
 use std::{path::Path, time::Duration};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::{Api, Client};
 use tokio::net::UnixStream;
 
 use crate::{Process, eventually};
 
-/// Generous, for the tests of a small machine start several control planes at once.
+/// The longest wait for a program: a small machine starts several control planes at once.
 const LIMIT: Duration = Duration::from_mins(2);
 
-/// Waits until it accepts connections.
+/// Waits until a program accepts connections on a Unix socket.
 pub(super) async fn listening(process: &mut Process, socket: &Path) -> Result<()> {
     until(process, "it to listen", async || {
         Ok(UnixStream::connect(socket).await.map(|_| ())?)
@@ -30,16 +30,20 @@ pub(super) async fn ready(process: &mut Process, client: &Client) -> Result<()> 
     .await
 }
 
-/// Waits for what a fresh cluster gets from its controllers first.
-pub(super) async fn default_service_account(process: &mut Process, client: &Client) -> Result<()> {
+/// Waits for what a fresh cluster gets from its controllers first, which must go on running.
+pub(super) async fn default_service_account(is_running: impl Fn() -> bool, client: &Client) -> Result<()> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
-    until(process, "the service account of namespace default", async || {
+    let outcome = eventually("the service account of namespace default", LIMIT, async || {
+        if !is_running() {
+            // Not an error of this probe: there is nothing left to wait for.
+            return Ok(Some(Err(())));
+        }
         namespaces.get("default").await?;
         accounts.get("default").await?;
-        Ok(())
-    })
-    .await
+        Ok(Some(Ok(())))
+    });
+    outcome.await?.map_err(|()| anyhow!("the controller manager ended"))
 }
 
 async fn until(process: &mut Process, what: &str, mut probe: impl AsyncFnMut() -> Result<()>) -> Result<()> {

@@ -180,7 +180,7 @@ fn a_name_that_is_taken_is_refused_and_keeps_what_it_has() -> Result<()> {
         add_owner(&case.contract(), &second, &Api::all(case.provider().plane.client())).await?;
         let outcome = second
             .client
-            .bind(other_template, std::time::Duration::from_secs(20), |_| ())
+            .bind(other_template, std::time::Duration::from_mins(2), |_| ())
             .await;
         refused(outcome, code, ErrorReason::ExportNameTaken, &says)?;
         ensure!(case.requests(&second).await?.is_empty());

@@ -10,7 +10,7 @@ use crate::{
     world::{Case, case},
 };
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_mins(2);
 /// Stands in a file that cannot be read, and must not be shown.
 const SECRET: &str = "hunter2";
 const LISTEN: [&str; 2] = ["--listen-address", "127.0.0.1:0"];

@@ -1,6 +1,7 @@
 //! Bundles: whatever the credentials of a provider reach is bound without a human, and nothing that happens to a provider
 //! takes an object of the consumer away.
 
+mod certificate;
 mod claims;
 mod conflicts;
 mod contract;
@@ -63,6 +64,7 @@ fn secrets_come_and_change() -> Result<()> {
         secrets::a_secret_is_rotated_and_nothing_is_lost_meanwhile().boxed_local(),
         swapped::a_secret_of_another_provider_is_refused_and_changes_nothing().boxed_local(),
         swapped::a_contract_of_another_cluster_is_left_alone().boxed_local(),
+        certificate::a_kubeconfig_with_a_client_certificate_is_served().boxed_local(),
         order::manifests_in_reverse_order_converge().boxed_local(),
         counts::an_idle_bundle_writes_nothing_and_lists_nothing().boxed_local(),
     ])

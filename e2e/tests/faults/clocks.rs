@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::Command};
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_e2e::{
-    Consumer, Provider,
+    Provider,
     bound::{Bound, free_lease, names},
     lease::PATIENT,
     process, run,
@@ -49,55 +49,48 @@ time_t time(time_t *out) {
 }
 "#;
 
+/// Tells the shim by how many seconds it shifts.
+const SHIFT: &str = "CLOCK_SHIFT_SECONDS";
 const HOUR: i64 = 3600;
 
-#[test]
-fn konnector_an_hour_ahead() -> Result<()> {
-    shifted("ahead", 0, HOUR)
-}
+/// By how many seconds the clocks of server and konnector are shifted.
+const SHIFTS: [(i64, i64); 3] = [(0, HOUR), (0, -HOUR), (HOUR, 0)];
 
 #[test]
-fn konnector_an_hour_behind() -> Result<()> {
-    shifted("behind", 0, -HOUR)
-}
-
-#[test]
-fn server_an_hour_ahead() -> Result<()> {
-    shifted("server-ahead", HOUR, 0)
-}
-
-fn shifted(name: &str, server: i64, konnector: i64) -> Result<()> {
+fn clocks_are_an_hour_apart() -> Result<()> {
     run(async {
-        let (provider, consumer) = (format!("{name}-p"), format!("{name}-c"));
-        let (mut provider, mut consumer) = tokio::try_join!(
-            Provider::start_with(&provider, &PATIENT),
-            Consumer::start_with(&consumer, &PATIENT)
-        )?;
-        let shim = shim(&provider).await?;
+        let mut bound = Bound::prepare("clocks", &PATIENT).await?;
+        let shim = shim(&bound.provider).await?;
         let shim = shim.to_str().context("a path is text")?;
-        if server != 0 {
-            provider.with_env("LD_PRELOAD", shim);
-            provider.with_env("CLOCK_SHIFT_SECONDS", &server.to_string());
-            provider.servers[0].kill9()?;
-            free_lease(provider.plane.client(), "bindery-server").await?;
-            provider.restart_server().await?;
+        bound.provider.with_env("LD_PRELOAD", shim);
+        bound.consumer.with_env("LD_PRELOAD", shim);
+        for (server, konnector) in SHIFTS {
+            let told = || format!("server shifted by {server} s, konnector by {konnector} s");
+            shifted(&mut bound, server, konnector).await.with_context(told)?;
         }
-        if konnector != 0 {
-            consumer.with_env("LD_PRELOAD", shim);
-            consumer.with_env("CLOCK_SHIFT_SECONDS", &konnector.to_string());
-            consumer.konnectors[0].kill9()?;
-            free_lease(consumer.plane.client(), "kube-bind").await?;
-            consumer.start_konnector().await?;
-        }
-        let mut bound = Bound::between(provider, consumer).await?;
-        bound.bind(&["cowboys"]).await?;
-        bound.create(names("herd", 0..10)).await?;
-        bound.converged().await?;
-        bound.status_flows("on time").await?;
-        bound.bound_once().await?;
-        is_shifted(&bound, server, konnector)?;
-        bound.unbind().await
+        Ok(())
     })
+}
+
+async fn shifted(bound: &mut Bound, server: i64, konnector: i64) -> Result<()> {
+    let (provider, consumer) = (&mut bound.provider, &mut bound.consumer);
+    provider.with_env(SHIFT, &server.to_string());
+    provider.servers[0].kill9()?;
+    free_lease(provider.plane.client(), "bindery-server").await?;
+    provider.restart_server().await?;
+    consumer.with_env(SHIFT, &konnector.to_string());
+    consumer.konnectors.last_mut().context("none was started")?.kill9()?;
+    free_lease(consumer.plane.client(), "kube-bind").await?;
+    consumer.start_konnector().await?;
+    bound.bind(&["cowboys"]).await?;
+    bound.create(names("herd", 0..10)).await?;
+    bound.converged().await?;
+    bound.status_flows("on time").await?;
+    bound.bound_once().await?;
+    is_shifted(bound, server, konnector)?;
+    bound.unbind().await?;
+    bound.expected.clear();
+    Ok(())
 }
 
 /// The logs tell the time of those who write them.

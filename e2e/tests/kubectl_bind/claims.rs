@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::World;
 
 const ROLE: &str = "kube-bind-konnector-cowboys";
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_mins(2);
 
 /// A claim on a core resource, by the label `app`, or on every object.
 pub(crate) fn claim(resource: &str, app: Option<&str>) -> proto::PermissionClaim {

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 /// How long a command may take.
-const LIMIT: Duration = Duration::from_mins(1);
+const LIMIT: Duration = Duration::from_mins(2);
 
 /// A cluster where bindings are served, and a backend.
 struct World {
@@ -136,7 +136,7 @@ impl World {
     /// Plays the konnector: reports a binding as ready as soon as it is there.
     async fn report_ready(&self, name: &str) -> Result<()> {
         let bindings = Api::<APIServiceBinding>::all(self.plane.client());
-        bindery_e2e::eventually("the binding", Duration::from_secs(20), || async {
+        bindery_e2e::eventually("the binding", LIMIT, || async {
             Ok(bindings.get_opt(name).await?.map(drop))
         })
         .await?;
@@ -212,6 +212,24 @@ fn a_binding_from_beginning_to_end() -> Result<()> {
         renews(&world).await?;
         unbinds(&world).await?;
         a_slow_unbind_goes_on(&world).await
+    })
+}
+
+#[test]
+fn completion_knows_every_command() -> Result<()> {
+    run(async {
+        for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+            let completion = command(Path::new("/dev/null"), &["completion", shell])?;
+            let output = bindery_e2e::process::run(completion, LIMIT).await?;
+            let script = bindery_e2e::process::stdout(&output)?;
+            for word in ["kubectl-bind", "templates", "deploy", "why", "unbind", "dry-run"] {
+                ensure!(script.contains(word), "{shell}: {word:?} is missing in:\n{script}");
+            }
+        }
+        let unknown = command(Path::new("/dev/null"), &["completion", "csh"])?;
+        let output = bindery_e2e::process::run(unknown, LIMIT).await?;
+        ensure!(output.status.code() == Some(2), "{output:?}");
+        Ok(())
     })
 }
 

@@ -20,7 +20,7 @@ const DEFINITIONS: [&str; 3] = [
     "apiservicebindings.kube-bind.io",
     "resourcesets.apps.cloudrobotics.com",
 ];
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_mins(2);
 /// What an older release applied with it.
 const OLD: &str = "example.com/old";
 

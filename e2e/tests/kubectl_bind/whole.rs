@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use bindery_e2e::{Consumer, Provider, eventually_ok, lease, manifests, run};
 use serde_json::Value;
 
-const SOON: Duration = Duration::from_mins(1);
+const SOON: Duration = Duration::from_mins(2);
 const TEMPLATE: &str = "cowboys-with-secrets";
 const SHERIFFS: &str = "sheriffs";
 const NAMESPACE: &str = "wild-west";

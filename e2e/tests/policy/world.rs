@@ -16,7 +16,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_mins(2);
 /// The first is a prefix of the second, but not with a dash.
 const CONTRACTS: [&str; 3] = [A, AB, LAST];
 pub(crate) const A: &str = "kube-bind-a";

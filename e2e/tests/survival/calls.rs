@@ -7,7 +7,7 @@ use bindery_e2e::{Provider, call::wish};
 use bindery_proto::v1alpha2::DeleteExportRequest;
 use bindery_sdk::{Bound, Client, Error};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A client that dials this address of a provider.
 pub(super) fn client(provider: &Provider, address: &str, token: &Path) -> Result<Client> {

@@ -2,25 +2,35 @@
 
 use anyhow::{Result, ensure};
 use bindery_e2e::{
-    bound::{self, Bound, copies, count_copies, free_lease, names},
-    eventually,
+    Gate,
+    bound::{self, Bound, count_copies, free_lease, names},
     lease::PATIENT,
     run,
-    wildwest::SOON,
 };
+use kube::api::ListParams;
 
 const BURST: usize = 200;
+/// What is in sync before the burst.
+const EARLY: usize = 20;
 
-/// Kills when so many copies were made.
-const KILL_AT: [usize; 3] = [10, 50, 100];
+/// Each konnector is killed right after it has written this often to objects of the burst on the consumer. An object takes a
+/// write at least, so that even the last konnector leaves most of the burst to its successor.
+const KILL_AFTER: [usize; 3] = [5, 20, 40];
+/// The konnector is killed right after it has let go of this many objects during the unbind.
+const UNBIND_KILL_AFTER: usize = 5;
 
 #[test]
 fn konnector_killed_during_a_burst() -> Result<()> {
     run(async {
         let mut bound = Bound::start("burst", &PATIENT).await?;
-        bound.create(names("early", 0..20)).await?;
+        let gate = Gate::start(&bound.consumer.plane).await?;
+        bound.consumer.stop_konnectors().await?;
+        bound.consumer.reach_through(gate.url())?;
+        bound.consumer.start_konnector().await?;
+        bound.create(names("early", 0..EARLY)).await?;
         bound.converged().await?;
 
+        gate.shut_after(KILL_AFTER[0], writes_to("burst"));
         let burst: Vec<_> = names("burst", 0..BURST).collect();
         let creating = tokio::spawn({
             let (cowboys, burst) = (bound.cowboys.clone(), burst.clone());
@@ -29,41 +39,51 @@ fn konnector_killed_during_a_burst() -> Result<()> {
         bound
             .expected
             .extend(burst.into_iter().map(|name| (name, "ride".to_owned())));
-        let mut in_the_middle = 0;
-        for (round, count) in KILL_AT.into_iter().enumerate() {
-            copies(&bound.cowboys, 20 + count).await?;
+        for round in 0..KILL_AFTER.len() {
+            gate.silent().await;
             bound.consumer.konnectors[round].kill9()?;
-            in_the_middle += usize::from(count_copies(&bound.cowboys).await? < BURST);
+            let copies = count_copies(&bound.cowboys).await?;
+            ensure!(copies < EARLY + BURST, "the konnector was killed after the last copy");
             // What happens while nobody looks.
             for name in names("early", 5 * round..5 * round + 5) {
                 bound.intend(&name, &format!("ride {round}")).await?;
             }
             bound.delete(&format!("early-{:03}", 15 + round)).await?;
-            start(&mut bound).await?;
+            free_lease(bound.consumer.plane.client(), "kube-bind").await?;
+            if let Some(writes) = KILL_AFTER.get(round + 1) {
+                gate.shut_after(*writes, writes_to("burst"));
+                bound.consumer.spawn_konnector()?;
+            } else {
+                gate.open();
+                bound.consumer.start_konnector().await?;
+            }
         }
         creating.await??;
-        ensure!(
-            in_the_middle >= 2,
-            "only {in_the_middle} of the kills came before the last copy"
-        );
         bound.converged().await?;
         bound.status_flows("caught").await?;
         bound.bound_once().await?;
 
-        let before = count_copies(&bound.cowboys).await?;
+        gate.shut_after(UNBIND_KILL_AFTER, writes_to(""));
         bound.bind(&["unbind", "cowboys", "--wait=false"]).await?;
-        eventually("the unbind to be under way", SOON, async || {
-            Ok((count_copies(&bound.cowboys).await? < before).then_some(()))
-        })
-        .await?;
-        bound.consumer.konnectors[KILL_AT.len()].kill9()?;
-        start(&mut bound).await?;
+        gate.silent().await;
+        bound.consumer.konnectors[KILL_AFTER.len()].kill9()?;
+        let left = bound
+            .cowboys
+            .ours
+            .list_metadata(&ListParams::default())
+            .await?
+            .items
+            .len();
+        ensure!(left > 0, "the konnector was killed after the last object had gone");
+        gate.open();
+        free_lease(bound.consumer.plane.client(), "kube-bind").await?;
+        bound.consumer.start_konnector().await?;
         bound.is_gone().await
     })
 }
 
-/// Starts the next konnector after one that was killed.
-async fn start(bound: &mut Bound) -> Result<()> {
-    free_lease(bound.consumer.plane.client(), "kube-bind").await?;
-    bound.consumer.start_konnector().await
+/// Tells the konnector's writes to cowboys of these names.
+fn writes_to(prefix: &str) -> impl Fn(&str) -> bool + Send + 'static {
+    let path = format!("/cowboys/{prefix}");
+    move |write| write.contains(&path)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use bindery_e2e::{
     bound::{Bound, count_copies, names},
     eventually_ok, run,
@@ -23,7 +23,7 @@ const AS_SHIPPED: [&str; 6] = [
 ];
 
 #[test]
-fn provider_down_for_thirty_seconds() -> Result<()> {
+fn provider_down_and_then_silent_for_thirty_seconds() -> Result<()> {
     run(async {
         let mut bound = Bound::start("outage", &AS_SHIPPED).await?;
         begin(&mut bound).await?;
@@ -32,21 +32,20 @@ fn provider_down_for_thirty_seconds() -> Result<()> {
         change_alone(&mut bound).await?;
         sleep_until(end).await;
         bound.provider.plane.start_api_server().await?;
-        recovers(&mut bound).await
-    })
-}
+        recovers(&mut bound).await.context("after it was down")?;
 
-#[test]
-fn provider_silent_for_thirty_seconds() -> Result<()> {
-    run(async {
-        let mut bound = Bound::start("silence", &AS_SHIPPED).await?;
+        for name in bound.expected.keys().cloned().collect::<Vec<_>>() {
+            bound.delete(&name).await?;
+        }
+        bound.converged().await?;
         begin(&mut bound).await?;
         let end = Instant::now() + OUTAGE;
         bound.provider.plane.pause_api_server()?;
         change_alone(&mut bound).await?;
         sleep_until(end).await;
         bound.provider.plane.resume_api_server()?;
-        recovers(&mut bound).await
+        recovers(&mut bound).await.context("after it was silent")?;
+        bound.unbind().await
     })
 }
 
@@ -115,5 +114,5 @@ async fn recovers(bound: &mut Bound) -> Result<()> {
     })
     .await?;
     bound.bind(&["cowboys"]).await?;
-    bound.unbind().await
+    Ok(())
 }

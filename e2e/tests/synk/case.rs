@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::{list, look, world::ACCOUNTS};
 
 /// How long what is to come may take on a busy machine.
-pub(crate) const SOON: Duration = Duration::from_mins(1);
+pub(crate) const SOON: Duration = Duration::from_mins(2);
 
 /// One test, with a set, a namespace and an account of its own, all of its name.
 pub(crate) struct Case {

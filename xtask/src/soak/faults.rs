@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 
-use crate::cargo::{build_binaries, step};
+use crate::cargo::{TESTED, step};
 
 pub(crate) fn run(rounds: u64, seed: Option<u64>) -> Result<()> {
-    build_binaries()?;
+    step("programs", &[&["build", "--locked"], &TESTED[..]].concat(), &[])?;
     let rounds = rounds.to_string();
     let seed = seed.map(|seed| seed.to_string());
     let mut env = vec![("BINDERY_SOAK_ROUNDS", rounds.as_str())];
@@ -13,8 +13,7 @@ pub(crate) fn run(rounds: u64, seed: Option<u64>) -> Result<()> {
     let test = [
         "test",
         "--locked",
-        "-p",
-        "bindery-e2e",
+        "--workspace",
         "--test",
         "faults",
         "killed_at_random_moments",

@@ -1,0 +1,42 @@
+//! Checks by cargo that run no program of the project: lints, documentation and its examples.
+
+use std::process::Command;
+
+use super::job::Job;
+use crate::cargo::{SHIPPED, program, root};
+
+/// The checks, in the order in which they are most likely to fail.
+///
+/// They share cargo's build folder and would wait for each other, so they run one after the other, and at the lowest priority:
+/// they take what the suites leave of the cores.
+pub(super) fn jobs() -> Vec<Job> {
+    // With the features of shipped programs alone: those that tests add to dependencies may hide an error.
+    let shipped = [&["check", "--locked"], &SHIPPED[..]].concat();
+    let lints = [
+        "clippy",
+        "--locked",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    let docs = ["doc", "--locked", "--workspace", "--no-deps"];
+    let examples = ["test", "--locked", "--workspace", "--doc"];
+    vec![
+        job("lints", &lints),
+        job("shipped programs", &shipped),
+        job("docs", &docs),
+        job("examples in docs", &examples),
+    ]
+}
+
+fn job(name: &str, args: &[&str]) -> Job {
+    let mut command = Command::new("nice");
+    command.args(["-n", "19"]).arg(program()).args(args);
+    command.env("RUSTDOCFLAGS", "-D warnings").current_dir(root());
+    Job {
+        name: name.to_owned(),
+        command,
+    }
+}
