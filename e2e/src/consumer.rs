@@ -54,7 +54,7 @@ impl Consumer {
     pub async fn start_from(programs: Programs, plane: ControlPlane, extra: &[&str]) -> Result<Self> {
         plane.apply(&manifests::folder("konnector")?).await?;
         plane.restart_controller_manager()?;
-        Self::start_with_programs(programs, plane, extra).await
+        Box::pin(Self::start_with_programs(programs, plane, extra)).await
     }
 
     /// As [`Consumer::start_on`], on a cluster that has the manifests of the konnector already.
@@ -73,7 +73,7 @@ impl Consumer {
             kubeconfig,
             admin: 0,
         };
-        consumer.start_konnector().await?;
+        Box::pin(consumer.start_konnector()).await?;
         consumer.plane.is_served_by_controllers().await?;
         Ok(consumer)
     }

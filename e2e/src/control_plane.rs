@@ -85,7 +85,7 @@ impl ControlPlane {
             audit: true,
             controllers: true,
         };
-        let plane = Self::start_with(name, audited).await?;
+        let plane = Box::pin(Self::start_with(name, audited)).await?;
         plane.restart_controller_manager()?;
         plane.is_served_by_controllers().await?;
         Ok(plane)
@@ -97,7 +97,7 @@ impl ControlPlane {
             audit: true,
             controllers: false,
         };
-        Self::start_with(name, bare).await
+        Box::pin(Self::start_with(name, bare)).await
     }
 
     /// As [`ControlPlane::start`], without starting the controllers yet. The caller starts them once the kinds are there that the
@@ -107,14 +107,14 @@ impl ControlPlane {
             audit: false,
             controllers: true,
         };
-        Self::start_with(name, plain).await
+        Box::pin(Self::start_with(name, plain)).await
     }
 
     async fn start_with(name: &str, parts: Parts) -> Result<Self> {
         let binaries = Binaries::get().await?;
         let mut attempt = 1;
         loop {
-            match Self::try_start(name, binaries, parts).await {
+            match Box::pin(Self::try_start(name, binaries, parts)).await {
                 Err(error) if attempt < ATTEMPTS && programs::is_port_collision(&error) => attempt += 1,
                 outcome => return outcome.with_context(|| format!("cannot start the control plane {name:?}")),
             }
@@ -264,7 +264,7 @@ impl ControlPlane {
     pub(crate) async fn is_served_by_controllers(&self) -> Result<()> {
         let is_running = || self.controller_manager.lock().as_mut().is_none_or(Process::is_running);
         if self.has_controllers {
-            readiness::default_service_account(is_running, &self.client).await?;
+            Box::pin(readiness::default_service_account(is_running, &self.client)).await?;
         }
         Ok(())
     }
@@ -299,7 +299,7 @@ impl ControlPlane {
 
     /// Applies manifests as admin, and waits until the kinds that they define are served.
     pub async fn apply(&self, yaml: &str) -> Result<()> {
-        let applied = tokio::time::timeout(ADMIN_LIMIT, apply::apply(&self.client, yaml)).await;
+        let applied = tokio::time::timeout(ADMIN_LIMIT, Box::pin(apply::apply(&self.client, yaml))).await;
         applied.with_context(|| format!("manifests are not applied within {ADMIN_LIMIT:?}"))?
     }
 

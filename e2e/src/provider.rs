@@ -84,7 +84,7 @@ impl Provider {
             env: Vec::new(),
             kubeconfig,
         };
-        provider.start_server().await?;
+        Box::pin(provider.start_server()).await?;
         provider.plane.is_served_by_controllers().await?;
         Ok(provider)
     }

@@ -13,7 +13,7 @@ use k8s_openapi::{
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::{Api, Client, Resource, ResourceExt as _, api::ListParams};
+use kube::{Api, Client, Resource, api::ListParams};
 use serde::de::DeserializeOwned;
 
 use crate::{Consumer, Provider, eventually_ok, wildwest::SOON};
@@ -93,5 +93,5 @@ where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
     let objects = api.list_metadata(&ListParams::default()).await?.items;
-    Ok(objects.iter().map(|object| object.name_any()).collect())
+    Ok(objects.iter().map(kube::ResourceExt::name_any).collect())
 }

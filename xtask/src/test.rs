@@ -11,7 +11,6 @@ mod suite;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
-
 use bindery_e2e::binaries::Binaries;
 
 use self::schedule::Lanes;

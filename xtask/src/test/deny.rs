@@ -1,6 +1,10 @@
-//! What the project depends on: its lock files are complete, and `cargo deny` permits each crate, licence and source.
+//! What the project depends on: its lock files are complete, and cargo-deny permits each crate, license and source.
 
-use std::{path::PathBuf, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_e2e::binaries;
@@ -9,20 +13,32 @@ use crate::cargo::{program, root, step};
 
 /// The version of cargo-deny, which is installed from crates.io once per user.
 const VERSION: &str = "0.20.2";
-/// Crates that stand outside of the workspace have dependencies and a lock file of their own.
-const MANIFESTS: [&str; 2] = ["Cargo.toml", "synk/fuzz/Cargo.toml"];
 /// What is checked. Advisories are not: their database is no crate, and may be out of reach.
 const CHECKS: [&str; 3] = ["bans", "licenses", "sources"];
+/// Findings that are no reason to fail, and are not shown: crates of two versions, and licenses that only some crates have.
+const ALLOWED: [&str; 3] = [
+    "duplicate",
+    "license-not-encountered",
+    "license-exception-not-encountered",
+];
+/// How deep in the tree lock files are: that of the workspace, and those of crates outside of it.
+const DEPTH: usize = 3;
 
-/// Checks the dependencies of the workspace and of the fuzz targets.
+/// Checks the dependencies of the workspace, and of each crate that has a lock file of its own.
 pub(super) fn run() -> Result<()> {
     let cargo_deny = install()?;
-    for manifest in MANIFESTS {
-        eprintln!("==> dependencies of {manifest}: cargo deny check {}", CHECKS.join(" "));
+    for folder in locked(&root(), DEPTH)? {
+        let manifest = folder.join("Cargo.toml");
+        eprintln!(
+            "==> dependencies: cargo deny check {} of {}",
+            CHECKS.join(" "),
+            manifest.display()
+        );
         let status = Command::new(&cargo_deny)
-            .args(["--locked", "--manifest-path", manifest])
-            .args(["check", "--config", "deny.toml", "--hide-inclusion-graph"])
-            .args(["--allow", "duplicate"])
+            .args(["--locked", "--workspace", "--config", "deny.toml", "--manifest-path"])
+            .arg(&manifest)
+            .args(["check", "--hide-inclusion-graph"])
+            .args(ALLOWED.iter().flat_map(|finding| ["--allow", finding]))
             .args(CHECKS)
             .env("CARGO", program())
             .current_dir(root())
@@ -30,7 +46,8 @@ pub(super) fn run() -> Result<()> {
             .context("cannot run cargo-deny")?;
         ensure!(
             status.success(),
-            "cargo-deny does not permit a dependency of {manifest}"
+            "cargo-deny does not permit a dependency of {}; deny.toml says what is permitted",
+            manifest.display()
         );
     }
     Ok(())
@@ -41,7 +58,7 @@ fn install() -> Result<PathBuf> {
     let folder = binaries::cache_folder()?.join("cargo-deny").join(VERSION);
     let path = folder.join("bin/cargo-deny");
     if !path.is_file() {
-        let folder = folder.to_str().context("the cache folder has no name in UTF-8")?;
+        let folder = folder.to_str().context("the path of the cache folder is not UTF-8")?;
         // Not optimised: it builds in half the time, and runs for seconds.
         let install = [
             "install",
@@ -53,7 +70,39 @@ fn install() -> Result<PathBuf> {
             "--version",
             VERSION,
         ];
-        step("cargo-deny, once", &install, &[])?;
+        step("cargo-deny, installed once", &install, &[])?;
     }
     Ok(path)
+}
+
+/// Returns the folders with a lock file, up to a depth in the tree.
+fn locked(folder: &Path, depth: usize) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    if folder.join("Cargo.lock").is_file() {
+        found.push(folder.to_owned());
+    }
+    if depth > 1 {
+        let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+        for entry in entries {
+            let path = entry?.path();
+            // What is built, and what git keeps, is not of the project.
+            let is_ours = !path.ends_with("target") && !path.ends_with(".git");
+            if is_ours && path.is_dir() {
+                found.extend(locked(&path, depth - 1)?);
+            }
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crates_outside_of_the_workspace_are_checked_too() {
+        let found = locked(&root(), DEPTH).unwrap();
+        assert_eq!(found.first(), Some(&root()));
+        assert!(found.contains(&root().join("synk/fuzz")), "{found:?}");
+    }
 }

@@ -43,7 +43,7 @@ impl Job {
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()
-            .with_context(|| format!("cannot run {:?}", self.command.get_program()))?;
+            .with_context(|| format!("cannot run {}", self.command.get_program().display()))?;
         let status = wait(child, LIMIT)?;
         let output = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
         let seconds = start.elapsed().as_secs_f64();
