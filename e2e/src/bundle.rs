@@ -38,7 +38,7 @@ pub struct Bundle {
 // === impl Bundle ===
 
 impl Bundle {
-    /// The bundle of that name.
+    /// The bundle of a name.
     pub fn new(client: Client, name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -50,7 +50,7 @@ impl Bundle {
 
     // --- What its user does.
 
-    /// The manifest, with these fields beside the reference to its Secret, which they may say otherwise.
+    /// The manifest of the bundle: the reference to its Secret, and the fields of `spec`, which override it.
     pub fn manifest(&self, spec: &Value) -> Value {
         let mut whole = json!({
             "kubeconfigSecretRef": {"name": self.name, "namespace": NAMESPACE, "key": KUBECONFIG_KEY},
@@ -64,7 +64,7 @@ impl Bundle {
         })
     }
 
-    /// Applies the bundle. What an earlier application said and this one does not is taken back.
+    /// Applies the bundle by server-side apply: fields of an earlier manifest that this one lacks are removed.
     pub async fn apply(&self, spec: Value) -> Result<()> {
         let apply = PatchParams::apply(MANAGER).force();
         let bundle = self.manifest(&spec);
@@ -72,12 +72,12 @@ impl Bundle {
         Ok(())
     }
 
-    /// Applies its Secret with a kubeconfig.
+    /// Applies the Secret of the bundle with a kubeconfig.
     pub async fn give(&self, kubeconfig: &str) -> Result<()> {
         self.give_under(KUBECONFIG_KEY, kubeconfig).await
     }
 
-    /// Applies its Secret with a text under this key alone.
+    /// Applies the Secret of the bundle with one key and its text.
     pub async fn give_under(&self, key: &str, text: &str) -> Result<()> {
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": self.name}, "data": {key: BASE64_STANDARD.encode(text)},
@@ -87,7 +87,7 @@ impl Bundle {
         Ok(())
     }
 
-    /// Puts an annotation on the bundle, or takes it off.
+    /// Sets an annotation of the bundle, or removes it.
     pub async fn annotate(&self, annotation: &str, value: Value) -> Result<()> {
         let patch = Patch::Merge(json!({"metadata": {"annotations": {annotation: value}}}));
         self.bundles.patch(&self.name, &PatchParams::default(), &patch).await?;
@@ -105,24 +105,24 @@ impl Bundle {
 
     // --- What is seen.
 
-    /// The bundle.
+    /// Gets the bundle.
     pub async fn get(&self) -> Result<APIServiceBindingBundle> {
         Ok(self.bundles.get(&self.name).await?)
     }
 
-    /// Its status, as far as there is one.
+    /// Gets the status of the bundle; the default if it has none.
     pub async fn status(&self) -> Result<APIServiceBindingBundleStatus> {
         Ok(self.get().await?.status.unwrap_or_default())
     }
 
-    /// A condition.
+    /// Gets a condition of the bundle.
     pub async fn condition(&self, type_: &str) -> Result<Condition> {
         let bundle = self.get().await?;
         let condition = bundle.condition(type_).cloned();
         condition.with_context(|| format!("no condition {type_}: {:?}", bundle.conditions()))
     }
 
-    /// The bindings that it controls.
+    /// Gets the bindings that the bundle controls.
     pub async fn bindings(&self) -> Result<Vec<APIServiceBinding>> {
         let uid = self.get().await?.uid().context("no UID")?;
         let mut bindings = self.all_bindings.list(&ListParams::default()).await?.items;
@@ -133,7 +133,7 @@ impl Bundle {
         Ok(bindings)
     }
 
-    /// Names, UIDs and generations of the bindings that it controls: what whoever replaces or changes one changes too.
+    /// Gets names, UIDs and generations of the bindings that the bundle controls. They tell whether one was replaced.
     pub async fn bound(&self) -> Result<Vec<(String, Option<String>, Option<i64>)>> {
         let bindings = self.bindings().await?;
         let mut bound: Vec<_> = bindings
@@ -146,7 +146,7 @@ impl Bundle {
 
     // --- What is waited for.
 
-    /// Waits until a condition is as wanted.
+    /// Waits until a condition of the bundle exists for which `is_so` is true.
     pub async fn is(&self, type_: &str, is_so: impl Fn(&Condition) -> bool) -> Result<Condition> {
         eventually_ok(format!("{type_} of bundle {}", self.name), SOON, async || {
             let condition = self.condition(type_).await?;
@@ -213,7 +213,7 @@ impl Bundle {
         .await
     }
 
-    /// Puts an annotation on a binding, or takes it off.
+    /// Sets an annotation of a binding, or removes it.
     pub async fn annotate_binding(&self, binding: &str, annotation: &str, value: Value) -> Result<()> {
         let patch = Patch::Merge(json!({"metadata": {"annotations": {annotation: value}}}));
         self.all_bindings
@@ -222,7 +222,7 @@ impl Bundle {
         Ok(())
     }
 
-    /// The claims that a binding records as accepted.
+    /// Gets the claims that a binding records as accepted.
     pub async fn accepted(&self, binding: &str) -> Result<Value> {
         let binding = self.all_bindings.get(binding).await?;
         let record = binding.annotations().get(annotations::ACCEPTED_CLAIMS);
@@ -240,7 +240,7 @@ impl Bundle {
     }
 }
 
-/// The rights of the konnector on bound resources, each with its group, as an operator lists them at install.
+/// Builds the ClusterRole by which an operator gives the konnector rights on bound resources, each with its group.
 pub fn rights(name: &str, resources: &[(&str, &str)]) -> Value {
     let rules: Vec<_> = resources
         .iter()
@@ -264,7 +264,7 @@ pub fn rights(name: &str, resources: &[(&str, &str)]) -> Value {
     ]})
 }
 
-/// A text for people must hold all of `says`.
+/// Fails unless a text contains all of `says`.
 pub fn tells(text: &str, says: &[&str]) -> Result<()> {
     let missing: Vec<_> = says.iter().filter(|part| !text.contains(**part)).collect();
     ensure!(missing.is_empty(), "does not say {missing:?}: {text}");

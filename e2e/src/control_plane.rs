@@ -100,8 +100,8 @@ impl ControlPlane {
         Box::pin(Self::start_with(name, bare)).await
     }
 
-    /// As [`ControlPlane::start`], without starting the controllers yet. The caller starts them once the kinds are there that the
-    /// garbage collector must know from its start on.
+    /// As [`ControlPlane::start`], without starting the controllers yet. The caller starts them once the kinds are there that
+    /// the garbage collector must know from its start on.
     pub(crate) async fn start_before_controllers(name: &str) -> Result<Self> {
         let plain = Parts {
             audit: false,

@@ -60,26 +60,26 @@ type Counts = Box<dyn Fn(&str) -> bool + Send>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Door {
-    /// Everything passes.
+    /// All requests pass.
     Open,
-    /// This many writes more that count pass, and the answer to the last one does not.
+    /// This many more counted writes pass. The answer to the last one is held back.
     Closing(usize),
-    /// Nothing passes; the last write is still under way.
+    /// No request passes; the last write is in flight.
     Shut,
-    /// Nothing passes, and the last write was answered.
+    /// No request passes, and the API server has answered the last write.
     Silent,
 }
 
 /// How a request is handled.
 enum Verdict {
     Pass,
-    /// It passes, and its answer does not.
+    /// The request passes, and its answer is held back.
     Last,
     Hold,
 }
 
 impl Gate {
-    /// An open gate to a control plane.
+    /// Starts a proxy to a control plane that forwards all requests.
     pub async fn start(plane: &ControlPlane) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .await
@@ -106,7 +106,7 @@ impl Gate {
         &self.url
     }
 
-    /// Shuts right after the n-th write that counts, from now. A write is told as by [`Gate::writes`].
+    /// Shuts right after the n-th write from now for which `counts` is true. Writes look as in [`Gate::writes`].
     pub fn shut_after(&self, nth: usize, counts: impl Fn(&str) -> bool + Send + 'static) {
         *self.shared.counts.lock() = Box::new(counts);
         self.note();
@@ -130,7 +130,7 @@ impl Gate {
         let _ = door.wait_for(|door| *door == Door::Silent).await;
     }
 
-    /// How many requests were under way at once at most, of those that passed while it was open.
+    /// The largest number of requests that were in flight at the same time while the proxy forwarded all.
     pub fn most_at_once(&self) -> usize {
         self.shared.most_under_way.load(Ordering::SeqCst)
     }
@@ -177,7 +177,7 @@ impl fmt::Debug for Gate {
     }
 }
 
-/// A client without credentials of its own: who asks is up to whoever sends a request.
+/// Builds a client without credentials: each request brings those of its sender.
 pub(crate) async fn upstream(plane: &ControlPlane) -> Result<Client> {
     let admin = serde_json::from_value(plane.kubeconfig().to_value())?;
     let mut config = Config::from_custom_kubeconfig(admin, &KubeConfigOptions::default()).await?;
@@ -188,7 +188,7 @@ pub(crate) async fn upstream(plane: &ControlPlane) -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-/// Sends a request on, and answers as was answered.
+/// Forwards a request, and returns its answer.
 pub(crate) async fn forward(upstream: &Client, request: Request) -> Response {
     let answer = async {
         let (mut parts, body) = request.into_parts();

@@ -31,20 +31,20 @@ use crate::{ControlPlane, Process, Workdir, kubelet::Kubelet, process::cargo_bin
 
 use self::page::{Block, Page};
 
-/// For a whole page on a busy machine.
+/// The longest time for a whole page, on a busy machine.
 const LIMIT: Duration = Duration::from_mins(10);
 
-/// The shell of a page. It notes how far it is; what a block prints is in a file of its own.
+/// The script of a page's shell. It records which block it runs, and writes the output of each block into a file of its own.
 const PROLOGUE: &str = "set -euo pipefail\n";
 
-/// What a page is run with.
+/// The clusters and variables with which a page is run.
 #[derive(Debug)]
 pub struct Reader<'a> {
     /// The cluster of the context `provider`.
     pub provider: &'a ControlPlane,
     /// The cluster of the context `consumer`.
     pub consumer: &'a ControlPlane,
-    /// Variables that the page says are given.
+    /// The variables that the page names as given.
     pub given: BTreeMap<&'static str, String>,
 }
 
@@ -54,7 +54,7 @@ struct Desk {
 }
 
 impl Reader<'_> {
-    /// Does what `docs/guides/NAME` says, and fails where something fails or is printed otherwise.
+    /// Runs the commands of `docs/guides/NAME`. Fails if a command fails or prints something other than the page shows.
     pub async fn follow(&self, name: &str) -> Result<()> {
         let path = docs().join("guides").join(name);
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -155,7 +155,7 @@ impl Desk {
         compared.flatten().collect()
     }
 
-    /// Number of the last block of commands that began.
+    /// Returns the number of the last block of commands that began.
     fn last(&self) -> Option<usize> {
         self.printed("at").trim().parse().ok()
     }
@@ -170,7 +170,7 @@ impl Desk {
     }
 }
 
-/// What bash runs.
+/// Builds the script that bash runs.
 fn script(page: &Page) -> String {
     let blocks = page.blocks.iter().enumerate().map(|(number, block)| match block {
         Block::Commands { text, .. } => {
@@ -182,7 +182,7 @@ fn script(page: &Page) -> String {
     PROLOGUE.to_owned() + &blocks.collect::<String>() + "echo yes >.guide/ended\n"
 }
 
-/// A kubeconfig with both clusters' admins.
+/// Builds a kubeconfig with the admins of both clusters.
 fn contexts(provider: &ControlPlane, consumer: &ControlPlane) -> Value {
     let both = [("provider", provider), ("consumer", consumer)];
     let list = |section: &str, field: &str| -> Vec<Value> {

@@ -23,27 +23,27 @@ use crate::{
 const DEPLOYMENT: &str = "konnector";
 const POLL: Duration = Duration::from_millis(100);
 const GRACE: Duration = Duration::from_secs(30);
-/// Given by the kubelet, for the process here is no pod.
+/// Flags of the Deployment that are replaced, because the process here is no pod.
 const OWN: [&str; 2] = ["--kubeconfig", "--server-address"];
 
-/// Runs the konnector as its Deployment says, for as long as it says so.
+/// Runs the konnector as long as its Deployment exists, with the flags of its Deployment.
 #[derive(Debug)]
 pub struct Kubelet<'a> {
     plane: &'a ControlPlane,
     running: Option<Running>,
 }
 
-/// A konnector, and what it was started for.
+/// A running konnector, and the pod template that it was started for.
 #[derive(Debug)]
 struct Running {
     process: Process,
     pod: Pod,
     admin: u16,
-    /// The generation that was reported as available.
+    /// The generation of the Deployment that was reported as available.
     reported: Option<i64>,
 }
 
-/// What of a Deployment makes a difference to the process.
+/// The parts of a pod template that make a difference to the process.
 #[derive(Clone, Debug, PartialEq)]
 struct Pod {
     args: Vec<String>,
@@ -52,12 +52,12 @@ struct Pod {
 }
 
 impl<'a> Kubelet<'a> {
-    /// Nothing runs yet.
+    /// A kubelet that runs nothing yet.
     pub const fn new(plane: &'a ControlPlane) -> Self {
         Self { plane, running: None }
     }
 
-    /// Works until it is dropped, which ends the konnector, or fails.
+    /// Follows the Deployment until this future is dropped, which ends the konnector, or an error occurs.
     pub async fn work(&mut self) -> Result<()> {
         let deployments = Api::<Deployment>::namespaced(self.plane.client(), NAMESPACE);
         loop {
@@ -66,7 +66,7 @@ impl<'a> Kubelet<'a> {
         }
     }
 
-    /// Nothing of the konnector's log is printed when it ends.
+    /// Prints nothing of the konnector's log when it ends.
     pub fn hush(&mut self) {
         if let Some(running) = &mut self.running {
             running.process.hush();
@@ -111,7 +111,7 @@ impl Running {
         })
     }
 
-    /// Says that the Deployment is available once the konnector is ready.
+    /// Reports the Deployment as available once the konnector is ready.
     async fn report(&mut self, deployment: &Deployment, deployments: &Api<Deployment>) -> Result<()> {
         let generation = deployment.metadata.generation;
         let is_ready = self.reported != generation
@@ -167,7 +167,7 @@ impl Pod {
     }
 }
 
-/// What a variable says that is written out, or names the pod's namespace.
+/// The value of a variable that is written out or is the pod's namespace.
 fn value(variable: &EnvVar) -> Option<String> {
     let field = || {
         let source = variable.value_from.as_ref()?.field_ref.as_ref()?;
@@ -176,7 +176,7 @@ fn value(variable: &EnvVar) -> Option<String> {
     variable.value.clone().or_else(field)
 }
 
-/// Arguments without these flags and their values.
+/// Returns the arguments without these flags and their values.
 fn without<'a>(args: &'a [String], flags: &[&str]) -> Vec<&'a str> {
     let mut left = Vec::new();
     let mut args = args.iter().map(String::as_str);

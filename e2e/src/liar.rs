@@ -34,11 +34,11 @@ use tokio_rustls::{
 
 use crate::{ControlPlane, gate};
 
-/// Longest list that is emptied.
+/// The longest list that is emptied, in bytes.
 const LIST_MAX: usize = 4 << 20;
 
-/// Passes requests on to an API server, with the credentials of whoever sends them, save those that it was told to answer.
-/// Listens with a certificate of the control plane's authority, on loopback. Ends on drop.
+/// A proxy that forwards requests to an API server with the credentials of their sender, except those for which it has a
+/// wrong answer. It listens on loopback with a certificate of the control plane's authority, and ends on drop.
 pub struct Liar {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -50,11 +50,11 @@ pub struct Liar {
 pub enum Lie {
     /// A refusal or an error with this code.
     Status(u16),
-    /// A list in which nothing is.
+    /// A list without objects.
     Empty,
-    /// One object and the promise of more, which the next request then fails to get.
+    /// One object, and a token for a further page, which then cannot be had.
     Partial,
-    /// The true answer, which breaks off after so many bytes.
+    /// The true answer, which breaks off after this many bytes.
     Cut(usize),
 }
 
@@ -63,7 +63,7 @@ struct Shared {
     lie: Mutex<Told>,
 }
 
-/// What to answer to a request, by its method and its path with the query.
+/// Decides which wrong answer a request gets, by its method and its path with the query.
 type Told = Box<dyn Fn(&str, &Uri) -> Option<Lie> + Send>;
 
 /// Connections whose handshake is done: one that is slow holds up no other.
@@ -75,7 +75,7 @@ struct Accepted {
 // === impl Liar ===
 
 impl Liar {
-    /// An honest one, for now.
+    /// Starts a proxy that forwards all requests.
     pub async fn start(plane: &ControlPlane) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .await
@@ -105,12 +105,12 @@ impl Liar {
         self.address
     }
 
-    /// Answers requests so from now on. Watches that are open go on.
+    /// Answers requests by `lie` from now on. Open watches go on.
     pub fn lie(&self, about: impl Fn(&str, &Uri) -> Option<Lie> + Send + 'static) {
         *self.shared.lie.lock() = Box::new(about);
     }
 
-    /// Answers lists of a resource so from now on, or lists and watches; nothing else.
+    /// Answers lists of a resource wrongly from now on, or lists and watches, and forwards all other requests.
     pub fn lie_about(&self, plural: &'static str, lie: Lie) {
         self.lie(move |method, uri| {
             let is_list = method == "GET" && uri.path().ends_with(&format!("/{plural}"));
@@ -228,7 +228,7 @@ fn failure(code: u16, details: &Value) -> Response {
     said(code, &status)
 }
 
-/// The list as of now without its objects; a watch is passed on.
+/// Answers a list with no objects at the current resource version, and forwards a watch.
 async fn empty(upstream: &Client, request: Request) -> Response {
     let is_watch = is_watch(request.uri());
     let answer = gate::forward(upstream, request).await;

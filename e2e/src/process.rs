@@ -1,4 +1,4 @@
-//! Child processes that end with their owner.
+//! Runs child processes that end with their owner.
 
 mod command;
 mod guard;
@@ -26,19 +26,19 @@ use crate::Workdir;
 
 const POLL: Duration = Duration::from_millis(20);
 
-/// Lines of a log that an error shows.
+/// How many of the last lines of a log an error shows.
 const TAIL: usize = 20;
 
-/// Where the logs of [`Process::spawn`] go; its janitor removes it at the end of the test process.
+/// The folder for the logs of [`Process::spawn`]. It is removed at the end of the test process.
 static LOGS: LazyLock<Result<Workdir>> = LazyLock::new(|| Workdir::new("logs"));
 
-/// A running command with a log file. It is killed on drop, and also when the process that spawned it dies, however.
+/// A running command with a log file. It is killed on drop, and also when the process that spawned it dies in any way.
 #[derive(Debug)]
 pub struct Process {
     name: String,
     child: Child,
     log: PathBuf,
-    /// Where the log ended before this process began: a restart appends.
+    /// The length of the log when this process began: a restart appends to the log of its predecessor.
     log_start: u64,
     shows_log: bool,
     exit: Option<ExitStatus>,
@@ -81,27 +81,27 @@ impl Process {
         })
     }
 
-    /// All went well: nothing of its log is printed on drop.
+    /// Prints nothing of the log on drop, for a process that is no longer of interest.
     pub fn hush(&mut self) {
         self.shows_log = false;
     }
 
-    /// The command of one of the project's binaries, found beside the running executable.
+    /// The command for one of the project's programs, which is found beside the running executable.
     pub fn cargo_bin(name: &str) -> Result<Command> {
         Ok(Command::new(cargo_bin_path(name)?))
     }
 
-    /// What it was named when spawned.
+    /// The name given to [`Process::spawn`].
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Process id.
+    /// The process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Whether it has not ended yet.
+    /// Whether the process has not ended yet.
     pub fn is_running(&mut self) -> bool {
         matches!(self.try_wait(), Ok(None))
     }
@@ -114,7 +114,7 @@ impl Process {
         kill(self.pid(), signal).with_context(|| format!("cannot send {signal} to {}", self.name))
     }
 
-    /// Kills it with SIGKILL and waits until it is gone. Nothing happens if it has ended already.
+    /// Kills the process with SIGKILL and waits until it is gone. Does nothing if it has ended already.
     pub fn kill9(&mut self) -> Result<()> {
         if self.exit.is_none() {
             self.child
@@ -125,7 +125,7 @@ impl Process {
         Ok(())
     }
 
-    /// Sends SIGTERM and waits for the end; one that takes longer than `limit` is killed and an error.
+    /// Sends SIGTERM and waits for the end. A process that takes longer than `limit` is killed, and that is an error.
     pub async fn terminate(&mut self, limit: Duration) -> Result<ExitStatus> {
         if self.is_running() {
             self.signal(Signal::SIGTERM)?;
@@ -139,7 +139,7 @@ impl Process {
         }
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until the process ends by itself, which is an error after `limit`.
     pub async fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
         let deadline = Instant::now() + limit;
         loop {
@@ -157,7 +157,7 @@ impl Process {
         }
     }
 
-    /// How it ended, if it has.
+    /// The exit status, if the process has ended.
     pub fn try_wait(&mut self) -> Result<Option<ExitStatus>> {
         if self.exit.is_none()
             && let Some(status) = self.child.try_wait()?
@@ -195,19 +195,19 @@ impl Process {
         }
     }
 
-    /// What it wrote since this start.
+    /// The output of the process since its start.
     pub fn log(&self) -> String {
         let bytes = fs::read(&self.log).unwrap_or_default();
         let start = usize::try_from(self.log_start).unwrap_or(usize::MAX).min(bytes.len());
         String::from_utf8_lossy(&bytes[start..]).into_owned()
     }
 
-    /// The log file, which a process of the same name in the same folder goes on with.
+    /// The path of the log file, to which a process of the same name in the same folder appends.
     pub fn log_path(&self) -> &Path {
         &self.log
     }
 
-    /// The last lines of the log.
+    /// The last lines of the output.
     pub fn tail(&self) -> String {
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
@@ -218,7 +218,7 @@ impl Process {
         Pid::from_raw(self.child.id().cast_signed())
     }
 
-    /// Reaps it and then ends its guard, which is the rest of its process group.
+    /// Reaps the process and then ends its guard, which is the rest of its process group.
     fn finished(&mut self, status: Option<ExitStatus>) -> Result<()> {
         let status = match status {
             Some(status) => status,

@@ -1,4 +1,4 @@
-//! A provider: a control plane with the backend installed as it ships, run as its ServiceAccount.
+//! A provider: a control plane with the shipped manifests of the backend, and servers that run as their ServiceAccount.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,7 +19,7 @@ use serde_json::json;
 
 use crate::{ControlPlane, Process, control_plane, eventually, http, lease, manifests, process::Programs, rights};
 
-/// Namespace of the backend.
+/// The namespace of the backend.
 pub const NAMESPACE: &str = "kube-bind";
 const START_TIMEOUT: Duration = Duration::from_mins(2);
 
@@ -28,11 +28,11 @@ const START_TIMEOUT: Duration = Duration::from_mins(2);
 pub struct Provider {
     /// The cluster.
     pub plane: ControlPlane,
-    /// Running servers. The first listens on [`Provider::address`].
+    /// The servers. The first listens on [`Provider::address`]. Some may have ended.
     pub servers: Vec<Process>,
     programs: Programs,
     ports: Ports,
-    /// Ports of all servers that were ever started, in their order.
+    /// The ports of all servers that were ever started, in their order.
     replicas: Vec<Ports>,
     extra: Vec<String>,
     env: Vec<(String, String)>,
@@ -61,7 +61,7 @@ impl Provider {
         Box::pin(Self::start_from(Programs::default(), plane, extra)).await
     }
 
-    /// As [`Provider::start_on`], with the server of a build of the caller's choice.
+    /// As [`Provider::start_on`], with the server of another build.
     pub async fn start_from(programs: Programs, plane: ControlPlane, extra: &[&str]) -> Result<Self> {
         plane.apply(&manifests::folder("crds")?).await?;
         plane.restart_controller_manager()?;
@@ -89,7 +89,8 @@ impl Provider {
         Ok(provider)
     }
 
-    /// Starts one more server: the first on the address that consumers know, others beside it. Waits until it is ready.
+    /// Starts one more server and waits until it is ready. The first one gets the address that consumers know, others get
+    /// addresses of their own.
     pub async fn start_server(&mut self) -> Result<()> {
         let ports = if self.servers.is_empty() {
             self.ports
@@ -119,7 +120,7 @@ impl Provider {
         Ok(())
     }
 
-    /// Does for the first server what a kubelet would: starts it again whenever it has ended, until it is ready.
+    /// Starts the first server again whenever it has ended, as a kubelet does, until it is ready.
     pub async fn keep_server_up(&mut self) -> Result<()> {
         let admin = self.ports.admin;
         let outcome = eventually("the server to be ready again", START_TIMEOUT, async || {
@@ -133,8 +134,8 @@ impl Provider {
             .with_context(|| format!("log of the server:\n{}", self.servers[0].log()))
     }
 
-    /// Has servers that are started from now on reach the API server at another URL, such as a [`Gate`](crate::Gate)'s.
-    /// Consumers reach it as before.
+    /// Sets the URL at which servers that are started from now on reach the API server, such as that of a
+    /// [`Gate`](crate::Gate). Consumers reach it as before.
     pub fn reach_through(&mut self, url: &str) -> Result<()> {
         let direct = self.plane.server_url();
         let kubeconfig = std::fs::read_to_string(&self.kubeconfig)?.replace(&direct, url);
@@ -143,12 +144,12 @@ impl Provider {
         Ok(())
     }
 
-    /// Has servers that are started from now on run in this environment too.
+    /// Sets an environment variable for servers that are started from now on.
     pub fn with_env(&mut self, name: &str, value: &str) {
         self.env.push((name.to_owned(), value.to_owned()));
     }
 
-    /// Has servers that are started from now on run with `FLAG=VALUE`, in place of what the flag said before.
+    /// Sets the flag `FLAG=VALUE` for servers that are started from now on, in place of its earlier value.
     pub fn set_flag(&mut self, flag: &str, value: &str) {
         let of_flag = |given: &str| given.strip_prefix(flag).is_some_and(|rest| rest.starts_with('='));
         self.extra.retain(|given| !of_flag(given));
@@ -201,7 +202,7 @@ impl Provider {
         format!("https://127.0.0.1:{}", self.replicas[index].grpc)
     }
 
-    /// Port of the first server's admin address.
+    /// The port of the first server's admin address.
     pub fn admin_port(&self) -> u16 {
         self.ports.admin
     }
@@ -211,8 +212,8 @@ impl Provider {
         self.plane.ca_path()
     }
 
-    /// Makes a ServiceAccount that may bind the named templates, in a namespace of its own, and gives a file with a
-    /// token of it for this backend.
+    /// Creates a ServiceAccount in a namespace of its own that may bind the named templates, and returns the path of a file
+    /// with a token of it for this backend.
     pub async fn principal(&self, name: &str, templates: &[&str]) -> Result<PathBuf> {
         let client = self.plane.client();
         let meta = |name: &str| ObjectMeta {
@@ -263,7 +264,7 @@ impl Provider {
         self.token_file(name).await
     }
 
-    /// A file with a fresh token of a principal for this backend.
+    /// Writes a fresh token of a principal for this backend into a file, and returns its path.
     pub async fn token_file(&self, principal: &str) -> Result<PathBuf> {
         let token = self
             .plane
@@ -274,18 +275,18 @@ impl Provider {
         Ok(path)
     }
 
-    /// The contract namespace of a consumer, by the UID of its `kube-system`.
+    /// The name of the contract namespace of a consumer, by the UID of its `kube-system`.
     pub fn contract(identity: &str) -> String {
         bindery_api::names::contract_namespace("kube-bind-", identity)
     }
 
-    /// Path of the kubeconfig that the server runs with.
+    /// The path of the kubeconfig with which the server runs.
     pub fn server_kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 }
 
-/// A port that nobody listens on now.
+/// Returns a port on which nobody listens now.
 pub(crate) fn free_port() -> Result<u16> {
     Ok(control_plane::free_address()?.port())
 }

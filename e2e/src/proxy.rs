@@ -1,4 +1,4 @@
-//! A TCP proxy that can lose its connections: the network between two processes, with a switch.
+//! A TCP proxy that can cut its connections: the network between two processes, with a switch.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -13,7 +13,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// Passes connections on to a server on loopback until told otherwise. Ends on drop.
+/// A proxy that forwards connections to a server on loopback until they are cut or blocked. It ends on drop.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -47,7 +47,7 @@ impl Proxy {
         })
     }
 
-    /// Where it listens.
+    /// The address at which the proxy listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

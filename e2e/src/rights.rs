@@ -6,7 +6,7 @@ use kube::{Api, api::PostParams};
 
 use crate::{ControlPlane, eventually_ok, wildwest::SOON};
 
-/// Whether a user may do that.
+/// Asks whether a user may do something.
 pub async fn may(plane: &ControlPlane, user: &str, what: &ResourceAttributes) -> Result<bool> {
     let review = SubjectAccessReview {
         spec: SubjectAccessReviewSpec {
@@ -21,7 +21,7 @@ pub async fn may(plane: &ControlPlane, user: &str, what: &ResourceAttributes) ->
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
-/// Waits until a user may do that, or may not: rights that are given or taken count a moment later.
+/// Waits until a user may do something, or may not: changes of rights take effect a moment later.
 pub async fn wait_until(plane: &ControlPlane, user: &str, what: &ResourceAttributes, allowed: bool) -> Result<()> {
     let wanted = if allowed { "may" } else { "may not" };
     eventually_ok(format!("that {user} {wanted} {what:?}"), SOON, async || {

@@ -1,4 +1,4 @@
-//! One runtime for all tests of a binary, so that they can share control planes and clients.
+//! One async runtime for all tests of a program, so that they can share control planes and clients.
 
 use std::sync::OnceLock;
 

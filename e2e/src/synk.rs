@@ -1,4 +1,4 @@
-//! The `synk` command as its users run it.
+//! Runs the command `synk` as its users do.
 
 use std::{path::PathBuf, process::Command, time::Duration};
 
@@ -7,19 +7,19 @@ use serde_json::Value;
 
 use crate::{Process, process};
 
-/// How long a command may take.
+/// The longest time for a command.
 const LIMIT: Duration = Duration::from_mins(6);
 
-/// `synk` with the kubeconfig of somebody.
+/// The command `synk` with a kubeconfig.
 #[derive(Clone, Debug)]
 pub struct Synk {
     kubeconfig: PathBuf,
 }
 
-/// How a command ended.
+/// The result of a command that has ended.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// What was run.
+    /// The arguments of the command.
     pub args: String,
     /// The exit code.
     pub code: i32,
@@ -32,14 +32,14 @@ pub struct Ran {
 // === impl Synk ===
 
 impl Synk {
-    /// With this kubeconfig.
+    /// The command with this kubeconfig.
     pub fn new(kubeconfig: impl Into<PathBuf>) -> Self {
         Self {
             kubeconfig: kubeconfig.into(),
         }
     }
 
-    /// Runs it to its end, with `input` as its standard input.
+    /// Runs the command to its end, with `input` as its standard input.
     pub async fn run(&self, args: &[&str], input: &str) -> Result<Ran> {
         let output = process::run_with_input(self.command(args)?, input.as_bytes().to_vec(), LIMIT).await?;
         let args = args.join(" ");
@@ -54,12 +54,12 @@ impl Synk {
         })
     }
 
-    /// Starts it, to be killed or watched by the caller. It has no standard input: manifests are to be in a file.
+    /// Starts the command, which the caller may kill or watch. It has no standard input: its manifests must be in a file.
     pub fn start(&self, args: &[&str]) -> Result<Process> {
         Process::spawn("synk", &self.command(args)?)
     }
 
-    /// The command, not run yet.
+    /// Returns the command without running it.
     pub fn command(&self, args: &[&str]) -> Result<Command> {
         let mut command = Process::cargo_bin("synk")?;
         command.env("KUBECONFIG", &self.kubeconfig).args(args);
@@ -70,7 +70,7 @@ impl Synk {
 // === impl Ran ===
 
 impl Ran {
-    /// Fails if it ended with another code, or does not say all of this on either output.
+    /// Fails if the command ended with another exit code, or if its output lacks any of `says`.
     pub fn expect(self, code: i32, says: &[&str]) -> Result<Self> {
         let all = self.all();
         let args = &self.args;
@@ -85,12 +85,12 @@ impl Ran {
         Ok(self)
     }
 
-    /// Fails unless it ended with 0.
+    /// Fails unless the command ended with exit code 0.
     pub fn done(self) -> Result<Self> {
         self.expect(0, &[])
     }
 
-    /// Fails if either output holds any of this.
+    /// Fails if the output contains any of `texts`.
     pub fn without(self, texts: &[&str]) -> Result<Self> {
         let all = self.all();
         for text in texts {
@@ -99,12 +99,12 @@ impl Ran {
         Ok(self)
     }
 
-    /// The document on standard output, of `-o json`.
+    /// Parses standard output as JSON, for commands with `-o json`.
     pub fn json(&self) -> Result<Value> {
         serde_json::from_str(&self.stdout).with_context(|| format!("synk {}: no JSON:\n{}", self.args, self.all()))
     }
 
-    /// Both outputs.
+    /// Standard output and standard error, one after the other.
     pub fn all(&self) -> String {
         format!("{}{}", self.stdout, self.stderr)
     }

@@ -12,29 +12,29 @@ use serde_json::{Value, json};
 
 use crate::{Consumer, Provider, eventually};
 
-/// The longest wait for one step, on a busy machine. No test passes or fails by it on a machine that works.
+/// The longest wait for one step, generous enough for a busy machine.
 pub const SOON: Duration = Duration::from_mins(2);
 
-/// Cowboys of one consumer, and their copies.
+/// The cowboys in a namespace of one consumer, and their copies.
 #[derive(Clone, Debug)]
 pub struct Cowboys {
     /// The consumer's objects.
     pub ours: Api<DynamicObject>,
-    /// Their copies on the provider.
+    /// The copies on the provider.
     pub copies: Api<DynamicObject>,
 }
 
-/// The resource `cowboys`.
+/// The resource `cowboys` of `wildwest.dev`.
 pub fn resource() -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("wildwest.dev", "v1alpha1", "Cowboy"), "cowboys")
 }
 
-/// A Cowboy.
+/// Builds a Cowboy with this spec.
 pub fn cowboy(name: &str, spec: &Value) -> DynamicObject {
     DynamicObject::new(name, &resource()).data(json!({"spec": spec}))
 }
 
-/// Makes a namespace.
+/// Creates a namespace.
 pub async fn namespace(client: Client, name: &str) -> Result<()> {
     let namespace = Namespace {
         metadata: ObjectMeta {
@@ -48,7 +48,7 @@ pub async fn namespace(client: Client, name: &str) -> Result<()> {
 }
 
 impl Cowboys {
-    /// Those of a namespace of the consumer.
+    /// The cowboys of a namespace of the consumer, which need not exist yet.
     pub async fn of(provider: &Provider, consumer: &Consumer, namespace: &str) -> Result<Self> {
         let contract = Provider::contract(&consumer.identity().await?);
         let copies = bindery_api::names::provider_namespace(&contract, namespace);
@@ -103,7 +103,7 @@ impl Cowboys {
     }
 }
 
-/// Waits until an object is as wanted.
+/// Waits until an object exists for which `is_so` is true, and returns it.
 pub async fn wait(
     what: &str,
     api: &Api<DynamicObject>,

@@ -1,4 +1,4 @@
-//! A folder for logs, keys and data that goes with its owner.
+//! A folder for logs, keys and data that is removed with its owner.
 
 use std::{
     env, fs,
@@ -11,10 +11,10 @@ use std::{
 use anyhow::{Context, Result};
 use tempfile::TempDir;
 
-/// Set to keep every [`Workdir`] for a look at its logs.
+/// The environment variable that keeps every [`Workdir`], so that its logs can be read.
 const KEEP: &str = "BINDERY_E2E_KEEP";
 
-/// Ends by a line from the owner, who removes the folder itself, or by the owner's death.
+/// A shell script that removes the folder when its owner dies. A line from the owner, who removes the folder itself, ends it.
 const JANITOR: &str = r#"read -r _ || { sleep 1; rm -rf -- "$1"; }"#;
 
 /// A temporary folder. Removed on drop, and also when the process that made it is killed, unless `BINDERY_E2E_KEEP`
@@ -26,7 +26,7 @@ pub struct Workdir {
 }
 
 impl Workdir {
-    /// Makes a folder whose name contains `name`.
+    /// Creates a folder whose name contains `name`.
     pub fn new(name: &str) -> Result<Self> {
         let dir = tempfile::Builder::new()
             .prefix(&format!("bindery-{name}-"))
@@ -53,7 +53,7 @@ impl Workdir {
         })
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }

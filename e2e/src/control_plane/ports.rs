@@ -10,8 +10,8 @@ use std::{
 use anyhow::{Result, bail};
 use parking_lot::Mutex;
 
-/// Below the range that the kernel takes the local ports of connections from: a server that is down for a while finds
-/// its port free when it comes back.
+/// The range of the ports. It lies below the range from which the kernel takes the local ports of connections, so that the
+/// port of a server that is down for a while stays free.
 const RANGE: RangeInclusive<u16> = 20_000..=31_999;
 
 const TRIES: usize = 1_000;

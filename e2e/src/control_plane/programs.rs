@@ -27,8 +27,8 @@ const CONTROLLERS: [&str; 8] = [
     "validatingadmissionpolicy-status-controller",
 ];
 
-/// Environment that has the Go programs collect garbage seldom while they are small. An API server takes a third less time of the
-/// cores to start, and a few hundred MiB in all.
+/// The environment in which the Go programs seldom collect garbage while they are small. An API server starts in two thirds of
+/// the processor time, and grows to a few hundred MiB.
 pub(super) const SELDOM_COLLECTED: [(&str, &str); 2] = [("GOGC", "1000"), ("GOMEMLIMIT", "400MiB")];
 
 /// Addresses and files of one control plane.

@@ -1,4 +1,4 @@
-//! Acting as a ServiceAccount.
+//! Tokens, kubeconfigs and clients of ServiceAccounts.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use super::{ControlPlane, ServiceAccountClaims};
 const KUBECONFIG_TOKEN_SECONDS: i64 = 24 * 60 * 60;
 
 impl ControlPlane {
-    /// A token by TokenRequest. No audiences means the API server; fewer than 600 seconds are refused.
+    /// Gets a token by TokenRequest. No audiences means the API server; a lifetime below 600 seconds is refused.
     pub async fn token_for(&self, namespace: &str, name: &str, audiences: &[&str], seconds: i64) -> Result<String> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
         let request = TokenRequest {
@@ -34,13 +34,13 @@ impl ControlPlane {
         Ok(status.token)
     }
 
-    /// Signs a token that the API server takes for its own.
+    /// Signs a token that the API server accepts as its own.
     pub fn sign_service_account_token(&self, claims: &ServiceAccountClaims) -> Result<String> {
         self.signing_key.sign(claims, &self.server_url())
     }
 
-    /// Path of a kubeconfig that acts as a ServiceAccount, with its namespace as the context's. The ServiceAccount must
-    /// exist.
+    /// Writes a kubeconfig of a ServiceAccount, which must exist, and returns its path. The namespace of the context is that of
+    /// the ServiceAccount.
     pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
         let token = self.token_for(namespace, name, &[], KUBECONFIG_TOKEN_SECONDS).await?;
         let yaml = self.token_kubeconfig(namespace, token).to_yaml()?;

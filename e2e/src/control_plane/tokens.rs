@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 /// How long the API server accepts a token beyond its `exp`.
 pub const LEEWAY: Duration = Duration::from_mins(1);
 
-/// What a service-account token says.
+/// The claims of a service-account token.
 #[derive(Clone, Debug)]
 pub struct ServiceAccountClaims {
     /// Namespace of the ServiceAccount.
@@ -23,13 +23,13 @@ pub struct ServiceAccountClaims {
     pub name: String,
     /// UID of the ServiceAccount; the API server refuses a token with another.
     pub uid: String,
-    /// Whom it is for; empty means the API server.
+    /// The audiences; none means the API server.
     pub audiences: Vec<String>,
-    /// `iat` and `nbf`.
+    /// The claims `iat` and `nbf`.
     pub issued_at: Timestamp,
-    /// `exp`.
+    /// The claim `exp`.
     pub expires_at: Timestamp,
-    /// Name and UID of the Secret without which the token is void.
+    /// Name and UID of the Secret that the token is bound to: the token is void without it.
     pub secret: Option<(String, String)>,
 }
 
@@ -53,14 +53,14 @@ impl ServiceAccountClaims {
         }
     }
 
-    /// For other audiences than the API server.
+    /// Sets the audiences.
     #[must_use]
     pub fn audiences(mut self, audiences: &[&str]) -> Self {
         self.audiences = audiences.iter().map(|audience| (*audience).to_owned()).collect();
         self
     }
 
-    /// Void once this Secret is gone.
+    /// Binds the token to a Secret, without which it is void.
     #[must_use]
     pub fn bound_to(mut self, secret: &str, uid: &str) -> Self {
         self.secret = Some((secret.to_owned(), uid.to_owned()));
@@ -116,7 +116,7 @@ impl SigningKey {
         self.pair.serialize_pem()
     }
 
-    /// A token as the API server with this issuer would have signed it.
+    /// Signs a token as the API server with this issuer does.
     pub(super) fn sign(&self, claims: &ServiceAccountClaims, issuer: &str) -> Result<String> {
         let mut header = Header::new(Algorithm::ES256);
         header.kid = Some(URL_SAFE_NO_PAD.encode(Sha256::digest(self.pair.subject_public_key_info())));

@@ -1,8 +1,8 @@
-//! Whether commands printed what a page shows.
+//! Compares the output of commands with what a page shows.
 
 use anyhow::{Result, bail};
 
-/// Stands for anything within a line, and on a line of its own for any number of lines.
+/// Stands for any text within a line, and on a line of its own for any number of lines.
 const ANY: &str = "…";
 
 /// Fails unless all lines agree. Runs of spaces count as one: columns are as wide as their longest value.

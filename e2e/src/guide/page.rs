@@ -1,4 +1,4 @@
-//! The blocks of a page.
+//! Reads the fenced blocks of a page.
 
 use anyhow::{Context as _, Result, bail, ensure};
 
@@ -8,19 +8,19 @@ pub(super) struct Page {
     pub(super) blocks: Vec<Block>,
 }
 
-/// A fenced block that means something to who follows the page.
+/// A fenced block that the reader of the page runs, writes or compares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Block {
-    /// To be run.
+    /// Commands to run.
     Commands { line: usize, text: String },
-    /// To be written.
+    /// A file to write.
     File { name: String, text: String },
-    /// What a block of commands prints.
+    /// The expected output of the block before it.
     Output { line: usize, of: usize, text: String },
 }
 
 impl Page {
-    /// Reads a page, and fails on blocks that nobody would run.
+    /// Reads a page. Fails on blocks of any other kind, which would be neither run nor checked.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let mut page = Self::default();
         let mut lines = text.lines().zip(1..);

@@ -1,4 +1,4 @@
-//! Commands that run to their end, and where the project's own binaries are.
+//! Runs commands to their end, and finds the project's own programs.
 
 use std::{
     env,
@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use tokio::{io::AsyncWriteExt, time::timeout};
 
-/// Runs a command to its end and collects its output; one that takes longer than `limit` is killed and an error.
+/// Runs a command to its end and returns its output. A command that takes longer than `limit` is killed, and that is an error.
 pub async fn run(command: Command, limit: Duration) -> Result<Output> {
     run_with_input(command, Vec::new(), limit).await
 }
@@ -42,7 +42,7 @@ pub async fn run_with_input(command: Command, input: Vec<u8>, limit: Duration) -
     Ok(output)
 }
 
-/// Standard output of a command that succeeded; otherwise an error with what it wrote to standard error.
+/// Returns the standard output of a command that succeeded, else an error with its standard error.
 pub fn stdout(output: &Output) -> Result<String> {
     if !output.status.success() {
         let how = match output.status.code() {
@@ -54,7 +54,7 @@ pub fn stdout(output: &Output) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Path of one of the project's binaries: in the target folder, beside the running executable or above its `deps`.
+/// Returns the path of one of the project's programs: beside the running executable, or in the folder above its `deps`.
 pub fn cargo_bin_path(name: &str) -> Result<PathBuf> {
     let executable = env::current_exe().context("cannot tell the path of the running executable")?;
     executable
@@ -71,19 +71,19 @@ pub fn cargo_bin_path(name: &str) -> Result<PathBuf> {
         })
 }
 
-/// Where the project's own binaries are: beside the running executable, unless in a folder.
+/// The folder of the project's own programs: that of the running executable, unless another one is given.
 #[derive(Clone, Debug, Default)]
 pub struct Programs {
     folder: Option<PathBuf>,
 }
 
 impl Programs {
-    /// Those of a folder, such as `target/release`.
+    /// The programs in a folder, such as `target/release`.
     pub fn in_folder(folder: PathBuf) -> Self {
         Self { folder: Some(folder) }
     }
 
-    /// Path of one of them.
+    /// Returns the path of a program.
     pub fn path(&self, name: &str) -> Result<PathBuf> {
         let Some(folder) = &self.folder else {
             return cargo_bin_path(name);
@@ -93,7 +93,7 @@ impl Programs {
         Ok(path)
     }
 
-    /// The command of one of them.
+    /// Returns the command for a program.
     pub fn command(&self, name: &str) -> Result<Command> {
         Ok(Command::new(self.path(name)?))
     }
