@@ -16,7 +16,7 @@ use crate::cargo::{self, TESTED, root};
 const LONGEST_SUITES: [&str; 6] = ["survival", "synk", "faults", "requests", "bundles", "adoption"];
 
 /// How many tests of one suite run at the same time. They wait for their clusters more than they work.
-const SUITE_THREADS: &str = "4";
+const SUITE_THREADS: &str = "3";
 
 /// A program with tests.
 #[derive(Debug, PartialEq, Eq)]
