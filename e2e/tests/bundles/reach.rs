@@ -1,9 +1,15 @@
 //! A provider that cannot be reached, in part or at all.
 
-use anyhow::{Context as _, Result, ensure};
-use bindery_api::{Severity, conditions::ConditionStatus};
-use bindery_e2e::{Liar, Lie, Provider, Proxy, bundle::Bundle, eventually_ok, holds_for, offer::Offer, wildwest::SOON};
+use anyhow::{Context as _, Result, bail, ensure};
+use bindery_api::{Conditions as _, Severity, conditions::ConditionStatus};
+use bindery_e2e::{Liar, Lie, Provider, Proxy, bundle::Bundle, holds_for, offer::Offer, wildwest::SOON};
+use futures::{StreamExt as _, TryStreamExt as _};
+use kube::{
+    ResourceExt as _,
+    api::{WatchEvent, WatchParams},
+};
 use serde_json::json;
+use tokio::time::timeout;
 
 use crate::{
     pair::Pair,
@@ -57,8 +63,7 @@ pub(crate) async fn without_backend_api_server_or_both_nothing_is_lost() -> Resu
         contract.export(STREAMLESS).await?;
         bundle.binds(&[FIRST.name, STREAMLESS.name]).await?;
 
-        lines.kubernetes.block();
-        fails_and_then_errs(&bundle, &pair).await?;
+        fails_and_then_errs(&bundle, &pair, &lines.kubernetes).await?;
         contract.export(AFTER).await?;
         lines.kubernetes.unblock();
         recovers(&bundle).await?;
@@ -67,8 +72,7 @@ pub(crate) async fn without_backend_api_server_or_both_nothing_is_lost() -> Resu
         lines.backend.unblock();
 
         // The API server alone: the stream lives, and proves nothing.
-        lines.kubernetes.block();
-        fails_and_then_errs(&bundle, &pair).await?;
+        fails_and_then_errs(&bundle, &pair, &lines.kubernetes).await?;
         contract.remove(AFTER.name).await?;
         holds_for("nothing to be unbound", A_WHILE, async || {
             let binding = bundle.all_bindings.get(AFTER.name).await?;
@@ -86,23 +90,34 @@ pub(crate) async fn without_backend_api_server_or_both_nothing_is_lost() -> Resu
     .await
 }
 
-/// A warning at first, an error after some retries; the provider is asked on, and nothing is taken away meanwhile.
-async fn fails_and_then_errs(bundle: &Bundle, pair: &Pair) -> Result<()> {
+/// Blocks the line to the API server. The bundle has a warning at first, and an error after some retries; nothing is taken away.
+async fn fails_and_then_errs(bundle: &Bundle, pair: &Pair, kubernetes: &Proxy) -> Result<()> {
     let before = bundle.bound().await?;
-    let mut warned = false;
-    let erred = eventually_ok("an error", SOON, async || {
-        let reachable = bundle.condition("ProviderReachable").await?;
-        let is_false = reachable.status == ConditionStatus::False;
-        if is_false {
+    // Followed from before the failure on: a poll may miss the warning.
+    let version = bundle.get().await?.resource_version().context("no resource version")?;
+    let own = WatchParams::default().fields(&format!("metadata.name={}", bundle.name));
+    let mut changes = bundle.bundles.watch(&own, &version).await?.boxed();
+    kubernetes.block();
+    let errs = async {
+        let mut warned = false;
+        while let Some(change) = changes.try_next().await? {
+            let WatchEvent::Modified(changed) = change else {
+                continue;
+            };
+            let reachable = changed.condition("ProviderReachable");
+            let Some(reachable) = reachable.filter(|condition| condition.status == ConditionStatus::False) else {
+                continue;
+            };
             ensure!(reachable.reason == "ProviderUnreachable", "{reachable:?}");
+            warned |= reachable.severity == Severity::Warning;
+            if reachable.severity == Severity::Error {
+                ensure!(warned, "an error from the start: {reachable:?}");
+                return Ok(reachable.clone());
+            }
         }
-        warned |= is_false && reachable.severity == Severity::Warning;
-        pair.is_here().await?;
-        ensure!(is_false && reachable.severity == Severity::Error, "{reachable:?}");
-        Ok(reachable)
-    })
-    .await?;
-    ensure!(warned, "an error from the start: {erred:?}");
+        bail!("the watch of the bundle ended");
+    };
+    let erred = timeout(SOON, errs).await.context("the bundle has no error")??;
     ensure!(erred.last_probe_time.is_some(), "{erred:?}");
     ensure!(!bundle.condition("Ready").await?.is_true(), "ready all the same");
     holds_for("nothing to be deleted", A_WHILE, async || {
