@@ -101,8 +101,11 @@ fn sync_goes_on_while_a_token_is_renewed() -> Result<()> {
     run(async {
         let mut bound = Bound::start("renewal", &PATIENT).await?;
         let binder = Binder::of(&bound).await?;
+        leave(&mut bound).await?;
         let short = Anchored::new(&bound, &binder, SHORT).await?;
         give(&bound, Some(short.token.clone()), None).await?;
+        bound.consumer.start_konnector().await?;
+        is_served_again(&mut bound).await?;
 
         let start = Instant::now();
         let mut names = names("steady", 0..1000);
@@ -135,6 +138,7 @@ fn a_token_that_is_refused_before_its_time_is_renewed_at_once() -> Result<()> {
         let long = Anchored::new(&bound, &binder, Duration::from_hours(1)).await?;
         give(&bound, Some(long.token.clone()), None).await?;
         bound.consumer.start_konnector().await?;
+        is_served_again(&mut bound).await?;
         works(&mut bound, "before").await?;
         ensure!(renewed(&bound).await?.is_empty(), "renewed before it was refused");
 
@@ -207,6 +211,13 @@ async fn says_what_mends_it(bound: &Bound) -> Result<()> {
         Ok(())
     })
     .await
+}
+
+/// Waits until a konnector that was just started serves the binding, and says so: at first its lists are on their way.
+async fn is_served_again(bound: &mut Bound) -> Result<()> {
+    bound.create(["again".to_owned()]).await?;
+    bound.cowboys.copied("again", "ride").await?;
+    bound.bound_once().await
 }
 
 /// A cowboy rides and is heard of, and the binding knows of no trouble.
