@@ -29,12 +29,13 @@ impl TestTime {
     }
 }
 
-/// Prints how many tests ran, and the slowest of them with their seconds.
+/// Prints the slowest tests of a run that passed with their seconds, and how many tests there were.
 pub(super) fn print_slowest(times: &[TestTime]) {
-    eprintln!("==> {} tests, the slowest:", times.len());
+    eprintln!("==> the slowest tests:");
     for TestTime { seconds, program, test } in slowest(times) {
         eprintln!("{seconds:8.1} s  {program}  {test}");
     }
+    eprintln!("{} passed, 0 failed", times.len());
 }
 
 fn slowest(times: &[TestTime]) -> Vec<TestTime> {
