@@ -6,14 +6,14 @@ use anyhow::{Context, Result, bail};
 use tokio::time::{Instant, sleep, timeout_at};
 
 /// The shortest pause between two probes.
-const INTERVAL: Duration = Duration::from_millis(25);
+const INTERVAL: Duration = Duration::from_millis(50);
 /// The longest pause between two probes. A condition that has taken long need not be noticed at once, and probes cost time
 /// of the cores.
-const INTERVAL_MAX: Duration = Duration::from_millis(250);
+const INTERVAL_MAX: Duration = Duration::from_millis(500);
 /// A pause is this fraction of the time since the first probe, within those bounds.
-const PART: u32 = 20;
+const PART: u32 = 10;
 /// The pause between two probes of a condition that must hold for a while.
-const HOLDS_INTERVAL: Duration = Duration::from_millis(100);
+const HOLDS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Polls until `probe` gives a value. Fails after `timeout`, naming what was awaited and how the last probe ended.
 pub async fn eventually<T>(

@@ -24,7 +24,7 @@ pub use self::command::{Programs, cargo_bin_path, run, run_with_input, stdout};
 
 use crate::Workdir;
 
-const POLL: Duration = Duration::from_millis(20);
+const POLL: Duration = Duration::from_millis(50);
 
 /// How many of the last lines of a log an error shows.
 const TAIL: usize = 20;
