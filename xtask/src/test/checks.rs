@@ -5,10 +5,12 @@ use std::process::Command;
 use super::job::Job;
 use crate::cargo::{SHIPPED, program, root};
 
+/// The checks get about a sixth of two cores beside the suites, and so end before them.
+const NICENESS: &str = "5";
+
 /// The checks, in the order in which they are most likely to fail.
 ///
-/// They share cargo's build folder and would wait for each other, so they run one after the other, and at the lowest priority:
-/// they take what the suites leave of the cores.
+/// They share cargo's build folder and would wait for each other, so they run one after the other.
 pub(super) fn jobs() -> Vec<Job> {
     // With the features of shipped programs alone: those that tests add to dependencies may hide an error.
     let shipped = [&["check", "--locked"], &SHIPPED[..]].concat();
@@ -33,7 +35,7 @@ pub(super) fn jobs() -> Vec<Job> {
 
 fn job(name: &str, args: &[&str]) -> Job {
     let mut command = Command::new("nice");
-    command.args(["-n", "19"]).arg(program()).args(args);
+    command.args(["-n", NICENESS]).arg(program()).args(args);
     command.env("RUSTDOCFLAGS", "-D warnings").current_dir(root());
     Job {
         name: name.to_owned(),
