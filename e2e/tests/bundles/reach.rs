@@ -96,12 +96,12 @@ async fn fails_and_then_errs(bundle: &Bundle, pair: &Pair, kubernetes: &Proxy) -
     // Followed from before the failure on: a poll may miss the warning.
     let version = bundle.get().await?.resource_version().context("no resource version")?;
     let own = WatchParams::default().fields(&format!("metadata.name={}", bundle.name));
-    let mut changes = bundle.bundles.watch(&own, &version).await?.boxed();
+    let mut events = bundle.bundles.watch(&own, &version).await?.boxed();
     kubernetes.block();
     let errs = async {
         let mut warned = false;
-        while let Some(change) = changes.try_next().await? {
-            let WatchEvent::Modified(changed) = change else {
+        while let Some(event) = events.try_next().await? {
+            let WatchEvent::Modified(changed) = event else {
                 continue;
             };
             let reachable = changed.condition("ProviderReachable");
