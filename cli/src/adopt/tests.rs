@@ -68,7 +68,12 @@ fn marks_keep_it_from_being_adopted() {
         let anothers = object(&[(annotations::CLUSTER_NAMESPACE, "d"), OPTED_IN]);
         check(&anothers, None, shared, (Nothing, Nothing, "contract d"));
     }
-    check(&object(&[OPTED_IN]), None, true, (Nothing, Nothing, "whose it is"));
+    check(
+        &object(&[OPTED_IN]),
+        None,
+        true,
+        (Nothing, Nothing, "whose the object is"),
+    );
     let ours = object(&[(annotations::CLUSTER_NAMESPACE, "c"), OPTED_IN]);
     check(&ours, None, true, (Adopt, Adopt, ""));
     let mut going = object(&[OPTED_IN]);

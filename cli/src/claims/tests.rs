@@ -74,7 +74,7 @@ fn a_reference_says_where_it_looks() {
     assert_eq!(
         selection(&claim),
         "those that an object of cowboys.wildwest.dev names at spec.secretRefs.#.name, in the same namespace, or in any if it \
-         has none; those that an object of cowboys.wildwest.dev names at spec.secretRefs.#.name, in the namespace that stands \
+         has none; those that an object of cowboys.wildwest.dev names at spec.secretRefs.#.name, in the namespace that it names \
          at spec.secretRefs.#.namespace"
     );
 }

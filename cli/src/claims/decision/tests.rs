@@ -97,7 +97,7 @@ fn only_what_can_be_claimed_is_rejected() {
     let refusal = check_rejected(&claims, &core(&["secret"])).expect_err("a refusal");
     assert_eq!(
         refusal.to_string(),
-        "secret is not claimed, so that there is nothing to reject; claimed: secrets"
+        "secret is not claimed, so there is nothing to reject; claimed: secrets"
     );
     assert!(check_rejected(&[], &[GroupResource::new("x.dev", "secrets")]).is_err());
 }

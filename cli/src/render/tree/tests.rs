@@ -118,7 +118,7 @@ fn what_is_not_known_is_said() {
     let mut fresh = status("new", None);
     fresh.credential = CredentialStatus {
         secret: "kube-bind/kubeconfig-new".to_owned(),
-        problem: Some("which cannot be read: forbidden".to_owned()),
+        problem: Some("Secret kube-bind/kubeconfig-new is not visible to you (forbidden)".to_owned()),
         ..CredentialStatus::default()
     };
     let wanted = (
@@ -132,7 +132,7 @@ fn what_is_not_known_is_said() {
 provider not known yet
 └─ … new  not seen by the konnector yet, 10m
    ├─ apis: cowboys.wildwest.dev (not bound yet)
-   └─ credentials: Secret kube-bind/kubeconfig-new, which cannot be read: forbidden
+   └─ credentials: Secret kube-bind/kubeconfig-new is not visible to you (forbidden)
 "
     );
 }

@@ -72,7 +72,7 @@ fn what_is_new_is_asked() {
 fn nobody_accepts_what_nobody_sees() {
     let accept = change(&["secrets"], &[]);
     let blind = accept.check(&secrets(ClaimState::Rejected, None), false);
-    assert!(blind.is_err_and(|failure| failure.to_string().contains("claims of secrets now")));
+    assert!(blind.is_err_and(|failure| failure.to_string().contains("claims of secrets cannot be read now")));
     assert!(accept.check(&secrets(ClaimState::Rejected, None), true).is_ok());
     // Only the right is missing.
     assert!(accept.check(&secrets(ClaimState::RightMissing, None), false).is_ok());
