@@ -1,20 +1,20 @@
-//! What a call may set going, beside writing a request: both are idempotent, and the controllers do the rest.
+//! What calls write beside requests. Both actions are idempotent; the controllers do the rest.
 
 use bindery_api::{
     annotations,
     v1alpha2::{APIServiceExport, BindableResourcesRequest, Phase},
 };
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 use serde_json::json;
 
 use crate::{
     controllers::request,
     state::State,
     template,
-    writes::{self, WriteError},
+    writes::{Write, WriteError},
 };
 
-/// Whether a finished request is to run again: its export is gone, or not what the template makes today.
+/// Whether a request that succeeded must run again: its export is gone, or is not what the template makes today.
 pub fn needs_rerun(state: &State, request: &BindableResourcesRequest) -> bool {
     let Some(status) = &request.status else {
         return false;
@@ -32,38 +32,35 @@ pub fn needs_rerun(state: &State, request: &BindableResourcesRequest) -> bool {
     let plan = template.and_then(|template| template::assess(&template, &state.caches, &state.settings).ok());
     // Without a template, or with a broken one, there is nothing to run again with.
     plan.is_some_and(|plan| {
-        let asked = state.caches.export_requests.get(contract, name);
-        !plan.is_met_by(&export) || !asked.is_some_and(|asked| plan.is_asked_by(&asked))
+        let request = state.caches.export_requests.get(contract, name);
+        !plan.is_met_by(&export) || !request.is_some_and(|request| plan.is_asked_by(&request))
     })
 }
 
 /// Runs a finished request again.
 pub async fn rerun(state: &State, request: &BindableResourcesRequest) -> Result<BindableResourcesRequest, WriteError> {
-    let api: Api<BindableResourcesRequest> =
-        Api::namespaced(state.clients.write.clone(), &request.namespace().unwrap_or_default());
-    let patch = json!({
-        "metadata": writes::seen(request),
-        "status": { "phase": Phase::Pending, "completionTime": null, "conditions": [] },
-    });
-    writes::merge_status(&api, &request.name_any(), &patch).await
+    let status = json!({ "phase": Phase::Pending, "completionTime": null, "conditions": [] });
+    let write = Write::status("a call binds again", request, &status);
+    write.apply_as(&state.clients.write).await
 }
 
-/// Deletes an export of that UID. Objects of it that are left stay, and the controller marks them released.
+/// Deletes an export. Its remaining objects stay, and the controller releases them.
 pub async fn delete_export(state: &State, export: &APIServiceExport) -> Result<(), WriteError> {
     if export.metadata.deletion_timestamp.is_some() {
         return Ok(());
     }
-    let api: Api<APIServiceExport> =
-        Api::namespaced(state.clients.write.clone(), &export.namespace().unwrap_or_default());
+    let client = &state.clients.write;
     if export.annotations().contains_key(annotations::REPLACE) {
-        // It was to make room for a successor, which is not wanted any more: everything goes.
-        let patch = json!({
-            "metadata": { "uid": export.metadata.uid, "annotations": { annotations::REPLACE: null } }
-        });
-        match writes::merge(&api, &export.name_any(), &patch).await {
+        // Nothing takes its place any more, so that everything goes with it.
+        let annotation = json!({ annotations::REPLACE: null });
+        let write = Write::annotate("a call unbinds the export", export, &annotation).of_any_version();
+        match write.apply(client).await {
             Err(error) if error.is_stale() || error.is_gone() => return Ok(()),
             outcome => drop(outcome?),
         }
     }
-    writes::delete(&api, &export.name_any(), export.metadata.uid.as_deref()).await
+    Write::delete("a call unbinds the export", export)
+        .apply(client)
+        .await
+        .map(drop)
 }

@@ -1,5 +1,5 @@
-//! The controllers, which the leader alone runs: each turns changes in the caches into keys of a queue, and each key
-//! into observation, plan and writes.
+//! The controllers, which run on the leader alone. Each turns changes in the caches into keys of a queue, and works on a key by
+//! observing, planning and writing.
 
 use std::{fmt::Debug, future::Future, hash::Hash, sync::Arc, time::Duration};
 
@@ -20,79 +20,83 @@ use serde::de::DeserializeOwned;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use self::awaited::Awaited;
+use self::pending_requests::PendingRequests;
 use crate::{credentials::Issuer, rbac::claims, state::State, writes::WriteError};
 
 mod anchors;
-mod awaited;
 mod cluster_binding;
 mod contract;
 mod export;
 mod export_request;
+mod grants;
+mod pending_requests;
 pub mod request;
 mod service_namespace;
 mod template;
+mod waiting_for;
 
-/// Failures of one key that are only worth a debug line: rights that were just given take a moment to count.
+/// Below this count, failures of a key in a row are logged at level debug: new rights take a moment to be in effect.
 const QUIET_FAILURES: u32 = 4;
 
-/// What the controllers work with.
+/// What all controllers share.
 #[derive(Clone, Debug)]
 struct Context {
     state: State,
-    made: Made,
+    made: ControllerCaches,
     issuer: Issuer,
-    awaited: Awaited,
+    pending_requests: PendingRequests,
 }
 
-/// What the controllers make beside the provider's state; only the leader needs to see it.
+/// Caches of the rights and namespaces that the controllers create. Only the leader needs them.
 #[derive(Clone, Debug)]
-struct Made {
+struct ControllerCaches {
     accounts: Cache<ServiceAccount>,
     roles: Cache<Role>,
     role_bindings: Cache<RoleBinding>,
     cluster_roles: Cache<ClusterRole>,
     cluster_role_bindings: Cache<ClusterRoleBinding>,
-    /// Namespaces that contracts may share, made by the server or labelled by an admin.
+    /// Namespaces that contracts may share, which the server created or an admin labelled.
     shared: Cache<Namespace>,
-    /// The server's own bindings by which it sees claimed objects.
-    sight: Cache<RoleBinding>,
+    /// The role bindings by which the server lists claimed objects.
+    server_bindings: Cache<RoleBinding>,
 }
 
-/// Works on one key at a time.
+/// A controller: works on the keys of one queue.
 trait Reconcile: Send + Sync + 'static {
     type Key: Eq + Hash + Clone + Debug + Send + Sync + 'static;
-    /// For logs.
+    /// The controller's name in logs.
     const NAME: &'static str;
-    /// How many keys are worked on at once.
+    /// How many workers the controller has. Each works on one key at a time.
     const WORKERS: usize = 4;
 
-    /// Brings what the key stands for to what it should be, or a step closer: the changes that this makes bring the key
-    /// back.
+    /// Brings the objects of a key to the state that they should have, or a step closer. The changes that it makes queue the
+    /// key again.
     fn reconcile(&self, key: &Self::Key) -> impl Future<Output = Result<Next, WriteError>> + Send;
 }
 
-/// When a key is to be looked at again, if nothing changes.
+/// When to work on a key again, if no change queues it before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
+    /// Not before a change.
     Change,
+    /// Once, after this time.
     After(Duration),
-    /// Again and again, ever more seldom.
+    /// Repeatedly, after times that grow.
     Seldom(Backoff),
 }
 
-/// Everything that runs for the controllers.
+/// The tasks and cache subscriptions of all controllers.
 struct Running {
     tasks: JoinSet<()>,
     subscriptions: Vec<Subscription>,
     stop: CancellationToken,
 }
 
-/// Runs all controllers until told to stop; then lets each worker finish what it does.
+/// Runs all controllers until `stop` is cancelled, and then until each worker has finished its key.
 ///
-/// Fails at once when a worker panics: its keys would never be worked on again, and nobody would know.
+/// Fails at once when a worker panics, since its keys would silently never be worked on again.
 pub async fn run(state: State, stop: CancellationToken) -> Result<(), JoinError> {
-    let made = Made::start(&state.clients);
+    let made = ControllerCaches::start(&state.clients);
     tokio::select! {
         () = stop.cancelled() => return Ok(()),
         () = async { state.synced().await; made.synced().await } => {}
@@ -101,14 +105,14 @@ pub async fn run(state: State, stop: CancellationToken) -> Result<(), JoinError>
         issuer: Issuer::new(state.clone()),
         state,
         made,
-        awaited: Awaited::default(),
+        pending_requests: PendingRequests::default(),
     };
     let mut running = Running {
         tasks: JoinSet::new(),
         subscriptions: Vec::new(),
         stop,
     };
-    awaited::start(&context, &mut running);
+    pending_requests::start(&context, &mut running);
     template::start(&context, &mut running);
     contract::start(&context, &mut running);
     request::start(&context, &mut running);
@@ -121,7 +125,7 @@ pub async fn run(state: State, stop: CancellationToken) -> Result<(), JoinError>
     finished(running.tasks).await
 }
 
-/// Waits for all tasks, and for none after one that panicked: the others end with it.
+/// Waits for all tasks. When one panics, fails at once and aborts the others.
 async fn finished(mut tasks: JoinSet<()>) -> Result<(), JoinError> {
     while let Some(ended) = tasks.join_next().await {
         ended?;
@@ -139,9 +143,9 @@ async fn work<R: Reconcile>(reconciler: Arc<R>, queue: Queue<R::Key>) {
             Err(error) => {
                 let failures = work.failures() + 1;
                 if error.is_stale() || failures < QUIET_FAILURES {
-                    tracing::debug!(controller = R::NAME, ?key, failures, %error, "comes again");
+                    tracing::debug!(controller = R::NAME, ?key, failures, %error, "tries again");
                 } else {
-                    tracing::warn!(controller = R::NAME, ?key, failures, %error, "failed; comes again");
+                    tracing::warn!(controller = R::NAME, ?key, failures, %error, "failed; tries again");
                 }
                 work.retry(Backoff::OBJECT);
             }
@@ -149,9 +153,9 @@ async fn work<R: Reconcile>(reconciler: Arc<R>, queue: Queue<R::Key>) {
     }
 }
 
-// === impl Made ===
+// === impl ControllerCaches ===
 
-impl Made {
+impl ControllerCaches {
     fn start(clients: &Clients) -> Self {
         fn cache<K>(clients: &Clients) -> Cache<K>
         where
@@ -169,7 +173,7 @@ impl Made {
                 clients.watch.clone(),
                 Source::of::<Namespace>(None).labels(format!("{}={}", labels::SHARED, annotations::TRUE)),
             ),
-            sight: Cache::start(
+            server_bindings: Cache::start(
                 clients.watch.clone(),
                 Source::of::<RoleBinding>(None).labels(format!("{}={}", labels::COMPONENT, claims::SERVER_ROLE)),
             ),
@@ -183,14 +187,14 @@ impl Made {
         self.cluster_roles.synced().await;
         self.cluster_role_bindings.synced().await;
         self.shared.synced().await;
-        self.sight.synced().await;
+        self.server_bindings.synced().await;
     }
 }
 
 // === impl Running ===
 
 impl Running {
-    /// Starts the workers of a queue.
+    /// Starts the workers of a controller on its queue.
     fn work<R: Reconcile>(&mut self, reconciler: R, queue: &Queue<R::Key>) {
         let reconciler = Arc::new(reconciler);
         for _ in 0..R::WORKERS {
@@ -203,7 +207,7 @@ impl Running {
         });
     }
 
-    /// Queues keys for every change in a cache.
+    /// Queues the keys that `keys` returns for each change in a cache.
     fn watch<K, Key, Keys>(
         &mut self,
         cache: &Cache<K>,
@@ -223,7 +227,7 @@ impl Running {
     }
 }
 
-/// What a change is about: the object as it is, or, if it is gone, as it was.
+/// The object of a change: as it is now, or as it was if it is gone.
 fn subject<'a, K>(change: &Change<'a, K>) -> Option<&'a Arc<K>> {
     change.new.or(change.old)
 }

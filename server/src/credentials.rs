@@ -31,7 +31,7 @@ use serde_json::json;
 use crate::{
     contract, rbac,
     state::State,
-    writes::{self, WriteError},
+    writes::{Write, WriteError},
 };
 
 mod anchor;
@@ -145,7 +145,7 @@ impl Issuer {
         );
         let (api_server, renewal) = tokio::try_join!(api_server, renewal)?;
         let last = api_server.expire_time.max(renewal.expire_time);
-        self.extend(contract, &anchor, last).await.map_err(failed(contract))?;
+        self.extend(&anchor, last).await.map_err(failed(contract))?;
         let after = bindings.get_opt(names::CLUSTER_BINDING).await;
         let after = after.map_err(failed(contract))?;
         refuse_revoked(contract, after.as_ref())?;
@@ -196,9 +196,8 @@ impl Issuer {
                 &requests,
                 &self.state.settings.namespace,
             );
-            writes::merge(&api, names::CLUSTER_BINDING, &revocation.patch(&binding))
-                .await
-                .map_err(failed(contract))?;
+            let write = Write::patch("credentials are revoked", &binding, revocation.patch(&binding)).of_any_version();
+            write.apply(&self.state.clients.write).await.map_err(failed(contract))?;
             revocation.time
         };
         let anchors = self.sweep(contract).await.map_err(failed(contract))?;
@@ -210,7 +209,6 @@ impl Issuer {
     /// was cut short is seen and repeated. Does nothing once the revocation has ended, for what is there then is new.
     pub async fn sweep(&self, contract: &str) -> Result<usize, WriteError> {
         let bindings: Api<RoleBinding> = Api::namespaced(self.state.clients.write.clone(), contract);
-        let secrets = self.secrets(contract);
         let anchors = self.anchors(contract).await?;
         let binder = bindings.get_opt(names::KUBE_BINDER).await?;
         // Asked last: what was seen before it is condemned by it.
@@ -219,10 +217,14 @@ impl Issuer {
             return Ok(0);
         }
         for anchor in &anchors {
-            writes::delete(&secrets, &anchor.name_any(), anchor.metadata.uid.as_deref()).await?;
+            Write::delete("credentials are revoked", anchor)
+                .apply(&self.state.clients.write)
+                .await?;
         }
         if let Some(binder) = binder {
-            writes::delete(&bindings, names::KUBE_BINDER, binder.metadata.uid.as_deref()).await?;
+            Write::delete("credentials are revoked", &binder)
+                .apply(&self.state.clients.write)
+                .await?;
         }
         Ok(anchors.len())
     }
@@ -235,12 +237,12 @@ impl Issuer {
             return Ok(());
         }
         // Not left to the controller: the kubeconfig that follows is to work at once.
-        let bindings: Api<RoleBinding> = Api::namespaced(self.state.clients.write.clone(), contract);
-        writes::create(&bindings, &rbac::kube_binder(contract), |existing| {
-            contract::of(existing) == Some(contract)
-        })
-        .await
-        .map_err(failed(contract))?;
+        let write = Write::create(
+            "credentials are reinstated",
+            &rbac::kube_binder(contract),
+            &[labels::CONTRACT],
+        );
+        write.apply(&self.state.clients.write).await.map_err(failed(contract))?;
         tracing::info!(contract, "credentials reinstated");
         Ok(())
     }
@@ -256,7 +258,8 @@ impl Issuer {
             };
             // Not left to the revocation, which may have been cut short: an old credential must not come back to life.
             self.sweep(contract).await?;
-            match writes::merge(&api, names::CLUSTER_BINDING, &revocation.end_patch(&binding)).await {
+            let write = Write::patch("credentials are reinstated", &binding, revocation.end_patch(&binding));
+            match write.apply(&self.state.clients.write).await {
                 Ok(_) => return Ok(true),
                 Err(error) if error.is_stale() && round < ROUNDS => round += 1,
                 Err(error) => return Err(error),
@@ -266,11 +269,11 @@ impl Issuer {
 
     /// Deletes anchors whose last token has expired.
     pub async fn collect(&self, contract: &str, now: Timestamp) -> Result<usize, WriteError> {
-        let secrets = self.secrets(contract);
         let mut deleted = 0;
         for anchor in self.anchors(contract).await? {
             if anchor::is_spent(&anchor, now) {
-                writes::delete(&secrets, &anchor.name_any(), anchor.metadata.uid.as_deref()).await?;
+                let write = Write::delete("its tokens have expired", &anchor);
+                write.apply(&self.state.clients.write).await?;
                 deleted += 1;
             }
         }
@@ -289,12 +292,18 @@ impl Issuer {
 
     async fn anchor(&self, contract: &str, last_revocation: Option<&str>) -> Result<Secret, WriteError> {
         let wanted = anchor::new(contract, last_revocation, Timestamp::now(), &self.state.settings);
-        let secrets = self.secrets(contract);
-        let existing = secrets.get_opt(&wanted.name_any()).await?;
+        let existing = self.secrets(contract).get_opt(&wanted.name_any()).await?;
         match existing {
             Some(existing) if anchor::is_ours(&existing) => Ok(existing),
             Some(existing) => Err(WriteError::foreign(&existing)),
-            None => writes::create(&secrets, &wanted, anchor::is_ours).await,
+            None => {
+                let write = Write::create(
+                    "tokens are bound to it",
+                    &wanted,
+                    &[labels::CONTRACT, labels::COMPONENT],
+                );
+                write.apply_as(&self.state.clients.write).await
+            }
         }
     }
 
@@ -328,14 +337,13 @@ impl Issuer {
     }
 
     /// Keeps the anchor for as long as its last token lives.
-    async fn extend(&self, contract: &str, anchor: &Secret, until: Timestamp) -> Result<(), WriteError> {
+    async fn extend(&self, anchor: &Secret, until: Timestamp) -> Result<(), WriteError> {
         if anchor::expires_by(anchor).is_some_and(|known| known >= until) {
             return Ok(());
         }
-        let patch = json!({
-            "metadata": { "uid": anchor.metadata.uid, "annotations": { annotations::TOKENS_EXPIRE_BY: until.to_string() } }
-        });
-        writes::merge(&self.secrets(contract), &anchor.name_any(), &patch).await?;
+        let annotation = json!({ annotations::TOKENS_EXPIRE_BY: until.to_string() });
+        let write = Write::annotate("a token lives longer", anchor, &annotation).of_any_version();
+        write.apply(&self.state.clients.write).await?;
         Ok(())
     }
 

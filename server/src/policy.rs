@@ -1,6 +1,6 @@
-//! Proof that the admission policy of `deploy/server/policy.yaml` holds: without it, rights on cluster-scoped objects would
-//! reach those of other consumers. A policy takes effect with a delay, and may be an older one, so that it is tried each
-//! time such rights are to be given: in the name of the contract, as a dry run.
+//! Proves that the admission policy of `deploy/server/policy.yaml` is in force: without it, rights on cluster-scoped objects
+//! would reach the objects of other consumers. A policy takes effect with a delay, and may be an older one, so that the server
+//! tries it each time before it grants such rights: by a dry run as the contract's account.
 
 use bindery_api::{
     names,
@@ -27,28 +27,31 @@ pub mod requests;
 
 /// Name of the policy and of its binding.
 pub const NAME: &str = "kube-bind-binder";
-/// What the policy, and nothing else, says of [`names::POLICY_PROBE`]. The number is raised with every change of what the
-/// policy forbids, so that an older one proves nothing.
+/// The message with which the policy, and nothing else, denies [`names::POLICY_PROBE`]. Its revision is raised with every change
+/// of what the policy forbids, so that an older policy proves nothing.
 pub const ANSWER: &str = "policy.probe is refused by kube-bind-binder, revision 3";
 
-/// The shortest that the API server grants. The token never leaves this process.
+/// Begins the cause of a denial by a ValidatingAdmissionPolicy, before the policy's name.
+const DENIAL: &str = "ValidatingAdmissionPolicy '";
+
+/// The shortest lifetime that the API server grants, in seconds. The token never leaves this process.
 const TOKEN_SECONDS: i64 = 600;
 
-/// What became of a probe.
+/// What a probe of a policy showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Outcome {
-    /// The policy refused it.
+enum ProbeOutcome {
+    /// The policy is in force: it denied the probe.
     Live,
-    /// Nothing refused it, or not this policy.
+    /// The policy is not in force: the probe was admitted, or another policy denied it.
     Missing,
-    /// It did not come as far as the policy.
+    /// The probe did not reach admission, for this cause.
     Unproved(String),
 }
 
-/// Tries the policy in the name of contracts.
+/// Tries the policy as the accounts of contracts.
 #[derive(Clone)]
 pub struct Prober {
-    /// How the server reaches its cluster, without its credentials.
+    /// How the server reaches its cluster, without the server's credentials.
     config: Config,
     client: Client,
 }
@@ -56,14 +59,14 @@ pub struct Prober {
 // === impl Prober ===
 
 impl Prober {
-    /// A prober for the cluster that the server reaches by this configuration; `client` is the server's own.
+    /// Creates a prober for the cluster of this configuration; `client` is the server's own.
     pub fn new(config: &Config, client: Client) -> Self {
         let mut config = config.clone();
         config.auth_info = AuthInfo::default();
         Self { config, client }
     }
 
-    /// Whether the policy holds what this contract writes; else why that is not certain.
+    /// Checks that the policy limits what a contract writes. The inner error says why that is not certain.
     pub async fn prove(&self, contract: &str) -> Result<Result<(), Refusal>, WriteError> {
         let token = self.token(contract).await?;
         let unproved = |cause: String| Refusal::AdmissionPolicyUnproved { policy: NAME, cause };
@@ -74,9 +77,9 @@ impl Prober {
         let outcome = outcome(try_it(client, contract).await, NAME, ANSWER)?;
         tracing::debug!(contract, ?outcome, "admission policy probed");
         Ok(match outcome {
-            Outcome::Live => Ok(()),
-            Outcome::Missing => Err(Refusal::AdmissionPolicyMissing { policy: NAME }),
-            Outcome::Unproved(cause) => Err(unproved(cause)),
+            ProbeOutcome::Live => Ok(()),
+            ProbeOutcome::Missing => Err(Refusal::AdmissionPolicyMissing { policy: NAME }),
+            ProbeOutcome::Unproved(cause) => Err(unproved(cause)),
         })
     }
 
@@ -123,69 +126,91 @@ fn as_dry_run() -> PostParams {
     }
 }
 
-/// What an answer says of the policy of that name, which is to answer with these words.
-fn outcome<T>(answer: Result<T, kube::Error>, policy: &str, words: &str) -> Result<Outcome, WriteError> {
-    match answer {
-        Ok(_) => Ok(Outcome::Missing),
-        Err(error) if errors::is_transient(&error) => Err(error.into()),
-        Err(error) if is_the_policys(&error, policy, words) => Ok(Outcome::Live),
-        // It exists, so that admission let it pass: it is asked first.
-        Err(error) if errors::is_already_exists(&error) => Ok(Outcome::Missing),
-        Err(kube::Error::Api(status)) if says(&status.message, "ValidatingAdmissionPolicy") => Ok(Outcome::Missing),
-        Err(error) => Ok(Outcome::Unproved(errors::explain(&error))),
-    }
-}
-
-fn is_the_policys(error: &kube::Error, policy: &str, words: &str) -> bool {
-    let kube::Error::Api(status) = error else {
-        return false;
+/// Judges by an answer whether the policy of that name is in force. It is if it denied the request with exactly these words.
+fn outcome<T>(answer: Result<T, kube::Error>, policy: &str, words: &str) -> Result<ProbeOutcome, WriteError> {
+    let error = match answer {
+        Ok(_) => return Ok(ProbeOutcome::Missing),
+        Err(error) if errors::is_transient(&error) => return Err(error.into()),
+        Err(error) => error,
     };
-    // To the end, for another revision may begin alike.
-    says(&status.message, &format!("ValidatingAdmissionPolicy '{policy}'"))
-        && status.message.ends_with(&format!("denied request: {words}"))
+    let expected = format!("{DENIAL}{policy}' with binding '{policy}' denied request: {words}");
+    let denials: Vec<_> = denials(&error).collect();
+    if denials.contains(&expected.as_str()) {
+        return Ok(ProbeOutcome::Live);
+    }
+    // Admission comes before the object is stored: a request that fails for an existing object was admitted.
+    if !denials.is_empty() || errors::is_already_exists(&error) {
+        return Ok(ProbeOutcome::Missing);
+    }
+    Ok(ProbeOutcome::Unproved(errors::explain(&error)))
 }
 
-fn says(message: &str, words: &str) -> bool {
-    message.contains(words)
+/// What ValidatingAdmissionPolicies said when they denied a request. The API server gives each denial as a cause of its own,
+/// whose words are no part of any other refusal.
+fn denials(error: &kube::Error) -> impl Iterator<Item = &str> {
+    let details = match error {
+        kube::Error::Api(status) => status.details.as_ref(),
+        _ => None,
+    };
+    let causes = details.into_iter().flat_map(|details| &details.causes);
+    causes
+        .map(|cause| cause.message.as_str())
+        .filter(|message| message.starts_with(DENIAL))
 }
 
 #[cfg(test)]
 mod tests {
-    use kube::core::Status;
+    use kube::core::{
+        Status,
+        response::{StatusCause, StatusDetails},
+    };
 
     use super::*;
 
-    #[track_caller]
-    fn check(answer: Result<(), (u16, &str, &str)>, expect: &Outcome) {
-        let answer = answer.map_err(|(code, reason, message)| {
-            let mut status = Status::failure(message, reason);
-            status.code = code;
-            kube::Error::Api(status.boxed())
+    /// A refusal with a message and, if a policy denied the request, a cause.
+    fn refusal(code: u16, message: &str, cause: Option<&str>) -> Result<(), kube::Error> {
+        let causes = cause.iter().map(|message| StatusCause {
+            reason: String::new(),
+            message: (*message).to_owned(),
+            field: String::new(),
         });
+        let details = StatusDetails {
+            name: names::POLICY_PROBE.to_owned(),
+            group: String::new(),
+            kind: String::new(),
+            uid: String::new(),
+            causes: causes.collect(),
+            retry_after_seconds: 0,
+        };
+        let reason = if code == 409 { "AlreadyExists" } else { "Forbidden" };
+        let status = Status::failure(message, reason).with_code(code).with_details(details);
+        Err(kube::Error::Api(status.boxed()))
+    }
+
+    #[track_caller]
+    fn check(answer: Result<(), kube::Error>, expect: &ProbeOutcome) {
         assert_eq!(&outcome(answer, NAME, ANSWER).unwrap(), expect);
     }
 
     #[test]
-    fn only_the_policys_own_words_prove_it() {
-        let denied = |policy: &str, says: &str| {
-            format!(
-                "apiservicenamespaces.kube-bind.io \"policy.probe\" is forbidden: ValidatingAdmissionPolicy '{policy}' with \
-                 binding '{policy}' denied request: {says}"
-            )
+    fn only_a_denial_in_the_policys_own_words_proves_it() {
+        let denied = |policy: &str, words: &str| {
+            let cause = format!("ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request: {words}");
+            refusal(422, &format!("\"policy.probe\" is forbidden: {cause}"), Some(&cause))
         };
-        let forbidden = |message: &str| check(Err((403, "Forbidden", message)), &Outcome::Missing);
-        check(Err((403, "Forbidden", &denied(NAME, ANSWER))), &Outcome::Live);
-        forbidden(&denied("other", ANSWER));
+        check(denied(NAME, ANSWER), &ProbeOutcome::Live);
+        check(denied("other", ANSWER), &ProbeOutcome::Missing);
         let (words, revision) = ANSWER.rsplit_once(' ').unwrap();
         let revision: u32 = revision.parse().unwrap();
         for other in [revision - 1, revision + 1, revision * 10] {
-            forbidden(&denied(NAME, &format!("{words} {other}")));
+            check(denied(NAME, &format!("{words} {other}")), &ProbeOutcome::Missing);
         }
-        check(Ok(()), &Outcome::Missing);
-        check(Err((409, "AlreadyExists", "policy.probe exists")), &Outcome::Missing);
-        let rbac = format!("User cannot create resource apiservicenamespaces: {ANSWER}");
-        check(Err((403, "Forbidden", &rbac)), &Outcome::Unproved(rbac.clone()));
-        check(Err((401, "Unauthorized", "no")), &Outcome::Unproved("no".to_owned()));
+        check(Ok(()), &ProbeOutcome::Missing);
+        check(refusal(409, "policy.probe exists", None), &ProbeOutcome::Missing);
+        // A name or message that repeats the words is not the policy's denial.
+        let forged = format!("ValidatingAdmissionPolicy '{NAME}' with binding '{NAME}' denied request: {ANSWER}");
+        check(refusal(403, &forged, None), &ProbeOutcome::Unproved(forged.clone()));
+        check(refusal(401, "no", None), &ProbeOutcome::Unproved("no".to_owned()));
     }
 
     #[test]
@@ -196,8 +221,6 @@ mod tests {
 
     #[test]
     fn silence_is_no_answer() {
-        let mut status = Status::failure("later", "ServiceUnavailable");
-        status.code = 503;
-        assert!(outcome::<()>(Err(kube::Error::Api(status.boxed())), NAME, ANSWER).is_err());
+        assert!(outcome(refusal(503, "later", None), NAME, ANSWER).is_err());
     }
 }

@@ -1,4 +1,5 @@
-//! The rights a contract is given, as objects: per contract, per export and per namespace, and never a wildcard.
+//! The roles and role bindings that give a contract its rights: per contract, per export and per namespace, and never with a
+//! wildcard.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +13,8 @@ use k8s_openapi::api::{
 };
 use kube::{ResourceExt as _, api::ObjectMeta};
 
+use crate::writes::Object;
+
 pub mod claims;
 mod places;
 
@@ -21,9 +24,9 @@ pub use places::{
     OVERWRITE, Scopes, cluster_resources, cluster_rules, contract_resources, handed_out, namespaced_resources,
 };
 
-/// What a consumer may do with its objects. Their status is the provider's, so that no rule names it.
+/// The verbs of a consumer on its objects. No rule names their status, which is the provider's.
 pub const WRITE_VERBS: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
-/// What a consumer may do where it only looks.
+/// The verbs of a consumer where it only reads.
 pub const READ_VERBS: [&str; 3] = ["get", "list", "watch"];
 
 /// The shipped ClusterRole with the server's own rights inside a contract namespace.
@@ -33,18 +36,18 @@ pub const SERVER_BINDING: &str = "bindery-server";
 
 const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Who asks for an export's rights, and for what.
+/// The export whose rights are granted.
 #[derive(Clone, Copy, Debug)]
 pub struct Grant<'a> {
     /// The contract namespace.
     pub contract: &'a str,
-    /// The export.
+    /// Name of the export.
     pub export: &'a str,
-    /// What it offers.
+    /// The resources that the rights are on.
     pub resources: &'a [GroupResource],
 }
 
-/// The labels of what is made for a contract outside its namespace, or for one of its exports.
+/// The labels of an object that was made for an export of a contract.
 pub fn export_labels(contract: &str, export: &str) -> BTreeMap<String, String> {
     BTreeMap::from([
         (labels::CONTRACT.to_owned(), contract.to_owned()),
@@ -75,8 +78,7 @@ pub fn server(contract: &str, subject: Subject) -> RoleBinding {
     }
 }
 
-/// The Role of an export in a provider namespace, or, where cluster-scoped objects stand there, in the contract
-/// namespace.
+/// The Role of an export in a provider namespace, or in the contract namespace where cluster-scoped objects live there.
 pub fn namespace_role(grant: Grant<'_>, namespace: &str) -> Role {
     Role {
         metadata: export_meta(grant, names::resources_role(grant.export), Some(namespace)),
@@ -84,7 +86,7 @@ pub fn namespace_role(grant: Grant<'_>, namespace: &str) -> Role {
     }
 }
 
-/// The RoleBinding of that Role.
+/// The RoleBinding of the Role that [`namespace_role`] returns.
 pub fn namespace_role_binding(grant: Grant<'_>, namespace: &str) -> RoleBinding {
     let name = names::resources_role(grant.export);
     RoleBinding {
@@ -94,8 +96,8 @@ pub fn namespace_role_binding(grant: Grant<'_>, namespace: &str) -> RoleBinding 
     }
 }
 
-/// All rights of an export in the provider namespace mapped for `mapped`, as far as it is known what belongs there: on its
-/// own objects, and on what it claims.
+/// All rights of an export in the provider namespace that is mapped for the consumer's namespace `mapped`: on its own objects,
+/// and on those that it claims. Resources without a schema are left out, since it is unknown where their objects live.
 pub fn mapped_rights(
     contract: &str,
     export: &APIServiceExport,
@@ -135,7 +137,7 @@ pub fn cluster_role(grant: Grant<'_>, contract: &Namespace, rules: Vec<PolicyRul
     }
 }
 
-/// The ClusterRoleBinding of that ClusterRole.
+/// The ClusterRoleBinding of the ClusterRole that [`cluster_role`] returns.
 pub fn cluster_role_binding(grant: Grant<'_>, contract: &Namespace) -> ClusterRoleBinding {
     let name = names::resources_cluster_role(grant.contract, grant.export);
     ClusterRoleBinding {
@@ -148,17 +150,25 @@ pub fn cluster_role_binding(grant: Grant<'_>, contract: &Namespace) -> ClusterRo
     }
 }
 
+/// A Role or a ClusterRole.
+pub trait AnyRole: Object {
+    /// The rules of the role.
+    fn rules(&self) -> Option<&[PolicyRule]>;
+}
+
+/// A RoleBinding or a ClusterRoleBinding.
+pub trait AnyBinding: Object {
+    /// The role that is bound, and the subjects that get it.
+    fn bound(&self) -> (&RoleRef, Option<&[Subject]>);
+}
+
 /// Whether two bindings give the same role to the same subjects.
-pub fn binds_the_same(one: &RoleBinding, other: &RoleBinding) -> bool {
-    one.role_ref == other.role_ref && are_the_same(one.subjects.as_deref(), other.subjects.as_deref())
+pub fn binds_the_same<B: AnyBinding>(one: &B, other: &B) -> bool {
+    let ((role, subjects), (other_role, other_subjects)) = (one.bound(), other.bound());
+    role == other_role && are_the_same(subjects, other_subjects)
 }
 
-/// As [`binds_the_same`], for the whole cluster.
-pub fn binds_the_same_everywhere(one: &ClusterRoleBinding, other: &ClusterRoleBinding) -> bool {
-    one.role_ref == other.role_ref && are_the_same(one.subjects.as_deref(), other.subjects.as_deref())
-}
-
-/// The API server fills in the group of a subject, so that groups do not count.
+/// Compares subjects without their API groups, which the API server fills in.
 fn are_the_same(some: Option<&[Subject]>, others: Option<&[Subject]>) -> bool {
     fn parts(subject: &Subject) -> (&str, &str, Option<&str>) {
         (&subject.kind, &subject.name, subject.namespace.as_deref())
@@ -167,8 +177,8 @@ fn are_the_same(some: Option<&[Subject]>, others: Option<&[Subject]>) -> bool {
     some.iter().map(parts).eq(others.iter().map(parts))
 }
 
-/// Whether every right of some rules is among those of others. Both are rules of ours: of resources by group, and without
-/// names.
+/// Whether every right of some rules is among those of others. Both must be rules as [`rules`] returns them, without names of
+/// objects.
 pub fn are_within(some: Option<&[PolicyRule]>, others: Option<&[PolicyRule]>) -> bool {
     fn rights(rules: Option<&[PolicyRule]>) -> BTreeSet<(&str, &str, &str)> {
         let mut rights = BTreeSet::new();
@@ -184,7 +194,7 @@ pub fn are_within(some: Option<&[PolicyRule]>, others: Option<&[PolicyRule]>) ->
     rights(some).is_subset(&rights(others))
 }
 
-/// One rule per group, in order.
+/// Rules that allow the verbs on the resources: one rule per API group, in the order of the groups.
 pub fn rules(resources: &[GroupResource], verbs: &[&str]) -> Vec<PolicyRule> {
     let mut groups: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for GroupResource { group, resource } in resources {
@@ -242,6 +252,24 @@ fn export_meta(grant: Grant<'_>, name: String, namespace: Option<&str>) -> Objec
         ..ObjectMeta::default()
     }
 }
+
+macro_rules! any {
+    ($($role:ty, $binding:ty);*) => {$(
+        impl AnyRole for $role {
+            fn rules(&self) -> Option<&[PolicyRule]> {
+                self.rules.as_deref()
+            }
+        }
+
+        impl AnyBinding for $binding {
+            fn bound(&self) -> (&RoleRef, Option<&[Subject]>) {
+                (&self.role_ref, self.subjects.as_deref())
+            }
+        }
+    )*};
+}
+
+any!(Role, RoleBinding; ClusterRole, ClusterRoleBinding);
 
 #[cfg(test)]
 mod tests;

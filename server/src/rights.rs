@@ -1,4 +1,4 @@
-//! Whether the server holds what it is to hand out, and what to apply where it does not.
+//! Checks whether the server holds the rights that it has to grant, and prints the role to apply where it does not.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,28 +21,28 @@ use crate::{
     writes::WriteError,
 };
 
-/// How long an answer is good. Rights change by an admin's hand.
+/// How long a positive answer is remembered. An admin may take rights away at any time.
 const ANSWER_LIFETIME: Duration = Duration::from_secs(30);
 const ANSWERS_MAX: u64 = 10_000;
 
-/// What the server may do with a resource, asked of the API server and remembered for a moment.
+/// The server's own rights, asked of the API server and remembered for a moment.
 #[derive(Clone)]
 pub struct Rights {
     client: Client,
-    answers: moka::future::Cache<Question, bool>,
+    answers: moka::future::Cache<RightsQuestion, bool>,
 }
 
-/// Whether the server may do that with the resource, everywhere.
+/// The question whether the server may do that with a resource in every namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Question {
+struct RightsQuestion {
     resource: GroupResource,
     verb: &'static str,
 }
 
-/// Why a plan's rights cannot be handed out.
+/// Why the rights of an export cannot be granted.
 #[derive(Debug, thiserror::Error)]
 pub enum RightsError {
-    /// The server lacks some.
+    /// The server lacks some of them.
     #[error(transparent)]
     Lacking(Refusal),
     /// The API server could not be asked.
@@ -53,7 +53,7 @@ pub enum RightsError {
 // === impl Rights ===
 
 impl Rights {
-    /// Nothing asked yet.
+    /// Creates the memory of answers; nothing is asked yet.
     pub fn new(client: Client) -> Self {
         let answers = moka::future::Cache::builder();
         Self {
@@ -62,13 +62,13 @@ impl Rights {
         }
     }
 
-    /// Refuses a plan that needs more than the server holds.
+    /// Fails for a plan whose rights the server does not hold.
     pub async fn check(&self, plan: &ExportPlan) -> Result<(), RightsError> {
         self.check_export(&plan.template, &plan.export, plan.cluster_wide_secrets)
             .await
     }
 
-    /// What the server lacks to give an export its rights, or to look after its objects; `None` if nothing.
+    /// The rights that the server lacks to serve an export, as a refusal; `None` if it lacks none.
     pub async fn lacking(&self, export: &APIServiceExport) -> Result<Option<Refusal>, WriteError> {
         let template = export
             .annotations()
@@ -84,7 +84,7 @@ impl Rights {
         }
     }
 
-    /// Refuses an export of a template for which the server holds less than it is to hand out.
+    /// Fails for an export whose rights the server does not hold. `secrets` says that its Secrets are read cluster-wide.
     async fn check_export(
         &self,
         template: &str,
@@ -106,7 +106,7 @@ impl Rights {
         }))
     }
 
-    /// Forgets all answers, as when the server's role has changed.
+    /// Forgets all answers, for when the server's role has changed.
     pub fn forget(&self) {
         self.answers.invalidate_all();
     }
@@ -124,38 +124,45 @@ impl Rights {
     }
 
     async fn may(&self, verb: &'static str, resource: &GroupResource) -> Result<bool, Arc<kube::Error>> {
-        let question = Question {
+        let question = RightsQuestion {
             resource: resource.clone(),
             verb,
         };
         let answer = self
             .answers
-            .try_get_with_by_ref(&question, self.ask(verb, resource))
+            .try_get_with_by_ref(&question, is_allowed(&self.client, verb, resource, None))
             .await?;
         if !answer {
-            // Whoever mends it is not to wait for an old answer.
+            // An admin who grants the right does not wait for an old answer.
             self.answers.invalidate(&question).await;
         }
         Ok(answer)
     }
+}
 
-    async fn ask(&self, verb: &str, resource: &GroupResource) -> Result<bool, kube::Error> {
-        let review = SelfSubjectAccessReview {
-            spec: SelfSubjectAccessReviewSpec {
-                resource_attributes: Some(ResourceAttributes {
-                    group: Some(resource.group.clone()),
-                    resource: Some(resource.resource.clone()),
-                    verb: Some(verb.to_owned()),
-                    ..ResourceAttributes::default()
-                }),
-                ..SelfSubjectAccessReviewSpec::default()
-            },
-            ..SelfSubjectAccessReview::default()
-        };
-        let api: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
-        let answer = api.create(&PostParams::default(), &review).await?;
-        Ok(answer.status.is_some_and(|status| status.allowed))
-    }
+/// Asks the API server whether the server itself may do that with a resource, in a namespace or everywhere.
+pub async fn is_allowed(
+    client: &Client,
+    verb: &str,
+    resource: &GroupResource,
+    namespace: Option<&str>,
+) -> Result<bool, kube::Error> {
+    let review = SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(ResourceAttributes {
+                group: Some(resource.group.clone()),
+                resource: Some(resource.resource.clone()),
+                verb: Some(verb.to_owned()),
+                namespace: namespace.map(ToOwned::to_owned),
+                ..ResourceAttributes::default()
+            }),
+            ..SelfSubjectAccessReviewSpec::default()
+        },
+        ..SelfSubjectAccessReview::default()
+    };
+    let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    let answer = api.create(&PostParams::default(), &review).await?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
 impl std::fmt::Debug for Rights {
@@ -164,8 +171,7 @@ impl std::fmt::Debug for Rights {
     }
 }
 
-/// A ClusterRole that gives the server the rules, ready to apply. JSON is YAML, and reads well enough in one line per
-/// rule.
+/// A ClusterRole that gives the server these rules, as YAML that is ready to apply.
 fn manifest(template: &str, rules: &[PolicyRule]) -> String {
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",

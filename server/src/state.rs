@@ -1,4 +1,4 @@
-//! What every replica holds: clients, settings, who it is, and the provider's state in caches.
+//! The state of a replica: clients, settings, its own identity, and caches of the provider's objects.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -30,35 +30,35 @@ use tokio::sync::watch;
 
 use crate::{
     contract,
-    policy::{Prober, requests::Gate},
+    policy::{Prober, requests::AuthorVerifier},
     rights::Rights,
     settings::Settings,
     template::{ClaimableScopes, Definitions},
 };
 
-/// The aggregated ClusterRole with what the server may hand out, as shipped in `deploy/server`.
+/// The aggregated ClusterRole with the rights that the server may grant, as shipped in `deploy/server`.
 pub const AGGREGATED_ROLE: &str = "bindery-server-exports";
 
-/// Everything a replica works with. Cheap to clone.
+/// Everything that a replica works with. Clones share it.
 #[derive(Clone)]
 pub struct State {
     /// Clients for the provider cluster.
     pub clients: Clients,
-    /// What the operator decided.
+    /// The operator's settings.
     pub settings: Arc<Settings>,
-    /// The provider's state, kept current.
+    /// The provider's objects, kept current by watches.
     pub caches: Caches,
-    /// Who the server is to the provider's API server.
+    /// Who the server is for the provider's API server.
     pub identity: Arc<Identity>,
-    /// What the server itself may do.
+    /// The rights of the server itself.
     pub rights: Rights,
-    /// Whether the admission policy holds what contracts may do.
+    /// Proves that the admission policy limits what contracts may do.
     pub prober: Prober,
-    /// Whether requests that were made as resources may be believed.
-    pub gate: Gate,
+    /// Checks whether the author of a request made as a resource was verified.
+    pub author_verifier: AuthorVerifier,
 }
 
-/// The provider's state.
+/// Caches of the provider's objects.
 #[derive(Clone, Debug)]
 pub struct Caches {
     /// The catalog's templates.
@@ -69,9 +69,9 @@ pub struct Caches {
     pub definitions: Cache<CustomResourceDefinition>,
     /// Requests: those made over gRPC in the server's own namespace, and those made as resources in any.
     pub requests: Cache<BindableResourcesRequest>,
-    /// Namespaces that carry a contract's label: the contracts, and the provider namespaces made for them.
+    /// Namespaces with label `kube-bind.io/contract`: the contract namespaces, and the provider namespaces made for them.
     pub namespaces: Cache<Namespace>,
-    /// One per contract.
+    /// ClusterBindings, one in each contract namespace.
     pub cluster_bindings: Cache<ClusterBinding>,
     /// Requests for exports, in contract namespaces.
     pub export_requests: Cache<APIServiceExportRequest>,
@@ -81,37 +81,38 @@ pub struct Caches {
     pub bound_schemas: Cache<BoundSchema>,
     /// Mapped namespaces, in contract namespaces.
     pub service_namespaces: Cache<APIServiceNamespace>,
-    /// The one aggregated ClusterRole whose rules the server may hand out.
+    /// The one aggregated ClusterRole whose rights the server may grant.
     pub aggregated_role: Cache<ClusterRole>,
-    /// The CRDs of what may be claimed beside core resources: at most one in each, exported or not.
+    /// The CRD of each resource that may be claimed beside core resources. Each cache holds one CRD at most, exported or not.
     pub claimable: Arc<BTreeMap<GroupResource, Cache<CustomResourceDefinition>>>,
 }
 
-/// Who the server is.
+/// The server's identity in the provider cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Its Kubernetes username.
+    /// The Kubernetes username of the server.
     pub username: String,
 }
 
 /// Why a replica cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The server's CRDs are not there and could not be installed.
+    /// The server's CRDs could not be installed.
     #[error(transparent)]
     Install(#[from] InstallError),
-    /// The API server does not say who the server is.
+    /// The API server does not tell who the server is.
     #[error("cannot ask the API server who this server is: {}", errors::explain(.0))]
     Identity(#[source] kube::Error),
-    /// The API server takes the server for nobody.
-    #[error("the API server takes this server for an anonymous user; give it credentials")]
+    /// The server has no credentials that the API server accepts.
+    #[error("this server is an anonymous user to the API server; give it credentials")]
     Anonymous,
 }
 
 // === impl State ===
 
 impl State {
-    /// Installs CRDs if so decided, asks who the server is, and starts the caches. The clients were made from `config`.
+    /// Installs CRDs if the settings say so, asks the API server who the server is, and starts the caches. The clients must be
+    /// made from `config`.
     pub async fn start(clients: Clients, config: &Config, settings: Settings) -> Result<Self, StartError> {
         if settings.install_crds {
             crds::install(&clients.write, bindery_api::crds::for_provider()).await?;
@@ -122,14 +123,14 @@ impl State {
             caches: Caches::start(&clients, &settings),
             rights: Rights::new(clients.write.clone()),
             prober: Prober::new(config, clients.write.clone()),
-            gate: Gate::new(clients.write.clone(), &settings.namespace, &identity.username),
+            author_verifier: AuthorVerifier::new(clients.write.clone(), &settings.namespace, &identity.username),
             settings: Arc::new(settings),
             identity: Arc::new(identity),
             clients,
         })
     }
 
-    /// Waits until every cache has seen a complete list.
+    /// Waits until every cache has received a complete list.
     pub async fn synced(&self) {
         for (_, mut health) in self.caches.health() {
             // A sender lives in each cache, so waiting cannot fail.
@@ -137,12 +138,13 @@ impl State {
         }
     }
 
-    /// True once every cache has seen a complete list.
+    /// Whether every cache has received a complete list.
     pub fn is_synced(&self) -> bool {
         self.caches.health().iter().all(|(_, health)| health.borrow().synced)
     }
 
-    /// The first cache that has not seen a complete list yet or cannot follow its changes, in words.
+    /// A sentence about the first cache that has not received a complete list yet, or cannot follow changes; `None` if there is no
+    /// such cache.
     pub fn complaint(&self) -> Option<String> {
         self.caches.health().into_iter().find_map(|(name, health)| {
             let health = health.borrow();
@@ -154,8 +156,8 @@ impl State {
         })
     }
 
-    /// Readiness: every cache has seen a complete list. One that fell behind later does not count: a replica that can
-    /// still answer from what it knows is of more use than none.
+    /// Adds the caches to the readiness: ready once each has received a complete list. A cache that falls behind later does not
+    /// count, since a replica that answers from an older state is better than none.
     pub fn readiness(&self, readiness: Readiness) -> Readiness {
         let state = self.clone();
         readiness.with("caches", move || {
@@ -166,7 +168,7 @@ impl State {
         })
     }
 
-    /// The contract Namespace of that name.
+    /// The contract namespace of that name; `None` for any other namespace.
     pub fn contract(&self, name: &str) -> Option<Arc<Namespace>> {
         self.caches
             .namespaces
@@ -215,7 +217,7 @@ impl Caches {
         }
     }
 
-    /// How each watch is doing, by the name of what it watches.
+    /// The health of each cache, with the name of the resource that it watches.
     pub fn health(&self) -> Vec<(&'static str, watch::Receiver<Health>)> {
         let mut all = vec![
             ("apiserviceexporttemplates", self.templates.health()),
@@ -266,7 +268,7 @@ impl Identity {
         }
     }
 
-    /// The subject that a role binding for the server names.
+    /// The server as the subject of a role binding.
     pub fn subject(&self) -> Subject {
         let mut parts = self.username.splitn(4, ':');
         let account = (parts.next(), parts.next(), parts.next(), parts.next());

@@ -1,4 +1,4 @@
-//! What a template offers, and why it cannot be bound: one pure answer for the catalog, for calls and for controllers.
+//! Assesses what a template offers, or why it cannot be bound: one pure function for catalog, calls and controllers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,9 +40,9 @@ pub struct ExportPlan {
     pub labels: BTreeMap<String, String>,
     /// The export's own fields.
     pub export: APIServiceExportSpec,
-    /// Whether the konnector reads claimed Secrets in the whole cluster.
+    /// Whether the konnector reads claimed Secrets cluster-wide.
     pub cluster_wide_secrets: bool,
-    /// Namespaces of the consumer to be mapped from the start.
+    /// Namespaces of the consumer that are mapped from the start.
     pub namespaces: Vec<NameRef>,
     /// Whether the export follows changes of the provider's CRDs.
     pub schema_update_policy: SchemaUpdatePolicy,
@@ -88,7 +88,7 @@ pub fn assess(
     })
 }
 
-/// The schema a resource is offered with, in the CRD's own scope or in the one that the consumer is to see.
+/// The schema that a resource is offered with, in the CRD's own scope if `scope` is `None`.
 pub fn schema(
     resource: &ExportResource,
     definitions: &impl Definitions,
@@ -145,7 +145,7 @@ fn check_names(template: &APIServiceExportTemplate) -> Result<(), Refusal> {
     }
 }
 
-/// Labels of a template are the provider's; those that kube-bind gives a meaning are not carried on.
+/// The labels that an export takes over from its template: all but those of kube-bind.
 fn carried_labels(template: &APIServiceExportTemplate) -> BTreeMap<String, String> {
     let labels = template.labels().iter();
     labels
@@ -157,7 +157,7 @@ fn carried_labels(template: &APIServiceExportTemplate) -> BTreeMap<String, Strin
 // === impl ExportPlan ===
 
 impl ExportPlan {
-    /// What an APIServiceExportRequest for this plan asks for.
+    /// The spec of an APIServiceExportRequest for this plan.
     pub fn request_spec(&self) -> APIServiceExportRequestSpec {
         APIServiceExportRequestSpec {
             parameters: None,
@@ -173,14 +173,14 @@ impl ExportPlan {
         self.difference(export).is_none()
     }
 
-    /// Whether the request of an export asks for schemas to be updated as the template says today. An export has no such
-    /// field: it goes by its request, which can be made anew without it.
+    /// Whether the request of an export has the schemaUpdatePolicy of the template today. An export has no such field of its own:
+    /// the one of its request counts.
     pub fn is_asked_by(&self, request: &APIServiceExportRequest) -> bool {
         request.spec.schema_update_policy == self.schema_update_policy
     }
 
-    /// In what an export differs from what the template makes today. The placement is not compared: a change of the
-    /// server's own defaults is no change of the template, and would move objects.
+    /// The first field in which an export differs from what the template makes today. The placement is not compared: it also
+    /// follows the server's defaults, and a new one would move objects.
     pub fn difference(&self, export: &APIServiceExport) -> Option<&'static str> {
         let spec = &export.spec;
         if spec.resources != self.export.resources {
@@ -195,7 +195,7 @@ impl ExportPlan {
         None
     }
 
-    /// By what an export that is made now would have its objects elsewhere than this one of the same name has them.
+    /// The first field by which a new export would have its objects in another place than this export.
     pub fn moves(&self, export: &APIServiceExport) -> Option<&'static str> {
         if self.schemas.iter().all(|schema| schema.scope == Scope::Namespaced) {
             return None;
@@ -207,7 +207,7 @@ impl ExportPlan {
         (spec.cluster_scoped_namespace != self.export.cluster_scoped_namespace).then_some("clusterScopedNamespace")
     }
 
-    /// Refuses what a contract's schemas contradict: the scope of each is fixed by its first export.
+    /// Fails if a schema of the contract has another scope than this plan: the first export of a resource fixes its scope.
     pub fn fits<'a>(&self, bound: impl IntoIterator<Item = &'a BoundSchema>) -> Result<(), Refusal> {
         for existing in bound {
             let same = self.schemas.iter().find(|schema| {

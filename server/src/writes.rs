@@ -1,124 +1,205 @@
-//! The few kinds of write that controllers make, each safe to repeat.
+//! What the server writes on the provider: each [`Write`] is one request about one object, and each is safe to repeat.
 
-use std::{fmt::Debug, sync::Arc};
+use std::fmt::{self, Debug};
 
-use bindery_runtime::{
-    errors,
-    preconditions::{same_uid, unchanged},
-};
+use bindery_runtime::preconditions::unchanged;
 use kube::{
-    Api, Resource, ResourceExt as _,
-    api::{DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy},
+    Resource, ResourceExt as _,
+    api::{ApiResource, DynamicObject, Preconditions, PropagationPolicy},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
+mod apply;
+mod error;
+
+pub use apply::apply_all;
+pub use error::WriteError;
+
 /// The field manager of all writes of the server.
 pub const FIELD_MANAGER: &str = "bindery-server";
 
-/// Why a write was not made.
-#[derive(Debug, thiserror::Error)]
-pub enum WriteError {
-    /// An object of that name exists and is not the server's.
-    #[error("{kind} {name} exists and is not managed by this server; rename or remove it")]
-    Foreign {
-        /// Its kind.
-        kind: String,
-        /// Its name, with the namespace if it has one.
-        name: String,
-    },
-    /// The API server refused, or could not be asked.
-    #[error("{}", errors::explain(.0))]
-    Api(#[from] kube::Error),
-    /// The API server could not be asked what the write depends on.
-    #[error("{}", errors::explain(.0))]
-    Unasked(Arc<kube::Error>),
-}
-
-/// What can be written: any typed Kubernetes object.
+/// Any typed Kubernetes object that the server writes.
 pub trait Object: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned {}
 
 impl<K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned> Object for K {}
 
-/// Creates an object. One that is there already counts if it is ours: our caches had not seen it yet.
-pub async fn create<K: Object>(api: &Api<K>, object: &K, is_ours: impl Fn(&K) -> bool) -> Result<K, WriteError> {
-    let params = PostParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PostParams::default()
-    };
-    match api.create(&params, object).await {
-        Ok(created) => Ok(created),
-        Err(error) if errors::is_already_exists(&error) => match api.get_opt(&object.name_any()).await? {
-            Some(existing) if is_ours(&existing) => Ok(existing),
-            Some(existing) => Err(WriteError::foreign(&existing)),
-            // Deleted in between: the caller comes again.
-            None => Err(error.into()),
-        },
-        Err(error) => Err(error.into()),
+/// One request that changes one object, of any kind. Plans are lists of these.
+#[must_use = "a write does nothing until it is applied"]
+#[derive(Clone, Debug, PartialEq)]
+pub struct Write {
+    /// Why the write is needed, for the log.
+    pub reason: &'static str,
+    /// How the API server serves the object.
+    pub resource: ApiResource,
+    /// Namespace of the object; empty for a cluster-scoped one.
+    pub namespace: String,
+    /// Name of the object.
+    pub name: String,
+    /// What the API server is asked to do with the object.
+    pub action: WriteAction,
+}
+
+/// What a [`Write`] does with its object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WriteAction {
+    /// Creates the object. One that exists already counts as created if it has the same values of the labels and
+    /// annotations named in `identity`; otherwise it is somebody else's.
+    Create {
+        /// The object to create.
+        object: Box<DynamicObject>,
+        /// Keys of labels and annotations that tell whose an existing object is. None: any object of the name counts.
+        identity: &'static [&'static str],
+    },
+    /// Merges a patch into the object, without its status.
+    Patch(Value),
+    /// Merges a patch into the object's status.
+    PatchStatus(Value),
+    /// Deletes the object. One that is gone, or no longer meets the preconditions, counts as deleted.
+    Delete {
+        /// UID, and perhaps the resource version, that the object must have.
+        preconditions: Option<Preconditions>,
+        /// What happens to the object's dependents.
+        propagation: PropagationPolicy,
+    },
+}
+
+// === impl Write ===
+
+impl Write {
+    /// A write that creates an object; for `identity` see [`WriteAction::Create`].
+    pub fn create<K: Object>(reason: &'static str, object: &K, identity: &'static [&'static str]) -> Self {
+        let resource = ApiResource::erase::<K>(&());
+        let mut erased = DynamicObject::new("", &resource);
+        erased.metadata = object.meta().clone();
+        if let Ok(Value::Object(mut fields)) = serde_json::to_value(object) {
+            fields.retain(|field, _| !matches!(field.as_str(), "apiVersion" | "kind" | "metadata"));
+            erased.data = Value::Object(fields);
+        }
+        let action = WriteAction::Create {
+            object: Box::new(erased),
+            identity,
+        };
+        Self::about(reason, object, action)
+    }
+
+    /// A write that merges a patch into an object, if that has not changed since it was seen.
+    pub fn patch<K: Object>(reason: &'static str, object: &K, mut patch: Value) -> Self {
+        let preconditions = [
+            ("uid", &object.meta().uid),
+            ("resourceVersion", &object.meta().resource_version),
+        ];
+        for (field, value) in preconditions {
+            patch["metadata"][field] = json!(value);
+        }
+        Self::about(reason, object, WriteAction::Patch(patch))
+    }
+
+    /// A write that sets annotations of an object, and removes those that are null, if it has not changed since it was seen.
+    pub fn annotate<K: Object>(reason: &'static str, object: &K, annotations: &Value) -> Self {
+        Self::patch(reason, object, json!({ "metadata": { "annotations": annotations } }))
+    }
+
+    /// A write that sets the finalizers of an object, if that has not changed since it was seen.
+    pub fn finalizers<K: Object>(reason: &'static str, object: &K, finalizers: &[String]) -> Self {
+        Self::patch(reason, object, json!({ "metadata": { "finalizers": finalizers } }))
+    }
+
+    /// A write that merges into the status of an object, if that has not changed since it was seen.
+    pub fn status<K: Object>(reason: &'static str, object: &K, status: &Value) -> Self {
+        let mut write = Self::patch(reason, object, json!({ "status": status }));
+        if let WriteAction::Patch(patch) = write.action {
+            write.action = WriteAction::PatchStatus(patch);
+        }
+        write
+    }
+
+    /// The same write, also if the object has changed since it was seen: only its UID must be the same.
+    pub fn of_any_version(mut self) -> Self {
+        match &mut self.action {
+            WriteAction::Patch(patch) | WriteAction::PatchStatus(patch) => {
+                if let Some(metadata) = patch["metadata"].as_object_mut() {
+                    metadata.remove("resourceVersion");
+                }
+            }
+            WriteAction::Delete {
+                preconditions: Some(preconditions),
+                ..
+            } => preconditions.resource_version = None,
+            WriteAction::Create { .. }
+            | WriteAction::Delete {
+                preconditions: None, ..
+            } => {}
+        }
+        self
+    }
+
+    /// A write that deletes an object, whatever has changed in it since it was seen.
+    pub fn delete<K: Object>(reason: &'static str, object: &K) -> Self {
+        Self::delete_seen(reason, object).of_any_version()
+    }
+
+    /// A write that deletes an object, if that has not changed since it was seen.
+    pub fn delete_seen<K: Object>(reason: &'static str, object: &K) -> Self {
+        let meta = object.meta();
+        let preconditions = meta.uid.is_some().then(|| unchanged(meta));
+        Self::about(
+            reason,
+            object,
+            WriteAction::Delete {
+                preconditions,
+                propagation: PropagationPolicy::Background,
+            },
+        )
+    }
+
+    /// The same deletion, after which dependents of the object stay.
+    pub fn leaving_dependents(mut self) -> Self {
+        if let WriteAction::Delete { propagation, .. } = &mut self.action {
+            *propagation = PropagationPolicy::Orphan;
+        }
+        self
+    }
+
+    /// Whether the write is about an object of that type.
+    pub fn is_of<K: Object>(&self) -> bool {
+        self.resource.kind == K::kind(&()) && self.resource.group == K::group(&())
+    }
+
+    /// Whether the write is about the status of its object.
+    pub fn is_status(&self) -> bool {
+        matches!(self.action, WriteAction::PatchStatus(_))
+    }
+
+    fn about<K: Object>(reason: &'static str, object: &K, action: WriteAction) -> Self {
+        Self {
+            reason,
+            resource: ApiResource::erase::<K>(&()),
+            namespace: object.namespace().unwrap_or_default(),
+            name: object.name_any(),
+            action,
+        }
     }
 }
 
-/// Merges a patch into an object.
-pub async fn merge<K: Object>(api: &Api<K>, name: &str, patch: &Value) -> Result<K, WriteError> {
-    Ok(api.patch(name, &params(), &Patch::Merge(patch)).await?)
-}
-
-/// Merges a patch into an object's status.
-pub async fn merge_status<K: Object>(api: &Api<K>, name: &str, patch: &Value) -> Result<K, WriteError> {
-    Ok(api.patch_status(name, &params(), &Patch::Merge(patch)).await?)
-}
-
-/// Deletes the object of that UID. One that is gone, or was made anew, is deleted already.
-pub async fn delete<K: Object>(api: &Api<K>, name: &str, uid: Option<&str>) -> Result<(), WriteError> {
-    let params = DeleteParams {
-        preconditions: uid.map(same_uid),
-        ..DeleteParams::background()
-    };
-    gone(api.delete(name, &params).await)
-}
-
-/// Deletes an object as it was seen. One that has changed since stays.
-pub async fn delete_seen<K: Object>(api: &Api<K>, object: &K) -> Result<(), WriteError> {
-    delete_seen_with(api, object, PropagationPolicy::Background).await
-}
-
-/// As [`delete_seen`], with a say in what happens to dependents.
-pub async fn delete_seen_with<K: Object>(
-    api: &Api<K>,
-    object: &K,
-    propagation: PropagationPolicy,
-) -> Result<(), WriteError> {
-    let params = DeleteParams {
-        propagation_policy: Some(propagation),
-        preconditions: Some(unchanged(object.meta())),
-        ..DeleteParams::default()
-    };
-    gone(api.delete(&object.name_any(), &params).await)
-}
-
-/// A conflict says that the object is another one by now.
-fn gone<T>(deleted: Result<T, kube::Error>) -> Result<(), WriteError> {
-    match deleted {
-        Ok(_) => Ok(()),
-        Err(error) if errors::is_not_found(&error) || errors::is_conflict(&error) => Ok(()),
-        Err(error) => Err(error.into()),
+impl fmt::Display for Write {
+    /// The kind of request, and the object: `create Role kube-bind-a/riders`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.action {
+            WriteAction::Create { .. } => "create ",
+            WriteAction::Patch(_) => "patch ",
+            WriteAction::PatchStatus(_) => "patch status of ",
+            WriteAction::Delete { .. } => "delete ",
+        })?;
+        write!(f, "{} ", self.resource.kind)?;
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.name)
     }
 }
 
-/// The metadata of a patch that is to apply only to the object as it was seen.
-pub fn seen<K: Resource>(object: &K) -> Value {
-    let meta = object.meta();
-    json!({ "uid": meta.uid, "resourceVersion": meta.resource_version })
-}
-
-/// The patch that sets the finalizers of an object as it was seen.
-pub fn finalizers_patch<K: Resource>(object: &K, finalizers: &[String]) -> Value {
-    let mut metadata = seen(object);
-    metadata["finalizers"] = json!(finalizers);
-    json!({ "metadata": metadata })
-}
-
-/// An object's finalizers with one more, if it lacks that one.
+/// An object's finalizers with one more; `None` if the object has that one already.
 pub fn with_finalizer<K: Resource>(object: &K, finalizer: &str) -> Option<Vec<String>> {
     let mut finalizers = object.meta().finalizers.clone().unwrap_or_default();
     if finalizers.iter().any(|other| other == finalizer) {
@@ -128,7 +209,7 @@ pub fn with_finalizer<K: Resource>(object: &K, finalizer: &str) -> Option<Vec<St
     Some(finalizers)
 }
 
-/// An object's finalizers without one, if it has that one.
+/// An object's finalizers without one; `None` if the object does not have that one.
 pub fn without_finalizer<K: Resource>(object: &K, finalizer: &str) -> Option<Vec<String>> {
     let mut finalizers = object.meta().finalizers.clone().unwrap_or_default();
     let before = finalizers.len();
@@ -136,40 +217,5 @@ pub fn without_finalizer<K: Resource>(object: &K, finalizer: &str) -> Option<Vec
     (finalizers.len() < before).then_some(finalizers)
 }
 
-fn params() -> PatchParams {
-    PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    }
-}
-
-// === impl WriteError ===
-
-impl WriteError {
-    /// That an object is somebody else's.
-    pub fn foreign<K: Object>(object: &K) -> Self {
-        let name = object.name_any();
-        Self::Foreign {
-            kind: K::kind(&()).into_owned(),
-            name: match object.namespace() {
-                Some(namespace) => format!("{namespace}/{name}"),
-                None => name,
-            },
-        }
-    }
-
-    /// Whether the server lacks a right.
-    pub fn is_forbidden(&self) -> bool {
-        matches!(self, Self::Api(error) if errors::is_forbidden(error))
-    }
-
-    /// Whether the object is not there.
-    pub fn is_gone(&self) -> bool {
-        matches!(self, Self::Api(error) if errors::is_not_found(error))
-    }
-
-    /// Whether the object was not, or no longer, what the caches said: looking again mends it.
-    pub fn is_stale(&self) -> bool {
-        matches!(self, Self::Api(error) if errors::code(error) == Some(409))
-    }
-}
+#[cfg(test)]
+mod tests;

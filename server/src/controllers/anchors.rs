@@ -1,4 +1,4 @@
-//! Deletes the anchors of tokens that have all expired.
+//! Deletes anchor Secrets whose tokens have all expired.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::{Context, Next, Reconcile, Running};
 use crate::{contract, credentials::Issuer, state::State, writes::WriteError};
 
-/// Anchors live for days, so that an hour more does not matter.
+/// How often each contract is looked at. Anchors live for days, so that an hour more does not matter.
 const INTERVAL: Duration = Duration::from_hours(1);
 
 struct Anchors {
@@ -19,7 +19,7 @@ struct Anchors {
 pub(super) fn start(context: &Context, running: &mut Running) {
     let queue = Queue::new();
     running.watch(&context.state.caches.namespaces, &queue, |change| {
-        // Only a contract's first sight: from then on the clock brings it back.
+        // Only when a contract is first seen: from then on it is looked at by time.
         let first = change.old.is_none();
         let namespace = change.new.filter(|namespace| first && contract::is_contract(namespace));
         namespace.map(|_| Arc::clone(&change.key.name))
@@ -43,7 +43,7 @@ impl Reconcile for Anchors {
         }
         let deleted = self.issuer.collect(contract, Timestamp::now()).await?;
         if deleted > 0 {
-            tracing::info!(contract = %contract, deleted, "spent anchors deleted");
+            tracing::info!(contract = %contract, deleted, "deleted anchors of expired tokens");
         }
         Ok(Next::After(INTERVAL.mul_f64(1.0 + rand::random::<f64>() / 4.0)))
     }

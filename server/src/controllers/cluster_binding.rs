@@ -1,15 +1,14 @@
-//! Whether the konnector of a contract is alive, as condition `Healthy` on its ClusterBinding.
+//! Reports whether the konnector of a contract is alive, by condition `Healthy` on its ClusterBinding.
 
-use bindery_api::{names, v1alpha2::ClusterBinding};
+use bindery_api::names;
 use bindery_runtime::{cache::ObjectKey, queue::Queue};
 use jiff::Timestamp;
-use kube::Api;
 use serde_json::json;
 
 use super::{Context, Next, Reconcile, Running};
 use crate::{
     state::State,
-    writes::{self, WriteError},
+    writes::{Write, WriteError},
 };
 
 mod plan;
@@ -43,9 +42,12 @@ impl Reconcile for Health {
         }
         let plan = plan::plan(&binding, Timestamp::now());
         if let Some(conditions) = plan.conditions {
-            let api: Api<ClusterBinding> = Api::namespaced(self.state.clients.write.clone(), &key.namespace);
-            let patch = json!({ "metadata": writes::seen(&*binding), "status": { "conditions": conditions } });
-            writes::merge_status(&api, &key.name, &patch).await?;
+            let write = Write::status(
+                "the konnector's health changed",
+                &*binding,
+                &json!({ "conditions": conditions }),
+            );
+            write.apply(&self.state.clients.write).await?;
         }
         Ok(plan.look_again.map_or(Next::Change, Next::After))
     }

@@ -1,5 +1,5 @@
-//! What every contract namespace holds: the server's rights in it, the consumer's ServiceAccount and rights, and the
-//! ClusterBinding. Whatever of it is lost is made again.
+//! Keeps in every contract namespace what a contract consists of: the server's rights in it, the consumer's ServiceAccount
+//! and rights, and the ClusterBinding. A part that is lost is created again.
 
 use std::sync::Arc;
 
@@ -9,7 +9,6 @@ use k8s_openapi::api::{
     core::v1::{Namespace, ServiceAccount},
     rbac::v1::RoleBinding,
 };
-use kube::Api;
 
 use super::{Context, Next, Reconcile, Running, subject};
 use crate::{
@@ -19,11 +18,11 @@ use crate::{
 
 mod plan;
 
-use plan::{Observed, Op};
+use plan::Observed;
 
-/// The parts of a contract as the caches have them.
+/// The parts of one contract, as the caches show them.
 #[derive(Clone, Debug)]
-pub(super) struct Parts {
+pub(super) struct ContractParts {
     pub(super) namespace: Arc<Namespace>,
     server: Option<Arc<RoleBinding>>,
     account: Option<Arc<ServiceAccount>>,
@@ -44,7 +43,7 @@ pub(super) fn start(context: &Context, running: &mut Running) {
             .filter(|namespace| contract::is_contract(namespace))
             .map(|_| Arc::clone(&change.key.name))
     });
-    // What is not a contract's namespace is passed over when its turn comes.
+    // A namespace that is no contract's is skipped when its key is worked on.
     running.watch(&caches.cluster_bindings, &queue, |change| {
         Some(Arc::clone(&change.key.namespace))
     });
@@ -61,8 +60,8 @@ pub(super) fn start(context: &Context, running: &mut Running) {
     running.work(contracts, &queue);
 }
 
-impl Parts {
-    /// The parts of a contract that exists and stays.
+impl ContractParts {
+    /// The parts of a contract; `None` if it does not exist or is being deleted.
     pub(super) fn observe(context: &Context, contract: &str) -> Option<Self> {
         let namespace = context.state.contract(contract)?;
         if contract::is_terminating(&namespace) {
@@ -82,7 +81,7 @@ impl Parts {
         })
     }
 
-    /// Whether everything is there, so that credentials can be made and used.
+    /// Whether every part exists, so that credentials can be issued and used.
     pub(super) fn are_complete(&self) -> bool {
         self.server.is_some() && self.account.is_some() && self.binder.is_some() && self.cluster_binding.is_some()
     }
@@ -93,11 +92,11 @@ impl Reconcile for Contracts {
     const NAME: &'static str = "contract";
 
     async fn reconcile(&self, contract: &Arc<str>) -> Result<Next, WriteError> {
-        let Some(parts) = Parts::observe(&self.context, contract) else {
+        let Some(parts) = ContractParts::observe(&self.context, contract) else {
             return Ok(Next::Change);
         };
         let state = &self.context.state;
-        let ops = plan::plan(&Observed {
+        let plan = plan::plan(&Observed {
             namespace: &parts.namespace,
             server: parts.server.as_deref(),
             account: parts.account.as_deref(),
@@ -106,43 +105,10 @@ impl Reconcile for Contracts {
             subject: state.identity.subject(),
             pretty_name: &state.settings.pretty_name,
         });
-        for op in ops {
-            self.apply(contract, op).await?;
+        writes::apply_all(&state.clients.write, plan.writes).await?;
+        if plan.finish_revocation {
+            self.context.issuer.sweep(contract).await?;
         }
         Ok(Next::Change)
-    }
-}
-
-impl Contracts {
-    async fn apply(&self, contract: &str, op: Op) -> Result<(), WriteError> {
-        let client = || self.context.state.clients.write.clone();
-        match op {
-            Op::CreateRoleBinding(binding) => {
-                let api = Api::namespaced(client(), contract);
-                let is_ours = |existing: &RoleBinding| contract::of(existing) == Some(contract);
-                writes::create(&api, &*binding, is_ours).await?;
-            }
-            Op::DeleteRoleBinding { name, uid } => {
-                let api: Api<RoleBinding> = Api::namespaced(client(), contract);
-                writes::delete(&api, &name, uid.as_deref()).await?;
-            }
-            Op::CreateAccount(account) => {
-                let api = Api::namespaced(client(), contract);
-                let is_ours = |existing: &ServiceAccount| contract::of(existing) == Some(contract);
-                writes::create(&api, &*account, is_ours).await?;
-            }
-            Op::CreateClusterBinding(binding) => {
-                // Only the server can write ClusterBindings, so that one that is there is ours.
-                writes::create(&Api::namespaced(client(), contract), &*binding, |_| true).await?;
-            }
-            Op::SetPrettyName { patch } => {
-                let api: Api<ClusterBinding> = Api::namespaced(client(), contract);
-                writes::merge(&api, names::CLUSTER_BINDING, &patch).await?;
-            }
-            Op::Sweep => {
-                self.context.issuer.sweep(contract).await?;
-            }
-        }
-        Ok(())
     }
 }

@@ -1,10 +1,10 @@
-//! APIServiceExport: its schemas and rights while it is there, and their removal before it goes.
+//! Keeps the schemas and rights of each APIServiceExport, and removes them before the export goes.
 
 use std::{sync::Arc, time::Duration};
 
 use bindery_api::{
     Conditions as _, annotations, labels,
-    v1alpha2::{APIServiceExport, APIServiceExportRequest, BoundSchema, Phase},
+    v1alpha2::{APIServiceExport, APIServiceExportRequest, Phase},
 };
 use bindery_runtime::{
     backoff::Backoff,
@@ -12,14 +12,10 @@ use bindery_runtime::{
     queue::Queue,
 };
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
-use kube::{Api, Resource, ResourceExt as _};
-use serde_json::json;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{Resource, ResourceExt as _};
 
-use super::{Context, Next, Reconcile, Running, awaited, export_request, request, subject};
+use super::{Context, Next, Reconcile, Running, export_request, pending_requests, request, subject};
 use crate::{
     contract, rbac, template,
     writes::{self, WriteError},
@@ -36,12 +32,11 @@ mod rights;
 mod schemas;
 mod sources;
 
-use plan::Op;
 pub(super) use plan::PROVIDER_IN_SYNC;
 
-/// What stands in the way is in no cache of ours, and so are the server's own rights.
+/// How soon to look again at what is in the way, or at rights that the server lacks: no cache shows them.
 const IN_THE_WAY: Duration = Duration::from_mins(1);
-/// Neither is the admission policy, which may be about to take effect, and for whose proof a token is made each time.
+/// How often to prove the admission policy again, which may be about to take effect. Each proof takes a token.
 const UNPROVED: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(20));
 
 struct Exports {
@@ -54,7 +49,7 @@ pub(super) fn start(context: &Context, running: &mut Running) {
     let exports = caches.exports.clone();
     running.watch(&caches.exports, &queue, move |change| match change.new {
         Some(_) => vec![change.key.clone()],
-        // It may have kept schemas from following that others have too, and left something behind itself.
+        // Its policy may have kept schemas that it shared, and it may have left something behind.
         None => with(change.key.clone(), of_contract(&exports, &change.key.namespace)),
     });
     let exports = caches.exports.clone();
@@ -70,11 +65,11 @@ pub(super) fn start(context: &Context, running: &mut Running) {
     let state = context.state.clone();
     running.watch(&caches.requests, &queue, move |change| {
         let mut keys = Vec::new();
-        if let Some(asked) = awaited::ended(change) {
-            // What it was to make may never come, and what it made may need less than was there.
-            for contract in awaited::contracts(&state, asked) {
+        if let Some(ended) = pending_requests::ended(change) {
+            // Its export may never be created, or needs less than its predecessor.
+            for contract in pending_requests::contracts(&state, ended) {
                 let contract = contract.name_any();
-                let own = ObjectKey::new(contract.as_str(), request::request_name(asked));
+                let own = ObjectKey::new(contract.as_str(), request::request_name(ended));
                 keys.extend(with(own, of_contract(&state.caches.exports, &contract)));
             }
         }
@@ -82,7 +77,7 @@ pub(super) fn start(context: &Context, running: &mut Running) {
     });
     let exports = caches.exports.clone();
     running.watch(&caches.namespaces, &queue, move |change| {
-        let contract = awaited::served(change);
+        let contract = pending_requests::fulfilled(change);
         contract.map_or_else(Vec::new, |contract| of_contract(&exports, &contract.name_any()))
     });
     let exports = caches.exports.clone();
@@ -125,7 +120,7 @@ pub(super) fn start(context: &Context, running: &mut Running) {
     running.watch(&caches.service_namespaces, &queue, {
         let exports = caches.exports.clone();
         move |change| match change.new {
-            // One that goes may be the last that lacked rights.
+            // A namespace that goes may be the last in which the export lacked rights.
             Some(mapped) if mapped.metadata.deletion_timestamp.is_none() => Vec::new(),
             _ => of_contract(&exports, &change.key.namespace),
         }
@@ -148,7 +143,7 @@ fn of_contract(exports: &Cache<APIServiceExport>, contract: &str) -> Vec<ObjectK
     exports.iter().map(|export| ObjectKey::of(&**export)).collect()
 }
 
-/// A key, and others that may hold it too: the queue knows each once.
+/// Keys with one more. It may be among them already, since a queue holds each key once.
 fn with(key: ObjectKey, mut others: Vec<ObjectKey>) -> Vec<ObjectKey> {
     others.push(key);
     others
@@ -162,7 +157,7 @@ fn keys(exports: &Cache<APIServiceExport>, admit: impl Fn(&APIServiceExport) -> 
         .collect()
 }
 
-/// The export that a role was made for.
+/// Key of the export that a role or role binding was made for.
 fn of_role<K: Resource>(role: &K) -> Option<ObjectKey> {
     let export = role.meta().annotations.as_ref()?.get(annotations::EXPORT)?;
     Some(ObjectKey::new(contract::of(role)?, export.as_str()))
@@ -190,10 +185,10 @@ impl Reconcile for Exports {
             state.rights.lacking(&export).await?
         };
         let lacks = lacking.is_some();
-        let (ops, policy) = self.decide(&export, lacking, has_rights).await?;
-        for op in ops {
-            match self.apply(&export, op).await {
-                Ok(()) => {}
+        let (writes, policy) = self.decide(&export, lacking, has_rights).await?;
+        for write in writes {
+            match write.apply(&state.clients.write).await {
+                Ok(_) => {}
                 Err(error @ WriteError::Foreign { .. }) => {
                     self.refuse(&export, "ForeignObject", error.to_string()).await?;
                     return Ok(Next::After(IN_THE_WAY));
@@ -213,63 +208,7 @@ impl Reconcile for Exports {
 }
 
 impl Exports {
-    async fn apply(&self, export: &APIServiceExport, op: Op) -> Result<(), WriteError> {
-        let client = || self.context.state.clients.write.clone();
-        let contract = export.namespace().unwrap_or_default();
-        match op {
-            Op::PatchExport(patch) => {
-                let api: Api<APIServiceExport> = Api::namespaced(client(), &contract);
-                writes::merge(&api, &export.name_any(), &patch).await?;
-            }
-            Op::CreateSchema(schema) => {
-                let api: Api<BoundSchema> = Api::namespaced(client(), &contract);
-                // Only the server makes schemas; one that is there is looked at when the cache has seen it.
-                writes::create(&api, &*schema, |_| true).await?;
-            }
-            Op::PatchSchema { name, patch } => {
-                let api: Api<BoundSchema> = Api::namespaced(client(), &contract);
-                writes::merge(&api, &name, &patch).await?;
-            }
-            Op::CreateRole(role) => {
-                let is_ours = |existing: &Role| contract::of(existing) == Some(contract.as_str());
-                writes::create(&Api::namespaced(client(), &contract), &*role, is_ours).await?;
-            }
-            Op::PatchRole { name, patch } => {
-                writes::merge::<Role>(&Api::namespaced(client(), &contract), &name, &patch).await?;
-            }
-            Op::DeleteRole { name, uid } => {
-                writes::delete::<Role>(&Api::namespaced(client(), &contract), &name, uid.as_deref()).await?;
-            }
-            Op::CreateRoleBinding(binding) => {
-                let is_ours = |existing: &RoleBinding| contract::of(existing) == Some(contract.as_str());
-                writes::create(&Api::namespaced(client(), &contract), &*binding, is_ours).await?;
-            }
-            Op::DeleteRoleBinding { name, uid } => {
-                writes::delete::<RoleBinding>(&Api::namespaced(client(), &contract), &name, uid.as_deref()).await?;
-            }
-            Op::DeleteClusterRole { name, uid } => {
-                writes::delete::<ClusterRole>(&Api::all(client()), &name, uid.as_deref()).await?;
-            }
-            Op::CreateClusterRole(role) => {
-                let is_ours = |existing: &ClusterRole| contract::of(existing) == Some(contract.as_str());
-                writes::create(&Api::all(client()), &*role, is_ours).await?;
-            }
-            Op::PatchClusterRole { name, patch } => {
-                writes::merge::<ClusterRole>(&Api::all(client()), &name, &patch).await?;
-            }
-            Op::CreateClusterRoleBinding(binding) => {
-                let is_ours = |existing: &ClusterRoleBinding| contract::of(existing) == Some(contract.as_str());
-                writes::create(&Api::all(client()), &*binding, is_ours).await?;
-            }
-            Op::DeleteClusterRoleBinding { name, uid } => {
-                writes::delete::<ClusterRoleBinding>(&Api::all(client()), &name, uid.as_deref()).await?;
-            }
-            Op::Say(conditions) => self.say(export, &conditions).await?,
-        }
-        Ok(())
-    }
-
-    /// Says so where a write was not made for want of a right.
+    /// Reports which rights the server lacks, where a write failed for want of them.
     async fn explain(&self, export: &APIServiceExport, error: &WriteError) -> Result<(), WriteError> {
         if error.is_forbidden()
             && let Some(refusal) = self.context.state.rights.lacking(export).await?
@@ -279,22 +218,10 @@ impl Exports {
         Ok(())
     }
 
-    /// Says why the provider's side of an export cannot be seen to.
+    /// Reports why an export cannot be served.
     async fn refuse(&self, export: &APIServiceExport, reason: &str, message: String) -> Result<(), WriteError> {
-        match plan::refused(export, reason, message, Timestamp::now()) {
-            Some(conditions) => self.say(export, &conditions).await,
-            None => Ok(()),
-        }
-    }
-
-    async fn say(&self, export: &APIServiceExport, conditions: &[bindery_api::Condition]) -> Result<(), WriteError> {
-        let api: Api<APIServiceExport> = Api::namespaced(
-            self.context.state.clients.write.clone(),
-            &export.namespace().unwrap_or_default(),
-        );
-        let patch = json!({ "metadata": writes::seen(export), "status": { "conditions": conditions } });
-        writes::merge_status(&api, &export.name_any(), &patch).await?;
-        Ok(())
+        let write = plan::refused(export, reason, message, Timestamp::now());
+        writes::apply_all(&self.context.state.clients.write, write).await
     }
 }
 
@@ -303,7 +230,7 @@ fn is_for<K: Resource>(object: &K, contract: &str, export: &str) -> bool {
     is_labelled(object, contract, &rbac::export_label(export))
 }
 
-/// As [`is_for`], with the label's value.
+/// Whether a role or binding was made for the export with this value of label `kube-bind.io/export`.
 fn is_labelled<K: Resource>(object: &K, contract: &str, label: &str) -> bool {
     let labels = object.meta().labels.as_ref();
     contract::of(object) == Some(contract)

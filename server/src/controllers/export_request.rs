@@ -1,17 +1,16 @@
-//! APIServiceExportRequest → APIServiceExport. Whoever made the request, what it asks for must be a template that was
-//! granted to the contract; the export is made from the template, never from the request.
+//! Creates the APIServiceExport for each APIServiceExportRequest. The export is made from a template that is granted to the
+//! contract and offers what the request asks for, and never from the request, which a consumer may have written.
 
 use std::sync::Arc;
 
-use bindery_api::v1alpha2::{APIServiceExport, APIServiceExportRequest, APIServiceNamespace, Phase};
+use bindery_api::v1alpha2::{APIServiceExportRequest, APIServiceNamespace, Phase};
 use bindery_runtime::{
     cache::{Cache, ObjectKey},
     queue::Queue,
 };
 use jiff::Timestamp;
-use kube::{Api, Resource};
+use kube::Resource;
 use serde::de::DeserializeOwned;
-use serde_json::json;
 
 use super::{Context, Next, Reconcile, Running, template::assess};
 use crate::{
@@ -23,7 +22,7 @@ use crate::{
 mod plan;
 
 pub(super) use plan::phase;
-use plan::{Observed, Offer, Op};
+use plan::{Observed, Offer};
 
 struct ExportRequests {
     state: State,
@@ -55,7 +54,7 @@ pub(super) fn start(context: &Context, running: &mut Running) {
     running.work(export_requests, &queue);
 }
 
-/// Pending requests wait for what the provider's admin changes.
+/// Queues all pending requests for each change in a cache that the provider's admin makes.
 fn wake<K>(running: &mut Running, cache: &Cache<K>, requests: &Cache<APIServiceExportRequest>, queue: &Queue<ObjectKey>)
 where
     K: Resource + DeserializeOwned + Send + Sync + 'static,
@@ -64,6 +63,7 @@ where
     running.watch(cache, queue, move |_| pending(&requests, None));
 }
 
+/// Keys of the pending requests, of one contract or of all.
 fn pending(requests: &Cache<APIServiceExportRequest>, contract: Option<&str>) -> Vec<ObjectKey> {
     let is_pending = |request: &APIServiceExportRequest| phase(request) == Phase::Pending;
     let pending = match contract {
@@ -98,12 +98,12 @@ impl Reconcile for ExportRequests {
         let schemas = caches.bound_schemas.list_in(contract);
         let mapped = caches.service_namespaces.list_in(contract);
         let offers = match &export {
-            // What it is to be is decided already.
+            // An existing export does not change with its template.
             Some(_) => Vec::new(),
             None => self.offers(&contract::granted_templates(&namespace)).await?,
         };
         let now = Timestamp::now();
-        let ops = plan::plan(&Observed {
+        let writes = plan::plan(&Observed {
             request: &request,
             export: export.as_deref(),
             offers: &offers,
@@ -111,9 +111,7 @@ impl Reconcile for ExportRequests {
             mapped: &mapped,
             now,
         });
-        for op in ops {
-            self.apply(contract, name, op).await?;
-        }
+        writes::apply_all(&self.state.clients.write, writes).await?;
         Ok(Next::Change)
     }
 }
@@ -128,31 +126,5 @@ impl ExportRequests {
             }
         }
         Ok(offers)
-    }
-
-    async fn apply(&self, contract: &str, name: &str, op: Op) -> Result<(), WriteError> {
-        let client = || self.state.clients.write.clone();
-        match op {
-            Op::CreateExport(export) => {
-                let api: Api<APIServiceExport> = Api::namespaced(client(), contract);
-                // Only the server makes exports; one that is there is looked at when the cache has seen it.
-                writes::create(&api, &*export, |_| true).await?;
-            }
-            Op::CreateNamespace(namespace) => {
-                let api: Api<APIServiceNamespace> = Api::namespaced(client(), contract);
-                // The konnector may have been quicker, which is as well.
-                writes::create(&api, &*namespace, |_| true).await?;
-            }
-            Op::ClaimNamespace { name, patch } => {
-                let api: Api<APIServiceNamespace> = Api::namespaced(client(), contract);
-                writes::merge(&api, &name, &patch).await?;
-            }
-            Op::Say { metadata, status } => {
-                let api: Api<APIServiceExportRequest> = Api::namespaced(client(), contract);
-                let patch = json!({ "metadata": metadata, "status": *status });
-                writes::merge_status(&api, name, &patch).await?;
-            }
-        }
-        Ok(())
     }
 }

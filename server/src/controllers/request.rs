@@ -1,56 +1,45 @@
-//! BindableResourcesRequest → contract, grant and APIServiceExportRequest; then waits for the export.
+//! Serves BindableResourcesRequests: creates the contract, grants the template, asks for the export by an
+//! APIServiceExportRequest, and waits until that is ready.
 
 use std::sync::Arc;
 
-use bindery_api::v1alpha2::{
-    APIServiceExport, APIServiceExportRequest, BindableResourcesRequest, ClusterBinding, LocalSecretKeyRef, Phase,
-};
-use bindery_runtime::{
-    cache::{Change, ObjectKey},
-    queue::Lane,
-};
+use bindery_api::v1alpha2::{BindableResourcesRequest, LocalSecretKeyRef, Phase};
+use bindery_runtime::cache::ObjectKey;
 use jiff::Timestamp;
-use k8s_openapi::api::{
-    core::v1::{Namespace, ServiceAccount},
-    rbac::v1::RoleBinding,
-};
-use kube::{Api, ResourceExt as _, api::PropagationPolicy};
-use serde_json::json;
+use k8s_openapi::api::core::v1::Namespace;
 
-use super::{Context, Next, Reconcile, Running, contract::Parts, subject, template::assess};
+use super::{Context, Next, Reconcile, Running, contract::ContractParts, template::assess};
 use crate::{
     contract::{self, served},
     credentials::{self, IssueError},
-    policy::requests::Refusal,
-    writes::{self, WriteError},
+    writes::{self, Write, WriteError},
 };
 
-mod asked;
 mod origin;
-mod pending;
 mod plan;
+mod reason;
 mod response;
 mod serve;
 mod status;
+mod triggers;
+mod validate;
 
 pub use origin::{is_grpc, principal, request_name, template_name};
-use pending::{Pending, Queues};
-use plan::{Observed, Op, Outcome};
+use plan::{Observed, RequestOutcome, RequestStep};
+pub(super) use reason::{OutsideReason, is_unverified};
 
+/// Works on requests that calls made.
 #[derive(Clone)]
 struct Requests {
     context: Context,
 }
 
-/// Works on those that were made as resources.
+/// Works on requests that users create as resources.
 struct Resources(Requests);
 
 pub(super) fn start(context: &Context, running: &mut Running) {
-    let queues = Queues::new();
-    let pending = Pending::default();
-    own(context, running, &queues, &pending);
-    of_template(context, running, &queues, &pending);
-    of_contract(context, running, &queues, &pending);
+    let queues = triggers::Queues::new();
+    triggers::watch(context, running, &queues);
     let requests = Requests {
         context: context.clone(),
     };
@@ -58,103 +47,9 @@ pub(super) fn start(context: &Context, running: &mut Running) {
     running.work(Resources(requests), &queues.resources);
 }
 
-/// Each request comes for its own changes.
-fn own(context: &Context, running: &mut Running, queues: &Queues, pending: &Pending) {
-    let (queues, pending, state) = (queues.clone(), pending.clone(), context.state.clone());
-    let subscription = context.state.caches.requests.subscribe(move |change| {
-        let home = &state.settings.namespace;
-        pending.note(change, home);
-        let Some(request) = subject(change) else {
-            return;
-        };
-        if is_grpc(request, home) {
-            queues.calls.add(change.key.clone(), change.lane);
-            return;
-        }
-        if let Some(old) = change.old.filter(|old| is_another(old, change.new)) {
-            state.gate.forget(old);
-        }
-        if let Some(new) = change.new {
-            state.gate.note(new);
-        }
-        queues.resources.add(change.key.clone(), change.lane);
-    });
-    running.subscriptions.push(subscription);
-}
-
-fn is_another(old: &BindableResourcesRequest, new: Option<&Arc<BindableResourcesRequest>>) -> bool {
-    new.is_none_or(|new| new.metadata.uid != old.metadata.uid)
-}
-
-/// What templates offer, and whether the server may hand it out.
-fn of_template(context: &Context, running: &mut Running, queues: &Queues, pending: &Pending) {
-    let caches = &context.state.caches;
-    let (own, of) = (queues.clone(), pending.clone());
-    let templates = caches
-        .templates
-        .subscribe(move |change| own.wake(of.of_template(&change.key.name), change.lane));
-    let (own, of) = (queues.clone(), pending.clone());
-    let definitions = caches
-        .definitions
-        .subscribe(move |change| own.wake(of.all(), change.lane));
-    let (own, of) = (queues.clone(), pending.clone());
-    let role = caches
-        .aggregated_role
-        .subscribe(move |change| own.wake(of.all(), change.lane));
-    running.subscriptions.extend([templates, definitions, role]);
-}
-
-/// What is in a contract.
-fn of_contract(context: &Context, running: &mut Running, queues: &Queues, pending: &Pending) {
-    let caches = &context.state.caches;
-    let (own, of) = (queues.clone(), pending.clone());
-    let contracts = caches.namespaces.subscribe(move |change| {
-        // Namespaces made for a contract are of no interest here, and many.
-        let contract = subject(change).filter(|namespace| contract::is_contract(namespace));
-        if let Some(identity) = contract.and_then(|namespace| contract::identity(namespace)) {
-            own.wake(of.of_identity(identity), change.lane);
-        }
-    });
-    running.subscriptions.push(contracts);
-    let (own, of, state) = (queues.clone(), pending.clone(), context.state.clone());
-    let wake = Arc::new(move |contract: &str, lane: Lane| {
-        let contract = state.contract(contract);
-        if let Some(identity) = contract.as_deref().and_then(contract::identity) {
-            own.wake(of.of_identity(identity), lane);
-        }
-    });
-    macro_rules! wake {
-        ($cache:expr, $concerns:expr) => {{
-            let wake = Arc::clone(&wake);
-            let subscription = $cache.subscribe(move |change| {
-                if $concerns(change) {
-                    wake(&change.key.namespace, change.lane);
-                }
-            });
-            running.subscriptions.push(subscription);
-        }};
-    }
-    wake!(caches.export_requests, |_: &Change<'_, APIServiceExportRequest>| true);
-    wake!(caches.exports, |_: &Change<'_, APIServiceExport>| true);
-    wake!(context.made.accounts, |_: &Change<'_, ServiceAccount>| true);
-    wake!(context.made.role_bindings, |change: &Change<'_, RoleBinding>| {
-        subject(change).is_some_and(|binding| contract::of(&**binding) == Some(&*change.key.namespace))
-    });
-    wake!(caches.cluster_bindings, |change: &Change<'_, ClusterBinding>| {
-        // Not for every heartbeat.
-        let revoked = |binding: &Arc<ClusterBinding>| credentials::revocation(binding);
-        change.old.map(revoked) != change.new.map(revoked)
-    });
-}
-
-/// How far a request has come.
+/// The phase in a request's status.
 pub fn phase(request: &BindableResourcesRequest) -> Phase {
     request.status.as_ref().map(|status| status.phase).unwrap_or_default()
-}
-
-/// Whether a request is not served, because nobody has checked who made it. Nothing is to wait for what it asks.
-pub(super) fn is_held(request: &BindableResourcesRequest) -> bool {
-    status::reason(request).is_some_and(Refusal::is_reason)
 }
 
 impl Reconcile for Requests {
@@ -189,8 +84,8 @@ impl Reconcile for Resources {
 }
 
 impl Requests {
-    /// A decided request is kept for as long as it says. Nothing else happens to it, but that a response that was lost is
-    /// written again.
+    /// Deletes a decided request whose time to live is over. Returns `None` where there is more to do: the request is not
+    /// decided, or its response may have to be written again.
     async fn finished(&self, request: &BindableResourcesRequest, now: Timestamp) -> Result<Option<Next>, WriteError> {
         if request.metadata.deletion_timestamp.is_some() {
             return Ok(Some(Next::Change));
@@ -200,8 +95,8 @@ impl Requests {
             status::Expiry::Never => Next::Change,
             status::Expiry::In(delay) => Next::After(delay),
             status::Expiry::Now => {
-                let api = self.requests(request);
-                writes::delete(&api, &request.name_any(), request.metadata.uid.as_deref()).await?;
+                let write = Write::delete("its time to live is over", request);
+                write.apply(&self.context.state.clients.write).await?;
                 return Ok(Some(Next::Change));
             }
         };
@@ -209,22 +104,36 @@ impl Requests {
         Ok((is_call || phase(request) == Phase::Failed).then_some(next))
     }
 
-    /// Takes the steps in their order.
-    async fn advance(&self, seen: &Observed<'_>, ops: Vec<Op>) -> Result<Next, WriteError> {
-        let mut next = Next::Change;
-        for op in ops {
-            let makes = match &op {
-                Op::CreateContract(namespace) => Some(namespace.name_any()),
-                _ => None,
-            };
-            next = match (self.apply(seen, op).await, makes) {
-                (Err(WriteError::Foreign { .. }), Some(name)) => self.refuse_namespace(seen, name).await?,
-                (applied, _) => applied?,
-            };
+    /// Takes a step.
+    async fn advance(&self, seen: &Observed<'_>, step: RequestStep) -> Result<Next, WriteError> {
+        match step {
+            RequestStep::Write(writes) => {
+                for write in writes {
+                    match write.apply(&self.context.state.clients.write).await {
+                        Err(WriteError::Foreign { .. }) if write.is_of::<Namespace>() => {
+                            let outcome = seen.refused(&contract::Refusal::ForeignNamespace { name: write.name });
+                            self.report(seen.request, &outcome, seen.now).await?;
+                        }
+                        applied => drop(applied?),
+                    }
+                }
+            }
+            RequestStep::Reinstate { contract, revocation } => {
+                let reinstated = self.context.issuer.reinstate(&contract, Some(&revocation)).await;
+                reinstated.or_else(|error| match error {
+                    IssueError::Write { source, .. } => Err(source),
+                    // Gone in between: the change brings the request back.
+                    _ => Ok(()),
+                })?;
+            }
+            RequestStep::Fulfil { namespace } => return self.fulfil(seen, &namespace).await,
+            RequestStep::Respond { contract } => return self.answer(seen, &contract).await,
+            RequestStep::Report(outcome) => self.report(seen.request, &outcome, seen.now).await?,
         }
-        Ok(next)
+        Ok(Next::Change)
     }
 
+    /// Observes a request, and all that its plan depends on.
     async fn observe<'a>(
         &self,
         request: &'a Arc<BindableResourcesRequest>,
@@ -245,7 +154,7 @@ impl Requests {
         let contract = located.as_ref().map_or("", |located| located.name.as_str());
         let namespace = located.as_ref().ok().and_then(|located| located.namespace.as_deref());
         let name = request_name(request);
-        let parts = Parts::observe(&self.context, contract);
+        let parts = ContractParts::observe(&self.context, contract);
         Ok(Observed {
             request,
             principal: principal(request, &state.settings.namespace),
@@ -254,85 +163,22 @@ impl Requests {
             export_request: caches.export_requests.get(contract, name),
             export: caches.exports.get(contract, name),
             schemas: caches.bound_schemas.list_in(contract),
-            served: namespace.is_some_and(|namespace| served::is_served(namespace, request.metadata.uid.as_deref())),
-            complete: parts.as_ref().is_some_and(Parts::are_complete),
+            fulfilled: namespace.is_some_and(|namespace| served::is_served(namespace, request.metadata.uid.as_deref())),
+            complete: parts.as_ref().is_some_and(ContractParts::are_complete),
             revocation: parts.and_then(|parts| credentials::revocation(parts.cluster_binding.as_ref()?)),
             located,
             now,
         })
     }
 
-    async fn apply(&self, seen: &Observed<'_>, op: Op) -> Result<Next, WriteError> {
-        let client = || self.context.state.clients.write.clone();
-        match op {
-            Op::CreateContract(namespace) => {
-                let name = namespace.name_any();
-                let is_ours = |existing: &Namespace| contract::of(existing) == Some(name.as_str());
-                writes::create(&Api::all(client()), &*namespace, is_ours).await?;
-            }
-            Op::Grant { contract, patch } => {
-                writes::merge::<Namespace>(&Api::all(client()), &contract, &patch).await?;
-            }
-            Op::Reinstate { contract, revocation } => {
-                let reinstated = self.context.issuer.reinstate(&contract, Some(&revocation)).await;
-                reinstated.or_else(|error| match error {
-                    IssueError::Write { source, .. } => Err(source),
-                    // Gone in between: the change brings the request back.
-                    _ => Ok(()),
-                })?;
-            }
-            Op::CreateExportRequest(wanted) => {
-                let api = Api::namespaced(client(), &wanted.namespace().unwrap_or_default());
-                // One that is there already is looked at when the cache has seen it.
-                writes::create(&api, &*wanted, |_| true).await?;
-            }
-            Op::DeleteExportRequest { contract, name, uid } => {
-                let api: Api<APIServiceExportRequest> = Api::namespaced(client(), &contract);
-                writes::delete(&api, &name, uid.as_deref()).await?;
-            }
-            Op::MarkReplaced { contract, name, patch } => {
-                let api: Api<APIServiceExport> = Api::namespaced(client(), &contract);
-                writes::merge(&api, &name, &patch).await?;
-            }
-            Op::DeleteReplaced(export) => {
-                let api: Api<APIServiceExport> = Api::namespaced(client(), &export.namespace().unwrap_or_default());
-                // Schemas, namespaces and rights stay for the export that takes its place.
-                writes::delete_seen_with(&api, &*export, PropagationPolicy::Orphan).await?;
-            }
-            Op::Remember { namespace } => return self.remember(seen, &namespace).await,
-            Op::Respond { contract } => return self.answer(seen, &contract).await,
-            Op::Say(outcome) => self.say(seen.request, &outcome, seen.now).await?,
-        }
-        Ok(Next::Change)
-    }
-
-    /// Writes the status, if it is not so already.
-    async fn say(
+    /// Writes an outcome into the status, unless that reports it already.
+    async fn report(
         &self,
         request: &BindableResourcesRequest,
-        outcome: &Outcome,
+        outcome: &RequestOutcome,
         now: Timestamp,
     ) -> Result<(), WriteError> {
-        if status::says(request, outcome) {
-            return Ok(());
-        }
-        let patch = json!({
-            "metadata": writes::seen(request),
-            "status": status::status(request, outcome, now),
-        });
-        writes::merge_status(&self.requests(request), &request.name_any(), &patch).await?;
-        Ok(())
-    }
-
-    /// A namespace that stands in the way is for the admin to mend, and for the caller to know.
-    async fn refuse_namespace(&self, seen: &Observed<'_>, name: String) -> Result<Next, WriteError> {
-        let outcome = seen.refused(&contract::Refusal::ForeignNamespace { name });
-        self.say(seen.request, &outcome, seen.now).await?;
-        Ok(Next::Change)
-    }
-
-    fn requests(&self, request: &BindableResourcesRequest) -> Api<BindableResourcesRequest> {
-        let client = self.context.state.clients.write.clone();
-        Api::namespaced(client, &request.namespace().unwrap_or_default())
+        let write = status::report(request, outcome, now);
+        writes::apply_all(&self.context.state.clients.write, write).await
     }
 }

@@ -1,4 +1,4 @@
-//! Whether each template can be bound, and each collection is whole, as condition `Ready`.
+//! Reports by condition `Ready` whether each template can be bound, and whether the templates of each collection exist.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use bindery_api::{
 use bindery_runtime::{cache::Cache, queue::Queue};
 use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{Api, Resource};
+use kube::Resource;
 use serde_json::json;
 
 use super::{Context, Next, Reconcile, Running};
@@ -17,17 +17,18 @@ use crate::{
     rights::RightsError,
     state::State,
     template::{self, Refusal},
-    writes::{self, WriteError},
+    writes::{self, Write, WriteError},
 };
 
 mod plan;
 
-/// Rights that were given are seen by the watch on the aggregated role; this is for what does not come through it.
+/// How soon to look again at a template for which the server lacks rights. Rights by the aggregated role are seen at once; this
+/// is for rights that the server gets in another way.
 const LACKING: Duration = Duration::from_secs(30);
 
-/// Part of the catalog.
+/// An object of the catalog, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Key {
+enum CatalogKey {
     Template(Arc<str>),
     Collection(Arc<str>),
 }
@@ -41,26 +42,26 @@ pub(super) fn start(context: &Context, running: &mut Running) {
     let caches = &context.state.caches;
     let collections = caches.collections.clone();
     running.watch(&caches.templates, &queue, move |change| {
-        // A template that came or went makes a collection whole or not.
+        // A template that is created or deleted changes the collections that name it.
         let of = |collection: &Collection| {
             let mut names = collection.spec.templates.iter();
             names.any(|template| *template.name == *change.key.name)
         };
-        let mut keys = vec![Key::Template(Arc::clone(&change.key.name))];
+        let mut keys = vec![CatalogKey::Template(Arc::clone(&change.key.name))];
         if change.old.is_none() || change.new.is_none() {
-            keys.extend(all(&collections, of).map(Key::Collection));
+            keys.extend(all(&collections, of).map(CatalogKey::Collection));
         }
         keys
     });
     running.watch(&caches.collections, &queue, |change| {
-        Some(Key::Collection(Arc::clone(&change.key.name)))
+        Some(CatalogKey::Collection(Arc::clone(&change.key.name)))
     });
     let templates = caches.templates.clone();
     running.watch(&caches.definitions, &queue, move |change| {
         let definition = super::subject(change).cloned();
         let offers =
             |template: &APIServiceExportTemplate| definition.as_deref().is_some_and(|one| offers(template, one));
-        all(&templates, offers).map(Key::Template).collect::<Vec<_>>()
+        all(&templates, offers).map(CatalogKey::Template).collect::<Vec<_>>()
     });
     for (resource, claimable) in caches.claimable.iter() {
         let (templates, resource) = (caches.templates.clone(), resource.clone());
@@ -69,13 +70,13 @@ pub(super) fn start(context: &Context, running: &mut Running) {
                 let mut claims = template.spec.permission_claims.iter();
                 claims.any(|claim| claim.group_resource == resource)
             };
-            all(&templates, claims).map(Key::Template).collect::<Vec<_>>()
+            all(&templates, claims).map(CatalogKey::Template).collect::<Vec<_>>()
         });
     }
     let (templates, rights) = (caches.templates.clone(), context.state.rights.clone());
     running.watch(&caches.aggregated_role, &queue, move |_| {
         rights.forget();
-        all(&templates, |_| true).map(Key::Template).collect::<Vec<_>>()
+        all(&templates, |_| true).map(CatalogKey::Template).collect::<Vec<_>>()
     });
     let catalog = Catalog {
         state: context.state.clone(),
@@ -100,14 +101,14 @@ where
 }
 
 impl Reconcile for Catalog {
-    type Key = Key;
+    type Key = CatalogKey;
     const NAME: &'static str = "template";
     const WORKERS: usize = 2;
 
-    async fn reconcile(&self, key: &Key) -> Result<Next, WriteError> {
+    async fn reconcile(&self, key: &CatalogKey) -> Result<Next, WriteError> {
         match key {
-            Key::Template(name) => self.template(name).await,
-            Key::Collection(name) => self.collection(name).await,
+            CatalogKey::Template(name) => self.template(name).await,
+            CatalogKey::Collection(name) => self.collection(name).await,
         }
     }
 }
@@ -120,8 +121,7 @@ impl Catalog {
         let verdict = assess(&self.state, &template).await?;
         let lacking = matches!(verdict, Err(Refusal::ServerLacksRights { .. }));
         let conditions = template.conditions().to_vec();
-        self.write::<APIServiceExportTemplate>(&template, conditions, plan::template(&verdict))
-            .await?;
+        self.write(&*template, conditions, plan::template(&verdict)).await?;
         Ok(if lacking { Next::After(LACKING) } else { Next::Change })
     }
 
@@ -132,26 +132,23 @@ impl Catalog {
         let exists = |template: &str| self.state.caches.templates.get("", template).is_some();
         let condition = plan::collection(&collection, exists);
         let conditions = collection.conditions().to_vec();
-        self.write::<Collection>(&collection, conditions, condition).await?;
+        self.write(&*collection, conditions, condition).await?;
         Ok(Next::Change)
     }
 
     async fn write<K>(&self, object: &K, mut conditions: Vec<Condition>, ready: Condition) -> Result<(), WriteError>
     where
-        K: writes::Object + Resource<Scope = kube::core::ClusterResourceScope>,
+        K: writes::Object,
     {
-        if !conditions.set_condition(ready, Timestamp::now()) {
-            return Ok(());
+        if conditions.set_condition(ready, Timestamp::now()) {
+            let write = Write::status("its readiness changed", object, &json!({ "conditions": conditions }));
+            write.apply(&self.state.clients.write).await?;
         }
-        let api: Api<K> = Api::all(self.state.clients.write.clone());
-        let name = object.meta().name.as_deref().unwrap_or_default();
-        let patch = json!({ "metadata": writes::seen(object), "status": { "conditions": conditions } });
-        writes::merge_status(&api, name, &patch).await?;
         Ok(())
     }
 }
 
-/// The whole verdict on a template: what it says, and whether the server may hand it out.
+/// Assesses a template, and whether the server holds the rights that its export needs.
 pub(super) async fn assess(
     state: &State,
     template: &APIServiceExportTemplate,

@@ -1,6 +1,7 @@
-//! Whether requests that were made as resources may be believed: who made one is known to nobody but the admission policy of
-//! `deploy/server/requests-policy.yaml`, which holds its author to that. It is tried, as a dry run, after a request was seen
-//! and before it is served; it is to be the one that ships; and what is older than its last change was never looked at.
+//! Checks that the author of a request made as a resource was verified. Only the admission policy of
+//! `deploy/server/requests-policy.yaml` compares `spec.author` with the user that creates a request. The server tries the policy
+//! by a dry run, after it has seen a request and before it serves it; it requires that policy and binding are those that ship;
+//! and it does not serve requests that are older than the last change of the policy.
 
 use std::{
     collections::HashMap,
@@ -18,34 +19,34 @@ use k8s_openapi::api::admissionregistration::v1::{ValidatingAdmissionPolicy, Val
 use kube::{Api, Client, ResourceExt as _, api::ObjectMeta};
 use parking_lot::Mutex;
 
-use self::shipped::Server;
-use super::{Outcome, as_dry_run, outcome};
+use self::shipped::ServerAccount;
+use super::{ProbeOutcome, as_dry_run, outcome};
 use crate::writes::WriteError;
 
 mod shipped;
 
 /// Name of the policy and of its binding.
 pub const NAME: &str = "kube-bind-requests";
-/// What the policy, and nothing else, says of a request that is called [`names::POLICY_PROBE`]. The number is raised with
-/// every change of what the policy forbids.
+/// The message with which the policy, and nothing else, denies a request named [`names::POLICY_PROBE`]. Its revision is raised
+/// with every change of what the policy forbids.
 pub const ANSWER: &str = "policy.probe is refused by kube-bind-requests, revision 1";
-/// What to apply where it is missing.
+/// The file to apply where the policy is missing.
 const FILE: &str = "deploy/server/requests-policy.yaml";
-/// For so long a proof is good, for requests that were seen before it.
+/// How long a proof that the policy is in force holds, for requests that were seen before it.
 const PROOF_LIFETIME: Duration = Duration::from_secs(10);
-/// For so long nobody is asked again after a refusal.
+/// How long the policy is not tried again after it was found missing.
 const REFUSAL_LIFETIME: Duration = Duration::from_secs(3);
 
 /// Why a request is not served.
 #[derive(thiserror::Error, Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Nothing holds requests to their authors.
+    /// The policy is not in force.
     #[error(
-        "ValidatingAdmissionPolicy {NAME} is not in force, so that nobody knows who made this request; apply {FILE} of this \
+        "ValidatingAdmissionPolicy {NAME} is not in force, so that the author of this request is not verified; apply {FILE} of this \
          version"
     )]
     Missing,
-    /// The policy answers, but is not the one that ships.
+    /// The policy is in force, but is not the one of this version.
     #[error(
         "ValidatingAdmissionPolicy {NAME} is not the one of this version: {field} differs, so that it may not have looked at \
          this request; delete it and its binding and apply {FILE} of this version"
@@ -54,17 +55,17 @@ pub enum Refusal {
         /// The first field that differs.
         field: &'static str,
     },
-    /// It is not known whether the policy is in force.
+    /// It is unknown whether the policy is in force.
     #[error(
         "cannot try whether ValidatingAdmissionPolicy {NAME} is in force: {cause}; apply {FILE} and the server's roles"
     )]
     Unproved {
-        /// What came instead of an answer.
+        /// Why that is unknown.
         cause: String,
     },
-    /// The request was made before the policy was.
+    /// The request is older than the policy, or than its last change.
     #[error(
-        "this request is older than ValidatingAdmissionPolicy {NAME}, of {since}, so that nobody has checked who made it; \
+        "this request is older than ValidatingAdmissionPolicy {NAME}, of {since}, so that its author is not verified; \
          delete it and create it again"
     )]
     MadeBefore {
@@ -73,62 +74,85 @@ pub enum Refusal {
     },
 }
 
-/// Lets requests pass that the policy has looked at. Clones share what they know.
-#[derive(Clone)]
-pub struct Gate {
-    client: Client,
-    /// The server, which may create requests in its own namespace.
-    server: Server,
-    /// When requests were first seen, by UID.
-    seen: Arc<Mutex<HashMap<String, Instant>>>,
-    /// Held while the policy is tried: those who wait for it may be served by the same answer.
-    memory: Arc<tokio::sync::Mutex<Memory>>,
+/// The reason of a condition that reports a [`Refusal`]. Stored: the names must not change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalReason {
+    /// The policy is missing, or is not the one of this version.
+    PolicyMissing,
+    /// It is unknown whether the policy is in force.
+    PolicyUnproved,
+    /// The request is older than the policy.
+    MadeBeforePolicy,
 }
 
+/// Admits requests whose author the policy has verified. Clones share what they know of the policy.
+#[derive(Clone)]
+pub struct AuthorVerifier {
+    client: Client,
+    /// The server itself, whom the policy leaves out in its own namespace.
+    server: ServerAccount,
+    /// When each request was first seen, by UID.
+    seen: Arc<Mutex<HashMap<String, Instant>>>,
+    /// What is known of the policy. Locked while the policy is tried, so that one answer serves all who wait.
+    memory: Arc<tokio::sync::Mutex<PolicyMemory>>,
+}
+
+/// What is known of the policy.
 #[derive(Debug, Default)]
-struct Memory {
-    known: Option<Known>,
-    /// Policy and binding as they were read last.
+struct PolicyMemory {
+    known: Option<KnownAnswer>,
+    /// Versions of policy and binding when they were last read.
     versions: Option<Versions>,
-    /// When they were found to be others than before. A change that was taken back leaves no other trace.
+    /// When these versions were last found to have changed. A change that was taken back is visible in no other way.
     changed: Option<(Instant, Timestamp)>,
 }
 
-/// Which specifications were read: UID and generation of each.
+/// UID and generation of policy and binding.
 type Versions = [(Option<String>, Option<i64>); 2];
 
-/// How the policy answered.
+/// The answer to a probe of the policy.
 #[derive(Clone, Debug)]
-struct Known {
-    /// When it was about to be asked.
+struct KnownAnswer {
+    /// When the probe began.
     at: Instant,
-    /// Since when it has said what it says.
+    /// Since when the policy has not changed; or why it verifies no author.
     answer: Result<Timestamp, Refusal>,
 }
 
 // === impl Refusal ===
 
 impl Refusal {
-    /// Stable reason, for conditions.
-    pub const fn reason(&self) -> &'static str {
+    /// The reason of a condition that reports this.
+    pub const fn reason(&self) -> RefusalReason {
         match self {
-            Self::Missing | Self::Altered { .. } => "PolicyMissing",
-            Self::Unproved { .. } => "PolicyUnproved",
-            Self::MadeBefore { .. } => "MadeBeforePolicy",
+            Self::Missing | Self::Altered { .. } => RefusalReason::PolicyMissing,
+            Self::Unproved { .. } => RefusalReason::PolicyUnproved,
+            Self::MadeBefore { .. } => RefusalReason::MadeBeforePolicy,
         }
-    }
-
-    /// Whether a reason is one of these.
-    pub fn is_reason(reason: &str) -> bool {
-        ["PolicyMissing", "PolicyUnproved", "MadeBeforePolicy"].contains(&reason)
     }
 }
 
-// === impl Known ===
+// === impl RefusalReason ===
 
-impl Known {
-    /// Whether the answer is one for a request that was first seen then. The policy may have gone and come back since an
-    /// older proof, and the request have been made in between.
+impl RefusalReason {
+    /// Every reason.
+    pub const ALL: [Self; 3] = [Self::PolicyMissing, Self::PolicyUnproved, Self::MadeBeforePolicy];
+
+    /// The reason as a condition has it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::PolicyMissing => "PolicyMissing",
+            Self::PolicyUnproved => "PolicyUnproved",
+            Self::MadeBeforePolicy => "MadeBeforePolicy",
+        }
+    }
+}
+
+// === impl KnownAnswer ===
+
+impl KnownAnswer {
+    /// Whether the answer holds for a request that was first seen at that time. A proof must be younger than that: the policy may
+    /// have been missing in between.
     fn is_for(&self, seen: Instant, now: Instant) -> bool {
         let age = now.saturating_duration_since(self.at);
         match self.answer {
@@ -138,9 +162,9 @@ impl Known {
     }
 }
 
-// === impl Memory ===
+// === impl PolicyMemory ===
 
-impl Memory {
+impl PolicyMemory {
     fn note(&mut self, versions: Versions, now: (Instant, Timestamp)) {
         if self.versions.as_ref().is_some_and(|before| *before != versions) {
             self.changed = Some(now);
@@ -148,7 +172,7 @@ impl Memory {
         self.versions = Some(versions);
     }
 
-    /// Whether what was first seen then may have been made before the last change.
+    /// Fails for a request that was first seen before the policy last changed.
     fn check(&self, seen: Instant) -> Result<(), Refusal> {
         match self.changed {
             Some((at, since)) if seen <= at => Err(Refusal::MadeBefore { since }),
@@ -157,12 +181,12 @@ impl Memory {
     }
 }
 
-// === impl Gate ===
+// === impl AuthorVerifier ===
 
-impl Gate {
-    /// A gate for a server that has this namespace and name and acts by this client.
+impl AuthorVerifier {
+    /// Creates a verifier for the server with this username, which runs in this namespace.
     pub fn new(client: Client, namespace: &str, username: &str) -> Self {
-        let server = Server {
+        let server = ServerAccount {
             username: username.to_owned(),
             namespace: namespace.to_owned(),
         };
@@ -174,20 +198,20 @@ impl Gate {
         }
     }
 
-    /// Notes that a request is there; one proof is enough for all that are noted before it.
+    /// Notes when a request was first seen. One proof serves all requests that were noted before it.
     pub fn note(&self, request: &BindableResourcesRequest) -> Instant {
         let uid = request.uid().unwrap_or_default();
         *self.seen.lock().entry(uid).or_insert_with(Instant::now)
     }
 
-    /// Forgets a request that has gone.
+    /// Forgets a request that was deleted.
     pub fn forget(&self, request: &BindableResourcesRequest) {
         self.seen
             .lock()
             .remove(request.metadata.uid.as_deref().unwrap_or_default());
     }
 
-    /// Whether the policy has looked at a request, as far as that can be told.
+    /// Checks that the policy has verified the author of a request. The inner error says why not, or why that is uncertain.
     pub async fn admit(&self, request: &BindableResourcesRequest) -> Result<Result<(), Refusal>, WriteError> {
         let seen = self.note(request);
         let mut memory = self.memory.lock().await;
@@ -198,7 +222,7 @@ impl Gate {
         } else {
             let answer = self.prove(&mut memory).await?;
             tracing::debug!(?answer, "policy on requests probed");
-            memory.known = Some(Known {
+            memory.known = Some(KnownAnswer {
                 at,
                 answer: answer.clone(),
             });
@@ -210,11 +234,11 @@ impl Gate {
             .and_then(|()| memory.check(seen)))
     }
 
-    async fn prove(&self, memory: &mut Memory) -> Result<Result<Timestamp, Refusal>, WriteError> {
+    async fn prove(&self, memory: &mut PolicyMemory) -> Result<Result<Timestamp, Refusal>, WriteError> {
         match outcome(self.try_it().await, NAME, ANSWER)? {
-            Outcome::Live => {}
-            Outcome::Missing => return Ok(Err(Refusal::Missing)),
-            Outcome::Unproved(cause) => return Ok(Err(Refusal::Unproved { cause })),
+            ProbeOutcome::Live => {}
+            ProbeOutcome::Missing => return Ok(Err(Refusal::Missing)),
+            ProbeOutcome::Unproved(cause) => return Ok(Err(Refusal::Unproved { cause })),
         }
         match self.read().await {
             Ok((policy, binding)) => {
@@ -255,13 +279,14 @@ impl Gate {
     }
 }
 
-impl std::fmt::Debug for Gate {
+impl std::fmt::Debug for AuthorVerifier {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gate").finish_non_exhaustive()
+        f.debug_struct("AuthorVerifier").finish_non_exhaustive()
     }
 }
 
-/// Both times are the API server's, in whole seconds: in one and the same, either may have been first.
+/// Fails for a request that is not younger than the policy. Both times are the API server's, in whole seconds: within the same
+/// second, either may have been first.
 fn check(made: Option<Timestamp>, since: Timestamp) -> Result<(), Refusal> {
     match made {
         Some(made) if made > since => Ok(()),
@@ -291,7 +316,7 @@ mod tests {
     fn check_known(answer: Result<Timestamp, Refusal>, seen: u64, now: u64, expect: bool) {
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
-        let known = Known { at: after(100), answer };
+        let known = KnownAnswer { at: after(100), answer };
         assert_eq!(known.is_for(after(seen), after(now)), expect);
     }
 
@@ -301,7 +326,7 @@ mod tests {
         check_known(proof.clone(), 99, 101, true);
         check_known(proof.clone(), 101, 101, false);
         check_known(proof, 99, 110, false);
-        // A refusal is nobody's proof, and need not be asked for by each.
+        // A refusal proves nothing, so that all requests may share it.
         check_known(Err(Refusal::Missing), 101, 101, true);
         check_known(Err(Refusal::Missing), 101, 103, false);
     }
@@ -312,7 +337,7 @@ mod tests {
         let after = |seconds| start + Duration::from_secs(seconds);
         let at = |seconds| (after(seconds), Timestamp::UNIX_EPOCH);
         let versions = |generation| [(None, Some(1)), (None, Some(generation))];
-        let mut memory = Memory::default();
+        let mut memory = PolicyMemory::default();
         memory.note(versions(1), at(10));
         memory.note(versions(1), at(20));
         assert_eq!(memory.check(after(5)), Ok(()));
@@ -320,20 +345,5 @@ mod tests {
         memory.note(versions(3), at(30));
         assert!(memory.check(after(25)).is_err());
         assert_eq!(memory.check(after(31)), Ok(()));
-    }
-
-    #[test]
-    fn every_refusal_has_a_reason_of_its_own() {
-        let since = Timestamp::UNIX_EPOCH;
-        let cause = String::new();
-        for refusal in [
-            Refusal::Missing,
-            Refusal::Altered { field: "spec" },
-            Refusal::Unproved { cause },
-            Refusal::MadeBefore { since },
-        ] {
-            assert!(Refusal::is_reason(refusal.reason()), "{refusal}");
-        }
-        assert!(!Refusal::is_reason("TemplateNotFound"));
     }
 }

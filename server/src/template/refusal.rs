@@ -3,14 +3,16 @@
 use bindery_api::v1alpha2::{GroupResource, Isolation, Scope};
 use bindery_proto::v1alpha2::ErrorReason;
 
-/// Reason of what waits for a right that the provider's admin has to give.
+/// The reason of a condition where the server lacks rights that the provider's admin has to grant.
 pub const SERVER_LACKS_RIGHTS: &str = "ServerLacksRights";
 
-/// Why a template cannot be bound, in words that name the object and the mend.
+/// Why a template cannot be bound. Each message names what is wrong, and what to do.
 #[derive(thiserror::Error, Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// A CRD is missing, or not labelled for export.
-    #[error("CustomResourceDefinition {definition} does not exist or lacks the label kube-bind.io/exported=true")]
+    #[error(
+        "CustomResourceDefinition {definition} does not exist or lacks the label kube-bind.io/exported=true; create or label it"
+    )]
     SchemaNotFound {
         /// Name of the CRD.
         definition: String,
@@ -26,7 +28,7 @@ pub enum Refusal {
     Schema {
         /// Name of the CRD.
         definition: String,
-        /// Stable reason.
+        /// Reason of the condition.
         reason: &'static str,
         /// What is wrong with it.
         message: String,
@@ -44,7 +46,7 @@ pub enum Refusal {
         resource: GroupResource,
     },
     /// Resources of different scopes cannot share a template.
-    #[error("{} is {} and {} is {}; give each scope a template of its own", one.0, one.1, other.0, other.1)]
+    #[error("{} is {} and {} is {}; make one template for each scope", one.0, one.1, other.0, other.1)]
     DifferentScopes {
         /// One resource.
         one: (GroupResource, Scope),
@@ -52,14 +54,14 @@ pub enum Refusal {
         other: (GroupResource, Scope),
     },
     /// A cluster-scoped resource cannot be shown as a namespaced one.
-    #[error("{resource} is Cluster and the template's spec.scope says Namespaced; set it to Cluster")]
+    #[error("{resource} is cluster-scoped, and the template's spec.scope is Namespaced; set it to Cluster")]
     ScopeOfTemplate {
         /// The resource.
         resource: GroupResource,
     },
-    /// A namespaced resource is shown as a cluster-scoped one under isolation Namespaced alone.
+    /// Only isolation Namespaced can show a namespaced resource as a cluster-scoped one.
     #[error(
-        "{resource} is Namespaced and the template's spec.scope says Cluster, and isolation {isolation} converts nothing; \
+        "{resource} is namespaced, the template's spec.scope is Cluster, and isolation {isolation} converts nothing; \
          set spec.scope to Namespaced, or spec.isolation to Namespaced"
     )]
     NotConverted {
@@ -68,7 +70,7 @@ pub enum Refusal {
         /// The isolation in effect.
         isolation: Isolation,
     },
-    /// Objects of a cluster-scoped resource stand in no namespace.
+    /// Isolation Namespaced puts objects into namespaces, which a cluster-scoped resource does not have.
     #[error(
         "{resource} is cluster-scoped on the provider, and isolation Namespaced would put its objects into namespaces; set \
          spec.isolation to Prefixed or None, or offer a namespaced CustomResourceDefinition"
@@ -77,7 +79,7 @@ pub enum Refusal {
         /// The resource.
         resource: GroupResource,
     },
-    /// Where no names are shared, nobody can win one.
+    /// A conflict policy has no effect where consumers do not share names.
     #[error(
         "spec.conflictPolicy is for templates of scope Cluster with isolation None, and the isolation in effect is {isolation}; \
          remove it, or set both"
@@ -86,7 +88,7 @@ pub enum Refusal {
         /// The isolation in effect.
         isolation: Isolation,
     },
-    /// Where nothing is converted, no namespace is needed for it.
+    /// A namespace for cluster-scoped objects has no effect where nothing is converted.
     #[error(
         "spec.clusterScopedNamespace is for templates of scope Cluster with isolation Namespaced, and the isolation in effect \
          is {isolation}; remove it, or set both"
@@ -95,9 +97,9 @@ pub enum Refusal {
         /// The isolation in effect.
         isolation: Isolation,
     },
-    /// It is not known any more in which scope a resource was offered.
+    /// The scope of a resource is unknown: it has no schema yet, and its template was deleted.
     #[error(
-        "{resource} has no schema in this contract yet, and template {template}, which says its scope, has gone; restore the \
+        "{resource} has no schema in this contract yet, and template {template}, which had its scope, was deleted; restore the \
          template, or delete this export"
     )]
     ScopeUnknown {
@@ -107,7 +109,9 @@ pub enum Refusal {
         template: String,
     },
     /// The contract already has the resource in another scope.
-    #[error("{resource} is bound as {bound} in this contract and the template offers it as {offered}; unbind it first")]
+    #[error(
+        "{resource} is bound as {bound} in this contract and the template offers it as {offered}; unbind it first, and bind again"
+    )]
     ScopeFixed {
         /// The resource.
         resource: GroupResource,
@@ -116,9 +120,9 @@ pub enum Refusal {
         /// The scope of the template.
         offered: Scope,
     },
-    /// Objects that are there are not moved.
+    /// Existing objects would have to move.
     #[error(
-        "export {export} has its objects where the {field} of its time put them, and the template's has changed since; unbind \
+        "the {field} of the template changed since export {export} was made, and the objects of an export are never moved; unbind \
          it first, or choose another name"
     )]
     PlacementFixed {
@@ -141,13 +145,13 @@ pub enum Refusal {
         /// The claimed resource.
         resource: GroupResource,
     },
-    /// A namespace to be mapped has no valid name.
-    #[error("{namespace:?} is no name of a namespace: lower-case letters, digits and dashes, 63 at most")]
+    /// A namespace to be mapped has an invalid name.
+    #[error("namespace {namespace:?} has an invalid name; use lower-case letters, digits and dashes, 63 at most")]
     InvalidNamespace {
         /// The name.
         namespace: String,
     },
-    /// Nothing holds what RBAC cannot say.
+    /// The admission policy is not in force, which limits what RBAC cannot.
     #[error(
         "ValidatingAdmissionPolicy {policy} of this server's version is not in force, and without it a consumer could write \
          objects of others; apply deploy/server/policy.yaml"
@@ -156,18 +160,18 @@ pub enum Refusal {
         /// The policy.
         policy: &'static str,
     },
-    /// It cannot be seen whether something holds it.
+    /// It is unknown whether the admission policy is in force.
     #[error("cannot prove that ValidatingAdmissionPolicy {policy} is in force: {cause}")]
     AdmissionPolicyUnproved {
         /// The policy.
         policy: &'static str,
-        /// Why not.
+        /// Why that is unknown.
         cause: String,
     },
-    /// The server may not hand out what the template needs.
+    /// The server lacks rights that the template needs.
     #[error("the server lacks rights that this template needs; apply this:\n{manifest}")]
     ServerLacksRights {
-        /// A ClusterRole that mends it.
+        /// A ClusterRole with the missing rights, ready to apply.
         manifest: String,
     },
 }
@@ -175,7 +179,7 @@ pub enum Refusal {
 // === impl Refusal ===
 
 impl Refusal {
-    /// Stable reason, for conditions.
+    /// The reason of a condition that reports this.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::SchemaNotFound { .. } => "SchemaNotFound",
@@ -199,7 +203,7 @@ impl Refusal {
         }
     }
 
-    /// The reason of a call that fails for this.
+    /// The error reason of a call that fails for this.
     pub const fn error_reason(&self) -> ErrorReason {
         match self {
             Self::ServerLacksRights { .. } => ErrorReason::ServerLacksRights,
@@ -212,7 +216,7 @@ impl Refusal {
         }
     }
 
-    /// The wire's condition on an APIServiceExportRequest that says this.
+    /// The type of the condition of an APIServiceExportRequest that reports this.
     pub const fn condition(&self) -> &'static str {
         match self {
             Self::InvalidPermissionClaim { .. } | Self::DuplicatePermissionClaim { .. } => "PermissionClaim",
@@ -220,8 +224,8 @@ impl Refusal {
         }
     }
 
-    /// Whether only another request can help. Everything else mends when the provider's admin mends the template, the
-    /// CRD or the server's rights, and waits for that.
+    /// Whether the request fails for good. For everything else it waits until the provider's admin mends the template, the CRD or
+    /// the server's rights.
     pub const fn is_final(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! Whether the scope of a template's resources and the placement that it asks for go together.
+//! Checks that the scope of a template's resources and the isolation that it asks for go together.
 
 use bindery_api::{
     names,
@@ -33,7 +33,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// All resources of a template have one scope on the provider.
+/// Fails if the resources of a template have different scopes on the provider.
 fn one_scope(schemas: &[BoundSchemaSpec]) -> Result<(), Refusal> {
     if let [first, rest @ ..] = schemas
         && let Some(other) = rest.iter().find(|other| other.scope != first.scope)
@@ -46,8 +46,8 @@ fn one_scope(schemas: &[BoundSchemaSpec]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether a resource of this scope on the provider can be shown in the template's. A namespaced one is converted where
-/// the template says Cluster and its isolation puts cluster-scoped objects into namespaces; nothing else is.
+/// Fails if a resource cannot be shown in the scope of its template. A namespaced resource can be shown as a cluster-scoped one,
+/// but only with isolation Namespaced; nothing else is converted.
 fn offered(offered: Scope, isolation: Isolation, schema: &BoundSchemaSpec) -> Result<(), Refusal> {
     match (offered, isolation, schema.scope) {
         (Scope::Cluster, Isolation::Namespaced, Scope::Cluster) => {

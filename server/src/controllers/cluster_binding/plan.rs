@@ -1,4 +1,4 @@
-//! What a heartbeat, or its absence, says.
+//! Judges the health of a konnector by its heartbeat.
 
 use std::time::Duration;
 
@@ -9,34 +9,36 @@ use bindery_api::{
 };
 use jiff::Timestamp;
 
-/// The condition that the provider writes; all others are the konnector's.
+/// The only condition that the provider writes; the konnector writes all others.
 const HEALTHY: &str = "Healthy";
-/// So many intervals may pass without a heartbeat.
+/// How many intervals may pass without a heartbeat.
 const INTERVALS: u32 = 2;
-/// However long it says it will be silent, it is looked at every day.
+/// A konnector is looked at at least this often, whatever interval it reports.
 const LOOK_AGAIN_MAX: Duration = Duration::from_hours(24);
-/// How far a konnector's clock may be ahead of ours without a word.
+/// How far a konnector's clock may be ahead of the server's before the condition reports it.
 const DRIFT_MAX: Duration = Duration::from_secs(10);
 
+/// What to do for a ClusterBinding.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Plan {
-    /// All conditions, if they are to be written.
+pub(super) struct HealthPlan {
+    /// All conditions to write; `None` if nothing changed.
     pub(super) conditions: Option<Vec<Condition>>,
-    /// When the answer changes by itself.
+    /// After which time the health may change without a heartbeat.
     pub(super) look_again: Option<Duration>,
 }
 
-pub(super) fn plan(binding: &ClusterBinding, now: Timestamp) -> Plan {
+pub(super) fn plan(binding: &ClusterBinding, now: Timestamp) -> HealthPlan {
     let (condition, look_again) = health(binding, now);
     let mut conditions = binding.conditions().to_vec();
     let mut changed = conditions.set_condition(condition, now);
     changed |= conditions.set_ready_summary(now);
-    Plan {
+    HealthPlan {
         conditions: changed.then_some(conditions),
         look_again: look_again.map(|delay| delay.min(LOOK_AGAIN_MAX)),
     }
 }
 
+/// The condition, and after which time it may change without a heartbeat.
 fn health(binding: &ClusterBinding, now: Timestamp) -> (Condition, Option<Duration>) {
     let status = binding.status.as_ref();
     let Some(last) = status.and_then(|status| status.last_heartbeat_time.as_ref()) else {
@@ -70,7 +72,7 @@ fn health(binding: &ClusterBinding, now: Timestamp) -> (Condition, Option<Durati
                 None,
             )
         }
-        // Just past the moment, for at it the answer is still the old one.
+        // A little later than allowed, since a heartbeat that is due right now is not late.
         Ok(silent) => (
             true_condition(HEALTHY),
             Some(allowed.saturating_sub(silent) + Duration::from_millis(100)),

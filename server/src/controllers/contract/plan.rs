@@ -1,4 +1,4 @@
-//! What is missing in a contract namespace.
+//! Plans what is missing in a contract namespace.
 
 use std::collections::BTreeMap;
 
@@ -11,82 +11,61 @@ use k8s_openapi::api::{
     rbac::v1::{RoleBinding, Subject},
 };
 use kube::{ResourceExt as _, api::ObjectMeta};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::{credentials, rbac, writes};
+use crate::{controllers::grants, credentials, rbac, writes::Write};
 
-/// A contract namespace and what it holds.
+/// A contract namespace, and those of its parts that exist.
 pub(super) struct Observed<'a> {
     pub(super) namespace: &'a Namespace,
     pub(super) server: Option<&'a RoleBinding>,
     pub(super) account: Option<&'a ServiceAccount>,
     pub(super) binder: Option<&'a RoleBinding>,
     pub(super) cluster_binding: Option<&'a ClusterBinding>,
-    /// The server itself.
+    /// The server itself, as a role binding names it.
     pub(super) subject: Subject,
     /// The provider's name for people.
     pub(super) pretty_name: &'a str,
 }
 
+/// What to do in a contract namespace.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Op {
-    CreateRoleBinding(Box<RoleBinding>),
-    DeleteRoleBinding {
-        name: String,
-        uid: Option<String>,
-    },
-    CreateAccount(Box<ServiceAccount>),
-    CreateClusterBinding(Box<ClusterBinding>),
-    SetPrettyName {
-        patch: Value,
-    },
-    /// Ends what a revocation left undone.
-    Sweep,
+pub(super) struct ContractPlan {
+    pub(super) writes: Vec<Write>,
+    /// Whether the contract's credentials are revoked and still work: their deletion was interrupted.
+    pub(super) finish_revocation: bool,
 }
 
-/// The server's own rights come first, for the rest is made with them.
-pub(super) fn plan(seen: &Observed<'_>) -> Vec<Op> {
+/// Plans what is missing. The server's own rights come first, since it needs them for the rest.
+pub(super) fn plan(seen: &Observed<'_>) -> ContractPlan {
+    const MISSING: &str = "part of the contract is missing";
     let contract = seen.namespace.name_any();
-    let revoked = seen
+    let is_revoked = seen
         .cluster_binding
         .is_some_and(|binding| credentials::revocation(binding).is_some());
-    let mut ops = Vec::new();
-    bind(seen.server, rbac::server(&contract, seen.subject.clone()), &mut ops);
+    let mut writes = grants::binding(MISSING, seen.server, &rbac::server(&contract, seen.subject.clone()));
     if seen.account.is_none() {
-        ops.push(Op::CreateAccount(Box::new(account(&contract))));
+        writes.push(Write::create(MISSING, &account(&contract), &[labels::CONTRACT]));
     }
     match seen.cluster_binding {
-        None => ops.push(Op::CreateClusterBinding(Box::new(cluster_binding(
-            seen.namespace,
-            seen.pretty_name,
-        )))),
-        Some(binding) if binding.spec.provider_pretty_name != seen.pretty_name => ops.push(Op::SetPrettyName {
-            patch: json!({
-                "metadata": writes::seen(binding),
-                "spec": { "providerPrettyName": seen.pretty_name },
-            }),
-        }),
+        None => {
+            let binding = cluster_binding(seen.namespace, seen.pretty_name);
+            // Only the server can create ClusterBindings.
+            writes.push(Write::create(MISSING, &binding, &[]));
+        }
+        Some(binding) if binding.spec.provider_pretty_name != seen.pretty_name => {
+            let patch = json!({ "spec": { "providerPrettyName": seen.pretty_name } });
+            writes.push(Write::patch("the provider's name for people changed", binding, patch));
+        }
         Some(_) => {}
     }
-    if !revoked {
-        bind(seen.binder, rbac::kube_binder(&contract), &mut ops);
-    } else if seen.binder.is_some() {
-        ops.push(Op::Sweep);
+    if !is_revoked {
+        writes.extend(grants::binding(MISSING, seen.binder, &rbac::kube_binder(&contract)));
     }
-    ops
-}
-
-/// A role binding's role cannot be changed, so that one which is not as it should be is made anew.
-fn bind(existing: Option<&RoleBinding>, wanted: RoleBinding, ops: &mut Vec<Op>) {
-    match existing {
-        Some(existing) if rbac::binds_the_same(existing, &wanted) => return,
-        Some(existing) => ops.push(Op::DeleteRoleBinding {
-            name: existing.name_any(),
-            uid: existing.uid(),
-        }),
-        None => {}
+    ContractPlan {
+        writes,
+        finish_revocation: is_revoked && seen.binder.is_some(),
     }
-    ops.push(Op::CreateRoleBinding(Box::new(wanted)));
 }
 
 fn account(contract: &str) -> ServiceAccount {
@@ -159,15 +138,15 @@ mod tests {
     }
 
     #[derive(Clone, Default)]
-    struct Parts {
+    struct ContractParts {
         server: Option<RoleBinding>,
         account: Option<ServiceAccount>,
         binder: Option<RoleBinding>,
         cluster_binding: Option<ClusterBinding>,
     }
 
-    fn complete() -> Parts {
-        Parts {
+    fn complete() -> ContractParts {
+        ContractParts {
             server: Some(rbac::server("kube-bind-a", subject())),
             account: Some(account("kube-bind-a")),
             binder: Some(rbac::kube_binder("kube-bind-a")),
@@ -183,9 +162,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(parts: &Parts, expect: &[&str]) {
+    fn check(parts: &ContractParts, expect: &[&str]) {
         let namespace = namespace();
-        let ops = plan(&Observed {
+        let plan = plan(&Observed {
             namespace: &namespace,
             server: parts.server.as_ref(),
             account: parts.account.as_ref(),
@@ -194,56 +173,52 @@ mod tests {
             subject: subject(),
             pretty_name: "Wild West",
         });
-        let named: Vec<String> = ops
-            .iter()
-            .map(|op| match op {
-                Op::CreateRoleBinding(binding) => format!("bind {}", binding.name_any()),
-                Op::DeleteRoleBinding { name, .. } => format!("unbind {name}"),
-                Op::CreateAccount(_) => "account".to_owned(),
-                Op::CreateClusterBinding(_) => "cluster binding".to_owned(),
-                Op::SetPrettyName { .. } => "pretty name".to_owned(),
-                Op::Sweep => "sweep".to_owned(),
-            })
-            .collect();
+        let mut named: Vec<String> = plan.writes.iter().map(ToString::to_string).collect();
+        named.extend(plan.finish_revocation.then(|| "finish revocation".to_owned()));
         assert_eq!(named, expect);
     }
 
     #[test]
     fn only_what_is_missing_is_made_and_own_rights_first() {
-        let nothing = Parts::default();
+        let nothing = ContractParts::default();
         check(
             &nothing,
-            &["bind bindery-server", "account", "cluster binding", "bind kube-binder"],
+            &[
+                "create RoleBinding kube-bind-a/bindery-server",
+                "create ServiceAccount kube-bind-a/kube-binder",
+                "create ClusterBinding kube-bind-a/cluster",
+                "create RoleBinding kube-bind-a/kube-binder",
+            ],
         );
         check(&complete(), &[]);
         for (missing, expect) in [
             (
-                Parts {
+                ContractParts {
                     server: None,
                     ..complete()
                 },
-                "bind bindery-server",
+                "create RoleBinding kube-bind-a/bindery-server",
             ),
             (
-                Parts {
+                ContractParts {
                     account: None,
                     ..complete()
                 },
-                "account",
+                "create ServiceAccount kube-bind-a/kube-binder",
             ),
             (
-                Parts {
+                ContractParts {
                     binder: None,
                     ..complete()
                 },
-                "bind kube-binder",
+                "create RoleBinding kube-bind-a/kube-binder",
             ),
             (
-                Parts {
+                ContractParts {
                     cluster_binding: None,
                     ..complete()
                 },
-                "cluster binding",
+                "create ClusterBinding kube-bind-a/cluster",
             ),
         ] {
             check(&missing, &[expect]);
@@ -254,24 +229,36 @@ mod tests {
     fn a_binding_that_was_bent_is_made_anew() {
         let mut bent = complete();
         bent.binder.as_mut().unwrap().subjects = None;
-        check(&bent, &["unbind kube-binder", "bind kube-binder"]);
+        check(
+            &bent,
+            &[
+                "delete RoleBinding kube-bind-a/kube-binder",
+                "create RoleBinding kube-bind-a/kube-binder",
+            ],
+        );
         let mut bent = complete();
         bent.server.as_mut().unwrap().role_ref.name = "cluster-admin".to_owned();
-        check(&bent, &["unbind bindery-server", "bind bindery-server"]);
+        check(
+            &bent,
+            &[
+                "delete RoleBinding kube-bind-a/bindery-server",
+                "create RoleBinding kube-bind-a/bindery-server",
+            ],
+        );
     }
 
     #[test]
     fn a_revoked_contract_gets_no_rights_back() {
         let cluster_binding = Some(revoked());
         check(
-            &Parts {
+            &ContractParts {
                 cluster_binding: cluster_binding.clone(),
                 ..complete()
             },
-            &["sweep"],
+            &["finish revocation"],
         );
         check(
-            &Parts {
+            &ContractParts {
                 cluster_binding,
                 binder: None,
                 ..complete()
@@ -284,6 +271,6 @@ mod tests {
     fn a_renamed_provider_tells_its_consumers() {
         let mut old = complete();
         old.cluster_binding.as_mut().unwrap().spec.provider_pretty_name = "Old".to_owned();
-        check(&old, &["pretty name"]);
+        check(&old, &["patch ClusterBinding kube-bind-a/cluster"]);
     }
 }

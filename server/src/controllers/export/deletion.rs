@@ -1,29 +1,30 @@
-//! How an export goes. Whoever deletes it lets its objects go: calls refuse to delete one that has objects left, and a
-//! konnector stops at the first sight of the deletion, so that waiting for its objects would never end.
+//! Plans the end of an export. It never waits for the export's objects: calls refuse to delete an export that has objects,
+//! and a konnector stops as soon as it sees the deletion, so that the objects would never go.
 
 use bindery_api::{annotations, finalizers, meta, v1alpha2::APIServiceExport};
-use serde_json::Value;
 
-use crate::writes;
+use crate::writes::{self, Write};
 
+/// What is left to do for an export that is being deleted.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Deletion {
-    /// Rights, objects that are left and requests are seen to; not for one that only makes room for its successor.
+    /// Whether rights, schemas and requests of the export go, and its objects are released. An export that only makes room
+    /// for its successor leaves them all to that.
     pub(super) take_all: bool,
-    /// Removes the finalizer, as the last of all.
-    pub(super) patch: Value,
+    /// Removes the finalizer, after everything else.
+    pub(super) remove_finalizer: Write,
 }
 
-/// What is left to do, unless only others hold the export.
+/// What is left to do; `None` if the export no longer has the server's finalizer.
 pub(super) fn plan(export: &APIServiceExport) -> Option<Deletion> {
-    let left = writes::without_finalizer(export, finalizers::EXPORT)?;
+    let remaining = writes::without_finalizer(export, finalizers::EXPORT)?;
     Some(Deletion {
         take_all: !is_replaced(export),
-        patch: writes::finalizers_patch(export, &left),
+        remove_finalizer: Write::finalizers("the export left nothing behind", export, &remaining),
     })
 }
 
-/// Whether an export makes room for its successor, which takes over everything.
+/// Whether an export makes room for its successor, which takes over all that was made for it.
 pub(super) fn is_replaced(export: &APIServiceExport) -> bool {
     meta::is_annotated(&export.metadata, annotations::REPLACE)
 }
@@ -31,9 +32,8 @@ pub(super) fn is_replaced(export: &APIServiceExport) -> bool {
 #[cfg(test)]
 mod tests {
     use bindery_api::v1alpha2::APIServiceExportSpec;
-    use serde_json::json;
-
     use kube::ResourceExt as _;
+    use serde_json::json;
 
     use super::*;
 
@@ -48,7 +48,8 @@ mod tests {
         }
         let deletion = plan(&export);
         assert_eq!(deletion.as_ref().map(|deletion| deletion.take_all), expect);
-        if let Some(Deletion { patch, .. }) = deletion {
+        if let Some(Deletion { remove_finalizer, .. }) = deletion {
+            let patch = remove_finalizer.patch_of::<APIServiceExport>().unwrap();
             assert_eq!(patch["metadata"]["finalizers"], json!(["orphan"]));
             assert_eq!(patch["metadata"]["uid"], "1");
         }

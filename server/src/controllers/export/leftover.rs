@@ -1,5 +1,4 @@
-//! What exports leave behind that were to make room for a successor: one that never came, or that offers less. No export's own
-//! end takes it along.
+//! Removes what an export left behind that made room for a successor, where that never came, or offers less.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -13,24 +12,24 @@ use kube::{Api, Resource, api::ListParams};
 use super::{Exports, IN_THE_WAY, plan::offers};
 use crate::{
     controllers::{Next, export_request},
-    remaining,
-    writes::{self, WriteError},
+    leftovers,
+    writes::{self, Write, WriteError},
 };
 
-/// What nothing needs any more.
+/// The schemas and mapped namespaces of a contract that no export needs.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Leftover {
+pub(super) struct Unneeded {
     schemas: Vec<Arc<BoundSchema>>,
     namespaces: Vec<Arc<APIServiceNamespace>>,
 }
 
-/// What is left in a contract that has these exports and awaits no other: schemas that none of them has or offers, and, after
-/// the last of all, the mapped namespaces.
+/// What no export needs in a contract that has these exports and gets no others: schemas that none of them owns or offers, and,
+/// if there is no export, the mapped namespaces.
 pub(super) fn plan(
     exports: &[&APIServiceExport],
     schemas: Vec<Arc<BoundSchema>>,
     namespaces: Vec<Arc<APIServiceNamespace>>,
-) -> Leftover {
+) -> Unneeded {
     let is_needed = |schema: &BoundSchema| {
         let owners = schema.metadata.owner_references.as_deref().unwrap_or_default();
         exports.iter().any(|export| {
@@ -40,7 +39,7 @@ pub(super) fn plan(
             owns || offers(export, &schema.spec.group, &schema.spec.names.plural)
         })
     };
-    Leftover {
+    Unneeded {
         schemas: staying(schemas).filter(|schema| !is_needed(schema)).collect(),
         namespaces: staying(namespaces).filter(|_| exports.is_empty()).collect(),
     }
@@ -52,16 +51,16 @@ fn staying<K: Resource>(objects: Vec<Arc<K>>) -> impl Iterator<Item = Arc<K>> {
 }
 
 impl Exports {
-    /// Takes what is left of an export that has gone. One that went by its own end has left nothing.
+    /// Removes the rights of an export that is gone, if it left any, and then what no export of the contract needs.
     pub(super) async fn clear(&self, key: &ObjectKey) -> Result<Next, WriteError> {
         let (contract, name) = (&*key.namespace, &*key.name);
-        if self.is_awaiting(contract) {
+        if self.has_pending_request(contract) {
             return Ok(Next::Change);
         }
         if self.has_roles(contract, name) {
             let exports: Api<APIServiceExport> = Api::namespaced(self.context.state.clients.write.clone(), contract);
             if exports.get_opt(name).await?.is_some() {
-                // The cache is behind: what it misses comes.
+                // The cache does not show the export yet; it will be queued.
                 return Ok(Next::Change);
             }
             self.take_rights(contract, name).await?;
@@ -69,46 +68,40 @@ impl Exports {
         self.sweep(contract).await
     }
 
-    /// Takes what no export of a contract needs.
+    /// Removes what no export of a contract needs, unless a request is about to create an export.
     pub(super) async fn sweep(&self, contract: &str) -> Result<Next, WriteError> {
-        if self.is_awaiting(contract) {
+        if self.has_pending_request(contract) {
             return Ok(Next::Change);
         }
-        match self.take_leftover(contract).await {
-            // The provider's admin took the right back with the resource: what is left cannot be let go.
+        match self.remove_unneeded(contract).await {
+            // The provider's admin took the server's right on the resource away, so that its objects cannot be released.
             Err(error) if error.is_forbidden() => {
-                tracing::debug!(contract, %error, "what an export left behind stays");
+                tracing::debug!(contract, %error, "what an export left behind cannot be removed");
                 Ok(Next::After(IN_THE_WAY))
             }
             taken => taken.map(|()| Next::Change),
         }
     }
 
-    async fn take_leftover(&self, contract: &str) -> Result<(), WriteError> {
+    /// Releases the objects of schemas that no export needs, and deletes the schemas and namespaces.
+    async fn remove_unneeded(&self, contract: &str) -> Result<(), WriteError> {
         let state = &self.context.state;
-        let client = || state.clients.write.clone();
         let cached = state.caches.exports.list_in(contract);
-        if self.left_by(contract, cached.iter().map(AsRef::as_ref)).is_empty() {
+        if self.unneeded_in(contract, cached.iter().map(AsRef::as_ref)).is_empty() {
             return Ok(());
         }
-        // What is deleted on the strength of it must not rest on a cache.
-        let exports = Api::<APIServiceExport>::namespaced(client(), contract);
+        // A deletion must not rest on what a cache shows.
+        let exports = Api::<APIServiceExport>::namespaced(state.clients.write.clone(), contract);
         let exports = exports.list(&ListParams::default()).await?;
-        let left = self.left_by(contract, exports.items.iter());
-        let resources: BTreeSet<_> = left.resources().collect();
-        let remaining = remaining::of_resources(state, contract, &resources).await?;
-        remaining::release(state, contract, &remaining).await?;
-        for schema in &left.schemas {
-            writes::delete_seen(&Api::<BoundSchema>::namespaced(client(), contract), &**schema).await?;
-        }
-        for namespace in &left.namespaces {
-            let api = Api::<APIServiceNamespace>::namespaced(client(), contract);
-            writes::delete_seen(&api, &**namespace).await?;
-        }
-        Ok(())
+        let unneeded = self.unneeded_in(contract, exports.items.iter());
+        let resources: BTreeSet<_> = unneeded.resources().collect();
+        let leftovers = leftovers::of_resources(state, contract, &resources).await?;
+        leftovers::release(state, contract, &leftovers).await?;
+        writes::apply_all(&state.clients.write, unneeded.deletions()).await
     }
 
-    fn left_by<'a>(&self, contract: &str, exports: impl Iterator<Item = &'a APIServiceExport>) -> Leftover {
+    /// What these exports of a contract do not need.
+    fn unneeded_in<'a>(&self, contract: &str, exports: impl Iterator<Item = &'a APIServiceExport>) -> Unneeded {
         let caches = &self.context.state.caches;
         let exports: Vec<_> = exports.collect();
         plan(
@@ -118,19 +111,19 @@ impl Exports {
         )
     }
 
-    /// Whether a request is about to make an export of a contract, or to make it anew.
-    fn is_awaiting(&self, contract: &str) -> bool {
+    /// Whether a pending request is about to create an export of a contract, or to replace one.
+    fn has_pending_request(&self, contract: &str) -> bool {
         let state = &self.context.state;
         let Some(namespace) = state.contract(contract) else {
             return false;
         };
         let requests = state.caches.export_requests.list_in(contract);
         let mut requests = requests.iter();
-        !self.context.awaited.of(&namespace).is_empty()
+        !self.context.pending_requests.exports(&namespace).is_empty()
             || requests.any(|request| export_request::phase(request) == Phase::Pending)
     }
 
-    /// Whether the caches know of rights that the end of an export did not take.
+    /// Whether the caches show rights of an export.
     fn has_roles(&self, contract: &str, export: &str) -> bool {
         let made = &self.context.made;
         let role = names::resources_role(export);
@@ -146,11 +139,18 @@ impl Exports {
     }
 }
 
-// === impl Leftover ===
+// === impl Unneeded ===
 
-impl Leftover {
+impl Unneeded {
     fn is_empty(&self) -> bool {
         self.schemas.is_empty() && self.namespaces.is_empty()
+    }
+
+    fn deletions(&self) -> impl Iterator<Item = Write> {
+        const REASON: &str = "no export of the contract needs it";
+        let schemas = self.schemas.iter().map(|schema| Write::delete_seen(REASON, &**schema));
+        let namespaces = self.namespaces.iter();
+        schemas.chain(namespaces.map(|namespace| Write::delete_seen(REASON, &**namespace)))
     }
 
     fn resources(&self) -> impl Iterator<Item = GroupResource> {

@@ -1,23 +1,24 @@
-//! The rights of an export in the namespaces that are mapped for its consumer. They are the same in all, but in the one that
-//! alone takes cluster-scoped objects, and are told once for any number of namespaces.
+//! The rights of an export in the namespaces that are mapped for its consumer. They are the same in all namespaces but the one
+//! for cluster-scoped objects, so that they are computed once for any number of namespaces.
 
 use bindery_api::v1alpha2::APIServiceExport;
 
 use crate::rbac::{self, Scopes, claims::Right};
 
-/// The rights by the consumer's namespace.
+/// The rights of one export in mapped namespaces.
 #[derive(Debug)]
-pub(super) struct Rights<'a> {
+pub(super) struct MappedRights<'a> {
     everywhere: Vec<Right>,
-    /// In the one namespace that differs.
+    /// The consumer's namespace for cluster-scoped objects, and the rights in it.
     within: Option<(&'a str, Vec<Right>)>,
 }
 
-// === impl Rights ===
+// === impl MappedRights ===
 
-impl<'a> Rights<'a> {
+impl<'a> MappedRights<'a> {
+    /// The rights that an export needs.
     pub(super) fn of(contract: &str, export: &'a APIServiceExport, scopes: &Scopes) -> Self {
-        // Their names and rules do not depend on the provider's namespace, and no namespace of the consumer has an empty name.
+        // Names and rules do not depend on the provider namespace. An empty name stands for any other namespace of the consumer.
         let rights = |mapped: &str| rbac::mapped_rights(contract, export, scopes, mapped, "");
         let only = export.spec.cluster_scoped_namespace.as_deref();
         Self {
@@ -26,6 +27,7 @@ impl<'a> Rights<'a> {
         }
     }
 
+    /// The rights in the provider namespace that is mapped for this namespace of the consumer.
     pub(super) fn within(&self, mapped: &str) -> &[Right] {
         match &self.within {
             Some((only, rights)) if *only == mapped => rights,
@@ -71,7 +73,7 @@ mod tests {
         schema.names.plural = resource.resource;
         let schema = BoundSchema::new("cowboys", schema);
         let scopes = [&schema].into_iter().collect();
-        let rights = Rights::of("kube-bind-a", &export, &scopes);
+        let rights = MappedRights::of("kube-bind-a", &export, &scopes);
         for mapped in ["ranch", "town"] {
             assert_eq!(
                 rights.within(mapped),

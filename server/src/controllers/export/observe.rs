@@ -1,37 +1,40 @@
-//! What an export's plan is made from: the caches, and, where rights in the cluster's scope are to be given, the admission
-//! policy.
+//! Observes what an export's plan depends on: the caches, and, before cluster-wide rights are granted, the admission policy.
+
+use std::sync::Arc;
 
 use bindery_api::{
     annotations, names,
     v1alpha2::{APIServiceExport, ExportResource, GroupResource, SchemaUpdatePolicy},
 };
+use bindery_runtime::cache::Cache;
 use jiff::Timestamp;
-use kube::{ResourceExt as _, api::ObjectMeta};
+use kube::{Resource, ResourceExt as _, api::ObjectMeta};
+use serde::de::DeserializeOwned;
 
 use super::{
     Exports, claims, is_for, mapped,
-    plan::{self, Observed, Op, Step},
+    plan::{self, ExportStep, Observed},
     sources,
 };
 use crate::{
     rbac::{self, claims::Right},
     template::{self, Refusal},
-    writes::WriteError,
+    writes::{Write, WriteError},
 };
 
 impl Exports {
-    /// What to write, and what the admission policy was found to be if that depends on it.
+    /// Plans what to write. Returns also what is known of the admission policy, if the plan depends on it.
     pub(super) async fn decide(
         &self,
         export: &APIServiceExport,
         lacking: Option<Refusal>,
         has_rights: bool,
-    ) -> Result<(Vec<Op>, Option<Result<(), Refusal>>), WriteError> {
+    ) -> Result<(Vec<Write>, Option<Result<(), Refusal>>), WriteError> {
         let mut policy = None;
         loop {
-            match self.observe(export, lacking.clone(), has_rights, policy.as_ref(), plan::plan) {
-                Step::Apply(ops) => return Ok((ops, policy)),
-                Step::Prove => {
+            match self.plan(export, lacking.clone(), has_rights, policy.as_ref()) {
+                ExportStep::Apply(writes) => return Ok((writes, policy)),
+                ExportStep::Prove => {
                     let contract = export.namespace().unwrap_or_default();
                     policy = Some(self.context.state.prober.prove(&contract).await?);
                 }
@@ -39,14 +42,13 @@ impl Exports {
         }
     }
 
-    fn observe<T>(
+    fn plan(
         &self,
         export: &APIServiceExport,
         lacking: Option<Refusal>,
         has_rights: bool,
         policy: Option<&Result<(), Refusal>>,
-        decide: impl FnOnce(&Observed<'_>) -> T,
-    ) -> T {
+    ) -> ExportStep {
         let state = &self.context.state;
         let made = &self.context.made;
         let (contract, name) = (export.namespace().unwrap_or_default(), export.name_any());
@@ -73,38 +75,21 @@ impl Exports {
                 sources::source(export, resource, &state.caches.definitions, bound, offered)
             })
             .collect();
-        decide(&Observed {
+        let own = (contract.as_str(), name.as_str());
+        plan::plan(&Observed {
             export,
             contract: state.contract(&contract),
             schemas: &schemas,
             sources: &sources,
             keepers: &self.keepers(export),
             request: state.caches.export_requests.get(&contract, &name),
-            cluster_role: made
-                .cluster_roles
-                .get("", &cluster_role)
-                .filter(|role| is_for(&**role, &contract, &name)),
-            cluster_role_binding: made
-                .cluster_role_bindings
-                .get("", &cluster_role)
-                .filter(|binding| is_for(&**binding, &contract, &name)),
-            role: made
-                .roles
-                .get(&contract, &role)
-                .filter(|role| is_for(&**role, &contract, &name)),
-            role_binding: made
-                .role_bindings
-                .get(&contract, &role)
-                .filter(|binding| is_for(&**binding, &contract, &name)),
-            claims: claims::Seen {
-                role: made
-                    .cluster_roles
-                    .get("", &claims_role)
-                    .filter(|role| is_for(&**role, &contract, &name)),
-                binding: made
-                    .cluster_role_bindings
-                    .get("", &claims_role)
-                    .filter(|binding| is_for(&**binding, &contract, &name)),
+            cluster_role: made_for(&made.cluster_roles, "", &cluster_role, own),
+            cluster_role_binding: made_for(&made.cluster_role_bindings, "", &cluster_role, own),
+            role: made_for(&made.roles, &contract, &role, own),
+            role_binding: made_for(&made.role_bindings, &contract, &role, own),
+            claims: claims::ClaimsSeen {
+                role: made_for(&made.cluster_roles, "", &claims_role, own),
+                binding: made_for(&made.cluster_role_bindings, "", &claims_role, own),
                 secrets: state.settings.cluster_wide_secret_claims,
             },
             policy,
@@ -115,7 +100,8 @@ impl Exports {
         })
     }
 
-    /// Who keeps each schema of an export as it was: the export itself, or another one that shares it.
+    /// The export whose policy `Never` keeps a schema as it was bound, for each resource of an export: the export itself, or
+    /// another one that shares the schema.
     fn keepers(&self, export: &APIServiceExport) -> Vec<Option<String>> {
         let caches = &self.context.state.caches;
         let contract = export.namespace().unwrap_or_default();
@@ -138,13 +124,14 @@ impl Exports {
         export.spec.resources.iter().map(keeper).collect()
     }
 
-    /// Whether the namespaces that are mapped already have the export's rights: who sees the export in sync may use them.
+    /// Whether the consumer has the export's rights in every namespace that is mapped already. The export does not become
+    /// ready before, since its consumer relies on them.
     pub(super) fn has_rights(&self, export: &APIServiceExport) -> bool {
         let (made, caches) = (&self.context.made, &self.context.state.caches);
         let contract = export.namespace().unwrap_or_default();
         let schemas = caches.bound_schemas.list_in(&contract);
         let scopes = schemas.iter().map(AsRef::as_ref).collect();
-        let all = mapped::Rights::of(&contract, export, &scopes);
+        let all = mapped::MappedRights::of(&contract, export, &scopes);
         let is_there = |namespace: &str, right: &Right| {
             let name = |meta: &ObjectMeta| meta.name.clone().unwrap_or_default();
             let has_role = right.role.as_ref().is_none_or(|role| {
@@ -170,4 +157,13 @@ impl Exports {
             all.within(name).iter().all(|right| is_there(namespace, right))
         })
     }
+}
+
+/// The object of that namespace and name, if it was made for an export, which is given by contract and name.
+fn made_for<K>(cache: &Cache<K>, namespace: &str, name: &str, (contract, export): (&str, &str)) -> Option<Arc<K>>
+where
+    K: Resource + DeserializeOwned + Send + Sync + 'static,
+{
+    let object = cache.get(namespace, name);
+    object.filter(|object| is_for(&**object, contract, export))
 }

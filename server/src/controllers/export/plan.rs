@@ -1,4 +1,4 @@
-//! What an export that stays is missing.
+//! Plans what an export that is not being deleted is missing.
 
 use std::sync::Arc;
 
@@ -14,72 +14,56 @@ use k8s_openapi::api::{
     rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
 };
 use kube::ResourceExt as _;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{claims, rights, schemas};
 use crate::{
     template::{ExportPlan, Refusal},
-    writes,
+    writes::{self, Write},
 };
 
-/// The wire's condition: schemas and rights are there.
+/// The condition that says whether the export's schemas and rights exist.
 pub(in crate::controllers) const PROVIDER_IN_SYNC: &str = "ProviderInSync";
-/// Whether the export is still what its template makes.
+/// The condition that says whether the export is still what its template makes.
 const TEMPLATE_IN_SYNC: &str = "TemplateInSync";
 
+/// An export, and what its plan depends on.
 pub(super) struct Observed<'a> {
     pub(super) export: &'a APIServiceExport,
     pub(super) contract: Option<Arc<Namespace>>,
-    /// The schema of each resource, as far as it is there.
+    /// The schema of each resource, as far as it exists.
     pub(super) schemas: &'a [Option<Arc<BoundSchema>>],
-    /// What each resource's schema is made from.
+    /// What the schema of each resource is made from today, or why it cannot be made.
     pub(super) sources: &'a [Result<BoundSchemaSpec, Refusal>],
-    /// The export that keeps each resource's schema as it was, if one that has the resource does.
+    /// The export whose policy `Never` keeps the resource's schema as it was bound, for each resource that has one.
     pub(super) keepers: &'a [Option<String>],
-    /// What the export was made by.
+    /// The APIServiceExportRequest that asked for the export.
     pub(super) request: Option<Arc<APIServiceExportRequest>>,
     pub(super) cluster_role: Option<Arc<ClusterRole>>,
     pub(super) cluster_role_binding: Option<Arc<ClusterRoleBinding>>,
     /// The export's Role in the contract namespace.
     pub(super) role: Option<Arc<Role>>,
-    /// The RoleBinding of that Role.
+    /// The RoleBinding of the export's Role in the contract namespace.
     pub(super) role_binding: Option<Arc<RoleBinding>>,
-    /// What the export may read of claimed objects in the whole cluster.
-    pub(super) claims: claims::Seen,
-    /// Whether the admission policy bounds what is written in the cluster's scope; `None` if that was not asked.
+    /// What the consumer may read of claimed objects in the whole cluster.
+    pub(super) claims: claims::ClaimsSeen,
+    /// Whether the admission policy limits cluster-wide writes; `None` if that was not asked yet.
     pub(super) policy: Option<&'a Result<(), Refusal>>,
-    /// Whether the rights are there in every namespace that is mapped already.
+    /// Whether the consumer has the export's rights in every namespace that is mapped already.
     pub(super) has_rights: bool,
     /// What the server lacks to give the rights that are missing.
     pub(super) lacking: Option<Refusal>,
-    /// What the template offers today; `None` if it has gone.
+    /// What the template offers today; `None` if the template was deleted.
     pub(super) template: Option<Result<ExportPlan, Refusal>>,
     pub(super) now: Timestamp,
 }
 
+/// What to do for an export.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Step {
-    Apply(Vec<Op>),
-    /// The admission policy must be tried before more can be said.
+pub(super) enum ExportStep {
+    Apply(Vec<Write>),
+    /// Ask whether the admission policy is in force, and plan again with the answer.
     Prove,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Op {
-    PatchExport(Value),
-    CreateSchema(Box<BoundSchema>),
-    PatchSchema { name: String, patch: Value },
-    CreateRole(Box<Role>),
-    PatchRole { name: String, patch: Value },
-    DeleteRole { name: String, uid: Option<String> },
-    CreateRoleBinding(Box<RoleBinding>),
-    DeleteRoleBinding { name: String, uid: Option<String> },
-    CreateClusterRole(Box<ClusterRole>),
-    PatchClusterRole { name: String, patch: Value },
-    DeleteClusterRole { name: String, uid: Option<String> },
-    CreateClusterRoleBinding(Box<ClusterRoleBinding>),
-    DeleteClusterRoleBinding { name: String, uid: Option<String> },
-    Say(Vec<Condition>),
 }
 
 /// Whether an export has a resource.
@@ -88,66 +72,76 @@ pub(super) fn offers(export: &APIServiceExport, group: &str, plural: &str) -> bo
     resources.any(|resource| resource.group_resource.group == group && resource.group_resource.resource == plural)
 }
 
-/// What to write. While something is being made, here or in the mapped namespaces, the status waits: the change that
-/// it brings comes back here.
-pub(super) fn plan(seen: &Observed<'_>) -> Step {
-    let mut ops = Vec::new();
+/// Plans what to write. While something is missing, here or in the mapped namespaces, the status waits for the change that
+/// its creation brings.
+pub(super) fn plan(seen: &Observed<'_>) -> ExportStep {
     if let Some(finalizers) = writes::with_finalizer(seen.export, finalizers::EXPORT) {
-        let patch = writes::finalizers_patch(seen.export, &finalizers);
-        return Step::Apply(vec![Op::PatchExport(patch)]);
+        let write = Write::finalizers("the export lacks its finalizer", seen.export, &finalizers);
+        return ExportStep::Apply(vec![write]);
     }
-    schemas::plan(seen.schemas(), &mut ops);
-    if rights::plan(seen, &mut ops).is_err() {
-        return Step::Prove;
+    let mut writes = Vec::new();
+    schemas::plan(seen.schemas(), &mut writes);
+    if rights::plan(seen, &mut writes).is_err() {
+        return ExportStep::Prove;
     }
-    claims::plan(seen, &mut ops);
-    schemas::hash(seen.schemas(), &mut ops);
-    spare(seen, &mut ops);
-    if !ops.is_empty() {
-        return Step::Apply(ops);
+    claims::plan(seen, &mut writes);
+    schemas::hash(seen.schemas(), &mut writes);
+    writes.extend(cancel_replacement(seen));
+    if !writes.is_empty() {
+        return ExportStep::Apply(writes);
     }
     let unproved = seen.policy.and_then(|policy| policy.as_ref().err());
-    match seen.lacking.as_ref().or(unproved) {
-        Some(refusal) => {
-            let refused = refused(seen.export, refusal.reason(), refusal.to_string(), seen.now);
-            ops.extend(refused.map(Op::Say));
-        }
-        None if seen.has_rights => status(seen, &mut ops),
-        None => {}
-    }
-    Step::Apply(ops)
+    let status = match seen.lacking.as_ref().or(unproved) {
+        Some(refusal) => refused(seen.export, refusal.reason(), refusal.to_string(), seen.now),
+        None if seen.has_rights => status(seen),
+        None => None,
+    };
+    ExportStep::Apply(status.into_iter().collect())
 }
 
-/// The conditions of an export whose provider side cannot be seen to, if it does not say so already.
-pub(super) fn refused(
+/// The status of an export that cannot be served for this reason, if it does not say so already.
+pub(super) fn refused(export: &APIServiceExport, reason: &str, message: String, now: Timestamp) -> Option<Write> {
+    set_conditions(
+        export,
+        [false_condition(PROVIDER_IN_SYNC, Severity::Error, reason, message)],
+        now,
+    )
+}
+
+fn set_conditions(
     export: &APIServiceExport,
-    reason: &str,
-    message: String,
+    conditions: impl IntoIterator<Item = Condition>,
     now: Timestamp,
-) -> Option<Vec<Condition>> {
-    let mut conditions = export.conditions().to_vec();
-    let condition = false_condition(PROVIDER_IN_SYNC, Severity::Error, reason, message);
-    conditions.set_condition(condition, now).then_some(conditions)
+) -> Option<Write> {
+    let mut all = export.conditions().to_vec();
+    let mut changed = false;
+    for condition in conditions {
+        changed |= all.set_condition(condition, now);
+    }
+    changed.then(|| {
+        Write::status(
+            "a condition of the export changed",
+            export,
+            &json!({ "conditions": all }),
+        )
+    })
 }
 
-/// Takes back the mark of one that was to make room for a successor, once it is what the template makes again.
-fn spare(seen: &Observed<'_>, ops: &mut Vec<Op>) {
+/// Removes the annotation that has an export replaced, once the export is what its template makes again.
+fn cancel_replacement(seen: &Observed<'_>) -> Option<Write> {
     let is_met = matches!(&seen.template, Some(Ok(plan)) if plan.is_met_by(seen.export));
-    if is_met && seen.export.annotations().contains_key(annotations::REPLACE) {
-        let mut metadata = writes::seen(seen.export);
-        metadata["annotations"] = json!({ annotations::REPLACE: null });
-        ops.push(Op::PatchExport(json!({ "metadata": metadata })));
-    }
+    let is_replaced = seen.export.annotations().contains_key(annotations::REPLACE);
+    let annotation = json!({ annotations::REPLACE: null });
+    (is_met && is_replaced).then(|| Write::annotate("the export is what its template makes", seen.export, &annotation))
 }
 
-fn status(seen: &Observed<'_>, ops: &mut Vec<Op>) {
-    let mut conditions = seen.export.conditions().to_vec();
-    let mut changed = conditions.set_condition(provider_in_sync(seen), seen.now);
-    changed |= conditions.set_condition(template_in_sync(seen), seen.now);
-    changed |= conditions.set_condition(schemas::in_sync(seen.schemas()), seen.now);
-    if changed {
-        ops.push(Op::Say(conditions));
-    }
+fn status(seen: &Observed<'_>) -> Option<Write> {
+    let conditions = [
+        provider_in_sync(seen),
+        template_in_sync(seen),
+        schemas::in_sync(seen.schemas()),
+    ];
+    set_conditions(seen.export, conditions, seen.now)
 }
 
 fn provider_in_sync(seen: &Observed<'_>) -> Condition {
@@ -166,7 +160,7 @@ fn provider_in_sync(seen: &Observed<'_>) -> Condition {
     }
 }
 
-/// Neither an edited nor a deleted template changes an export; taking what it makes today is a new bind.
+/// The condition [`TEMPLATE_IN_SYNC`]. An edited or deleted template does not change an export; a new bind does.
 fn template_in_sync(seen: &Observed<'_>) -> Condition {
     let info = |reason: &str, message: String| false_condition(TEMPLATE_IN_SYNC, Severity::Info, reason, message);
     let name = seen.export.annotations().get(annotations::TEMPLATE);
@@ -202,8 +196,8 @@ fn template_in_sync(seen: &Observed<'_>) -> Condition {
 // === impl Observed ===
 
 impl<'a> Observed<'a> {
-    fn schemas(&self) -> schemas::View<'a> {
-        schemas::View {
+    fn schemas(&self) -> schemas::SchemaView<'a> {
+        schemas::SchemaView {
             export: self.export,
             schemas: self.schemas,
             sources: self.sources,

@@ -1,16 +1,15 @@
-//! The end of an export: its rights go, what is left of its objects is let go, and then all that was made for it.
+//! Ends an export: removes its rights, releases the objects that are left of it, and deletes all that was made for it.
+
+use std::sync::Arc;
 
 use bindery_api::{
     names,
-    v1alpha2::{
-        APIServiceExport, APIServiceExportRequest, APIServiceNamespace, BindableResourcesRequest, BoundSchema, Phase,
-    },
+    v1alpha2::{APIServiceExport, BindableResourcesRequest, Phase},
 };
 use bindery_runtime::cache::Cache;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
-use kube::{Api, Resource, ResourceExt as _, core::NamespaceResourceScope};
-use serde::de::DeserializeOwned;
+use kube::{Api, Client, ResourceExt as _};
 
 use super::{
     Exports,
@@ -19,121 +18,129 @@ use super::{
 };
 use crate::{
     controllers::{Next, request},
-    owner, rbac, remaining,
+    leftovers, owner, rbac,
     state::State,
-    writes::{self, WriteError},
+    writes::{self, Object, Write, WriteError},
 };
 
-/// Deletions that run at a time.
+/// How many deletions run at a time.
 const CONCURRENT: usize = 8;
 
 impl Exports {
+    /// Takes the next step towards the end of an export that is being deleted.
     pub(super) async fn delete(&self, export: &APIServiceExport) -> Result<Next, WriteError> {
-        let Some(Deletion { take_all, patch }) = deletion::plan(export) else {
+        let Some(Deletion {
+            take_all,
+            remove_finalizer,
+        }) = deletion::plan(export)
+        else {
             return Ok(Next::Change);
         };
-        let state = &self.context.state;
         if take_all && let Err(error) = self.take_all(export).await {
             self.explain(export, &error).await?;
             return Err(error);
         }
-        let api: Api<APIServiceExport> =
-            Api::namespaced(state.clients.write.clone(), &export.namespace().unwrap_or_default());
-        writes::merge(&api, &export.name_any(), &patch).await?;
+        remove_finalizer.apply(&self.context.state.clients.write).await?;
         Ok(Next::Change)
     }
 
+    /// Removes the export's rights, releases its objects, and deletes all that was made for it, in this order.
     async fn take_all(&self, export: &APIServiceExport) -> Result<(), WriteError> {
         let state = &self.context.state;
         let contract = export.namespace().unwrap_or_default();
         self.take_rights(&contract, &export.name_any()).await?;
-        // After the rights, for what is still being written would not be counted.
-        let remaining = remaining::remaining_objects(state, export).await?;
-        remaining::release(state, &contract, &remaining).await?;
-        remaining::withdraw(state, export).await?;
+        // After the rights: the consumer could still create objects before, which would be missed.
+        let leftovers = leftovers::of_export(state, export).await?;
+        leftovers::release(state, &contract, &leftovers).await?;
+        leftovers::withdraw(state, export).await?;
         self.take_rest(export).await
     }
 
+    /// Deletes every role and role binding that was made for an export.
     pub(super) async fn take_rights(&self, contract: &str, name: &str) -> Result<(), WriteError> {
         let state = &self.context.state;
         let made = &self.context.made;
         delete_made::<RoleBinding>(state, &made.role_bindings, contract, name).await?;
         delete_made::<Role>(state, &made.roles, contract, name).await?;
-        // By name and not by cache, which may not have seen yet what was made a moment ago.
-        let client = || state.clients.write.clone();
+        let client = &state.clients.write;
+        let cloned = || client.clone();
         let role = names::resources_role(name);
-        delete_named::<RoleBinding>(Api::namespaced(client(), contract), &role, contract, name).await?;
-        delete_named::<Role>(Api::namespaced(client(), contract), &role, contract, name).await?;
+        delete_named::<RoleBinding>(client, Api::namespaced(cloned(), contract), &role, contract, name).await?;
+        delete_named::<Role>(client, Api::namespaced(cloned(), contract), &role, contract, name).await?;
         for role in [
             names::claims_cluster_role(contract, name),
             names::resources_cluster_role(contract, name),
         ] {
-            delete_named::<ClusterRoleBinding>(Api::all(client()), &role, contract, name).await?;
-            delete_named::<ClusterRole>(Api::all(client()), &role, contract, name).await?;
+            delete_named::<ClusterRoleBinding>(client, Api::all(cloned()), &role, contract, name).await?;
+            delete_named::<ClusterRole>(client, Api::all(cloned()), &role, contract, name).await?;
         }
         Ok(())
     }
 
-    /// Removes what else was made for an export. Schemas and mapped namespaces would go with it by their owner references
-    /// too, but the garbage collector learns of new kinds only every half a minute.
+    /// Deletes the request, the schemas and the namespaces of an export, and the records of the calls that made it. The garbage
+    /// collector would delete schemas and namespaces too, but it discovers new kinds only every 30 seconds.
     async fn take_rest(&self, export: &APIServiceExport) -> Result<(), WriteError> {
+        const REASON: &str = "its export goes";
         let state = &self.context.state;
-        let client = || state.clients.write.clone();
+        let caches = &state.caches;
         let (contract, name) = (export.namespace().unwrap_or_default(), export.name_any());
-        if let Some(request) = state.caches.export_requests.get(&contract, &name) {
-            let api: Api<APIServiceExportRequest> = Api::namespaced(client(), &contract);
-            writes::delete(&api, &name, request.metadata.uid.as_deref()).await?;
-        }
-        for schema in state.caches.bound_schemas.list_in(&contract) {
-            if owner::is_alone(&*schema, export.metadata.uid.as_deref()) {
-                let api: Api<BoundSchema> = Api::namespaced(client(), &contract);
-                writes::delete_seen(&api, &*schema).await?;
-            }
-        }
-        for namespace in state.caches.service_namespaces.list_in(&contract) {
-            if owner::is_alone(&*namespace, export.metadata.uid.as_deref()) {
-                let api: Api<APIServiceNamespace> = Api::namespaced(client(), &contract);
-                writes::delete_seen(&api, &*namespace).await?;
-            }
-        }
-        for request in state
-            .caches
+        let uid = export.metadata.uid.as_deref();
+        let request = caches.export_requests.get(&contract, &name);
+        let mut writes: Vec<_> = request
+            .iter()
+            .map(|request| Write::delete(REASON, &**request))
+            .collect();
+        writes.extend(sole_owned(&caches.bound_schemas.list_in(&contract), uid));
+        writes.extend(sole_owned(&caches.service_namespaces.list_in(&contract), uid));
+        let calls = caches
             .requests
-            .list(|request| is_record_of(request, &state.settings.namespace, &contract, &name))
-        {
-            let api: Api<BindableResourcesRequest> = Api::namespaced(client(), &state.settings.namespace);
-            writes::delete_seen(&api, &*request).await?;
-        }
-        Ok(())
+            .list(|request| is_record_of(request, &state.settings.namespace, &contract, &name));
+        writes.extend(calls.iter().map(|request| Write::delete_seen(REASON, &**request)));
+        writes::apply_all(&state.clients.write, writes).await
     }
 }
 
+/// The deletions of objects that have this owner and no other.
+fn sole_owned<K: Object>(objects: &[Arc<K>], owner: Option<&str>) -> impl Iterator<Item = Write> {
+    let objects = objects.iter().filter(move |object| owner::is_alone(&***object, owner));
+    objects.map(|object| Write::delete_seen("its only export goes", &**object))
+}
+
+/// Deletes the namespaced objects that a cache shows to be made for an export.
 async fn delete_made<K>(state: &State, cache: &Cache<K>, contract: &str, export: &str) -> Result<(), WriteError>
 where
-    K: writes::Object + Resource<Scope = NamespaceResourceScope> + DeserializeOwned + Send + Sync + 'static,
+    K: Object + Send + Sync + 'static,
 {
     let label = rbac::export_label(export);
     let made = cache.list(|object| is_labelled(object, contract, &label)).into_iter();
-    let deletions = made.map(|object| {
-        let api: Api<K> = Api::namespaced(state.clients.write.clone(), &object.namespace().unwrap_or_default());
-        async move { writes::delete(&api, &object.name_any(), object.meta().uid.as_deref()).await }
+    let deletions = made.map(|object| async move {
+        let write = Write::delete("its export goes", &*object);
+        write.apply(&state.clients.write).await.map(drop)
     });
     stream::iter(deletions).buffer_unordered(CONCURRENT).try_collect().await
 }
 
-async fn delete_named<K>(api: Api<K>, object: &str, contract: &str, export: &str) -> Result<(), WriteError>
+/// Deletes the object of that name, if it was made for an export. Asks the API server, since the caches may not show yet what
+/// was created a moment ago.
+async fn delete_named<K>(
+    client: &Client,
+    api: Api<K>,
+    name: &str,
+    contract: &str,
+    export: &str,
+) -> Result<(), WriteError>
 where
-    K: writes::Object,
+    K: Object,
 {
-    match api.get_opt(object).await? {
+    match api.get_opt(name).await? {
         Some(found) if is_for(&found, contract, export) => {
-            writes::delete(&api, object, found.meta().uid.as_deref()).await
+            Write::delete("its export goes", &found).apply(client).await.map(drop)
         }
         _ => Ok(()),
     }
 }
 
-/// Whether a request is the record of the call that made an export. One that is pending waits to make it anew.
+/// Whether a request records the call that made an export. A pending one does not count: it is about to make the export anew.
 fn is_record_of(request: &BindableResourcesRequest, home: &str, contract: &str, export: &str) -> bool {
     request
         .status

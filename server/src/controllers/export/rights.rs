@@ -1,146 +1,81 @@
-//! What an export's consumer may do outside the namespaces mapped for it: in the cluster's scope, or, where its
-//! cluster-scoped objects stand there, in the contract namespace.
+//! The rights of an export's consumer outside the namespaces mapped for it: in the whole cluster, or in the contract
+//! namespace, where cluster-scoped objects of the consumer may live.
 
 use bindery_api::v1alpha2::GroupResource;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
-use serde_json::json;
 
-use super::plan::{Observed, Op};
+use super::plan::Observed;
 use crate::{
+    controllers::grants,
     rbac::{self, Grant, Scopes},
-    writes,
+    writes::Write,
 };
 
-/// Rights in the cluster's scope that are to be given, while it is not known whether the admission policy bounds them.
+const NEEDED: &str = "the export needs these rights";
+const UNUSED: &str = "the export has no use for these rights";
+
+/// Cluster-wide rights are due, and it is not known yet whether the admission policy limits them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PolicyUnasked;
 
-/// Gives an export its rights, and takes those that it has no use for. Where the policy is known to be missing, rights in
-/// the cluster's scope are not given.
-pub(super) fn plan(seen: &Observed<'_>, ops: &mut Vec<Op>) -> Result<(), PolicyUnasked> {
+/// Plans the rights that an export needs, and the removal of those that it has no use for. While the admission policy is
+/// known not to be in force, no cluster-wide right to write is granted.
+pub(super) fn plan(seen: &Observed<'_>, writes: &mut Vec<Write>) -> Result<(), PolicyUnasked> {
     let Some(contract) = &seen.contract else {
         return Ok(());
     };
     let scopes = seen.schemas.iter().flatten().map(AsRef::as_ref).collect();
-    in_contract(seen, contract, &scopes, ops);
-    let mut cluster = Vec::new();
-    let is_given = in_cluster(seen, contract, &scopes, &mut cluster);
-    let writes = !rbac::cluster_resources(&seen.export.spec, &scopes).is_empty();
+    writes.extend(in_contract(seen, contract, &scopes));
+    let (in_cluster, adds_rights) = in_cluster(seen, contract, &scopes);
+    let needs_policy = adds_rights && !rbac::cluster_resources(&seen.export.spec, &scopes).is_empty();
     match seen.policy {
-        None if is_given && writes => return Err(PolicyUnasked),
-        Some(Err(_)) if is_given && writes => {}
-        _ => ops.extend(cluster),
+        None if needs_policy => return Err(PolicyUnasked),
+        Some(Err(_)) if needs_policy => {}
+        _ => writes.extend(in_cluster),
     }
     Ok(())
 }
 
-/// Whether rights are given that the consumer has not got.
-fn in_cluster(seen: &Observed<'_>, contract: &Namespace, scopes: &Scopes, ops: &mut Vec<Op>) -> bool {
+/// The writes for an export's ClusterRole and its binding, and whether they give the consumer a right that it has not got.
+fn in_cluster(seen: &Observed<'_>, contract: &Namespace, scopes: &Scopes) -> (Vec<Write>, bool) {
+    let (binding, role) = (seen.cluster_role_binding.as_deref(), seen.cluster_role.as_deref());
     let rules = rbac::cluster_rules(&seen.export.spec, scopes);
     if rules.is_empty() {
-        if scopes.know(&seen.export.spec) {
-            take_cluster(seen, ops);
-        }
-        return false;
+        let unused = scopes.know(&seen.export.spec);
+        let revoked = unused.then(|| grants::revoke(UNUSED, binding, role));
+        return (revoked.into_iter().flatten().collect(), false);
     }
-    let (contract_name, export_name) = (contract.name_any(), seen.export.name_any());
-    let grant = Grant {
-        contract: &contract_name,
-        export: &export_name,
-        resources: &[],
-    };
-    let mut is_given = false;
+    let names = (contract.name_any(), seen.export.name_any());
+    let grant = grant(&names, &[]);
     let wanted = rbac::cluster_role(grant, contract, rules);
-    match &seen.cluster_role {
-        None => {
-            is_given = true;
-            ops.push(Op::CreateClusterRole(Box::new(wanted)));
-        }
-        Some(role) if role.rules != wanted.rules => {
-            is_given = !rbac::are_within(wanted.rules.as_deref(), role.rules.as_deref());
-            ops.push(Op::PatchClusterRole {
-                name: role.name_any(),
-                patch: json!({ "metadata": writes::seen(&**role), "rules": wanted.rules }),
-            });
-        }
-        Some(_) => {}
-    }
-    let wanted = rbac::cluster_role_binding(grant, contract);
-    match &seen.cluster_role_binding {
-        Some(binding) if rbac::binds_the_same_everywhere(binding, &wanted) => return is_given,
-        // What a binding binds cannot be changed.
-        Some(binding) => ops.push(Op::DeleteClusterRoleBinding {
-            name: binding.name_any(),
-            uid: binding.uid(),
-        }),
-        None => {}
-    }
-    ops.push(Op::CreateClusterRoleBinding(Box::new(wanted)));
-    true
+    let adds_rules = !rbac::are_within(wanted.rules.as_deref(), role.and_then(|role| role.rules.as_deref()));
+    let bind = grants::binding(NEEDED, binding, &rbac::cluster_role_binding(grant, contract));
+    let adds_rights = adds_rules || !bind.is_empty();
+    let role = grants::role(NEEDED, role, &wanted);
+    (role.into_iter().chain(bind).collect(), adds_rights)
 }
 
-fn take_cluster(seen: &Observed<'_>, ops: &mut Vec<Op>) {
-    ops.extend(
-        seen.cluster_role_binding
-            .as_ref()
-            .map(|binding| Op::DeleteClusterRoleBinding {
-                name: binding.name_any(),
-                uid: binding.uid(),
-            }),
-    );
-    ops.extend(seen.cluster_role.as_ref().map(|role| Op::DeleteClusterRole {
-        name: role.name_any(),
-        uid: role.uid(),
-    }));
-}
-
-fn in_contract(seen: &Observed<'_>, contract: &Namespace, scopes: &Scopes, ops: &mut Vec<Op>) {
+/// The writes for an export's Role in the contract namespace, and for its binding.
+fn in_contract(seen: &Observed<'_>, contract: &Namespace, scopes: &Scopes) -> Vec<Write> {
+    let (binding, role) = (seen.role_binding.as_deref(), seen.role.as_deref());
     let resources = rbac::contract_resources(&seen.export.spec, scopes);
     if resources.is_empty() {
-        if scopes.know(&seen.export.spec) {
-            take_contract(seen, ops);
-        }
-        return;
+        let unused = scopes.know(&seen.export.spec);
+        let revoked = unused.then(|| grants::revoke(UNUSED, binding, role));
+        return revoked.into_iter().flatten().collect();
     }
-    let (contract, export) = (contract.name_any(), seen.export.name_any());
-    give_contract(seen, &contract, &export, &resources, ops);
+    let names = (contract.name_any(), seen.export.name_any());
+    let grant = grant(&names, &resources);
+    let role = grants::role(NEEDED, role, &rbac::namespace_role(grant, &names.0));
+    let bind = grants::binding(NEEDED, binding, &rbac::namespace_role_binding(grant, &names.0));
+    role.into_iter().chain(bind).collect()
 }
 
-fn give_contract(seen: &Observed<'_>, contract: &str, export: &str, resources: &[GroupResource], ops: &mut Vec<Op>) {
-    let grant = Grant {
+fn grant<'a>((contract, export): &'a (String, String), resources: &'a [GroupResource]) -> Grant<'a> {
+    Grant {
         contract,
         export,
         resources,
-    };
-    let wanted = rbac::namespace_role(grant, contract);
-    match &seen.role {
-        None => ops.push(Op::CreateRole(Box::new(wanted))),
-        Some(role) if role.rules != wanted.rules => ops.push(Op::PatchRole {
-            name: role.name_any(),
-            patch: json!({ "metadata": writes::seen(&**role), "rules": wanted.rules }),
-        }),
-        Some(_) => {}
     }
-    let wanted = rbac::namespace_role_binding(grant, contract);
-    match &seen.role_binding {
-        Some(binding) if rbac::binds_the_same(binding, &wanted) => return,
-        Some(binding) => ops.push(Op::DeleteRoleBinding {
-            name: binding.name_any(),
-            uid: binding.uid(),
-        }),
-        None => {}
-    }
-    ops.push(Op::CreateRoleBinding(Box::new(wanted)));
-}
-
-fn take_contract(seen: &Observed<'_>, ops: &mut Vec<Op>) {
-    ops.extend(seen.role_binding.as_ref().map(|binding| Op::DeleteRoleBinding {
-        name: binding.name_any(),
-        uid: binding.uid(),
-    }));
-    ops.extend(seen.role.as_ref().map(|role| Op::DeleteRole {
-        name: role.name_any(),
-        uid: role.uid(),
-    }));
 }

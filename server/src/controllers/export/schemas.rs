@@ -1,5 +1,5 @@
-//! The schemas of an export: made with it, shared with others, and carried along with the provider's CRD where each that
-//! shares them asks for that.
+//! The BoundSchemas of an export. Exports of one contract share the schema of a resource; it follows the provider's CRD where
+//! every export that shares it asks for that.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,57 +18,67 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{ResourceExt as _, api::ObjectMeta};
 use serde_json::{Value, json};
 
-use super::plan::Op;
-use crate::{owner, template::Refusal, writes};
+use crate::{owner, template::Refusal, writes::Write};
 
-/// Whether the schemas are those of the provider's CRDs.
+/// The condition that says whether the schemas are those of the provider's CRDs.
 pub(super) const SCHEMA_IN_SYNC: &str = "SchemaInSync";
 
-/// What decides about the schemas of an export, each list in the order of its resources.
+/// What is known of an export's schemas, each list in the order of the export's resources.
 #[derive(Clone, Copy)]
-pub(super) struct View<'a> {
+pub(super) struct SchemaView<'a> {
     pub(super) export: &'a APIServiceExport,
-    /// The schema of each resource, as far as it is there.
+    /// The schema of each resource, as far as it exists.
     pub(super) schemas: &'a [Option<Arc<BoundSchema>>],
-    /// What each schema is made from.
+    /// What each schema is made from today, or why it cannot be made.
     pub(super) sources: &'a [Result<BoundSchemaSpec, Refusal>],
-    /// The export that keeps each schema as it was, if one that shares it does.
+    /// The export whose policy `Never` keeps the schema as it was bound, for each schema that has one.
     pub(super) keepers: &'a [Option<String>],
 }
 
-/// How a schema stands to what it is made from.
+/// How a schema compares with the provider's CRD of today.
 #[derive(Debug)]
-enum Standing<'a> {
-    Same,
-    /// Compatible, and all that share the schema take what the CRD is now.
+enum SchemaDrift<'a> {
+    /// The schema is what would be made from the CRD.
+    None,
+    /// The CRD changed compatibly, and every export that shares the schema follows it: the schema becomes this.
     Follows(Box<BoundSchemaSpec>),
-    /// An export that shares the schema keeps it as it was.
+    /// The CRD changed, and the policy of an export keeps the schema as it was bound.
     Kept {
         by: &'a str,
         incompatible: Option<Incompatible>,
     },
+    /// The CRD changed incompatibly, so that the schema stays as it was bound.
     Incompatible(Incompatible),
     /// The CRD is gone, or cannot be offered any more.
     Refused(&'a Refusal),
 }
 
-pub(super) fn plan(seen: View<'_>, ops: &mut Vec<Op>) {
+/// Plans the schemas that are missing, the owner reference of the export on each, and the changes of the CRDs that the
+/// schemas follow.
+pub(super) fn plan(seen: SchemaView<'_>, writes: &mut Vec<Write>) {
     let own = meta::owner_reference(seen.export);
     for (index, (schema, source)) in seen.schemas.iter().zip(seen.sources).enumerate() {
         match (schema, source) {
             (Some(schema), source) => {
-                let op = join(schema, &own, source.as_ref().ok()).or_else(|| follow(seen, index, schema));
-                ops.extend(op);
+                let write = join(schema, &own, source.as_ref().ok()).or_else(|| follow(seen, index, schema));
+                writes.extend(write);
             }
-            (None, Ok(spec)) => ops.push(Op::CreateSchema(Box::new(bound_schema(seen.export, spec)))),
-            // Said in the condition.
+            (None, Ok(spec)) => {
+                // Only the server can create schemas, so that one of the name is ours.
+                writes.push(Write::create(
+                    "the export has no schema",
+                    &bound_schema(seen.export, spec),
+                    &[],
+                ));
+            }
+            // The condition says so.
             (None, Err(_)) => {}
         }
     }
 }
 
-/// The hash over the schemas as they stand, by which others see that one changed.
-pub(super) fn hash(seen: View<'_>, ops: &mut Vec<Op>) {
+/// Plans the annotation with the hash over the schemas of an export, by which konnectors see that one changed.
+pub(super) fn hash(seen: SchemaView<'_>, writes: &mut Vec<Write>) {
     let schemas: Option<Vec<&BoundSchemaSpec>> = seen
         .schemas
         .iter()
@@ -79,32 +89,36 @@ pub(super) fn hash(seen: View<'_>, ops: &mut Vec<Op>) {
     };
     let hash = hash::export_hash(schemas);
     if seen.export.annotations().get(annotations::SOURCE_SPEC_HASH) != Some(&hash) {
-        let mut metadata = writes::seen(seen.export);
-        metadata["annotations"] = json!({ annotations::SOURCE_SPEC_HASH: hash });
-        ops.push(Op::PatchExport(json!({ "metadata": metadata })));
+        let annotation = json!({ annotations::SOURCE_SPEC_HASH: hash });
+        writes.push(Write::annotate(
+            "a schema of the export changed",
+            seen.export,
+            &annotation,
+        ));
     }
 }
 
-/// Says whether the schemas are those of the provider's CRDs, and what mends it where one is not: the first that needs
-/// somebody to act, else the first that is kept on purpose.
-pub(super) fn in_sync(seen: View<'_>) -> Condition {
+/// The condition [`SCHEMA_IN_SYNC`]. Of several schemas that differ from their CRDs it names the first that somebody has to
+/// act on; if there is none, the first that a policy keeps as it was bound.
+pub(super) fn in_sync(seen: SchemaView<'_>) -> Condition {
     let said = seen.schemas.iter().enumerate().filter_map(|(index, schema)| {
-        let standing = match (schema, seen.sources.get(index)) {
-            (Some(schema), _) => standing(seen, index, schema)?,
-            (None, Some(Err(refusal))) => Standing::Refused(refusal),
+        let drift = match (schema, seen.sources.get(index)) {
+            (Some(schema), _) => drift(seen, index, schema)?,
+            (None, Some(Err(refusal))) => SchemaDrift::Refused(refusal),
             (None, _) => return None,
         };
-        said(&seen.export.spec.resources.get(index)?.group_resource, &standing)
+        said(&seen.export.spec.resources.get(index)?.group_resource, &drift)
     });
     let worst = said.min_by_key(|condition| condition.severity == Severity::Info);
     worst.unwrap_or_else(|| true_condition(SCHEMA_IN_SYNC))
 }
 
-fn said(resource: &GroupResource, standing: &Standing<'_>) -> Option<Condition> {
+/// The condition for one schema, if that differs from its CRD.
+fn said(resource: &GroupResource, drift: &SchemaDrift<'_>) -> Option<Condition> {
     let name = names::bound_schema(resource);
-    let (severity, reason, message) = match standing {
-        Standing::Same | Standing::Follows(_) => return None,
-        Standing::Kept { by, incompatible } => {
+    let (severity, reason, message) = match drift {
+        SchemaDrift::None | SchemaDrift::Follows(_) => return None,
+        SchemaDrift::Kept { by, incompatible } => {
             let how = incompatible.as_ref().map(|how| format!(" ({how})")).unwrap_or_default();
             let message = format!(
                 "{name}: the provider's CRD changed{how}, and schemaUpdatePolicy Never of export {by} keeps the schema as it was \
@@ -112,14 +126,14 @@ fn said(resource: &GroupResource, standing: &Standing<'_>) -> Option<Condition> 
             );
             (Severity::Info, "SchemaChanged", message)
         }
-        Standing::Incompatible(change) => {
+        SchemaDrift::Incompatible(change) => {
             let message = format!(
                 "{name}: {change}; this is not compatible, so the schema stays as it was bound: take it back in the provider's CRD, \
                  or unbind and bind again to take it"
             );
             (Severity::Warning, change.reason(), message)
         }
-        Standing::Refused(refusal) => {
+        SchemaDrift::Refused(refusal) => {
             let message = format!("{name}: {refusal}; the schema stays as it was bound");
             (Severity::Warning, refusal.reason(), message)
         }
@@ -127,43 +141,40 @@ fn said(resource: &GroupResource, standing: &Standing<'_>) -> Option<Condition> 
     Some(false_condition(SCHEMA_IN_SYNC, severity, reason, message))
 }
 
-fn standing<'a>(seen: View<'a>, index: usize, schema: &BoundSchema) -> Option<Standing<'a>> {
+/// How a schema compares with the CRD of today; `None` where that is unknown.
+fn drift<'a>(seen: SchemaView<'a>, index: usize, schema: &BoundSchema) -> Option<SchemaDrift<'a>> {
     let source = match seen.sources.get(index)? {
         Ok(source) => source,
-        Err(refusal) => return Some(Standing::Refused(refusal)),
+        Err(refusal) => return Some(SchemaDrift::Refused(refusal)),
     };
     let wanted = wanted(schema, source, seen.export.spec.resources.get(index)?);
     if is_made_from(schema, &wanted) {
-        return Some(Standing::Same);
+        return Some(SchemaDrift::None);
     }
     let compatible = compat::check(&schema.spec, &wanted);
     Some(match (seen.keepers.get(index)?, compatible) {
-        (Some(by), compatible) => Standing::Kept {
+        (Some(by), compatible) => SchemaDrift::Kept {
             by,
             incompatible: compatible.err(),
         },
-        (None, Err(incompatible)) => Standing::Incompatible(incompatible),
-        (None, Ok(())) => Standing::Follows(Box::new(wanted)),
+        (None, Err(incompatible)) => SchemaDrift::Incompatible(incompatible),
+        (None, Ok(())) => SchemaDrift::Follows(Box::new(wanted)),
     })
 }
 
-fn follow(seen: View<'_>, index: usize, schema: &BoundSchema) -> Option<Op> {
-    match standing(seen, index, schema)? {
-        Standing::Follows(wanted) => {
-            let mut patch = spec_patch(schema, &wanted);
-            patch["metadata"]["uid"] = json!(schema.metadata.uid);
-            patch["metadata"]["resourceVersion"] = json!(schema.metadata.resource_version);
-            Some(Op::PatchSchema {
-                name: schema.name_any(),
-                patch,
-            })
+/// Changes a schema to what its CRD is now, where it follows that.
+fn follow(seen: SchemaView<'_>, index: usize, schema: &BoundSchema) -> Option<Write> {
+    match drift(seen, index, schema)? {
+        SchemaDrift::Follows(wanted) => {
+            let patch = spec_patch(schema, &wanted);
+            Some(Write::patch("the provider's CRD changed", schema, patch))
         }
         _ => None,
     }
 }
 
-/// What a schema would be if it were made today. Versions that only others ask for, who share it, are for those to see
-/// to, and how it is watched was said by whoever made it.
+/// What a schema would be if this export created it today. Versions that only other exports ask for stay as they are, and so
+/// does the informer scope, which the first export of the schema decided.
 fn wanted(schema: &BoundSchema, source: &BoundSchemaSpec, resource: &ExportResource) -> BoundSchemaSpec {
     let mut wanted = BoundSchemaSpec {
         informer_scope: schema.spec.informer_scope,
@@ -190,32 +201,27 @@ fn wanted(schema: &BoundSchema, source: &BoundSchemaSpec, resource: &ExportResou
     wanted
 }
 
-/// Whether a schema is what was made from such a source, as far as nobody edited it since.
+/// Whether a schema is made from this source: by its hash annotation, or by what it holds.
 fn is_made_from(schema: &BoundSchema, wanted: &BoundSchemaSpec) -> bool {
     let hash = hash::schema_hash(wanted);
     schema.annotations().get(annotations::SOURCE_SPEC_HASH) == Some(&hash) || hash::schema_hash(&schema.spec) == hash
 }
 
-/// Joins the owners of a schema. One that nobody owns, left by the export that this one replaces, is taken as it would be
-/// made now; one that others use stays as it is.
-fn join(schema: &BoundSchema, own: &OwnerReference, source: Option<&BoundSchemaSpec>) -> Option<Op> {
+/// Adds the export to the owners of a schema. A schema without other owners, left by the export that this one replaces, is
+/// made anew from its source; one that others use stays as it is.
+fn join(schema: &BoundSchema, own: &OwnerReference, source: Option<&BoundSchemaSpec>) -> Option<Write> {
     let owners = owner::shared(schema, std::slice::from_ref(own))?;
     let mut patch = match source {
         Some(spec) if owners.len() == 1 && hash::schema_hash(&schema.spec) != hash::schema_hash(spec) => {
             spec_patch(schema, spec)
         }
-        _ => json!({ "metadata": {} }),
+        _ => json!({}),
     };
-    patch["metadata"]["uid"] = json!(schema.metadata.uid);
-    patch["metadata"]["resourceVersion"] = json!(schema.metadata.resource_version);
     patch["metadata"]["ownerReferences"] = json!(owners);
-    Some(Op::PatchSchema {
-        name: schema.name_any(),
-        patch,
-    })
+    Some(Write::patch("the export shares the schema", schema, patch))
 }
 
-/// The merge patch that makes a schema another one, with the hash of what it is made from.
+/// The merge patch that changes a schema's spec to the wanted one, and its hash annotation.
 fn spec_patch(schema: &BoundSchema, wanted: &BoundSchemaSpec) -> Value {
     let mut spec = json!(wanted);
     clear(&json!(schema.spec), &mut spec);
@@ -225,7 +231,8 @@ fn spec_patch(schema: &BoundSchema, wanted: &BoundSchemaSpec) -> Value {
     })
 }
 
-/// A merge leaves what is not named; lists it replaces as a whole.
+/// Adds a null to a merge patch for each field that is to be removed: a merge keeps fields that it does not name. Lists need
+/// none, since a merge replaces them as a whole.
 fn clear(before: &Value, after: &mut Value) {
     if let (Value::Object(before), Value::Object(after)) = (before, after) {
         for (key, before) in before {

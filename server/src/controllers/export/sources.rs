@@ -1,4 +1,4 @@
-//! What the schema of each resource of an export is made from.
+//! What a BoundSchema is made from: the provider's CRD, and the scope in which the consumer sees it.
 
 use bindery_api::{
     annotations,
@@ -8,8 +8,8 @@ use kube::ResourceExt as _;
 
 use crate::template::{self, Definitions, Refusal};
 
-/// What the schema of a resource would be made from now. `bound` is the scope of the schema that is there, and `offered` that
-/// of the export's template.
+/// What the schema of a resource would be made from now. `bound` is the scope of the schema that exists, and `offered` that of
+/// the export's template.
 pub(super) fn source(
     export: &APIServiceExport,
     resource: &ExportResource,
@@ -18,7 +18,7 @@ pub(super) fn source(
     offered: Option<Scope>,
 ) -> Result<BoundSchemaSpec, Refusal> {
     let scope = match (export.spec.isolation, bound.or(offered)) {
-        // Where nothing is converted, the CRD's own scope is the consumer's.
+        // The consumer sees the CRD's own scope where nothing is converted.
         (Isolation::Prefixed | Isolation::None, _) | (_, Some(Scope::Namespaced)) => None,
         (Isolation::Namespaced, Some(Scope::Cluster)) => Some(Scope::Cluster),
         (Isolation::Namespaced, None) => {

@@ -1,4 +1,4 @@
-//! The next step of a pending APIServiceExportRequest.
+//! Plans the next writes for a pending APIServiceExportRequest.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,60 +7,48 @@ use bindery_api::{
     conditions::{READY, false_condition, true_condition},
     finalizers, hash, labels, meta,
     v1alpha2::{
-        APIServiceExport, APIServiceExportRequest, APIServiceExportRequestStatus, APIServiceExportTemplate,
-        APIServiceNamespace, APIServiceNamespaceSpec, BoundSchema, Owner, Phase,
+        APIServiceExport, APIServiceExportRequest, APIServiceExportTemplate, APIServiceNamespace,
+        APIServiceNamespaceSpec, BoundSchema, Owner, Phase,
     },
 };
 use jiff::Timestamp;
 use kube::{ResourceExt as _, api::ObjectMeta};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     controllers::export::PROVIDER_IN_SYNC,
     template::{ExportPlan, Refusal},
-    writes,
+    writes::Write,
 };
 
-/// The wire's condition: the export, and all it needs, is there.
+/// The condition that says whether the export, and all that it needs, exists.
 const EXPORTS_READY: &str = "ExportsReady";
 
+/// A pending request, and all that its plan depends on.
 pub(super) struct Observed<'a> {
     pub(super) request: &'a APIServiceExportRequest,
     pub(super) export: Option<&'a APIServiceExport>,
-    /// What the contract may have.
+    /// The templates that are granted to the contract.
     pub(super) offers: &'a [Offer],
     pub(super) schemas: &'a [Arc<BoundSchema>],
-    /// Namespaces of the contract's consumer that are mapped already, in any order.
+    /// The mapped namespaces of the contract, in any order.
     pub(super) mapped: &'a [Arc<APIServiceNamespace>],
     pub(super) now: Timestamp,
 }
 
-/// A granted template, and what became of assessing it.
+/// A granted template, and its assessment.
 pub(super) struct Offer {
     pub(super) template: Arc<APIServiceExportTemplate>,
     pub(super) verdict: Result<ExportPlan, Refusal>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Op {
-    CreateExport(Box<APIServiceExport>),
-    CreateNamespace(Box<APIServiceNamespace>),
-    /// Marks one that the konnector has asked for as the provider's, so that no konnector gives it back.
-    ClaimNamespace {
-        name: String,
-        patch: Value,
-    },
-    Say {
-        metadata: Value,
-        status: Box<APIServiceExportRequestStatus>,
-    },
-}
-
+/// The phase in a request's status.
 pub(in crate::controllers) fn phase(request: &APIServiceExportRequest) -> Phase {
     request.status.as_ref().map(|status| status.phase).unwrap_or_default()
 }
 
-pub(super) fn plan(seen: &Observed<'_>) -> Vec<Op> {
+/// Plans the next writes; none where the request waits for others to act.
+pub(super) fn plan(seen: &Observed<'_>) -> Vec<Write> {
     match seen.export {
         Some(export) if export.metadata.deletion_timestamp.is_some() => Vec::new(),
         Some(export) if is_answered_by(seen.request, export) => finish(seen, export),
@@ -69,7 +57,7 @@ pub(super) fn plan(seen: &Observed<'_>) -> Vec<Op> {
                 "an export {} with other resources or claims exists; choose another name or unbind it",
                 export.name_any()
             );
-            say(
+            report(
                 seen,
                 Phase::Failed,
                 &[false_condition(
@@ -88,20 +76,25 @@ fn is_answered_by(request: &APIServiceExportRequest, export: &APIServiceExport) 
     request.spec.resources == export.spec.resources && request.spec.permission_claims == export.spec.permission_claims
 }
 
-/// No export yet: finds the template, and makes it.
-fn begin(seen: &Observed<'_>) -> Vec<Op> {
+/// Plans the export of a request that has none yet.
+fn begin(seen: &Observed<'_>) -> Vec<Write> {
     let Some(offer) = offer_for(seen.request, seen.offers) else {
         let message = "no template that is granted to this contract offers exactly these resources, claims and \
                        namespaces; bind a template, or take resources and claims as the template has them";
         let condition = false_condition(EXPORTS_READY, Severity::Error, "TemplateNotGranted", message);
-        return say(seen, Phase::Failed, &[condition]);
+        return report(seen, Phase::Failed, &[condition]);
     };
     let fitting = offer.verdict.as_ref().map_err(Clone::clone).and_then(|plan| {
         plan.fits(seen.schemas.iter().map(AsRef::as_ref))?;
         Ok(plan)
     });
     match fitting {
-        Ok(plan) => vec![Op::CreateExport(Box::new(export(seen.request, plan)))],
+        // Only the server can create exports, so that one of the name is ours.
+        Ok(plan) => vec![Write::create(
+            "the request has no export",
+            &export(seen.request, plan),
+            &[],
+        )],
         Err(refusal) => {
             let phase = if refusal.is_final() {
                 Phase::Failed
@@ -114,13 +107,13 @@ fn begin(seen: &Observed<'_>) -> Vec<Op> {
                 refusal.reason(),
                 refusal.to_string(),
             );
-            say(seen, phase, &[condition])
+            report(seen, phase, &[condition])
         }
     }
 }
 
-/// The template that the request names, if that is granted and offers what is asked; else any granted one that does. A
-/// name in a request is a hint and no more, for a consumer may have written it.
+/// A granted template that offers what the request asks for. The template that the request names comes first, but the name is
+/// only a hint, since a consumer may have written it.
 fn offer_for<'a>(request: &APIServiceExportRequest, offers: &'a [Offer]) -> Option<&'a Offer> {
     let hint = request.annotations().get(annotations::TEMPLATE);
     let mut fitting: Vec<_> = offers
@@ -132,11 +125,11 @@ fn offer_for<'a>(request: &APIServiceExportRequest, offers: &'a [Offer]) -> Opti
 }
 
 fn asks_for(request: &APIServiceExportRequest, template: &APIServiceExportTemplate) -> bool {
-    let (asked, offered) = (&request.spec, &template.spec);
-    asked.resources == offered.resources
-        && asked.permission_claims == offered.permission_claims
-        && asked.namespaces == offered.namespaces
-        && asked.schema_update_policy == offered.schema_update_policy
+    let (requested, offered) = (&request.spec, &template.spec);
+    requested.resources == offered.resources
+        && requested.permission_claims == offered.permission_claims
+        && requested.namespaces == offered.namespaces
+        && requested.schema_update_policy == offered.schema_update_policy
 }
 
 fn export(request: &APIServiceExportRequest, plan: &ExportPlan) -> APIServiceExport {
@@ -163,8 +156,8 @@ fn export(request: &APIServiceExportRequest, plan: &ExportPlan) -> APIServiceExp
     }
 }
 
-/// The export exists: maps the namespaces asked for, and waits until it is ready.
-fn finish(seen: &Observed<'_>, export: &APIServiceExport) -> Vec<Op> {
+/// Plans the rest for a request whose export exists: the namespaces that it names, and success once the export is ready.
+fn finish(seen: &Observed<'_>, export: &APIServiceExport) -> Vec<Write> {
     let wanted = seen.request.spec.namespaces.iter();
     let wanted: Vec<_> = wanted
         .map(|namespace| {
@@ -176,7 +169,12 @@ fn finish(seen: &Observed<'_>, export: &APIServiceExport) -> Vec<Op> {
     let missing: Vec<_> = wanted
         .iter()
         .filter_map(|(name, found)| match found {
-            None => Some(Op::CreateNamespace(Box::new(mapped_namespace(export, name)))),
+            // The konnector may have created it meanwhile.
+            None => Some(Write::create(
+                "the request names it",
+                &mapped_namespace(export, name),
+                &[],
+            )),
             Some(found) => claim(found),
         })
         .collect();
@@ -187,12 +185,12 @@ fn finish(seen: &Observed<'_>, export: &APIServiceExport) -> Vec<Op> {
         .iter()
         .any(|(_, found)| found.is_some_and(|found| is_under_way(found)))
     {
-        // Whoever prepares objects for the consumer needs them made, not asked for.
+        // A provider that prepares objects for the consumer needs the provider namespaces.
         return Vec::new();
     }
     match export.condition(PROVIDER_IN_SYNC) {
         None => Vec::new(),
-        Some(condition) if condition.is_true() => say(seen, Phase::Succeeded, &[true_condition(EXPORTS_READY)]),
+        Some(condition) if condition.is_true() => report(seen, Phase::Succeeded, &[true_condition(EXPORTS_READY)]),
         Some(condition) => {
             let waiting = false_condition(
                 EXPORTS_READY,
@@ -200,7 +198,7 @@ fn finish(seen: &Observed<'_>, export: &APIServiceExport) -> Vec<Op> {
                 condition.reason.clone(),
                 condition.message.clone(),
             );
-            say(seen, Phase::Pending, &[waiting])
+            report(seen, Phase::Pending, &[waiting])
         }
     }
 }
@@ -221,22 +219,18 @@ fn mapped_namespace(export: &APIServiceExport, name: &str) -> APIServiceNamespac
     namespace
 }
 
-/// What the provider asked for from the start stays, whoever was first to map it.
-fn claim(namespace: &APIServiceNamespace) -> Option<Op> {
+/// Labels a namespace of the request as the provider's, also if the konnector mapped it first, so that no konnector removes it.
+fn claim(namespace: &APIServiceNamespace) -> Option<Write> {
     let owner = namespace.labels().get(labels::OWNER);
     let is_provided = owner.is_some_and(|owner| owner == Owner::Provider.as_str());
     if is_provided || namespace.metadata.deletion_timestamp.is_some() {
         return None;
     }
-    let mut metadata = writes::seen(namespace);
-    metadata["labels"] = json!({ labels::OWNER: Owner::Provider.as_str() });
-    Some(Op::ClaimNamespace {
-        name: namespace.name_any(),
-        patch: json!({ "metadata": metadata }),
-    })
+    let labels = json!({ "metadata": { "labels": { labels::OWNER: Owner::Provider.as_str() } } });
+    Some(Write::patch("the request names it", namespace, labels))
 }
 
-/// Neither made yet nor refused, or going, after which it is made anew.
+/// Whether a mapped namespace has neither its provider namespace nor a refusal yet, or is being deleted and then created anew.
 fn is_under_way(namespace: &APIServiceNamespace) -> bool {
     if namespace.metadata.deletion_timestamp.is_some() {
         return true;
@@ -246,8 +240,8 @@ fn is_under_way(namespace: &APIServiceNamespace) -> bool {
     !is_refused && status.and_then(|status| status.namespace.as_ref()).is_none()
 }
 
-/// The status with these conditions and no others, if it is not so already.
-fn say(seen: &Observed<'_>, phase: Phase, conditions: &[Condition]) -> Vec<Op> {
+/// Writes a status with these conditions and no others, unless it is so already.
+fn report(seen: &Observed<'_>, phase: Phase, conditions: &[Condition]) -> Vec<Write> {
     let before = seen.request.status.clone().unwrap_or_default();
     let mut status = before.clone();
     status.phase = phase;
@@ -265,10 +259,11 @@ fn say(seen: &Observed<'_>, phase: Phase, conditions: &[Condition]) -> Vec<Op> {
     if status == before {
         return Vec::new();
     }
-    vec![Op::Say {
-        metadata: writes::seen(seen.request),
-        status: Box::new(status),
-    }]
+    vec![Write::status(
+        "the state of the request changed",
+        seen.request,
+        &json!(status),
+    )]
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
-//! Where a request comes from, and who made it.
+//! Tells whether a call or a user made a BindableResourcesRequest, and who that was.
 
 use bindery_api::{annotations, labels, v1alpha2::BindableResourcesRequest};
 use kube::ResourceExt as _;
 
 use crate::principal::Principal;
 
-/// The caller's name of a request, which becomes the export's: the object's own is a hash where it came over gRPC.
+/// The name that the author gave a request, which becomes the export's. It differs from the object's name for a request of a
+/// call, which is named by a hash.
 pub fn request_name(request: &BindableResourcesRequest) -> &str {
     let named = request.annotations().get(annotations::REQUEST_NAME);
     let named = named.filter(|_| is_marked(request)).map(String::as_str);
@@ -21,17 +22,16 @@ pub fn template_name(request: &BindableResourcesRequest) -> Option<&str> {
         .map(|template| template.name.as_str())
 }
 
-/// Whether a call made the request: the server's record of it is in its own namespace.
-pub fn is_grpc(request: &BindableResourcesRequest, home: &str) -> bool {
-    is_marked(request) && request.metadata.namespace.as_deref() == Some(home)
+/// Whether a call made the request: it is labelled so, and lies in the server's own namespace.
+pub fn is_grpc(request: &BindableResourcesRequest, server_namespace: &str) -> bool {
+    is_marked(request) && request.metadata.namespace.as_deref() == Some(server_namespace)
 }
 
-/// Who made a request: the verified caller, or, where it was made as a resource, its author, to whom the admission policy
-/// holds it.
-pub fn principal(request: &BindableResourcesRequest, home: &str) -> Principal {
+/// Who made a request: the caller that was authenticated, or the author of a resource, which the admission policy verifies.
+pub fn principal(request: &BindableResourcesRequest, server_namespace: &str) -> Principal {
     let verified = request.annotations().get(annotations::PRINCIPAL);
     verified
-        .filter(|_| is_grpc(request, home))
+        .filter(|_| is_grpc(request, server_namespace))
         .and_then(|json| Principal::from_json(json))
         .unwrap_or_else(|| Principal::named(&request.spec.author))
 }

@@ -1,9 +1,9 @@
-//! The next step towards what a request asks for.
+//! Plans the next step towards what a BindableResourcesRequest asks for.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use bindery_api::{
-    annotations, meta,
+    annotations, labels, meta,
     v1alpha2::{
         APIServiceExport, APIServiceExportRequest, APIServiceExportRequestSpec, BindableResourcesRequest, BoundSchema,
         LocalSecretKeyRef, Phase,
@@ -12,7 +12,7 @@ use bindery_api::{
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{ResourceExt as _, api::ObjectMeta};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{phase, request_name, status, template_name};
 use crate::{
@@ -20,82 +20,68 @@ use crate::{
     credentials::Revocation,
     principal::Principal,
     template::{self, ExportPlan},
-    writes,
+    writes::Write,
 };
 
-/// A pending request and all that it depends on.
+/// A request, and all that its plan depends on.
 pub(super) struct Observed<'a> {
     pub(super) request: &'a Arc<BindableResourcesRequest>,
-    /// Who made it.
+    /// Who made the request.
     pub(super) principal: Principal,
-    /// The Secret for the response, where it was made as a resource: a call answers itself.
+    /// The Secret for the response; `None` for a call, which returns its response.
     pub(super) secret: Option<LocalSecretKeyRef>,
-    /// What the template offers; `None` if there is no such template.
+    /// What the template offers; `None` if the template does not exist.
     pub(super) offer: Option<Result<ExportPlan, template::Refusal>>,
+    /// The contract of the request's cluster, if there is one or may be one.
     pub(super) located: Result<Located, contract::Refusal>,
-    /// Whether everything of the contract is there.
+    /// Whether every part of the contract exists.
     pub(super) complete: bool,
-    /// That its credentials are revoked.
+    /// The revocation of the contract's credentials that is in force.
     pub(super) revocation: Option<Revocation>,
     pub(super) export_request: Option<Arc<APIServiceExportRequest>>,
     pub(super) export: Option<Arc<APIServiceExport>>,
-    /// The contract's schemas.
+    /// The schemas of the contract.
     pub(super) schemas: Vec<Arc<BoundSchema>>,
-    /// Whether the contract has been bound for this very request, which was made as a resource.
-    pub(super) served: bool,
+    /// Whether the contract records the request as fulfilled. Only requests made as resources are recorded.
+    pub(super) fulfilled: bool,
     pub(super) now: Timestamp,
 }
 
+/// The next step for a request.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Op {
-    CreateContract(Box<Namespace>),
-    Grant {
-        contract: String,
-        patch: Value,
-    },
+pub(super) enum RequestStep {
+    /// Write these; none where the request waits for others to act.
+    Write(Vec<Write>),
+    /// End the revocation of the contract's credentials.
     Reinstate {
         contract: String,
         /// Id of the revocation that ends.
         revocation: String,
     },
-    CreateExportRequest(Box<APIServiceExportRequest>),
-    DeleteExportRequest {
-        contract: String,
-        name: String,
-        uid: Option<String>,
-    },
-    MarkReplaced {
-        contract: String,
-        name: String,
-        patch: Value,
-    },
-    /// As it was seen, with its mark.
-    DeleteReplaced(Arc<APIServiceExport>),
-    /// All is there for the first time: what a request made as a resource has bound it never binds again.
-    Remember {
-        /// The contract's, as it was seen.
+    /// Record in the contract that the request, which was made as a resource, is fulfilled: it never binds anything again.
+    Fulfil {
+        /// The contract namespace, as it was seen.
         namespace: Arc<Namespace>,
     },
-    /// All is there but, perhaps, the response.
-    Respond {
-        contract: String,
-    },
-    Say(Outcome),
+    /// Write the response, if it is not written yet, and report success.
+    Respond { contract: String },
+    /// Report this in the status.
+    Report(RequestOutcome),
 }
 
-/// What a request's status says.
+/// What the status of a request reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// Somebody else has to act, and then it goes on by itself.
+pub(super) enum RequestOutcome {
+    /// The request goes on by itself, once somebody else has acted.
     Pending(Refused),
-    /// Only another request can help.
+    /// The request can never be served.
     Failed(Refused),
     Succeeded {
         contract: String,
-        /// Where the response is.
+        /// The Secret with the response; `None` for a call, which returns it.
         secret: Option<LocalSecretKeyRef>,
     },
-    /// It succeeded, and its response was lost and cannot be written again.
+    /// The request has succeeded; its response was lost and cannot be written again.
     Unanswered(Refused),
 }
 
@@ -107,22 +93,30 @@ pub(super) struct Refused {
     pub(super) contract: Option<String>,
 }
 
+impl RequestStep {
+    /// Do nothing until something changes.
+    const fn wait() -> Self {
+        Self::Write(Vec::new())
+    }
+}
+
 impl Observed<'_> {
-    /// What the refusal of a contract means: a call can be made again after the mend.
-    pub(super) fn refused(&self, refusal: &contract::Refusal) -> Outcome {
+    /// The outcome of a request whose contract is refused. A call can simply be made again once the cause is mended; a request
+    /// made as a resource must be created again.
+    pub(super) fn refused(&self, refusal: &contract::Refusal) -> RequestOutcome {
         if !refusal.is_final() {
-            return Outcome::Pending(Refused::new(refusal.reason(), refusal));
+            return RequestOutcome::Pending(Refused::new(refusal.reason(), refusal));
         }
         let message = if self.secret.is_some() {
             format!("{refusal}; then delete this request and create it again")
         } else {
             refusal.to_string()
         };
-        Outcome::Failed(Refused::new(refusal.reason(), &message))
+        RequestOutcome::Failed(Refused::new(refusal.reason(), &message))
     }
 }
 
-impl Outcome {
+impl RequestOutcome {
     pub(super) fn phase(&self) -> Phase {
         match self {
             Self::Pending(_) => Phase::Pending,
@@ -145,7 +139,7 @@ impl Outcome {
         }
     }
 
-    /// What it means for a request that has succeeded, which nothing undoes.
+    /// The same outcome for a request that has succeeded before: it stays succeeded, without a response.
     pub(super) fn once_succeeded(self) -> Self {
         match self {
             Self::Pending(refused) | Self::Failed(refused) => Self::Unanswered(refused),
@@ -155,6 +149,7 @@ impl Outcome {
 }
 
 impl Refused {
+    /// A refusal before any contract is known.
     pub(super) fn new(reason: &str, message: &(impl ToString + ?Sized)) -> Self {
         Self {
             reason: reason.to_owned(),
@@ -163,6 +158,7 @@ impl Refused {
         }
     }
 
+    /// The same refusal, about this contract.
     pub(super) fn within(self, contract: &str) -> Self {
         Self {
             contract: Some(contract.to_owned()),
@@ -171,23 +167,23 @@ impl Refused {
     }
 }
 
-/// What to do next. Steps that others take (the contract's parts, the export) are waited for by doing nothing.
-pub(super) fn plan(seen: &Observed<'_>) -> Vec<Op> {
+/// Plans the next step. Where others have to act (create the parts of the contract, or the export), it waits.
+pub(super) fn plan(seen: &Observed<'_>) -> RequestStep {
     let is_done = phase(seen.request) == Phase::Succeeded;
-    let next = if is_done || seen.served {
+    let next = if is_done || seen.fulfilled {
         response(seen)
     } else {
         next(seen)
     };
     match next.map_err(|outcome| if is_done { outcome.once_succeeded() } else { outcome }) {
-        Ok(ops) => ops,
-        Err(outcome) if status::says(seen.request, &outcome) => Vec::new(),
-        Err(outcome) => vec![Op::Say(outcome)],
+        Ok(step) => step,
+        Err(outcome) if status::says(seen.request, &outcome) => RequestStep::wait(),
+        Err(outcome) => RequestStep::Report(outcome),
     }
 }
 
-/// Of a request that was served once, nothing but the response is made again, and that for the contract's owner alone.
-fn response(seen: &Observed<'_>) -> Result<Vec<Op>, Outcome> {
+/// The next step for a request that was fulfilled: its response is written again, for an owner of the contract, and nothing else.
+fn response(seen: &Observed<'_>) -> Result<RequestStep, RequestOutcome> {
     let located = admitted(seen)?;
     let contract = located.name.clone();
     if seen.revocation.is_some() {
@@ -196,23 +192,23 @@ fn response(seen: &Observed<'_>) -> Result<Vec<Op>, Outcome> {
     if bound(seen).is_none() {
         let name = request_name(seen.request);
         let message = format!("export {name} was unbound; delete this request and create it again to bind it anew");
-        return Err(Outcome::Pending(
+        return Err(RequestOutcome::Pending(
             Refused::new("ExportNotFound", &message).within(&contract),
         ));
     }
-    Ok(vec![Op::Respond { contract }])
+    Ok(RequestStep::Respond { contract })
 }
 
-/// The export that was made for what the request asks.
+/// The export that was created for the request's template.
 fn bound<'a>(seen: &'a Observed<'_>) -> Option<&'a APIServiceExport> {
     let export = seen.export.as_deref()?;
     let from = export.annotations().get(annotations::TEMPLATE).map(String::as_str);
     (export.metadata.deletion_timestamp.is_none() && from == template_name(seen.request)).then_some(export)
 }
 
-/// What a response says was bound: as the export has it, and the template what an export does not. What is asked of the
-/// contract the consumer can write.
-pub(super) fn asked(seen: &Observed<'_>) -> Option<APIServiceExportRequestSpec> {
+/// What a response says was bound: resources and claims as the export has them, and the rest as the template has it. The
+/// APIServiceExportRequest does not count, since the consumer can write it.
+pub(super) fn requested(seen: &Observed<'_>) -> Option<APIServiceExportRequestSpec> {
     let export = bound(seen)?;
     let offer = seen.offer.as_ref().and_then(|offer| offer.as_ref().ok());
     Some(APIServiceExportRequestSpec {
@@ -224,85 +220,88 @@ pub(super) fn asked(seen: &Observed<'_>) -> Option<APIServiceExportRequestSpec> 
     })
 }
 
-fn revoked(contract: &str) -> Outcome {
+fn revoked(contract: &str) -> RequestOutcome {
     let message = "the contract's credentials are revoked; its owner can bind again";
-    Outcome::Pending(Refused::new("CredentialsRevoked", message).within(contract))
+    RequestOutcome::Pending(Refused::new("CredentialsRevoked", message).within(contract))
 }
 
-fn next(seen: &Observed<'_>) -> Result<Vec<Op>, Outcome> {
+/// The next step for a request that has not been fulfilled.
+fn next(seen: &Observed<'_>) -> Result<RequestStep, RequestOutcome> {
     let located = admitted(seen)?;
     let offer = offered(seen)?;
     let Some(namespace) = &located.namespace else {
-        return Ok(vec![Op::CreateContract(Box::new(new_contract(seen, &located.name)))]);
+        let namespace = new_contract(seen, &located.name);
+        let write = Write::create("the cluster has no contract", &namespace, &[labels::CONTRACT]);
+        return Ok(RequestStep::Write(vec![write]));
     };
     let contract = located.name.as_str();
     let unfit = offer.fits(seen.schemas.iter().map(AsRef::as_ref));
-    unfit.map_err(|refusal| Outcome::Failed(Refused::new(refusal.reason(), &refusal).within(contract)))?;
+    unfit.map_err(|refusal| RequestOutcome::Failed(Refused::new(refusal.reason(), &refusal).within(contract)))?;
     if let Some(patch) = contract::grant(namespace, &offer.template) {
-        let contract = contract.to_owned();
-        return Ok(vec![Op::Grant { contract, patch }]);
+        let write = Write::patch("the template is granted", &**namespace, patch);
+        return Ok(RequestStep::Write(vec![write]));
     }
     // A bind by the owner ends a revocation, but not one that was made before it.
     if let Some(revocation) = seen.revocation.as_ref().filter(|it| it.is_before(seen.request)) {
-        return Ok(vec![Op::Reinstate {
+        return Ok(RequestStep::Reinstate {
             contract: contract.to_owned(),
             revocation: revocation.id.clone(),
-        }]);
+        });
     }
     if !seen.complete {
         return match seen.revocation {
             Some(_) => Err(revoked(contract)),
-            // Whoever calls waits for the answer; one who has made a resource reads what it waits for.
-            None if seen.secret.is_some() => Err(Outcome::Pending(
+            // A caller waits for the answer; the author of a resource reads the status.
+            None if seen.secret.is_some() => Err(RequestOutcome::Pending(
                 Refused::new("ContractNotReady", "the server is setting up the contract").within(contract),
             )),
-            None => Ok(Vec::new()),
+            None => Ok(RequestStep::wait()),
         };
     }
     export(seen, offer, contract, namespace)
 }
 
-fn admitted<'a>(seen: &'a Observed<'_>) -> Result<&'a Located, Outcome> {
+fn admitted<'a>(seen: &'a Observed<'_>) -> Result<&'a Located, RequestOutcome> {
     let identity = &seen.request.spec.cluster_identity.identity;
     if identity.is_empty() || identity.len() > contract::IDENTITY_LENGTH_MAX {
         let message = format!(
             "spec.clusterIdentity.identity needs 1 to {} bytes, such as the UID of the consumer's namespace kube-system",
             contract::IDENTITY_LENGTH_MAX
         );
-        return Err(Outcome::Failed(Refused::new("InvalidClusterIdentity", &message)));
+        return Err(RequestOutcome::Failed(Refused::new("InvalidClusterIdentity", &message)));
     }
     let located = seen.located.as_ref().map_err(|refusal| seen.refused(refusal))?;
     contract::admit(located, identity, &seen.principal).map_err(|refusal| seen.refused(&refusal))?;
     Ok(located)
 }
 
-fn offered<'a>(seen: &'a Observed<'_>) -> Result<&'a ExportPlan, Outcome> {
+fn offered<'a>(seen: &'a Observed<'_>) -> Result<&'a ExportPlan, RequestOutcome> {
     match (&seen.offer, template_name(seen.request)) {
         (Some(Ok(offer)), _) => Ok(offer),
-        (Some(Err(refusal)), _) => Err(Outcome::Pending(Refused::new(refusal.reason(), refusal))),
+        (Some(Err(refusal)), _) => Err(RequestOutcome::Pending(Refused::new(refusal.reason(), refusal))),
         (None, Some(name)) => {
             let message = format!("there is no APIServiceExportTemplate {name}");
-            Err(Outcome::Pending(Refused::new("TemplateNotFound", &message)))
+            Err(RequestOutcome::Pending(Refused::new("TemplateNotFound", &message)))
         }
         (None, None) => {
             let message = "spec.templateRef.name is missing; name the template to bind";
-            Err(Outcome::Failed(Refused::new("TemplateNotFound", message)))
+            Err(RequestOutcome::Failed(Refused::new("TemplateNotFound", message)))
         }
     }
 }
 
-/// From a whole contract to the export.
+/// The next step once the contract is complete: towards the export.
 fn export(
     seen: &Observed<'_>,
     offer: &ExportPlan,
     contract: &str,
     namespace: &Arc<Namespace>,
-) -> Result<Vec<Op>, Outcome> {
+) -> Result<RequestStep, RequestOutcome> {
     let name = request_name(seen.request);
     if let Some(export) = &seen.export {
         if export.metadata.deletion_timestamp.is_some() {
-            // It comes back to life only when the old one has gone.
-            return Ok(Vec::new());
+            // The new export is created when the old one is gone.
+            return Ok(RequestStep::wait());
         }
         let from = export.annotations().get(annotations::TEMPLATE);
         if from != Some(&offer.template) {
@@ -310,7 +309,7 @@ fn export(
                 "export {name} of this contract was made from {}; choose another name or unbind it",
                 from.map_or_else(|| "no template".to_owned(), |from| format!("template {from}"))
             );
-            return Err(Outcome::Failed(
+            return Err(RequestOutcome::Failed(
                 Refused::new("ExportNameTaken", &message).within(contract),
             ));
         }
@@ -318,16 +317,18 @@ fn export(
             if let Some(field) = offer.moves(export) {
                 let export = name.to_owned();
                 let refusal = template::Refusal::PlacementFixed { export, field };
-                return Err(Outcome::Failed(
+                return Err(RequestOutcome::Failed(
                     Refused::new(refusal.reason(), &refusal).within(contract),
                 ));
             }
-            return Ok(replace(seen, export, contract));
+            return Ok(RequestStep::Write(replace(seen, export)));
         }
     }
     let Some(existing) = &seen.export_request else {
         let wanted = export_request(seen.request, offer, contract);
-        return Ok(vec![Op::CreateExportRequest(Box::new(wanted))]);
+        // One that exists is looked at when the cache shows it.
+        let write = Write::create("the contract has no such export", &wanted, &[]);
+        return Ok(RequestStep::Write(vec![write]));
     };
     let status = existing.status.as_ref();
     match status.map(|status| status.phase).unwrap_or_default() {
@@ -335,52 +336,43 @@ fn export(
             let contract = contract.to_owned();
             let namespace = Arc::clone(namespace);
             match seen.secret {
-                Some(_) => Ok(vec![Op::Remember { namespace }]),
-                None => Err(Outcome::Succeeded { contract, secret: None }),
+                Some(_) => Ok(RequestStep::Fulfil { namespace }),
+                None => Err(RequestOutcome::Succeeded { contract, secret: None }),
             }
         }
         Phase::Failed if is_for(existing, seen.request) => {
             let message = status.and_then(|status| status.terminal_message.clone());
             let message = message.unwrap_or_else(|| format!("APIServiceExportRequest {name} failed"));
             let reason = failure_reason(existing);
-            Err(Outcome::Failed(Refused::new(&reason, &message).within(contract)))
+            Err(RequestOutcome::Failed(Refused::new(&reason, &message).within(contract)))
         }
-        // It has made an export that has gone, has its schemas updated in another way, or failed for an earlier request:
-        // another one does its work.
-        Phase::Succeeded | Phase::Failed => Ok(vec![delete(existing, contract)]),
+        // Its export is gone, or it has another schemaUpdatePolicy, or it failed for an earlier request: a new one takes its
+        // place.
+        Phase::Succeeded | Phase::Failed => Ok(RequestStep::Write(vec![delete(existing)])),
         Phase::Pending => match waiting_for(existing) {
-            Some((reason, message)) => Err(Outcome::Pending(Refused::new(reason, message).within(contract))),
-            None => Ok(Vec::new()),
+            Some((reason, message)) => Err(RequestOutcome::Pending(Refused::new(reason, message).within(contract))),
+            None => Ok(RequestStep::wait()),
         },
     }
 }
 
-/// An export cannot be changed: it is marked, so that its end takes nothing along, and made anew under its name. It is
-/// deleted as it was seen with its mark: where the template is taken back in between, the mark goes, and the export stays.
-fn replace(seen: &Observed<'_>, export: &Arc<APIServiceExport>, contract: &str) -> Vec<Op> {
+/// Replaces an export, since its spec cannot be changed. An annotation comes first, by which its end takes nothing along; then
+/// it is deleted as it was seen with the annotation. Where the template is changed back in between, the annotation is removed,
+/// and the export stays.
+fn replace(seen: &Observed<'_>, export: &APIServiceExport) -> Vec<Write> {
     let is_marked = meta::is_annotated(&export.metadata, annotations::REPLACE);
     if !is_marked {
-        let mut metadata = writes::seen(&**export);
-        metadata["annotations"] = json!({ annotations::REPLACE: annotations::TRUE });
-        return vec![Op::MarkReplaced {
-            contract: contract.to_owned(),
-            name: export.name_any(),
-            patch: json!({ "metadata": metadata }),
-        }];
+        let annotation = json!({ annotations::REPLACE: annotations::TRUE });
+        return vec![Write::annotate("its template changed", export, &annotation)];
     }
-    let request = seen.export_request.as_ref().map(|existing| delete(existing, contract));
-    request
-        .into_iter()
-        .chain([Op::DeleteReplaced(Arc::clone(export))])
-        .collect()
+    let request = seen.export_request.as_deref().map(delete);
+    // Schemas, namespaces and rights stay for the export that takes its place.
+    let export = Write::delete_seen("its template changed", export).leaving_dependents();
+    request.into_iter().chain([export]).collect()
 }
 
-fn delete(existing: &APIServiceExportRequest, contract: &str) -> Op {
-    Op::DeleteExportRequest {
-        contract: contract.to_owned(),
-        name: existing.name_any(),
-        uid: existing.uid(),
-    }
+fn delete(existing: &APIServiceExportRequest) -> Write {
+    Write::delete("a new one takes its place", existing)
 }
 
 fn is_for(existing: &APIServiceExportRequest, request: &BindableResourcesRequest) -> bool {

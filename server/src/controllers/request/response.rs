@@ -1,12 +1,12 @@
-//! The response to a request that was made as a resource: a Secret in the request's namespace. It has no owner, for whoever
-//! uses it does so after the request has gone, and it is written only if it was made for this request or names it.
+//! The response to a request that was made as a resource: a Secret in the request's namespace. The Secret has no owner
+//! reference, so that it outlives the request. The server writes to it only if it was made for this request or names it.
 
 use std::collections::BTreeMap;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bindery_api::{
     annotations, labels, names,
-    v1alpha2::{API_VERSION, APIServiceExportRequestSpec, BindableResourcesRequest, LocalSecretKeyRef},
+    v1alpha2::{API_VERSION, APIServiceExportRequestSpec, BindableResourcesRequest, GroupResource, LocalSecretKeyRef},
 };
 use bindery_runtime::errors;
 use k8s_openapi::{
@@ -20,57 +20,60 @@ use kube::{Api, Client, ResourceExt as _, api::ObjectMeta};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 
-use super::plan::Refused;
+use super::{OutsideReason, plan::Refused};
 use crate::{
+    rights,
     template::SERVER_LACKS_RIGHTS,
-    writes::{self, WriteError},
+    writes::{self, Write, WriteError},
 };
 
 /// The shipped role by which the server writes responses.
 const ROLE: &str = "bindery-server-responses";
-/// What a Secret is that is of no special type.
+/// The type of a Secret that holds anything.
 const OPAQUE: &str = "Opaque";
 
-/// What is there in the place of a response.
+/// The Secret of a request's response, as the server found it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Standing {
+pub(super) enum ResponseSecret {
+    /// There is no Secret of the name.
     Missing,
-    /// It is the request's to write, and does not hold its response, or not whole. As it was seen, without what it holds.
+    /// The server may write the response into the Secret, which does not hold it completely yet. As it was seen, without data.
     Open(Box<Secret>),
-    /// It holds this request's response.
+    /// The Secret holds the response.
     Written,
+    /// The Secret is somebody else's; the message says how to mend that.
     Foreign(String),
-    /// It is the request's, and cannot be written.
+    /// The Secret is the request's, and cannot be written; the message says why.
     Stuck(String),
 }
 
-/// What a response says.
+/// What a response consists of.
 pub(super) struct Response<'a> {
     pub(super) request: &'a BindableResourcesRequest,
     pub(super) secret: &'a LocalSecretKeyRef,
     /// The contract namespace.
     pub(super) contract: &'a str,
-    /// What is bound there under the request's name.
-    pub(super) asked: &'a APIServiceExportRequestSpec,
+    /// What is bound under the request's name.
+    pub(super) requested: &'a APIServiceExportRequestSpec,
     pub(super) kubeconfig: &'a SecretString,
 }
 
-/// Reads what is there; the outer refusal is for the provider's admin to mend.
+/// Reads the Secret for a response. The inner error is for the provider's admin to mend.
 pub(super) async fn read(
     client: &Client,
     request: &BindableResourcesRequest,
     secret: &LocalSecretKeyRef,
     server: &Subject,
-) -> Result<Result<Standing, Refused>, WriteError> {
+) -> Result<Result<ResponseSecret, Refused>, WriteError> {
     let namespace = request.namespace().unwrap_or_default();
     let api: Api<Secret> = Api::namespaced(client.clone(), &namespace);
     match api.get_opt(&secret.name).await {
         Ok(found) => Ok(Ok(standing(found, request, secret))),
-        Err(error) => refused(error.into(), &namespace, server).map(Err),
+        Err(error) => refused(client, error.into(), "get", &namespace, server).await.map(Err),
     }
 }
 
-/// Writes the response in the place of what was read. Where that is another one by now, the caller comes again.
+/// Writes the response into a Secret that was read before. Where the Secret has changed since, the error says that it is stale.
 pub(super) async fn write(
     client: &Client,
     response: &Response<'_>,
@@ -79,41 +82,42 @@ pub(super) async fn write(
 ) -> Result<Result<(), Refused>, WriteError> {
     let namespace = response.request.namespace().unwrap_or_default();
     let api: Api<Secret> = Api::namespaced(client.clone(), &namespace);
-    let written = match before {
+    let (verb, written) = match before {
         None => {
             let params = kube::api::PostParams {
                 field_manager: Some(writes::FIELD_MANAGER.to_owned()),
                 ..kube::api::PostParams::default()
             };
             let created = api.create(&params, &response.render()).await;
-            created.map_err(WriteError::from)
+            ("create", created.map(drop).map_err(WriteError::from))
         }
         Some(before) => {
             let wanted = response.render();
-            let mut metadata = writes::seen(before);
-            metadata["labels"] = json!(wanted.metadata.labels);
-            metadata["annotations"] = json!(wanted.metadata.annotations);
-            let patch = json!({ "metadata": metadata, "data": wanted.data });
-            writes::merge(&api, &response.secret.name, &patch).await
+            let patch = json!({
+                "metadata": { "labels": wanted.metadata.labels, "annotations": wanted.metadata.annotations },
+                "data": wanted.data,
+            });
+            let write = Write::patch("the response is issued", before, patch);
+            ("patch", write.apply(client).await.map(drop))
         }
     };
     match written {
-        Ok(_) => Ok(Ok(())),
+        Ok(()) => Ok(Ok(())),
         Err(error) if error.is_stale() => Err(error),
-        Err(error) => refused(error, &namespace, server).map(Err),
+        Err(error) => refused(client, error, verb, &namespace, server).await.map(Err),
     }
 }
 
-/// Whose a Secret is, and whether it holds the response.
-fn standing(found: Option<Secret>, request: &BindableResourcesRequest, secret: &LocalSecretKeyRef) -> Standing {
+/// Judges whose a Secret is, and whether it holds the response.
+fn standing(found: Option<Secret>, request: &BindableResourcesRequest, secret: &LocalSecretKeyRef) -> ResponseSecret {
     let Some(found) = found else {
-        return Standing::Missing;
+        return ResponseSecret::Missing;
     };
     let (namespace, name) = (request.namespace().unwrap_or_default(), request.name_any());
     let marks = found.annotations();
     let is_for = |named: &String| *named == name || *named == format!("{namespace}/{name}");
     if !marks.get(annotations::REQUEST).is_some_and(is_for) {
-        return Standing::Foreign(format!(
+        return ResponseSecret::Foreign(format!(
             "Secret {namespace}/{} exists and was not written for this request; delete it, annotate it \
              {}={name}, or name another one in spec.kubeconfigSecretRef of a new request",
             secret.name,
@@ -124,7 +128,7 @@ fn standing(found: Option<Secret>, request: &BindableResourcesRequest, secret: &
         .get(annotations::AUTHOR)
         .is_some_and(|author| *author != request.spec.author)
     {
-        return Standing::Foreign(format!(
+        return ResponseSecret::Foreign(format!(
             "Secret {namespace}/{} holds the response to a request of this name by another author; delete it, annotate it \
              {}={name} without {}, or name another one in spec.kubeconfigSecretRef of a new request",
             secret.name,
@@ -133,7 +137,7 @@ fn standing(found: Option<Secret>, request: &BindableResourcesRequest, secret: &
         ));
     }
     if found.type_.as_deref().is_some_and(|type_| type_ != OPAQUE) {
-        return Standing::Foreign(format!(
+        return ResponseSecret::Foreign(format!(
             "Secret {namespace}/{} is of type {}, which holds no response; delete it, or make it one of type {OPAQUE} with \
              annotation {}={name}",
             secret.name,
@@ -153,40 +157,46 @@ fn standing(found: Option<Secret>, request: &BindableResourcesRequest, secret: &
         && has(names::BINDING_RESPONSE_KEY);
     let place = format!("Secret {namespace}/{}", secret.name);
     if found.metadata.deletion_timestamp.is_some() {
-        Standing::Stuck(format!("{place} is being deleted; it is written anew when it has gone"))
+        ResponseSecret::Stuck(format!("{place} is being deleted; it is written anew when it has gone"))
     } else if is_issued {
-        Standing::Written
+        ResponseSecret::Written
     } else if found.immutable == Some(true) {
-        Standing::Stuck(format!(
+        ResponseSecret::Stuck(format!(
             "{place} is immutable, so that the response cannot be written; delete it"
         ))
     } else {
-        Standing::Open(Box::new(Secret {
+        ResponseSecret::Open(Box::new(Secret {
             metadata: found.metadata,
             ..Secret::default()
         }))
     }
 }
 
-/// A refusal of the API server that somebody else can mend; else the error.
-fn refused(error: WriteError, namespace: &str, server: &Subject) -> Result<Refused, WriteError> {
+/// What a failed request for a Secret means to the author of the request; the error itself if it is transient. Admission and
+/// quotas refuse with the same status as a lack of rights, so that the API server is asked whether the server has the right.
+async fn refused(
+    client: &Client,
+    error: WriteError,
+    verb: &'static str,
+    namespace: &str,
+    server: &Subject,
+) -> Result<Refused, WriteError> {
     let WriteError::Api(cause) = &error else {
         return Err(error);
     };
     if errors::is_transient(cause) {
         return Err(error);
     }
-    let said = errors::explain(cause);
-    // Quotas and policies refuse with the same code.
-    if errors::is_forbidden(cause) && said.contains(" cannot ") {
+    let secrets = GroupResource::new("", "secrets");
+    if errors::is_forbidden(cause) && !rights::is_allowed(client, verb, &secrets, Some(namespace)).await? {
         let message = format!(
             "the server may not write Secrets in namespace {namespace}; its admin can apply:\n{}",
             manifest(namespace, server)
         );
         return Ok(Refused::new(SERVER_LACKS_RIGHTS, &message));
     }
-    let message = format!("the response cannot be written: {said}");
-    Ok(Refused::new("SecretCreationFailed", &message))
+    let message = format!("the response cannot be written: {}", errors::explain(cause));
+    Ok(Refused::new(OutsideReason::SecretCreationFailed.as_str(), &message))
 }
 
 /// The RoleBinding by which the server may write responses in a namespace, ready to apply.
@@ -241,7 +251,7 @@ impl Response<'_> {
         }
     }
 
-    /// What a client installs from, as kube-bind has it.
+    /// The BindingResourceResponse that a client installs from, in the format of kube-bind.
     fn json(&self) -> String {
         let name = self.request.name_any();
         json!({
@@ -253,7 +263,7 @@ impl Response<'_> {
                 "kind": "APIServiceExportRequest",
                 "apiVersion": API_VERSION,
                 "metadata": { "name": name },
-                "spec": self.asked,
+                "spec": self.requested,
                 "status": {},
             }],
             "providerNamespace": self.contract,

@@ -1,4 +1,4 @@
-//! The status of a request, and how long a decided one is kept.
+//! The status of a BindableResourcesRequest, and how long a decided one is kept.
 
 use std::time::Duration;
 
@@ -10,15 +10,17 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
 
-use super::plan::Outcome;
+use super::plan::RequestOutcome;
+use crate::writes::Write;
 
-/// The one condition of a request.
+/// The only condition of a request.
 const READY: &str = "Ready";
-/// A response is looked for after a quarter of the request's age: whoever loses it does so soon, or seldom.
+/// The server checks that a response still exists after a quarter of the request's age, and not sooner than this.
 const LOOK_FIRST: Duration = Duration::from_secs(5);
+/// The server checks that a response still exists at least this often.
 const LOOK_MAX: Duration = Duration::from_mins(5);
 
-/// When a request goes by itself.
+/// When a request is deleted by its time to live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expiry {
     Undecided,
@@ -27,6 +29,7 @@ pub(super) enum Expiry {
     Now,
 }
 
+/// When a request is deleted by its `spec.ttlAfterFinished`.
 pub(super) fn expiry(request: &BindableResourcesRequest, now: Timestamp) -> Expiry {
     let Some(status) = request.status.as_ref().filter(|status| status.phase != Phase::Pending) else {
         return Expiry::Undecided;
@@ -48,7 +51,7 @@ pub(super) fn expiry(request: &BindableResourcesRequest, now: Timestamp) -> Expi
     }
 }
 
-/// When to look whether the response of a request that succeeded is still there.
+/// How soon to check that the response of a request that succeeded still exists.
 pub(super) fn look_after(request: &BindableResourcesRequest, now: Timestamp) -> Duration {
     let decided = request
         .status
@@ -58,12 +61,12 @@ pub(super) fn look_after(request: &BindableResourcesRequest, now: Timestamp) -> 
     (age.unwrap_or_default() / 4).clamp(LOOK_FIRST, LOOK_MAX)
 }
 
-/// Whether a request says that all is well.
+/// Whether a request reports success and an intact response.
 pub(super) fn is_ready(request: &BindableResourcesRequest) -> bool {
     ready(request).is_some_and(|ready| ready.status == "True")
 }
 
-/// The reason of its one condition.
+/// The reason of a request's condition.
 pub(super) fn reason(request: &BindableResourcesRequest) -> Option<&str> {
     ready(request).map(|ready| ready.reason.as_str())
 }
@@ -73,8 +76,8 @@ fn ready(request: &BindableResourcesRequest) -> Option<&Condition> {
     conditions.find(|condition| condition.type_ == READY)
 }
 
-/// Whether a request says this already.
-pub(super) fn says(request: &BindableResourcesRequest, outcome: &Outcome) -> bool {
+/// Whether the status of a request reports this outcome already.
+pub(super) fn says(request: &BindableResourcesRequest, outcome: &RequestOutcome) -> bool {
     let Some(status) = &request.status else {
         return false;
     };
@@ -90,8 +93,20 @@ pub(super) fn says(request: &BindableResourcesRequest, outcome: &Outcome) -> boo
         })
 }
 
+/// Reports an outcome in the status of a request; `None` if it is reported already.
+pub(super) fn report(request: &BindableResourcesRequest, outcome: &RequestOutcome, now: Timestamp) -> Option<Write> {
+    let is_new = !says(request, outcome);
+    is_new.then(|| {
+        Write::status(
+            "the state of the request changed",
+            request,
+            &status(request, outcome, now),
+        )
+    })
+}
+
 /// The whole status, as a merge patch has it.
-pub(super) fn status(request: &BindableResourcesRequest, outcome: &Outcome, now: Timestamp) -> Value {
+pub(super) fn status(request: &BindableResourcesRequest, outcome: &RequestOutcome, now: Timestamp) -> Value {
     let (status, reason, message) = words(outcome);
     let before = ready(request).filter(|condition| condition.status == status);
     let since = before.map(|condition| condition.last_transition_time.clone());
@@ -104,7 +119,7 @@ pub(super) fn status(request: &BindableResourcesRequest, outcome: &Outcome, now:
         observed_generation: request.metadata.generation,
     };
     let phase = outcome.phase();
-    // Decided once, whatever becomes of the response later.
+    // A request is decided once; the time stays when its response is lost later.
     let before = request.status.as_ref().filter(|before| before.phase == phase);
     let decided = before.and_then(|before| before.completion_time.clone());
     let decided = (phase != Phase::Pending).then(|| decided.unwrap_or(Time(now)));
@@ -117,19 +132,21 @@ pub(super) fn status(request: &BindableResourcesRequest, outcome: &Outcome, now:
     })
 }
 
-/// One that has succeeded keeps its contract for those who look it up there, whatever became of its response.
-fn contract<'a>(request: &'a BindableResourcesRequest, outcome: &'a Outcome) -> Option<&'a str> {
+/// The contract that the status names. A request that has succeeded keeps it, also when its response is lost.
+fn contract<'a>(request: &'a BindableResourcesRequest, outcome: &'a RequestOutcome) -> Option<&'a str> {
     let before = request
         .status
         .as_ref()
-        .filter(|_| matches!(outcome, Outcome::Unanswered(_)));
+        .filter(|_| matches!(outcome, RequestOutcome::Unanswered(_)));
     outcome.contract().or_else(|| before?.namespace.as_deref())
 }
 
-fn words(outcome: &Outcome) -> (&'static str, &str, String) {
+fn words(outcome: &RequestOutcome) -> (&'static str, &str, String) {
     match outcome {
-        Outcome::Succeeded { secret: None, .. } => ("True", "ExportReady", "the export is ready to be used".to_owned()),
-        Outcome::Succeeded {
+        RequestOutcome::Succeeded { secret: None, .. } => {
+            ("True", "ExportReady", "the export is ready to be used".to_owned())
+        }
+        RequestOutcome::Succeeded {
             secret: Some(secret), ..
         } => (
             "True",
@@ -141,7 +158,7 @@ fn words(outcome: &Outcome) -> (&'static str, &str, String) {
                 names::BINDING_RESPONSE_KEY
             ),
         ),
-        Outcome::Pending(refused) | Outcome::Failed(refused) | Outcome::Unanswered(refused) => {
+        RequestOutcome::Pending(refused) | RequestOutcome::Failed(refused) | RequestOutcome::Unanswered(refused) => {
             ("False", &refused.reason, refused.message.clone())
         }
     }
@@ -211,11 +228,11 @@ mod tests {
             name: "response".to_owned(),
             key: "kubeconfig".to_owned(),
         };
-        let succeeded = Outcome::Succeeded {
+        let succeeded = RequestOutcome::Succeeded {
             contract: "kube-bind-a".to_owned(),
             secret: Some(secret.clone()),
         };
-        let mut say = |outcome: &Outcome, second| {
+        let mut say = |outcome: &RequestOutcome, second| {
             assert!(!says(&request, outcome));
             request.status = serde_json::from_value(status(&request, outcome, at(second))).unwrap();
             assert!(says(&request, outcome));
@@ -224,7 +241,7 @@ mod tests {
         let (written, ready) = say(&succeeded, 100);
         assert_eq!((written.kubeconfig_secret_ref, ready), (Some(secret), true));
         let refused = Refused::new("ForeignSecret", "mine");
-        let (lost, ready) = say(&Outcome::Unanswered(refused), 200);
+        let (lost, ready) = say(&RequestOutcome::Unanswered(refused), 200);
         assert_eq!((lost.phase, ready), (Phase::Succeeded, false));
         assert_eq!(lost.completion_time, Some(Time(at(100))));
         assert_eq!(lost.namespace.as_deref(), Some("kube-bind-a"));

@@ -1,23 +1,25 @@
-//! What is left of claimed resources in a namespace that the server made: copies that carry our marks, and sources of the
-//! provider's own. Asked of the API server itself, as a namespace goes on the strength of the answer.
+//! The objects of claimed resources in a namespace that the server created: copies of a consumer's objects, and sources of the
+//! provider's own. The API server is asked for them and not a cache, since the namespace is deleted on the strength of the
+//! answer.
 
 use std::collections::BTreeSet;
 
 use bindery_api::{annotations, claims::TOKEN_SECRET_TYPES, v1alpha2::GroupResource};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use kube::{
-    Api, ResourceExt as _,
-    api::{ListParams, ObjectMeta},
+    Api,
+    api::{ApiResource, DynamicObject, ListParams, ObjectMeta},
+    core::PartialObjectMeta,
 };
 
 use crate::{
+    leftovers::{self, SyncedObject},
     rbac::claims,
-    remaining::{self, Object},
     state::State,
     writes::WriteError,
 };
 
-/// What Kubernetes, and widespread parts of clusters, put into every namespace: it is nobody's source.
+/// Objects that Kubernetes, and widespread parts of clusters, create in every namespace. They are never sources.
 const PLACED: [(&str, &[&str]); 2] = [
     (
         "configmaps",
@@ -28,81 +30,73 @@ const PLACED: [(&str, &[&str]); 2] = [
 
 /// An object of a claimed resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Claimed {
-    /// The object.
-    pub(super) object: Object,
-    /// The contract that it is a copy for; `None` if it is the provider's own, and so a source.
+pub(super) struct ClaimedObject {
+    /// Where the object is, and whether it was released.
+    pub(super) object: SyncedObject,
+    /// The contract whose object it is a copy of; `None` if it is the provider's own, and so a source.
     pub(super) copy_for: Option<String>,
 }
 
-/// Every resource that was ever claimed in a namespace.
-pub(super) fn recorded(namespace: &Namespace) -> BTreeSet<GroupResource> {
-    let record = namespace.annotations().get(annotations::GRANTED_CLAIMS);
-    let names = record.map_or("", String::as_str).split(',');
-    names
-        .filter(|name| !name.is_empty())
-        .map(|name| {
-            let (resource, group) = name.split_once('.').unwrap_or((name, ""));
-            GroupResource::new(group, resource)
-        })
-        .collect()
-}
-
-/// Whether the server needs to be let in to see what is claimed in a namespace.
-pub(super) fn needs_sight(claimed: &BTreeSet<GroupResource>) -> bool {
+/// Whether the server needs a role binding of its own in a namespace to list what is claimed there.
+pub(super) fn needs_server_binding(claimed: &BTreeSet<GroupResource>) -> bool {
     claimed.iter().any(claims::is_core)
 }
 
-/// All objects of these resources in a namespace, but those that are put into every namespace, and tokens.
+/// The objects of these resources in a namespace, without those that are created in every namespace, and without tokens.
 pub(super) async fn list(
     state: &State,
     namespace: &str,
     resources: &BTreeSet<GroupResource>,
-) -> Result<Vec<Claimed>, WriteError> {
-    let client = || state.clients.write.clone();
-    let all = ListParams::default;
+) -> Result<Vec<ClaimedObject>, WriteError> {
     let mut found = Vec::new();
     for resource in resources {
-        let of = |metadata: &ObjectMeta| claimed(resource, namespace, metadata);
-        match (claims::is_core(resource), resource.resource.as_str()) {
-            (true, "configmaps") => {
-                let maps = remaining::metadata(&Api::<ConfigMap>::namespaced(client(), namespace), all()).await?;
-                found.extend(maps.iter().filter_map(|map| of(&map.metadata)));
-            }
-            (true, "serviceaccounts") => {
-                let api = Api::<ServiceAccount>::namespaced(client(), namespace);
-                let accounts = remaining::metadata(&api, all()).await?;
-                found.extend(accounts.iter().filter_map(|account| of(&account.metadata)));
-            }
-            (true, _) => {
-                let api = Api::<Secret>::namespaced(client(), namespace);
-                let secrets = remaining::metadata(&api, all().fields(&no_tokens())).await?;
-                found.extend(secrets.iter().filter_map(|secret| of(&secret.metadata)));
-            }
-            (false, _) => {
-                let Some(api) = remaining::api(state, resource, namespace).await? else {
-                    // No CRD, no objects.
-                    continue;
-                };
-                let objects = remaining::metadata(&api, all()).await?;
-                found.extend(objects.iter().filter_map(|object| of(&object.metadata)));
-            }
-        }
+        let (api, params) = if let Some(kind) = core_kind(resource) {
+            let is_secret = kind.kind == "Secret";
+            let params = ListParams {
+                field_selector: is_secret.then(no_tokens),
+                ..ListParams::default()
+            };
+            (
+                Api::namespaced_with(state.clients.write.clone(), namespace, &kind),
+                params,
+            )
+        } else if let Some(api) = leftovers::api(state, resource, namespace).await? {
+            (api, ListParams::default())
+        } else {
+            // No CRD, no objects.
+            continue;
+        };
+        let objects: Vec<PartialObjectMeta<DynamicObject>> = leftovers::metadata(&api, params).await?;
+        found.extend(
+            objects
+                .iter()
+                .filter_map(|object| claimed(resource, namespace, &object.metadata)),
+        );
     }
     Ok(found)
 }
 
-/// What an object counts as; `None` if it is nobody's.
-fn claimed(resource: &GroupResource, namespace: &str, metadata: &ObjectMeta) -> Option<Claimed> {
-    let marks = metadata.annotations.as_ref();
-    let copy_for = marks
-        .and_then(|marks| marks.get(annotations::CLUSTER_NAMESPACE))
-        .cloned();
+/// How the API server serves a core resource that can be claimed; `None` for any other resource.
+fn core_kind(resource: &GroupResource) -> Option<ApiResource> {
+    let kinds = [
+        ApiResource::erase::<ConfigMap>(&()),
+        ApiResource::erase::<Secret>(&()),
+        ApiResource::erase::<ServiceAccount>(&()),
+    ];
+    let mut kinds = kinds.into_iter().filter(|_| claims::is_core(resource));
+    kinds.find(|kind| kind.plural == resource.resource)
+}
+
+/// An object of a claimed resource; `None` if it is one that every namespace has.
+fn claimed(resource: &GroupResource, namespace: &str, metadata: &ObjectMeta) -> Option<ClaimedObject> {
+    let annotations = metadata.annotations.as_ref();
+    let copy_for = annotations.and_then(|annotations| annotations.get(annotations::CLUSTER_NAMESPACE));
+    let copy_for = copy_for.cloned();
     let contract = copy_for.as_deref().unwrap_or_default();
-    let object = Object::of(resource.clone(), namespace, metadata, contract);
-    // A consumer may have claimed one of its own of that name.
-    let is_nobodys = copy_for.is_none() && is_placed(resource, &object.name);
-    (!is_nobodys).then_some(Claimed { object, copy_for })
+    let object = SyncedObject::of(resource.clone(), namespace, metadata, contract);
+    // A copy of that name counts: a consumer's own object may have it.
+    let is_in_every_namespace = copy_for.is_none() && is_placed(resource, &object.name);
+    (!is_in_every_namespace).then_some(ClaimedObject { object, copy_for })
 }
 
 /// The field selector of Secrets that may be claimed: tokens never are.
@@ -119,31 +113,21 @@ fn is_placed(resource: &GroupResource, name: &str) -> bool {
 mod tests {
     use super::*;
 
-    #[track_caller]
-    fn check(record: &str, expect: &[(&str, &str)], sight: bool) {
-        let mut namespace = Namespace::default();
-        let mark = (annotations::GRANTED_CLAIMS.to_owned(), record.to_owned());
-        namespace.annotations_mut().extend([mark]);
-        let recorded = recorded(&namespace);
-        let expect: BTreeSet<_> = expect
-            .iter()
-            .map(|(group, plural)| GroupResource::new(*group, *plural))
-            .collect();
-        assert_eq!(recorded, expect);
-        assert_eq!(remaining::granted_record(&recorded), record);
-        assert_eq!(needs_sight(&recorded), sight);
-    }
-
     #[test]
-    fn what_was_claimed_reads_back() {
-        check("", &[], false);
-        check("safes.bank.dev", &[("bank.dev", "safes")], false);
-        check(
-            "configmaps,secrets,safes.bank.dev",
-            &[("", "configmaps"), ("", "secrets"), ("bank.dev", "safes")],
-            true,
-        );
-        assert!(recorded(&Namespace::default()).is_empty());
+    fn the_server_needs_a_binding_for_core_resources_alone() {
+        let claimed = |resources: &[(&str, &str)]| {
+            let resources = resources
+                .iter()
+                .map(|(group, plural)| GroupResource::new(*group, *plural));
+            needs_server_binding(&resources.collect())
+        };
+        assert!(!claimed(&[]));
+        assert!(!claimed(&[("bank.dev", "safes")]));
+        assert!(claimed(&[("", "configmaps"), ("bank.dev", "safes")]));
+        for plural in claims::CORE {
+            assert_eq!(core_kind(&GroupResource::new("", plural)).unwrap().plural, plural);
+            assert_eq!(core_kind(&GroupResource::new("bank.dev", plural)), None);
+        }
     }
 
     #[test]

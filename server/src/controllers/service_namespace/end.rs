@@ -1,4 +1,4 @@
-//! How a provider namespace ends.
+//! Plans the end of a provider namespace.
 
 use bindery_api::{
     Severity, annotations,
@@ -11,118 +11,117 @@ use kube::ResourceExt as _;
 use serde_json::json;
 
 use super::{
-    claimed::{self, Claimed},
-    plan::{Left, Observed, Op, Published, Step, is_ours, say, within},
+    claimed::{ClaimedObject, needs_server_binding},
+    plan::{NamespaceLeftovers, NamespaceStep, Observed, Published, is_ours, status, within},
     rights, shared,
 };
 use crate::{
     contract,
+    leftovers::{GrantRecord, Leftovers, SyncedObject, recorded},
     rbac::claims,
-    remaining::{Object, Remaining},
-    writes,
+    writes::{self, Write},
 };
 
-/// What is left in a namespace, of synced objects and of claimed ones, and of the contract's copies in the one that it shares.
-/// A copy that no export claims any more is taken away by nobody: it holds nothing up, and keeps the namespace that it is in.
-pub(super) fn left(seen: &Observed<'_>, remaining: Remaining, claimed: Vec<Claimed>, shared: Vec<Claimed>) -> Left {
-    let is_ours = |claimed: &Claimed| claimed.copy_for.as_deref() == Some(seen.contract);
-    let is_withdrawn = |claimed: &Claimed| {
-        let mut exports = seen.exports.iter();
+/// Adds up what is left: synced and claimed objects in the provider namespace, and the contract's copies in the shared one.
+/// Objects that nobody will remove count as released: they do not delay the end, and keep the namespace that they are in.
+pub(super) fn count(
+    seen: &Observed<'_>,
+    mut leftovers: Leftovers,
+    claimed: Vec<ClaimedObject>,
+    shared: Vec<ClaimedObject>,
+) -> NamespaceLeftovers {
+    let exports = seen.exports;
+    let is_pending = !seen.pending_exports.is_empty();
+    let is_ours = |claimed: &ClaimedObject| claimed.copy_for.as_deref() == Some(seen.contract);
+    // The konnector withdraws copies of what an export claims, and objects that an export offers; it has no rights on others.
+    let is_withdrawn = |claimed: &ClaimedObject| {
         let resource = &claimed.object.resource;
-        !seen.awaited.is_empty() || exports.any(|export| claims::claimed(export).any(|claimed| claimed == resource))
+        let mut exports = exports.iter();
+        is_pending || exports.any(|export| claims::claimed(export).any(|claimed| claimed == resource))
     };
-    // Nor does anybody who has rights on them take away objects that no export offers any more.
-    let is_offered = |object: &Object| {
-        let mut resources = seen.exports.iter().flat_map(|export| &export.spec.resources);
-        !seen.awaited.is_empty() || resources.any(|offered| offered.group_resource == object.resource)
+    let is_offered = |object: &SyncedObject| {
+        let mut resources = exports.iter().flat_map(|export| &export.spec.resources);
+        is_pending || resources.any(|offered| offered.group_resource == object.resource)
     };
-    let objects = remaining.objects.into_iter().map(|object| Object {
-        released: object.released || !is_offered(&object),
-        ..object
-    });
-    let mut left = Left {
-        remaining: Remaining {
-            objects: objects.collect(),
-        },
-        has_sources: claimed.iter().any(|claimed| !is_ours(claimed)),
-    };
-    for claimed in claimed.into_iter().filter(is_ours) {
-        let released = claimed.object.released || !is_withdrawn(&claimed);
-        left.remaining.objects.push(Object {
-            released,
-            ..claimed.object
-        });
+    for object in &mut leftovers.objects {
+        object.released |= !is_offered(object);
     }
-    // There, it could leave behind what has its mark or its name, and nothing else: neither may outlast it.
+    let has_sources = claimed.iter().any(|claimed| !is_ours(claimed));
+    let copies = claimed.into_iter().filter(is_ours);
+    leftovers.objects.extend(copies.map(|claimed| SyncedObject {
+        released: claimed.object.released || !is_withdrawn(&claimed),
+        ..claimed.object
+    }));
+    // In the shared namespace only objects with the contract's annotation or name can be the contract's.
     let prefix = format!("{}-", seen.contract);
-    let held = shared.into_iter().filter(|claimed| {
+    let copies = shared.into_iter().filter(|claimed| {
         let is_its = is_ours(claimed) || claimed.object.name.starts_with(&prefix);
         is_its && is_withdrawn(claimed)
     });
-    left.remaining.objects.extend(held.map(|claimed| Object {
+    leftovers.objects.extend(copies.map(|claimed| SyncedObject {
         released: false,
         ..claimed.object
     }));
-    left
+    NamespaceLeftovers { leftovers, has_sources }
 }
 
-/// Takes away what nobody uses any more: a namespace goes when it is empty of what is ours and of sources.
-pub(super) fn plan(seen: &Observed<'_>, object: Option<&APIServiceNamespace>) -> Step {
-    let finalizers = object.map(|object| (object, writes::without_finalizer(object, finalizers::NAMESPACE)));
+/// Plans the end of a namespace that nobody maps any more: it is deleted when neither objects of the contract nor sources of
+/// claims are left in it.
+pub(super) fn plan(seen: &Observed<'_>, object: Option<&APIServiceNamespace>) -> NamespaceStep {
     let Some(namespace) = seen.namespace.filter(|namespace| is_ours(seen, namespace)) else {
-        let mut ops = Vec::new();
-        shared::leave(seen, &mut ops);
-        ops.extend(finalizers.and_then(|(object, finalizers)| {
-            finalizers.map(|finalizers| Op::Patch(writes::finalizers_patch(object, &finalizers)))
-        }));
-        return Step::Apply(ops);
+        let mut writes = Vec::new();
+        shared::leave(seen, &mut writes);
+        writes.extend(remove_finalizer(object));
+        return NamespaceStep::Apply(writes);
     };
     if contract::is_terminating(namespace) {
-        return Step::Apply(Vec::new());
+        return NamespaceStep::Apply(Vec::new());
     }
     let Some(left) = seen.left else {
-        let sight = if claimed::needs_sight(&claimed::recorded(namespace)) {
-            rights::sight(seen.sight, &namespace.name_any(), seen.server)
+        let server_binding = if needs_server_binding(&recorded(namespace, GrantRecord::Claims)) {
+            rights::server_binding(seen.server_binding, &namespace.name_any(), seen.server)
         } else {
             Vec::new()
         };
-        return if sight.is_empty() {
-            Step::Count
+        return if server_binding.is_empty() {
+            NamespaceStep::Count
         } else {
-            Step::Apply(sight.into_iter().map(Op::from).collect())
+            NamespaceStep::Apply(server_binding)
         };
     };
-    if left.remaining.count() > 0 {
-        let condition = false_condition(READY, Severity::Info, "Draining", left.remaining.to_string());
-        let said = object.and_then(|object| say(seen, object, None, Published::AsBefore, condition));
-        return Step::Drain(said.into_iter().collect());
+    if left.leftovers.count() > 0 {
+        let condition = false_condition(READY, Severity::Info, "Draining", left.leftovers.to_string());
+        let status = object.and_then(|object| status(seen, object, None, Published::AsBefore, condition));
+        return NamespaceStep::Drain(status.into_iter().collect());
     }
-    if left.remaining.has_released() || left.has_sources {
-        return Step::Leave(leave(seen, namespace, object));
+    if left.leftovers.has_released() || left.has_sources {
+        return NamespaceStep::Leave(leave(seen, namespace, object));
     }
-    Step::Apply(vec![Op::DeleteNamespace {
-        name: namespace.name_any(),
-        uid: namespace.uid(),
-    }])
+    NamespaceStep::Delete(Box::new(Write::delete(
+        "nobody maps it, and nothing is left in it",
+        namespace,
+    )))
 }
 
-/// Objects that were let go, and those of the provider's own, keep their namespace, which nobody maps any more.
-fn leave(seen: &Observed<'_>, namespace: &Namespace, object: Option<&APIServiceNamespace>) -> Vec<Op> {
-    let mut ops = Vec::new();
+/// Gives up a namespace without deleting it, for released objects and those of the provider's own stay in it.
+fn leave(seen: &Observed<'_>, namespace: &Namespace, object: Option<&APIServiceNamespace>) -> Vec<Write> {
+    let mut writes = Vec::new();
     if !namespace.annotations().contains_key(annotations::RELEASED) {
-        let mut metadata = writes::seen(namespace);
-        metadata["annotations"] = json!({ annotations::RELEASED: seen.now.to_string() });
-        ops.push(Op::PatchNamespace {
-            name: namespace.name_any(),
-            patch: json!({ "metadata": metadata }),
-        });
+        let annotation = json!({ annotations::RELEASED: seen.now.to_string() });
+        writes.push(Write::annotate("objects that stay keep it", namespace, &annotation));
     }
-    rights::remove(seen, within(seen, ""), &mut ops);
-    shared::leave(seen, &mut ops);
-    if let Some(object) = object
-        && let Some(finalizers) = writes::without_finalizer(object, finalizers::NAMESPACE)
-    {
-        ops.push(Op::Patch(writes::finalizers_patch(object, &finalizers)));
-    }
-    ops
+    rights::remove(seen, within(seen, ""), &mut writes);
+    shared::leave(seen, &mut writes);
+    writes.extend(remove_finalizer(object));
+    writes
+}
+
+fn remove_finalizer(object: Option<&APIServiceNamespace>) -> Option<Write> {
+    let object = object?;
+    let remaining = writes::without_finalizer(object, finalizers::NAMESPACE)?;
+    Some(Write::finalizers(
+        "its provider namespace was given up",
+        object,
+        &remaining,
+    ))
 }

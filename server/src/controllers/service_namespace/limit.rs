@@ -1,4 +1,4 @@
-//! How many namespaces a contract may have, and which of more are refused.
+//! The limit on the namespaces of a contract, and which namespaces are refused beyond it.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -9,9 +9,9 @@ use k8s_openapi::api::core::v1::Namespace;
 use super::triggers::made_for;
 use crate::contract;
 
-/// How many namespaces a contract may have mapped, where `namespaces` are all those that carry its mark: those that are kept
-/// for what is left in them, though nobody maps them any more, count too. Else whoever leaves something behind in each could
-/// have any number.
+/// How many namespaces a contract may have mapped now. `namespaces` are all that carry the contract's label: a namespace that
+/// nobody maps, and that is kept for the objects in it, counts against the limit too. Otherwise a consumer could get any number
+/// by leaving an object in each.
 pub(super) fn room(limit: usize, all: &[Arc<APIServiceNamespace>], namespaces: &[Arc<Namespace>]) -> usize {
     let mapped: BTreeSet<_> = all
         .iter()
@@ -22,8 +22,8 @@ pub(super) fn room(limit: usize, all: &[Arc<APIServiceNamespace>], namespaces: &
     limit.saturating_sub(kept.count())
 }
 
-/// Whether an APIServiceNamespace is among those that the contract may have. Those with a provider namespace keep it, whatever
-/// the limit has become; after them come the oldest, and of equally old ones the first by name.
+/// Whether an APIServiceNamespace is within its contract's limit. One with a provider namespace always is, also if the limit was
+/// lowered since; the others are admitted by age, and those of one age by name.
 pub(super) fn admits(object: &APIServiceNamespace, all: &[Arc<APIServiceNamespace>], limit: usize) -> bool {
     if is_assigned(object) || all.len() <= limit {
         return true;
@@ -32,7 +32,7 @@ pub(super) fn admits(object: &APIServiceNamespace, all: &[Arc<APIServiceNamespac
     all.iter().filter(|other| rank(other) < own).count() < limit
 }
 
-/// Those that the contract may have and that have no provider namespace yet: refused ones among them now have a place.
+/// The APIServiceNamespaces within the limit that have no provider namespace yet.
 pub(super) fn admitted(mut all: Vec<Arc<APIServiceNamespace>>, limit: usize) -> Vec<Arc<APIServiceNamespace>> {
     all.sort_by(|one, other| rank(one).cmp(&rank(other)));
     all.truncate(limit);

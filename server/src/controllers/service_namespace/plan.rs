@@ -1,4 +1,4 @@
-//! What an APIServiceNamespace is missing, and how it ends.
+//! Plans what an APIServiceNamespace is missing: its provider namespace, the rights in that, and the status.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,69 +14,72 @@ use bindery_api::{
 use jiff::Timestamp;
 use k8s_openapi::api::{
     core::v1::Namespace,
-    rbac::v1::{PolicyRule, Role, RoleBinding, Subject},
+    rbac::v1::{Role, RoleBinding, Subject},
 };
 use kube::{ResourceExt as _, api::ObjectMeta};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     claimed, end,
-    rights::{self, Within},
+    rights::{self, RightsWithin},
     shared,
 };
 use crate::{
-    contract, owner,
+    contract,
+    leftovers::{GrantRecord, Leftovers, recorded},
+    owner,
     rbac::{Scopes, claims::Served},
-    remaining::{self, Remaining},
-    template, writes,
+    template,
+    writes::{self, Write},
 };
 
-/// Reason of what waits for a place among the namespaces that the contract may have.
+/// The reason of a namespace that is beyond the number that its contract may have.
 pub(super) const TOO_MANY_NAMESPACES: &str = "TooManyNamespaces";
 
+/// An APIServiceNamespace, and what its plan depends on.
 pub(super) struct Observed<'a> {
     pub(super) contract: &'a str,
-    /// The consumer's namespace.
+    /// Name of the consumer's namespace.
     pub(super) name: &'a str,
     /// The APIServiceNamespace; `None` if it has gone.
     pub(super) object: Option<&'a APIServiceNamespace>,
-    /// The provider namespace of the name it has or would have.
+    /// The provider namespace, if one exists under the name that is or would be assigned.
     pub(super) namespace: Option<&'a Namespace>,
-    /// Whether the contract is there and not on its way out.
+    /// Whether the contract exists and is not being deleted.
     pub(super) contract_stays: bool,
     /// All exports of the contract.
     pub(super) exports: &'a [Arc<APIServiceExport>],
-    /// In which scope the consumer sees the contract's resources.
+    /// The scope in which the consumer sees each resource of the contract.
     pub(super) scopes: &'a Scopes,
-    /// Names of exports that are about to be made anew.
-    pub(super) awaited: &'a [String],
-    /// Roles in the provider namespace that carry a contract's mark.
+    /// Names of exports that pending requests are about to create.
+    pub(super) pending_exports: &'a [String],
+    /// Roles in the provider namespace that carry label `kube-bind.io/contract`.
     pub(super) roles: &'a [Arc<Role>],
-    /// Role bindings in it that do.
+    /// Role bindings in the provider namespace that carry label `kube-bind.io/contract`.
     pub(super) bindings: &'a [Arc<RoleBinding>],
-    /// The server's own binding in it, by which it sees what is claimed there.
-    pub(super) sight: Option<&'a RoleBinding>,
-    /// What is left in the provider namespace, once it was counted.
-    pub(super) left: Option<&'a Left>,
-    /// The namespace of the consumer's own name.
-    pub(super) shared: shared::Seen<'a>,
-    /// How many namespaces the contract may have, where this one is beyond that.
+    /// The binding by which the server lists claimed objects in the provider namespace.
+    pub(super) server_binding: Option<&'a RoleBinding>,
+    /// What is left in the provider namespace; `None` if nobody has counted yet.
+    pub(super) left: Option<&'a NamespaceLeftovers>,
+    /// The shared namespace, which has the name of the consumer's namespace.
+    pub(super) shared: shared::SharedSeen<'a>,
+    /// How many namespaces the contract may have; `None` if this one is not beyond that number.
     pub(super) beyond: Option<usize>,
-    /// The server itself.
+    /// The server itself, as a role binding names it.
     pub(super) server: &'a Subject,
     pub(super) now: Timestamp,
 }
 
 /// What is left in a provider namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Left {
-    /// What carries the contract's mark.
-    pub(super) remaining: Remaining,
+pub(super) struct NamespaceLeftovers {
+    /// Objects that belong to the contract.
+    pub(super) leftovers: Leftovers,
     /// Whether there are objects of the provider's own that may be the source of a claim.
     pub(super) has_sources: bool,
 }
 
-/// What the status says of the shared namespace.
+/// What becomes of `status.sharedNamespace`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Published<'a> {
     AsBefore,
@@ -84,89 +87,61 @@ pub(super) enum Published<'a> {
     Yes(&'a str),
 }
 
+/// What to do for an APIServiceNamespace.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Step {
-    Apply(Vec<Op>),
-    /// Objects remain: to be looked at again.
-    Drain(Vec<Op>),
-    /// What nobody of ours will take away keeps the namespace: to be looked at again now and then.
-    Leave(Vec<Op>),
-    /// The objects in the provider namespace must be counted before more can be said.
+pub(super) enum NamespaceStep {
+    Apply(Vec<Write>),
+    /// Objects of the contract remain: look again soon.
+    Drain(Vec<Write>),
+    /// Objects that nobody removes keep the provider namespace: look again now and then.
+    Leave(Vec<Write>),
+    /// Count what is left in the provider namespace, and plan again.
     Count,
+    /// Delete the provider namespace.
+    Delete(Box<Write>),
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Op {
-    Patch(Value),
-    Say(Value),
-    CreateNamespace(Box<Namespace>),
-    PatchNamespace {
-        name: String,
-        patch: Value,
-    },
-    DeleteNamespace {
-        name: String,
-        uid: Option<String>,
-    },
-    CreateRole(Box<Role>),
-    PatchRole {
-        namespace: String,
-        name: String,
-        rules: Option<Vec<PolicyRule>>,
-        metadata: Value,
-    },
-    CreateBinding(Box<RoleBinding>),
-    DeleteRole {
-        namespace: String,
-        name: String,
-        uid: Option<String>,
-    },
-    DeleteBinding {
-        namespace: String,
-        name: String,
-        uid: Option<String>,
-    },
-}
-
-/// The provider namespace of an APIServiceNamespace: the one it has, for that never changes, or the one it would get.
+/// Name of the provider namespace: the assigned one, which never changes, or the one that would be assigned now.
 pub(super) fn provider_namespace(contract: &str, object: &APIServiceNamespace) -> String {
     let assigned = object.status.as_ref().and_then(|status| status.namespace.clone());
     assigned.unwrap_or_else(|| names::provider_namespace(contract, &object.name_any()))
 }
 
-pub(super) fn plan(seen: &Observed<'_>) -> Step {
+/// Plans what to do: for one that stays what it is missing, and else how its provider namespace ends.
+pub(super) fn plan(seen: &Observed<'_>) -> NamespaceStep {
     match seen.object {
-        Some(object) if object.metadata.deletion_timestamp.is_none() => Step::Apply(keep(seen, object)),
+        Some(object) if object.metadata.deletion_timestamp.is_none() => NamespaceStep::Apply(keep(seen, object)),
         ending => end::plan(seen, ending),
     }
 }
 
-/// What the status says where the server may not give some exports their rights: the others have theirs.
-pub(super) fn lacking(seen: &Observed<'_>, message: String) -> Option<Op> {
+/// The status where the server lacks rights that it has to grant for some exports. The provider namespace is assigned all the
+/// same, since the other exports have their rights.
+pub(super) fn lacking(seen: &Observed<'_>, message: String) -> Option<Write> {
     let object = seen.object?;
     let condition = false_condition(READY, Severity::Error, template::SERVER_LACKS_RIGHTS, message);
     let ending = object.metadata.deletion_timestamp.is_some();
     let name = (!ending).then(|| provider_namespace(seen.contract, object));
-    say(seen, object, name.as_deref(), Published::AsBefore, condition)
+    status(seen, object, name.as_deref(), Published::AsBefore, condition)
 }
 
-/// What remains to be done where something of somebody else's is in the way in the shared namespace: the ordinary mapping
-/// holds.
-pub(super) fn foreign_shared(seen: &Observed<'_>, name: &str) -> Vec<Op> {
-    let mut ops = Vec::new();
-    let outcome = shared::foreign(seen, name, &mut ops);
+/// Plans the rest where an object that is not the server's is in the way in the shared namespace: the provider namespace is
+/// assigned all the same.
+pub(super) fn foreign_shared(seen: &Observed<'_>, name: &str) -> Vec<Write> {
+    let mut writes = Vec::new();
+    let outcome = shared::foreign(seen, name, &mut writes);
     if let Some(object) = seen.object {
         let name = provider_namespace(seen.contract, object);
-        ops.extend(publish(seen, object, &name, outcome));
+        writes.extend(publish(seen, object, &name, outcome));
     }
-    ops
+    writes
 }
 
-/// The condition that an object of somebody else stands in the way.
-pub(super) fn foreign(seen: &Observed<'_>, name: &str) -> Option<Op> {
+/// The status where an object that is not the server's is in the way in the provider namespace.
+pub(super) fn foreign(seen: &Observed<'_>, name: &str) -> Option<Write> {
     let message =
         format!("{name} exists on the provider and is not managed by kube-bind; its admin can rename or delete it");
-    say(
+    status(
         seen,
         seen.object?,
         None,
@@ -175,10 +150,11 @@ pub(super) fn foreign(seen: &Observed<'_>, name: &str) -> Option<Op> {
     )
 }
 
-fn keep(seen: &Observed<'_>, object: &APIServiceNamespace) -> Vec<Op> {
+/// Plans the writes for an APIServiceNamespace that is not being deleted.
+fn keep(seen: &Observed<'_>, object: &APIServiceNamespace) -> Vec<Write> {
     let refuse = |reason: &str, message: String| {
         let condition = false_condition(READY, Severity::Error, reason, message);
-        let said = say(seen, object, None, Published::AsBefore, condition);
+        let said = status(seen, object, None, Published::AsBefore, condition);
         said.into_iter().collect()
     };
     if !seen.contract_stays {
@@ -187,51 +163,57 @@ fn keep(seen: &Observed<'_>, object: &APIServiceNamespace) -> Vec<Op> {
     if !names::is_label(seen.name) {
         return refuse(
             "InvalidName",
-            format!("{:?} is no name of a namespace; delete this object", seen.name),
+            format!("{:?} cannot be the name of a namespace; delete this object", seen.name),
         );
     }
     if let Some(limit) = seen.beyond {
         return refuse(
             TOO_MANY_NAMESPACES,
             format!(
-                "this consumer may have {limit} namespaces on the provider and has as many, with those that are kept for what \
-                 is left in them; it waits until one of them goes, or the provider raises --max-namespaces-per-contract"
+                "this consumer has reached its limit of {limit} namespaces on the provider, which includes namespaces that are \
+                 kept for the objects in them; delete one of them, or ask the provider to raise --max-namespaces-per-contract"
             ),
         );
     }
     let name = provider_namespace(seen.contract, object);
-    let mut ops = Vec::new();
-    ops.extend(metadata(seen, object));
+    let mut writes: Vec<_> = metadata(seen, object).into_iter().collect();
     match seen.namespace {
-        None => ops.push(Op::CreateNamespace(Box::new(new_namespace(seen, &name)))),
+        None => {
+            const IDENTITY: &[&str] = &[labels::CONTRACT, annotations::API_SERVICE_NAMESPACE];
+            writes.push(Write::create(
+                "the consumer's namespace is mapped to it",
+                &new_namespace(seen, &name),
+                IDENTITY,
+            ));
+        }
         Some(namespace) if !is_ours(seen, namespace) => {
-            let owner = contract::of(namespace).unwrap_or("nobody");
+            let owner = contract::of(namespace).map_or("not managed by kube-bind", |_| "mapped for another namespace");
             return refuse(
                 "NamespaceOfOtherContract",
-                format!("namespace {name} of the provider belongs to {owner}; choose another name"),
+                format!("namespace {name} of the provider is {owner}; choose another name"),
             );
         }
         Some(namespace) if contract::is_terminating(namespace) => {
             let message =
-                format!("namespace {name} of the provider is being deleted; it is made anew when it has gone");
+                format!("namespace {name} of the provider is being deleted; it is created again when it is gone");
             let condition = false_condition(READY, Severity::Info, "NamespaceTerminating", message);
-            let said = say(seen, object, None, Published::AsBefore, condition);
+            let said = status(seen, object, None, Published::AsBefore, condition);
             return said.into_iter().collect();
         }
-        Some(namespace) => ops.extend(record(seen, namespace)),
+        Some(namespace) => writes.extend(record(seen, namespace)),
     }
-    if claimed::needs_sight(&rights::claimed(seen, Served::Mapped)) {
-        ops.extend(rights::sight(seen.sight, &name, seen.server).into_iter().map(Op::from));
+    if claimed::needs_server_binding(&rights::claimed(seen, Served::Mapped)) {
+        writes.extend(rights::server_binding(seen.server_binding, &name, seen.server));
     }
-    rights::plan(seen, within(seen, &name), &mut ops);
-    let outcome = shared::plan(seen, &mut ops);
-    // Last, for whoever reads the status may rely on the namespaces and on the rights in them.
-    ops.extend(publish(seen, object, &name, outcome));
-    ops
+    rights::plan(seen, within(seen, &name), &mut writes);
+    let outcome = shared::plan(seen, &mut writes);
+    // Last: a konnector that reads the status relies on the namespaces and on its rights in them.
+    writes.extend(publish(seen, object, &name, outcome));
+    writes
 }
 
-pub(super) fn within<'a>(seen: &Observed<'a>, namespace: &'a str) -> Within<'a> {
-    Within {
+pub(super) fn within<'a>(seen: &Observed<'a>, namespace: &'a str) -> RightsWithin<'a> {
+    RightsWithin {
         namespace,
         served: Served::Mapped,
         roles: seen.roles,
@@ -239,14 +221,19 @@ pub(super) fn within<'a>(seen: &Observed<'a>, namespace: &'a str) -> Within<'a> 
     }
 }
 
-/// The status of one that has its provider namespace.
-fn publish(seen: &Observed<'_>, object: &APIServiceNamespace, name: &str, outcome: shared::Outcome<'_>) -> Option<Op> {
+/// The status where the provider namespace exists.
+fn publish(
+    seen: &Observed<'_>,
+    object: &APIServiceNamespace,
+    name: &str,
+    outcome: shared::SharedOutcome<'_>,
+) -> Option<Write> {
     let ready = outcome.problem.unwrap_or_else(|| true_condition(READY));
-    say(seen, object, Some(name), outcome.published, ready)
+    status(seen, object, Some(name), outcome.published, ready)
 }
 
-/// The finalizer, and one plain reference per export: whichever unbinds last takes the namespace along.
-fn metadata(seen: &Observed<'_>, object: &APIServiceNamespace) -> Option<Op> {
+/// Adds the finalizer, and an owner reference to each export, so that the object goes with the last of them.
+fn metadata(seen: &Observed<'_>, object: &APIServiceNamespace) -> Option<Write> {
     let live = seen
         .exports
         .iter()
@@ -257,50 +244,44 @@ fn metadata(seen: &Observed<'_>, object: &APIServiceNamespace) -> Option<Op> {
     if finalizers.is_none() && owners.is_none() {
         return None;
     }
-    let mut metadata = writes::seen(object);
+    let mut metadata = json!({});
     if let Some(finalizers) = finalizers {
         metadata["finalizers"] = json!(finalizers);
     }
     if let Some(owners) = owners {
         metadata["ownerReferences"] = json!(owners);
     }
-    Some(Op::Patch(json!({ "metadata": metadata })))
+    let patch = json!({ "metadata": metadata });
+    Some(Write::patch("a finalizer or an owner is missing", object, patch))
 }
 
-/// What is about to be granted, on record before it is: it tells what may be left here when nobody else knows any more. One
-/// that was released is in use again.
-fn record(seen: &Observed<'_>, namespace: &Namespace) -> Option<Op> {
-    let mut granted = remaining::granted(namespace);
+/// Records the resources in the annotations of the provider namespace before rights on them are granted: later, when exports
+/// and templates are gone, the record alone tells of which resources objects may be left. A released namespace is in use again.
+fn record(seen: &Observed<'_>, namespace: &Namespace) -> Option<Write> {
+    let mut granted = recorded(namespace, GrantRecord::Resources);
     granted.extend(rights::granted(seen));
-    let mut claims = claimed::recorded(namespace);
+    let mut claims = recorded(namespace, GrantRecord::Claims);
     claims.extend(rights::claimed(seen, Served::Mapped));
     let mut wanted = records(&granted, &claims);
     if namespace.annotations().contains_key(annotations::RELEASED) {
         wanted.insert(annotations::RELEASED, None);
     }
     wanted.retain(|key, value| namespace.annotations().get(*key) != value.as_ref());
-    (!wanted.is_empty()).then(|| {
-        let mut metadata = writes::seen(namespace);
-        metadata["annotations"] = json!(wanted);
-        Op::PatchNamespace {
-            name: namespace.name_any(),
-            patch: json!({ "metadata": metadata }),
-        }
-    })
+    (!wanted.is_empty()).then(|| Write::annotate("rights on more resources are granted", namespace, &json!(wanted)))
 }
 
 fn records(
     granted: &BTreeSet<GroupResource>,
     claims: &BTreeSet<GroupResource>,
 ) -> BTreeMap<&'static str, Option<String>> {
-    let mut records = BTreeMap::from([(annotations::GRANTED_RESOURCES, Some(remaining::granted_record(granted)))]);
+    let mut records = BTreeMap::from([(annotations::GRANTED_RESOURCES, Some(GrantRecord::value(granted)))]);
     if !claims.is_empty() {
-        records.insert(annotations::GRANTED_CLAIMS, Some(remaining::granted_record(claims)));
+        records.insert(annotations::GRANTED_CLAIMS, Some(GrantRecord::value(claims)));
     }
     records
 }
 
-/// Marked with the contract and with the very object.
+/// Whether a namespace carries the contract's label and the annotation of this very APIServiceNamespace.
 pub(super) fn is_ours(seen: &Observed<'_>, namespace: &Namespace) -> bool {
     let key = format!("{}/{}", seen.contract, seen.name);
     contract::of(namespace) == Some(seen.contract)
@@ -330,15 +311,15 @@ fn new_namespace(seen: &Observed<'_>, name: &str) -> Namespace {
     }
 }
 
-/// The status with this condition, and with the provider namespace if that is given now. Only the server writes it, so
-/// that no resource version is needed.
-pub(super) fn say(
+/// Writes the status with this condition, and with the provider namespace if that is assigned now. The write has no resource
+/// version as precondition, since only the server writes this status.
+pub(super) fn status(
     seen: &Observed<'_>,
     object: &APIServiceNamespace,
     assign: Option<&str>,
     shared: Published<'_>,
     ready: Condition,
-) -> Option<Op> {
+) -> Option<Write> {
     let before = object.status.clone().unwrap_or_default();
     let mut status = before.clone();
     if let Some(name) = assign {
@@ -357,9 +338,7 @@ pub(super) fn say(
     if status.shared_namespace != before.shared_namespace {
         said["sharedNamespace"] = json!(status.shared_namespace);
     }
-    Some(Op::Say(
-        json!({ "metadata": { "uid": object.metadata.uid }, "status": said }),
-    ))
+    Some(Write::status("the state of the namespace changed", object, &said).of_any_version())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The rights of each export in a namespace of the provider: in the one mapped for it, and in the one it shares.
+//! Plans the rights of each export in a provider namespace, be that mapped for one contract or shared by several.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -9,66 +9,53 @@ use bindery_api::{
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding, Subject};
 use kube::{Resource, ResourceExt as _};
 
-use super::{
-    namespace_of,
-    plan::{Observed, Op},
-};
+use super::plan::Observed;
 use crate::{
     contract,
+    controllers::grants,
     rbac::{
         self,
         claims::{self, Right, Served},
     },
-    writes,
+    writes::Write,
 };
 
-/// A namespace, and what is in it.
+/// A provider namespace, and the rights that exist in it.
 #[derive(Clone, Copy)]
-pub(super) struct Within<'a> {
+pub(super) struct RightsWithin<'a> {
     pub(super) namespace: &'a str,
-    /// What is served in it.
+    /// Which claims are served in the namespace.
     pub(super) served: Served,
-    /// Roles in it that carry a contract's mark.
+    /// Roles in the namespace that carry label `kube-bind.io/contract`.
     pub(super) roles: &'a [Arc<Role>],
-    /// Role bindings in it that do.
+    /// Role bindings in the namespace that carry label `kube-bind.io/contract`.
     pub(super) bindings: &'a [Arc<RoleBinding>],
 }
 
-/// A step to a binding that is as it should be.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Rebind {
-    Create(Box<RoleBinding>),
-    Delete {
-        namespace: String,
-        name: String,
-        uid: Option<String>,
-    },
-}
-
-/// What the exports that stay are given rights on in the mapped namespace.
+/// The resources on which exports that are not being deleted have rights in the mapped namespace.
 pub(super) fn granted(seen: &Observed<'_>) -> BTreeSet<GroupResource> {
     let resources = |export: &APIServiceExport| rbac::namespaced_resources(&export.spec, seen.scopes, seen.name);
     staying(seen).flat_map(resources).collect()
 }
 
-/// What the exports that stay claim there, as far as they may have it.
+/// The claimed resources that are served in such a namespace, of all exports that are not being deleted.
 pub(super) fn claimed(seen: &Observed<'_>, there: Served) -> BTreeSet<GroupResource> {
     let exports = staying(seen).filter(|export| is_served(seen, export, there) && is_bounded(seen, export, there));
     exports.flat_map(claims::claimed).cloned().collect()
 }
 
-/// Whether the claims of an export are served there for certain.
+/// Whether the claims of an export are served in such a namespace. False while the scope of its resources is unknown.
 pub(super) fn is_served(seen: &Observed<'_>, export: &APIServiceExport, there: Served) -> bool {
     claims::served(&export.spec, seen.scopes) == Some(there)
 }
 
-/// Whether what an export's consumer writes there stays its own: in a namespace that contracts share only the admission
-/// policy sees to that.
+/// Whether the consumer of an export is limited to its own objects in such a namespace. In a namespace that contracts share
+/// only the admission policy limits it, so that the policy must be proved for the export first.
 fn is_bounded(seen: &Observed<'_>, export: &APIServiceExport, there: Served) -> bool {
     there == Served::Mapped || seen.shared.proved.contains(&export.name_any())
 }
 
-/// Whether the policy was proved for an export: only then is it given rights to write in the cluster's scope.
+/// Whether the admission policy was proved for an export: its consumer gets cluster-wide rights to write only after that.
 pub(super) fn is_proved(role: Option<&ClusterRole>, binding: Option<&ClusterRoleBinding>, contract: &str) -> bool {
     let rules = role.filter(|role| contract::of(*role) == Some(contract));
     let mut rules = rules.and_then(|role| role.rules.as_deref()).unwrap_or_default().iter();
@@ -76,49 +63,52 @@ pub(super) fn is_proved(role: Option<&ClusterRole>, binding: Option<&ClusterRole
     is_bound && rules.any(|rule| rule.verbs.iter().any(|verb| verb == "create"))
 }
 
+/// The exports that are not being deleted.
 pub(super) fn staying<'a>(seen: &Observed<'a>) -> impl Iterator<Item = &'a APIServiceExport> + use<'a> {
     let exports = seen.exports.iter().map(AsRef::as_ref);
     exports.filter(|export: &&APIServiceExport| export.metadata.deletion_timestamp.is_none())
 }
 
-/// Gives every export that stays its rights, and takes away those of exports that have gone, and what an export has no use
-/// for there. An export that is deleting keeps what it has, and one that is made anew what its predecessor had.
-pub(super) fn plan(seen: &Observed<'_>, within: Within<'_>, ops: &mut Vec<Op>) {
+/// Plans the rights of every export that is not being deleted, and the removal of the rights that no export needs. An export
+/// that is being deleted keeps its rights, and one that is made anew those of its predecessor.
+pub(super) fn plan(seen: &Observed<'_>, within: RightsWithin<'_>, writes: &mut Vec<Write>) {
     for export in staying(seen) {
         let rights = wanted(seen, export, within);
         for right in &rights {
-            give(seen, right, within, ops);
+            grant(seen, right, within, writes);
         }
-        // Only where that is certain: a schema that is not there yet may be about to be made anew.
+        // While a schema is missing, it is unknown where the export needs rights.
         if seen.scopes.know(&export.spec) {
             let label = rbac::export_label(&export.name_any());
-            take(
+            let is_needed = |part: Part, name: Option<&str>| rights.iter().any(|right| part.name_in(right) == name);
+            revoke(
                 seen,
                 within,
-                |of, object| of == label && !is_among(&rights, object),
-                ops,
+                |of, part, name| of == label && !is_needed(part, name),
+                writes,
             );
         }
     }
     let names = seen.exports.iter().map(|export| export.name_any());
     let known: Vec<_> = names
-        .chain(seen.awaited.iter().cloned())
+        .chain(seen.pending_exports.iter().cloned())
         .map(|name| rbac::export_label(&name))
         .collect();
-    take(seen, within, |of, _| !known.iter().any(|known| known == of), ops);
+    revoke(seen, within, |of, _, _| !known.iter().any(|known| known == of), writes);
 }
 
-/// Takes away the rights of all exports.
-pub(super) fn remove(seen: &Observed<'_>, within: Within<'_>, ops: &mut Vec<Op>) {
-    take(seen, within, |_, _| true, ops);
+/// Plans the removal of the rights of all exports.
+pub(super) fn remove(seen: &Observed<'_>, within: RightsWithin<'_>, writes: &mut Vec<Write>) {
+    revoke(seen, within, |_, _, _| true, writes);
 }
 
-/// The server's own right to see claimed core objects in a namespace that it made.
-pub(super) fn sight(existing: Option<&RoleBinding>, namespace: &str, server: &Subject) -> Vec<Rebind> {
-    bind(existing, claims::server(namespace, server.clone()))
+/// Plans the server's own right to list claimed core objects in a namespace that it created.
+pub(super) fn server_binding(existing: Option<&RoleBinding>, namespace: &str, server: &Subject) -> Vec<Write> {
+    let wanted = claims::server(namespace, server.clone());
+    grants::binding("the server lists claimed objects there", existing, &wanted)
 }
 
-fn wanted(seen: &Observed<'_>, export: &APIServiceExport, within: Within<'_>) -> Vec<Right> {
+fn wanted(seen: &Observed<'_>, export: &APIServiceExport, within: RightsWithin<'_>) -> Vec<Right> {
     match within.served {
         Served::Mapped => rbac::mapped_rights(seen.contract, export, seen.scopes, seen.name, within.namespace),
         Served::Shared if is_served(seen, export, Served::Shared) && is_bounded(seen, export, Served::Shared) => {
@@ -128,56 +118,31 @@ fn wanted(seen: &Observed<'_>, export: &APIServiceExport, within: Within<'_>) ->
     }
 }
 
-fn give(seen: &Observed<'_>, right: &Right, within: Within<'_>, ops: &mut Vec<Op>) {
+fn grant(seen: &Observed<'_>, right: &Right, within: RightsWithin<'_>, writes: &mut Vec<Write>) {
+    const REASON: &str = "an export needs these rights";
     if let Some(role) = &right.role {
-        match find(seen, within.roles, &role.name_any()) {
-            None => ops.push(Op::CreateRole(Box::new(role.clone()))),
-            Some(existing) if existing.rules != role.rules => ops.push(Op::PatchRole {
-                namespace: within.namespace.to_owned(),
-                name: role.name_any(),
-                metadata: writes::seen(existing),
-                rules: role.rules.clone(),
-            }),
-            Some(_) => {}
-        }
+        writes.extend(grants::role(REASON, find(seen, within.roles, &role.name_any()), role));
     }
     let existing = find(seen, within.bindings, &right.binding.name_any());
-    ops.extend(bind(existing, right.binding.clone()).into_iter().map(Op::from));
+    writes.extend(grants::binding(REASON, existing, &right.binding));
 }
 
-/// What a binding binds cannot be changed: one that is not as it should be is made anew.
-fn bind(existing: Option<&RoleBinding>, wanted: RoleBinding) -> Vec<Rebind> {
-    let delete = match existing {
-        Some(existing) if rbac::binds_the_same(existing, &wanted) => return Vec::new(),
-        Some(existing) => Some(Rebind::Delete {
-            namespace: namespace_of(existing),
-            name: existing.name_any(),
-            uid: existing.uid(),
-        }),
-        None => None,
-    };
-    delete.into_iter().chain([Rebind::Create(Box::new(wanted))]).collect()
-}
-
-fn take(seen: &Observed<'_>, within: Within<'_>, goes: impl Fn(&str, &dyn Named) -> bool, ops: &mut Vec<Op>) {
-    for binding in of_contract(seen, within.bindings) {
-        if label(binding).is_some_and(|export| goes(export, binding)) {
-            ops.push(Op::DeleteBinding {
-                namespace: namespace_of(binding),
-                name: binding.name_any(),
-                uid: binding.uid(),
-            });
-        }
+/// Plans the removal of bindings, and then of roles, of this contract's exports. `goes` is asked with the label of the export,
+/// and whether the object is a role or a binding, and its name.
+fn revoke(
+    seen: &Observed<'_>,
+    within: RightsWithin<'_>,
+    goes: impl Fn(&str, Part, Option<&str>) -> bool,
+    writes: &mut Vec<Write>,
+) {
+    const REASON: &str = "no export needs these rights";
+    fn is<K: Resource>(object: &K, part: Part, goes: impl Fn(&str, Part, Option<&str>) -> bool) -> bool {
+        label(object).is_some_and(|export| goes(export, part, object.meta().name.as_deref()))
     }
-    for role in of_contract(seen, within.roles) {
-        if label(role).is_some_and(|export| goes(export, role)) {
-            ops.push(Op::DeleteRole {
-                namespace: namespace_of(role),
-                name: role.name_any(),
-                uid: role.uid(),
-            });
-        }
-    }
+    let bindings = of_contract(seen, within.bindings).filter(|binding| is(*binding, Part::Binding, &goes));
+    writes.extend(bindings.map(|binding| Write::delete(REASON, binding)));
+    let roles = of_contract(seen, within.roles).filter(|role| is(*role, Part::Role, &goes));
+    writes.extend(roles.map(|role| Write::delete(REASON, role)));
 }
 
 fn of_contract<'a, K: Resource>(seen: &Observed<'_>, objects: &'a [Arc<K>]) -> impl Iterator<Item = &'a K> {
@@ -189,40 +154,27 @@ fn find<'a, K: Resource>(seen: &Observed<'_>, objects: &'a [Arc<K>], name: &str)
     of_contract(seen, objects).find(|object| object.meta().name.as_deref() == Some(name))
 }
 
-/// The export that an object was made for. What has no such mark is not an export's.
+/// The label of the export that an object was made for; `None` for an object of no export.
 fn label<K: Resource>(object: &K) -> Option<&str> {
     object.meta().labels.as_ref()?.get(labels::EXPORT).map(String::as_str)
 }
 
-// === impl Rebind ===
+/// One of the two objects that a [`Right`] consists of.
+#[derive(Clone, Copy)]
+enum Part {
+    Role,
+    Binding,
+}
 
-impl From<Rebind> for Op {
-    fn from(step: Rebind) -> Self {
-        match step {
-            Rebind::Create(binding) => Self::CreateBinding(binding),
-            Rebind::Delete { namespace, name, uid } => Self::DeleteBinding { namespace, name, uid },
-        }
+// === impl Part ===
+
+impl Part {
+    /// The name of this part of a right.
+    fn name_in(self, right: &Right) -> Option<&str> {
+        let metadata = match self {
+            Self::Role => right.role.as_ref().map(|role| &role.metadata),
+            Self::Binding => Some(&right.binding.metadata),
+        };
+        metadata?.name.as_deref()
     }
-}
-
-/// A role, or a binding.
-trait Named {
-    fn is_of(&self, right: &Right) -> bool;
-}
-
-impl Named for Role {
-    fn is_of(&self, right: &Right) -> bool {
-        let role = right.role.as_ref();
-        role.is_some_and(|role| role.metadata.name == self.metadata.name)
-    }
-}
-
-impl Named for RoleBinding {
-    fn is_of(&self, right: &Right) -> bool {
-        right.binding.metadata.name == self.metadata.name
-    }
-}
-
-fn is_among(rights: &[Right], object: &dyn Named) -> bool {
-    rights.iter().any(|right| object.is_of(right))
 }

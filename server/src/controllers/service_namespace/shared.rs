@@ -1,6 +1,7 @@
-//! The namespace of the consumer's own name, in which the claims of cluster-scoped exports without isolation are served.
-//! Contracts share it: the server makes it, or its admin labelled one for it. The names of the roles in it hold the contract
-//! too, and a namespace that the server made carries the contracts that use it, so that it can go after the last.
+//! The shared namespace: it has the name of the consumer's namespace, and the claims of cluster-scoped exports without
+//! isolation are served in it, for several contracts. The server creates it, or an admin labels one. Roles in it have the
+//! contract in their names. One that the server created names in its annotations the contracts that use it, and is deleted
+//! after the last has left.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,40 +18,47 @@ use kube::{ResourceExt as _, api::ObjectMeta};
 use serde_json::json;
 
 use super::{
-    claimed,
-    plan::{Observed, Op, Published},
-    rights::{self, Within},
+    plan::{Observed, Published},
+    rights::{self, RightsWithin},
 };
-use crate::{contract, rbac::claims::Served, remaining, settings::Settings, writes};
+use crate::{
+    contract,
+    leftovers::{GrantRecord, recorded},
+    rbac::claims::Served,
+    settings::Settings,
+    writes::Write,
+};
 
-/// The component by which a namespace is known as made by the server for contracts to share.
+/// The value of label `kube-bind.io/component` on a shared namespace that the server created.
 const COMPONENT: &str = "shared-namespace";
-/// Namespaces of Kubernetes itself.
+/// Namespaces of Kubernetes itself, which contracts never share.
 const RESERVED: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-pub(super) struct Seen<'a> {
-    /// The namespace, if it is there for contracts to share.
+/// The shared namespace, and what decides about it.
+pub(super) struct SharedSeen<'a> {
+    /// The namespace, if it exists and contracts may share it.
     pub(super) namespace: Option<&'a Namespace>,
-    /// Roles in it that carry a contract's mark.
+    /// Roles in the namespace that carry label `kube-bind.io/contract`.
     pub(super) roles: &'a [Arc<Role>],
-    /// Role bindings in it that do.
+    /// Role bindings in the namespace that carry label `kube-bind.io/contract`.
     pub(super) bindings: &'a [Arc<RoleBinding>],
-    /// The server's own binding in it.
-    pub(super) sight: Option<&'a RoleBinding>,
-    /// Names of the exports for which the admission policy was proved.
+    /// The binding by which the server lists claimed objects in the namespace.
+    pub(super) server_binding: Option<&'a RoleBinding>,
+    /// Names of exports for which the admission policy was proved to be in force.
     pub(super) proved: &'a [String],
-    /// Why no consumer's namespace of this name is shared.
+    /// Why contracts must not share a namespace of this name; `None` if they may.
     pub(super) reserved: Option<String>,
 }
 
-/// What the APIServiceNamespace says of its shared namespace.
+/// What the status of an APIServiceNamespace says about its shared namespace.
 #[derive(Debug)]
-pub(super) struct Outcome<'a> {
+pub(super) struct SharedOutcome<'a> {
     pub(super) published: Published<'a>,
     pub(super) problem: Option<Condition>,
 }
 
-/// Why contracts may not share a namespace of that name, if so. `is_contract` knows the contracts' own namespaces.
+/// Why contracts must not share a namespace of that name; `None` if they may. `is_contract` tells whether a name is that of a
+/// contract namespace.
 pub(super) fn reserved(name: &str, settings: &Settings, is_contract: impl Fn(&str) -> bool) -> Option<String> {
     let owner = if RESERVED.contains(&name) {
         "Kubernetes itself"
@@ -66,89 +74,89 @@ pub(super) fn reserved(name: &str, settings: &Settings, is_contract: impl Fn(&st
     ))
 }
 
-/// Whether a name is that of a provider namespace which a contract has or may have, also under another prefix.
+/// Whether a name begins with the name of a contract and a dash, as provider namespaces of contracts do.
 fn is_under(name: &str, is_contract: impl Fn(&str) -> bool) -> bool {
     name.match_indices('-').any(|(at, _)| is_contract(&name[..at]))
 }
 
-/// Whether the server made a shared namespace. One that an admin labelled is never changed or deleted.
+/// Whether the server created a shared namespace. It never changes or deletes one that an admin labelled.
 pub(super) fn is_made(namespace: &Namespace) -> bool {
     namespace.labels().get(labels::COMPONENT).map(String::as_str) == Some(COMPONENT)
 }
 
-/// Whether contracts may share a namespace.
-pub(super) fn is_shared(namespace: &Namespace) -> bool {
-    namespace.labels().get(labels::SHARED).map(String::as_str) == Some(annotations::TRUE)
-}
-
-/// The contracts that use a shared namespace which the server made.
+/// The contracts that use a shared namespace, from the annotations of one that the server created.
 pub(super) fn users(namespace: &Namespace) -> impl Iterator<Item = &str> {
     let marks = namespace.annotations().keys();
     marks.filter_map(|key| key.strip_prefix(annotations::SHARED_BY)?.strip_prefix('/'))
 }
 
-/// Whether a contract uses a shared namespace that the server made.
+/// Whether a contract uses this shared namespace, and the server created that.
 pub(super) fn is_used_by(namespace: &Namespace, contract: &str) -> bool {
     is_made(namespace) && users(namespace).any(|user| user == contract)
 }
 
-/// Serves the claims of the exports that stay, and leaves the namespace when no export is left that needs it.
-pub(super) fn plan<'a>(seen: &Observed<'a>, ops: &mut Vec<Op>) -> Outcome<'a> {
+/// Plans what the contract has in the shared namespace: the rights that serve claims, and their end when no export needs them.
+pub(super) fn plan<'a>(seen: &Observed<'a>, writes: &mut Vec<Write>) -> SharedOutcome<'a> {
     let is_served = !rights::claimed(seen, Served::Shared).is_empty();
     if !is_served {
-        if is_awaited(seen) {
-            rights::plan(seen, within(seen), ops);
-            return Outcome::of(Published::AsBefore);
+        if may_be_needed(seen) {
+            rights::plan(seen, within(seen), writes);
+            return SharedOutcome::of(Published::AsBefore);
         }
-        leave(seen, ops);
-        return Outcome::of(Published::No);
+        leave(seen, writes);
+        return SharedOutcome::of(Published::No);
     }
     if let Some(message) = &seen.shared.reserved {
-        leave(seen, ops);
-        return Outcome::refused(Severity::Error, "SharedNamespaceReserved", message.clone());
+        leave(seen, writes);
+        return SharedOutcome::refused(Severity::Error, "SharedNamespaceReserved", message.clone());
     }
     match seen.shared.namespace {
-        None => ops.push(Op::CreateNamespace(Box::new(new_namespace(seen)))),
+        None => writes.push(Write::create(
+            "claims are served in it",
+            &new_namespace(seen),
+            &[labels::SHARED],
+        )),
         Some(namespace) if contract::is_terminating(namespace) => {
             let message = format!(
-                "namespace {} of the provider is being deleted; claims are served again when it has gone",
+                "namespace {} of the provider is being deleted; claims are served again when it is gone",
                 seen.name
             );
-            return Outcome::refused(Severity::Info, "SharedNamespaceTerminating", message);
+            return SharedOutcome::refused(Severity::Info, "SharedNamespaceTerminating", message);
         }
-        Some(namespace) => ops.extend(join(seen, namespace)),
+        Some(namespace) => writes.extend(join(seen, namespace)),
     }
     let is_admins = seen.shared.namespace.is_some_and(|namespace| !is_made(namespace));
     if !is_admins {
-        ops.extend(
-            rights::sight(seen.shared.sight, seen.name, seen.server)
-                .into_iter()
-                .map(Op::from),
-        );
+        writes.extend(rights::server_binding(
+            seen.shared.server_binding,
+            seen.name,
+            seen.server,
+        ));
     }
-    rights::plan(seen, within(seen), ops);
-    Outcome::of(Published::Yes(seen.name))
+    rights::plan(seen, within(seen), writes);
+    SharedOutcome::of(Published::Yes(seen.name))
 }
 
-/// Takes back what the contract has in the namespace.
-pub(super) fn leave(seen: &Observed<'_>, ops: &mut Vec<Op>) {
-    rights::remove(seen, within(seen), ops);
+/// Plans the end of all that the contract has in the shared namespace.
+pub(super) fn leave(seen: &Observed<'_>, writes: &mut Vec<Write>) {
+    rights::remove(seen, within(seen), writes);
     let Some(namespace) = seen.shared.namespace else {
         return;
     };
     if is_used_by(namespace, seen.contract) && !contract::is_terminating(namespace) {
-        let mut metadata = writes::seen(namespace);
-        metadata["annotations"] = json!({ user_mark(seen.contract): null });
-        ops.push(Op::PatchNamespace {
-            name: seen.name.to_owned(),
-            patch: json!({ "metadata": metadata }),
-        });
+        let annotation = json!({ user_annotation(seen.contract): null });
+        writes.push(Write::annotate(
+            "the contract does not use it any more",
+            namespace,
+            &annotation,
+        ));
     }
 }
 
-/// What the status says where something of somebody else's is in the way.
-pub(super) fn foreign(seen: &Observed<'_>, name: &str, ops: &mut Vec<Op>) -> Outcome<'static> {
-    rights::remove(seen, within(seen), ops);
+/// The status, and the end of all rights, where an object that is not the server's is in the way: the namespace itself, or an
+/// object in it.
+pub(super) fn foreign(seen: &Observed<'_>, name: &str, writes: &mut Vec<Write>) -> SharedOutcome<'static> {
+    rights::remove(seen, within(seen), writes);
     let message = if name == seen.name {
         format!(
             "namespace {name} exists on the provider and is not shared, so that claims are not served in it; its admin can \
@@ -159,14 +167,14 @@ pub(super) fn foreign(seen: &Observed<'_>, name: &str, ops: &mut Vec<Op>) -> Out
     } else {
         format!("{name} exists on the provider and is not managed by kube-bind; its admin can rename or delete it")
     };
-    Outcome::refused(Severity::Error, "ForeignSharedNamespace", message)
+    SharedOutcome::refused(Severity::Error, "ForeignSharedNamespace", message)
 }
 
-/// Whether an export may need the namespace still or again: one that is deleting, is made anew, has no schema yet, or waits
-/// for the proof of the admission policy.
-fn is_awaited(seen: &Observed<'_>) -> bool {
+/// Whether an export may need the shared namespace still or again: it is being deleted, is made anew, has no schema yet, or
+/// waits for the proof of the admission policy.
+fn may_be_needed(seen: &Observed<'_>) -> bool {
     let mut exports = seen.exports.iter();
-    !seen.awaited.is_empty()
+    !seen.pending_exports.is_empty()
         || exports.any(|export| {
             let is_unknown = !seen.scopes.know(&export.spec);
             let is_served = rights::is_served(seen, export, Served::Shared);
@@ -174,8 +182,8 @@ fn is_awaited(seen: &Observed<'_>) -> bool {
         })
 }
 
-fn within<'a>(seen: &Observed<'a>) -> Within<'a> {
-    Within {
+fn within<'a>(seen: &Observed<'a>) -> RightsWithin<'a> {
+    RightsWithin {
         namespace: seen.name,
         served: Served::Shared,
         roles: seen.shared.roles,
@@ -183,31 +191,28 @@ fn within<'a>(seen: &Observed<'a>) -> Within<'a> {
     }
 }
 
-/// Puts contract and claims on record, before rights are given: until the contract has left, the namespace stays.
-fn join(seen: &Observed<'_>, namespace: &Namespace) -> Option<Op> {
+/// Records the contract and its claims in the annotations of a namespace that the server created, before rights are granted.
+/// The namespace is not deleted until the contract has left it.
+fn join(seen: &Observed<'_>, namespace: &Namespace) -> Option<Write> {
     if !is_made(namespace) {
         return None;
     }
-    let before = claimed::recorded(namespace);
+    let before = recorded(namespace, GrantRecord::Claims);
     let mut after = before.clone();
     after.extend(rights::claimed(seen, Served::Shared));
     let joined = users(namespace).any(|user| user == seen.contract);
     if joined && after == before {
         return None;
     }
-    let mut metadata = writes::seen(namespace);
-    metadata["annotations"] = json!({
-        user_mark(seen.contract): annotations::TRUE,
-        annotations::GRANTED_CLAIMS: remaining::granted_record(&after),
+    let annotations = json!({
+        user_annotation(seen.contract): annotations::TRUE,
+        annotations::GRANTED_CLAIMS: GrantRecord::value(&after),
     });
-    Some(Op::PatchNamespace {
-        name: seen.name.to_owned(),
-        patch: json!({ "metadata": metadata }),
-    })
+    Some(Write::annotate("the contract uses it", namespace, &annotations))
 }
 
 fn new_namespace(seen: &Observed<'_>) -> Namespace {
-    let claims = remaining::granted_record(&rights::claimed(seen, Served::Shared));
+    let claims = GrantRecord::value(&rights::claimed(seen, Served::Shared));
     Namespace {
         metadata: ObjectMeta {
             name: Some(seen.name.to_owned()),
@@ -216,7 +221,7 @@ fn new_namespace(seen: &Observed<'_>) -> Namespace {
                 (labels::COMPONENT.to_owned(), COMPONENT.to_owned()),
             ])),
             annotations: Some(BTreeMap::from([
-                (user_mark(seen.contract), annotations::TRUE.to_owned()),
+                (user_annotation(seen.contract), annotations::TRUE.to_owned()),
                 (annotations::GRANTED_CLAIMS.to_owned(), claims),
             ])),
             ..ObjectMeta::default()
@@ -225,13 +230,14 @@ fn new_namespace(seen: &Observed<'_>) -> Namespace {
     }
 }
 
-fn user_mark(contract: &str) -> String {
+/// The annotation of a shared namespace by which a contract uses it.
+fn user_annotation(contract: &str) -> String {
     format!("{}/{contract}", annotations::SHARED_BY)
 }
 
-// === impl Outcome ===
+// === impl SharedOutcome ===
 
-impl<'a> Outcome<'a> {
+impl<'a> SharedOutcome<'a> {
     fn of(published: Published<'a>) -> Self {
         Self {
             published,

@@ -1,4 +1,5 @@
-//! The end of a shared namespace that the server made: after the last contract has left, and when nothing is in it.
+//! Deletes a shared namespace that the server created, after the last contract has left it and when no claimed object is in
+//! it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,47 +8,49 @@ use k8s_openapi::api::{
     core::v1::Namespace,
     rbac::v1::{RoleBinding, Subject},
 };
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 
 use super::{
-    claimed, create_binding,
-    rights::{self, Rebind},
+    claimed, rights,
     shared::{is_made, users},
 };
 use crate::{
     contract,
     controllers::{Context, Next, Reconcile, Running},
-    writes::{self, WriteError},
+    leftovers::{GrantRecord, recorded},
+    writes::{self, Write, WriteError},
 };
 
-/// What is in the way is in no cache of ours.
+/// How often to look again at a namespace with objects in it. No cache holds them.
 const IN_USE: Backoff = Backoff::new(Duration::from_secs(30), Duration::from_mins(10));
 
 struct SharedNamespaces {
     context: Context,
 }
 
+/// A shared namespace, and what its end depends on.
 struct Observed<'a> {
-    /// The namespace, labelled to be shared.
+    /// The namespace, which is labelled as shared.
     namespace: &'a Namespace,
-    /// The server's own binding in it.
-    sight: Option<&'a RoleBinding>,
-    /// Whether objects of claimed resources are in it, once that was looked for.
+    /// The binding by which the server lists claimed objects in the namespace.
+    server_binding: Option<&'a RoleBinding>,
+    /// Whether objects of claimed resources are in the namespace; `None` if nobody has looked yet.
     is_used: Option<bool>,
     server: &'a Subject,
 }
 
+/// What to do with a shared namespace.
 #[derive(Debug, PartialEq)]
-enum Step {
-    /// Not the server's to end, or not yet.
+enum SharingStep {
+    /// Leave it: a contract uses it, or the server did not create it.
     Stay,
-    /// The server must be let in first.
-    Bind(Vec<Rebind>),
-    /// The objects in it must be looked for.
+    /// Give the server the right to list objects in it first.
+    Bind(Vec<Write>),
+    /// List the objects of claimed resources in it, and plan again.
     Look,
-    /// To be looked at again.
+    /// Look again later, since objects are in it.
     Wait,
-    Delete,
+    Delete(Box<Write>),
 }
 
 pub(super) fn start(context: &Context, running: &mut Running) {
@@ -57,7 +60,7 @@ pub(super) fn start(context: &Context, running: &mut Running) {
         change.new.map(|_| Arc::clone(&change.key.name))
     });
     let shared = made.shared.clone();
-    running.watch(&made.sight, &queue, move |change| {
+    running.watch(&made.server_bindings, &queue, move |change| {
         let namespace = &change.key.namespace;
         shared.get("", namespace).map(|_| Arc::clone(namespace))
     });
@@ -67,20 +70,21 @@ pub(super) fn start(context: &Context, running: &mut Running) {
     running.work(namespaces, &queue);
 }
 
-fn plan(seen: &Observed<'_>) -> Step {
+fn plan(seen: &Observed<'_>) -> SharingStep {
     let namespace = seen.namespace;
     if !is_made(namespace) || contract::is_terminating(namespace) || users(namespace).next().is_some() {
-        return Step::Stay;
+        return SharingStep::Stay;
     }
     match seen.is_used {
-        Some(true) => Step::Wait,
-        Some(false) => Step::Delete,
+        Some(true) => SharingStep::Wait,
+        // As it was seen: a contract that joins writes its annotation first, and then the namespace stays.
+        Some(false) => SharingStep::Delete(Box::new(Write::delete_seen("no contract uses it", namespace))),
         None => {
-            let sight = rights::sight(seen.sight, &namespace.name_any(), seen.server);
-            if sight.is_empty() {
-                Step::Look
+            let server_binding = rights::server_binding(seen.server_binding, &namespace.name_any(), seen.server);
+            if server_binding.is_empty() {
+                SharingStep::Look
             } else {
-                Step::Bind(sight)
+                SharingStep::Bind(server_binding)
             }
         }
     }
@@ -96,36 +100,24 @@ impl Reconcile for SharedNamespaces {
         let Some(namespace) = made.shared.get("", name) else {
             return Ok(Next::Change);
         };
-        let sight = made.sight.get(name, crate::rbac::claims::SERVER_ROLE);
+        let server_binding = made.server_bindings.get(name, crate::rbac::claims::SERVER_ROLE);
         let mut seen = Observed {
             namespace: &namespace,
-            sight: sight.as_deref(),
+            server_binding: server_binding.as_deref(),
             is_used: None,
             server: &state.identity.subject(),
         };
         let mut step = plan(&seen);
-        if step == Step::Look {
-            let objects = claimed::list(state, name, &claimed::recorded(&namespace)).await?;
+        if step == SharingStep::Look {
+            let objects = claimed::list(state, name, &recorded(&namespace, GrantRecord::Claims)).await?;
             seen.is_used = Some(!objects.is_empty());
             step = plan(&seen);
         }
-        let client = || state.clients.write.clone();
         match step {
-            Step::Stay | Step::Look => {}
-            Step::Bind(ops) => {
-                for op in ops {
-                    match op {
-                        Rebind::Create(binding) => create_binding(client(), &binding).await?,
-                        Rebind::Delete { namespace, name, uid } => {
-                            let api: Api<RoleBinding> = Api::namespaced(client(), &namespace);
-                            writes::delete(&api, &name, uid.as_deref()).await?;
-                        }
-                    }
-                }
-            }
-            Step::Wait => return Ok(Next::Seldom(IN_USE)),
-            // As it was seen: a contract that joins puts itself on record first, and then it stays.
-            Step::Delete => writes::delete_seen(&Api::<Namespace>::all(client()), &*namespace).await?,
+            SharingStep::Stay | SharingStep::Look => {}
+            SharingStep::Bind(writes) => writes::apply_all(&state.clients.write, writes).await?,
+            SharingStep::Wait => return Ok(Next::Seldom(IN_USE)),
+            SharingStep::Delete(write) => drop(write.apply(&state.clients.write).await?),
         }
         Ok(Next::Change)
     }
@@ -138,7 +130,7 @@ pub(super) mod tests {
     #[track_caller]
     pub(in super::super) fn check(
         namespace: &Namespace,
-        sight: Option<&RoleBinding>,
+        server_binding: Option<&RoleBinding>,
         is_used: Option<bool>,
         expect: &str,
     ) {
@@ -149,16 +141,16 @@ pub(super) mod tests {
         };
         let step = plan(&Observed {
             namespace,
-            sight,
+            server_binding,
             is_used,
             server: &server,
         });
         let said = match step {
-            Step::Stay => "stay",
-            Step::Bind(_) => "bind",
-            Step::Look => "look",
-            Step::Wait => "wait",
-            Step::Delete => "delete",
+            SharingStep::Stay => "stay",
+            SharingStep::Bind(_) => "bind",
+            SharingStep::Look => "look",
+            SharingStep::Wait => "wait",
+            SharingStep::Delete(_) => "delete",
         };
         assert_eq!(said, expect);
     }

@@ -1,4 +1,4 @@
-//! Which APIServiceNamespaces a change concerns.
+//! Queues the APIServiceNamespaces that a change concerns.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use bindery_runtime::{
 use k8s_openapi::api::{core::v1::Namespace, rbac::v1::ClusterRole};
 use kube::{Resource, ResourceExt as _, api::ObjectMeta};
 
-use super::{Context, Running, awaited, limit, namespace_of, plan::TOO_MANY_NAMESPACES, shared, subject};
+use super::{Context, Running, limit, pending_requests, plan::TOO_MANY_NAMESPACES, shared, subject};
 use crate::{contract, state::State, template};
 
-/// Queues what a change may concern.
+/// Subscribes to everything that an APIServiceNamespace depends on.
 pub(super) fn watch(context: &Context, running: &mut Running, queue: &Queue<ObjectKey>) {
     let caches = &context.state.caches;
     running.watch(&caches.service_namespaces, queue, |change| {
@@ -27,7 +27,7 @@ pub(super) fn watch(context: &Context, running: &mut Running, queue: &Queue<Obje
     running.watch(&caches.namespaces, queue, |change| made_for(subject(change)?));
     let mapped = caches.service_namespaces.clone();
     running.watch(&caches.exports, queue, move |change| {
-        // Conditions are of no interest here, and change often.
+        // Conditions change often, and nothing here depends on them.
         let same = matches!((change.old, change.new), (Some(old), Some(new)) if counts_the_same(old, new));
         let mapped = if same {
             Vec::new()
@@ -38,7 +38,7 @@ pub(super) fn watch(context: &Context, running: &mut Running, queue: &Queue<Obje
     });
     let mapped = caches.service_namespaces.clone();
     running.watch(&caches.bound_schemas, queue, move |change| {
-        // Where an export's objects stand is known by the scopes of its schemas.
+        // The scopes of its schemas decide where an export needs rights.
         let scope = |schema: &Arc<BoundSchema>| schema.spec.scope;
         let mapped = if change.old.map(scope) == change.new.map(scope) {
             Vec::new()
@@ -47,17 +47,17 @@ pub(super) fn watch(context: &Context, running: &mut Running, queue: &Queue<Obje
         };
         mapped.iter().map(|mapped| ObjectKey::of(&**mapped)).collect::<Vec<_>>()
     });
-    // One that has gone leaves its place to another.
+    // One that goes lets another one be mapped, where the contract is at its limit.
     let state = context.state.clone();
     running.watch(&caches.service_namespaces, queue, move |change| match change.new {
         Some(_) => Vec::new(),
-        None => let_in(&state, &change.key.namespace),
+        None => newly_admitted(&state, &change.key.namespace),
     });
     let state = context.state.clone();
     running.watch(&caches.namespaces, queue, move |change| {
         let contract = change.old.and_then(|namespace| contract::of(&**namespace));
         match (contract, change.new) {
-            (Some(contract), None) => let_in(&state, contract),
+            (Some(contract), None) => newly_admitted(&state, contract),
             _ => Vec::new(),
         }
     });
@@ -69,7 +69,7 @@ pub(super) fn watch(context: &Context, running: &mut Running, queue: &Queue<Obje
     running.watch(&context.made.role_bindings, queue, move |change| {
         of_role(&namespaces, subject(change)?.as_ref())
     });
-    // With the right to write in the cluster's scope comes the one to write claimed objects in shared namespaces.
+    // A consumer with cluster-wide rights to write may also write claimed objects in shared namespaces.
     let mapped = caches.service_namespaces.clone();
     running.watch(&context.made.cluster_role_bindings, queue, move |change| {
         let binding = subject(change).filter(|_| change.old.is_some() != change.new.is_some());
@@ -82,17 +82,18 @@ pub(super) fn watch(context: &Context, running: &mut Running, queue: &Queue<Obje
         of_contract(&mapped, role.and_then(|role| contract::of(&**role)))
     });
     let namespaces = caches.namespaces.clone();
-    running.watch(&context.made.sight, queue, move |change| {
+    running.watch(&context.made.server_bindings, queue, move |change| {
         made_for(&*namespaces.get("", &change.key.namespace)?)
     });
     let mapped = caches.service_namespaces.clone();
     running.watch(&context.made.shared, queue, move |change| {
         of_shared(&mapped, &change.key.name, subject(change).map(AsRef::as_ref))
     });
-    // A request that is decided, or gone, holds no rights any more.
+    // A request that is decided or deleted keeps no rights of its export's predecessor.
     let state = context.state.clone();
     running.watch(&caches.requests, queue, move |change| {
-        let contracts = awaited::ended(change).map_or_else(Vec::new, |asked| awaited::contracts(&state, asked));
+        let contracts =
+            pending_requests::ended(change).map_or_else(Vec::new, |ended| pending_requests::contracts(&state, ended));
         let mapped = contracts
             .iter()
             .flat_map(|contract| state.caches.service_namespaces.list_in(&contract.name_any()));
@@ -102,7 +103,7 @@ pub(super) fn watch(context: &Context, running: &mut Running, queue: &Queue<Obje
     running.watch(&caches.namespaces, queue, move |change| {
         of_contract(
             &mapped,
-            awaited::served(change).and_then(|it| it.metadata.name.as_deref()),
+            pending_requests::fulfilled(change).and_then(|it| it.metadata.name.as_deref()),
         )
     });
     let mapped = caches.service_namespaces.clone();
@@ -124,8 +125,8 @@ fn of_contract(mapped: &Cache<APIServiceNamespace>, contract: Option<&str>) -> V
     mapped.iter().map(|mapped| ObjectKey::of(&**mapped)).collect()
 }
 
-/// The APIServiceNamespaces of a contract that were refused as too many and have a place now.
-fn let_in(state: &State, contract: &str) -> Vec<ObjectKey> {
+/// The APIServiceNamespaces of a contract that were refused as too many and are within the limit now.
+fn newly_admitted(state: &State, contract: &str) -> Vec<ObjectKey> {
     let all = state.caches.service_namespaces.list_in(contract);
     let is_refused = |mapped: &APIServiceNamespace| {
         let ready = mapped.condition(READY);
@@ -142,30 +143,30 @@ fn let_in(state: &State, contract: &str) -> Vec<ObjectKey> {
         .collect()
 }
 
-/// How many namespaces a contract may have mapped.
+/// How many namespaces a contract may have mapped now.
 pub(super) fn room(state: &State, contract: &str, all: &[Arc<APIServiceNamespace>]) -> usize {
     let of_contract = |namespace: &Namespace| contract::of(namespace) == Some(contract);
     let namespaces = state.caches.namespaces.list(of_contract);
     limit::room(state.settings.max_namespaces_per_contract, all, &namespaces)
 }
 
-/// The APIServiceNamespace that a provider namespace was made for.
+/// Key of the APIServiceNamespace that a provider namespace was made for.
 pub(super) fn made_for(namespace: &Namespace) -> Option<ObjectKey> {
     let key = namespace.annotations().get(annotations::API_SERVICE_NAMESPACE)?;
     let (contract, name) = key.split_once('/')?;
     (contract::of(namespace) == Some(contract)).then(|| ObjectKey::new(contract, name))
 }
 
-/// The APIServiceNamespace that a role, or a binding, was made for: in its provider namespace, or in the one it shares.
+/// Key of the APIServiceNamespace that a role or role binding belongs to, in a provider namespace or in a shared one.
 fn of_role<K: Resource>(namespaces: &Cache<Namespace>, role: &K) -> Option<ObjectKey> {
-    let within = namespace_of(role);
+    let within = role.meta().namespace.clone().unwrap_or_default();
     match namespaces.get("", &within) {
         Some(namespace) => made_for(&namespace),
         None => Some(ObjectKey::new(contract::of(role)?, within)),
     }
 }
 
-/// The APIServiceNamespaces that share a namespace: those of its name, and those that its own record tells of.
+/// Keys of the APIServiceNamespaces that use a shared namespace: those of its name, and those in its annotations.
 fn of_shared(mapped: &Cache<APIServiceNamespace>, name: &str, namespace: Option<&Namespace>) -> Vec<ObjectKey> {
     let mut sharing = keys(mapped, |mapped| mapped.metadata.name.as_deref() == Some(name));
     let users = namespace.into_iter().flat_map(shared::users);
@@ -173,7 +174,7 @@ fn of_shared(mapped: &Cache<APIServiceNamespace>, name: &str, namespace: Option<
     sharing
 }
 
-/// Whether a change only says how much is left in one that ends: whoever said that looks again when it is time.
+/// Whether a change only reports how much is left in a namespace that ends. The server made it, and looks again by time.
 fn is_count(old: &APIServiceNamespace, new: &APIServiceNamespace) -> bool {
     let metadata = |mapped: &APIServiceNamespace| ObjectMeta {
         resource_version: None,
@@ -183,6 +184,7 @@ fn is_count(old: &APIServiceNamespace, new: &APIServiceNamespace) -> bool {
     new.metadata.deletion_timestamp.is_some() && old.status != new.status && metadata(old) == metadata(new)
 }
 
+/// Whether an export is the same for the namespaces of its contract.
 fn counts_the_same(old: &APIServiceExport, new: &APIServiceExport) -> bool {
     old.metadata.uid == new.metadata.uid
         && old.metadata.deletion_timestamp.is_some() == new.metadata.deletion_timestamp.is_some()

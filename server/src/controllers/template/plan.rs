@@ -1,4 +1,4 @@
-//! The condition `Ready` of the catalog's objects.
+//! The condition `Ready` of templates and collections.
 
 use bindery_api::{
     Condition, Severity,

@@ -15,7 +15,7 @@ use crate::{
         validate::{self, Validate as _},
         wait::until_shown,
     },
-    remaining::{self, Remaining},
+    leftovers::{self, Leftovers},
 };
 
 impl Front {
@@ -71,17 +71,17 @@ impl Front {
         }
     }
 
-    async fn remaining(&self, export: &api::APIServiceExport) -> Outcome<Remaining> {
-        let remaining = remaining::remaining_objects(&self.state, export).await;
+    async fn remaining(&self, export: &api::APIServiceExport) -> Outcome<Leftovers> {
+        let remaining = leftovers::of_export(&self.state, export).await;
         remaining.map_err(|error| Failure::of_write("count the objects that are left", &error))
     }
 }
 
-fn count(remaining: &Remaining) -> i32 {
+fn count(remaining: &Leftovers) -> i32 {
     i32::try_from(remaining.count()).unwrap_or(i32::MAX)
 }
 
-fn not_empty(contract: &str, name: &str, remaining: &Remaining) -> Failure {
+fn not_empty(contract: &str, name: &str, remaining: &Leftovers) -> Failure {
     let text = format!(
         "export {name} of contract {contract}: {remaining}; delete them on the consumer, or set force to let them stay"
     );

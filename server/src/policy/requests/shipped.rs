@@ -1,5 +1,5 @@
-//! Whether the policy on requests and its binding are those that ship. A probe tells that they answer in one place; that they
-//! do so in every other one, and to everything, is what they say.
+//! Compares the policy on requests, and its binding, with those that ship. A probe shows only that the policy denies one request
+//! in one namespace; its spec shows that it denies all others.
 
 use std::sync::LazyLock;
 
@@ -15,28 +15,29 @@ use k8s_openapi::{
 use super::NAME;
 
 const SHIPPED: &str = include_str!("../../../../deploy/server/requests-policy.yaml");
-/// The account that the shipped policy leaves out, and where: who runs the server otherwise names another there.
+/// The account and namespace that the shipped policy leaves out. Where the server runs under others, the policy must name those.
 const SERVER: (&str, &str) = ("'system:serviceaccount:kube-bind:bindery-server'", "'kube-bind'");
 
-/// The specification that ships. Without one, none is believed.
+/// The spec of the policy that ships.
 static POLICY: LazyLock<Option<ValidatingAdmissionPolicySpec>> = LazyLock::new(|| {
     let policy = SHIPPED.split("\n---\n").next()?;
     let policy: ValidatingAdmissionPolicy = serde_saphyr::from_str(policy).ok()?;
     policy.spec
 });
 
-/// Who the policy is to leave out, and where.
+/// The account that the policy must leave out, and the namespace where it must.
 #[derive(Clone, Debug)]
-pub(super) struct Server {
+pub(super) struct ServerAccount {
     pub(super) username: String,
     pub(super) namespace: String,
 }
 
-/// In what a policy or its binding lets more pass than those that ship.
+/// The first field in which the policy or its binding differs from those that ship, so that it may admit more; `None` if there is
+/// no such field.
 pub(super) fn difference(
     policy: &ValidatingAdmissionPolicy,
     binding: &ValidatingAdmissionPolicyBinding,
-    server: &Server,
+    server: &ServerAccount,
 ) -> Option<&'static str> {
     let (Some(policy), Some(shipped)) = (&policy.spec, &*POLICY) else {
         return Some("spec of the policy");
@@ -47,9 +48,9 @@ pub(super) fn difference(
 fn of_policy(
     policy: &ValidatingAdmissionPolicySpec,
     shipped: &ValidatingAdmissionPolicySpec,
-    server: &Server,
+    server: &ServerAccount,
 ) -> Option<&'static str> {
-    let conditions = |spec: &ValidatingAdmissionPolicySpec, server: Option<&Server>| {
+    let conditions = |spec: &ValidatingAdmissionPolicySpec, server: Option<&ServerAccount>| {
         let conditions = spec.match_conditions.iter().flatten();
         let expressions = conditions.map(|condition| match server {
             Some(server) => server.named_in(&condition.expression),
@@ -101,7 +102,7 @@ fn first_wrong(fields: &[(&'static str, bool)]) -> Option<&'static str> {
     wrong.next().map(|(field, _)| *field)
 }
 
-/// What is matched, with the API server's default filled in.
+/// The rules of what is matched, with the API server's default for the scope.
 fn rules(matches: Option<&MatchResources>) -> Vec<NamedRuleWithOperations> {
     let rules = matches
         .into_iter()
@@ -123,8 +124,8 @@ fn leaves_nothing_out(matches: Option<&MatchResources>) -> bool {
     })
 }
 
-/// Since when policy and binding say what they say: whoever changes a field, or changes it back, is known to the API server
-/// with the time of it. Their status, and labels alone, are of no account.
+/// When the specs of policy and binding were last changed, from their managed fields. A field that was changed back counts as
+/// changed; status, labels and annotations do not count.
 pub(super) fn since<'a>(objects: impl IntoIterator<Item = &'a ObjectMeta>) -> Timestamp {
     let times = objects.into_iter().flat_map(|meta| {
         let entries = meta.managed_fields.iter().flatten();
@@ -138,9 +139,9 @@ pub(super) fn since<'a>(objects: impl IntoIterator<Item = &'a ObjectMeta>) -> Ti
     times.max().unwrap_or_default()
 }
 
-// === impl Server ===
+// === impl ServerAccount ===
 
-impl Server {
+impl ServerAccount {
     fn named_in(&self, expression: &str) -> String {
         let expression = expression.replace(SERVER.0, &format!("'{}'", self.username));
         expression.replace(SERVER.1, &format!("'{}'", self.namespace))

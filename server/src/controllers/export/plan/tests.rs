@@ -4,6 +4,8 @@ use bindery_api::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
+use serde_json::Value;
+
 use super::*;
 use crate::{
     contract::{self, NewContract},
@@ -27,11 +29,29 @@ struct World {
     request: Option<Arc<APIServiceExportRequest>>,
     role: Option<Arc<Role>>,
     role_binding: Option<Arc<RoleBinding>>,
-    claims: claims::Seen,
+    claims: claims::ClaimsSeen,
     policy: Option<Result<(), Refusal>>,
     template: Option<Result<ExportPlan, Refusal>>,
     has_rights: bool,
     lacking: Option<Refusal>,
+}
+
+/// The only write of a plan.
+#[track_caller]
+fn only(writes: &[Write]) -> &Write {
+    let [write] = writes else { panic!("{writes:?}") };
+    write
+}
+
+/// The conditions that a write reports.
+fn conditions(write: &Write) -> Option<Vec<Condition>> {
+    let patch = write.patch_of::<APIServiceExport>().filter(|_| write.is_status())?;
+    Some(serde_json::from_value(patch["status"]["conditions"].clone()).unwrap())
+}
+
+/// The patch of an export's metadata.
+fn patch(write: &Write) -> Option<&Value> {
+    write.patch_of::<APIServiceExport>().filter(|_| !write.is_status())
 }
 
 impl World {
@@ -57,7 +77,7 @@ impl World {
             request: None,
             role: None,
             role_binding: None,
-            claims: claims::Seen::default(),
+            claims: claims::ClaimsSeen::default(),
             policy: None,
             template: Some(Ok(offer)),
             has_rights: true,
@@ -67,22 +87,20 @@ impl World {
 
     fn with_schema() -> Self {
         let mut world = Self::new();
-        let [Op::CreateSchema(schema)] = &world.plan()[..] else {
-            panic!("no schema is made");
-        };
-        world.schemas = vec![Some(Arc::new((**schema).clone()))];
+        let schema = only(&world.plan()).created::<BoundSchema>().expect("a schema");
+        world.schemas = vec![Some(Arc::new(schema))];
         world
     }
 
     #[track_caller]
-    fn plan(&self) -> Vec<Op> {
+    fn plan(&self) -> Vec<Write> {
         match self.step() {
-            Step::Apply(ops) => ops,
-            Step::Prove => panic!("the policy is to be proved"),
+            ExportStep::Apply(writes) => writes,
+            ExportStep::Prove => panic!("the policy is to be proved"),
         }
     }
 
-    fn step(&self) -> Step {
+    fn step(&self) -> ExportStep {
         let contract = contract::namespace(&NewContract {
             name: "kube-bind-a",
             identity: "cluster-a",
@@ -113,16 +131,13 @@ impl World {
     /// Takes over the conditions that are planned, and expects no more.
     #[track_caller]
     fn settle(&mut self, provider: &str, template: &str) {
-        let ops = self.plan();
-        let [Op::Say(conditions)] = &ops[..] else {
-            panic!("{ops:?}");
-        };
+        let conditions = conditions(only(&self.plan())).expect("conditions");
         let reason = |type_: &str| conditions.condition(type_).unwrap().reason.clone();
         assert_eq!(
             (reason(PROVIDER_IN_SYNC).as_str(), reason(TEMPLATE_IN_SYNC).as_str()),
             (provider, template)
         );
-        *self.export.conditions_mut() = conditions.clone();
+        *self.export.conditions_mut() = conditions;
         assert_eq!(self.plan(), [], "says it twice");
     }
 }
@@ -174,20 +189,16 @@ fn a_shared_schema_is_joined_and_an_orphaned_one_taken_anew() {
     };
     schema.metadata.owner_references = Some(vec![other]);
     world.schemas = vec![Some(Arc::new(schema.clone()))];
-    let ops = world.plan();
-    let Op::PatchSchema { patch, .. } = &ops[0] else {
-        panic!("{ops:?}");
-    };
+    let writes = world.plan();
+    let patch = writes[0].patch_of::<BoundSchema>().unwrap();
     assert_eq!(patch["metadata"]["ownerReferences"].as_array().unwrap().len(), 2);
     assert!(patch["metadata"]["ownerReferences"][0]["controller"].is_null());
     assert!(patch.get("spec").is_none(), "others use it as it is");
 
     schema.metadata.owner_references = None;
     world.schemas = vec![Some(Arc::new(schema))];
-    let ops = world.plan();
-    let Op::PatchSchema { patch, .. } = &ops[0] else {
-        panic!("{ops:?}");
-    };
+    let writes = world.plan();
+    let patch = writes[0].patch_of::<BoundSchema>().unwrap();
     assert_eq!(patch["spec"]["versions"].as_array().unwrap().len(), 2);
 }
 
@@ -197,33 +208,31 @@ fn the_hash_follows_the_schemas() {
     let mut schema = (**world.schemas[0].as_ref().unwrap()).clone();
     schema.spec.names.categories = Some(vec!["riders".to_owned()]);
     world.schemas = vec![Some(Arc::new(schema))];
-    let ops = world.plan();
-    assert!(matches!(&ops[..], [Op::PatchExport(_)]), "{ops:?}");
+    assert!(patch(only(&world.plan())).is_some());
 }
 
 #[test]
 fn cluster_wide_watches_come_with_the_right_to_read() {
     let mut world = World::with_schema();
     world.export.spec.informer_scope = bindery_api::v1alpha2::InformerScope::Cluster;
-    let ops = world.plan();
-    let [Op::CreateClusterRole(role), Op::CreateClusterRoleBinding(binding)] = &ops[..] else {
-        panic!("{ops:?}");
-    };
-    let mut bent = (**role).clone();
-    let mut misled = (**binding).clone();
+    let writes = world.plan();
+    let role = writes[0].created::<ClusterRole>().unwrap();
+    let binding = writes[1].created::<ClusterRoleBinding>().unwrap();
+    assert_eq!(writes.len(), 2);
+    let mut bent = role.clone();
+    let mut misled = binding.clone();
     misled.subjects = None;
-    world.cluster_role_binding = Some(Arc::new((**binding).clone()));
+    world.cluster_role_binding = Some(Arc::new(binding));
     world.cluster_role = Some(Arc::new(bent.clone()));
     world.settle("", "");
     bent.rules = None;
     world.cluster_role = Some(Arc::new(bent));
-    assert!(matches!(&world.plan()[..], [Op::PatchClusterRole { .. }]));
-    world.cluster_role = Some(Arc::new((**role).clone()));
+    assert!(only(&world.plan()).patch_of::<ClusterRole>().is_some());
+    world.cluster_role = Some(Arc::new(role));
     world.cluster_role_binding = Some(Arc::new(misled));
-    assert!(matches!(
-        &world.plan()[..],
-        [Op::DeleteClusterRoleBinding { .. }, Op::CreateClusterRoleBinding(_)]
-    ));
+    let writes = world.plan();
+    assert!(writes[0].deletes::<ClusterRoleBinding>(), "{writes:?}");
+    assert!(writes[1].created::<ClusterRoleBinding>().is_some(), "{writes:?}");
 }
 
 #[test]
@@ -232,16 +241,13 @@ fn a_right_that_the_server_lacks_is_said_until_it_is_there() {
     world.has_rights = false;
     let manifest = "kind: ClusterRole".to_owned();
     world.lacking = Some(Refusal::ServerLacksRights { manifest });
-    let ops = world.plan();
-    let [Op::Say(conditions)] = &ops[..] else {
-        panic!("{ops:?}");
-    };
+    let conditions = conditions(only(&world.plan())).expect("conditions");
     let said = conditions.condition(PROVIDER_IN_SYNC).unwrap();
     assert!(
         !said.is_true() && said.message.contains("kind: ClusterRole"),
         "{said:?}"
     );
-    *world.export.conditions_mut() = conditions.clone();
+    *world.export.conditions_mut() = conditions;
     assert_eq!(world.plan(), [], "says it twice");
     world.has_rights = true;
     world.lacking = None;
@@ -253,13 +259,11 @@ fn an_export_that_is_as_its_template_makes_it_is_not_marked_for_replacement() {
     let mut world = World::with_schema();
     let marks = world.export.annotations_mut();
     marks.insert(annotations::REPLACE.to_owned(), annotations::TRUE.to_owned());
-    let ops = world.plan();
-    let [Op::PatchExport(patch)] = &ops[..] else {
-        panic!("{ops:?}");
-    };
-    assert!(patch["metadata"]["annotations"][annotations::REPLACE].is_null());
+    let writes = world.plan();
+    let annotated = &patch(only(&writes)).unwrap()["metadata"]["annotations"];
+    assert!(annotated[annotations::REPLACE].is_null() && annotated.get(annotations::REPLACE).is_some());
     world.template = None;
-    assert!(!world.plan().iter().any(|op| matches!(op, Op::PatchExport(_))));
+    assert!(!world.plan().iter().any(|write| patch(write).is_some()));
 }
 
 #[test]
@@ -290,9 +294,7 @@ fn the_template_may_change_and_go_and_the_export_says_so() {
 fn a_lost_finalizer_is_put_back_first() {
     let mut world = World::new();
     world.export.metadata.finalizers = None;
-    let ops = world.plan();
-    let [Op::PatchExport(patch)] = &ops[..] else {
-        panic!("{ops:?}");
-    };
+    let writes = world.plan();
+    let patch = patch(only(&writes)).unwrap();
     assert_eq!(patch["metadata"]["finalizers"], json!([finalizers::EXPORT]));
 }

@@ -76,8 +76,8 @@ impl World {
         }
     }
 
-    fn seeing<T>(&self, look: impl FnOnce(View<'_>) -> T) -> T {
-        look(View {
+    fn seeing<T>(&self, look: impl FnOnce(SchemaView<'_>) -> T) -> T {
+        look(SchemaView {
             export: &self.export,
             schemas: &[Some(Arc::new(self.schema.clone()))],
             sources: std::slice::from_ref(&self.source),
@@ -86,16 +86,12 @@ impl World {
     }
 
     fn schema_patch(&self) -> Option<Value> {
-        let mut ops = Vec::new();
-        self.seeing(|seen| super::plan(seen, &mut ops));
-        match &ops[..] {
-            [] => None,
-            [Op::PatchSchema { name, patch }] => {
-                assert_eq!(name, "cowboys.wildwest.dev");
-                Some(patch.clone())
-            }
-            other => panic!("{other:?}"),
-        }
+        let mut writes = Vec::new();
+        self.seeing(|seen| super::plan(seen, &mut writes));
+        assert!(writes.len() <= 1, "{writes:?}");
+        let write = writes.pop()?;
+        assert_eq!(write.to_string(), "patch BoundSchema kube-bind-a/cowboys.wildwest.dev");
+        write.patch_of::<BoundSchema>().cloned()
     }
 
     /// As an API server would.
@@ -151,13 +147,12 @@ fn a_compatible_change_is_carried_along_in_one_write() {
     world.is_in_sync();
     // The export's own hash follows.
     let own_hash = |world: &World| {
-        let mut ops = Vec::new();
-        world.seeing(|seen| super::hash(seen, &mut ops));
-        ops.pop()
+        let mut writes = Vec::new();
+        world.seeing(|seen| super::hash(seen, &mut writes));
+        writes.pop()
     };
-    let Some(Op::PatchExport(patch)) = own_hash(&world) else {
-        panic!("no hash");
-    };
+    let write = own_hash(&world).expect("a hash");
+    let patch = write.patch_of::<APIServiceExport>().unwrap();
     let hash = patch["metadata"]["annotations"][annotations::SOURCE_SPEC_HASH].as_str();
     let marks = world.export.annotations_mut();
     marks.insert(annotations::SOURCE_SPEC_HASH.to_owned(), hash.unwrap().to_owned());
@@ -293,7 +288,7 @@ fn the_worst_of_several_is_said() {
     let World { mut export, schema, .. } = World::new(&text(), richer());
     export.spec.resources = vec![export.spec.resources[0].clone(), export.spec.resources[0].clone()];
     let schema = Some(Arc::new(schema));
-    let said = in_sync(View {
+    let said = in_sync(SchemaView {
         export: &export,
         schemas: &[schema.clone(), schema],
         sources: &[Ok(richer()), Ok(source(&[("v1", "integer")]))],

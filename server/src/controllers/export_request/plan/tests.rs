@@ -1,4 +1,6 @@
-use bindery_api::v1alpha2::{APIServiceExportRequestSpec, APIServiceNamespaceStatus, NameRef, Scope};
+use bindery_api::v1alpha2::{
+    APIServiceExportRequestSpec, APIServiceExportRequestStatus, APIServiceNamespaceStatus, NameRef, Scope,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
@@ -35,6 +37,13 @@ fn template(name: &str, resources: &[&str]) -> APIServiceExportTemplate {
     template
 }
 
+/// The only write of a plan.
+#[track_caller]
+fn only(writes: &[Write]) -> &Write {
+    let [write] = writes else { panic!("{writes:?}") };
+    write
+}
+
 impl World {
     fn new(template: &APIServiceExportTemplate, offers: Vec<Offer>) -> Self {
         let spec = APIServiceExportRequestSpec {
@@ -54,7 +63,7 @@ impl World {
         }
     }
 
-    fn plan(&self) -> Vec<Op> {
+    fn plan(&self) -> Vec<Write> {
         plan(&Observed {
             request: &self.request,
             export: self.export.as_ref(),
@@ -67,23 +76,19 @@ impl World {
 
     /// Takes the export that is planned.
     fn with_export(mut self) -> Self {
-        let [Op::CreateExport(export)] = &self.plan()[..] else {
-            panic!("no export is made: {:?}", self.plan());
-        };
-        self.export = Some((**export).clone());
+        self.export = Some(only(&self.plan()).created().expect("an export"));
         self
     }
 
     #[track_caller]
     fn check_said(&mut self, phase: Phase, reason: &str) {
-        let ops = self.plan();
-        let [Op::Say { status, .. }] = &ops[..] else {
-            panic!("{ops:?}");
-        };
+        let write = only(&self.plan()).clone();
+        let patch = write.patch_of::<APIServiceExportRequest>().expect("a status");
+        let status: APIServiceExportRequestStatus = serde_json::from_value(patch["status"].clone()).unwrap();
         let ready = bindery_api::conditions::get(&status.conditions, "Ready").unwrap();
         assert_eq!((status.phase, ready.reason.as_str()), (phase, reason));
         assert_eq!(status.terminal_message.is_some(), phase == Phase::Failed);
-        self.request.status = Some((**status).clone());
+        self.request.status = Some(status);
         assert_eq!(self.plan(), [], "says it twice");
     }
 }
@@ -137,7 +142,7 @@ fn what_the_admin_can_mend_is_waited_for() {
     let mut world = World::new(&cowboys(), vec![offer(cowboys(), &Offered::default())]);
     world.check_said(Phase::Pending, "SchemaNotFound");
     world.offers = vec![offer(cowboys(), &offered())];
-    assert!(matches!(&world.plan()[..], [Op::CreateExport(_)]));
+    assert!(only(&world.plan()).created::<APIServiceExport>().is_some());
 }
 
 #[test]
@@ -154,15 +159,13 @@ fn it_succeeds_when_the_export_is_in_sync_and_its_namespaces_are_mapped() {
     let mut template = cowboys();
     template.spec.namespaces = vec![NameRef::new("wild-west")];
     let mut world = World::new(&template, vec![offer(template.clone(), &offered())]).with_export();
-    let [Op::CreateNamespace(namespace)] = &world.plan()[..] else {
-        panic!("no namespace is mapped");
-    };
+    let namespace: APIServiceNamespace = only(&world.plan()).created().expect("a namespace");
     assert_eq!(namespace.labels()[labels::OWNER], "provider");
     assert_eq!(
         namespace.metadata.finalizers,
         Some(vec![finalizers::NAMESPACE.to_owned()])
     );
-    let mut mapped = (**namespace).clone();
+    let mut mapped = namespace;
     world.mapped = vec![Arc::new(mapped.clone())];
     assert_eq!(world.plan(), [], "waits for the namespace");
     mapped.status = Some(APIServiceNamespaceStatus {
@@ -227,12 +230,10 @@ fn a_namespace_that_the_konnector_mapped_first_becomes_the_providers() {
         Timestamp::UNIX_EPOCH,
     );
     world.mapped = vec![Arc::new(mapped.clone())];
-    let ops = world.plan();
-    let [Op::ClaimNamespace { name, patch }] = &ops[..] else {
-        panic!("{ops:?}");
-    };
+    let writes = world.plan();
+    let patch = only(&writes).patch_of::<APIServiceNamespace>().unwrap();
     assert_eq!(
-        (&**name, &patch["metadata"]["labels"][labels::OWNER]),
+        (&*writes[0].name, &patch["metadata"]["labels"][labels::OWNER]),
         ("wild-west", &json!("provider"))
     );
     let owner = (labels::OWNER.to_owned(), "provider".to_owned());

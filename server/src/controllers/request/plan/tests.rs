@@ -7,6 +7,7 @@ use bindery_api::{
     },
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::PropagationPolicy;
 
 use super::*;
 use crate::{
@@ -15,6 +16,7 @@ use crate::{
         self,
         tests::{cowboys, offered, resource},
     },
+    writes::WriteAction,
 };
 
 const IDENTITY: &str = "cluster-a";
@@ -31,7 +33,7 @@ struct World {
     export: Option<APIServiceExport>,
     caller: &'static str,
     secret: Option<LocalSecretKeyRef>,
-    served: bool,
+    fulfilled: bool,
 }
 
 fn at(second: i64) -> Timestamp {
@@ -65,26 +67,20 @@ impl World {
             export: None,
             caller: "jane",
             secret: None,
-            served: false,
+            fulfilled: false,
         }
     }
 
     fn with_contract() -> Self {
         let mut world = Self::new();
-        let [Op::CreateContract(namespace)] = &world.plan()[..] else {
-            panic!("no contract is made");
-        };
-        world.namespaces = vec![Arc::new((**namespace).clone())];
+        world.namespaces = vec![Arc::new(world.created())];
         world.complete = true;
         world
     }
 
     fn with_export() -> Self {
         let mut world = Self::with_contract();
-        let [Op::CreateExportRequest(request)] = &world.plan()[..] else {
-            panic!("no export is asked for");
-        };
-        world.export_request = Some((**request).clone());
+        world.export_request = Some(world.created());
         let mut export = APIServiceExport::new("riders", offer().export);
         export.metadata.uid = Some("e1".to_owned());
         export
@@ -94,8 +90,21 @@ impl World {
         world
     }
 
-    fn plan(&self) -> Vec<Op> {
+    fn plan(&self) -> RequestStep {
         plan(&self.observed())
+    }
+
+    fn writes(&self) -> Vec<Write> {
+        match self.plan() {
+            RequestStep::Write(writes) => writes,
+            step => panic!("{step:?}"),
+        }
+    }
+
+    /// The object that is planned to be created.
+    #[track_caller]
+    fn created<K: crate::writes::Object>(&self) -> K {
+        self.writes()[0].created().expect("another write")
     }
 
     fn observed(&self) -> Observed<'_> {
@@ -110,7 +119,7 @@ impl World {
             export_request: self.export_request.clone().map(Arc::new),
             export: self.export.clone().map(Arc::new),
             schemas: Vec::new(),
-            served: self.served,
+            fulfilled: self.fulfilled,
             now: at(200),
         }
     }
@@ -130,28 +139,40 @@ impl World {
 
     #[track_caller]
     fn check(&self, expect: &[&str]) {
-        let ops = self.plan();
-        let said: Vec<String> = ops.iter().map(name).collect();
-        assert_eq!(said, expect, "{ops:#?}");
+        let step = self.plan();
+        let said = match &step {
+            RequestStep::Write(writes) => writes.iter().map(word).collect(),
+            RequestStep::Reinstate { revocation, .. } => vec![format!("reinstate {revocation}")],
+            RequestStep::Fulfil { .. } => vec!["fulfil".to_owned()],
+            RequestStep::Respond { contract } => vec![format!("respond {contract}")],
+            RequestStep::Report(RequestOutcome::Unanswered(refused)) => vec![format!("unanswered {}", refused.reason)],
+            RequestStep::Report(RequestOutcome::Pending(refused)) => vec![format!("pending {}", refused.reason)],
+            RequestStep::Report(RequestOutcome::Failed(refused)) => vec![format!("failed {}", refused.reason)],
+            RequestStep::Report(RequestOutcome::Succeeded { .. }) => vec!["succeeded".to_owned()],
+        };
+        assert_eq!(said, expect, "{step:#?}");
     }
 }
 
-fn name(op: &Op) -> String {
-    match op {
-        Op::CreateContract(_) => "create contract".to_owned(),
-        Op::Grant { .. } => "grant".to_owned(),
-        Op::Reinstate { revocation, .. } => format!("reinstate {revocation}"),
-        Op::CreateExportRequest(_) => "ask for export".to_owned(),
-        Op::DeleteExportRequest { .. } => "delete request".to_owned(),
-        Op::MarkReplaced { .. } => "mark".to_owned(),
-        Op::DeleteReplaced(export) => format!("delete export {}", export.uid().unwrap_or_default()),
-        Op::Remember { .. } => "remember".to_owned(),
-        Op::Respond { contract } => format!("respond {contract}"),
-        Op::Say(Outcome::Unanswered(refused)) => format!("unanswered {}", refused.reason),
-        Op::Say(Outcome::Pending(refused)) => format!("pending {}", refused.reason),
-        Op::Say(Outcome::Failed(refused)) => format!("failed {}", refused.reason),
-        Op::Say(Outcome::Succeeded { .. }) => "succeeded".to_owned(),
+/// A write in a word.
+fn word(write: &Write) -> String {
+    let words = [
+        (write.created::<Namespace>().is_some(), "create contract"),
+        (write.patch_of::<Namespace>().is_some(), "grant"),
+        (write.created::<APIServiceExportRequest>().is_some(), "ask for export"),
+        (write.deletes::<APIServiceExportRequest>(), "delete request"),
+        (write.patch_of::<APIServiceExport>().is_some(), "mark"),
+    ];
+    if let WriteAction::Delete {
+        preconditions: Some(preconditions),
+        ..
+    } = &write.action
+        && write.is_of::<APIServiceExport>()
+    {
+        return format!("delete export {}", preconditions.uid.as_deref().unwrap_or_default());
     }
+    let word = words.into_iter().find(|(is_it, _)| *is_it);
+    word.map_or_else(|| write.to_string(), |(_, word)| word.to_owned())
 }
 
 #[test]
@@ -215,11 +236,11 @@ fn what_the_admin_can_mend_is_waited_for() {
 fn what_is_said_is_said_once() {
     let mut world = World::new();
     world.offer = None;
-    let [Op::Say(outcome)] = &world.plan()[..] else {
-        panic!("says nothing");
+    let RequestStep::Report(outcome) = world.plan() else {
+        panic!("reports nothing");
     };
     let mut request = (*world.request).clone();
-    let written = status::status(&request, outcome, at(200));
+    let written = status::status(&request, &outcome, at(200));
     request.status = Some(serde_json::from_value::<BindableResourcesRequestStatus>(written).unwrap());
     world.request = Arc::new(request);
     world.check(&[]);
@@ -304,10 +325,7 @@ fn a_request_that_updates_schemas_in_another_way_is_made_anew() {
     world.offer = Some(Ok(changed));
     world.check(&["delete request"]);
     world.export_request = None;
-    let ops = world.plan();
-    let [Op::CreateExportRequest(request)] = &ops[..] else {
-        panic!("{ops:?}");
-    };
+    let request: APIServiceExportRequest = world.created();
     assert_eq!(request.spec.schema_update_policy, SchemaUpdatePolicy::Always);
 }
 
@@ -326,11 +344,16 @@ fn an_export_that_differs_is_replaced() {
     let marks = export.annotations_mut();
     marks.insert(annotations::REPLACE.to_owned(), "true".to_owned());
     world.check(&["delete request", "delete export e1"]);
-    let ops = world.plan();
-    let Some(Op::DeleteReplaced(deleted)) = ops.last() else {
-        panic!("{ops:?}");
+    let writes = world.writes();
+    let WriteAction::Delete {
+        preconditions: Some(preconditions),
+        propagation,
+    } = &writes[1].action
+    else {
+        panic!("{writes:?}");
     };
-    assert_eq!(deleted.metadata.resource_version.as_deref(), Some("7"));
+    assert_eq!(preconditions.resource_version.as_deref(), Some("7"));
+    assert_eq!(*propagation, PropagationPolicy::Orphan);
     // Taken back in time, the template has nothing deleted.
     let changed = world.offer.replace(Ok(offer()));
     world.check(&["succeeded"]);
@@ -356,8 +379,8 @@ fn one_made_as_a_resource_is_answered_before_it_succeeds() {
     world.secret = Some(secret());
     world.check(&[]);
     world.set(Phase::Succeeded, None);
-    world.check(&["remember"]);
-    world.served = true;
+    world.check(&["fulfil"]);
+    world.fulfilled = true;
     let contract = world.namespaces[0].name_any();
     world.check(&[&format!("respond {contract}")]);
 }
@@ -380,7 +403,7 @@ fn what_was_bound_for_a_request_is_not_bound_again_for_it() {
         world.secret = Some(secret());
         world.set(Phase::Succeeded, None);
         // It says that it is pending: it waits for its Secret, or somebody has set it back.
-        world.served = true;
+        world.fulfilled = true;
         change(&mut world);
         world.check(&[expect]);
     }
@@ -421,22 +444,22 @@ fn a_response_says_what_is_bound_and_not_what_a_consumer_writes() {
     let forged = world.export_request.as_mut().unwrap();
     forged.spec.resources.push(resource("wildwest.dev", "horses"));
     forged.spec.namespaces.push(NameRef::new("kube-system"));
-    assert_eq!(asked(&world.observed()), Some(offer().request_spec()));
+    assert_eq!(requested(&world.observed()), Some(offer().request_spec()));
     world.offer = None;
-    let told = asked(&world.observed()).unwrap();
+    let told = requested(&world.observed()).unwrap();
     assert_eq!(told.resources, offer().export.resources);
     assert_eq!(told.namespaces, []);
     world.export = None;
-    assert_eq!(asked(&world.observed()), None);
+    assert_eq!(requested(&world.observed()), None);
 }
 
 #[test]
 fn a_final_refusal_names_a_mend_after_which_it_goes_on() {
     let mut world = World::with_contract();
     world.caller = "john";
-    let message = |world: &World| match &world.plan()[..] {
-        [Op::Say(Outcome::Failed(refused))] => refused.message.clone(),
-        ops => panic!("{ops:?}"),
+    let message = |world: &World| match world.plan() {
+        RequestStep::Report(RequestOutcome::Failed(refused)) => refused.message,
+        step => panic!("{step:?}"),
     };
     // A call is made again by who makes it.
     assert!(!message(&world).contains("create it again"));

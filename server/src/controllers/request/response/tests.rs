@@ -1,7 +1,7 @@
 use bindery_api::v1alpha2::APIServiceExportRequest;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::core::Status;
+use kube::{client::Body, core::Status};
 use serde_json::Value;
 
 use super::*;
@@ -27,19 +27,19 @@ fn written() -> Secret {
         request: &request(),
         secret: &place(),
         contract: "kube-bind-a",
-        asked: &APIServiceExportRequestSpec::default(),
+        requested: &APIServiceExportRequestSpec::default(),
         kubeconfig: &"apiVersion: v1".to_owned().into(),
     }
     .render()
 }
 
-fn name(standing: &Standing) -> &str {
+fn name(standing: &ResponseSecret) -> &str {
     match standing {
-        Standing::Missing => "missing",
-        Standing::Open(_) => "open",
-        Standing::Written => "written",
-        Standing::Foreign(_) => "foreign",
-        Standing::Stuck(_) => "stuck",
+        ResponseSecret::Missing => "missing",
+        ResponseSecret::Open(_) => "open",
+        ResponseSecret::Written => "written",
+        ResponseSecret::Foreign(_) => "foreign",
+        ResponseSecret::Stuck(_) => "stuck",
     }
 }
 
@@ -49,7 +49,7 @@ fn check(change: impl FnOnce(&mut Secret), expect: &str) {
     change(&mut secret);
     let standing = standing(Some(secret), &request(), &place());
     assert_eq!(name(&standing), expect, "{standing:?}");
-    if let Standing::Foreign(message) = standing {
+    if let ResponseSecret::Foreign(message) = standing {
         assert!(message.contains("tenants/response"), "{message}");
     }
 }
@@ -64,7 +64,7 @@ fn mark(secret: &mut Secret, key: &str, value: Option<&str>) {
 
 #[test]
 fn a_secret_is_written_only_if_it_was_made_for_the_request_or_names_it() {
-    assert_eq!(standing(None, &request(), &place()), Standing::Missing);
+    assert_eq!(standing(None, &request(), &place()), ResponseSecret::Missing);
     check(|_| {}, "written");
     // A user's own, empty and annotated.
     check(|secret| secret.data = None, "open");
@@ -144,30 +144,60 @@ fn a_response_holds_what_a_client_installs_from() {
     assert_eq!(response["kubeconfig"], STANDARD.encode("apiVersion: v1"));
     assert_eq!(response["providerNamespace"], "kube-bind-a");
     assert_eq!(response["bindingName"], "riders");
-    let asked: APIServiceExportRequest = serde_json::from_value(response["requests"][0].clone()).unwrap();
-    assert_eq!(asked.name_any(), "riders");
+    let requested: APIServiceExportRequest = serde_json::from_value(response["requests"][0].clone()).unwrap();
+    assert_eq!(requested.name_any(), "riders");
 }
 
-#[track_caller]
-fn check_refused(code: u16, message: &str, expect: Option<&str>) {
+/// A client of an API server that answers each question for the server's own rights by `allowed`.
+fn client(allowed: bool) -> Client {
+    let service = tower::service_fn(move |request: http::Request<Body>| async move {
+        assert!(
+            request.uri().path().ends_with("/selfsubjectaccessreviews"),
+            "{}",
+            request.uri()
+        );
+        let answer = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {},
+            "status": { "allowed": allowed },
+        });
+        Ok::<_, std::convert::Infallible>(http::Response::new(Body::from(answer.to_string().into_bytes())))
+    });
+    Client::new(service, "default")
+}
+
+async fn check_refused(code: u16, message: &str, allowed: bool, expect: Option<&str>) {
     let mut status = Status::failure(message, "Reason");
     status.code = code;
-    let subject = Subject::default();
-    let refused = refused(kube::Error::Api(status.boxed()).into(), "tenants", &subject);
-    assert_eq!(refused.ok().map(|refused| refused.reason).as_deref(), expect);
+    let error = kube::Error::Api(status.boxed());
+    let refused = refused(&client(allowed), error.into(), "get", "tenants", &Subject::default()).await;
+    assert_eq!(
+        refused.ok().map(|refused| refused.reason).as_deref(),
+        expect,
+        "{message}"
+    );
 }
 
-#[test]
-fn a_lacking_right_is_told_from_other_refusals() {
+/// Whatever the API server's message says, its answer about the server's rights decides.
+#[tokio::test]
+async fn a_lacking_right_is_told_from_other_refusals() {
     let rbac = r#"secrets "a" is forbidden: User "s" cannot get resource "secrets" in API group "" in the namespace "tenants""#;
-    check_refused(403, rbac, Some("ServerLacksRights"));
-    check_refused(403, "exceeded quota: secrets", Some("SecretCreationFailed"));
+    check_refused(403, rbac, false, Some("ServerLacksRights")).await;
     check_refused(
-        422,
-        "field is immutable when `immutable` is set",
-        Some("SecretCreationFailed"),
-    );
-    check_refused(503, "later", None);
+        403,
+        "an authorizer with words of its own says no",
+        false,
+        Some("ServerLacksRights"),
+    )
+    .await;
+    let policy =
+        "secrets \"a\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: such Secrets cannot be made here";
+    check_refused(403, policy, true, Some("SecretCreationFailed")).await;
+    check_refused(403, "exceeded quota: secrets", true, Some("SecretCreationFailed")).await;
+    let immutable = "field is immutable when `immutable` is set";
+    check_refused(422, immutable, false, Some("SecretCreationFailed")).await;
+    check_refused(503, "later", true, None).await;
 }
 
 #[test]

@@ -4,8 +4,10 @@ use bindery_api::v1alpha2::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use serde_json::Value;
+
 use super::*;
-use crate::{rbac::claims, remaining::Object};
+use crate::{controllers::service_namespace::apply::is_about, leftovers::SyncedObject, rbac::claims};
 
 mod claiming;
 
@@ -19,15 +21,15 @@ pub(in super::super) struct World {
     contract_stays: bool,
     pub(in super::super) exports: Vec<Arc<APIServiceExport>>,
     pub(in super::super) scopes: Scopes,
-    pub(in super::super) awaited: Vec<String>,
+    pub(in super::super) pending_exports: Vec<String>,
     pub(in super::super) roles: Vec<Arc<Role>>,
     pub(in super::super) bindings: Vec<Arc<RoleBinding>>,
-    sight: Option<RoleBinding>,
-    left: Option<Left>,
+    server_binding: Option<RoleBinding>,
+    left: Option<NamespaceLeftovers>,
     pub(in super::super) shared: Option<Namespace>,
     pub(in super::super) shared_roles: Vec<Arc<Role>>,
     pub(in super::super) shared_bindings: Vec<Arc<RoleBinding>>,
-    pub(in super::super) shared_sight: Option<RoleBinding>,
+    pub(in super::super) shared_server_binding: Option<RoleBinding>,
     pub(in super::super) proved: Vec<String>,
     pub(in super::super) reserved: Option<String>,
     beyond: Option<usize>,
@@ -69,8 +71,8 @@ fn server() -> Subject {
     }
 }
 
-fn left(held: usize, released: usize) -> Left {
-    let object = |index: usize| Object {
+fn left(held: usize, released: usize) -> NamespaceLeftovers {
+    let object = |index: usize| SyncedObject {
         resource: GroupResource::new("wildwest.dev", "cowboys"),
         namespace: PROVIDER.to_owned(),
         name: format!("cowboy-{index}"),
@@ -78,8 +80,8 @@ fn left(held: usize, released: usize) -> Left {
         uid: None,
         version: None,
     };
-    Left {
-        remaining: Remaining {
+    NamespaceLeftovers {
+        leftovers: Leftovers {
             objects: (0..held + released).map(object).collect(),
         },
         has_sources: false,
@@ -98,15 +100,15 @@ impl World {
             contract_stays: true,
             exports: vec![export("riders", false)],
             scopes: scopes(&[("cowboys", Scope::Namespaced), ("bandits", Scope::Namespaced)]),
-            awaited: Vec::new(),
+            pending_exports: Vec::new(),
             roles: Vec::new(),
             bindings: Vec::new(),
-            sight: None,
+            server_binding: None,
             left: None,
             shared: None,
             shared_roles: Vec::new(),
             shared_bindings: Vec::new(),
-            shared_sight: None,
+            shared_server_binding: None,
             proved: vec!["riders".to_owned()],
             reserved: None,
             beyond: None,
@@ -135,16 +137,16 @@ impl World {
             contract_stays: self.contract_stays,
             exports: &self.exports,
             scopes: &self.scopes,
-            awaited: &self.awaited,
+            pending_exports: &self.pending_exports,
             roles: &self.roles,
             bindings: &self.bindings,
-            sight: self.sight.as_ref(),
+            server_binding: self.server_binding.as_ref(),
             left: self.left.as_ref(),
-            shared: shared::Seen {
+            shared: shared::SharedSeen {
                 namespace: self.shared.as_ref(),
                 roles: &self.shared_roles,
                 bindings: &self.shared_bindings,
-                sight: self.shared_sight.as_ref(),
+                server_binding: self.shared_server_binding.as_ref(),
                 proved: &self.proved,
                 reserved: self.reserved.clone(),
             },
@@ -154,64 +156,67 @@ impl World {
         })
     }
 
-    fn step(&self) -> Step {
+    fn step(&self) -> NamespaceStep {
         self.seen(plan)
     }
 
     /// Makes true what is planned, as the API server would.
     pub(in super::super) fn take_over(&mut self) {
-        let Step::Apply(ops) = self.step() else {
+        let NamespaceStep::Apply(writes) = self.step() else {
             panic!("{:?}", self.step());
         };
-        self.take(ops);
+        self.take(writes);
     }
 
-    fn take(&mut self, ops: Vec<Op>) {
-        for op in ops {
-            let is_shared = op.namespace() == Some(self.name);
-            if is_shared {
-                self.take_shared(op);
-                continue;
-            }
-            let object = self.object.as_mut().unwrap();
-            match op {
-                Op::Patch(patch) => {
-                    let metadata = &patch["metadata"];
-                    if let Some(finalizers) = metadata.get("finalizers") {
-                        object.metadata.finalizers = serde_json::from_value(finalizers.clone()).unwrap();
-                    }
-                    if let Some(owners) = metadata.get("ownerReferences") {
-                        object.metadata.owner_references = serde_json::from_value(owners.clone()).unwrap();
-                    }
+    fn take(&mut self, writes: Vec<Write>) {
+        for write in writes {
+            let is_shared = is_about(&write, self.name);
+            let (namespace, roles, bindings, server_binding) = if is_shared {
+                let bindings = (&mut self.shared_bindings, &mut self.shared_server_binding);
+                (&mut self.shared, &mut self.shared_roles, bindings.0, bindings.1)
+            } else {
+                (
+                    &mut self.namespace,
+                    &mut self.roles,
+                    &mut self.bindings,
+                    &mut self.server_binding,
+                )
+            };
+            if let Some(made) = write.created::<Namespace>() {
+                *namespace = Some(made);
+            } else if let Some(patch) = write.patch_of::<Namespace>() {
+                annotate(namespace.as_mut().unwrap(), patch);
+            } else if let Some(role) = write.created::<Role>() {
+                roles.push(Arc::new(role));
+            } else if let Some(binding) = write.created::<RoleBinding>() {
+                if binding.name_any() == claims::SERVER_ROLE {
+                    *server_binding = Some(binding);
+                } else {
+                    bindings.push(Arc::new(binding));
                 }
-                Op::Say(patch) => {
-                    object.status =
-                        serde_json::from_value::<Option<APIServiceNamespaceStatus>>(patch["status"].clone()).unwrap();
-                }
-                Op::CreateNamespace(namespace) => self.namespace = Some(*namespace),
-                Op::PatchNamespace { patch, .. } => annotate(self.namespace.as_mut().unwrap(), &patch),
-                Op::CreateRole(role) => self.roles.push(Arc::new(*role)),
-                Op::CreateBinding(binding) if binding.name_any() == claims::SERVER_ROLE => self.sight = Some(*binding),
-                Op::CreateBinding(binding) => self.bindings.push(Arc::new(*binding)),
-                Op::DeleteRole { name, .. } => self.roles.retain(|role| role.name_any() != name),
-                Op::DeleteBinding { name, .. } => self.bindings.retain(|binding| binding.name_any() != name),
-                other => panic!("{other:?}"),
+            } else if write.deletes::<Role>() {
+                roles.retain(|role| role.name_any() != write.name);
+            } else if write.deletes::<RoleBinding>() {
+                bindings.retain(|binding| binding.name_any() != write.name);
+            } else if let Some(patch) = write.patch_of::<APIServiceNamespace>() {
+                self.patch_object(patch);
+            } else {
+                panic!("{write:?}");
             }
         }
     }
 
-    fn take_shared(&mut self, op: Op) {
-        match op {
-            Op::CreateNamespace(namespace) => self.shared = Some(*namespace),
-            Op::PatchNamespace { patch, .. } => annotate(self.shared.as_mut().unwrap(), &patch),
-            Op::CreateRole(role) => self.shared_roles.push(Arc::new(*role)),
-            Op::CreateBinding(binding) if binding.name_any() == claims::SERVER_ROLE => {
-                self.shared_sight = Some(*binding);
-            }
-            Op::CreateBinding(binding) => self.shared_bindings.push(Arc::new(*binding)),
-            Op::DeleteRole { name, .. } => self.shared_roles.retain(|role| role.name_any() != name),
-            Op::DeleteBinding { name, .. } => self.shared_bindings.retain(|binding| binding.name_any() != name),
-            other => panic!("{other:?}"),
+    fn patch_object(&mut self, patch: &Value) {
+        let object = self.object.as_mut().unwrap();
+        let metadata = &patch["metadata"];
+        if let Some(finalizers) = metadata.get("finalizers") {
+            object.metadata.finalizers = serde_json::from_value(finalizers.clone()).unwrap();
+        }
+        if let Some(owners) = metadata.get("ownerReferences") {
+            object.metadata.owner_references = serde_json::from_value(owners.clone()).unwrap();
+        }
+        if let Some(status) = patch.get("status") {
+            object.status = serde_json::from_value::<Option<APIServiceNamespaceStatus>>(status.clone()).unwrap();
         }
     }
 
@@ -219,12 +224,15 @@ impl World {
     pub(in super::super) fn check(&self, expect: &[&str]) {
         let step = self.step();
         let said: Vec<String> = match &step {
-            Step::Apply(ops) => ops.iter().map(name).collect(),
-            Step::Drain(ops) => std::iter::once("drain".to_owned())
-                .chain(ops.iter().map(name))
+            NamespaceStep::Apply(writes) => writes.iter().map(name).collect(),
+            NamespaceStep::Drain(writes) => std::iter::once("drain".to_owned())
+                .chain(writes.iter().map(name))
                 .collect(),
-            Step::Leave(ops) => std::iter::once("keep".to_owned()).chain(ops.iter().map(name)).collect(),
-            Step::Count => vec!["count".to_owned()],
+            NamespaceStep::Leave(writes) => std::iter::once("keep".to_owned())
+                .chain(writes.iter().map(name))
+                .collect(),
+            NamespaceStep::Delete(write) => vec![name(write)],
+            NamespaceStep::Count => vec!["count".to_owned()],
         };
         assert_eq!(said, expect, "{step:#?}");
     }
@@ -240,32 +248,39 @@ fn annotate(namespace: &mut Namespace, patch: &Value) {
     }
 }
 
-pub(in super::super) fn name(op: &Op) -> String {
-    match op {
-        Op::Patch(patch) => match patch["metadata"]["finalizers"].as_array() {
-            Some(finalizers) if finalizers.is_empty() => "let go".to_owned(),
-            _ => "mark".to_owned(),
-        },
-        Op::Say(patch) => {
-            let ready = &patch["status"]["conditions"][0];
-            match ready["reason"].as_str() {
-                Some(reason) => reason.to_owned(),
-                None => format!("assign {}", patch["status"]["namespace"].as_str().unwrap_or_default()),
-            }
+/// A write in a word.
+pub(in super::super) fn name(write: &Write) -> String {
+    if let Some(patch) = write.patch_of::<APIServiceNamespace>() {
+        if !write.is_status() {
+            let finalizers = patch["metadata"]["finalizers"].as_array();
+            let is_given_up = finalizers.is_some_and(Vec::is_empty);
+            return if is_given_up { "let go" } else { "mark" }.to_owned();
         }
-        Op::CreateNamespace(namespace) => format!("create {}", namespace.name_any()),
-        Op::PatchNamespace { patch, .. } => {
-            let marks = patch["metadata"]["annotations"].as_object().unwrap();
-            let released = marks.contains_key(annotations::RELEASED);
-            if released { "mark released" } else { "record" }.to_owned()
-        }
-        Op::DeleteNamespace { name, .. } => format!("delete {name}"),
-        Op::CreateRole(_) => "role".to_owned(),
-        Op::PatchRole { .. } => "patch role".to_owned(),
-        Op::CreateBinding(_) => "bind".to_owned(),
-        Op::DeleteRole { .. } => "delete role".to_owned(),
-        Op::DeleteBinding { .. } => "unbind".to_owned(),
+        let assigned = patch["status"]["namespace"].as_str().unwrap_or_default();
+        let reason = patch["status"]["conditions"][0]["reason"].as_str();
+        return reason.map_or_else(|| format!("assign {assigned}"), ToOwned::to_owned);
     }
+    if let Some(patch) = write.patch_of::<Namespace>() {
+        let entries = patch["metadata"]["annotations"].as_object().unwrap();
+        let released = entries.contains_key(annotations::RELEASED);
+        return if released { "mark released" } else { "record" }.to_owned();
+    }
+    if write.is_of::<Namespace>() {
+        let verb = if write.deletes::<Namespace>() {
+            "delete"
+        } else {
+            "create"
+        };
+        return format!("{verb} {}", write.name);
+    }
+    let word = match write.is_of::<Role>() {
+        true if write.deletes::<Role>() => "delete role",
+        true if write.created::<Role>().is_some() => "role",
+        true => "patch role",
+        false if write.deletes::<RoleBinding>() => "unbind",
+        false => "bind",
+    };
+    word.to_owned()
 }
 
 #[test]
@@ -360,9 +375,9 @@ fn rights_follow_the_exports() {
 fn an_export_that_is_made_anew_keeps_its_rights_meanwhile() {
     let mut world = World::settled();
     let successor = world.exports.pop().unwrap();
-    world.awaited = vec!["riders".to_owned()];
+    world.pending_exports = vec!["riders".to_owned()];
     world.check(&[]);
-    world.awaited = vec!["bandits".to_owned()];
+    world.pending_exports = vec!["bandits".to_owned()];
     world.check(&["unbind", "delete role"]);
     world.exports = vec![successor];
     world.check(&[]);
@@ -399,19 +414,18 @@ fn an_export_has_rights_only_where_its_objects_stand() {
 #[test]
 fn what_is_granted_is_recorded_for_good_and_before_it_is() {
     let mut world = World::settled();
-    let recorded = |world: &World| remaining::granted_record(&remaining::granted(world.namespace.as_ref().unwrap()));
-    assert_eq!(recorded(&world), "cowboys.wildwest.dev");
+    let record =
+        |world: &World| GrantRecord::value(&recorded(world.namespace.as_ref().unwrap(), GrantRecord::Resources));
+    assert_eq!(record(&world), "cowboys.wildwest.dev");
     let mut other = (*export("bandits", false)).clone();
     other.spec.resources[0].group_resource = GroupResource::new("wildwest.dev", "bandits");
     world.exports = vec![Arc::new(other)];
-    let Step::Apply(ops) = world.step() else {
+    let NamespaceStep::Apply(writes) = world.step() else {
         panic!("not kept");
     };
-    let at = |wanted: &str| ops.iter().position(|op| name(op) == wanted).unwrap();
-    assert!(at("record") < at("role"), "{ops:#?}");
-    let Op::PatchNamespace { patch, .. } = &ops[at("record")] else {
-        panic!("{ops:#?}");
-    };
+    let at = |wanted: &str| writes.iter().position(|write| name(write) == wanted).unwrap();
+    assert!(at("record") < at("role"), "{writes:#?}");
+    let patch = writes[at("record")].patch_of::<Namespace>().unwrap();
     assert_eq!(
         patch["metadata"]["annotations"][annotations::GRANTED_RESOURCES],
         "bandits.wildwest.dev,cowboys.wildwest.dev"
@@ -422,9 +436,8 @@ fn what_is_granted_is_recorded_for_good_and_before_it_is() {
 fn a_lack_of_rights_is_said_with_the_namespace_that_others_may_use() {
     let mut world = World::new();
     let lacking = |world: &World| world.seen(|seen| super::lacking(seen, "apply this".to_owned()));
-    let Some(Op::Say(patch)) = lacking(&world) else {
-        panic!("says nothing");
-    };
+    let write = lacking(&world).expect("a status");
+    let patch = write.patch_of::<APIServiceNamespace>().unwrap();
     assert_eq!(patch["status"]["namespace"], PROVIDER);
     assert_eq!(patch["status"]["conditions"][0]["reason"], "ServerLacksRights");
     let object = world.object.as_mut().unwrap();

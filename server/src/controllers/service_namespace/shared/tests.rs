@@ -1,4 +1,4 @@
-use bindery_api::v1alpha2::{GroupResource, Isolation, PermissionClaim, Scope};
+use bindery_api::v1alpha2::{APIServiceNamespace, GroupResource, Isolation, PermissionClaim, Scope};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use proptest::{collection::vec, prelude::*};
 
@@ -65,7 +65,8 @@ fn the_servers_namespace_is_made_marked_and_published() {
     world.check(&[]);
     assert_eq!(published(&world), Some("team1"));
     let made = world.shared.as_ref().unwrap();
-    assert!(is_made(made) && is_shared(made));
+    assert!(is_made(made));
+    assert_eq!(made.labels()[labels::SHARED], annotations::TRUE);
     assert_eq!(contract::of(made), None, "it is no contract's");
     assert_eq!(users(made).collect::<Vec<_>>(), [CONTRACT]);
     assert_eq!(made.annotations()[annotations::GRANTED_CLAIMS], "secrets");
@@ -114,10 +115,10 @@ fn the_second_contract_joins_and_each_leaves_by_itself() {
     let mut made = other.shared.unwrap();
     let marks = made.annotations_mut();
     marks.remove(MARK);
-    marks.insert(user_mark("kube-bind-other"), annotations::TRUE.to_owned());
+    marks.insert(user_annotation("kube-bind-other"), annotations::TRUE.to_owned());
     let mut world = claiming();
     world.shared = Some(made);
-    world.shared_sight = other.shared_sight;
+    world.shared_server_binding = other.shared_server_binding;
     world.check(&[
         "mark",
         "create kube-bind-hd73d-team1",
@@ -164,7 +165,7 @@ fn an_export_that_drains_or_is_made_anew_keeps_the_namespace() {
     world.exports = vec![Arc::new(draining)];
     world.check(&[]);
     world.exports.clear();
-    world.awaited = vec!["riders".to_owned()];
+    world.pending_exports = vec!["riders".to_owned()];
     world.check(&[]);
     let mut unknown = claiming();
     unknown.take_over();
@@ -188,7 +189,7 @@ fn without_a_proof_of_the_policy_nothing_is_given_in_a_shared_namespace() {
         // The proof brings what waited for it.
         world.proved = vec!["riders".to_owned()];
         let steps = ["create team1", "bind", "bind", assign];
-        // An admin's namespace is there, and the server needs no sight of it.
+        // An admin's namespace is there, and the server needs no binding in it.
         world.check(if admin { &steps[2..] } else { &steps });
         world.take_over();
         world.check(&[]);
@@ -255,9 +256,9 @@ fn what_an_export_writes_in_the_cluster_proves_the_policy() {
 #[test]
 fn a_namespace_of_somebody_else_is_shown_and_the_mapping_works() {
     let mut world = claiming();
-    let ops = world.seen(|seen| foreign_shared(seen, "team1"));
-    assert_eq!(ops.iter().map(name).collect::<Vec<_>>(), ["ForeignSharedNamespace"]);
-    let Op::Say(patch) = &ops[0] else { panic!("{ops:?}") };
+    let writes = world.seen(|seen| foreign_shared(seen, "team1"));
+    assert_eq!(writes.iter().map(name).collect::<Vec<_>>(), ["ForeignSharedNamespace"]);
+    let patch = writes[0].patch_of::<APIServiceNamespace>().unwrap();
     assert_eq!(patch["status"]["namespace"], "kube-bind-hd73d-team1");
     let message = patch["status"]["conditions"][0]["message"].as_str().unwrap();
     assert!(
@@ -268,12 +269,12 @@ fn a_namespace_of_somebody_else_is_shown_and_the_mapping_works() {
     world.shared = Some(admins("team1"));
     world.take_over();
     world.shared = None;
-    let ops = world.seen(|seen| foreign_shared(seen, "team1"));
+    let writes = world.seen(|seen| foreign_shared(seen, "team1"));
     assert_eq!(
-        ops.iter().map(name).collect::<Vec<_>>(),
+        writes.iter().map(name).collect::<Vec<_>>(),
         ["unbind", "ForeignSharedNamespace"]
     );
-    let Op::Say(patch) = &ops[1] else { panic!("{ops:?}") };
+    let patch = writes[1].patch_of::<APIServiceNamespace>().unwrap();
     assert!(patch["status"]["sharedNamespace"].is_null());
 }
 
@@ -331,13 +332,13 @@ fn the_servers_namespace_goes_after_the_last_and_when_it_is_empty() {
     let mut world = claiming();
     world.take_over();
     let made = world.shared.clone().unwrap();
-    sharing::tests::check(&made, world.shared_sight.as_ref(), None, "stay");
+    sharing::tests::check(&made, world.shared_server_binding.as_ref(), None, "stay");
     let mut left = made;
     left.annotations_mut().remove(MARK);
     sharing::tests::check(&left, None, None, "bind");
-    sharing::tests::check(&left, world.shared_sight.as_ref(), None, "look");
-    sharing::tests::check(&left, world.shared_sight.as_ref(), Some(true), "wait");
-    sharing::tests::check(&left, world.shared_sight.as_ref(), Some(false), "delete");
+    sharing::tests::check(&left, world.shared_server_binding.as_ref(), None, "look");
+    sharing::tests::check(&left, world.shared_server_binding.as_ref(), Some(true), "wait");
+    sharing::tests::check(&left, world.shared_server_binding.as_ref(), Some(false), "delete");
     sharing::tests::check(&admins("team1"), None, Some(false), "stay");
 }
 

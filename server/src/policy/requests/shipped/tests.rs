@@ -3,8 +3,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn server() -> Server {
-    Server {
+fn server() -> ServerAccount {
+    ServerAccount {
         username: "system:serviceaccount:kube-bind:bindery-server".to_owned(),
         namespace: "kube-bind".to_owned(),
     }
@@ -24,7 +24,7 @@ fn shipped() -> [Value; 2] {
     [policy, documents.next().unwrap()]
 }
 
-fn differs(objects: [Value; 2], server: &Server) -> Option<&'static str> {
+fn differs(objects: [Value; 2], server: &ServerAccount) -> Option<&'static str> {
     let [policy, binding] = objects;
     difference(
         &serde_json::from_value(policy).unwrap(),
@@ -104,7 +104,7 @@ fn a_binding_that_lets_more_pass_is_told_from_it() {
 
 #[test]
 fn only_the_servers_own_account_is_left_out() {
-    let other = Server {
+    let other = ServerAccount {
         username: "operator".to_owned(),
         ..server()
     };

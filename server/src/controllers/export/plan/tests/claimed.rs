@@ -28,30 +28,32 @@ fn mark(world: &mut World) {
 
 /// What is planned for the role of the claims, as words.
 fn planned(world: &World) -> Vec<String> {
-    let ops = world.plan();
-    let ops = ops.iter().filter_map(|op| match op {
-        Op::CreateClusterRole(role) if is_claims(&role.name_any()) => {
+    let describe = |write: &Write| {
+        if let Some(annotated) = patch(write).and_then(|patch| patch["metadata"]["annotations"].as_object()) {
+            let is_secrets = annotated.contains_key(annotations::CLUSTER_WIDE_SECRETS);
+            return is_secrets.then(|| "unmark".to_owned());
+        }
+        if !is_claims(&write.name) {
+            return None;
+        }
+        if let Some(role) = write.created::<ClusterRole>() {
             let rules = role.rules.iter().flatten();
             let resources: Vec<_> = rules
                 .flat_map(|rule| rule.resources.clone().unwrap_or_default())
                 .collect();
-            Some(format!("role {}", resources.join(",")))
+            return Some(format!("role {}", resources.join(",")));
         }
-        Op::CreateClusterRoleBinding(binding) if is_claims(&binding.name_any()) => Some("bind".to_owned()),
-        Op::PatchClusterRole { name, patch } if is_claims(name) => {
-            Some(format!("patch {}", patch["rules"][0]["resources"]))
+        if let Some(patch) = write.patch_of::<ClusterRole>() {
+            return Some(format!("patch {}", patch["rules"][0]["resources"]));
         }
-        Op::DeleteClusterRole { name, .. } if is_claims(name) => Some("delete role".to_owned()),
-        Op::DeleteClusterRoleBinding { name, .. } if is_claims(name) => Some("unbind".to_owned()),
-        Op::PatchExport(patch) => {
-            let marks = patch["metadata"]["annotations"].as_object()?;
-            marks
-                .contains_key(annotations::CLUSTER_WIDE_SECRETS)
-                .then(|| "unmark".to_owned())
-        }
-        _ => None,
-    });
-    ops.collect()
+        let text = match write.is_of::<ClusterRole>() {
+            true => "delete role",
+            false if write.deletes::<ClusterRoleBinding>() => "unbind",
+            false => "bind",
+        };
+        Some(text.to_owned())
+    };
+    world.plan().iter().filter_map(describe).collect()
 }
 
 fn is_claims(name: &str) -> bool {
@@ -60,13 +62,11 @@ fn is_claims(name: &str) -> bool {
 
 /// Makes true what is planned for the claims.
 fn take_over(world: &mut World) {
-    for op in world.plan() {
-        match op {
-            Op::CreateClusterRole(role) if is_claims(&role.name_any()) => world.claims.role = Some(Arc::new(*role)),
-            Op::CreateClusterRoleBinding(binding) if is_claims(&binding.name_any()) => {
-                world.claims.binding = Some(Arc::new(*binding));
-            }
-            _ => {}
+    for write in world.plan().iter().filter(|write| is_claims(&write.name)) {
+        if let Some(role) = write.created::<ClusterRole>() {
+            world.claims.role = Some(Arc::new(role));
+        } else if let Some(binding) = write.created::<ClusterRoleBinding>() {
+            world.claims.binding = Some(Arc::new(binding));
         }
     }
 }

@@ -39,48 +39,67 @@ fn verbs(rules: Option<&[k8s_openapi::api::rbac::v1::PolicyRule]>) -> String {
 impl World {
     /// What the rights need, in words.
     fn said(&self) -> Vec<String> {
-        let Step::Apply(ops) = self.step() else {
+        let ExportStep::Apply(writes) = self.step() else {
             return vec!["prove".to_owned()];
         };
-        let say = |op: &Op| match op {
-            Op::CreateRole(role) => format!("role: {}", verbs(role.rules.as_deref())),
-            Op::PatchRole { .. } => "patch role".to_owned(),
-            Op::DeleteRole { .. } => "delete role".to_owned(),
-            Op::CreateRoleBinding(_) => "bind".to_owned(),
-            Op::DeleteRoleBinding { .. } => "unbind".to_owned(),
-            Op::CreateClusterRole(role) => format!("cluster role: {}", verbs(role.rules.as_deref())),
-            Op::PatchClusterRole { .. } => "patch cluster role".to_owned(),
-            Op::DeleteClusterRole { .. } => "delete cluster role".to_owned(),
-            Op::CreateClusterRoleBinding(_) => "bind everywhere".to_owned(),
-            Op::DeleteClusterRoleBinding { .. } => "unbind everywhere".to_owned(),
-            Op::Say(conditions) => match conditions.condition(PROVIDER_IN_SYNC).unwrap().reason.as_str() {
-                "" => "in sync".to_owned(),
-                reason => reason.to_owned(),
-            },
-            other => format!("{other:?}"),
+        let say = |write: &Write| {
+            if let Some(role) = write.created::<Role>() {
+                return format!("role: {}", verbs(role.rules.as_deref()));
+            }
+            if let Some(role) = write.created::<ClusterRole>() {
+                return format!("cluster role: {}", verbs(role.rules.as_deref()));
+            }
+            if let Some(conditions) = conditions(write) {
+                let reason = conditions.condition(PROVIDER_IN_SYNC).unwrap().reason.clone();
+                return if reason.is_empty() {
+                    "in sync".to_owned()
+                } else {
+                    reason
+                };
+            }
+            let words = [
+                (write.patch_of::<Role>().is_some(), "patch role"),
+                (write.deletes::<Role>(), "delete role"),
+                (write.created::<RoleBinding>().is_some(), "bind"),
+                (write.deletes::<RoleBinding>(), "unbind"),
+                (write.patch_of::<ClusterRole>().is_some(), "patch cluster role"),
+                (write.deletes::<ClusterRole>(), "delete cluster role"),
+                (write.created::<ClusterRoleBinding>().is_some(), "bind everywhere"),
+                (write.deletes::<ClusterRoleBinding>(), "unbind everywhere"),
+            ];
+            let word = words.into_iter().find(|(is_it, _)| *is_it);
+            word.map_or_else(|| write.to_string(), |(_, word)| word.to_owned())
         };
-        ops.iter().map(say).collect()
+        writes.iter().map(say).collect()
     }
 
     /// Makes true what is planned.
     fn take_over(&mut self) {
-        for op in self.plan() {
-            match op {
-                Op::CreateRole(role) => self.role = Some(Arc::new(*role)),
-                Op::CreateRoleBinding(binding) => self.role_binding = Some(Arc::new(*binding)),
-                Op::CreateClusterRole(role) => self.cluster_role = Some(Arc::new(*role)),
-                Op::CreateClusterRoleBinding(binding) => self.cluster_role_binding = Some(Arc::new(*binding)),
-                Op::DeleteRole { .. } => self.role = None,
-                Op::DeleteRoleBinding { .. } => self.role_binding = None,
-                Op::DeleteClusterRole { .. } => self.cluster_role = None,
-                Op::DeleteClusterRoleBinding { .. } => self.cluster_role_binding = None,
-                Op::PatchClusterRole { patch, .. } => {
-                    let mut role = (**self.cluster_role.as_ref().unwrap()).clone();
-                    role.rules = serde_json::from_value(patch["rules"].clone()).unwrap();
-                    self.cluster_role = Some(Arc::new(role));
-                }
-                Op::Say(conditions) => *self.export.conditions_mut() = conditions,
-                other => panic!("{other:?}"),
+        for write in self.plan() {
+            if let Some(role) = write.created::<Role>() {
+                self.role = Some(Arc::new(role));
+            } else if let Some(binding) = write.created::<RoleBinding>() {
+                self.role_binding = Some(Arc::new(binding));
+            } else if let Some(role) = write.created::<ClusterRole>() {
+                self.cluster_role = Some(Arc::new(role));
+            } else if let Some(binding) = write.created::<ClusterRoleBinding>() {
+                self.cluster_role_binding = Some(Arc::new(binding));
+            } else if write.deletes::<Role>() {
+                self.role = None;
+            } else if write.deletes::<RoleBinding>() {
+                self.role_binding = None;
+            } else if write.deletes::<ClusterRole>() {
+                self.cluster_role = None;
+            } else if write.deletes::<ClusterRoleBinding>() {
+                self.cluster_role_binding = None;
+            } else if let Some(patch) = write.patch_of::<ClusterRole>() {
+                let mut role = (**self.cluster_role.as_ref().unwrap()).clone();
+                role.rules = serde_json::from_value(patch["rules"].clone()).unwrap();
+                self.cluster_role = Some(Arc::new(role));
+            } else if let Some(conditions) = conditions(&write) {
+                *self.export.conditions_mut() = conditions;
+            } else {
+                panic!("{write:?}");
             }
         }
     }

@@ -23,7 +23,7 @@ fn claims_are_put_on_record_and_served_in_the_mapped_namespace() {
     let assign = format!("assign {PROVIDER}");
     let create = format!("create {PROVIDER}");
     let mut world = claiming(&[("", "secrets"), ("bank.dev", "safes")]);
-    // The server's own sight comes first; then the resources, Secrets by a shipped role, and safes by a Role.
+    // The server's own binding comes first; then the resources, Secrets by a shipped role, and safes by a Role.
     world.check(&["mark", &create, "bind", "role", "bind", "bind", "role", "bind", &assign]);
     world.take_over();
     world.check(&[]);
@@ -37,7 +37,7 @@ fn claims_are_put_on_record_and_served_in_the_mapped_namespace() {
         "kube-binder-resources-riders",
     ];
     assert_eq!(names, expect);
-    assert_eq!(world.sight.as_ref().unwrap().name_any(), claims::SERVER_ROLE);
+    assert_eq!(world.server_binding.as_ref().unwrap().name_any(), claims::SERVER_ROLE);
     // Without core claims the server need not see.
     let safes = claiming(&[("bank.dev", "safes")]);
     safes.check(&["mark", &create, "role", "bind", "role", "bind", &assign]);
@@ -68,11 +68,11 @@ fn a_namespace_is_kept_for_a_source_and_goes_with_it() {
     let mut world = claiming(&[("", "secrets")]);
     world.take_over();
     world.object.as_mut().unwrap().metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
-    world.sight = None;
+    world.server_binding = None;
     world.check(&["bind"]);
     world.take_over();
     world.check(&["count"]);
-    let source = Left {
+    let source = NamespaceLeftovers {
         has_sources: true,
         ..left(0, 0)
     };
@@ -108,12 +108,12 @@ fn a_namespace_that_was_released_is_in_use_again() {
 
 #[track_caller]
 fn check_held(world: &World, resource: &str, released: bool, expect: (usize, bool)) {
-    let mut remaining = left(1, 0).remaining;
-    remaining.objects[0].resource = GroupResource::new("wildwest.dev", resource);
-    remaining.objects[0].released = released;
-    let left = world.seen(|seen| end::left(seen, remaining, Vec::new(), Vec::new()));
+    let mut leftovers = left(1, 0).leftovers;
+    leftovers.objects[0].resource = GroupResource::new("wildwest.dev", resource);
+    leftovers.objects[0].released = released;
+    let left = world.seen(|seen| end::count(seen, leftovers, Vec::new(), Vec::new()));
     assert_eq!(
-        (left.remaining.count(), left.remaining.has_released()),
+        (left.leftovers.count(), left.leftovers.has_released()),
         expect,
         "{resource}"
     );
@@ -130,7 +130,7 @@ fn objects_hold_a_namespace_up_as_long_as_an_export_offers_them() {
     check_held(&world, "cowboys", false, (1, false));
     world.exports.clear();
     check_held(&world, "cowboys", false, (0, true));
-    world.awaited = vec!["riders".to_owned()];
+    world.pending_exports = vec!["riders".to_owned()];
     check_held(&world, "cowboys", false, (1, false));
     check_held(&world, "bandits", false, (1, false));
 }
@@ -138,8 +138,8 @@ fn objects_hold_a_namespace_up_as_long_as_an_export_offers_them() {
 #[test]
 fn copies_hold_a_namespace_up_as_long_as_somebody_withdraws_them() {
     let mut world = claiming(&[("", "secrets")]);
-    let claimed = |resource: &str, copy_for: Option<&str>| claimed::Claimed {
-        object: Object {
+    let claimed = |resource: &str, copy_for: Option<&str>| claimed::ClaimedObject {
+        object: SyncedObject {
             resource: GroupResource::new("", resource),
             namespace: PROVIDER.to_owned(),
             name: "permit".to_owned(),
@@ -149,9 +149,9 @@ fn copies_hold_a_namespace_up_as_long_as_somebody_withdraws_them() {
         },
         copy_for: copy_for.map(ToOwned::to_owned),
     };
-    let look = |world: &World, objects: Vec<claimed::Claimed>| {
-        let left = world.seen(|seen| end::left(seen, Remaining::default(), objects, Vec::new()));
-        (left.remaining.count(), left.remaining.has_released(), left.has_sources)
+    let look = |world: &World, objects: Vec<claimed::ClaimedObject>| {
+        let left = world.seen(|seen| end::count(seen, Leftovers::default(), objects, Vec::new()));
+        (left.leftovers.count(), left.leftovers.has_released(), left.has_sources)
     };
     assert_eq!(look(&world, Vec::new()), (0, false, false));
     assert_eq!(
@@ -171,15 +171,15 @@ fn copies_hold_a_namespace_up_as_long_as_somebody_withdraws_them() {
     assert_eq!(look(&world, vec![claimed("secrets", Some(CONTRACT))]), (0, true, false));
     // In a shared namespace neither what is not ours nor what nobody withdraws counts.
     let shared = |world: &World, object| {
-        let left = world.seen(|seen| end::left(seen, Remaining::default(), Vec::new(), vec![object]));
+        let left = world.seen(|seen| end::count(seen, Leftovers::default(), Vec::new(), vec![object]));
         (
-            left.remaining.count(),
-            left.remaining.has_released() || left.has_sources,
+            left.leftovers.count(),
+            left.leftovers.has_released() || left.has_sources,
         )
     };
     assert_eq!(shared(&world, claimed("secrets", Some(CONTRACT))), (0, false));
     assert_eq!(shared(&world, claimed("secrets", None)), (0, false));
-    world.awaited = vec!["riders".to_owned()];
+    world.pending_exports = vec!["riders".to_owned()];
     assert_eq!(shared(&world, claimed("secrets", Some(CONTRACT))), (1, false));
     let mut named = claimed("secrets", None);
     named.object.name = format!("{CONTRACT}-permit");

@@ -1,5 +1,4 @@
-//! What a request that was made as a resource asks for, where it can be served at all: over gRPC the front door says so
-//! before anything is written, and here nobody else does.
+//! Validates a request that was made as a resource. The front door does the same for a call, before it writes anything.
 
 use bindery_api::{
     names::{self, NAME_LENGTH_MAX},
@@ -9,29 +8,29 @@ use kube::ResourceExt as _;
 
 use super::{origin::template_name, plan::Refused};
 
-/// The longest name of a user.
+/// The longest name of an author, in bytes.
 const AUTHOR_LENGTH_MAX: usize = 1_024;
-/// Begins the names of Kubernetes' own users.
+/// The prefix of Kubernetes' own users.
 const SYSTEM: &str = "system:";
 
 /// Where a request was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// Where any user may have been given the right to.
+pub(super) enum RequestNamespace {
+    /// In a namespace of the provider, where its admin gave the author the right to create requests.
     Open,
-    /// Where consumers write what they like.
+    /// In a namespace of a contract, where the consumer may write.
     Consumers,
 }
 
-/// The Secret that the response goes to, or why the request can never be served, and the mend.
-pub(super) fn check(request: &BindableResourcesRequest, place: Place) -> Result<LocalSecretKeyRef, Refused> {
+/// Returns the Secret for the response, or why the request can never be served and what to do instead.
+pub(super) fn check(request: &BindableResourcesRequest, place: RequestNamespace) -> Result<LocalSecretKeyRef, Refused> {
     let name = request.name_any();
     let refuse = |reason, message: String| Err(Refused::new(reason, &message));
-    if place == Place::Consumers {
+    if place == RequestNamespace::Consumers {
         return refuse(
             "ForbiddenNamespace",
             format!(
-                "namespace {} is a consumer's; create the request in another one",
+                "namespace {} belongs to consumers; create the request in another one",
                 request.namespace().unwrap_or_default()
             ),
         );
@@ -68,7 +67,8 @@ pub(super) fn check(request: &BindableResourcesRequest, place: Place) -> Result<
     secret(request)
 }
 
-/// A name that somebody can have: neither one that stands for many, nor Kubernetes' own components.
+/// What is wrong with an author; `None` if that is a user or ServiceAccount who may bind. Kubernetes' own components and the
+/// accounts of contracts may not.
 fn author(author: &str) -> Option<String> {
     if author.is_empty() || author.len() > AUTHOR_LENGTH_MAX || author.chars().any(char::is_control) {
         return Some(format!(
@@ -80,15 +80,15 @@ fn author(author: &str) -> Option<String> {
         .strip_prefix("serviceaccount:")
         .and_then(|account| account.split_once(':'))
     {
-        // The account of a contract asks for nothing: what a bind gave is not to bind more.
         Some((namespace, name)) => {
             names::is_label(namespace) && names::is_subdomain(name) && name != names::KUBE_BINDER
         }
         None => rest == "admin",
     };
-    (!is_person).then(|| format!("{author} is none that binds; make the request as a user or a ServiceAccount"))
+    (!is_person).then(|| format!("{author} must not bind; make the request as a user or a ServiceAccount"))
 }
 
+/// What is wrong with the cluster identity of a request.
 fn identity(request: &BindableResourcesRequest) -> Option<String> {
     let cluster = &request.spec.cluster_identity;
     let wrong = |text: &str| text.len() > NAME_LENGTH_MAX || text.chars().any(char::is_control);
@@ -103,28 +103,28 @@ fn identity(request: &BindableResourcesRequest) -> Option<String> {
     wrong(pretty).then(|| format!("prettyName may have {NAME_LENGTH_MAX} bytes and no control characters"))
 }
 
-/// Where the kubeconfig goes. The other key holds the whole response.
+/// The Secret and the key for the kubeconfig. Another key of the Secret holds the whole response.
 fn secret(request: &BindableResourcesRequest) -> Result<LocalSecretKeyRef, Refused> {
-    let asked = request.spec.kubeconfig_secret_ref.as_ref();
-    let key = asked.map_or("", |asked| asked.key.as_str());
+    let wanted = request.spec.kubeconfig_secret_ref.as_ref();
+    let key = wanted.map_or("", |wanted| wanted.key.as_str());
     let key = if key.is_empty() || key == names::BINDING_RESPONSE_KEY {
         names::KUBECONFIG_KEY
     } else {
         key
     };
-    let name = asked.map_or_else(
+    let name = wanted.map_or_else(
         || names::response_secret(&request.name_any()),
-        |asked| asked.name.clone(),
+        |wanted| wanted.name.clone(),
     );
     if !names::is_subdomain(&name) {
         let message = format!(
-            "spec.kubeconfigSecretRef.name {name} is no name of a Secret; create a request with a DNS subdomain there"
+            "spec.kubeconfigSecretRef.name {name} cannot be the name of a Secret; create a request with a DNS subdomain there"
         );
         return Err(Refused::new("InvalidSecretRef", &message));
     }
     if !is_key(key) {
         let message = format!(
-            "spec.kubeconfigSecretRef.key {key} is no key of a Secret; create a request with letters, digits, dashes, dots and \
+            "spec.kubeconfigSecretRef.key {key} cannot be a key of a Secret; create a request with letters, digits, dashes, dots and \
              underscores there, {NAME_LENGTH_MAX} at most"
         );
         return Err(Refused::new("InvalidSecretRef", &message));
@@ -135,7 +135,7 @@ fn secret(request: &BindableResourcesRequest) -> Result<LocalSecretKeyRef, Refus
     })
 }
 
-/// As the API server has it for the keys of Secrets.
+/// Whether the API server accepts this as a key of a Secret.
 fn is_key(key: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     key.len() <= NAME_LENGTH_MAX && key.bytes().all(inner) && key != "." && !key.starts_with("..")
@@ -161,7 +161,7 @@ mod tests {
 
     #[track_caller]
     fn check_refused(expect: &str, change: impl FnOnce(&mut BindableResourcesRequest)) {
-        let refused = check(&request(change), Place::Open).expect_err("served");
+        let refused = check(&request(change), RequestNamespace::Open).expect_err("served");
         assert_eq!(refused.reason, expect, "{refused:?}");
     }
 
@@ -174,7 +174,7 @@ mod tests {
                     key: key.to_owned(),
                 });
             }),
-            Place::Open,
+            RequestNamespace::Open,
         );
         let found = found.expect("refused");
         assert_eq!((&*found.name, &*found.key), expect);
@@ -228,7 +228,7 @@ mod tests {
                 });
             });
         }
-        let consumers = check(&request(|_| {}), Place::Consumers).expect_err("served");
+        let consumers = check(&request(|_| {}), RequestNamespace::Consumers).expect_err("served");
         assert_eq!(consumers.reason, "ForbiddenNamespace");
     }
 
@@ -239,7 +239,7 @@ mod tests {
             request.spec.cluster_identity.identity = "i".repeat(253);
             request.spec.author = format!("system:serviceaccount:{}:{}", "n".repeat(63), "a".repeat(253));
         });
-        let secret = check(&longest, Place::Open).expect("refused");
+        let secret = check(&longest, RequestNamespace::Open).expect("refused");
         assert_eq!(secret.name, format!("{}-binding-response", "a".repeat(63)));
     }
 
