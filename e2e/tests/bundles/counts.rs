@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use bindery_e2e::{Asked, offer::Offer};
+use bindery_e2e::{Asked, eventually_ok, offer::Offer, wildwest::SOON};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -21,17 +21,25 @@ pub(crate) async fn an_idle_bundle_writes_nothing_and_lists_nothing() -> Result<
         pair.works("still").await?;
         bundle.binds(&[IDLE.name]).await?;
         let (here, there) = (case.world.consumer.plane.audit()?, case.world.p.plane.audit()?);
-        // What was still under way is not the idle bundle's.
-        sleep(Duration::from_secs(1)).await;
-        let (from, from_there) = (here.now()?, there.now()?);
-        sleep(AT_REST).await;
-
         let ours = |asked: &Asked| {
             asked.by == KONNECTOR
                 && asked.is_write()
                 && asked.group == "kube-bind.io"
                 && [&bundle.name, IDLE.name].contains(&asked.name.as_str())
         };
+        // Writes that were still under way are not the idle bundle's.
+        eventually_ok("the bundle to be idle", SOON, async || {
+            let from = here.now()?;
+            sleep(Duration::from_secs(1)).await;
+            let mut writes = here.since(from)?;
+            writes.retain(ours);
+            ensure!(writes.is_empty(), "{writes:?}");
+            Ok(())
+        })
+        .await?;
+        let (from, from_there) = (here.now()?, there.now()?);
+        sleep(AT_REST).await;
+
         let mut writes = here.since(from)?;
         writes.retain(ours);
         let is_probe = |asked: &Asked| asked.resource == "apiservicebindingbundles" && asked.subresource == "status";
