@@ -1,4 +1,4 @@
-//! Flags. Names are kube-bind's where they mean the same.
+//! Flags of the konnector. Flags that kube-bind's konnector has too keep their names.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -18,10 +18,10 @@ pub struct Args {
     /// Address of the admin port, with /healthz, /readyz and /metrics.
     #[arg(long, default_value = "127.0.0.1:8090")]
     pub server_address: SocketAddr,
-    /// How often a provider or a backend that does not answer is asked again, at least.
+    /// The longest pause before a provider or backend that does not answer is asked again.
     #[arg(long, default_value = "15s", value_parser = duration)]
     pub provider_polling_interval: Duration,
-    /// How often providers are told that this konnector lives.
+    /// How often the konnector sends a heartbeat to its providers.
     #[arg(long, default_value = "5m", value_parser = duration)]
     pub heartbeat_interval: Duration,
     /// Which objects that a provider made are created on this cluster, whose own they are from then on: `off`, `opt-in` for
@@ -31,7 +31,7 @@ pub struct Args {
     /// Install or update the CustomResourceDefinitions of kube-bind.io at start.
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub install_crds: bool,
-    /// The konnector's own namespace, the only one whose Secrets it reads.
+    /// The konnector's namespace, the only one whose Secrets it reads.
     #[arg(long, env = "POD_NAMESPACE", default_value = bindery_api::names::KUBE_BIND_NAMESPACE)]
     pub namespace: String,
     /// Leader election.
@@ -42,7 +42,7 @@ pub struct Args {
     pub log: LogArgs,
 }
 
-/// A duration as Kubernetes writes it, between a second and a day.
+/// Parses a duration as Kubernetes writes it, between a second and a day.
 fn duration(text: &str) -> Result<Duration, String> {
     let parsed: bindery_api::Duration =
         serde_json::from_value(text.into()).map_err(|error: serde_json::Error| error.to_string())?;
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_values_are_errors() {
+    fn invalid_values_are_errors() {
         Args::command().debug_assert();
         check(&[], Ok((15, true)));
         check(

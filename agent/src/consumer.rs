@@ -1,4 +1,4 @@
-//! The consumer's side, as all parts of the konnector see it.
+//! Clients and caches of the consumer cluster, which all parts of the konnector share.
 
 use std::sync::Arc;
 
@@ -12,18 +12,18 @@ use k8s_openapi::{
 /// The namespace whose UID identifies a cluster.
 const CLUSTER_NAMESPACE: &str = "kube-system";
 
-/// Clients of the consumer and what is watched there.
+/// Clients and caches of the consumer cluster. Clones share the same caches.
 #[derive(Clone, Debug)]
 pub struct Consumer {
-    /// Clients.
+    /// Clients of the consumer.
     pub clients: Clients,
-    /// The konnector's own namespace, the only one whose Secrets it reads.
-    pub home: Arc<str>,
+    /// The konnector namespace, the only one whose Secrets the konnector reads.
+    pub namespace: Arc<str>,
     /// All bindings.
     pub bindings: Cache<APIServiceBinding>,
     /// All bundles.
     pub bundles: Cache<APIServiceBindingBundle>,
-    /// The Secrets of the konnector's own namespace.
+    /// The Secrets of the konnector namespace.
     pub secrets: Cache<Secret>,
     /// All CRDs.
     pub crds: Cache<CustomResourceDefinition>,
@@ -32,22 +32,22 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// Starts to watch.
-    pub fn watch(clients: Clients, home: impl Into<Arc<str>>) -> Self {
-        let home = home.into();
+    /// Starts to watch. `namespace` is the konnector namespace.
+    pub fn watch(clients: Clients, namespace: impl Into<Arc<str>>) -> Self {
+        let namespace = namespace.into();
         let watch = &clients.watch;
         Self {
             bindings: Cache::start(watch.clone(), Source::of::<APIServiceBinding>(None)),
             bundles: Cache::start(watch.clone(), Source::of::<APIServiceBindingBundle>(None)),
-            secrets: Cache::start(watch.clone(), Source::of::<Secret>(Some(&home))),
+            secrets: Cache::start(watch.clone(), Source::of::<Secret>(Some(&namespace))),
             crds: Cache::start(watch.clone(), Source::of::<CustomResourceDefinition>(None)),
             namespaces: Cache::start(watch.clone(), Source::of::<Namespace>(None)),
-            home,
+            namespace,
             clients,
         }
     }
 
-    /// Waits until all is known.
+    /// Waits until all caches are complete.
     pub async fn synced(&self) {
         self.bindings.synced().await;
         self.bundles.synced().await;
@@ -56,7 +56,7 @@ impl Consumer {
         self.namespaces.synced().await;
     }
 
-    /// What is not known yet, and why.
+    /// Fails while a cache is incomplete, and says why.
     pub fn check(&self) -> Result<(), String> {
         let caches = [
             ("APIServiceBindings", self.bindings.health()),
@@ -68,14 +68,14 @@ impl Consumer {
         for (kind, health) in caches {
             let health = health.borrow();
             if !health.synced {
-                let why = health.failure.as_deref().unwrap_or("the first list is on its way");
-                return Err(format!("{kind} not known yet: {why}"));
+                let why = health.failure.as_deref().unwrap_or("waiting for the first list");
+                return Err(format!("{kind} are not known yet: {why}"));
             }
         }
         Ok(())
     }
 
-    /// What identifies this cluster, once it is known.
+    /// UID of the kube-system namespace, which identifies this cluster, once it is known.
     pub fn cluster_uid(&self) -> Option<String> {
         self.namespaces.get("", CLUSTER_NAMESPACE)?.metadata.uid.clone()
     }

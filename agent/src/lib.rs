@@ -1,9 +1,9 @@
 //! The konnector: keeps a consumer's objects in sync with their providers.
 //!
-//! `binding` is the controller of APIServiceBindings. It finds the contract that a binding's kubeconfig leads to, holds
-//! a `session` with it together with all other bindings of that contract, installs the CRDs of the export, and runs one
-//! sync engine per resource. `bundle` is the controller of APIServiceBindingBundles, which makes bindings of what a
-//! contract exports. `run` puts it together for the binary.
+//! `binding` is the controller of APIServiceBindings. It finds the contract that a binding's kubeconfig reaches, shares a
+//! `session` with the other bindings of that contract, installs the CRDs of the export, and runs one sync engine per
+//! resource. `bundle` is the controller of APIServiceBindingBundles, which makes a binding of every export of a contract.
+//! `controller` holds what both share. `run` assembles the parts for the binary.
 //!
 //! The sync engine is laid out in layers; each module uses only those before it:
 //!
@@ -20,16 +20,18 @@ pub mod binding;
 pub mod bound;
 pub mod bundle;
 pub mod claims;
-pub mod common;
 pub mod connection;
 pub mod consumer;
+pub mod contract;
+pub mod controller;
+pub mod debounce;
 pub mod engine;
 pub mod events;
 mod index;
-pub mod lull;
 pub mod metrics;
 pub mod model;
 mod namespaces;
+pub mod patch;
 pub mod references;
 pub mod release;
 pub mod rights;

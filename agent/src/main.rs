@@ -1,9 +1,9 @@
-//! The konnector's binary.
+//! The binary of the konnector.
 
 use clap::Parser as _;
 use tikv_jemallocator::Jemalloc;
 
-/// Gives memory back after a burst. How is set in `.cargo/config.toml`.
+/// Returns memory to the system after a burst, as `.cargo/config.toml` configures it.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 

@@ -1,8 +1,11 @@
-//! Rights, as an admin writes them.
+//! Texts about missing rights, as rules that an admin can paste into a role.
 
 use bindery_api::names;
+use bindery_runtime::errors;
 
-/// A rule of a role, in one line of YAML.
+const SYNCED_VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
+
+/// Returns a rule of a role, in one line of YAML.
 pub fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> String {
     format!(
         "{{apiGroups: [\"{group}\"], resources: [{}], verbs: [{}]}}",
@@ -11,7 +14,18 @@ pub fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> String {
     )
 }
 
-/// The ClusterRole for rights that a binding needs: its own, or the one of all bundles, for a binding of a bundle has none.
+/// Returns a sentence about a write that the API server refused, with the rule that is missing where a right is.
+pub fn refused(error: &kube::Error, object: &str, group: &str, resource: &str, verb: &str) -> String {
+    let message = format!("cannot {verb} {object}: {}", errors::explain(error));
+    if errors::is_forbidden(error) {
+        let rule = rule(group, &[resource], &[verb]);
+        format!("{message}; the konnector needs {rule}")
+    } else {
+        message
+    }
+}
+
+/// Returns the ClusterRole that holds the konnector's rights for a binding. All bindings of bundles share one role.
 pub fn role(binding: &str, is_bundled: bool) -> String {
     if is_bundled {
         names::KONNECTOR_BUNDLES_ROLE.to_owned()
@@ -20,29 +34,21 @@ pub fn role(binding: &str, is_bundled: bool) -> String {
     }
 }
 
-/// What the konnector needs on a bound resource of the consumer, and in which role.
+/// Returns the rules that the konnector needs on a bound resource of the consumer, and the role they belong in.
 pub fn bound_resource(role: &str, group: &str, plural: &str) -> String {
     let status = format!("{plural}/status");
     format!(
         "the konnector needs these rules in ClusterRole {role}: {}, {}",
-        rule(
-            group,
-            &[plural],
-            &["get", "list", "watch", "create", "update", "patch", "delete"]
-        ),
+        rule(group, &[plural], &SYNCED_VERBS),
         rule(group, &[&status], &["get", "update", "patch"]),
     )
 }
 
-/// What the konnector needs on a claimed resource of the consumer, and in which role.
+/// Returns the rule that the konnector needs on a claimed resource of the consumer, and the role it belongs in.
 pub fn claimed_resource(role: &str, group: &str, plural: &str) -> String {
     format!(
         "the konnector needs this rule in ClusterRole {role}: {}",
-        rule(
-            group,
-            &[plural],
-            &["get", "list", "watch", "create", "update", "patch", "delete"]
-        ),
+        rule(group, &[plural], &SYNCED_VERBS),
     )
 }
 

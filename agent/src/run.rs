@@ -1,4 +1,4 @@
-//! Puts the konnector together and runs it until it is told to stop, or leads no more.
+//! Assembles the konnector and runs it until it is stopped or loses leadership.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     args::Args,
-    binding::{Controller, Options},
-    bundle,
-    common::Common,
+    binding::BindingController,
+    bundle::BundleController,
     consumer::Consumer,
+    controller::context::{ControllerContext, ControllerOptions},
     engine,
     events::Recorder,
     metrics::Metrics,
@@ -30,18 +30,18 @@ const LEASE: &str = "kube-bind";
 /// Idle connections to the consumer's API server, kept per kind of traffic.
 const IDLE_MAX: usize = 128;
 
-/// Runs until stopped. An error ends the process with a failure, for its supervisor to start it anew.
+/// Runs the konnector until it is stopped. After an error the process exits with a failure, for its supervisor to restart.
 pub async fn run(args: Args) -> anyhow::Result<()> {
     if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
         bail!("another cryptography provider is installed already");
     }
-    telemetry::init(&args.log).context("--log is no log filter")?;
+    telemetry::init(&args.log).context("--log is not a valid log filter")?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         namespace = args.namespace,
         "konnector starts"
     );
-    // Where HTTP/2 is not spoken, each watch has a connection of its own.
+    // Without HTTP/2 each watch needs a connection of its own.
     if let Err(error) = descriptors::raise() {
         tracing::warn!(%error, "cannot raise the limit of open files");
     }
@@ -56,7 +56,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         let consumer = consumer.clone();
         move || consumer.check()
     });
-    // Open to the end: whoever asks sees how the process stops.
+    // The admin port stays open until the process exits, so that probes see how it stops.
     let admin = tokio::spawn(admin::serve(
         args.server_address,
         readiness,
@@ -85,7 +85,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     }
 }
 
-/// Works while this replica leads.
+/// Runs the controllers while this replica leads.
 async fn lead(
     mut leadership: Leadership,
     args: &Args,
@@ -100,22 +100,21 @@ async fn lead(
         .clone()
         .unwrap_or_else(|| "konnector".to_owned());
     let recorder = Recorder::start(consumer.clients.write.clone(), instance);
-    let options = Options {
+    let options = ControllerOptions {
         heartbeat_interval: args.heartbeat_interval,
         polling_interval: args.provider_polling_interval,
         adoption: args.adoption,
     };
     let work = async {
         consumer.synced().await;
-        tracing::info!("all bindings and bundles are known; work begins");
-        let interval = options.polling_interval;
-        let common = Common::new(consumer, recorder, metrics, Arc::clone(&sync_metrics), interval);
-        let _bindings = Controller::start(common.clone(), sync_metrics, options.clone());
-        let _bundles = bundle::Controller::start(common, &options);
+        tracing::info!("all bindings and bundles are known; the controllers start");
+        let context = ControllerContext::new(consumer, recorder, metrics, sync_metrics, options);
+        let _bindings = BindingController::start(context.clone());
+        let _bundles = BundleController::start(context);
         std::future::pending::<()>().await;
     };
     tokio::select! {
-        // First of all: whoever leads no more must not write.
+        // Checked first, since only the leader may write.
         biased;
         () = leadership.lost() => bail!("leadership lost"),
         () = stop.cancelled() => {}

@@ -1,23 +1,22 @@
-//! What becomes of the claims of a binding: which are in effect, which are being withdrawn, and what runs for that.
+//! Decides which claims of a binding are in effect and which are being withdrawn.
 //!
-//! The status lists both, and a claim is acted upon only once it stands there: whoever comes after a crash, or after the
-//! user has rejected a claim meanwhile, knows of what copies may be left.
+//! The status lists both kinds, and a claim takes effect only once it is listed. So a restarted konnector knows of which
+//! claims copies may exist, also if the user has rejected them meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bindery_api::{
-    Accepted, annotations, names,
+    Accepted, annotations,
+    meta::{is_annotated, owner_reference},
+    names,
     v1alpha2::{APIServiceExport, GroupResource, Isolation, PermissionClaim, Scope},
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::ResourceExt as _;
 
 use super::{
-    observe::{self, Observed},
-    plan::Op,
-    resource::Schema,
+    crd::ObservedSchema,
+    observed::{ObservedBinding, crd_names},
+    plan::BindingOp,
 };
-
 use crate::{
     claims::{Progress, Wanted},
     references::Place,
@@ -26,90 +25,90 @@ use crate::{
 
 mod withdraw;
 
-pub use withdraw::{By, Withdrawal, left_behind, withdraw};
+pub use withdraw::{Withdrawal, Withdrawer, abandoned_copies, withdraw};
 
 /// Resources of the core group that may be claimed.
 const CLAIMABLE: [&str; 3] = ["configmaps", "secrets", "serviceaccounts"];
 
-/// What is seen of the claims of a binding.
+/// State of the claims of a binding.
 #[derive(Clone, Debug, Default)]
-pub struct ClaimsSeen {
-    /// What the session was told to do.
-    pub running: Option<Spec>,
-    /// How that goes.
+pub struct ObservedClaims {
+    /// The claims that are registered with the session.
+    pub running: Option<ClaimSpec>,
+    /// Progress of the registered claims.
     pub progress: Progress,
-    /// What is cleaned up without the provider, and how that goes.
+    /// Resources that are cleaned up without the provider, and the progress of that.
     pub cleanup: Option<(BTreeSet<GroupResource>, Released)>,
-    /// What other bindings of the contract claim as their status says, by their names.
+    /// The claims that the status of other bindings of the contract lists, by name of the binding.
     pub elsewhere: BTreeMap<String, Vec<PermissionClaim>>,
 }
 
-/// What a session is told to do for a binding.
+/// The claims of a binding as they are registered with a session.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Spec {
-    /// The session.
+pub struct ClaimSpec {
+    /// Number of the session.
     pub session: u64,
-    /// What is wanted, but for a pause and for the consent to a takeover, which come and go apart.
+    /// The wanted claims. Pause and consent to a takeover are added by the runtime of the binding.
     pub wanted: Wanted,
 }
 
-/// The claims of a binding, sorted.
+/// What to do about each claim of a binding.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Claims {
-    /// In effect.
+pub struct ClaimsPlan {
+    /// Claims in effect.
     pub effective: Vec<PermissionClaim>,
-    /// Rejected by the user.
+    /// Resources whose claims the user rejected.
     pub rejected: Vec<GroupResource>,
-    /// Refused here, and why.
+    /// Resources whose claims the konnector refuses, and why.
     pub refused: Vec<(GroupResource, &'static str)>,
-    /// Wider than what the user has accepted, of which no more than that is in effect.
+    /// Resources whose claims are wider than what the user accepted. Only what was accepted is in effect.
     pub unaccepted: Vec<GroupResource>,
-    /// What the user has accepted cannot be read: nothing new is in effect.
+    /// Whether the record of accepted claims is unreadable: then no new claim takes effect.
     pub is_unreadable: bool,
-    /// What is to be recorded as accepted, where nothing is.
+    /// Claims to record as accepted, if the binding has no record yet.
     pub record: Option<Vec<PermissionClaim>>,
-    /// Not in effect any more, though copies may be left.
+    /// Resources whose claims ended while copies may be left.
     pub withdrawn: Vec<GroupResource>,
-    /// What the status is to list.
+    /// Claims that the status has to list.
     pub listed: Vec<PermissionClaim>,
-    /// What the session is to do, if anything.
-    pub spec: Option<Spec>,
-    /// What is to be cleaned up without the provider.
+    /// The claims to register with the session, if any.
+    pub spec: Option<ClaimSpec>,
+    /// Resources to clean up without the provider.
     pub cleanup: BTreeSet<GroupResource>,
 }
 
-/// Sorts the claims of a binding that is not being deleted; `None` while too little is known.
-pub fn sorted(seen: &Observed) -> Option<Claims> {
-    let listed = noted(seen);
+/// Decides about the claims of a binding that is not being deleted; `None` while too little is known.
+pub fn plan(seen: &ObservedBinding) -> Option<ClaimsPlan> {
+    let listed = listed_claims(seen);
     if seen.export_is_gone() {
-        // Nobody syncs them any more, and what the provider gave stays with what it is for. What was rejected goes.
+        // Claims are no longer synced. Copies from the provider stay with the objects that need them, except rejected ones.
         let is_rejected = |claim: &PermissionClaim| is_rejected(seen, &claim.group_resource);
         let done = |claim: &PermissionClaim| is_cleaned(&seen.claims, &claim.group_resource);
         let (gone, staying): (Vec<_>, Vec<_>) = listed.iter().cloned().partition(is_rejected);
         let cleanup = &resources(&gone) - &elsewhere(&seen.claims);
         let going: Vec<_> = gone.into_iter().filter(|claim| !done(claim)).collect();
-        return Some(Claims {
+        return Some(ClaimsPlan {
             rejected: seen.binding.spec.rejected_permission_claims.clone(),
             cleanup,
             withdrawn: resources(&going).into_iter().collect(),
             listed: staying.into_iter().chain(going).collect(),
-            ..Claims::default()
+            ..ClaimsPlan::default()
         });
     }
     let (session, export) = (seen.session.as_ref()?, seen.export()?);
     let place = place(seen, export)?;
-    let mut claims = judged(seen, export);
+    let mut claims = sorted(seen, export);
     if claims.record.is_some() {
-        // Until then all stays as it is.
-        return Some(Claims {
+        // Until the record is written, nothing changes.
+        return Some(ClaimsPlan {
             record: claims.record,
             listed: listed.to_vec(),
             spec: seen.claims.running.clone(),
-            ..Claims::default()
+            ..ClaimsPlan::default()
         });
     }
     let effective = resources(&claims.effective);
-    // One that is withdrawn stays with the session until the status has lost it.
+    // An ended claim stays registered with the session until the status no longer lists it.
     let gone: Vec<_> = listed
         .iter()
         .filter(|claim| !effective.contains(&claim.group_resource))
@@ -136,21 +135,23 @@ pub fn sorted(seen: &Observed) -> Option<Claims> {
     Some(claims)
 }
 
-/// The steps towards that.
-pub fn steps(seen: &Observed, spec: Option<&Spec>, cleanup: &BTreeSet<GroupResource>) -> Vec<Op> {
+/// Returns the steps to register these claims and to clean up these resources.
+pub fn steps(seen: &ObservedBinding, spec: Option<&ClaimSpec>, cleanup: &BTreeSet<GroupResource>) -> Vec<BindingOp> {
     let mut ops = Vec::new();
     match spec {
-        Some(spec) if seen.claims.running.as_ref() != Some(spec) => ops.push(Op::Claim(Box::new(spec.clone()))),
-        None if seen.claims.running.is_some() => ops.push(Op::Unclaim),
+        Some(spec) if seen.claims.running.as_ref() != Some(spec) => {
+            ops.push(BindingOp::SetClaims(Box::new(spec.clone())))
+        }
+        None if seen.claims.running.is_some() => ops.push(BindingOp::RemoveClaims),
         Some(_) | None => {}
     }
     match &seen.claims.cleanup {
         Some((running, _)) if running == cleanup => {}
         None if cleanup.is_empty() => {}
-        Some(_) if cleanup.is_empty() => ops.push(Op::StopCleanup),
+        Some(_) if cleanup.is_empty() => ops.push(BindingOp::StopCleanup),
         Some(_) | None => {
             let resources = cleanup.clone();
-            ops.extend(seen.pinned().map(|contract| Op::Cleanup {
+            ops.extend(seen.pinned().map(|contract| BindingOp::StartCleanup {
                 contract_uid: contract.to_owned(),
                 resources,
             }));
@@ -159,16 +160,16 @@ pub fn steps(seen: &Observed, spec: Option<&Spec>, cleanup: &BTreeSet<GroupResou
     ops
 }
 
-/// What the export claims, judged.
-fn judged(seen: &Observed, export: &APIServiceExport) -> Claims {
+/// Sorts the claims of an export by what the user and the konnector permit.
+fn sorted(seen: &ObservedBinding, export: &APIServiceExport) -> ClaimsPlan {
     let accepted = Accepted::of(&seen.binding);
-    let mut claims = Claims {
+    let mut claims = ClaimsPlan {
         is_unreadable: accepted == Accepted::Unreadable && !export.spec.permission_claims.is_empty(),
-        ..Claims::default()
+        ..ClaimsPlan::default()
     };
-    // Where that cannot be read, what the status lists stays in effect.
+    // Without a readable record, the claims in the status stay in effect.
     let accepted = match accepted {
-        Accepted::Unreadable => Accepted::Claims(noted(seen).to_vec()),
+        Accepted::Unreadable => Accepted::Claims(listed_claims(seen).to_vec()),
         accepted => accepted,
     };
     for claim in &export.spec.permission_claims {
@@ -184,13 +185,13 @@ fn judged(seen: &Observed, export: &APIServiceExport) -> Claims {
         }
     }
     if accepted == Accepted::Unrecorded {
-        // In effect from when that is written: what is claimed after a crash may be more.
+        // The claims take effect once they are recorded, since the export may claim more after a crash.
         claims.record = Some(export.spec.permission_claims.clone());
     }
     claims.rejected.dedup();
     claims.refused.dedup();
     claims.unaccepted.dedup();
-    // What was accepted goes on, whatever else is claimed.
+    // Accepted claims stay in effect, whatever else the export claims.
     for resource in &claims.unaccepted {
         claims.effective.retain(|claim| claim.group_resource != *resource);
         claims.effective.extend(accepted.on(resource).cloned());
@@ -198,7 +199,7 @@ fn judged(seen: &Observed, export: &APIServiceExport) -> Claims {
     claims
 }
 
-/// Why a claim is not acted upon, whatever the provider says.
+/// Why the konnector refuses a claim, if it does.
 fn refusal(export: &APIServiceExport, resource: &GroupResource) -> Option<&'static str> {
     let is_bound = export
         .spec
@@ -206,35 +207,34 @@ fn refusal(export: &APIServiceExport, resource: &GroupResource) -> Option<&'stat
         .iter()
         .any(|bound| bound.group_resource == *resource);
     if is_bound {
-        Some("the same export binds it, and what is bound is synced whole")
+        Some("the same export binds this resource, so all its objects are synced already")
     } else if resource.is_core() {
         let may = CLAIMABLE.contains(&resource.resource.as_str());
-        (!may).then_some("of the core group configmaps, secrets and serviceaccounts alone can be claimed")
+        (!may).then_some("of the core group only configmaps, secrets and serviceaccounts can be claimed")
     } else {
-        names::owner_of_group(&resource.group).map(|_| "its group is Kubernetes' or kube-bind's own")
+        names::owner_of_group(&resource.group).map(|_| "its group belongs to Kubernetes or kube-bind")
     }
 }
 
 fn spec(
-    seen: &Observed,
+    seen: &ObservedBinding,
     session: u64,
     export: &APIServiceExport,
     place: Place,
     accepted: Vec<PermissionClaim>,
     withdrawn: Vec<GroupResource>,
-) -> Spec {
-    let mark = export.annotations().get(annotations::CLUSTER_WIDE_SECRETS);
+) -> ClaimSpec {
     let mut concerned = resources(&accepted);
     concerned.extend(withdrawn.iter().cloned());
     let claimed = resources(&export.spec.permission_claims);
     let dropped = withdrawn.iter().filter(|resource| !claimed.contains(resource));
-    Spec {
+    ClaimSpec {
         session,
         wanted: Wanted {
-            export: owner(export),
+            export: owner_reference(export),
             place,
             informer_scope: export.spec.informer_scope,
-            cluster_wide_secrets: mark.is_some_and(|mark| mark == annotations::TRUE),
+            cluster_wide_secrets: is_annotated(&export.metadata, annotations::CLUSTER_WIDE_SECRETS),
             cluster_scoped_namespace: export.spec.cluster_scoped_namespace.clone(),
             accepted,
             dropped: dropped.cloned().collect(),
@@ -246,8 +246,8 @@ fn spec(
     }
 }
 
-/// What others claim of these resources.
-fn kept(seen: &ClaimsSeen, concerned: &BTreeSet<GroupResource>) -> BTreeMap<String, Vec<PermissionClaim>> {
+/// The claims of other bindings on these resources, by name of the binding.
+fn kept(seen: &ObservedClaims, concerned: &BTreeSet<GroupResource>) -> BTreeMap<String, Vec<PermissionClaim>> {
     let mut kept = seen.elsewhere.clone();
     for claims in kept.values_mut() {
         claims.retain(|claim| concerned.contains(&claim.group_resource));
@@ -256,33 +256,29 @@ fn kept(seen: &ClaimsSeen, concerned: &BTreeSet<GroupResource>) -> BTreeMap<Stri
     kept
 }
 
-/// The resources that others claim.
-fn elsewhere(seen: &ClaimsSeen) -> BTreeSet<GroupResource> {
+/// The resources that other bindings claim.
+fn elsewhere(seen: &ObservedClaims) -> BTreeSet<GroupResource> {
     resources(seen.elsewhere.values().flatten())
 }
 
-fn owner(export: &APIServiceExport) -> OwnerReference {
-    observe::owner(&export.name_any(), export.metadata.uid.as_deref().unwrap_or_default())
-}
-
-/// Where claimed objects live on the provider; `None` while the schemas that decide it are not known.
-fn place(seen: &Observed, export: &APIServiceExport) -> Option<Place> {
+/// Where claimed objects are placed on the provider; `None` while the schemas that decide it are not known.
+fn place(seen: &ObservedBinding, export: &APIServiceExport) -> Option<Place> {
     if export.spec.isolation != Isolation::None {
         return Some(Place::Mapped);
     }
     let mut place = Place::Mapped;
-    for name in observe::crd_names(export) {
-        match seen.schemas.get(&name).unwrap_or(&Schema::Unknown) {
-            Schema::Unknown => return None,
-            Schema::Present(schema) if schema.spec.scope == Scope::Cluster => place = Place::Shared,
-            Schema::Present(_) | Schema::Missing => {}
+    for name in crd_names(export) {
+        match seen.schemas.get(&name).unwrap_or(&ObservedSchema::Unknown) {
+            ObservedSchema::Unknown => return None,
+            ObservedSchema::Present(schema) if schema.spec.scope == Scope::Cluster => place = Place::Shared,
+            ObservedSchema::Present(_) | ObservedSchema::Missing => {}
         }
     }
     Some(place)
 }
 
 /// The claims that the status lists.
-fn noted(seen: &Observed) -> &[PermissionClaim] {
+fn listed_claims(seen: &ObservedBinding) -> &[PermissionClaim] {
     let status = seen.binding.status.as_ref();
     status.map_or(&[], |status| status.permission_claims.as_slice())
 }
@@ -291,12 +287,12 @@ fn resources<'a>(claims: impl IntoIterator<Item = &'a PermissionClaim>) -> BTree
     claims.into_iter().map(|claim| claim.group_resource.clone()).collect()
 }
 
-fn is_rejected(seen: &Observed, resource: &GroupResource) -> bool {
+fn is_rejected(seen: &ObservedBinding, resource: &GroupResource) -> bool {
     seen.binding.spec.rejected_permission_claims.contains(resource)
 }
 
-/// Whether the session was told to withdraw a resource, and has.
-fn is_withdrawn(seen: &ClaimsSeen, resource: &GroupResource) -> bool {
+/// Whether the session has withdrawn the claims on a resource.
+fn is_withdrawn(seen: &ObservedClaims, resource: &GroupResource) -> bool {
     let told = seen
         .running
         .as_ref()
@@ -305,8 +301,8 @@ fn is_withdrawn(seen: &ClaimsSeen, resource: &GroupResource) -> bool {
     told && progress.is_some_and(|progress| progress.remaining == Some(0))
 }
 
-/// Whether a resource was cleaned up, or is nobody's to clean up.
-fn is_cleaned(seen: &ClaimsSeen, resource: &GroupResource) -> bool {
+/// Whether a resource was cleaned up, or must not be because another binding claims it.
+fn is_cleaned(seen: &ObservedClaims, resource: &GroupResource) -> bool {
     let done = seen
         .cleanup
         .as_ref()
@@ -315,5 +311,5 @@ fn is_cleaned(seen: &ClaimsSeen, resource: &GroupResource) -> bool {
 }
 
 #[cfg(test)]
-#[path = "claims_tests.rs"]
+#[path = "tests/claims.rs"]
 mod tests;

@@ -1,340 +1,229 @@
-//! What is seen of a binding before anything is decided.
+//! Collects the state of a binding from caches. What is not known yet is requested in the background.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use bindery_api::{
-    annotations, meta,
-    names::{self, CLUSTER_BINDING},
-    v1alpha2::{
-        API_VERSION, APIServiceBinding, APIServiceExport, ConflictPolicy, DeletionPolicy, GroupResource, InformerScope,
-        RemovedExports,
-    },
+    annotations,
+    v1alpha2::{APIServiceBinding, APIServiceBindingBundle, PermissionClaim},
 };
+use bindery_runtime::queue::Lane;
 use jiff::Timestamp;
-use k8s_openapi::{
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-    apimachinery::pkg::apis::meta::v1::OwnerReference,
-};
 use kube::ResourceExt as _;
 
-use super::{claims::ClaimsSeen, consent::Consent, credential::Access, resource::Schema};
+use super::{
+    claims::ObservedClaims,
+    contract_pin::ContractPin,
+    controller::{BindingController, BindingKey, pinned_contract},
+    crd::ObservedSchema,
+    observed::{ObservedBinding, OwningBundle, crd_names},
+    runtime::BindingRuntime,
+};
 use crate::{
-    consumer::Consumer,
-    engine::{Frozen, Progress},
-    model::{BoundResource, Placement},
-    release::{Mode, Released},
-    session::{Session, credential::Renewal, exports::Lookup, heartbeat::Heartbeat},
+    controller::{
+        access::{self, ContractAccess, CredentialHolder, KnownCredentials},
+        bundle_settings::BundleSettings,
+        consent::{self, Consent},
+        object_counts::ObjectCount,
+        observed_session::ObservedSession,
+        ownership::{bundle_of, owns_crd},
+    },
+    session::Session,
 };
 
-/// A renewal that failed this often in a row is said to fail.
-const RENEWAL_FAILURES_SHOWN: u32 = 3;
-
-/// All that decisions about a binding are made of.
-#[derive(Clone, Debug)]
-pub struct Observed {
-    /// The binding.
-    pub binding: Arc<APIServiceBinding>,
-    /// The time, for annotations that expire and for conditions.
-    pub now: Timestamp,
-    /// What its credentials lead to.
-    pub access: Access,
-    /// The contract it has a session with, as far as that is known.
-    pub session: Option<SessionSeen>,
-    /// The CRDs of the export's resources and all that belong to the binding, by name.
-    pub crds: BTreeMap<String, Arc<CustomResourceDefinition>>,
-    /// The schemas of the export's resources, by name.
-    pub schemas: BTreeMap<String, Schema>,
-    /// The engines that run, by name of their CRD.
-    pub engines: BTreeMap<String, EngineSeen>,
-    /// The releasers that run, by name of their CRD.
-    pub releasers: BTreeMap<String, (Mode, Released)>,
-    /// The claims.
-    pub claims: ClaimsSeen,
-    /// How many objects it had on the consumer when they were last counted.
-    pub last_count: Option<usize>,
-    /// Why no copy is deleted for now, where that is so.
-    pub frozen: Option<Frozen>,
-    /// How the deletion of the export goes, once it was asked for.
-    pub deletion: Option<DeletionSeen>,
-    /// Another binding is pinned to the same contract.
-    pub contract_is_shared: bool,
-    /// The konnector's own Secret of the contract exists.
-    pub has_stored_secret: bool,
-    /// The bundle that the binding belongs to, while that exists.
-    pub bundle: Option<BundleSeen>,
-}
-
-/// What a binding hears of its bundle.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BundleSeen {
-    /// Its name.
-    pub name: String,
-    /// What becomes of bindings whose export is gone.
-    pub removed: RemovedExports,
-    /// Whether it takes the export; true where nobody can tell.
-    pub selects: bool,
-}
-
-/// What a session knows.
-#[derive(Clone, Debug)]
-pub struct SessionSeen {
-    /// Tells this session from any other.
-    pub id: u64,
-    /// UID of its contract.
-    pub contract_uid: Arc<str>,
-    /// The contract namespace.
-    pub contract: Arc<str>,
-    /// The export that it is to.
-    pub export: Lookup,
-    /// Whether the contract is pinned to this cluster.
-    pub pin: ClusterPin,
-    /// How its heartbeat goes.
-    pub heartbeat: Heartbeat,
-    /// Why its credential is of no use for good.
-    pub expired: Option<String>,
-    /// Why its credential is not renewed, though it still works.
-    pub renewal_fails: Option<String>,
-    /// The provider's name for people.
-    pub pretty_name: Option<String>,
-    /// There is a gRPC endpoint.
-    pub has_backend: bool,
-}
-
-/// Which consumer cluster a contract is pinned to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ClusterPin {
-    /// It is not known yet.
-    Unknown,
-    /// This one, or one that the provider does not record.
-    Ours,
-    /// Another one.
-    Other {
-        /// UID of its kube-system namespace.
-        recorded: String,
-    },
-}
-
-/// An engine that runs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct EngineSeen {
-    /// What it was started for.
-    pub spec: EngineSpec,
-    /// It was told to drain.
-    pub draining: bool,
-    /// How it is doing.
-    pub progress: Progress,
-}
-
-/// What an engine is started for. Another specification is another engine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EngineSpec {
-    /// The session it runs in.
-    pub session: u64,
-    /// Name and UID of the export.
-    pub export: (String, String),
-    /// When the export was made.
-    pub since: Option<Timestamp>,
-    /// The resource.
-    pub resource: BoundResource,
-    /// Whether the provider is watched as a whole.
-    pub informer_scope: InformerScope,
-    /// Where copies go.
-    pub placement: Placement,
-    /// Consumers share names, and each write replaces the one before it.
-    pub last_wins: bool,
-}
-
-/// How the deletion of an export goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DeletionSeen {
-    /// It is under way.
-    Running,
-    /// It failed and is tried again.
-    Failing(String),
-    /// The provider took it.
-    Done,
-}
-
-// === impl EngineSpec ===
-
-impl EngineSpec {
-    /// What serves a resource of an export in a session.
-    pub fn of(session: u64, export: &APIServiceExport, resource: BoundResource) -> Self {
-        let placement = Placement::of(&export.spec, resource.scope);
-        Self {
-            session,
-            export: (export.name_any(), export.metadata.uid.clone().unwrap_or_default()),
-            since: export.metadata.creation_timestamp.as_ref().map(|created| created.0),
-            resource,
-            informer_scope: export.spec.informer_scope,
-            last_wins: placement == Placement::None && export.spec.conflict_policy == Some(ConflictPolicy::LastWins),
-            placement,
+impl BindingController {
+    /// Collects all that decisions about a binding are made from.
+    pub(super) fn observe(
+        &self,
+        binding: &Arc<APIServiceBinding>,
+        runtime: &mut BindingRuntime,
+        key: &BindingKey,
+    ) -> ObservedBinding {
+        let now = Timestamp::now();
+        let consumer = &self.context.consumer;
+        let takeover = Consent::read(&**binding, annotations::ACCEPT_PROVIDER_CHANGE, now);
+        let deletions = Consent::read(&**binding, annotations::ALLOW_DELETIONS, now);
+        if let Some(pause) = consent::next_expiry([&takeover, &deletions], now) {
+            self.queue.add_after(key.clone(), pause);
         }
-    }
-}
-
-// === impl SessionSeen ===
-
-impl SessionSeen {
-    /// What a session knows at the time. `consent` is that the contract may be taken over from another cluster.
-    pub fn of(session: &Session, consumer: &Consumer, export: Lookup, consent: bool) -> Self {
-        let contract = session.contract();
-        let heartbeat = session.heartbeat().borrow().clone();
-        let cluster_binding = session.cluster_binding().get(&contract.namespace, CLUSTER_BINDING);
-        let recorded = cluster_binding
-            .as_ref()
-            .and_then(|seen| seen.status.as_ref()?.consumer_cluster_uid.as_deref());
-        let pin = match (recorded, consumer.cluster_uid()) {
-            (Some(recorded), Some(ours)) if recorded == ours => ClusterPin::Ours,
-            // With consent the next heartbeat takes the contract over.
-            (Some(_), Some(_)) if consent => ClusterPin::Unknown,
-            (Some(recorded), Some(_)) => ClusterPin::Other {
-                recorded: recorded.to_owned(),
+        let consent = takeover.until();
+        runtime.consent(consent, deletions.until());
+        let bundle = self.bundle_of(binding);
+        let (access, pinned) = self.connect(binding, bundle.as_deref(), runtime, now);
+        let session = runtime.connection.session().cloned();
+        if let (Some(session), Some(until)) = (&session, consent) {
+            session.consent_until(until);
+        }
+        let sharing = self.sharing(binding, pinned.as_deref());
+        let is_stored = |uid: &str| access::stored_credential(consumer, uid).is_some();
+        let mut seen = ObservedBinding {
+            binding: Arc::clone(binding),
+            now,
+            access,
+            session: session.as_ref().map(|session| {
+                let export = session.exports().get(binding.export_name());
+                ObservedSession::of(session, consumer, export, consent.is_some())
+            }),
+            crds: BTreeMap::new(),
+            schemas: BTreeMap::new(),
+            engines: runtime.engines(),
+            releasers: runtime.releasers(),
+            claims: ObservedClaims {
+                elsewhere: sharing.iter().filter_map(|other| claimed(other)).collect(),
+                ..runtime.observed_claims()
             },
-            // A provider that took the heartbeat and does not record the cluster is kube-bind's.
-            (None, Some(_)) if heartbeat == Heartbeat::Beating && cluster_binding.is_some() => ClusterPin::Ours,
-            _ => ClusterPin::Unknown,
+            last_count: None,
+            frozen: runtime.frozen(),
+            deletion: runtime.export_deletion(),
+            contract_is_shared: !sharing.is_empty() || self.is_bundled(pinned.as_deref()),
+            has_stored_secret: pinned.as_deref().is_some_and(is_stored),
+            bundle: None,
         };
-        let held = session.credential().held();
-        let renewal_fails = match &held.renewal {
-            Renewal::Failing { message, count } if *count >= RENEWAL_FAILURES_SHOWN => Some(message.clone()),
-            Renewal::Denied { message } => Some(message.clone()),
-            Renewal::Well | Renewal::Failing { .. } => None,
+        seen.bundle = bundle.map(|bundle| self.owning_bundle(&seen, &bundle));
+        // A bundle says itself how often its provider is polled.
+        let interval = self.context.options.polling_interval;
+        runtime.poll_every(seen.bundle.is_none().then_some(interval));
+        self.observe_crds(&mut seen, session.as_deref(), runtime, key);
+        seen.last_count = runtime.count(seen.objects());
+        self.count_for_bundle(&seen);
+        seen
+    }
+
+    /// Finds out which contract the credentials reach and attaches the session with it. Returns the pinned contract too.
+    fn connect(
+        &self,
+        binding: &APIServiceBinding,
+        bundle: Option<&APIServiceBindingBundle>,
+        runtime: &mut BindingRuntime,
+        now: Timestamp,
+    ) -> (ContractAccess, Option<String>) {
+        let context = &self.context;
+        let pin = ContractPin::of(binding, bundle, now);
+        let secret = &binding.spec.kubeconfig_secret_ref;
+        let known = KnownCredentials::of(
+            &context.consumer,
+            &CredentialHolder {
+                secret,
+                pinned: pin.contract.as_deref(),
+                consent: pin.consent,
+                unbinding: binding.metadata.deletion_timestamp.is_some(),
+            },
+        );
+        let attempts = &mut runtime.connection.attempts;
+        let access = match known.reach(&context.sessions, &context.connector, attempts, None) {
+            ContractAccess::Reached(_) if pin.waits => ContractAccess::Connecting,
+            access => access,
         };
-        Self {
-            id: session.id(),
-            contract_uid: Arc::clone(&contract.uid),
-            contract: Arc::clone(&contract.namespace),
-            export,
-            pin,
-            heartbeat,
-            expired: held.expired(tokio::time::Instant::now()),
-            renewal_fails,
-            pretty_name: cluster_binding.map(|seen| seen.spec.provider_pretty_name.clone()),
-            has_backend: held.access.backend.is_some(),
+        if let ContractAccess::Reached(reached) = &access {
+            let session = context.enter(reached, secret);
+            if let Some(own) = known.own(&reached.origin) {
+                session.note_origin(&binding.name_any(), own);
+            }
+            runtime.attach(&session);
+        }
+        (access.map(|reached| reached.contract.clone()), known.pinned)
+    }
+
+    /// Collects the CRDs and schemas that the binding needs or owns.
+    fn observe_crds(
+        &self,
+        seen: &mut ObservedBinding,
+        session: Option<&Session>,
+        runtime: &mut BindingRuntime,
+        key: &BindingKey,
+    ) {
+        let crds = &self.context.consumer.crds;
+        for crd in crds.list(|crd| owns_crd(&seen.binding, crd)) {
+            seen.crds.insert(crd.name_any(), crd);
+        }
+        let mut needed: BTreeSet<String> = seen.crds.keys().cloned().collect();
+        if let Some(export) = seen.session.as_ref().and_then(|session| session.export.present()) {
+            needed.extend(crd_names(export));
+        }
+        for name in &needed {
+            if let Some(crd) = crds.get("", name) {
+                seen.crds.insert(name.clone(), crd);
+            }
+            if let Some(session) = session {
+                let schema = self.schema(session, name, runtime, key);
+                seen.schemas.insert(name.clone(), schema);
+            }
+        }
+        let before = self.needed_crds.lock().insert(seen.name().into(), needed.clone());
+        if before.as_ref() != Some(&needed) {
+            // A CRD may have changed after it was read and before the binding was known to need it.
+            self.queue.add(key.clone(), Lane::Backlog);
+        }
+    }
+
+    /// The bundle that made the binding, if that bundle exists.
+    fn bundle_of(&self, binding: &APIServiceBinding) -> Option<Arc<APIServiceBindingBundle>> {
+        let owner = bundle_of(binding)?;
+        let bundle = self.context.consumer.bundles.get("", &owner.name)?;
+        (bundle.metadata.uid.as_ref() == Some(&owner.uid)).then_some(bundle)
+    }
+
+    fn owning_bundle(&self, seen: &ObservedBinding, bundle: &APIServiceBindingBundle) -> OwningBundle {
+        let settings = BundleSettings::of(&bundle.spec, self.context.options.polling_interval);
+        OwningBundle {
+            selects: seen
+                .export()
+                .is_none_or(|export| settings.selects(export) != Some(false)),
+            removed: bundle.spec.removed_exports.unwrap_or_default(),
+            name: bundle.name_any(),
+        }
+    }
+
+    /// Publishes the object count for the controller of bundles.
+    fn count_for_bundle(&self, seen: &ObservedBinding) {
+        let (Some(bundle), Some(uid)) = (&seen.bundle, &seen.binding.metadata.uid) else {
+            return;
+        };
+        let count = seen.objects().map(|objects| ObjectCount {
+            objects,
+            export_is_gone: seen.export_is_gone(),
+        });
+        self.context.object_counts.set(uid, &bundle.name, count);
+    }
+
+    /// Whether a bundle is pinned to a contract.
+    pub(super) fn is_bundled(&self, contract_uid: Option<&str>) -> bool {
+        let pinned = |bundle: &APIServiceBindingBundle| bundle.status.as_ref()?.contract_uid.clone();
+        let bundles = &self.context.consumer.bundles;
+        contract_uid.is_some_and(|uid| !bundles.list(|bundle| pinned(bundle).as_deref() == Some(uid)).is_empty())
+    }
+
+    /// The other bindings that are pinned to a contract.
+    fn sharing(&self, binding: &APIServiceBinding, pinned: Option<&str>) -> Vec<Arc<APIServiceBinding>> {
+        if pinned.is_none() {
+            return Vec::new();
+        }
+        let bindings = &self.context.consumer.bindings;
+        bindings.list(|other| other.metadata.uid != binding.metadata.uid && pinned_contract(other) == pinned)
+    }
+
+    fn schema(&self, session: &Session, name: &str, runtime: &mut BindingRuntime, key: &BindingKey) -> ObservedSchema {
+        if let Some(schema) = session.schemas().get(&session.contract().namespace, name) {
+            runtime.schema_found(name);
+            return ObservedSchema::Present(schema);
+        }
+        if !session.schemas().is_synced() {
+            return ObservedSchema::Unknown;
+        }
+        match runtime.schema_missed(name) {
+            None => ObservedSchema::Missing,
+            Some(left) => {
+                self.queue.add_after(key.clone(), left);
+                ObservedSchema::Unknown
+            }
         }
     }
 }
 
-// === impl Observed ===
-
-impl Observed {
-    /// Name of the binding.
-    pub fn name(&self) -> String {
-        self.binding.name_any()
-    }
-
-    /// Name of its export.
-    pub fn export_name(&self) -> &str {
-        self.binding.export_name()
-    }
-
-    /// Objects of the binding on the consumer, as far as they are counted.
-    pub fn objects(&self) -> Option<usize> {
-        self.owned().try_fold(0, |sum: usize, (name, crd)| {
-            let released = || self.releasers.get(name)?.1.remaining;
-            let synced = || {
-                // Without an export it is about to end, and what it counted last may be out of date.
-                let engine = self.engines.get(name).filter(|_| !self.export_is_gone())?;
-                engine.progress.consumer_synced.then_some(engine.progress.objects)
-            };
-            let none = || super::resource::was_never_served(crd).then_some(0);
-            Some(sum + none().or_else(released).or_else(synced)?)
-        })
-    }
-
-    /// The export, if it is there and not on its way out.
-    pub fn export(&self) -> Option<&Arc<APIServiceExport>> {
-        match &self.session.as_ref()?.export {
-            Lookup::Present(export) if export.metadata.deletion_timestamp.is_none() => Some(export),
-            _ => None,
-        }
-    }
-
-    /// Whether the export is certainly gone, or going.
-    pub fn export_is_gone(&self) -> bool {
-        match self.session.as_ref().map(|session| &session.export) {
-            Some(Lookup::Absent) => true,
-            Some(Lookup::Present(export)) => export.metadata.deletion_timestamp.is_some(),
-            Some(Lookup::Unknown { .. } | Lookup::Broken { .. }) | None => false,
-        }
-    }
-
-    /// The CRDs that belong to the binding.
-    pub fn owned(&self) -> impl Iterator<Item = (&String, &Arc<CustomResourceDefinition>)> {
-        self.crds
-            .iter()
-            .filter(|(_, crd)| super::resource::is_owned(crd, &self.binding))
-    }
-
-    /// The resources of those, as the status lists them.
-    pub fn bound(&self) -> Vec<GroupResource> {
-        let of = |crd: &CustomResourceDefinition| GroupResource::new(&crd.spec.group, &crd.spec.names.plural);
-        self.owned().map(|(_, crd)| of(crd)).collect()
-    }
-
-    /// UID of the contract that the binding is pinned to.
-    pub fn pinned(&self) -> Option<&str> {
-        self.binding.status.as_ref()?.contract_uid.as_deref()
-    }
-
-    /// Whether the user wants the unbind to end without the provider.
-    pub fn is_forced(&self) -> bool {
-        meta::is_annotated(&self.binding.metadata, annotations::FORCE_UNBIND)
-    }
-
-    /// Whether the user wants nothing to be written for now.
-    pub fn is_paused(&self) -> bool {
-        meta::is_paused(&self.binding.metadata)
-    }
-
-    /// Whether the user lets another provider or cluster take over.
-    pub fn takeover(&self) -> Consent {
-        Consent::read(&*self.binding, annotations::ACCEPT_PROVIDER_CHANGE, self.now)
-    }
-
-    /// Whether the user lets copies be deleted although many sources are missing.
-    pub fn deletions_allowed(&self) -> Consent {
-        Consent::read(&*self.binding, annotations::ALLOW_DELETIONS, self.now)
-    }
-
-    /// Whether the user lets the bundle end the binding although objects are left.
-    pub fn unbind_allowed(&self) -> Consent {
-        Consent::read(&*self.binding, annotations::ALLOW_UNBIND, self.now)
-    }
-
-    /// Whether the provider's objects are to stay.
-    pub fn orphans(&self) -> bool {
-        self.binding.spec.deletion_policy == Some(DeletionPolicy::Orphan)
-    }
-}
-
-/// The bundle that a binding belongs to, whether or not it still exists.
-pub fn bundle_of(binding: &APIServiceBinding) -> Option<&OwnerReference> {
-    let mut owners = binding.owner_references().iter();
-    owners.find(|owner| {
-        owner.controller == Some(true)
-            && owner.kind == "APIServiceBindingBundle"
-            && owner.api_version.starts_with("kube-bind.io/")
-    })
-}
-
-/// The reference by which what is made for an export belongs to it.
-pub fn owner(export: &str, uid: &str) -> OwnerReference {
-    OwnerReference {
-        api_version: API_VERSION.to_owned(),
-        kind: "APIServiceExport".to_owned(),
-        name: export.to_owned(),
-        uid: uid.to_owned(),
-        ..OwnerReference::default()
-    }
-}
-
-/// Names of the CRDs of an export.
-pub fn crd_names(export: &APIServiceExport) -> impl Iterator<Item = String> + '_ {
-    export
-        .spec
-        .resources
-        .iter()
-        .map(|resource| names::bound_schema(&resource.group_resource))
+/// Name of a binding and the claims that its status lists.
+fn claimed(binding: &APIServiceBinding) -> Option<(String, Vec<PermissionClaim>)> {
+    let claims = binding.status.as_ref()?.permission_claims.clone();
+    Some((binding.name_any(), claims))
 }

@@ -1,4 +1,4 @@
-//! Decides what a binding that is not being deleted needs.
+//! Decides what to do for a binding that is not being deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,41 +11,43 @@ use kube::ResourceExt as _;
 use serde_json::Value;
 
 use super::{
-    claims::{self, Claims},
-    credential::Access,
-    observe::{ClusterPin, EngineSpec, Observed, crd_names},
-    resource::{self, CrdOp, Held, Schema, State},
+    claims::{self, ClaimsPlan},
+    crd::{self, CrdOp, CrdState, ObservedSchema, RefusedSchemaChange},
+    observed::{EngineSpec, ObservedBinding, crd_names},
 };
-use crate::release::Mode;
+use crate::{
+    controller::{access::ContractAccess, crd_objects::was_never_served, observed_session::ClusterPin},
+    release::Mode,
+};
 
-/// One step. Steps of a plan are taken in their order.
+/// One step of a plan for a binding. Steps are taken in their order.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Op {
-    /// Put our finalizer on the binding.
-    SetFinalizer,
-    /// Take it away: nothing of the binding is left.
-    ClearFinalizer,
+pub enum BindingOp {
+    /// Add the konnector's finalizer to the binding.
+    AddFinalizer,
+    /// Remove the finalizer: all objects of the binding are removed.
+    RemoveFinalizer,
     /// Create a CRD.
     CreateCrd(Box<CustomResourceDefinition>),
-    /// Change a CRD.
+    /// Patch a CRD.
     PatchCrd {
-        /// Its name.
+        /// Name of the CRD.
         name: String,
         /// The merge patch.
         patch: Value,
     },
     /// Delete a CRD.
     DeleteCrd {
-        /// Its name.
+        /// Name of the CRD.
         name: String,
-        /// Its UID.
+        /// UID of the CRD.
         uid: String,
     },
-    /// Start an engine, in place of one that runs for this CRD.
+    /// Start an engine in place of the one that runs for this CRD.
     StartEngine {
         /// Name of the CRD.
         name: String,
-        /// What for.
+        /// What the engine is started with.
         spec: EngineSpec,
     },
     /// Stop an engine.
@@ -53,51 +55,51 @@ pub enum Op {
         /// Name of the CRD.
         name: String,
     },
-    /// Have an engine delete all objects.
+    /// Make an engine delete all its objects.
     DrainEngine {
         /// Name of the CRD.
         name: String,
     },
-    /// Let no engine write, or let all write again.
+    /// Pause or resume all engines and claims.
     Pause(bool),
-    /// Let objects go without the provider's word.
+    /// Start to remove finalizers of objects without asking the provider.
     StartReleaser {
         /// Name of the CRD.
         name: String,
-        /// Which objects.
+        /// Which objects are released.
         mode: Mode,
     },
-    /// End that.
+    /// Stop a releaser.
     StopReleaser {
         /// Name of the CRD.
         name: String,
     },
-    /// Note on the binding which claims are accepted.
+    /// Record the accepted claims on the binding.
     AcceptClaims(Vec<PermissionClaim>),
-    /// Tell the session what to do for the claims.
-    Claim(Box<claims::Spec>),
-    /// Have it do nothing for them any more.
-    Unclaim,
-    /// Delete copies of claimed objects on the consumer, without the provider's word.
-    Cleanup {
+    /// Register the claims of the binding with its session, or change them there.
+    SetClaims(Box<claims::ClaimSpec>),
+    /// Remove the claims of the binding from its session.
+    RemoveClaims,
+    /// Start to delete copies of claimed objects on the consumer without asking the provider.
+    StartCleanup {
         /// UID of the contract.
         contract_uid: String,
-        /// What they are.
+        /// The claimed resources.
         resources: BTreeSet<GroupResource>,
     },
-    /// End that.
+    /// Stop the cleanup.
     StopCleanup,
-    /// Have the provider delete the export.
+    /// Request the deletion of the export from the provider.
     DeleteExport {
-        /// Its UID.
+        /// UID of the export.
         uid: String,
-        /// Also if objects are left there.
+        /// Whether the export is deleted although objects are left on the provider.
         force: bool,
     },
-    /// Stop asking for that.
-    StopDeletion,
+    /// Stop requesting the deletion of the export.
+    StopExportDeletion,
     /// Delete the konnector's own Secret of a contract.
-    DeleteStored {
+    DeleteStoredCredential {
         /// UID of the contract.
         contract_uid: String,
     },
@@ -105,21 +107,21 @@ pub enum Op {
     DeleteRoles,
 }
 
-/// What to do, and how the resources stand.
+/// What to do for a binding, and the state of its resources.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Plan {
+pub struct BindingPlan {
     /// The steps.
-    pub ops: Vec<Op>,
-    /// The export's resources by name of their CRD.
-    pub states: BTreeMap<String, State>,
-    /// The changes of schemas that are not taken over, by name of their CRD.
-    pub held: BTreeMap<String, Held>,
-    /// The claims, where enough is known of them.
-    pub claims: Option<Claims>,
+    pub ops: Vec<BindingOp>,
+    /// State of the export's resources, by name of their CRD.
+    pub states: BTreeMap<String, CrdState>,
+    /// Refused changes of schemas, by name of the CRD.
+    pub refused_changes: BTreeMap<String, RefusedSchemaChange>,
+    /// The claims, once enough is known to sort them.
+    pub claims: Option<ClaimsPlan>,
 }
 
-/// Decides.
-pub fn plan(seen: &Observed) -> Plan {
+/// Decides what to do for a binding that is not being deleted.
+pub fn plan(seen: &ObservedBinding) -> BindingPlan {
     let mut plan = wanted(seen);
     if seen.is_paused() {
         plan.ops = paused(seen, plan.ops);
@@ -127,72 +129,74 @@ pub fn plan(seen: &Observed) -> Plan {
     plan
 }
 
-/// Of these steps, those that write nothing but on the binding itself; and what writes is stopped, first of all.
-pub(super) fn paused(seen: &Observed, ops: Vec<Op>) -> Vec<Op> {
+/// Reduces steps to those of a paused binding: all that writes is stopped first, and only the binding itself is written.
+pub(super) fn paused(seen: &ObservedBinding, ops: Vec<BindingOp>) -> Vec<BindingOp> {
     let running = seen.releasers.keys().cloned();
-    let mut quiet = vec![Op::Pause(true)];
-    quiet.extend(running.map(|name| Op::StopReleaser { name }));
-    quiet.extend(seen.claims.cleanup.is_some().then_some(Op::StopCleanup));
-    quiet.extend(seen.deletion.is_some().then_some(Op::StopDeletion));
+    let mut quiet = vec![BindingOp::Pause(true)];
+    quiet.extend(running.map(|name| BindingOp::StopReleaser { name }));
+    quiet.extend(seen.claims.cleanup.is_some().then_some(BindingOp::StopCleanup));
+    quiet.extend(seen.deletion.is_some().then_some(BindingOp::StopExportDeletion));
     quiet.extend(ops.into_iter().filter(|op| match op {
-        Op::SetFinalizer
-        | Op::AcceptClaims(_)
-        | Op::StartEngine { .. }
-        | Op::StopEngine { .. }
-        | Op::Claim(_)
-        | Op::Unclaim => true,
-        Op::ClearFinalizer
-        | Op::CreateCrd(_)
-        | Op::PatchCrd { .. }
-        | Op::DeleteCrd { .. }
-        | Op::DrainEngine { .. }
-        | Op::Pause(_)
-        | Op::StartReleaser { .. }
-        | Op::StopReleaser { .. }
-        | Op::Cleanup { .. }
-        | Op::StopCleanup
-        | Op::DeleteExport { .. }
-        | Op::StopDeletion
-        | Op::DeleteStored { .. }
-        | Op::DeleteRoles => false,
+        BindingOp::AddFinalizer
+        | BindingOp::AcceptClaims(_)
+        | BindingOp::StartEngine { .. }
+        | BindingOp::StopEngine { .. }
+        | BindingOp::SetClaims(_)
+        | BindingOp::RemoveClaims => true,
+        BindingOp::RemoveFinalizer
+        | BindingOp::CreateCrd(_)
+        | BindingOp::PatchCrd { .. }
+        | BindingOp::DeleteCrd { .. }
+        | BindingOp::DrainEngine { .. }
+        | BindingOp::Pause(_)
+        | BindingOp::StartReleaser { .. }
+        | BindingOp::StopReleaser { .. }
+        | BindingOp::StartCleanup { .. }
+        | BindingOp::StopCleanup
+        | BindingOp::DeleteExport { .. }
+        | BindingOp::StopExportDeletion
+        | BindingOp::DeleteStoredCredential { .. }
+        | BindingOp::DeleteRoles => false,
     }));
     quiet
 }
 
-/// What an active binding needs.
-fn wanted(seen: &Observed) -> Plan {
+/// Decides what an active binding needs.
+fn wanted(seen: &ObservedBinding) -> BindingPlan {
     if !seen
         .binding
         .finalizers()
         .iter()
         .any(|finalizer| finalizer == finalizers::KONNECTOR)
     {
-        return steps(vec![Op::SetFinalizer]);
+        return steps(vec![BindingOp::AddFinalizer]);
     }
     match &seen.access {
-        // What runs goes on until the provider has answered.
-        Access::Connecting => return Plan::default(),
-        Access::Problem(_) | Access::Failed(_) | Access::Changed { .. } => return steps(vec![Op::Pause(true)]),
-        Access::Reached(_) => {}
+        // Engines keep running until the provider answers.
+        ContractAccess::Connecting => return BindingPlan::default(),
+        ContractAccess::Problem(_) | ContractAccess::Failed(_) | ContractAccess::Changed { .. } => {
+            return steps(vec![BindingOp::Pause(true)]);
+        }
+        ContractAccess::Reached(_) => {}
     }
     let Some(session) = &seen.session else {
-        return Plan::default();
+        return BindingPlan::default();
     };
-    // The pin is written before anything is made: a successor must know where it was made for.
+    // The contract is recorded in the status before anything is created, so that a restarted konnector knows it.
     if seen.pinned() != Some(&*session.contract_uid) {
-        return steps(vec![Op::Pause(true)]);
+        return steps(vec![BindingOp::Pause(true)]);
     }
     match session.pin {
-        ClusterPin::Unknown => return Plan::default(),
-        ClusterPin::Other { .. } => return steps(vec![Op::Pause(true)]),
+        ClusterPin::Unknown => return BindingPlan::default(),
+        ClusterPin::Other { .. } => return steps(vec![BindingOp::Pause(true)]),
         ClusterPin::Ours => {}
     }
-    let mut plan = Plan {
-        claims: claims::sorted(seen),
-        ..Plan::default()
+    let mut plan = BindingPlan {
+        claims: claims::plan(seen),
+        ..BindingPlan::default()
     };
     if let Some(claims) = &plan.claims {
-        plan.ops.extend(claims.record.clone().map(Op::AcceptClaims));
+        plan.ops.extend(claims.record.clone().map(BindingOp::AcceptClaims));
         plan.ops
             .extend(claims::steps(seen, claims.spec.as_ref(), &claims.cleanup));
     }
@@ -206,58 +210,65 @@ fn wanted(seen: &Observed) -> Plan {
     };
     let mut used = BTreeSet::new();
     for name in crd_names(export) {
-        let schema = seen.schemas.get(&name).unwrap_or(&Schema::Unknown);
-        let decision = resource::plan(&name, schema, seen.crds.get(&name).map(AsRef::as_ref), &seen.binding);
+        let schema = seen.schemas.get(&name).unwrap_or(&ObservedSchema::Unknown);
+        let decision = crd::plan(&name, schema, seen.crds.get(&name).map(AsRef::as_ref), &seen.binding);
         plan.ops.extend(decision.op.map(|op| match op {
-            CrdOp::Create(crd) => Op::CreateCrd(crd),
-            CrdOp::Patch(patch) => Op::PatchCrd {
+            CrdOp::Create(crd) => BindingOp::CreateCrd(crd),
+            CrdOp::Patch(patch) => BindingOp::PatchCrd {
                 name: name.clone(),
                 patch,
             },
         }));
-        if let State::Usable(resource) = &decision.state {
+        if let CrdState::Usable(resource) = &decision.state {
             let spec = EngineSpec::of(session.id, export, resource.clone());
             if seen
                 .engines
                 .get(&name)
                 .is_none_or(|engine| engine.spec != spec || engine.draining)
             {
-                plan.ops.push(Op::StartEngine {
+                plan.ops.push(BindingOp::StartEngine {
                     name: name.clone(),
                     spec,
                 });
             }
             used.insert(name.clone());
-        } else if matches!(schema, Schema::Unknown) && seen.engines.contains_key(&name) {
-            // The list is on its way: no reason to stop what runs.
+        } else if matches!(schema, ObservedSchema::Unknown) && seen.engines.contains_key(&name) {
+            // Until the schemas are listed, a running engine continues.
             used.insert(name.clone());
         }
-        plan.held.extend(decision.held.map(|held| (name.clone(), held)));
+        let refused_change = decision.refused_change;
+        plan.refused_changes
+            .extend(refused_change.map(|change| (name.clone(), change)));
         plan.states.insert(name, decision.state);
     }
     let exported = crd_names(export).collect();
     plan.ops.extend(release(seen, &used, &exported, Mode::Deleted));
-    plan.ops.push(Op::Pause(false));
+    plan.ops.push(BindingOp::Pause(false));
     plan
 }
 
-/// Stops the engines of what is not used, and lets the objects go of what is not exported any more.
-pub(super) fn release(seen: &Observed, used: &BTreeSet<String>, exported: &BTreeSet<String>, mode: Mode) -> Vec<Op> {
+/// Stops the engines of unused CRDs and releases the objects of CRDs that are no longer exported.
+pub(super) fn release(
+    seen: &ObservedBinding,
+    used: &BTreeSet<String>,
+    exported: &BTreeSet<String>,
+    mode: Mode,
+) -> Vec<BindingOp> {
     let mut ops = Vec::new();
     for name in seen.engines.keys().filter(|name| !used.contains(*name)) {
-        ops.push(Op::StopEngine { name: name.clone() });
+        ops.push(BindingOp::StopEngine { name: name.clone() });
     }
     let idle: BTreeSet<_> = seen
         .owned()
-        .filter(|(name, crd)| !exported.contains(*name) && !resource::was_never_served(crd))
+        .filter(|(name, crd)| !exported.contains(*name) && !was_never_served(crd))
         .map(|(name, _)| name)
         .collect();
     for name in seen.releasers.keys().filter(|name| !idle.contains(name)) {
-        ops.push(Op::StopReleaser { name: name.clone() });
+        ops.push(BindingOp::StopReleaser { name: name.clone() });
     }
     for name in idle {
         if seen.releasers.get(name).is_none_or(|(running, _)| *running != mode) {
-            ops.push(Op::StartReleaser {
+            ops.push(BindingOp::StartReleaser {
                 name: name.clone(),
                 mode,
             });
@@ -266,10 +277,13 @@ pub(super) fn release(seen: &Observed, used: &BTreeSet<String>, exported: &BTree
     ops
 }
 
-fn steps(ops: Vec<Op>) -> Plan {
-    Plan { ops, ..Plan::default() }
+fn steps(ops: Vec<BindingOp>) -> BindingPlan {
+    BindingPlan {
+        ops,
+        ..BindingPlan::default()
+    }
 }
 
 #[cfg(test)]
-#[path = "plan_tests.rs"]
+#[path = "tests/plan.rs"]
 mod tests;

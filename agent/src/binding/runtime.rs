@@ -1,12 +1,8 @@
-//! What runs for a binding: inquiries, its session, engines and releasers. Dropping it ends all of that.
+//! The tasks that run for one binding: its provider connection, engines, releasers and claims.
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU8, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -15,60 +11,52 @@ use jiff::Timestamp;
 use tokio::{sync::watch, time::Instant};
 
 use super::{
-    Key,
-    observe::{DeletionSeen, EngineSeen, EngineSpec},
+    controller::BindingKey,
+    observed::{EngineSpec, ExportDeletion, ObservedEngine},
 };
 use crate::{
     attempt::{Attempt, Link},
     bound::Engine,
+    controller::connection::ProviderConnection,
     engine::{Deletions, Frozen, Progress},
-    lull::{Lull, PROGRESS_PAUSE},
     release::{Mode, Released, Releaser},
-    session::{Session, dial::Dials, pace::Wish},
+    session::{Session, polling::PollRequest},
 };
-use claims::{Claiming, CleaningUp};
+use claims::{RunningClaims, RunningCleanup};
 
 mod claims;
 
-/// How long a schema may come after its export.
+/// A schema may appear this much later than its export, since the two are watched separately.
 const SCHEMA_PATIENCE: Duration = Duration::from_secs(3);
 
-/// What runs for a binding.
+/// The tasks that run for a binding. Dropping it ends them all.
 #[derive(Debug)]
-pub struct Runtime {
-    /// UID of the binding that all this is for.
-    uid: Option<String>,
-    /// The binding's finalizer was taken away: nothing is left to do for it.
+pub(super) struct BindingRuntime {
+    /// The way to the provider.
+    pub(super) connection: ProviderConnection<BindingKey>,
+    /// The finalizer was removed from the binding.
     ended: bool,
-    pub(super) lull: Lull,
-    /// How many objects there were when they were last counted.
+    /// The object count of the last time that all objects were counted.
     last_count: Option<usize>,
-    /// When a schema was first missed.
-    missed: HashMap<String, Instant>,
-    dials: Dials<Key>,
-    attached: Option<Attached>,
-    engines: BTreeMap<String, Running>,
+    /// When each missing schema was first missed, by name.
+    missed_schemas: HashMap<String, Instant>,
+    schemas: Option<Subscription>,
+    poll_request: Option<PollRequest>,
+    engines: BTreeMap<String, RunningEngine>,
     releasers: BTreeMap<String, (Releaser, Link)>,
-    claiming: Option<Claiming>,
-    cleanup: Option<CleaningUp>,
-    /// What holds deletions back, from the first engine on.
+    claims: Option<RunningClaims>,
+    cleanup: Option<RunningCleanup>,
+    /// The guard that freezes deletions, from the first engine on.
     deletions: Option<(Arc<Deletions>, Link)>,
-    deletion: Option<(Attempt<(), String>, Link)>,
+    export_deletion: Option<(Attempt<(), String>, Link)>,
     paused: bool,
     relink: bool,
     /// Until when the user consents to deletions.
-    allowed: Option<Timestamp>,
-}
-
-struct Attached {
-    session: Arc<Session>,
-    wish: Option<Wish>,
-    _links: [Link; 3],
-    _subscriptions: [Subscription; 2],
+    deletions_allowed: Option<Timestamp>,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningEngine {
     spec: EngineSpec,
     draining: bool,
     engine: Engine,
@@ -76,170 +64,122 @@ struct Running {
     _link: Link,
 }
 
-impl fmt::Debug for Attached {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.session.fmt(f)
-    }
-}
-
-impl Runtime {
-    /// Nothing runs yet for this binding.
-    pub(super) fn new(uid: Option<String>, queue: &Queue<Key>, key: &Key) -> Self {
+impl BindingRuntime {
+    /// A runtime without tasks, for the binding of that UID.
+    pub(super) fn new(uid: Option<String>, queue: &Queue<BindingKey>, key: &BindingKey) -> Self {
         Self {
-            uid,
+            connection: ProviderConnection::new(uid, queue, key),
             ended: false,
-            lull: Lull::default(),
             last_count: None,
-            missed: HashMap::new(),
-            dials: Dials::new(queue.clone(), key.clone()),
-            attached: None,
+            missed_schemas: HashMap::new(),
+            schemas: None,
+            poll_request: None,
             engines: BTreeMap::new(),
             releasers: BTreeMap::new(),
-            claiming: None,
+            claims: None,
             cleanup: None,
             deletions: None,
-            deletion: None,
+            export_deletion: None,
             paused: false,
             relink: false,
-            allowed: None,
+            deletions_allowed: None,
         }
     }
 
-    /// Whether all this is for the binding of that UID, and not for a namesake before it.
-    pub(super) fn is_for(&self, uid: Option<&String>) -> bool {
-        self.uid.as_ref() == uid
-    }
-
-    /// UID of the binding.
-    pub(super) fn uid(&self) -> Option<&str> {
-        self.uid.as_deref()
-    }
-
-    /// Nothing is left to do for the binding.
+    /// Notes that the finalizer was removed, after which nothing is done for the binding.
     pub(super) fn end(&mut self) {
         self.ended = true;
     }
 
-    /// Whether that is so.
+    /// Whether the finalizer was removed.
     pub(super) fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Notes how many objects there are. Answers how many there were last, where they are not counted now.
+    /// Notes the object count and returns the last known one.
     pub(super) fn count(&mut self, objects: Option<usize>) -> Option<usize> {
         self.last_count = objects.or(self.last_count);
         self.last_count
     }
 
-    /// A schema is there.
-    pub(super) fn found(&mut self, name: &str) {
-        self.missed.remove(name);
+    /// Notes that a schema is known.
+    pub(super) fn schema_found(&mut self, name: &str) {
+        self.missed_schemas.remove(name);
     }
 
-    /// A schema is not there. Answers how long that may still be because it comes by another watch than its export;
-    /// nothing, if it is certainly missing.
-    pub(super) fn missed(&mut self, name: &str) -> Option<Duration> {
-        let since = self.missed.entry(name.to_owned()).or_insert_with(Instant::now);
+    /// Notes that a schema is missing. Returns how much longer it may still arrive; `None` if it is certainly missing.
+    pub(super) fn schema_missed(&mut self, name: &str) -> Option<Duration> {
+        let since = self.missed_schemas.entry(name.to_owned()).or_insert_with(Instant::now);
         SCHEMA_PATIENCE
             .checked_sub(since.elapsed())
             .filter(|left| !left.is_zero())
     }
 
-    /// What it waits for to hear from providers.
-    pub(super) fn dials(&mut self) -> &mut Dials<Key> {
-        &mut self.dials
-    }
-
-    /// The session that the binding is served by.
-    pub(super) fn session(&self) -> Option<&Arc<Session>> {
-        self.attached.as_ref().map(|attached| &attached.session)
-    }
-
-    /// From now on this session serves the binding.
-    pub(super) fn attach(&mut self, session: Arc<Session>, queue: &Queue<Key>, key: &Key) {
-        if self.session().is_some_and(|current| current.id() == session.id()) {
+    /// Serves the binding by this session from now on.
+    pub(super) fn attach(&mut self, session: &Arc<Session>) {
+        if !self.connection.attach(session) {
             return;
         }
-        // What the session before did for the claims, this one is to do.
-        self.claiming = None;
-        let schemas = (queue.clone(), key.clone());
-        let bindings = schemas.clone();
-        self.attached = Some(Attached {
-            _links: [
-                Link::new(session.exports().changes(), queue.clone(), key.clone()),
-                Link::new(session.credential().changes(), queue.clone(), key.clone()),
-                Link::new(session.heartbeat(), queue.clone(), key.clone()),
-            ],
-            _subscriptions: [
-                session
-                    .schemas()
-                    .subscribe(move |change| schemas.0.add(schemas.1.clone(), change.lane)),
-                session
-                    .cluster_binding()
-                    .subscribe(move |change| bindings.0.add(bindings.1.clone(), change.lane)),
-            ],
-            session,
-            wish: None,
-        });
+        // The new session has to be told about the claims.
+        self.claims = None;
+        self.poll_request = None;
+        let enqueue = self.connection.enqueue();
+        self.schemas = Some(session.schemas().subscribe(move |change| enqueue(change.lane)));
     }
 
-    /// How often the exports are to be asked for where they cannot be followed; `None` if that is up to its bundle.
+    /// Requests how often exports are polled where they cannot be watched; `None` leaves that to the bundle.
     pub(super) fn poll_every(&mut self, interval: Option<Duration>) {
-        let Some(attached) = &mut self.attached else { return };
-        if interval.is_none() || attached.wish.is_none() {
-            attached.wish = interval.map(|interval| attached.session.poll_every(interval));
+        let Some(session) = self.connection.session() else {
+            return;
+        };
+        if interval.is_none() || self.poll_request.is_none() {
+            self.poll_request = interval.map(|interval| session.poll_every(interval));
         }
     }
 
-    /// The engines, as decisions see them.
-    pub(super) fn engines(&self) -> BTreeMap<String, EngineSeen> {
-        let seen = |running: &Running| EngineSeen {
+    /// The running engines, by name of their CRD.
+    pub(super) fn engines(&self) -> BTreeMap<String, ObservedEngine> {
+        let observed = |running: &RunningEngine| ObservedEngine {
             spec: running.spec.clone(),
             draining: running.draining,
             progress: running.progress.borrow().clone(),
         };
         self.engines
             .iter()
-            .map(|(name, running)| (name.clone(), seen(running)))
+            .map(|(name, running)| (name.clone(), observed(running)))
             .collect()
     }
 
-    /// Puts an engine in the place of whatever runs for this CRD.
-    pub(super) fn run(&mut self, name: String, spec: EngineSpec, engine: Engine, queue: &Queue<Key>, key: &Key) {
+    /// Runs an engine for a CRD in place of the engine or releaser that runs for it.
+    pub(super) fn run_engine(&mut self, name: String, spec: EngineSpec, engine: Engine) {
         engine.pause(self.paused);
         engine.relink(self.relink);
         let progress = engine.progress();
-        let before = AtomicU8::new(0);
-        let urgent = move |progress: &Progress| {
-            let state = milestones(progress);
-            before.swap(state, Ordering::Relaxed) != state
-        };
-        let link = Link::throttled(progress.clone(), queue.clone(), key.clone(), PROGRESS_PAUSE, urgent);
         self.releasers.remove(&name);
-        let running = Running {
+        let running = RunningEngine {
+            _link: self.connection.link_milestones(progress.clone(), milestones),
             spec,
             draining: false,
             engine,
             progress,
-            _link: link,
         };
         self.engines.insert(name, running);
     }
 
-    /// Ends an engine.
-    pub(super) fn stop(&mut self, name: &str) {
+    /// Stops an engine.
+    pub(super) fn stop_engine(&mut self, name: &str) {
         self.engines.remove(name);
     }
 
-    /// Has an engine delete all its objects.
-    pub(super) fn drain(&mut self, name: &str) {
+    /// Makes an engine delete all its objects.
+    pub(super) fn drain_engine(&mut self, name: &str) {
         if let Some(running) = self.engines.get_mut(name) {
             running.draining = true;
             running.engine.drain();
         }
     }
 
-    /// Lets no engine write, or all.
+    /// Pauses or resumes all engines and claims.
     pub(super) fn pause(&mut self, paused: bool) {
         let changed = self.paused != paused;
         self.paused = paused;
@@ -247,25 +187,18 @@ impl Runtime {
             running.engine.pause(paused);
         }
         if changed {
-            self.tell_claims();
+            self.push_claims();
         }
     }
 
-    /// No more asks the provider to delete the export, unless it has.
-    pub(super) fn stop_deletion(&mut self) {
-        if self.deletion() != Some(DeletionSeen::Done) {
-            self.deletion = None;
-        }
-    }
-
-    /// Notes until when the user consents to what: a takeover by another provider or cluster, and deletions.
+    /// Notes until when the user consents to a takeover by another provider or cluster, and to deletions.
     pub(super) fn consent(&mut self, takeover: Option<Timestamp>, deletions: Option<Timestamp>) {
         let relink = takeover.is_some();
         let changed = self.relink != relink;
         self.relink = relink;
-        self.allowed = deletions;
+        self.deletions_allowed = deletions;
         if changed {
-            self.tell_claims();
+            self.push_claims();
         }
         for running in self.engines.values() {
             running.engine.relink(self.relink);
@@ -275,70 +208,76 @@ impl Runtime {
         }
     }
 
-    /// What holds the deletions of this binding back.
-    pub(super) fn deletions(&mut self, queue: &Queue<Key>, key: &Key) -> Arc<Deletions> {
+    /// The deletion guard of the binding.
+    pub(super) fn deletions(&mut self) -> Arc<Deletions> {
         let (guard, _) = self.deletions.get_or_insert_with(|| {
             let guard = Arc::<Deletions>::default();
-            guard.consent(self.allowed);
-            let before = AtomicU8::new(0);
-            // The numbers move on while it lasts; that it began or ended is told at once.
-            let urgent = move |frozen: &Option<Frozen>| {
-                let state = u8::from(frozen.is_some());
-                before.swap(state, Ordering::Relaxed) != state
-            };
-            let link = Link::throttled(guard.frozen(), queue.clone(), key.clone(), PROGRESS_PAUSE, urgent);
+            guard.consent(self.deletions_allowed);
+            // The counts change while deletions are frozen; only the begin and the end are urgent.
+            let link = self.connection.link_milestones(guard.frozen(), Option::is_some);
             (guard, link)
         });
         Arc::clone(guard)
     }
 
-    /// Why deletions are held back, where they are.
+    /// Why deletions are frozen, if they are.
     pub(super) fn frozen(&self) -> Option<Frozen> {
         let (guard, _) = self.deletions.as_ref()?;
         *guard.frozen().borrow()
     }
 
-    /// The releasers, as decisions see them.
+    /// The running releasers, by name of their CRD.
     pub(super) fn releasers(&self) -> BTreeMap<String, (Mode, Released)> {
-        let seen = |releaser: &Releaser| (releaser.mode(), releaser.progress().borrow().clone());
+        let observed = |releaser: &Releaser| (releaser.mode(), releaser.progress().borrow().clone());
         self.releasers
             .iter()
-            .map(|(name, (releaser, _))| (name.clone(), seen(releaser)))
+            .map(|(name, (releaser, _))| (name.clone(), observed(releaser)))
             .collect()
     }
 
-    /// Puts a releaser in the place of whatever runs for this CRD.
-    pub(super) fn release(&mut self, name: String, releaser: Releaser, queue: &Queue<Key>, key: &Key) {
-        let urgent = |released: &Released| released.remaining == Some(0);
-        let link = Link::throttled(releaser.progress(), queue.clone(), key.clone(), PROGRESS_PAUSE, urgent);
+    /// Runs a releaser for a CRD in place of the engine or releaser that runs for it.
+    pub(super) fn run_releaser(&mut self, name: String, releaser: Releaser) {
+        let link = self.connection.link_throttled(releaser.progress(), is_done);
         self.engines.remove(&name);
         self.releasers.insert(name, (releaser, link));
     }
 
-    /// Ends a releaser.
-    pub(super) fn stop_release(&mut self, name: &str) {
+    /// Stops a releaser.
+    pub(super) fn stop_releaser(&mut self, name: &str) {
         self.releasers.remove(name);
     }
 
-    /// How the deletion of the export goes.
-    pub(super) fn deletion(&self) -> Option<DeletionSeen> {
-        let (attempt, _) = self.deletion.as_ref()?;
+    /// Progress of the deletion of the export, once it was requested.
+    pub(super) fn export_deletion(&self) -> Option<ExportDeletion> {
+        let (attempt, _) = self.export_deletion.as_ref()?;
         Some(match attempt.outcome() {
-            None => DeletionSeen::Running,
-            Some(Ok(())) => DeletionSeen::Done,
-            Some(Err(message)) => DeletionSeen::Failing(message),
+            None => ExportDeletion::Running,
+            Some(Ok(())) => ExportDeletion::Done,
+            Some(Err(message)) => ExportDeletion::Failing(message),
         })
     }
 
-    /// The deletion of the export was asked for.
-    pub(super) fn deleting(&mut self, attempt: Attempt<(), String>, queue: &Queue<Key>, key: &Key) {
-        let link = Link::new(attempt.changes(), queue.clone(), key.clone());
-        self.deletion = Some((attempt, link));
+    /// Keeps an attempt to delete the export.
+    pub(super) fn run_export_deletion(&mut self, attempt: Attempt<(), String>) {
+        let link = self.connection.link(attempt.changes());
+        self.export_deletion = Some((attempt, link));
+    }
+
+    /// Stops the attempt to delete the export, unless it succeeded.
+    pub(super) fn stop_export_deletion(&mut self) {
+        if self.export_deletion() != Some(ExportDeletion::Done) {
+            self.export_deletion = None;
+        }
     }
 }
 
-/// What of an engine's progress matters at once, as bits.
-fn milestones(progress: &Progress) -> u8 {
+/// Whether a releaser or a cleanup has no object left.
+fn is_done(released: &Released) -> bool {
+    released.remaining == Some(0)
+}
+
+/// The facts of an engine's progress whose change is reported at once.
+fn milestones(progress: &Progress) -> [bool; 6] {
     [
         progress.consumer_synced,
         progress.provider_synced,
@@ -347,7 +286,4 @@ fn milestones(progress: &Progress) -> u8 {
         progress.remaining == Some(0),
         progress.objects == 0,
     ]
-    .into_iter()
-    .enumerate()
-    .fold(0, |bits, (at, is_set)| bits | (u8::from(is_set) << at))
 }

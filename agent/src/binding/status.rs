@@ -1,4 +1,4 @@
-//! What a binding's status says.
+//! The status of a binding.
 
 use std::collections::BTreeMap;
 
@@ -7,74 +7,59 @@ use bindery_api::{
     conditions::{self, false_condition, true_condition},
     v1alpha2::APIServiceBindingStatus,
 };
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-use super::{credential::Access, observe::Observed, plan::Plan, resource::State, unbind::Ending};
-use crate::session::schema_status::ExportReport;
+use super::{crd::CrdState, observed::ObservedBinding, plan::BindingPlan, unbind::UnbindPlan};
+use crate::{
+    controller::{access::ContractAccess, conditions::status_changes},
+    session::status_reports::ExportReport,
+};
 
-pub(crate) mod access;
+mod access;
 mod claims;
 pub(super) mod sync;
 
-/// Types of the conditions of a binding, and what False means.
+/// Types of the conditions of a binding.
 pub mod types {
-    /// The Secret gives access. False: it is missing or no kubeconfig, its credential has expired, or it leads to another
-    /// provider (`ProviderChanged`).
-    pub const SECRET_VALID: &str = "SecretValid";
-    /// The export exists and its APIs are installed. False: the provider is not reached, has no such export or took it away
-    /// (`ExportRemoved`), the binding's bundle does not take it any more (`ExportNotSelected`), or an API cannot be installed
-    /// here (`ProtectedGroup`, `ForeignCustomResourceDefinition`, ...).
-    pub const CONNECTED: &str = "Connected";
-    /// A reason of that.
-    pub const EXPORT_REMOVED: &str = "ExportRemoved";
-    /// Another one.
-    pub const EXPORT_NOT_SELECTED: &str = "ExportNotSelected";
-    /// Another one: a CRD on the consumer belongs to somebody else.
-    pub const FOREIGN_CRD: &str = "ForeignCustomResourceDefinition";
-    /// Another one: a CRD on the consumer is offered to the binding, and is not what the provider has.
-    pub const SCHEMAS_DISAGREE: &str = "SchemasDisagree";
-    /// Those of a CRD on the consumer that stands in the way of the export's.
-    pub const CRD_CONFLICTS: [&str; 2] = [FOREIGN_CRD, SCHEMAS_DISAGREE];
-    /// Both sides are watched.
+    pub use crate::controller::conditions::{CONNECTED, SECRET_VALID};
+    /// Says whether both clusters are watched.
     pub const INFORMERS_SYNCED: &str = "InformersSynced";
-    /// The provider hears that the konnector lives. False also where the contract serves another cluster
+    /// Says whether the provider receives heartbeats. It is also False if the contract serves another cluster
     /// (`ConsumerClusterMismatch`).
     pub const HEARTBEATING: &str = "Heartbeating";
-    /// The consumer's CRDs are as the provider's schemas say. False also where a change would break objects
-    /// (`IncompatibleSchema`): then sync goes on with what is installed.
+    /// Says whether the consumer's CRDs match the provider's schemas. It is also False if a change would break objects
+    /// (`IncompatibleSchema`): then sync continues with the installed schema.
     pub const SCHEMA_IN_SYNC: &str = "SchemaInSync";
-    /// No object fails.
+    /// Says whether all objects are in sync.
     pub const OBJECTS_IN_SYNC: &str = "ObjectsInSync";
-    /// Copies go with their objects. False (`TooManyMissing`): so many objects are missing at once that none is deleted on
-    /// the provider until they are back or the user consents.
+    /// Says whether copies are deleted when their objects are. It is False (`TooManyMissing`) while so many objects are
+    /// missing at once that no copy is deleted until they are back or the user consents.
     pub const DELETIONS_SYNCED: &str = "DeletionsSynced";
-    /// The reason of that.
-    pub const TOO_MANY_MISSING: &str = "TooManyMissing";
-    /// Claimed objects are on both sides as the claims say. The message tells what is claimed and what is rejected. False:
-    /// what the user has accepted cannot be read (`AcceptedClaimsUnreadable`), one is refused by the konnector
-    /// (`ClaimRefused`), is wider than what the user has accepted (`ClaimNotAccepted`), lacks rights (`RightsMissing`) or fails
-    /// (`ClaimFailing`), copies are being withdrawn (`Withdrawing`), or the first lists are on their way (`ClaimsSyncing`).
+    /// Says whether claimed objects are in sync. The message lists what is claimed and what is rejected. It is False if the
+    /// record of accepted claims is unreadable (`AcceptedClaimsUnreadable`), the konnector refuses a claim (`ClaimRefused`), a
+    /// claim is wider than what the user accepted (`ClaimNotAccepted`), lacks rights (`RightsMissing`) or fails
+    /// (`ClaimFailing`), while copies are being deleted (`Withdrawing`), and until the first lists (`ClaimsSyncing`).
     pub const PERMISSION_CLAIMS_IN_SYNC: &str = "PermissionClaimsInSync";
-    /// The binding is at work. False (`Paused`): its user wants nothing to be written.
+    /// Says whether the binding is active. It is False (`Paused`) while the user pauses it.
     pub const ACTIVE: &str = "Active";
-    /// The binding is being deleted. True with reason `Unbinding`, `Stuck` where the user must act, or `Paused`.
+    /// Says that the binding is being deleted. Its reason is `Unbinding`, `Stuck` if the user must act, or `Paused`.
     pub const DRAINING: &str = "Draining";
 }
 
-/// A write that was refused, by the CRD it was about.
+/// A refused write of a CRD.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct CrdFailure {
     /// Reason of the condition.
     pub reason: &'static str,
-    /// The API server's words, and the mend.
+    /// What the API server answered, and what to do.
     pub message: String,
 }
 
-/// Failures by name of the CRD.
-pub type Failures = BTreeMap<String, Failure>;
+/// CrdFailures by name of the CRD.
+pub type CrdFailures = BTreeMap<String, CrdFailure>;
 
 /// The status of a binding that is not being deleted.
-pub fn live(seen: &Observed, plan: &Plan, failures: &Failures) -> APIServiceBindingStatus {
+pub fn live(seen: &ObservedBinding, plan: &BindingPlan, failures: &CrdFailures) -> APIServiceBindingStatus {
     let mut status = seen.binding.status.clone().unwrap_or_default();
     let mut list = std::mem::take(&mut status.conditions);
     conditions::remove(&mut list, types::DRAINING);
@@ -83,8 +68,8 @@ pub fn live(seen: &Observed, plan: &Plan, failures: &Failures) -> APIServiceBind
         None => drop(conditions::remove(&mut list, kind)),
     };
     set(Some(sync::active(seen)), types::ACTIVE);
-    if matches!(seen.access, Access::Connecting) {
-        // Nothing is known that was not known before.
+    if matches!(seen.access, ContractAccess::Connecting) {
+        // Until the provider answers, the conditions stay as they are.
         if seen.binding.condition(types::CONNECTED).is_none() {
             let connecting = false_condition(
                 types::CONNECTED,
@@ -96,7 +81,7 @@ pub fn live(seen: &Observed, plan: &Plan, failures: &Failures) -> APIServiceBind
         }
     } else {
         set(Some(access::secret_valid(seen)), types::SECRET_VALID);
-        let is_served = matches!(seen.access, Access::Reached(_)) && seen.session.is_some();
+        let is_served = matches!(seen.access, ContractAccess::Reached(_)) && seen.session.is_some();
         set(access::connected(seen, plan, failures), types::CONNECTED);
         for (condition, kind) in [
             (sync::schema_in_sync(seen, plan, failures), types::SCHEMA_IN_SYNC),
@@ -116,10 +101,10 @@ pub fn live(seen: &Observed, plan: &Plan, failures: &Failures) -> APIServiceBind
 }
 
 /// The status of a binding that is being deleted.
-pub fn ending(seen: &Observed, ending: &Ending) -> APIServiceBindingStatus {
+pub fn unbinding(seen: &ObservedBinding, plan: &UnbindPlan) -> APIServiceBindingStatus {
     let mut status = seen.binding.status.clone().unwrap_or_default();
     let list = &mut status.conditions;
-    let reason = match (seen.is_paused(), ending.stuck) {
+    let reason = match (seen.is_paused(), plan.stuck) {
         (true, _) => "Paused",
         (false, true) => "Stuck",
         (false, false) => "Unbinding",
@@ -130,38 +115,32 @@ pub fn ending(seen: &Observed, ending: &Ending) -> APIServiceBindingStatus {
     }
     let draining = Condition {
         reason: reason.to_owned(),
-        message: ending.message.clone(),
+        message: plan.message.clone(),
         ..true_condition(types::DRAINING)
     };
     conditions::set(list, draining, seen.now);
-    // A binding on its way out is not ready, however well the rest of it is.
-    let severity = if ending.stuck { Severity::Error } else { Severity::Info };
+    // A binding that is being deleted is never Ready.
+    let severity = if plan.stuck { Severity::Error } else { Severity::Info };
     conditions::set(
         list,
-        false_condition(conditions::READY, severity, reason, &ending.message),
+        false_condition(conditions::READY, severity, reason, &plan.message),
         seen.now,
     );
     status.bound_schemas = seen.bound();
-    if let Some(listed) = &ending.listed {
+    if let Some(listed) = &plan.listed {
         status.permission_claims.clone_from(listed);
     }
     status
 }
 
-/// The merge patch from one status to another; `None` where they are the same.
-pub fn patch(before: Option<&APIServiceBindingStatus>, after: &APIServiceBindingStatus) -> Option<Value> {
+/// Returns the fields of the status that have to be written; `None` if the status is unchanged.
+pub fn changes(before: Option<&APIServiceBindingStatus>, after: &APIServiceBindingStatus) -> Option<Value> {
     let default = APIServiceBindingStatus::default();
     let before = before.unwrap_or(&default);
-    if before == after {
-        return None;
-    }
-    let (before, after) = (object(before), object(after));
-    let mut patch: Map<String, Value> = before.keys().map(|field| (field.clone(), Value::Null)).collect();
-    patch.extend(after);
-    Some(json!({ "status": patch }))
+    (before != after).then(|| status_changes(before, after))
 }
 
-/// Whether every condition stands as it stood, and only their messages say something else.
+/// Whether two statuses differ in nothing but the messages of conditions.
 pub fn is_mere_progress(before: Option<&APIServiceBindingStatus>, after: &APIServiceBindingStatus) -> bool {
     let unsaid = |status: &APIServiceBindingStatus| {
         let mut status = status.clone();
@@ -174,40 +153,11 @@ pub fn is_mere_progress(before: Option<&APIServiceBindingStatus>, after: &APISer
     before.is_some_and(|before| before != after && unsaid(before) == unsaid(after))
 }
 
-/// The conditions that people should hear of: those that stopped to hold, and Ready when it begins to.
-pub fn turned<'a>(before: &'a [Condition], after: &'a [Condition]) -> impl Iterator<Item = &'a Condition> {
-    after.iter().filter(move |condition| {
-        let known = conditions::get(before, &condition.type_);
-        if condition.type_ == conditions::READY {
-            return condition.is_true() && !known.is_some_and(Condition::is_true);
-        }
-        let serious = matches!(condition.severity, Severity::Error | Severity::Warning);
-        // Of what counts people hear once, though its numbers move on.
-        let counts = [
-            types::TOO_MANY_MISSING,
-            types::EXPORT_REMOVED,
-            types::EXPORT_NOT_SELECTED,
-        ];
-        let says_more = |known: &Condition| {
-            known.reason != condition.reason
-                || (known.message != condition.message && !counts.contains(&condition.reason.as_str()))
-        };
-        serious && known.is_none_or(says_more)
-    })
-}
-
-fn object(status: &APIServiceBindingStatus) -> Map<String, Value> {
-    match serde_json::to_value(status) {
-        Ok(Value::Object(fields)) => fields,
-        _ => Map::new(),
-    }
-}
-
-/// What the provider is told of the export.
-pub fn report(seen: &Observed, status: &APIServiceBindingStatus, plan: &Plan) -> ExportReport {
+/// Returns the conditions that the export on the provider gets.
+pub fn export_report(seen: &ObservedBinding, status: &APIServiceBindingStatus, plan: &BindingPlan) -> ExportReport {
     let refused = plan.states.values().find_map(|state| match state {
-        State::Refused { message, .. } => Some(message),
-        State::Pending { .. } | State::Usable(_) => None,
+        CrdState::Refused { message, .. } => Some(message),
+        CrdState::Pending { .. } | CrdState::Usable(_) => None,
     });
     let connected = match refused {
         None => true_condition("Connected"),
@@ -219,7 +169,7 @@ pub fn report(seen: &Observed, status: &APIServiceBindingStatus, plan: &Plan) ->
         repeated.as_ref().is_some_and(is_same)
     };
     let in_sync = match conditions::get(&status.conditions, types::SCHEMA_IN_SYNC) {
-        // What is refused on the provider is no matter of the consumer.
+        // A change that the provider itself refuses does not concern the consumer.
         Some(condition) if is_repeated(condition) => true_condition("ConsumerInSync"),
         Some(condition) => Condition {
             type_: "ConsumerInSync".to_owned(),
@@ -233,9 +183,9 @@ pub fn report(seen: &Observed, status: &APIServiceBindingStatus, plan: &Plan) ->
     }
 }
 
-fn facts(seen: &Observed, plan: &Plan, status: &mut APIServiceBindingStatus) {
+fn facts(seen: &ObservedBinding, plan: &BindingPlan, status: &mut APIServiceBindingStatus) {
     status.bound_schemas = seen.bound();
-    let (Some(session), Access::Reached(_)) = (&seen.session, &seen.access) else {
+    let (Some(session), ContractAccess::Reached(_)) = (&seen.session, &seen.access) else {
         return;
     };
     status.contract_uid = Some(session.contract_uid.to_string());
@@ -249,5 +199,5 @@ fn facts(seen: &Observed, plan: &Plan, status: &mut APIServiceBindingStatus) {
 }
 
 #[cfg(test)]
-#[path = "status_tests.rs"]
+#[path = "tests/status.rs"]
 mod tests;

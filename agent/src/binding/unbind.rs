@@ -1,5 +1,5 @@
 //! Decides how a binding that is being deleted ends: objects, CRDs, the provider's export, credentials, rights, and the
-//! finalizer last. Each step is seen to be done before the next, so that a successor goes on where this one was killed.
+//! finalizer last. Each step is confirmed before the next, so that a restarted konnector continues after a crash.
 
 use std::collections::BTreeSet;
 
@@ -7,99 +7,104 @@ use bindery_api::{annotations, finalizers, v1alpha2::PermissionClaim};
 use kube::ResourceExt as _;
 
 use super::{
-    claims::{self, By},
-    credential::Access,
-    observe::{ClusterPin, Observed, SessionSeen},
-    plan::{Op, paused},
+    claims::{self, Withdrawer},
+    observed::ObservedBinding,
+    plan::{BindingOp, paused},
 };
-use crate::session::{exports::Lookup, heartbeat::Heartbeat};
+use crate::{
+    controller::{
+        access::ContractAccess,
+        observed_session::{ClusterPin, ObservedSession},
+    },
+    session::{exports::ExportLookup, heartbeat::Heartbeat},
+};
 
 mod export;
 mod objects;
 
-use export::{Export, export};
-use objects::{describe, drain, let_go, remove};
+use export::{ExportStep, export_step};
+use objects::{delete_crd, describe, drain, release_objects};
 
-/// What to do, and what to say of it.
+/// What to do for a binding that is being deleted, and what its status says.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Ending {
-    /// The steps.
-    pub ops: Vec<Op>,
-    /// Objects that are left, where they were counted.
+pub struct UnbindPlan {
+    /// The next steps.
+    pub ops: Vec<BindingOp>,
+    /// Count of objects that are left; `None` while they are not counted.
     pub remaining: Option<usize>,
-    /// The claims that the status is to list, where some were withdrawn.
+    /// Claims that the status has to list, if some were withdrawn.
     pub listed: Option<Vec<PermissionClaim>>,
-    /// What is going on, or waited for.
+    /// What is being done, or what the deletion waits for.
     pub message: String,
-    /// Nobody can go on without the user.
+    /// Whether the deletion waits for the user.
     pub stuck: bool,
-    /// What stays on the provider, said once at the end.
-    pub leaves: Option<String>,
+    /// What stays on the provider, published as an event at the end.
+    pub provider_keeps: Option<String>,
 }
 
-/// Who answers for the objects.
+/// How the objects of the binding are removed.
 #[derive(Debug, PartialEq)]
-enum Way {
-    /// The provider: engines delete here and there.
+enum UnbindPath {
+    /// Engines of this session delete them on both clusters.
     Drain { session: u64 },
-    /// Nobody: objects are deleted here alone.
+    /// Releasers delete them on the consumer only.
     Release,
-    /// It cannot be told yet.
+    /// It is not decided yet.
     Wait { message: String, stuck: bool },
 }
 
-/// Decides.
-pub fn plan(seen: &Observed) -> Ending {
+/// Decides what to do for a binding that is being deleted.
+pub fn plan(seen: &ObservedBinding) -> UnbindPlan {
     if !seen
         .binding
         .finalizers()
         .iter()
         .any(|finalizer| finalizer == finalizers::KONNECTOR)
     {
-        return Ending::default();
+        return UnbindPlan::default();
     }
     if seen.is_paused() {
-        return Ending {
+        return UnbindPlan {
             ops: paused(seen, Vec::new()),
             message: format!(
-                "paused by its annotation, so nothing is removed; to go on: kubectl annotate apiservicebinding {} {}-",
+                "the binding is paused by its annotation, so nothing is removed; to resume: kubectl annotate apiservicebinding {} {}-",
                 seen.name(),
                 annotations::PAUSED
             ),
-            ..Ending::default()
+            ..UnbindPlan::default()
         };
     }
     if seen.owned().next().is_some() {
-        let mut ending = objects(seen);
-        if ending.remaining == Some(0) && !claims(seen, &mut ending) {
+        let mut plan = objects(seen);
+        if plan.remaining == Some(0) && !claims(seen, &mut plan) {
             for (name, crd) in seen.owned() {
-                remove(&mut ending, name, crd);
+                delete_crd(&mut plan, name, crd);
             }
-            describe(&mut ending);
+            describe(&mut plan);
         }
-        return ending;
+        return plan;
     }
-    let mut ending = Ending::default();
-    if claims(seen, &mut ending) {
-        return ending;
+    let mut plan = UnbindPlan::default();
+    if claims(seen, &mut plan) {
+        return plan;
     }
     for name in seen.engines.keys() {
-        ending.ops.push(Op::StopEngine { name: name.clone() });
+        plan.ops.push(BindingOp::StopEngine { name: name.clone() });
     }
     for name in seen.releasers.keys() {
-        ending.ops.push(Op::StopReleaser { name: name.clone() });
+        plan.ops.push(BindingOp::StopReleaser { name: name.clone() });
     }
-    match export(seen) {
-        Export::Done { leaves } => ending.leaves = leaves,
-        Export::Ask { uid, force } => {
-            ending.ops.push(Op::DeleteExport { uid, force });
-            "the provider is asked to delete the export".clone_into(&mut ending.message);
-            return ending;
+    match export_step(seen) {
+        ExportStep::Done { provider_keeps } => plan.provider_keeps = provider_keeps,
+        ExportStep::Request { uid, force } => {
+            plan.ops.push(BindingOp::DeleteExport { uid, force });
+            "requesting the deletion of the export from the provider".clone_into(&mut plan.message);
+            return plan;
         }
-        Export::Wait { message, stuck } => {
-            ending.message = message;
-            ending.stuck = stuck;
-            return ending;
+        ExportStep::Wait { message, stuck } => {
+            plan.message = message;
+            plan.stuck = stuck;
+            return plan;
         }
     }
     if let Some(contract_uid) = seen
@@ -107,52 +112,52 @@ pub fn plan(seen: &Observed) -> Ending {
         .filter(|_| seen.has_stored_secret && !seen.contract_is_shared)
     {
         let contract_uid = contract_uid.to_owned();
-        ending.ops.push(Op::DeleteStored { contract_uid });
+        plan.ops.push(BindingOp::DeleteStoredCredential { contract_uid });
     }
-    ending.ops.extend([Op::DeleteRoles, Op::ClearFinalizer]);
-    "the last traces are removed".clone_into(&mut ending.message);
-    ending
+    plan.ops.extend([BindingOp::DeleteRoles, BindingOp::RemoveFinalizer]);
+    "removing the stored credential and the roles".clone_into(&mut plan.message);
+    plan
 }
 
-fn objects(seen: &Observed) -> Ending {
-    match way(seen) {
-        Way::Drain { session } => drain(seen, session),
-        Way::Release => let_go(seen),
-        Way::Wait { message, stuck } => Ending {
-            ops: vec![Op::Pause(true)],
+fn objects(seen: &ObservedBinding) -> UnbindPlan {
+    match objects_path(seen) {
+        UnbindPath::Drain { session } => drain(seen, session),
+        UnbindPath::Release => release_objects(seen),
+        UnbindPath::Wait { message, stuck } => UnbindPlan {
+            ops: vec![BindingOp::Pause(true)],
             message,
             stuck,
-            ..Ending::default()
+            ..UnbindPlan::default()
         },
     }
 }
 
-/// Who answers for objects.
-fn way(seen: &Observed) -> Way {
-    // The provider's objects stay, so that it has nothing to answer for.
+/// Decides how the objects are removed.
+fn objects_path(seen: &ObservedBinding) -> UnbindPath {
+    // The provider keeps its objects, so its answer is not needed.
     if seen.orphans() {
-        return Way::Release;
+        return UnbindPath::Release;
     }
-    answers(seen)
+    path(seen)
 }
 
-/// Who answers for what this binding has on the provider.
-fn answers(seen: &Observed) -> Way {
+/// Decides how objects that the binding has on the provider are removed.
+fn path(seen: &ObservedBinding) -> UnbindPath {
     if seen.is_forced() || seen.pinned().is_none() {
-        return Way::Release;
+        return UnbindPath::Release;
     }
-    let wait = |message: String, stuck: bool| Way::Wait { message, stuck };
+    let wait = |message: String, stuck: bool| UnbindPath::Wait { message, stuck };
     match &seen.access {
-        Access::Connecting => return wait("waiting for the provider to answer".to_owned(), false),
-        Access::Problem(problem) => return wait(format!("{problem}; {FORCE}"), true),
-        Access::Failed(error) => return wait(format!("{error}; {FORCE}"), true),
-        Access::Changed { .. } => {
+        ContractAccess::Connecting => return wait("waiting for the provider to answer".to_owned(), false),
+        ContractAccess::Problem(problem) => return wait(format!("{problem}; {FORCE}"), true),
+        ContractAccess::Failed(error) => return wait(format!("{error}; {FORCE}"), true),
+        ContractAccess::Changed { .. } => {
             return wait(
-                format!("the Secret leads to another provider, so nobody can tell the old one; {FORCE}"),
+                format!("the Secret leads to another provider, so the old one cannot be asked; {FORCE}"),
                 true,
             );
         }
-        Access::Reached(_) => {}
+        ContractAccess::Reached(_) => {}
     }
     let Some(session) = &seen.session else {
         return wait("waiting for the session with the provider".to_owned(), false);
@@ -177,70 +182,70 @@ fn answers(seen: &Observed) -> Way {
         ClusterPin::Ours => {}
     }
     match &session.export {
-        Lookup::Unknown { failure } => {
+        ExportLookup::Unknown { failure } => {
             let why = failure
                 .as_deref()
                 .map_or_else(String::new, |failure| format!(": {failure}"));
             wait(format!("waiting for the provider to list its exports{why}"), false)
         }
-        Lookup::Broken { message } => wait(format!("{message}; {FORCE}"), true),
-        Lookup::Absent | Lookup::Present(_) if seen.export_is_gone() => Way::Release,
-        Lookup::Absent | Lookup::Present(_) => Way::Drain { session: session.id },
+        ExportLookup::Broken { message } => wait(format!("{message}; {FORCE}"), true),
+        ExportLookup::Absent | ExportLookup::Present(_) if seen.export_is_gone() => UnbindPath::Release,
+        ExportLookup::Absent | ExportLookup::Present(_) => UnbindPath::Drain { session: session.id },
     }
 }
 
-/// Withdraws the claims, whose copies serve the objects and so go after them. Answers whether something is left to do.
-fn claims(seen: &Observed, ending: &mut Ending) -> bool {
+/// Withdraws the claims after the objects that need their copies are gone. Returns whether something is left to do.
+fn claims(seen: &ObservedBinding, plan: &mut UnbindPlan) -> bool {
     let has_claims = seen
         .binding
         .status
         .as_ref()
         .is_some_and(|status| !status.permission_claims.is_empty());
-    let withdrawal = match answers(seen) {
+    let withdrawal = match path(seen) {
         _ if !has_claims => None,
-        Way::Drain { session } => claims::withdraw(seen, By::Session(session)),
-        Way::Release => claims::withdraw(seen, By::Cleanup),
-        Way::Wait { message, stuck } => {
-            ending.message = format!("waiting to withdraw copies of claimed objects: {message}");
-            ending.stuck = stuck;
-            ending.ops.push(Op::Pause(true));
+        UnbindPath::Drain { session } => claims::withdraw(seen, Withdrawer::Session(session)),
+        UnbindPath::Release => claims::withdraw(seen, Withdrawer::Cleanup),
+        UnbindPath::Wait { message, stuck } => {
+            plan.message = format!("waiting to withdraw copies of claimed objects: {message}");
+            plan.stuck = stuck;
+            plan.ops.push(BindingOp::Pause(true));
             return true;
         }
     };
     let Some(withdrawal) = withdrawal else {
-        // Those that were told to withdraw have.
-        ending.listed = Some(Vec::new());
-        ending.ops.extend(claims::steps(seen, None, &BTreeSet::new()));
+        // All claims are withdrawn.
+        plan.listed = Some(Vec::new());
+        plan.ops.extend(claims::steps(seen, None, &BTreeSet::new()));
         return false;
     };
-    let counted = match withdrawal.left {
+    let counted = match withdrawal.remaining {
         Some(1) => "1 copy of a claimed object is left to delete".to_owned(),
         Some(left) => format!("{left} copies of claimed objects are left to delete"),
         None => "counting the copies of claimed objects that are left".to_owned(),
     };
-    ending.message = match withdrawal.problem {
+    plan.message = match withdrawal.problem {
         Some(problem) => format!("{counted}: {problem}; {FORCE}"),
         None => counted,
     };
-    ending.ops.extend(withdrawal.ops);
-    if !ending.ops.contains(&Op::Pause(false)) {
-        ending.ops.push(Op::Pause(false));
+    plan.ops.extend(withdrawal.ops);
+    if !plan.ops.contains(&BindingOp::Pause(false)) {
+        plan.ops.push(BindingOp::Pause(false));
     }
-    ending.listed = Some(withdrawal.listed);
+    plan.listed = Some(withdrawal.listed);
     true
 }
 
-/// What to say while it is not known whether the contract serves this cluster.
-fn unpinned(session: &SessionSeen) -> (String, bool) {
+/// Message while it is not known whether the contract serves this cluster, and whether the user must act.
+fn unpinned(session: &ObservedSession) -> (String, bool) {
     match &session.heartbeat {
         Heartbeat::Failing { message } => (format!("{message}; {FORCE}"), true),
         _ => ("waiting for the provider to answer".to_owned(), false),
     }
 }
 
-const FORCE: &str = "mend that, or annotate the binding with kube-bind.io/force-unbind=true to end it without the \
-                     provider, whose objects then stay there";
+const FORCE: &str = "fix that, or annotate the binding with kube-bind.io/force-unbind=true to remove it without the \
+                     provider, which then keeps its objects";
 
 #[cfg(test)]
-#[path = "unbind_tests.rs"]
+#[path = "tests/unbind.rs"]
 mod tests;

@@ -1,49 +1,49 @@
-//! Takes the steps that were decided. Nothing here decides.
+//! Takes the steps of a plan for a bundle. The plan decides; this module only writes.
 
 use bindery_api::{
     Conditions as _,
-    v1alpha2::{API_VERSION, APIServiceBinding, APIServiceBindingBundle, APIServiceBindingBundleStatus},
+    v1alpha2::{APIServiceBinding, APIServiceBindingBundle, APIServiceBindingBundleStatus},
 };
-use bindery_runtime::errors;
+use bindery_runtime::{errors, preconditions::unchanged};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{
-    Api, ResourceExt as _,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    Api, Resource as _, ResourceExt as _,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
 };
-use serde_json::json;
 
 use super::{
-    Controller,
-    plan::Op,
-    status::{self, Failures},
+    controller::BundleController,
+    plan::BundleOp,
+    status::{self, ExportFailures},
 };
 use crate::{
-    binding::{left, resource::is_owned, status as binding_status},
-    rights,
+    controller::{conditions::turned, crd_objects, ownership::owns_crd},
+    patch, rights,
 };
 
-/// What did not work.
+/// The failures of the steps of a plan.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
-    /// What was refused, by names of exports.
-    pub(super) failures: Failures,
-    /// Somebody else was quicker in one of them: the cache will show it.
+pub(super) struct ApplyOutcome {
+    /// Messages of refused writes, by name of the export.
+    pub(super) failures: ExportFailures,
+    /// Whether a write conflicted with another writer, which the cache will show.
     pub(super) is_stale: bool,
 }
 
-impl Controller {
-    /// Takes the steps. One that fails keeps no other from being taken.
-    pub(super) async fn apply(&self, bundle: &APIServiceBindingBundle, ops: Vec<Op>) -> Outcome {
-        let mut outcome = Outcome::default();
+impl BundleController {
+    /// Takes the steps. A failed step does not stop the others.
+    pub(super) async fn apply(&self, bundle: &APIServiceBindingBundle, ops: Vec<BundleOp>) -> ApplyOutcome {
+        let mut outcome = ApplyOutcome::default();
         for op in ops {
-            if let Op::Delete {
-                binding, unused: true, ..
+            if let BundleOp::Delete {
+                binding,
+                only_unused: true,
+                ..
             } = &op
             {
                 match self.has_objects(binding).await {
                     Ok(false) => {}
-                    // They will be counted.
+                    // The objects will be counted.
                     Ok(true) => {
                         outcome.is_stale = true;
                         continue;
@@ -56,21 +56,15 @@ impl Controller {
                 }
             }
             let (export, verb) = match &op {
-                Op::Create(binding) => (binding.export_name().to_owned(), "create"),
-                Op::Patch { export, .. } => (export.clone(), "patch"),
-                Op::Delete { binding, .. } => (binding.export_name().to_owned(), "delete"),
+                BundleOp::Create(binding) => (binding.export_name().to_owned(), "create"),
+                BundleOp::Patch { export, .. } => (export.clone(), "patch"),
+                BundleOp::Delete { binding, .. } => (binding.export_name().to_owned(), "delete"),
             };
             match self.step(bundle, op).await {
                 Ok(()) => {}
                 Err(error) if errors::code(&error) == Some(409) => outcome.is_stale = true,
                 Err(error) => {
-                    let mend = if errors::is_forbidden(&error) {
-                        let rule = rights::rule("kube-bind.io", &["apiservicebindings"], &[verb]);
-                        format!("; the konnector needs {rule}")
-                    } else {
-                        String::new()
-                    };
-                    let message = format!("cannot {verb} its binding: {}{mend}", errors::explain(&error));
+                    let message = rights::refused(&error, "its binding", "kube-bind.io", "apiservicebindings", verb);
                     outcome.failures.insert(export, message);
                 }
             }
@@ -78,83 +72,68 @@ impl Controller {
         outcome
     }
 
-    /// Whether a binding that is about to end without objects has some after all.
+    /// Asks the API server whether a binding that is to be deleted has objects.
     async fn has_objects(&self, binding: &APIServiceBinding) -> Result<bool, kube::Error> {
-        let consumer = &self.common.consumer;
-        for crd in consumer.crds.list(|crd| is_owned(crd, binding)) {
-            if left::any(&consumer.clients.write, &crd).await? {
+        let consumer = &self.context.consumer;
+        for crd in consumer.crds.list(|crd| owns_crd(binding, crd)) {
+            if crd_objects::any(&consumer.clients.write, &crd).await? {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    async fn step(&self, bundle: &APIServiceBindingBundle, op: Op) -> Result<(), kube::Error> {
-        let api: Api<APIServiceBinding> = Api::all(self.common.consumer.clients.write.clone());
-        let (recorder, metrics) = (&self.common.recorder, &self.common.metrics);
+    async fn step(&self, bundle: &APIServiceBindingBundle, op: BundleOp) -> Result<(), kube::Error> {
+        let api: Api<APIServiceBinding> = Api::all(self.context.consumer.clients.write.clone());
+        let (recorder, metrics) = (&self.context.recorder, &self.context.metrics);
         match op {
-            Op::Create(binding) => {
+            BundleOp::Create(binding) => {
                 let (name, export) = (binding.name_any(), binding.export_name().to_owned());
                 api.create(&PostParams::default(), &binding).await?;
                 tracing::info!(bundle = bundle.name_any(), export, binding = name, "export is bound");
                 metrics.bundle_binding("created");
                 let message = format!("APIServiceExport {export} is bound by APIServiceBinding {name}");
-                recorder.normal(&reference(bundle), "Bound", message);
+                recorder.normal(&bundle.object_ref(&()), "Bound", message);
             }
-            Op::Patch { name, patch, .. } => {
+            BundleOp::Patch { name, patch, .. } => {
                 api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
             }
-            Op::Delete { binding, why, .. } => {
+            BundleOp::Delete { binding, why, .. } => {
                 let name = binding.name_any();
                 let params = DeleteParams {
-                    preconditions: Some(Preconditions {
-                        uid: binding.metadata.uid.clone(),
-                        resource_version: binding.metadata.resource_version.clone(),
-                    }),
+                    preconditions: Some(unchanged(&binding.metadata)),
                     ..DeleteParams::default()
                 };
                 match api.delete(&name, &params).await {
                     Err(error) if errors::is_object_gone(&error, &name) => return Ok(()),
                     deleted => drop(deleted?),
                 }
-                tracing::info!(bundle = bundle.name_any(), binding = name, why, "binding ends");
+                tracing::info!(bundle = bundle.name_any(), binding = name, why, "binding deleted");
                 metrics.bundle_binding("deleted");
-                let message = format!("APIServiceBinding {name} ends: {why}");
-                recorder.normal(&reference(bundle), "Unbound", message);
+                let message = format!("APIServiceBinding {name} is deleted: {why}");
+                recorder.normal(&bundle.object_ref(&()), "Unbound", message);
             }
         }
         Ok(())
     }
 
-    /// Writes a status where it differs, and tells of conditions that turned; whether it was written.
+    /// Writes the status of a bundle if it differs, and publishes events for conditions that turned. Returns whether it was
+    /// written.
     pub(super) async fn write_status(
         &self,
         bundle: &APIServiceBindingBundle,
         status: &APIServiceBindingBundleStatus,
         now: Timestamp,
     ) -> Result<bool, kube::Error> {
-        let Some(mut patch) = status::patch(bundle.status.as_ref(), status, now) else {
+        let Some(changes) = status::changes(bundle.status.as_ref(), status, now) else {
             return Ok(false);
         };
-        patch["metadata"] = json!({
-            "uid": bundle.metadata.uid, "resourceVersion": bundle.metadata.resource_version,
-        });
-        let api: Api<APIServiceBindingBundle> = Api::all(self.common.consumer.clients.write.clone());
+        let patch = patch::status(&bundle.metadata, changes);
+        let api: Api<APIServiceBindingBundle> = Api::all(self.context.consumer.clients.write.clone());
         api.patch_status(&bundle.name_any(), &PatchParams::default(), &Patch::Merge(patch))
             .await?;
-        let turned = binding_status::turned(bundle.conditions(), &status.conditions);
-        self.common.recorder.turned(&reference(bundle), turned);
+        let turned = turned(bundle.conditions(), &status.conditions);
+        self.context.recorder.turned(&bundle.object_ref(&()), turned);
         Ok(true)
-    }
-}
-
-/// The bundle, for events about it.
-fn reference(bundle: &APIServiceBindingBundle) -> ObjectReference {
-    ObjectReference {
-        api_version: Some(API_VERSION.to_owned()),
-        kind: Some("APIServiceBindingBundle".to_owned()),
-        name: bundle.metadata.name.clone(),
-        uid: bundle.metadata.uid.clone(),
-        ..ObjectReference::default()
     }
 }

@@ -1,157 +1,129 @@
-//! What is seen of a bundle before anything is decided.
+//! Collects the state of a bundle from caches. What is not known yet is requested in the background.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
-use bindery_api::{
-    annotations, names,
-    v1alpha2::{API_VERSION, APIServiceBinding, APIServiceBindingBundle},
-};
+use bindery_api::{annotations, meta::is_annotated, v1alpha2::APIServiceBindingBundle};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
 
-use super::{Count, Terms};
+use super::{
+    controller::{BundleController, BundleKey, pinned_contract},
+    observed::{ObservedBundle, RemovedExport},
+    runtime::BundleRuntime,
+};
 use crate::{
-    binding::{
-        consent::Consent,
-        credential::Access,
-        observe::{SessionSeen, bundle_of},
+    controller::{
+        access::{ContractAccess, CredentialHolder, KnownCredentials},
+        bundle_settings::BundleSettings,
+        consent::{self, Consent},
+        observed_session::ObservedSession,
     },
-    session::{exports::Listed, probe::Probed},
+    session::{Session, connect::ContractConnection, exports::ExportLookup},
 };
 
-/// All that decisions about a bundle are made of.
-#[derive(Clone, Debug)]
-pub struct Observed {
-    /// The bundle.
-    pub bundle: Arc<APIServiceBindingBundle>,
-    /// The time, for annotations that expire and for conditions.
-    pub now: Timestamp,
-    /// What its spec means.
-    pub terms: Terms,
-    /// What its credentials lead to.
-    pub access: Access,
-    /// The contract it has a session with. Of the export that it names, nothing is known.
-    pub session: Option<SessionSeen>,
-    /// What the contract exports.
-    pub exports: Listed,
-    /// What the provider answered last.
-    pub probed: Option<Probed>,
-    /// All bindings there are, in the order of names.
-    pub bindings: Vec<Arc<APIServiceBinding>>,
-    /// Why they cannot be followed for now.
-    pub bindings_failing: Option<String>,
-    /// How many objects its bindings have, by their UID, as far as they are counted.
-    pub counts: BTreeMap<String, Count>,
-    /// The exports of its bindings that are not to be bound any more, by name.
-    pub gone: BTreeMap<String, Gone>,
-    /// UIDs of the bundles there are.
-    pub bundles: BTreeSet<String>,
-}
-
-/// Since when an export is not to be bound any more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gone {
-    /// For how long that was seen.
-    pub since: Duration,
-    /// It was deleted to make room for a successor.
-    pub replaced: bool,
-}
-
-/// Whom a binding belongs to, as the bundle sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Owner {
-    /// This bundle.
-    Us,
-    /// Another bundle.
-    Bundle {
-        /// Its name.
-        name: String,
-        /// It is gone, and the binding is to follow.
-        gone: bool,
-    },
-    /// Whoever made it.
-    Hand,
-}
-
-// === impl Observed ===
-
-impl Observed {
-    /// Name of the bundle.
-    pub fn name(&self) -> String {
-        self.bundle.name_any()
-    }
-
-    /// UID of the contract that the bundle is pinned to.
-    pub fn pinned(&self) -> Option<&str> {
-        self.bundle.status.as_ref()?.contract_uid.as_deref()
-    }
-
-    /// Whether the user lets another provider or cluster take over.
-    pub fn takeover(&self) -> Consent {
-        Consent::read(&*self.bundle, annotations::ACCEPT_PROVIDER_CHANGE, self.now)
-    }
-
-    /// Whether the exports that are known are those of the contract, beyond doubt, and can be read right now.
-    pub fn is_confirmed(&self) -> bool {
-        let is_answered = self
-            .probed
-            .as_ref()
-            .is_some_and(|probed| probed.problem.is_none() && probed.version == self.exports.version);
-        is_answered && self.exports.failing.is_none()
-    }
-
-    /// Whom a binding belongs to.
-    pub fn owner_of(&self, binding: &APIServiceBinding) -> Owner {
-        match bundle_of(binding) {
-            None => Owner::Hand,
-            Some(owner) if Some(&owner.uid) == self.bundle.metadata.uid.as_ref() => Owner::Us,
-            Some(owner) => Owner::Bundle {
-                name: owner.name.clone(),
-                gone: !self.bundles.contains(&owner.uid),
-            },
+impl BundleController {
+    /// Collects all that decisions about a bundle are made from.
+    pub(super) fn observe(
+        &self,
+        bundle: &Arc<APIServiceBindingBundle>,
+        runtime: &mut BundleRuntime,
+        key: &BundleKey,
+    ) -> ObservedBundle {
+        let now = Timestamp::now();
+        let context = &self.context;
+        let consumer = &context.consumer;
+        let settings = BundleSettings::of(&bundle.spec, context.options.polling_interval);
+        let takeover = Consent::read(&**bundle, annotations::ACCEPT_PROVIDER_CHANGE, now);
+        if let Some(pause) = consent::next_expiry([&takeover], now) {
+            self.queue.add_after(Arc::clone(key), pause);
         }
-    }
-
-    /// The bundle's own bindings.
-    pub fn own(&self) -> impl Iterator<Item = &Arc<APIServiceBinding>> {
-        self.bindings
-            .iter()
-            .filter(|binding| self.owner_of(binding) == Owner::Us)
-    }
-
-    /// Whether a binding is, or will be, of the bundle's contract.
-    pub fn is_of_contract(&self, binding: &APIServiceBinding) -> bool {
-        match contract_of(binding) {
-            Some(uid) => self.pinned() == Some(uid),
-            None => binding.spec.kubeconfig_secret_ref == self.bundle.spec.kubeconfig_secret_ref,
+        let consent = takeover.until();
+        let holder = CredentialHolder {
+            secret: &bundle.spec.kubeconfig_secret_ref,
+            pinned: pinned_contract(bundle),
+            consent: consent.is_some(),
+            unbinding: false,
+        };
+        let known = KnownCredentials::of(consumer, &holder);
+        let attempts = &mut runtime.connection.attempts;
+        let access = known.reach(&context.sessions, &context.connector, attempts, Some(settings.polling));
+        if let ContractAccess::Reached(reached) = &access {
+            let session = self.enter(bundle, &known, reached);
+            runtime.attach(&session, settings.polling);
         }
+        let session = runtime.connection.session().cloned();
+        if let (Some(session), Some(until)) = (&session, consent) {
+            session.consent_until(until);
+        }
+        let last_probe = runtime.last_probe(&access, now);
+        let mut bindings = consumer.bindings.list(|_| true);
+        bindings.sort_by_key(|binding| binding.name_any());
+        let bundles = consumer.bundles.list(|_| true);
+        let mut seen = ObservedBundle {
+            bundle: Arc::clone(bundle),
+            now,
+            access: access.map(|reached| reached.contract.clone()),
+            session: session.as_ref().map(|session| {
+                let no_export = ExportLookup::Unknown { failure: None };
+                ObservedSession::of(session, consumer, no_export, consent.is_some())
+            }),
+            exports: session.map(|session| session.exports().list()).unwrap_or_default(),
+            last_probe,
+            bindings,
+            bindings_failing: consumer.bindings.health().borrow().failure.clone(),
+            counts: BTreeMap::new(),
+            removed: BTreeMap::new(),
+            bundles: bundles.iter().filter_map(|bundle| bundle.uid()).collect(),
+            settings,
+        };
+        let count = |uid: String| Some((context.object_counts.get(&uid)?, uid));
+        let counts = seen.own().filter_map(|binding| count(binding.uid()?));
+        seen.counts = counts.map(|(count, uid)| (uid, count)).collect();
+        seen.removed = removed_exports(&seen, runtime);
+        seen
     }
 
-    /// Name of the binding of an export.
-    pub fn binding_name(&self, export: &str) -> String {
-        let prefix = self.bundle.spec.binding_name_prefix.as_deref().unwrap_or_default();
-        names::fit(format!("{prefix}{export}"), names::NAME_LENGTH_MAX)
+    /// Joins the session of the contract that was reached, and tells it about the bundle's kubeconfig.
+    fn enter(
+        &self,
+        bundle: &APIServiceBindingBundle,
+        known: &KnownCredentials,
+        reached: &ContractConnection,
+    ) -> Arc<Session> {
+        let (reference, consumer) = (&bundle.spec.kubeconfig_secret_ref, &self.context.consumer);
+        let session = self.context.enter(reached, reference);
+        if let Some(own) = known.own(&reached.origin) {
+            // The slash keeps the name apart from names of bindings.
+            session.note_origin(&format!("bundle/{}", bundle.name_any()), own);
+            let secret = consumer.secrets.get(&consumer.namespace, &reference.name);
+            let kubeconfig = secret
+                .as_ref()
+                .and_then(|secret| secret.data.as_ref()?.get(&reference.key));
+            if let Some(kubeconfig) = kubeconfig {
+                session.store_copy(own, &kubeconfig.0);
+            }
+        }
+        session
     }
 }
 
-/// UID of the contract that a binding is pinned to.
-pub fn contract_of(binding: &APIServiceBinding) -> Option<&str> {
-    binding.status.as_ref()?.contract_uid.as_deref()
-}
-
-/// The reference by which a binding belongs to a bundle.
-pub fn owner(bundle: &APIServiceBindingBundle) -> OwnerReference {
-    OwnerReference {
-        api_version: API_VERSION.to_owned(),
-        kind: "APIServiceBindingBundle".to_owned(),
-        name: bundle.name_any(),
-        uid: bundle.metadata.uid.clone().unwrap_or_default(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
+/// The exports of the bundle's own bindings that are no longer to be bound.
+fn removed_exports(seen: &ObservedBundle, runtime: &mut BundleRuntime) -> BTreeMap<String, RemovedExport> {
+    if !seen.exports.complete {
+        return BTreeMap::new();
     }
+    let removed = seen.own().filter_map(|binding| {
+        let export = binding.export_name();
+        match seen.exports.get(export) {
+            Some(ExportLookup::Present(found)) if found.metadata.deletion_timestamp.is_some() => {
+                Some((export, is_annotated(&found.metadata, annotations::REPLACE)))
+            }
+            Some(ExportLookup::Present(found)) => {
+                (seen.settings.selects(found) == Some(false)).then_some((export, false))
+            }
+            Some(_) => None,
+            None => Some((export, false)),
+        }
+    });
+    runtime.removed_exports(removed, seen.exports.read_for)
 }

@@ -1,8 +1,8 @@
-//! Decides which bindings a bundle makes, changes and ends.
+//! Decides which bindings a bundle creates, changes and deletes.
 //!
-//! A binding is the bundle's own by the UID in its controller reference, and serves the export that its spec names: never
-//! by its own name alone. One is ended only after a complete list without its export that was confirmed to be the
-//! contract's, and only when no object is left, the user has consented, or the bundle says that objects go along.
+//! A binding is the bundle's own by the UID in its controller reference, and serves the export that its spec names; its own
+//! name never counts. It is deleted only after a complete list without its export that was confirmed to be the contract's,
+//! and only if no object is left, the user has consented, or the bundle's policy deletes objects too.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -12,87 +12,89 @@ use bindery_api::{
     v1alpha2::{APIServiceBinding, APIServiceBindingSpec, APIServiceExport, RemovedExports},
 };
 use kube::ResourceExt as _;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::{
-    hold::{Hold, hold},
-    index::Index,
-    observe::{Gone, Observed, Owner, contract_of, owner},
+    binding_index::BindingIndex,
+    blocker::{Blocker, blocker},
+    observed::{BindingOwner, ObservedBundle, RemovedExport, contract_of},
 };
 use crate::{
-    binding::{
+    controller::{
+        conditions::{CONNECTED, CRD_CONFLICTS},
         consent::Consent,
-        status::types::{CONNECTED, CRD_CONFLICTS},
+        ownership::by_bundle,
     },
-    session::exports::Lookup,
+    patch,
+    session::exports::ExportLookup,
 };
 
-/// How long a successor of an export may take.
-pub const SUCCESSOR: Duration = Duration::from_secs(30);
-/// How long an export must not be selected before its objects are taken as counted.
-pub const SETTLED: Duration = Duration::from_secs(5);
+/// A removed export may come back within this time without its binding being deleted.
+pub const SUCCESSOR_PATIENCE: Duration = Duration::from_secs(30);
+/// The object count of an export that is still synced is trusted after this time, since it lags.
+pub const COUNT_DELAY: Duration = Duration::from_secs(5);
 
-/// One step.
+/// One step of a plan for a bundle.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Op {
-    /// Make a binding.
+pub enum BundleOp {
+    /// Create a binding.
     Create(Box<APIServiceBinding>),
-    /// Change one of the bundle's own.
+    /// Patch one of the bundle's own bindings.
     Patch {
-        /// Its name.
+        /// Name of the binding.
         name: String,
-        /// Its export.
+        /// Name of its export.
         export: String,
         /// The merge patch.
         patch: Value,
     },
-    /// End one of the bundle's own.
+    /// Delete one of the bundle's own bindings.
     Delete {
-        /// The binding as it was seen: nothing else is deleted.
+        /// The binding as it was observed. If it has changed, it is not deleted.
         binding: Arc<APIServiceBinding>,
-        /// Why.
-        why: String,
-        /// It ends because it has no objects, which is to be proved once more.
-        unused: bool,
+        /// Why it is deleted.
+        why: &'static str,
+        /// Whether it may only be deleted without objects, which is checked once more.
+        only_unused: bool,
     },
 }
 
-/// What to do, and how the exports stand.
+/// What to do for a bundle, and the state of its exports.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Plan {
+pub struct BundlePlan {
     /// The steps.
-    pub ops: Vec<Op>,
-    /// Why nothing can be done, where that is so.
-    pub hold: Option<Hold>,
-    /// What keeps exports from being bound, by their names.
+    pub ops: Vec<BundleOp>,
+    /// Why nothing can be done now, if so.
+    pub blocker: Option<Blocker>,
+    /// Problems that keep exports from being bound, by name of the export.
     pub problems: BTreeMap<String, String>,
-    /// What has to end before, by names of exports.
+    /// What exports wait for, by name of the export.
     pub waiting: BTreeMap<String, String>,
-    /// Exports to bind.
+    /// Count of exports to bind.
     pub discovered: usize,
-    /// Those of them that are bound.
+    /// Count of those exports that are bound.
     pub bound: usize,
-    /// Own bindings that are not ready.
+    /// Count of own bindings that are not Ready.
     pub unready: usize,
-    /// When to look again, because time has passed.
+    /// Pause before the next plan, if time alone changes the plan.
     pub wake: Option<Duration>,
 }
 
-/// Decides.
-pub fn plan(seen: &Observed) -> Plan {
-    if let Some(hold) = hold(seen) {
-        return Plan {
-            hold: Some(hold),
-            ..Plan::default()
+/// Decides what to do for a bundle.
+pub fn plan(seen: &ObservedBundle) -> BundlePlan {
+    if let Some(blocker) = blocker(seen) {
+        return BundlePlan {
+            blocker: Some(blocker),
+            ..BundlePlan::default()
         };
     }
-    let mut plan = Plan::default();
-    let index = Index::of(seen);
+    let mut plan = BundlePlan::default();
+    let index = BindingIndex::of(seen);
     for (name, lookup) in &seen.exports.exports {
         match lookup {
-            Lookup::Present(export) if is_wanted(seen, export) => plan.want(seen, &index, name),
-            Lookup::Broken { message } => plan.complain(name, message),
-            Lookup::Present(_) | Lookup::Absent | Lookup::Unknown { .. } => {}
+            ExportLookup::Present(export) if is_wanted(seen, export) => plan.want(seen, &index, name),
+            ExportLookup::Broken { message } => plan.complain(name, message),
+            ExportLookup::Present(_) | ExportLookup::Absent | ExportLookup::Unknown { .. } => {}
         }
     }
     for binding in seen.own().filter(|binding| !is_served(seen, binding)) {
@@ -106,29 +108,20 @@ pub fn plan(seen: &Observed) -> Plan {
 }
 
 /// Whether an export is to be bound.
-fn is_wanted(seen: &Observed, export: &APIServiceExport) -> bool {
-    export.metadata.deletion_timestamp.is_none() && seen.terms.takes(export) == Some(true)
+fn is_wanted(seen: &ObservedBundle, export: &APIServiceExport) -> bool {
+    export.metadata.deletion_timestamp.is_none() && seen.settings.selects(export) == Some(true)
 }
 
-/// Whether the export of a binding is there and to be bound, or cannot be understood.
-fn is_served(seen: &Observed, binding: &APIServiceBinding) -> bool {
-    match lookup(seen, binding.export_name()) {
-        Some(Lookup::Present(export)) => is_wanted(seen, export),
-        Some(Lookup::Broken { .. }) => true,
-        Some(Lookup::Absent | Lookup::Unknown { .. }) | None => false,
+/// Whether the export of a binding exists and is to be bound, or cannot be read.
+fn is_served(seen: &ObservedBundle, binding: &APIServiceBinding) -> bool {
+    match seen.exports.get(binding.export_name()) {
+        Some(ExportLookup::Present(export)) => is_wanted(seen, export),
+        Some(ExportLookup::Broken { .. }) => true,
+        Some(ExportLookup::Absent | ExportLookup::Unknown { .. }) | None => false,
     }
 }
 
-fn lookup<'a>(seen: &'a Observed, export: &str) -> Option<&'a Lookup> {
-    let at = seen
-        .exports
-        .exports
-        .binary_search_by(|(name, _)| (**name).cmp(export))
-        .ok()?;
-    Some(&seen.exports.exports[at].1)
-}
-
-impl Plan {
+impl BundlePlan {
     fn complain(&mut self, export: &str, message: impl Into<String>) {
         self.problems.insert(export.to_owned(), message.into());
     }
@@ -138,20 +131,20 @@ impl Plan {
     }
 
     fn wake_after(&mut self, pause: Duration) {
-        // A moment later, so that it has certainly passed.
+        // A little later, so that the time has certainly passed.
         let pause = pause + Duration::from_millis(10);
         self.wake = Some(self.wake.map_or(pause, |known| known.min(pause)));
     }
 
-    /// An export that is to be bound.
-    fn want(&mut self, seen: &Observed, index: &Index<'_>, export: &str) {
+    /// Plans for an export that is to be bound.
+    fn want(&mut self, seen: &ObservedBundle, index: &BindingIndex<'_>, export: &str) {
         self.discovered += 1;
         if let Some(binding) = index.own(export) {
             return self.tend(seen, export, binding);
         }
         if let Some(other) = index.of_contract(export) {
             return match seen.owner_of(other) {
-                Owner::Bundle { name, gone: false } => self.complain(
+                BindingOwner::Bundle { name, gone: false } => self.complain(
                     export,
                     format!(
                         "APIServiceBindingBundle {name} has bound it by APIServiceBinding {} already; leave it to one of the two \
@@ -159,29 +152,29 @@ impl Plan {
                         other.name_any()
                     ),
                 ),
-                Owner::Bundle { name, gone: true } => self.wait(export, left_over(other, &name)),
-                Owner::Us | Owner::Hand => self.bound += 1,
+                BindingOwner::Bundle { name, gone: true } => self.wait(export, left_over(other, &name)),
+                BindingOwner::Us | BindingOwner::Hand => self.bound += 1,
             };
         }
         match index.named(&seen.binding_name(export)) {
-            None => self.ops.push(Op::Create(Box::new(binding(seen, export)))),
+            None => self.ops.push(BundleOp::Create(Box::new(binding(seen, export)))),
             Some(other) => self.collide(seen, export, other),
         }
     }
 
-    /// The name for the binding of an export is taken.
-    fn collide(&mut self, seen: &Observed, export: &str, other: &APIServiceBinding) {
+    /// Plans for an export whose binding cannot be created because its name is taken.
+    fn collide(&mut self, seen: &ObservedBundle, export: &str, other: &APIServiceBinding) {
         let name = other.name_any();
         if other.metadata.deletion_timestamp.is_some() {
             return self.wait(export, ending(other));
         }
         let whose = match seen.owner_of(other) {
-            Owner::Bundle { name, gone: true } => return self.wait(export, left_over(other, &name)),
-            Owner::Bundle { name, gone: false } => format!("belongs to APIServiceBindingBundle {name}"),
-            Owner::Us => format!("serves APIServiceExport {}", other.export_name()),
-            Owner::Hand => "was made by hand, for another provider or export".to_owned(),
+            BindingOwner::Bundle { name, gone: true } => return self.wait(export, left_over(other, &name)),
+            BindingOwner::Bundle { name, gone: false } => format!("belongs to APIServiceBindingBundle {name}"),
+            BindingOwner::Us => format!("serves APIServiceExport {}", other.export_name()),
+            BindingOwner::Hand => "was made by hand, for another provider or export".to_owned(),
         };
-        // A prefix that is set stays.
+        // A prefix that is set is immutable.
         let mend = match &seen.bundle.spec.binding_name_prefix {
             None => format!("set spec.bindingNamePrefix of APIServiceBindingBundle {}", seen.name()),
             Some(_) => "bind it by a new APIServiceBindingBundle with another spec.bindingNamePrefix".to_owned(),
@@ -192,8 +185,8 @@ impl Plan {
         );
     }
 
-    /// An own binding whose export is to be bound.
-    fn tend(&mut self, seen: &Observed, export: &str, binding: &Arc<APIServiceBinding>) {
+    /// Plans for an own binding whose export is to be bound.
+    fn tend(&mut self, seen: &ObservedBundle, export: &str, binding: &Arc<APIServiceBinding>) {
         if binding.metadata.deletion_timestamp.is_some() {
             return self.wait(export, ending(binding));
         }
@@ -210,10 +203,10 @@ impl Plan {
         }
     }
 
-    /// An own binding gets what the bundle says by annotations.
-    fn align(&mut self, seen: &Observed, binding: &APIServiceBinding) {
+    /// Updates the annotations that an own binding gets from the bundle.
+    fn align(&mut self, seen: &ObservedBundle, binding: &APIServiceBinding) {
         if let Some(patch) = patch(seen, binding) {
-            self.ops.push(Op::Patch {
+            self.ops.push(BundleOp::Patch {
                 name: binding.name_any(),
                 export: binding.export_name().to_owned(),
                 patch,
@@ -221,8 +214,8 @@ impl Plan {
         }
     }
 
-    /// Whether an own binding is pinned to another contract, and says so.
-    fn is_foreign(&mut self, seen: &Observed, export: &str, binding: &APIServiceBinding) -> bool {
+    /// Whether an own binding is pinned to another contract, which is reported.
+    fn is_foreign(&mut self, seen: &ObservedBundle, export: &str, binding: &APIServiceBinding) -> bool {
         if contract_of(binding).is_none() || seen.is_of_contract(binding) {
             return false;
         }
@@ -233,8 +226,8 @@ impl Plan {
             self.complain(
                 export,
                 format!(
-                    "APIServiceBinding {name} belongs to the bundle and is of another contract, so it is left alone; take its \
-                     owner reference away, or annotate the bundle with {}=<time, RFC 3339>",
+                    "APIServiceBinding {name} belongs to the bundle but to another contract, so it is not changed; remove its \
+                     owner reference, or annotate the bundle with {}=<time, RFC 3339>",
                     annotations::ACCEPT_PROVIDER_CHANGE
                 ),
             );
@@ -242,8 +235,8 @@ impl Plan {
         true
     }
 
-    /// An own binding whose export is gone, or not to be bound any more.
-    fn leave(&mut self, seen: &Observed, binding: &Arc<APIServiceBinding>) {
+    /// Plans for an own binding whose export is no longer to be bound.
+    fn leave(&mut self, seen: &ObservedBundle, binding: &Arc<APIServiceBinding>) {
         if binding.metadata.deletion_timestamp.is_some() || is_paused(&binding.metadata) {
             return;
         }
@@ -254,28 +247,28 @@ impl Plan {
             self.end(seen, export, binding)
         };
         match end {
-            Some(why) => self.ops.push(Op::Delete {
+            Some(why) => self.ops.push(BundleOp::Delete {
                 binding: Arc::clone(binding),
-                why: why.to_owned(),
-                unused: !may_take_objects(seen, binding),
+                why,
+                only_unused: !may_take_objects(seen, binding),
             }),
-            // While it stays it follows the bundle, also to another provider, where the user consents.
+            // Until then it follows the bundle, also to another provider if the user consents.
             None => self.align(seen, binding),
         }
     }
 
-    /// Why a binding without its export is to end now; `None` where it is not, or not yet.
-    fn end(&mut self, seen: &Observed, export: &str, binding: &APIServiceBinding) -> Option<&'static str> {
-        let is_removed = match lookup(seen, export) {
-            Some(Lookup::Present(export)) => export.metadata.deletion_timestamp.is_some(),
+    /// Why a binding without its export is deleted now; `None` if it is kept for now.
+    fn end(&mut self, seen: &ObservedBundle, export: &str, binding: &APIServiceBinding) -> Option<&'static str> {
+        let is_removed = match seen.exports.get(export) {
+            Some(ExportLookup::Present(export)) => export.metadata.deletion_timestamp.is_some(),
             _ => true,
         };
-        let gone = seen.gone.get(export).copied().unwrap_or_default();
-        let pause = patience(seen, binding, is_removed, gone)?;
-        if let Some(left) = pause.checked_sub(gone.since).filter(|left| !left.is_zero()) {
+        let removed = seen.removed.get(export).copied().unwrap_or_default();
+        let pause = patience(seen, binding, is_removed, removed)?;
+        if let Some(left) = pause.checked_sub(removed.removed_for).filter(|left| !left.is_zero()) {
             self.wake_after(left);
             let until = format!(
-                "APIServiceBinding {} ends unless the export comes back",
+                "APIServiceBinding {} will be deleted unless the export comes back",
                 binding.name_any()
             );
             self.wait(export, until);
@@ -283,7 +276,7 @@ impl Plan {
         }
         if !seen.is_confirmed() {
             let until = format!(
-                "APIServiceBinding {} ends when the provider has confirmed what it exports",
+                "APIServiceBinding {} will be deleted when the provider has confirmed its list of exports",
                 binding.name_any()
             );
             self.wait(export, until);
@@ -292,58 +285,63 @@ impl Plan {
         Some(if is_removed {
             "the provider removed its export"
         } else {
-            "the bundle does not select its export any more"
+            "the bundle no longer selects its export"
         })
     }
 }
 
-/// For how long an export has to be gone before its binding ends; `None` if that is not all it takes.
-fn patience(seen: &Observed, binding: &APIServiceBinding, is_removed: bool, gone: Gone) -> Option<Duration> {
+/// Returns for how long an export must be removed before its binding is deleted; `None` if objects or consent are missing.
+fn patience(
+    seen: &ObservedBundle,
+    binding: &APIServiceBinding,
+    is_removed: bool,
+    removed: RemovedExport,
+) -> Option<Duration> {
     let is_allowed = is_allowed(seen, binding);
     let uid = binding.metadata.uid.as_deref().unwrap_or_default();
     let count = seen.counts.get(uid).filter(|count| count.export_is_gone == is_removed);
     let policy = seen.bundle.spec.removed_exports.unwrap_or_default();
     match (count.map(|count| count.objects), policy) {
-        // No successor is to come of an export that is there.
+        // An export that still exists has no successor.
         _ if is_allowed && !is_removed => Some(Duration::ZERO),
-        (Some(0), _) if gone.replaced => Some(SUCCESSOR),
+        (Some(0), _) if removed.replaced => Some(SUCCESSOR_PATIENCE),
         (Some(0), _) if is_removed => Some(Duration::ZERO),
-        // What is synced on is counted with a delay.
-        (Some(0), _) => Some(SETTLED),
-        // A successor takes the objects over; who consents need not know that one comes.
-        (_, RemovedExports::Unbind) => Some(SUCCESSOR),
-        (_, RemovedExports::Keep) if is_allowed => Some(SUCCESSOR),
+        // The export is still synced, so its object count lags.
+        (Some(0), _) => Some(COUNT_DELAY),
+        // A successor would take the objects over. The user who consents need not know of it.
+        (_, RemovedExports::Unbind) => Some(SUCCESSOR_PATIENCE),
+        (_, RemovedExports::Keep) if is_allowed => Some(SUCCESSOR_PATIENCE),
         (_, RemovedExports::Keep) => None,
     }
 }
 
-fn is_allowed(seen: &Observed, binding: &APIServiceBinding) -> bool {
+fn is_allowed(seen: &ObservedBundle, binding: &APIServiceBinding) -> bool {
     let consent = Consent::read(binding, annotations::ALLOW_UNBIND, seen.now);
     consent.until().is_some()
 }
 
-/// Whether a binding may end though it has objects.
-fn may_take_objects(seen: &Observed, binding: &APIServiceBinding) -> bool {
+/// Whether a binding may be deleted although it has objects.
+fn may_take_objects(seen: &ObservedBundle, binding: &APIServiceBinding) -> bool {
     is_allowed(seen, binding) || seen.bundle.spec.removed_exports == Some(RemovedExports::Unbind)
 }
 
 fn ending(binding: &APIServiceBinding) -> String {
     format!(
-        "APIServiceBinding {} is on its way out, and the export is bound when it is gone",
+        "APIServiceBinding {} is being deleted; the export will be bound when it is gone",
         binding.name_any()
     )
 }
 
 fn left_over(binding: &APIServiceBinding, bundle: &str) -> String {
     format!(
-        "APIServiceBinding {} goes with APIServiceBindingBundle {bundle}, which was deleted, and the export is bound when it \
+        "APIServiceBinding {} is being deleted with its APIServiceBindingBundle {bundle}; the export will be bound when it \
          is gone",
         binding.name_any()
     )
 }
 
-/// The binding of an export.
-fn binding(seen: &Observed, export: &str) -> APIServiceBinding {
+/// Returns the binding that the bundle makes for an export.
+fn binding(seen: &ObservedBundle, export: &str) -> APIServiceBinding {
     let name = seen.binding_name(export);
     let spec = APIServiceBindingSpec {
         kubeconfig_secret_ref: seen.bundle.spec.kubeconfig_secret_ref.clone(),
@@ -351,27 +349,27 @@ fn binding(seen: &Observed, export: &str) -> APIServiceBinding {
         ..APIServiceBindingSpec::default()
     };
     let mut binding = APIServiceBinding::new(&name, spec);
-    binding.metadata.owner_references = Some(vec![owner(&seen.bundle)]);
-    let marks = marks(seen).into_iter();
-    binding.metadata.annotations = Some(marks.map(|(key, value)| (key.to_owned(), value)).collect());
+    binding.metadata.owner_references = Some(vec![by_bundle(&seen.bundle)]);
+    let inherited = inherited_annotations(seen).into_iter();
+    binding.metadata.annotations = Some(inherited.map(|(key, value)| (key.to_owned(), value)).collect());
     binding
 }
 
-/// The annotations that bindings have from their bundle.
-fn marks(seen: &Observed) -> Vec<(&'static str, String)> {
+/// The annotations that bindings get from their bundle.
+fn inherited_annotations(seen: &ObservedBundle) -> Vec<(&'static str, String)> {
     let accepted = serde_json::to_string(&seen.bundle.spec.accepted_claims).unwrap_or_else(|_| "[]".to_owned());
-    let mut marks = vec![(annotations::ACCEPTED_CLAIMS, accepted)];
+    let mut inherited = vec![(annotations::ACCEPTED_CLAIMS, accepted)];
     if seen.takeover().until().is_some() {
         let consent = seen.bundle.annotations().get(annotations::ACCEPT_PROVIDER_CHANGE);
-        marks.extend(consent.map(|consent| (annotations::ACCEPT_PROVIDER_CHANGE, consent.clone())));
+        inherited.extend(consent.map(|consent| (annotations::ACCEPT_PROVIDER_CHANGE, consent.clone())));
     }
-    marks
+    inherited
 }
 
-/// The patch that brings an own binding in line; `None` where nothing differs.
-fn patch(seen: &Observed, binding: &APIServiceBinding) -> Option<Value> {
+/// Returns the patch that updates the annotations of an own binding; `None` if they are up to date.
+fn patch(seen: &ObservedBundle, binding: &APIServiceBinding) -> Option<Value> {
     let mut changes = Map::new();
-    for (key, value) in marks(seen) {
+    for (key, value) in inherited_annotations(seen) {
         let is_same = if key == annotations::ACCEPTED_CLAIMS {
             Accepted::of(binding) == Accepted::Claims(seen.bundle.spec.accepted_claims.clone())
         } else {
@@ -381,13 +379,9 @@ fn patch(seen: &Observed, binding: &APIServiceBinding) -> Option<Value> {
             changes.insert(key.to_owned(), value.into());
         }
     }
-    (!changes.is_empty()).then(|| {
-        json!({"metadata": {
-            "uid": binding.metadata.uid, "resourceVersion": binding.metadata.resource_version, "annotations": changes,
-        }})
-    })
+    (!changes.is_empty()).then(|| patch::annotations(&binding.metadata, changes))
 }
 
 #[cfg(test)]
-#[path = "plan_tests.rs"]
+#[path = "tests/plan.rs"]
 mod tests;

@@ -1,157 +1,125 @@
-//! What runs for a bundle: inquiries, its session, and the probes of its provider. Dropping it ends all of that.
+//! The tasks that run for one bundle: its provider connection and the probes of its provider.
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fmt,
     sync::Arc,
     time::Duration,
 };
 
-use bindery_runtime::{cache::Subscription, queue::Queue};
+use bindery_runtime::queue::Queue;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::{Key, observe::Gone};
+use super::{controller::BundleKey, observed::RemovedExport};
 use crate::{
     attempt::Link,
-    binding::credential::Access,
-    lull::Lull,
+    controller::{access::ContractAccess, connection::ProviderConnection},
     session::{
         Session,
-        dial::{DialError, Dials},
-        pace::{Pace, Wish},
-        probe::{Probed, Prober},
+        connect::ConnectError,
+        polling::{PollPolicy, PollRequest},
+        provider_probe::{ProbeResult, ProviderProber},
     },
 };
 
-/// What runs for a bundle.
+/// The tasks that run for a bundle. Dropping it ends them all.
 #[derive(Debug)]
-pub struct Runtime {
-    /// UID of the bundle that all this is for.
-    uid: Option<String>,
-    pub(super) dials: Dials<Key>,
-    attached: Option<Attached>,
-    /// The last inquiry that failed: how often it had by then, and when.
-    tried: Option<(u32, Timestamp)>,
-    pub(super) lull: Lull,
-    /// Since when exports are not to be bound any more, and whether to make room for a successor.
-    gone: HashMap<String, (Instant, bool)>,
+pub(super) struct BundleRuntime {
+    /// The way to the provider.
+    pub(super) connection: ProviderConnection<BundleKey>,
+    probes: Option<RunningProbes>,
+    /// The last failed attempt to reach the provider: the count of failures, and its time.
+    failed_attempt: Option<(u32, Timestamp)>,
+    /// Since when each export is no longer to be bound, by its name, and whether a successor is announced.
+    removed: HashMap<String, (Instant, bool)>,
 }
 
-struct Attached {
-    session: Arc<Session>,
-    pace: Pace,
-    prober: Prober,
-    _wish: Wish,
-    _links: [Link; 4],
-    _subscription: Subscription,
+#[derive(Debug)]
+struct RunningProbes {
+    session: u64,
+    policy: PollPolicy,
+    prober: ProviderProber,
+    _request: PollRequest,
+    _link: Link,
 }
 
-// === impl Runtime ===
-
-impl fmt::Debug for Attached {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.session.fmt(f)
-    }
-}
-
-impl Runtime {
-    /// Nothing runs yet for this bundle.
-    pub(super) fn new(uid: Option<String>, queue: &Queue<Key>, key: &Key) -> Self {
+impl BundleRuntime {
+    /// A runtime without tasks, for the bundle of that UID.
+    pub(super) fn new(uid: Option<String>, queue: &Queue<BundleKey>, key: &BundleKey) -> Self {
         Self {
-            uid,
-            dials: Dials::new(queue.clone(), Arc::clone(key)),
-            attached: None,
-            tried: None,
-            lull: Lull::default(),
-            gone: HashMap::new(),
+            connection: ProviderConnection::new(uid, queue, key),
+            probes: None,
+            failed_attempt: None,
+            removed: HashMap::new(),
         }
     }
 
-    /// Whether all this is for the bundle of that UID, and not for a namesake before it.
-    pub(super) fn is_for(&self, uid: Option<&String>) -> bool {
-        self.uid.as_ref() == uid
-    }
-
-    /// The session with the bundle's contract.
-    pub(super) fn session(&self) -> Option<&Arc<Session>> {
-        self.attached.as_ref().map(|attached| &attached.session)
-    }
-
-    /// From now on this session is the bundle's, and its provider is asked at this pace.
-    pub(super) fn attach(&mut self, session: Arc<Session>, pace: Pace, queue: &Queue<Key>, key: &Key) {
-        let is_same = |attached: &Attached| attached.session.id() == session.id() && attached.pace == pace;
-        if self.attached.as_ref().is_some_and(is_same) {
+    /// Serves the bundle by this session from now on, and probes its provider as the policy says.
+    pub(super) fn attach(&mut self, session: &Arc<Session>, policy: PollPolicy) {
+        self.connection.attach(session);
+        let is_same = |probes: &RunningProbes| probes.session == session.id() && probes.policy == policy;
+        if self.probes.as_ref().is_some_and(is_same) {
             return;
         }
-        let prober = Prober::start(&session, pace);
-        let bindings = (queue.clone(), Arc::clone(key));
-        let link = (queue.clone(), Arc::clone(key));
-        self.attached = Some(Attached {
-            _wish: session.poll_every(pace.interval),
-            _links: [
-                Link::new(session.exports().changes(), link.0.clone(), Arc::clone(&link.1)),
-                Link::new(session.credential().changes(), link.0.clone(), Arc::clone(&link.1)),
-                Link::new(session.heartbeat(), link.0.clone(), Arc::clone(&link.1)),
-                Link::new(prober.probed(), link.0, link.1),
-            ],
-            _subscription: session
-                .cluster_binding()
-                .subscribe(move |change| bindings.0.add(Arc::clone(&bindings.1), change.lane)),
-            session,
-            pace,
+        let prober = ProviderProber::start(session, policy);
+        self.probes = Some(RunningProbes {
+            session: session.id(),
+            policy,
+            _request: session.poll_every(policy.interval),
+            _link: self.connection.link(prober.last_result()),
             prober,
         });
     }
 
-    /// What the provider answered last: that of the session, or one that was asked for its contract and did not give it.
-    pub(super) fn answered<C>(&mut self, access: &Access<C>, now: Timestamp) -> Option<Probed> {
-        if let Access::Failed(problem) = access {
-            return Some(self.tried(problem, now));
+    /// Returns how the provider answered last: the probe of the session, or the failed attempt to reach it.
+    pub(super) fn last_probe<C>(&mut self, access: &ContractAccess<C>, now: Timestamp) -> Option<ProbeResult> {
+        if let ContractAccess::Failed(problem) = access {
+            return Some(self.failed_probe(problem, now));
         }
-        // The next failure is the first of other inquiries.
-        self.tried = None;
+        // The next failure belongs to another row of attempts.
+        self.failed_attempt = None;
         match access {
-            Access::Reached(_) => self.attached.as_ref()?.prober.probed().borrow().clone(),
+            ContractAccess::Reached(_) => self.probes.as_ref()?.prober.last_result().borrow().clone(),
             _ => None,
         }
     }
 
-    fn tried(&mut self, problem: &DialError, now: Timestamp) -> Probed {
-        let failures = self.dials.failures();
-        let at = match self.tried {
+    fn failed_probe(&mut self, problem: &ConnectError, now: Timestamp) -> ProbeResult {
+        let failures = self.connection.attempts.failures();
+        let at = match self.failed_attempt {
             Some((known, at)) if known == failures => at,
             _ => now,
         };
-        self.tried = Some((failures, at));
-        Probed {
+        self.failed_attempt = Some((failures, at));
+        ProbeResult {
             at,
             failures,
             problem: Some(problem.clone()),
-            version: 0,
+            exports_version: 0,
         }
     }
 
-    /// Notes which exports are not to be bound any more, whether one is being replaced, and tells since when. Only the time
-    /// counts in which a successor would have been seen: that for which the exports were read without a break.
-    pub(super) fn gone<'a>(
+    /// Notes which exports are no longer to be bound, each with whether a successor is announced. Returns for how long each
+    /// is removed, counting only time in which the exports were read without a break, so that a successor would have been
+    /// seen.
+    pub(super) fn removed_exports<'a>(
         &mut self,
         exports: impl IntoIterator<Item = (&'a str, bool)>,
-        steady: Duration,
-    ) -> BTreeMap<String, Gone> {
-        let mut before = std::mem::take(&mut self.gone);
+        read_for: Duration,
+    ) -> BTreeMap<String, RemovedExport> {
+        let mut before = std::mem::take(&mut self.removed);
         for (export, is_replaced) in exports {
             let (since, was_replaced) = before.remove(export).unwrap_or_else(|| (Instant::now(), false));
-            self.gone
+            self.removed
                 .insert(export.to_owned(), (since, was_replaced || is_replaced));
         }
-        let gone = |(since, replaced): &(Instant, bool)| Gone {
-            since: since.elapsed().min(steady),
+        let removed = |(since, replaced): &(Instant, bool)| RemovedExport {
+            removed_for: since.elapsed().min(read_for),
             replaced: *replaced,
         };
-        self.gone
+        self.removed
             .iter()
-            .map(|(export, known)| (export.clone(), gone(known)))
+            .map(|(export, known)| (export.clone(), removed(known)))
             .collect()
     }
 }
@@ -160,25 +128,25 @@ impl Runtime {
 mod tests {
     use super::*;
 
-    fn runtime() -> Runtime {
-        Runtime::new(None, &Queue::new(), &"west".into())
+    fn runtime() -> BundleRuntime {
+        BundleRuntime::new(None, &Queue::new(), &"west".into())
     }
 
     #[tokio::test(start_paused = true)]
     async fn time_in_which_nothing_could_be_seen_does_not_count() {
         let mut runtime = runtime();
         let secs = Duration::from_secs;
-        let check = |runtime: &mut Runtime, replaced, steady, expect: u64, expect_replaced| {
-            let gone = runtime.gone([("a", replaced)], secs(steady));
-            let (since, replaced) = (secs(expect), expect_replaced);
-            assert_eq!(gone["a"], Gone { since, replaced });
+        let check = |runtime: &mut BundleRuntime, replaced, steady, expect: u64, expect_replaced| {
+            let removed = runtime.removed_exports([("a", replaced)], secs(steady));
+            let (removed_for, replaced) = (secs(expect), expect_replaced);
+            assert_eq!(removed["a"], RemovedExport { removed_for, replaced });
         };
         check(&mut runtime, true, 1000, 0, true);
         tokio::time::advance(secs(40)).await;
         check(&mut runtime, false, 1000, 40, true);
         check(&mut runtime, false, 0, 0, true);
         check(&mut runtime, false, 7, 7, true);
-        assert!(runtime.gone([], secs(1000)).is_empty());
+        assert!(runtime.removed_exports([], secs(1000)).is_empty());
         check(&mut runtime, false, 1000, 0, false);
     }
 
@@ -186,15 +154,15 @@ mod tests {
     async fn each_row_of_failures_has_its_own_time() {
         let mut runtime = runtime();
         let (server, message) = ("https://x".to_owned(), "no route".to_owned());
-        let failed = Access::<()>::Failed(DialError::Unreachable { server, message });
+        let failed = ContractAccess::<()>::Failed(ConnectError::Unreachable { server, message });
         let (morning, noon) = (Timestamp::UNIX_EPOCH, Timestamp::from_second(3600).unwrap());
-        let at = |runtime: &mut Runtime, now| runtime.answered(&failed, now).unwrap().at;
+        let at = |runtime: &mut BundleRuntime, now| runtime.last_probe(&failed, now).unwrap().at;
         assert_eq!(at(&mut runtime, morning), morning);
         assert_eq!(at(&mut runtime, noon), morning, "it is the same failure still");
-        for between in [Access::Reached(()), Access::Connecting] {
-            assert_eq!(runtime.answered(&between, morning), None);
+        for between in [ContractAccess::Reached(()), ContractAccess::Connecting] {
+            assert_eq!(runtime.last_probe(&between, morning), None);
             assert_eq!(at(&mut runtime, noon), noon);
-            runtime.answered(&between, morning);
+            runtime.last_probe(&between, morning);
             assert_eq!(at(&mut runtime, morning), morning);
         }
     }

@@ -1,4 +1,4 @@
-//! What a bundle's status says.
+//! The status of a bundle.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,44 +9,43 @@ use bindery_api::{
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::{
-    hold::{self, Hold, PATIENCE, Reason},
-    observe::Observed,
-    plan::Plan,
+    blocker::{self, Blocker, PATIENCE, SyncedReason},
+    observed::ObservedBundle,
+    plan::BundlePlan,
 };
 use crate::{
-    binding::{
-        credential::Access,
-        status::access::{Words, secret_valid_for},
+    controller::{
+        access::ContractAccess,
+        conditions::{self as shared, CredentialWording, status_changes},
     },
-    session::{dial::DialError, probe::Probed},
+    session::{connect::ConnectError, provider_probe::ProbeResult},
 };
 
-/// Types of the conditions of a bundle, and what False means.
+/// Types of the conditions of a bundle.
 pub mod types {
-    /// The Secret gives access. False: it is missing, no kubeconfig or an unsafe one, its credential has expired, or it leads
-    /// to another provider (`ProviderChanged`).
-    pub use crate::binding::status::types::SECRET_VALID;
-    /// Every export that the bundle takes is bound. False: see [`Reason`](super::Reason).
+    pub use crate::controller::conditions::SECRET_VALID;
+    /// Says whether every export that the bundle selects is bound. If it is False, the reason is a
+    /// [`SyncedReason`](super::SyncedReason).
     pub const SYNCED: &str = "Synced";
-    /// The provider answers. False: it does not (`ProviderUnreachable`), or it takes the credential for invalid
-    /// (`ProviderUnauthorized`), or allows nothing (`ProviderForbidden`), or has no such contract any more
+    /// Says whether the provider answers. It is False if the provider cannot be reached (`ProviderUnreachable`), refuses the
+    /// credential (`ProviderUnauthorized`), denies access (`ProviderForbidden`), or no longer has the contract
     /// (`ContractNotFound`).
     pub const PROVIDER_REACHABLE: &str = "ProviderReachable";
 }
 
-/// When the times of the last probe and the last sync are written, though nothing else has changed.
-const CLOCK: Duration = Duration::from_mins(1);
-/// So many exports are named in one message.
+/// The times of the last probe and sync are written this often, if nothing else changes.
+const TIMES_INTERVAL: Duration = Duration::from_mins(1);
+/// A message names at most this many exports.
 const NAMED_MAX: usize = 10;
 
-/// What writes failed, by names of exports.
-pub type Failures = BTreeMap<String, String>;
+/// Messages of failed writes, by name of the export.
+pub type ExportFailures = BTreeMap<String, String>;
 
 /// The status of a bundle.
-pub fn of(seen: &Observed, plan: &Plan, failures: &Failures) -> APIServiceBindingBundleStatus {
+pub fn of(seen: &ObservedBundle, plan: &BundlePlan, failures: &ExportFailures) -> APIServiceBindingBundleStatus {
     let mut status = seen.bundle.status.clone().unwrap_or_default();
     status.observed_generation = seen.bundle.metadata.generation;
     let mut list = std::mem::take(&mut status.conditions);
@@ -55,7 +54,7 @@ pub fn of(seen: &Observed, plan: &Plan, failures: &Failures) -> APIServiceBindin
         None => drop(conditions::remove(&mut list, kind)),
     };
     set(Some(synced(seen, plan, failures)), types::SYNCED);
-    if !matches!(seen.access, Access::Connecting) {
+    if !matches!(seen.access, ContractAccess::Connecting) {
         set(Some(secret_valid(seen)), types::SECRET_VALID);
         set(reachable(seen), types::PROVIDER_REACHABLE);
     }
@@ -65,69 +64,76 @@ pub fn of(seen: &Observed, plan: &Plan, failures: &Failures) -> APIServiceBindin
     status
 }
 
-fn secret_valid(seen: &Observed) -> Condition {
+fn secret_valid(seen: &ObservedBundle) -> Condition {
     let at = &seen.bundle.spec.kubeconfig_secret_ref;
-    let words = Words {
+    let wording = CredentialWording {
         kind: "bundle",
         renew: format!("store a new kubeconfig in Secret {at}, key {}", at.key),
         exact: true,
         takeover: seen.takeover(),
     };
-    secret_valid_for(&seen.access, seen.session.as_ref(), &words)
+    shared::secret_valid(&seen.access, seen.session.as_ref(), &wording)
 }
 
-fn reachable(seen: &Observed) -> Option<Condition> {
+fn reachable(seen: &ObservedBundle) -> Option<Condition> {
     let before = || seen.bundle.condition(types::PROVIDER_REACHABLE).cloned();
-    let probed = match &seen.access {
-        Access::Problem(_) | Access::Changed { .. } | Access::Failed(DialError::Setup { .. }) => return None,
-        Access::Connecting | Access::Failed(_) | Access::Reached(_) => seen.probed.as_ref(),
+    let probe = match &seen.access {
+        ContractAccess::Problem(_)
+        | ContractAccess::Changed { .. }
+        | ContractAccess::Failed(ConnectError::Setup { .. }) => return None,
+        ContractAccess::Connecting | ContractAccess::Failed(_) | ContractAccess::Reached(_) => seen.last_probe.as_ref(),
     };
-    let Some(probed) = probed else {
+    let Some(probe) = probe else {
         return before();
     };
-    let condition = match &probed.problem {
+    let condition = match &probe.problem {
         None => true_condition(types::PROVIDER_REACHABLE),
         Some(problem) => false_condition(
             types::PROVIDER_REACHABLE,
-            hold::severity(seen),
+            blocker::severity(seen),
             unreachable(problem),
             problem.to_string(),
         ),
     };
     Some(Condition {
-        last_probe_time: Some(at(probed)),
+        last_probe_time: Some(at(probe)),
         ..condition
     })
 }
 
-/// The reason of a provider's silence or refusal.
-fn unreachable(problem: &DialError) -> &'static str {
+/// Reason of the condition ProviderReachable after a failed probe.
+fn unreachable(problem: &ConnectError) -> &'static str {
     match problem {
-        DialError::Unreachable { .. } | DialError::Setup { .. } => "ProviderUnreachable",
-        DialError::Unauthorized { .. } => "ProviderUnauthorized",
-        DialError::Denied { .. } => "ProviderForbidden",
-        DialError::Gone { .. } => "ContractNotFound",
+        ConnectError::Unreachable { .. } | ConnectError::Setup { .. } => "ProviderUnreachable",
+        ConnectError::Unauthorized { .. } => "ProviderUnauthorized",
+        ConnectError::Denied { .. } => "ProviderForbidden",
+        ConnectError::Gone { .. } => "ContractNotFound",
     }
 }
 
-fn at(probed: &Probed) -> Time {
-    Time(Timestamp::from_second(probed.at.as_second()).unwrap_or(probed.at))
+fn at(probe: &ProbeResult) -> Time {
+    Time(Timestamp::from_second(probe.at.as_second()).unwrap_or(probe.at))
 }
 
-fn synced(seen: &Observed, plan: &Plan, failures: &Failures) -> Condition {
-    let obstacle = plan.hold.clone().or_else(|| trouble(seen, plan, failures));
-    match obstacle {
-        Some(Hold {
-            reason: Reason::Connecting,
+fn synced(seen: &ObservedBundle, plan: &BundlePlan, failures: &ExportFailures) -> Condition {
+    let blocker = plan.blocker.clone().or_else(|| trouble(seen, plan, failures));
+    match blocker {
+        Some(Blocker {
+            reason: SyncedReason::Connecting,
             ..
-        }) if seen.bundle.condition(types::SYNCED).is_some() && matches!(seen.access, Access::Connecting) => {
-            // Nothing is known that was not known before.
+        }) if seen.bundle.condition(types::SYNCED).is_some() && matches!(seen.access, ContractAccess::Connecting) => {
+            // Until the provider answers, the condition stays as it is.
             seen.bundle
                 .condition(types::SYNCED)
                 .cloned()
                 .unwrap_or_else(|| true_condition(types::SYNCED))
         }
-        Some(hold) => false_condition(types::SYNCED, hold.severity, hold.reason.as_str(), hold.message),
+        Some(blocker) => false_condition(
+            types::SYNCED,
+            blocker.severity,
+            blocker.reason.as_str(),
+            blocker.message,
+        ),
         None => Condition {
             message: counted(plan),
             ..true_condition(types::SYNCED)
@@ -135,21 +141,29 @@ fn synced(seen: &Observed, plan: &Plan, failures: &Failures) -> Condition {
     }
 }
 
-/// What is not as it should be, though work goes on.
-fn trouble(seen: &Observed, plan: &Plan, failures: &Failures) -> Option<Hold> {
+/// A problem that does not keep the bundle from syncing other exports.
+fn trouble(seen: &ObservedBundle, plan: &BundlePlan, failures: &ExportFailures) -> Option<Blocker> {
     let lasting = seen.exports.failing.as_ref().filter(|(_, since)| *since >= PATIENCE);
     if let Some((why, _)) = lasting {
-        return Some(hold::unlisted(seen, why));
+        return Some(blocker::unlisted(seen, why));
     }
     let mut problems = plan.problems.clone();
     problems.extend(failures.clone());
     if !problems.is_empty() {
-        return Some(Hold::new(Reason::SyncErrors, Severity::Warning, told(&problems)));
+        return Some(Blocker::new(
+            SyncedReason::SyncErrors,
+            Severity::Warning,
+            told(&problems),
+        ));
     }
-    if let Some(complaint) = &seen.terms.complaint {
-        return Some(Hold::new(Reason::InvalidSpec, Severity::Warning, complaint.clone()));
+    if let Some(complaint) = &seen.settings.complaint {
+        return Some(Blocker::new(
+            SyncedReason::InvalidSpec,
+            Severity::Warning,
+            complaint.clone(),
+        ));
     }
-    (!plan.waiting.is_empty()).then(|| Hold::new(Reason::Waiting, Severity::Info, told(&plan.waiting)))
+    (!plan.waiting.is_empty()).then(|| Blocker::new(SyncedReason::Waiting, Severity::Info, told(&plan.waiting)))
 }
 
 fn told(problems: &BTreeMap<String, String>) -> String {
@@ -163,7 +177,7 @@ fn told(problems: &BTreeMap<String, String>) -> String {
     told.join("; ")
 }
 
-fn counted(plan: &Plan) -> String {
+fn counted(plan: &BundlePlan) -> String {
     let bound = format!("{} of {} exports are bound", plan.bound, plan.discovered);
     match plan.unready {
         0 => bound,
@@ -172,17 +186,22 @@ fn counted(plan: &Plan) -> String {
     }
 }
 
-fn facts(seen: &Observed, plan: &Plan, failures: &Failures, status: &mut APIServiceBindingBundleStatus) {
-    if plan.hold.is_none() {
+fn facts(
+    seen: &ObservedBundle,
+    plan: &BundlePlan,
+    failures: &ExportFailures,
+    status: &mut APIServiceBindingBundleStatus,
+) {
+    if plan.blocker.is_none() {
         let count = |count: usize| Some(i32::try_from(count).unwrap_or(i32::MAX));
         status.discovered_services = count(plan.discovered);
         status.bound_services = count(plan.bound);
         let is_current = seen.is_confirmed() && failures.is_empty();
         if is_current {
-            status.last_sync_time = seen.probed.as_ref().map(at);
+            status.last_sync_time = seen.last_probe.as_ref().map(at);
         }
     }
-    let (Some(session), Access::Reached(_)) = (&seen.session, &seen.access) else {
+    let (Some(session), ContractAccess::Reached(_)) = (&seen.session, &seen.access) else {
         return;
     };
     status.contract_uid = Some(session.contract_uid.to_string());
@@ -192,8 +211,8 @@ fn facts(seen: &Observed, plan: &Plan, failures: &Failures, status: &mut APIServ
     }
 }
 
-/// The merge patch from one status to another; `None` where nothing differs but times that need not be told yet.
-pub fn patch(
+/// Returns the fields of the status that have to be written; `None` if only times differ that are not due yet.
+pub fn changes(
     before: Option<&APIServiceBindingBundleStatus>,
     after: &APIServiceBindingBundleStatus,
     now: Timestamp,
@@ -203,13 +222,10 @@ pub fn patch(
     if before == after || (timeless(before) == timeless(after) && !is_due(before, after, now)) {
         return None;
     }
-    let (before, after) = (object(before), object(after));
-    let mut patch: Map<String, Value> = before.keys().map(|field| (field.clone(), Value::Null)).collect();
-    patch.extend(after);
-    Some(json!({ "status": patch }))
+    Some(status_changes(before, after))
 }
 
-/// Whether nothing else has changed than how many bindings are ready, which a start with many changes many times.
+/// Whether two statuses differ in nothing but how many bindings are Ready, which changes often while many are started.
 pub fn is_mere_progress(before: Option<&APIServiceBindingBundleStatus>, after: &APIServiceBindingBundleStatus) -> bool {
     let quiet = |status: &APIServiceBindingBundleStatus| {
         let mut status = timeless(status);
@@ -223,7 +239,7 @@ pub fn is_mere_progress(before: Option<&APIServiceBindingBundleStatus>, after: &
     before.is_some_and(|before| timeless(before) != timeless(after) && quiet(before) == quiet(after))
 }
 
-/// The same without the times of the last probe and sync.
+/// Returns the status without the times of the last probe and sync.
 fn timeless(status: &APIServiceBindingBundleStatus) -> APIServiceBindingBundleStatus {
     let mut status = status.clone();
     status.last_sync_time = None;
@@ -233,7 +249,7 @@ fn timeless(status: &APIServiceBindingBundleStatus) -> APIServiceBindingBundleSt
     status
 }
 
-/// Whether these times are to be told: the first ones at once, later ones now and then.
+/// Whether the times of the last probe and sync have to be written: the first ones at once, later ones rarely.
 fn is_due(before: &APIServiceBindingBundleStatus, after: &APIServiceBindingBundleStatus, now: Timestamp) -> bool {
     let probe = |status: &APIServiceBindingBundleStatus| {
         let condition = conditions::get(&status.conditions, types::PROVIDER_REACHABLE)?;
@@ -242,7 +258,7 @@ fn is_due(before: &APIServiceBindingBundleStatus, after: &APIServiceBindingBundl
     let is_due = |before: Option<&Time>, after: Option<&Time>| match (before, after) {
         (Some(before), Some(after)) if before != after => {
             let age = Duration::try_from(now.duration_since(before.0)).unwrap_or_default();
-            age >= CLOCK
+            age >= TIMES_INTERVAL
         }
         (before, after) => before != after,
     };
@@ -250,13 +266,6 @@ fn is_due(before: &APIServiceBindingBundleStatus, after: &APIServiceBindingBundl
         || is_due(probe(before).as_ref(), probe(after).as_ref())
 }
 
-fn object(status: &APIServiceBindingBundleStatus) -> Map<String, Value> {
-    match serde_json::to_value(status) {
-        Ok(Value::Object(fields)) => fields,
-        _ => Map::new(),
-    }
-}
-
 #[cfg(test)]
-#[path = "status_tests.rs"]
+#[path = "tests/status.rs"]
 mod tests;

@@ -17,9 +17,9 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{Progress, Wanted, lookout::Lookout, rules, rules::Terms, selection::Selection, unit, unit::Unit};
 use crate::{
     connection::Sides,
+    contract::Contract,
     engine::{Deletions, Surroundings},
     references::{ClaimKey, References},
-    session::Contract,
 };
 
 /// The claims of one session. They end when dropped.

@@ -1,49 +1,49 @@
-//! The provider's gRPC endpoint: a client for it, and what its answers to a renewal mean.
+//! Renews credentials at the provider's gRPC backend.
 
 use std::sync::Arc;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bindery_api::backend::Backend;
+use bindery_runtime::kubeconfig::{ProviderAccess, Refusal};
 use bindery_sdk::{BuildError, Client, Code, Error, TokenSource};
 use secrecy::SecretSlice;
 use tokio::time::Instant;
 
-use super::renewal::Schedule;
-use bindery_runtime::kubeconfig::{ProviderAccess, Refusal};
+use super::renewal::RenewalSchedule;
 
-/// A new credential.
+/// A credential that a backend granted.
 #[derive(Clone, Debug)]
-pub struct Renewed {
-    /// The kubeconfig, taken apart.
+pub struct RenewedCredential {
+    /// The parsed kubeconfig.
     pub access: Arc<ProviderAccess>,
-    /// The kubeconfig as it came, to be stored.
+    /// The kubeconfig as received, to be stored.
     pub document: SecretSlice<u8>,
-    /// UID of the contract that the backend says it is for.
+    /// UID of the contract that the credential is for, as the backend says.
     pub contract_uid: String,
-    /// When it is to be renewed.
-    pub schedule: Schedule,
+    /// When the credential is to be renewed.
+    pub schedule: RenewalSchedule,
 }
 
-/// Why there is no new credential.
+/// Why a credential was not renewed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RenewError {
-    /// The backend will not renew, however often it is asked: the owner must bind again.
+    /// The backend refuses to renew it; retries do not help, and the owner must bind again.
     #[error("{0}")]
     Refused(String),
-    /// It may work later.
+    /// The renewal failed and may work later.
     #[error("{0}")]
     Failed(String),
-    /// What it sent is not used.
-    #[error("the backend sent a kubeconfig that is not used: {0}")]
+    /// The backend sent an unusable kubeconfig.
+    #[error("the backend sent an unusable kubeconfig: {0}")]
     Unusable(#[from] Refusal),
 }
 
-/// A client for the endpoint. Connects nowhere yet. Plaintext is refused: the address comes from the provider.
+/// Returns a client for a backend, without connecting. It refuses plaintext, since the address comes from the provider.
 pub fn client(backend: &Backend, tokens: impl TokenSource) -> Result<Client, BuildError> {
     let builder = Client::builder(&backend.address)
         .token_source(tokens)
         .user_agent(format_args!("bindery-konnector/{}", env!("CARGO_PKG_VERSION")));
-    // What is no base64 is no certificate either, and refused as such.
+    // Data that is not base64 is refused later as an invalid certificate.
     let authority = backend.ca_data.as_deref().map(|data| {
         STANDARD
             .decode(data.trim())
@@ -55,14 +55,17 @@ pub fn client(backend: &Backend, tokens: impl TokenSource) -> Result<Client, Bui
     }
 }
 
-/// Asks for a new credential of a contract.
-pub async fn renew(client: &Client, contract: &str) -> Result<Renewed, RenewError> {
-    let answer = client.renew_kubeconfig(contract).await.map_err(|error| judge(&error))?;
+/// Requests a new credential for a contract.
+pub async fn renew(client: &Client, contract: &str) -> Result<RenewedCredential, RenewError> {
+    let answer = client
+        .renew_kubeconfig(contract)
+        .await
+        .map_err(|error| renew_error(&error))?;
     let sent = answer.kubeconfig;
     let access = ProviderAccess::parse(&sent.kubeconfig)?;
     let duration = |duration: Option<prost_types::Duration>| duration.and_then(|duration| duration.try_into().ok());
-    let schedule = Schedule::granted(Instant::now(), duration(sent.expires_in), duration(sent.renew_after));
-    Ok(Renewed {
+    let schedule = RenewalSchedule::granted(Instant::now(), duration(sent.expires_in), duration(sent.renew_after));
+    Ok(RenewedCredential {
         access: Arc::new(access),
         document: sent.kubeconfig.to_vec().into(),
         contract_uid: sent.contract_uid,
@@ -70,7 +73,7 @@ pub async fn renew(client: &Client, contract: &str) -> Result<Renewed, RenewErro
     })
 }
 
-fn judge(error: &Error) -> RenewError {
+fn renew_error(error: &Error) -> RenewError {
     let message = error.to_string();
     match error.code() {
         Some(Code::Unauthenticated | Code::PermissionDenied | Code::FailedPrecondition | Code::NotFound) => {

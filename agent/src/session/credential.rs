@@ -1,76 +1,76 @@
-//! The credential of a session: one cell that all its requests read, so that a newer one takes effect at once.
+//! The credential of a session, in one cell that all its requests read, so that a newer one takes effect at once.
 
 use std::{collections::VecDeque, sync::Arc};
 
-use bindery_runtime::client::SharedToken;
+use bindery_runtime::{
+    client::SharedToken,
+    kubeconfig::{Fingerprint, ProviderAccess},
+};
 use futures::future::ready;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use secrecy::SecretString;
 use tokio::{sync::watch, time::Instant};
 
-use super::{backend, renewal::Schedule};
-use bindery_runtime::kubeconfig::{Fingerprint, ProviderAccess};
+use super::{backend, renewal::RenewalSchedule};
 
-/// How many kubeconfigs are remembered: more than bindings of one contract have, and than renewals are on their way.
+/// The count of remembered kubeconfigs. It exceeds the kubeconfigs that bindings of one contract have and that renewals bring.
 const RECENT_MAX: usize = 64;
 
-/// The credential of a session. Clones are the same cell.
+/// The credential of a session. Clones share the same cell.
 #[derive(Clone, Debug)]
-pub struct Credential {
-    cell: Arc<Cell>,
+pub struct SessionCredential {
+    cell: Arc<CredentialCell>,
 }
 
-struct Cell {
+struct CredentialCell {
     token: Option<SharedToken>,
-    held: watch::Sender<Held>,
+    held: watch::Sender<HeldCredential>,
     client: Mutex<Option<(String, Option<String>, bindery_sdk::Client)>>,
-    /// What was held so far.
-    taken: Mutex<Recent>,
-    /// What the provider refused, also over another connection.
-    refused: Arc<Mutex<Recent>>,
+    /// Kubeconfigs that were held.
+    taken: Mutex<RecentFingerprints>,
+    /// Kubeconfigs that the provider refused, also over another connection.
+    refused: Arc<Mutex<RecentFingerprints>>,
 }
 
-/// The latest kubeconfigs of which something is true.
+/// The latest kubeconfigs with some property, in the order of their addition.
 #[derive(Default)]
-struct Recent(VecDeque<Fingerprint>);
+struct RecentFingerprints(VecDeque<Fingerprint>);
 
-/// What is held, and what became of it.
+/// The credential that a session holds, and its state.
 #[derive(Clone, Debug)]
-pub struct Held {
-    /// The kubeconfig.
+pub struct HeldCredential {
+    /// The parsed kubeconfig.
     pub access: Arc<ProviderAccess>,
-    /// When it is to be renewed.
-    pub schedule: Schedule,
-    /// The API server answered 401: it is of no use any more.
+    /// When the credential is to be renewed.
+    pub schedule: RenewalSchedule,
+    /// Whether the API server refused the credential with 401.
     pub refused: bool,
-    /// How its renewal goes.
-    pub renewal: Renewal,
+    /// State of its renewal.
+    pub renewal: RenewalState,
 }
 
-/// How the renewal of a credential goes.
+/// State of the renewal of a credential.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Renewal {
-    /// Nothing is wrong.
+pub enum RenewalState {
+    /// No renewal has failed.
     #[default]
     Well,
-    /// It failed and is tried again.
+    /// The renewal failed and is retried.
     Failing {
-        /// Why.
+        /// Why the renewal failed.
         message: String,
-        /// How often in a row.
+        /// Count of failures in a row.
         count: u32,
     },
-    /// The backend will not renew it.
+    /// The backend refuses to renew the credential.
     Denied {
-        /// Why.
+        /// Why the backend refuses.
         message: String,
     },
 }
 
-// === impl Recent ===
-
-impl Recent {
+impl RecentFingerprints {
     fn note(&mut self, fingerprint: &Fingerprint) {
         if self.has(fingerprint) {
             return;
@@ -90,44 +90,42 @@ impl Recent {
     }
 }
 
-// === impl Credential ===
-
-impl std::fmt::Debug for Cell {
+impl std::fmt::Debug for CredentialCell {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cell")
+        f.debug_struct("CredentialCell")
             .field("held", &*self.held.borrow())
             .finish_non_exhaustive()
     }
 }
 
-impl Credential {
-    /// A cell that holds this credential; `token` is the one that the clients read.
-    pub fn new(access: Arc<ProviderAccess>, schedule: Schedule, token: Option<SharedToken>) -> Self {
+impl SessionCredential {
+    /// A cell that holds this credential. `token` is the cell that the clients read.
+    pub fn new(access: Arc<ProviderAccess>, schedule: RenewalSchedule, token: Option<SharedToken>) -> Self {
         Self::start(access, schedule, token, Arc::default())
     }
 
-    /// The same for another connection to the same contract: what was refused is not taken here either.
+    /// A cell for another connection to the same contract. It does not take credentials that were refused here.
     #[must_use]
-    pub fn succeed(&self, access: Arc<ProviderAccess>, schedule: Schedule, token: Option<SharedToken>) -> Self {
+    pub fn succeed(&self, access: Arc<ProviderAccess>, schedule: RenewalSchedule, token: Option<SharedToken>) -> Self {
         Self::start(access, schedule, token, Arc::clone(&self.cell.refused))
     }
 
     fn start(
         access: Arc<ProviderAccess>,
-        schedule: Schedule,
+        schedule: RenewalSchedule,
         token: Option<SharedToken>,
-        refused: Arc<Mutex<Recent>>,
+        refused: Arc<Mutex<RecentFingerprints>>,
     ) -> Self {
-        let mut first = Recent::default();
+        let mut first = RecentFingerprints::default();
         first.note(&access.fingerprint);
-        let held = Held {
+        let held = HeldCredential {
             access,
             schedule,
             refused: false,
-            renewal: Renewal::Well,
+            renewal: RenewalState::Well,
         };
         Self {
-            cell: Arc::new(Cell {
+            cell: Arc::new(CredentialCell {
                 token,
                 held: watch::Sender::new(held),
                 client: Mutex::new(None),
@@ -137,43 +135,43 @@ impl Credential {
         }
     }
 
-    /// What is held now.
-    pub fn held(&self) -> Held {
+    /// The credential that is held now.
+    pub fn held(&self) -> HeldCredential {
         self.cell.held.borrow().clone()
     }
 
-    /// Tells of every change.
-    pub fn changes(&self) -> watch::Receiver<Held> {
+    /// Notifies of every change.
+    pub fn changes(&self) -> watch::Receiver<HeldCredential> {
         self.cell.held.subscribe()
     }
 
-    /// Takes a credential of the same contract over the same connection if it is newer than the one held, or if that one
-    /// is of no use, unless it was refused itself. True if it was taken.
-    pub fn offer(&self, access: &Arc<ProviderAccess>, schedule: Schedule) -> bool {
+    /// Takes a credential of the same contract and connection if it is newer than the one held, or if that one was refused.
+    /// A credential that was refused itself is not taken. Returns true if it was taken.
+    pub fn offer(&self, access: &Arc<ProviderAccess>, schedule: RenewalSchedule) -> bool {
         self.cell.held.send_if_modified(|held| {
             let same = held.access.fingerprint == access.fingerprint;
             let better = access.lifetime.is_newer_than(&held.access.lifetime) || held.refused;
             let usable = access.endpoint == held.access.endpoint && !self.was_refused(&access.fingerprint);
-            if same || !better || !usable || !self.arm(access) {
+            if same || !better || !usable || !self.set_token(access) {
                 return false;
             }
             self.cell.taken.lock().note(&access.fingerprint);
-            *held = Held {
+            *held = HeldCredential {
                 access: Arc::clone(access),
                 schedule,
                 refused: false,
-                renewal: Renewal::Well,
+                renewal: RenewalState::Well,
             };
             true
         })
     }
 
-    /// The token that the clients read.
+    /// The token cell that the clients read.
     pub fn token(&self) -> Option<&SharedToken> {
         self.cell.token.as_ref()
     }
 
-    /// Whether a kubeconfig is, or was lately, held.
+    /// Whether a kubeconfig is held or was held lately.
     pub fn has_held(&self, fingerprint: &Fingerprint) -> bool {
         self.cell.taken.lock().has(fingerprint)
     }
@@ -183,8 +181,8 @@ impl Credential {
         self.cell.refused.lock().has(fingerprint)
     }
 
-    /// The requests' token; false if it cannot be one.
-    fn arm(&self, access: &ProviderAccess) -> bool {
+    /// Sets the token that requests send. Returns false if it is not a valid token.
+    fn set_token(&self, access: &ProviderAccess) -> bool {
         match (&self.cell.token, &access.token) {
             (Some(cell), Some(token)) => cell.set(token).is_ok(),
             (None, None) => true,
@@ -192,8 +190,8 @@ impl Credential {
         }
     }
 
-    /// Waits until a request is refused for its token, which may have been replaced since. A client certificate is
-    /// refused with the connection, which is seen elsewhere.
+    /// Waits until a request is refused for its token, which may have been replaced since. With a client certificate it
+    /// waits forever, since those are refused with the connection.
     pub async fn refusal(&self) {
         match &self.cell.token {
             Some(token) => token.refused().await,
@@ -201,7 +199,7 @@ impl Credential {
         }
     }
 
-    /// The API server refused the credential with this fingerprint's token.
+    /// Notes that the API server refused a credential.
     pub fn refuse(&self, access: &ProviderAccess) {
         self.cell.refused.lock().note(&access.fingerprint);
         self.cell.held.send_if_modified(|held| {
@@ -210,12 +208,12 @@ impl Credential {
         });
     }
 
-    /// The API server takes it all the same, long after it refused it: it had just started then. What the backend says it has
-    /// revoked stays refused.
+    /// Notes that the API server accepts a credential that it refused before, as one that has just started may. A credential
+    /// that the backend refuses to renew stays refused.
     pub fn restore(&self, access: &ProviderAccess) {
         self.cell.held.send_if_modified(|held| {
             let meant = held.refused && held.access.fingerprint == access.fingerprint;
-            if !meant || matches!(held.renewal, Renewal::Denied { .. }) {
+            if !meant || matches!(held.renewal, RenewalState::Denied { .. }) {
                 return false;
             }
             self.cell.refused.lock().forget(&access.fingerprint);
@@ -224,13 +222,13 @@ impl Credential {
         });
     }
 
-    /// Has everybody look again.
+    /// Notifies of a change although nothing changed, since time has passed.
     pub fn touch(&self) {
         self.cell.held.send_modify(|_| {});
     }
 
-    /// Notes how the renewal goes.
-    pub fn note(&self, renewal: Renewal) {
+    /// Sets the state of the renewal.
+    pub fn set_renewal(&self, renewal: RenewalState) {
         self.cell.held.send_if_modified(|held| {
             let changed = held.renewal != renewal;
             held.renewal = renewal;
@@ -238,7 +236,7 @@ impl Credential {
         });
     }
 
-    /// A client for the backend that sends the token held at the time of each call; `None` without a usable backend.
+    /// Returns a client for the backend that sends the token held at the time of each call; `None` without a usable backend.
     pub fn backend(&self) -> Option<bindery_sdk::Client> {
         let backend = self.cell.held.borrow().access.backend.clone()?;
         let mut known = self.cell.client.lock();
@@ -264,49 +262,51 @@ impl Credential {
                 Some(client)
             }
             Err(error) => {
-                tracing::warn!(address = backend.address, %error, "the backend cannot be used");
+                tracing::warn!(address = backend.address, %error, "backend address or CA is invalid");
                 None
             }
         }
     }
 }
 
-// === impl Held ===
-
-impl Held {
-    /// Why the credential is of no use for good, and what mends that; `None` while it is, or may yet be, of use.
+impl HeldCredential {
+    /// Why the credential has expired for good; `None` while it works or may still be renewed.
     pub fn expired(&self, now: Instant) -> Option<String> {
         let gone = self.refused || self.schedule.is_over(now);
         if !gone {
             return None;
         }
         match (&self.renewal, &self.access.backend) {
-            (Renewal::Denied { message }, _) => Some(format!("the backend does not renew it: {message}")),
-            (_, None) => Some("its provider has no backend that renews it".to_owned()),
+            (RenewalState::Denied { message }, _) => Some(format!("the backend does not renew it: {message}")),
+            (_, None) => Some("its provider has no backend to renew it".to_owned()),
             _ => None,
         }
     }
 }
 
-/// When a credential that was read from a Secret is to be renewed.
-pub fn schedule_of(access: &ProviderAccess, now: Timestamp) -> Schedule {
-    Schedule::estimated(Instant::now(), access.lifetime.total(), access.lifetime.age(now))
+/// Returns when a credential that was read from a Secret is to be renewed.
+pub fn schedule_of(access: &ProviderAccess, now: Timestamp) -> RenewalSchedule {
+    RenewalSchedule::estimated(Instant::now(), access.lifetime.total(), access.lifetime.age(now))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::testing;
+    use crate::session::kubeconfigs;
 
     #[tokio::test]
-    async fn the_newer_credential_wins_and_the_older_does_not_come_back() {
+    async fn a_newer_credential_replaces_an_older_one_for_good() {
         let at = Timestamp::from_second(5000).unwrap();
-        let offer =
-            |credential: &Credential, access: &Arc<ProviderAccess>| credential.offer(access, schedule_of(access, at));
-        let (old, new) = (testing::access("x", 1000, 3600), testing::access("x", 4000, 3600));
-        let other = testing::access("x", 900, 3600);
+        let offer = |credential: &SessionCredential, access: &Arc<ProviderAccess>| {
+            credential.offer(access, schedule_of(access, at))
+        };
+        let (old, new) = (
+            kubeconfigs::access("x", 1000, 3600),
+            kubeconfigs::access("x", 4000, 3600),
+        );
+        let other = kubeconfigs::access("x", 900, 3600);
         let token = SharedToken::new(old.token.as_ref().unwrap()).unwrap();
-        let credential = Credential::new(Arc::clone(&old), schedule_of(&old, at), Some(token));
+        let credential = SessionCredential::new(Arc::clone(&old), schedule_of(&old, at), Some(token));
         assert!(offer(&credential, &new));
         assert!(!offer(&credential, &new), "the same again");
         assert!(!offer(&credential, &old));
@@ -322,7 +322,7 @@ mod tests {
             assert!(!offer(&credential, refused), "it was refused before");
         }
         assert!(credential.has_held(&old.fingerprint) && credential.has_held(&other.fingerprint));
-        let elsewhere = testing::access("y", 9000, 3600);
+        let elsewhere = kubeconfigs::access("y", 9000, 3600);
         assert!(
             !offer(&credential, &elsewhere),
             "another connection is another session's"
@@ -332,17 +332,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_taken_again_is_used_again_unless_it_was_revoked() {
+    async fn an_accepted_credential_is_used_again_unless_it_was_revoked() {
         let at = Timestamp::from_second(1000).unwrap();
-        let access = testing::access("x", 1000, 3600);
-        let credential = Credential::new(Arc::clone(&access), schedule_of(&access, at), None);
+        let access = kubeconfigs::access("x", 1000, 3600);
+        let credential = SessionCredential::new(Arc::clone(&access), schedule_of(&access, at), None);
         credential.refuse(&access);
-        credential.restore(&testing::access("x", 2000, 3600));
+        credential.restore(&kubeconfigs::access("x", 2000, 3600));
         assert!(credential.held().refused, "another one was taken");
         credential.restore(&access);
         assert!(!credential.held().refused && !credential.was_refused(&access.fingerprint));
         credential.refuse(&access);
-        credential.note(Renewal::Denied {
+        credential.set_renewal(RenewalState::Denied {
             message: "revoked".to_owned(),
         });
         credential.restore(&access);
@@ -350,9 +350,9 @@ mod tests {
     }
 
     #[test]
-    fn only_the_latest_are_remembered() {
+    fn only_the_latest_fingerprints_are_remembered() {
         let fingerprint = |number: usize| Fingerprint::of([number.to_be_bytes().as_slice()]);
-        let mut recent = Recent::default();
+        let mut recent = RecentFingerprints::default();
         for number in 0..=RECENT_MAX {
             recent.note(&fingerprint(number));
             recent.note(&fingerprint(number));
@@ -362,20 +362,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn expired_for_good_only_when_nothing_can_renew() {
+    async fn a_credential_expires_for_good_when_no_backend_renews_it() {
         let at = Timestamp::from_second(1000).unwrap();
-        let access = testing::access("x", 1000, 3600);
-        let credential = Credential::new(Arc::clone(&access), schedule_of(&access, at), None);
-        let expired = |credential: &Credential| credential.held().expired(Instant::now()).is_some();
+        let access = kubeconfigs::access("x", 1000, 3600);
+        let credential = SessionCredential::new(Arc::clone(&access), schedule_of(&access, at), None);
+        let expired = |credential: &SessionCredential| credential.held().expired(Instant::now()).is_some();
         assert!(!expired(&credential));
         credential.refuse(&access);
         assert!(!expired(&credential), "the backend may renew");
-        credential.note(Renewal::Failing {
+        credential.set_renewal(RenewalState::Failing {
             message: "no route".to_owned(),
             count: 9,
         });
         assert!(!expired(&credential));
-        credential.note(Renewal::Denied {
+        credential.set_renewal(RenewalState::Denied {
             message: "revoked".to_owned(),
         });
         assert!(expired(&credential));

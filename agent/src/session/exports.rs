@@ -1,4 +1,4 @@
-//! What a contract exports, as one state that either source keeps: the backend's stream, or a Kubernetes watch.
+//! The exports of a contract, kept up to date by the backend's stream or by a Kubernetes watch.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -8,9 +8,9 @@ use tokio::{sync::watch, time::Instant};
 
 pub(crate) mod convert;
 mod fallback;
-pub(crate) mod follow;
+pub(crate) mod follower;
 
-/// The exports of a contract. Clones are the same state.
+/// The exports of a contract. Clones share the same state.
 #[derive(Clone, Debug)]
 pub struct Exports {
     shared: Arc<Shared>,
@@ -18,73 +18,89 @@ pub struct Exports {
 
 #[derive(Debug)]
 struct Shared {
-    view: RwLock<View>,
+    view: RwLock<ExportView>,
     changes: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
-struct View {
-    exports: HashMap<Arc<str>, Entry>,
+struct ExportView {
+    exports: HashMap<Arc<str>, ExportEntry>,
     complete: bool,
-    failure: Option<Failure>,
-    /// Since when the source can be read without a break.
-    steady: Option<Instant>,
+    failure: Option<ReadFailure>,
+    /// Since when the source is read without a break.
+    reading_since: Option<Instant>,
 }
 
 #[derive(Clone, Debug)]
-struct Failure {
+struct ReadFailure {
     message: String,
     since: Instant,
 }
 
-/// All that a contract exports, as far as it is known.
+/// All known exports of a contract.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Listed {
+pub struct ExportList {
     /// Each export by name, in the order of names.
-    pub exports: Vec<(Arc<str>, Lookup)>,
-    /// A complete list was seen, so that what is missing does not exist.
+    pub exports: Vec<(Arc<str>, ExportLookup)>,
+    /// Whether a complete list was read, so that other exports do not exist.
     pub complete: bool,
-    /// Grows with every change.
+    /// Version of the state, which grows with every change.
     pub version: u64,
-    /// Why the source cannot be read for now, and for how long that is so.
+    /// Why the source cannot be read now, and for how long.
     pub failing: Option<(String, Duration)>,
-    /// For how long it has been read without a break, so that what was missing was seen to be.
-    pub steady: Duration,
+    /// For how long the source has been read without a break.
+    pub read_for: Duration,
 }
 
-/// An export as it came: whole, or not to be understood.
+/// An export as it was read: usable, or with content that this konnector does not know.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Entry {
+pub(crate) enum ExportEntry {
     Whole(Arc<APIServiceExport>),
     Broken { uid: String, message: String },
 }
 
-/// What is known of one export.
+/// What is known about one export.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Lookup {
-    /// No complete list was seen yet, so absence proves nothing.
+pub enum ExportLookup {
+    /// No complete list was read yet, so the export may exist.
     Unknown {
-        /// Why none was seen, where that is known.
+        /// Why no complete list was read, if known.
         failure: Option<String>,
     },
-    /// It does not exist: a complete list was without it.
+    /// The export does not exist: a complete list did not contain it.
     Absent,
-    /// It exists, and what it says cannot be used.
+    /// The export exists, but its content cannot be used.
     Broken {
-        /// Why.
+        /// Why the content cannot be used.
         message: String,
     },
-    /// It exists.
+    /// The export exists.
     Present(Arc<APIServiceExport>),
 }
 
-/// A snapshot while it arrives.
+/// A list of exports while it is being read.
 #[derive(Debug, Default)]
-pub(crate) struct Snapshot {
-    exports: HashMap<Arc<str>, Entry>,
+pub(crate) struct ExportSnapshot {
+    exports: HashMap<Arc<str>, ExportEntry>,
 }
 
-// === impl Exports ===
+impl ExportLookup {
+    /// The export, if it exists and can be used.
+    pub fn present(&self) -> Option<&Arc<APIServiceExport>> {
+        match self {
+            Self::Present(export) => Some(export),
+            Self::Unknown { .. } | Self::Absent | Self::Broken { .. } => None,
+        }
+    }
+}
+
+impl ExportList {
+    /// Returns the export of that name, if the list has it.
+    pub fn get(&self, name: &str) -> Option<&ExportLookup> {
+        let at = self.exports.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
+        Some(&self.exports[at].1)
+    }
+}
 
 impl Default for Exports {
     fn default() -> Self {
@@ -98,22 +114,22 @@ impl Default for Exports {
 }
 
 impl Exports {
-    /// One export.
-    pub fn get(&self, name: &str) -> Lookup {
+    /// Returns what is known about one export.
+    pub fn get(&self, name: &str) -> ExportLookup {
         let view = self.shared.view.read();
         match view.exports.get(name) {
             Some(entry) => entry.lookup(),
-            None if view.complete => Lookup::Absent,
-            None => Lookup::Unknown {
+            None if view.complete => ExportLookup::Absent,
+            None => ExportLookup::Unknown {
                 failure: view.failure.as_ref().map(|failure| failure.message.clone()),
             },
         }
     }
 
-    /// All of them.
-    pub fn list(&self) -> Listed {
+    /// Returns all known exports.
+    pub fn list(&self) -> ExportList {
         let view = self.shared.view.read();
-        // It is written under the same lock, so that it is the version of just this view.
+        // The version changes only under this lock, so it is the version of this view.
         let version = self.version();
         let mut exports: Vec<_> = view
             .exports
@@ -121,7 +137,7 @@ impl Exports {
             .map(|(name, entry)| (Arc::clone(name), entry.lookup()))
             .collect();
         exports.sort_by(|(one, _), (other, _)| one.cmp(other));
-        Listed {
+        ExportList {
             exports,
             complete: view.complete,
             version,
@@ -129,118 +145,114 @@ impl Exports {
                 .failure
                 .as_ref()
                 .map(|failure| (failure.message.clone(), failure.since.elapsed())),
-            steady: view.steady.map(|since| since.elapsed()).unwrap_or_default(),
+            read_for: view.reading_since.map(|since| since.elapsed()).unwrap_or_default(),
         }
     }
 
-    /// Grows with every change.
+    /// Version of the state, which grows with every change.
     pub fn version(&self) -> u64 {
         *self.shared.changes.borrow()
     }
 
-    /// Tells of every change.
+    /// Notifies of every change, with the new version.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.shared.changes.subscribe()
     }
 
-    /// An export is there, or changed, as the source tells live: it can be read.
-    pub(crate) fn apply(&self, name: &str, entry: &Entry) {
+    /// Adds or replaces an export from a live event, which shows that the source can be read.
+    pub(crate) fn apply(&self, name: &str, entry: &ExportEntry) {
         self.note(name, entry, true);
     }
 
-    /// The same, as part of a list that may yet break off.
-    pub(crate) fn learn(&self, name: &str, entry: &Entry) {
+    /// Adds or replaces an export from a list that may still break off.
+    pub(crate) fn apply_listed(&self, name: &str, entry: &ExportEntry) {
         self.note(name, entry, false);
     }
 
-    fn note(&self, name: &str, entry: &Entry, is_well: bool) {
+    fn note(&self, name: &str, entry: &ExportEntry, is_well: bool) {
         let mut view = self.shared.view.write();
         let recovered = is_well && view.recover();
         let before = view.exports.insert(name.into(), entry.clone());
-        self.tell(&view, recovered || before.as_ref() != Some(entry));
+        self.publish(&view, recovered || before.as_ref() != Some(entry));
     }
 
-    /// An export is gone, unless another lives under its name.
+    /// Removes the export with this UID. A later export of the same name stays.
     pub(crate) fn remove(&self, name: &str, uid: &str) {
         let mut view = self.shared.view.write();
         let meant = view.exports.get(name).is_some_and(|entry| entry.uid() == uid);
         if meant {
             view.exports.remove(name);
         }
-        self.tell(&view, meant);
+        self.publish(&view, meant);
     }
 
-    /// A complete list: whatever it lacks is gone.
-    pub(crate) fn replace(&self, snapshot: Snapshot) {
+    /// Replaces all exports by a complete list.
+    pub(crate) fn replace(&self, snapshot: ExportSnapshot) {
         let mut view = self.shared.view.write();
         let recovered = view.recover();
         let changed = recovered || !view.complete || view.exports != snapshot.exports;
         view.exports = snapshot.exports;
         view.complete = true;
-        self.tell(&view, changed);
+        self.publish(&view, changed);
     }
 
-    /// The source can be read again, and what is known is current.
-    pub(crate) fn well(&self) {
+    /// Notes that the source can be read and the state is current.
+    pub(crate) fn recovered(&self) {
         let mut view = self.shared.view.write();
         let recovered = view.recover();
-        self.tell(&view, recovered);
+        self.publish(&view, recovered);
     }
 
-    /// The source cannot be read for now. What is known stays known.
+    /// Notes that the source cannot be read now. Known exports are kept.
     pub(crate) fn fail(&self, message: String) {
         let mut view = self.shared.view.write();
         let before = view.failure.take();
-        // Of one that goes on only those hear who have nothing else.
+        // A lasting failure is published again only if its message is all that is known.
         let changed = before
             .as_ref()
             .is_none_or(|before| !view.complete && before.message != message);
         let since = before.map_or_else(Instant::now, |before| before.since);
-        view.failure = Some(Failure { message, since });
-        view.steady = None;
-        self.tell(&view, changed);
+        view.failure = Some(ReadFailure { message, since });
+        view.reading_since = None;
+        self.publish(&view, changed);
     }
 
-    /// An export as it is known, for a list in which it cannot be read.
-    pub(crate) fn known(&self, name: &str) -> Option<Entry> {
+    /// Returns an export as it was read last, for a list in which it cannot be read.
+    pub(crate) fn known(&self, name: &str) -> Option<ExportEntry> {
         self.shared.view.read().exports.get(name).cloned()
     }
 
-    /// Whether the source cannot be read for now.
+    /// Whether the source cannot be read now.
     pub(crate) fn is_failing(&self) -> bool {
         self.shared.view.read().failure.is_some()
     }
 
-    /// Whether a complete list was seen.
+    /// Whether a complete list was read.
     pub fn is_complete(&self) -> bool {
         self.shared.view.read().complete
     }
 
-    /// Who reads the view finds the new version with it: a caller still holds the lock.
-    fn tell(&self, _view: &RwLockWriteGuard<'_, View>, changed: bool) {
+    /// Publishes a new version. The caller still holds the lock, so that readers see state and version together.
+    fn publish(&self, _view: &RwLockWriteGuard<'_, ExportView>, changed: bool) {
         if changed {
             self.shared.changes.send_modify(|count| *count = count.wrapping_add(1));
         }
     }
 }
 
-// === impl View ===
-
-impl View {
-    /// The source can be read; true if it could not before.
+impl ExportView {
+    /// Notes that the source can be read. Returns true if it could not before.
     fn recover(&mut self) -> bool {
-        self.steady.get_or_insert_with(Instant::now);
+        self.reading_since.get_or_insert_with(Instant::now);
         self.failure.take().is_some()
     }
 }
 
-// === impl Entry ===
-
-impl Entry {
-    fn lookup(&self) -> Lookup {
+impl ExportEntry {
+    fn lookup(&self) -> ExportLookup {
         match self {
-            Self::Whole(export) => Lookup::Present(Arc::clone(export)),
-            Self::Broken { message, .. } => Lookup::Broken {
+            Self::Whole(export) => ExportLookup::Present(Arc::clone(export)),
+            Self::Broken { message, .. } => ExportLookup::Broken {
                 message: message.clone(),
             },
         }
@@ -254,10 +266,8 @@ impl Entry {
     }
 }
 
-// === impl Snapshot ===
-
-impl Snapshot {
-    pub(crate) fn add(&mut self, name: &str, entry: Entry) {
+impl ExportSnapshot {
+    pub(crate) fn add(&mut self, name: &str, entry: ExportEntry) {
         self.exports.insert(name.into(), entry);
     }
 
@@ -272,36 +282,36 @@ impl Snapshot {
 mod tests {
     use super::*;
 
-    fn export(name: &str, uid: &str) -> Entry {
+    fn export(name: &str, uid: &str) -> ExportEntry {
         let mut export = APIServiceExport::new(name, bindery_api::v1alpha2::APIServiceExportSpec::default());
         export.metadata.uid = Some(uid.to_owned());
-        Entry::Whole(Arc::new(export))
+        ExportEntry::Whole(Arc::new(export))
     }
 
     #[test]
-    fn only_a_complete_list_proves_an_absence() {
+    fn only_a_complete_list_proves_absence() {
         let exports = Exports::default();
         exports.apply("a", &export("a", "1"));
-        assert!(matches!(exports.get("a"), Lookup::Present(_)));
-        assert_eq!(exports.get("b"), Lookup::Unknown { failure: None });
+        assert!(matches!(exports.get("a"), ExportLookup::Present(_)));
+        assert_eq!(exports.get("b"), ExportLookup::Unknown { failure: None });
         exports.fail("no route".to_owned());
         let failure = Some("no route".to_owned());
-        assert_eq!(exports.get("b"), Lookup::Unknown { failure });
-        exports.replace(Snapshot::default());
-        assert_eq!(exports.get("a"), Lookup::Absent);
+        assert_eq!(exports.get("b"), ExportLookup::Unknown { failure });
+        exports.replace(ExportSnapshot::default());
+        assert_eq!(exports.get("a"), ExportLookup::Absent);
         exports.fail("no route".to_owned());
-        assert_eq!(exports.get("a"), Lookup::Absent, "what is known stays known");
+        assert_eq!(exports.get("a"), ExportLookup::Absent, "what is known stays known");
     }
 
     #[test]
-    fn a_list_says_whether_it_proves_anything() {
+    fn a_list_says_whether_it_is_complete() {
         let exports = Exports::default();
         exports.apply("b", &export("b", "2"));
         exports.apply("a", &export("a", "1"));
         let listed = exports.list();
         let names: Vec<_> = listed.exports.iter().map(|(name, _)| &**name).collect();
         assert_eq!((names, listed.complete), (vec!["a", "b"], false));
-        exports.replace(Snapshot::default());
+        exports.replace(ExportSnapshot::default());
         let empty = exports.list();
         assert!(empty.complete && empty.exports.is_empty() && empty.version > listed.version);
         exports.fail("no route".to_owned());
@@ -312,37 +322,37 @@ mod tests {
             Some("still none")
         );
         assert!(failing.complete && failing.version > empty.version);
-        exports.well();
+        exports.recovered();
         let well = exports.list();
         assert_eq!(well.failing, None);
         assert!(well.version > failing.version);
-        exports.well();
+        exports.recovered();
         assert_eq!(exports.version(), well.version, "nothing new");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn time_counts_while_the_source_can_be_read() {
+    async fn reading_time_starts_anew_after_a_failure() {
         let exports = Exports::default();
         let pass = |seconds| tokio::time::advance(Duration::from_secs(seconds));
-        let steady = || exports.list().steady.as_secs();
+        let read_for = || exports.list().read_for.as_secs();
         pass(10).await;
-        assert_eq!(steady(), 0, "nothing was read");
-        exports.replace(Snapshot::default());
+        assert_eq!(read_for(), 0, "nothing was read");
+        exports.replace(ExportSnapshot::default());
         pass(20).await;
         exports.apply("a", &export("a", "1"));
-        exports.well();
-        assert_eq!(steady(), 20);
+        exports.recovered();
+        assert_eq!(read_for(), 20);
         exports.fail("no route".to_owned());
-        exports.learn("a", &export("a", "1"));
+        exports.apply_listed("a", &export("a", "1"));
         pass(30).await;
-        assert_eq!(steady(), 0);
-        exports.well();
+        assert_eq!(read_for(), 0);
+        exports.recovered();
         pass(1).await;
-        assert_eq!(steady(), 1, "it begins anew");
+        assert_eq!(read_for(), 1, "it starts anew");
     }
 
     #[test]
-    fn a_version_is_that_of_the_view_it_comes_with() {
+    fn state_and_version_are_read_together() {
         let exports = Exports::default();
         let writer = exports.clone();
         let changing = std::thread::spawn(move || {
@@ -360,18 +370,18 @@ mod tests {
     }
 
     #[test]
-    fn a_late_word_of_an_old_export_removes_no_new_one() {
+    fn a_late_removal_of_an_old_export_keeps_the_new_one() {
         let exports = Exports::default();
-        exports.replace(Snapshot::default());
+        exports.replace(ExportSnapshot::default());
         exports.apply("a", &export("a", "2"));
         exports.remove("a", "1");
-        assert!(matches!(exports.get("a"), Lookup::Present(_)));
+        assert!(matches!(exports.get("a"), ExportLookup::Present(_)));
         exports.remove("a", "2");
-        assert_eq!(exports.get("a"), Lookup::Absent);
+        assert_eq!(exports.get("a"), ExportLookup::Absent);
     }
 
     #[test]
-    fn what_changes_nothing_is_not_told() {
+    fn unchanged_exports_are_not_published() {
         let exports = Exports::default();
         let mut changes = exports.changes();
         exports.apply("a", &export("a", "1"));

@@ -1,4 +1,4 @@
-//! Tells the provider that the konnector lives, and which cluster it serves.
+//! Sends heartbeats to the provider, with the UID of the consumer cluster.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -20,93 +20,98 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::Core;
+use super::session_core::SessionCore;
+use crate::patch;
 
 const RETRY: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(15));
-/// Whatever wakes the heartbeat, it looks at most this often.
+/// The least pause between two decisions, however often the task is woken.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 
-/// How the heartbeat goes.
+/// The outcome of the last heartbeat.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Heartbeat {
-    /// None was sent yet.
+    /// No heartbeat was sent yet.
     #[default]
     Pending,
-    /// The provider took the last one.
+    /// The provider accepted the last heartbeat.
     Beating,
-    /// The provider did not take it.
+    /// The provider did not accept the last heartbeat.
     Failing {
-        /// Why.
+        /// Why the provider did not accept it.
         message: String,
     },
-    /// The contract serves another cluster: nothing may be written.
+    /// The contract serves another cluster, so nothing may be written.
     OtherCluster {
         /// UID of that cluster's kube-system namespace.
         recorded: String,
     },
 }
 
-/// Who beats.
+/// The konnector as it presents itself in a heartbeat.
 #[derive(Clone, Debug)]
-pub struct Me<'a> {
+pub struct HeartbeatSender<'a> {
     /// UID of this cluster's kube-system namespace.
     pub cluster_uid: &'a str,
-    /// The interval that is promised.
+    /// The heartbeat interval that the konnector promises.
     pub interval: Duration,
-    /// The Secret that was bound with.
+    /// The Secret with the kubeconfig.
     pub secret: Option<&'a SecretRef>,
-    /// The user consents to take the contract over from another cluster.
+    /// Whether the user consents to take the contract over from another cluster.
     pub consent: bool,
 }
 
-/// What to do.
+/// What to do about the next heartbeat.
 #[derive(Debug, PartialEq)]
-pub enum Decision {
-    /// Nothing yet: the ClusterBinding has not been seen.
+pub enum HeartbeatDecision {
+    /// Wait: the ClusterBinding was not listed yet.
     Unknown,
-    /// There is no ClusterBinding.
+    /// Report that the ClusterBinding does not exist.
     Missing,
-    /// Keep away: the contract is another cluster's.
+    /// Send none: the contract serves another cluster.
     OtherCluster {
-        /// That cluster.
+        /// UID of that cluster's kube-system namespace.
         recorded: String,
     },
-    /// Write.
+    /// Send a heartbeat with this patch.
     Beat(Box<Value>),
-    /// Nothing for this long.
+    /// Send none for this time.
     Rest(Duration),
 }
 
-/// Decides. `since` is the time since the last heartbeat that the provider took.
+/// Decides about the next heartbeat. `since` is the time since the last one that the provider accepted.
 pub fn decide(
     seen: Option<&ClusterBinding>,
     synced: bool,
-    me: &Me<'_>,
+    sender: &HeartbeatSender<'_>,
     since: Option<Duration>,
     now: Timestamp,
-) -> Decision {
+) -> HeartbeatDecision {
     let Some(seen) = seen else {
-        return if synced { Decision::Missing } else { Decision::Unknown };
+        return if synced {
+            HeartbeatDecision::Missing
+        } else {
+            HeartbeatDecision::Unknown
+        };
     };
     let recorded = seen
         .status
         .as_ref()
         .and_then(|status| status.consumer_cluster_uid.as_deref());
-    if let Some(other) = recorded.filter(|uid| *uid != me.cluster_uid && !me.consent) {
-        return Decision::OtherCluster {
+    if let Some(other) = recorded.filter(|uid| *uid != sender.cluster_uid && !sender.consent) {
+        return HeartbeatDecision::OtherCluster {
             recorded: other.to_owned(),
         };
     }
-    // Half of the interval, so that one lost heartbeat is not taken for a dead konnector.
-    let period = me.interval / 2;
-    let is_taken_over = recorded.is_some_and(|uid| uid != me.cluster_uid);
+    // Half of the interval, so that the provider tolerates one lost heartbeat.
+    let period = sender.interval / 2;
+    let is_taken_over = recorded.is_some_and(|uid| uid != sender.cluster_uid);
     match since {
-        Some(since) if since < period && !is_taken_over => Decision::Rest(period.saturating_sub(since)),
-        _ => Decision::Beat(Box::new(patch(seen, me, now))),
+        Some(since) if since < period && !is_taken_over => HeartbeatDecision::Rest(period.saturating_sub(since)),
+        _ => HeartbeatDecision::Beat(Box::new(status_patch(seen, sender, now))),
     }
 }
 
-fn patch(seen: &ClusterBinding, me: &Me<'_>, now: Timestamp) -> Value {
+fn status_patch(seen: &ClusterBinding, sender: &HeartbeatSender<'_>, now: Timestamp) -> Value {
     let mut list = seen
         .status
         .as_ref()
@@ -117,24 +122,21 @@ fn patch(seen: &ClusterBinding, me: &Me<'_>, now: Timestamp) -> Value {
     conditions::set_summary(&mut list, now);
     let status = ClusterBindingStatus {
         last_heartbeat_time: Some(Time(now)),
-        heartbeat_interval: Some(ApiDuration::from(me.interval)),
+        heartbeat_interval: Some(ApiDuration::from(sender.interval)),
         konnector_version: Some(version()),
-        consumer_secret_ref: me.secret.cloned(),
-        consumer_cluster_uid: Some(me.cluster_uid.to_owned()),
+        consumer_secret_ref: sender.secret.cloned(),
+        consumer_cluster_uid: Some(sender.cluster_uid.to_owned()),
         conditions: list,
     };
-    json!({
-        "metadata": {"uid": seen.metadata.uid, "resourceVersion": seen.metadata.resource_version},
-        "status": status,
-    })
+    patch::status(&seen.metadata, json!(status))
 }
 
 fn version() -> String {
     format!("v{}", env!("CARGO_PKG_VERSION"))
 }
 
-/// Beats until dropped. `wake` is notified when something it looks at has changed.
-pub(super) async fn run(core: Arc<Core>, wake: Arc<Notify>) {
+/// Sends heartbeats until dropped. `wake` is notified when something that the decision depends on has changed.
+pub(super) async fn run(core: Arc<SessionCore>, wake: Arc<Notify>) {
     let api: Api<ClusterBinding> = Api::namespaced(core.clients.lease.clone(), &core.contract.namespace);
     let beat = |since| {
         let (core, api) = (Arc::clone(&core), api.clone());
@@ -143,21 +145,21 @@ pub(super) async fn run(core: Arc<Core>, wake: Arc<Notify>) {
     drive(beat, |outcome| core.note(outcome), &wake).await;
 }
 
-/// Calls `beat` whenever it is time to, with the time since the last one that was taken, and notes each outcome, which
-/// tells when to look again.
+/// Calls `beat` whenever a heartbeat may be due, with the time since the last accepted one. `note` takes each outcome and
+/// returns the pause before the next decision.
 async fn drive<F>(
     beat: impl Fn(Option<Duration>) -> F,
-    note: impl Fn(Result<Decision, kube::Error>) -> Option<Duration>,
+    note: impl Fn(Result<HeartbeatDecision, kube::Error>) -> Option<Duration>,
     wake: &Notify,
 ) where
-    F: Future<Output = Result<Decision, kube::Error>>,
+    F: Future<Output = Result<HeartbeatDecision, kube::Error>>,
 {
     let mut last: Option<Instant> = None;
     let mut failures = 0;
     loop {
         let outcome = beat(last.map(|last| last.elapsed())).await;
         match &outcome {
-            Ok(Decision::Beat(_)) => {
+            Ok(HeartbeatDecision::Beat(_)) => {
                 last = Some(Instant::now());
                 failures = 0;
             }
@@ -174,27 +176,27 @@ async fn drive<F>(
     }
 }
 
-impl Core {
-    /// Shows how a heartbeat went; answers how long nothing is to be done, if nobody wakes it.
-    fn note(&self, outcome: Result<Decision, kube::Error>) -> Option<Duration> {
+impl SessionCore {
+    /// Publishes the outcome of a heartbeat. Returns the pause before the next decision, unless the task is woken.
+    fn note(&self, outcome: Result<HeartbeatDecision, kube::Error>) -> Option<Duration> {
         match outcome {
-            Ok(Decision::Beat(_)) => {
+            Ok(HeartbeatDecision::Beat(_)) => {
                 self.metrics.heartbeat(true);
                 self.set_heartbeat(Heartbeat::Beating);
                 None
             }
-            Ok(Decision::Rest(pause)) => Some(pause),
-            Ok(Decision::OtherCluster { recorded }) => {
+            Ok(HeartbeatDecision::Rest(pause)) => Some(pause),
+            Ok(HeartbeatDecision::OtherCluster { recorded }) => {
                 self.set_heartbeat(Heartbeat::OtherCluster { recorded });
                 Some(self.settings.heartbeat_interval)
             }
-            Ok(Decision::Missing) => {
+            Ok(HeartbeatDecision::Missing) => {
                 let namespace = &self.contract.namespace;
                 let message = format!("ClusterBinding {namespace}/{CLUSTER_BINDING} does not exist");
                 self.set_heartbeat(Heartbeat::Failing { message });
                 Some(self.settings.heartbeat_interval)
             }
-            Ok(Decision::Unknown) => {
+            Ok(HeartbeatDecision::Unknown) => {
                 if let Some(message) = self.cluster_binding.health().borrow().failure.clone() {
                     self.set_heartbeat(Heartbeat::Failing { message });
                 }
@@ -202,7 +204,7 @@ impl Core {
             }
             Err(error) => {
                 self.metrics.heartbeat(false);
-                // A conflict means that the cache is a step behind: the next look sees what the other writer wrote.
+                // A conflict means that the cache lags; the next decision sees the newer object.
                 if errors::code(&error) != Some(409) {
                     let message = errors::explain(&error);
                     self.set_heartbeat(Heartbeat::Failing { message });
@@ -213,13 +215,17 @@ impl Core {
     }
 }
 
-async fn beat(core: &Core, api: &Api<ClusterBinding>, since: Option<Duration>) -> Result<Decision, kube::Error> {
+async fn beat(
+    core: &SessionCore,
+    api: &Api<ClusterBinding>,
+    since: Option<Duration>,
+) -> Result<HeartbeatDecision, kube::Error> {
     let Some(cluster_uid) = core.consumer.cluster_uid() else {
-        return Ok(Decision::Unknown);
+        return Ok(HeartbeatDecision::Unknown);
     };
     let seen = core.cluster_binding.get(&core.contract.namespace, CLUSTER_BINDING);
     let secret = core.settings.secret.clone();
-    let me = Me {
+    let sender = HeartbeatSender {
         cluster_uid: &cluster_uid,
         interval: core.settings.heartbeat_interval,
         secret: Some(&secret),
@@ -228,11 +234,11 @@ async fn beat(core: &Core, api: &Api<ClusterBinding>, since: Option<Duration>) -
     let decision = decide(
         seen.as_deref(),
         core.cluster_binding.is_synced(),
-        &me,
+        &sender,
         since,
         Timestamp::now(),
     );
-    if let Decision::Beat(patch) = &decision {
+    if let HeartbeatDecision::Beat(patch) = &decision {
         let access = core.credential.held().access;
         let written = api
             .patch_status(CLUSTER_BINDING, &PatchParams::default(), &Patch::Merge(patch))
@@ -248,5 +254,5 @@ async fn beat(core: &Core, api: &Api<ClusterBinding>, since: Option<Duration>) -
 }
 
 #[cfg(test)]
-#[path = "heartbeat_tests.rs"]
+#[path = "tests/heartbeat.rs"]
 mod tests;

@@ -1,8 +1,8 @@
 //! Renews the credential of a session before it expires.
 //!
-//! All is reckoned in durations since a credential was received, never by comparing clocks of two machines. Of a
-//! credential that was read from a Secret the age is an estimate by this machine's clock; where that is wrong, the API
-//! server's refusal tells, and a renewal follows at once.
+//! All times are durations since the credential was received; clocks of two machines are never compared. The age of a
+//! credential from a Secret is an estimate by this machine's clock. If the estimate is wrong, the API server refuses the
+//! credential, and a renewal follows at once.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -10,69 +10,67 @@ use bindery_runtime::backoff::Backoff;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Core,
     backend::{self, RenewError},
-    credential::{Credential, Held, Renewal},
+    credential::{HeldCredential, RenewalState, SessionCredential},
+    session_core::SessionCore,
 };
 
-/// Between attempts that failed.
+/// Pauses between failed renewals.
 const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
-/// How often a backend that refused is asked again: somebody may have lifted a revocation.
+/// Pause before a backend that refused is asked again, since an admin may lift a revocation.
 const DENIED_PAUSE: Duration = Duration::from_mins(10);
-/// Renewed at this part of the lifetime at the latest.
-const SHARE: f64 = 2.0 / 3.0;
-/// How much sooner it may be, so that agents do not come together.
+/// RenewedCredential at this part of the lifetime at the latest.
+const LIFETIME_SHARE: f64 = 2.0 / 3.0;
+/// A renewal may be earlier by this part, so that konnectors do not renew all at once.
 const JITTER: f64 = 0.15;
 
-/// How long a credential holds, counted from when it was received.
+/// Lifetime of a credential, counted from when it was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Schedule {
+pub struct RenewalSchedule {
     received: Instant,
-    /// What was left then; `None` for ever.
-    left: Option<Duration>,
-    /// When to renew, counted from then.
+    /// Time to expiry when it was received; `None` if it never expires.
+    remaining: Option<Duration>,
+    /// Time to renewal when it was received; `None` if it is never renewed.
     due: Option<Duration>,
 }
 
-/// What is known when deciding.
+/// The input of a decision about a renewal.
 #[derive(Clone, Debug)]
-pub struct Seen<'a> {
-    /// How long since the credential was received.
+pub struct RenewalInput<'a> {
+    /// Time since the credential was received.
     pub elapsed: Duration,
-    /// The credential's schedule.
-    pub schedule: &'a Schedule,
-    /// There is a backend to ask.
+    /// Schedule of the credential.
+    pub schedule: &'a RenewalSchedule,
+    /// Whether the kubeconfig names a backend.
     pub has_backend: bool,
-    /// The API server refused the credential.
+    /// Whether the API server refused the credential.
     pub refused: bool,
-    /// How the renewal goes so far.
-    pub renewal: &'a Renewal,
-    /// How long since the last attempt, if there was one.
+    /// State of the renewal.
+    pub renewal: &'a RenewalState,
+    /// Time since the last attempt, if there was one.
     pub since_attempt: Option<Duration>,
-    /// Between 0 and 1.
+    /// Random number between 0 and 1, constant for one credential.
     pub jitter: f64,
 }
 
-/// What to do.
+/// What to do about the renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Ask for a new one.
+pub enum RenewalStep {
+    /// Request a new credential.
     Renew,
-    /// Look again after this time.
+    /// Decide again after this time.
     Wait(Duration),
-    /// Nothing, until the credential changes.
+    /// Decide again when the credential changes.
     Rest,
 }
 
-// === impl Schedule ===
-
-impl Schedule {
-    /// Of a credential that was just granted: durations as its issuer gave them.
+impl RenewalSchedule {
+    /// The schedule of a credential that was just granted, with durations from its issuer.
     pub fn granted(received: Instant, expires_in: Option<Duration>, renew_after: Option<Duration>) -> Self {
-        let latest = expires_in.map(|left| left.mul_f64(SHARE));
+        let latest = expires_in.map(|left| left.mul_f64(LIFETIME_SHARE));
         Self {
             received,
-            left: expires_in,
+            remaining: expires_in,
             due: match (renew_after, latest) {
                 (Some(after), Some(latest)) => Some(after.min(latest)),
                 (after, latest) => after.or(latest),
@@ -80,67 +78,68 @@ impl Schedule {
         }
     }
 
-    /// Of a credential that somebody else received: its whole lifetime, and the estimated part that has passed.
+    /// The schedule of a credential from a Secret: its whole lifetime, and its estimated age.
     pub fn estimated(received: Instant, total: Option<Duration>, age: Duration) -> Self {
         Self {
             received,
-            left: total.map(|total| total.saturating_sub(age)),
-            due: total.map(|total| total.mul_f64(SHARE).saturating_sub(age)),
+            remaining: total.map(|total| total.saturating_sub(age)),
+            due: total.map(|total| total.mul_f64(LIFETIME_SHARE).saturating_sub(age)),
         }
     }
 
-    /// Whether it has expired, as far as can be told here.
+    /// Whether the credential has expired, by this machine's clock.
     pub fn is_over(&self, now: Instant) -> bool {
-        self.left.is_some_and(|left| now.duration_since(self.received) >= left)
+        self.remaining
+            .is_some_and(|left| now.duration_since(self.received) >= left)
     }
 }
 
-/// Decides.
-pub fn next(seen: &Seen<'_>) -> Step {
-    let retry = |pause: Duration| match seen.since_attempt {
-        Some(since) if since < pause => Step::Wait(pause.saturating_sub(since)),
-        _ => Step::Renew,
+/// Decides whether to renew a credential now.
+pub fn next(input: &RenewalInput<'_>) -> RenewalStep {
+    let retry = |pause: Duration| match input.since_attempt {
+        Some(since) if since < pause => RenewalStep::Wait(pause.saturating_sub(since)),
+        _ => RenewalStep::Renew,
     };
-    // Expiry itself is looked at, since it may end the credential for good.
-    let until_expiry = seen.schedule.left.map(|left| left.saturating_sub(seen.elapsed));
-    if !seen.has_backend {
+    // The expiry itself needs a decision, since it may end the credential for good.
+    let until_expiry = input.schedule.remaining.map(|left| left.saturating_sub(input.elapsed));
+    if !input.has_backend {
         return match until_expiry {
-            Some(left) if !left.is_zero() && !seen.refused => Step::Wait(left),
-            _ => Step::Rest,
+            Some(left) if !left.is_zero() && !input.refused => RenewalStep::Wait(left),
+            _ => RenewalStep::Rest,
         };
     }
-    match seen.renewal {
-        Renewal::Denied { .. } => match retry(DENIED_PAUSE) {
-            Step::Wait(pause) => match until_expiry {
-                Some(left) if !left.is_zero() => Step::Wait(pause.min(left)),
-                _ => Step::Wait(pause),
+    match input.renewal {
+        RenewalState::Denied { .. } => match retry(DENIED_PAUSE) {
+            RenewalStep::Wait(pause) => match until_expiry {
+                Some(left) if !left.is_zero() => RenewalStep::Wait(pause.min(left)),
+                _ => RenewalStep::Wait(pause),
             },
             step => step,
         },
-        Renewal::Failing { count, .. } => {
+        RenewalState::Failing { count, .. } => {
             let step = RETRY
                 .first
                 .saturating_mul(1 << count.saturating_sub(1).min(10))
                 .min(RETRY.max);
-            retry(step.mul_f64(1.0 - seen.jitter / 2.0))
+            retry(step.mul_f64(1.0 - input.jitter / 2.0))
         }
-        Renewal::Well if seen.refused => retry(RETRY.first),
-        Renewal::Well => match seen.schedule.due {
-            None => Step::Rest,
+        RenewalState::Well if input.refused => retry(RETRY.first),
+        RenewalState::Well => match input.schedule.due {
+            None => RenewalStep::Rest,
             Some(due) => {
-                let due = due.mul_f64(1.0 - JITTER * seen.jitter);
-                if seen.elapsed >= due {
+                let due = due.mul_f64(1.0 - JITTER * input.jitter);
+                if input.elapsed >= due {
                     retry(RETRY.first)
                 } else {
-                    Step::Wait(due.saturating_sub(seen.elapsed))
+                    RenewalStep::Wait(due.saturating_sub(input.elapsed))
                 }
             }
         },
     }
 }
 
-/// Renews until dropped.
-pub(super) async fn run(core: Arc<Core>) {
+/// Renews the credential of a session until dropped.
+pub(super) async fn run(core: Arc<SessionCore>) {
     let credential = core.credential.clone();
     drive(&credential, |held| {
         let core = Arc::clone(&core);
@@ -149,8 +148,8 @@ pub(super) async fn run(core: Arc<Core>) {
     .await;
 }
 
-/// Calls `renew` whenever it is time to.
-async fn drive<F: Future<Output = ()>>(credential: &Credential, renew: impl Fn(Held) -> F) {
+/// Calls `renew` whenever a renewal is due.
+async fn drive<F: Future<Output = ()>>(credential: &SessionCredential, renew: impl Fn(HeldCredential) -> F) {
     let mut changes = credential.changes();
     let mut last_attempt: Option<Instant> = None;
     let mut jitter = (credential.held().access.fingerprint.clone(), rand::random());
@@ -160,7 +159,7 @@ async fn drive<F: Future<Output = ()>>(credential: &Credential, renew: impl Fn(H
             jitter = (held.access.fingerprint.clone(), rand::random());
         }
         let now = Instant::now();
-        let step = next(&Seen {
+        let step = next(&RenewalInput {
             elapsed: now.duration_since(held.schedule.received),
             schedule: &held.schedule,
             has_backend: held.access.backend.is_some(),
@@ -170,26 +169,26 @@ async fn drive<F: Future<Output = ()>>(credential: &Credential, renew: impl Fn(H
             jitter: jitter.1,
         });
         match step {
-            Step::Renew => {
+            RenewalStep::Renew => {
                 last_attempt = Some(now);
                 renew(held).await;
             }
-            Step::Wait(pause) => {
+            RenewalStep::Wait(pause) => {
                 tokio::select! {
                     ended = changes.changed() => if ended.is_err() { return },
-                    // Whoever shows the credential looks again, since time passed.
+                    // The conditions depend on the time, so their controllers must look again.
                     () = sleep(pause) => credential.touch(),
                 }
             }
-            Step::Rest if changes.changed().await.is_err() => return,
-            Step::Rest => {}
+            RenewalStep::Rest if changes.changed().await.is_err() => return,
+            RenewalStep::Rest => {}
         }
     }
 }
 
-async fn renew(core: &Core, held: &Held) {
+async fn renew(core: &SessionCore, held: &HeldCredential) {
     let Some(client) = core.credential.backend() else {
-        core.credential.note(Renewal::Denied {
+        core.credential.set_renewal(RenewalState::Denied {
             message: "the backend's address or CA in the kubeconfig cannot be used".to_owned(),
         });
         return;
@@ -198,8 +197,8 @@ async fn renew(core: &Core, held: &Held) {
     match backend::renew(&client, &contract.namespace).await {
         Ok(renewed) if renewed.contract_uid != *contract.uid || renewed.access.namespace != contract.namespace => {
             core.metrics.renewal(false);
-            core.credential.note(Renewal::Denied {
-                message: "it answered with a kubeconfig of another contract".to_owned(),
+            core.credential.set_renewal(RenewalState::Denied {
+                message: "the backend answered with a kubeconfig of another contract".to_owned(),
             });
         }
         Ok(renewed) => {
@@ -209,30 +208,30 @@ async fn renew(core: &Core, held: &Held) {
                 Ok(()) => tracing::info!(contract = %contract.namespace, "credential renewed"),
                 Err(message) => {
                     tracing::warn!(contract = %contract.namespace, message, "renewed credential not used");
-                    core.credential.note(failing(held, message.to_owned()));
+                    core.credential.set_renewal(failing(held, message.to_owned()));
                 }
             }
         }
         Err(error) => {
             core.metrics.renewal(false);
             tracing::warn!(contract = %contract.namespace, %error, "credential not renewed");
-            core.credential.note(match error {
-                RenewError::Refused(message) => Renewal::Denied { message },
+            core.credential.set_renewal(match error {
+                RenewError::Refused(message) => RenewalState::Denied { message },
                 RenewError::Failed(_) | RenewError::Unusable(_) => failing(held, error.to_string()),
             });
         }
     }
 }
 
-/// Once more.
-fn failing(held: &Held, message: String) -> Renewal {
+/// Returns the state of the renewal after one more failure.
+fn failing(held: &HeldCredential, message: String) -> RenewalState {
     let count = match &held.renewal {
-        Renewal::Failing { count, .. } => count.saturating_add(1),
-        Renewal::Well | Renewal::Denied { .. } => 1,
+        RenewalState::Failing { count, .. } => count.saturating_add(1),
+        RenewalState::Well | RenewalState::Denied { .. } => 1,
     };
-    Renewal::Failing { message, count }
+    RenewalState::Failing { message, count }
 }
 
 #[cfg(test)]
-#[path = "renewal_tests.rs"]
+#[path = "tests/renewal.rs"]
 mod tests;

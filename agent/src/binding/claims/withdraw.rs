@@ -1,51 +1,51 @@
-//! The end of claims: how all are withdrawn, and what stays nonetheless.
+//! Withdraws all claims of a binding, and tells which copies cannot be withdrawn.
 
 use std::collections::BTreeSet;
 
 use bindery_api::v1alpha2::{GroupResource, PermissionClaim};
 
-use super::{Op, elsewhere, is_cleaned, is_withdrawn, noted, place, resources, spec, steps};
-use crate::binding::observe::Observed;
+use super::{BindingOp, elsewhere, is_cleaned, is_withdrawn, listed_claims, place, resources, spec, steps};
+use crate::binding::observed::ObservedBinding;
 
-/// How the withdrawal of all claims stands, of a binding that is being deleted.
+/// Progress of the withdrawal of all claims of a binding that is being deleted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Withdrawal {
-    /// The steps.
-    pub ops: Vec<Op>,
-    /// What the status is to list.
+    /// The next steps.
+    pub ops: Vec<BindingOp>,
+    /// Claims that the status has to list.
     pub listed: Vec<PermissionClaim>,
-    /// Copies that are left; `None` while they are not counted.
-    pub left: Option<usize>,
-    /// What is amiss.
+    /// Count of copies that are left; `None` while they are not counted.
+    pub remaining: Option<usize>,
+    /// What keeps copies from being deleted.
     pub problem: Option<String>,
 }
 
-/// Who answers for copies.
+/// How copies of claimed objects are deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
-    /// The session of that number, on both clusters.
+pub enum Withdrawer {
+    /// By the session of that number, on both clusters.
     Session(u64),
-    /// Nobody: those on the consumer alone go.
+    /// Without the provider, on the consumer only.
     Cleanup,
 }
 
-/// Withdraws all claims, of a binding that is being deleted and whose objects are gone; `None` when that is done.
-pub fn withdraw(seen: &Observed, by: By) -> Option<Withdrawal> {
-    let listed = noted(seen);
+/// Withdraws all claims of a binding that is being deleted and has no objects left; `None` when that is done.
+pub fn withdraw(seen: &ObservedBinding, by: Withdrawer) -> Option<Withdrawal> {
+    let listed = listed_claims(seen);
     match by {
-        By::Session(session) => {
-            let left: Vec<_> = listed
+        Withdrawer::Session(session) => {
+            let remaining: Vec<_> = listed
                 .iter()
                 .filter(|claim| !is_withdrawn(&seen.claims, &claim.group_resource))
                 .cloned()
                 .collect();
-            let export = seen.export().filter(|_| !left.is_empty())?;
+            let export = seen.export().filter(|_| !remaining.is_empty())?;
             let Some(place) = place(seen, export) else {
-                // Whoever looks in the wrong place finds nothing there.
+                // In the wrong place no copy would be found.
                 return Some(Withdrawal {
                     ops: Vec::new(),
-                    listed: left,
-                    left: None,
+                    listed: remaining,
+                    remaining: None,
                     problem: None,
                 });
             };
@@ -62,12 +62,12 @@ pub fn withdraw(seen: &Observed, by: By) -> Option<Withdrawal> {
             let spec = spec(seen, session, export, place, Vec::new(), withdrawn);
             Some(Withdrawal {
                 ops: steps(seen, Some(&spec), &BTreeSet::new()),
-                listed: left,
-                left: count.filter(|_| seen.claims.running.as_ref() == Some(&spec)),
+                listed: remaining,
+                remaining: count.filter(|_| seen.claims.running.as_ref() == Some(&spec)),
                 problem,
             })
         }
-        By::Cleanup => {
+        Withdrawer::Cleanup => {
             let cleanup = &resources(listed) - &elsewhere(&seen.claims);
             let is_done = cleanup.iter().all(|resource| is_cleaned(&seen.claims, resource));
             if is_done || seen.pinned().is_none() {
@@ -82,26 +82,30 @@ pub fn withdraw(seen: &Observed, by: By) -> Option<Withdrawal> {
             Some(Withdrawal {
                 ops: steps(seen, None, &cleanup),
                 listed: listed.to_vec(),
-                left: released.and_then(|released| released.remaining),
+                remaining: released.and_then(|released| released.remaining),
                 problem: released.and_then(|released| released.problem.clone()),
             })
         }
     }
 }
 
-/// Says of claims that were withdrawn and are about to leave the status what may be left of them.
-pub fn left_behind(seen: &Observed) -> Option<String> {
+/// Returns a message about withdrawn claims whose copies on the provider the konnector has no right to delete.
+pub fn abandoned_copies(seen: &ObservedBinding) -> Option<String> {
     let of = |resource: &GroupResource| seen.claims.progress.claims.get(resource);
-    let is_left = |resource: &GroupResource| {
+    let is_out_of_reach = |resource: &GroupResource| {
         is_withdrawn(&seen.claims, resource) && of(resource).is_some_and(|progress| progress.out_of_reach)
     };
-    let left: Vec<_> = resources(noted(seen)).into_iter().filter(is_left).collect();
-    if left.is_empty() {
+    let resources = resources(listed_claims(seen));
+    let names: Vec<_> = resources
+        .iter()
+        .filter(|resource| is_out_of_reach(resource))
+        .map(ToString::to_string)
+        .collect();
+    if names.is_empty() {
         return None;
     }
-    let names: Vec<_> = left.iter().map(ToString::to_string).collect();
     Some(format!(
-        "the provider claims {} no more and gives no right to withdraw what it has: copies may be left there; ask its admin \
+        "the provider no longer claims {} and gives no right to delete its copies: copies may be left there; ask its admin \
          to delete them",
         names.join(", ")
     ))

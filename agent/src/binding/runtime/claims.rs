@@ -1,4 +1,4 @@
-//! What runs for the claims of a binding: what its session was told, and what is cleaned up without the provider.
+//! The claims that run for one binding: what its session was told, and the cleanup without the provider.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,124 +7,104 @@ use std::{
 };
 
 use bindery_api::v1alpha2::GroupResource;
-use bindery_runtime::queue::Queue;
-use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::Runtime;
+use super::{BindingRuntime, is_done};
 use crate::{
     attempt::Link,
-    binding::{
-        Key,
-        claims::{ClaimsSeen, Spec},
-    },
+    binding::claims::{ClaimSpec, ObservedClaims},
     claims::{Cleanup, Progress, Wanted},
-    lull::PROGRESS_PAUSE,
-    release::Released,
     session::Session,
 };
 
-/// That a session sees to the claims of a binding. It ends with this.
-pub(super) struct Claiming {
+/// The claims of a binding, registered with its session. Dropping it removes them there.
+pub(super) struct RunningClaims {
     session: Arc<Session>,
     binding: String,
-    spec: Spec,
+    spec: ClaimSpec,
     progress: watch::Receiver<Progress>,
     _link: Link,
 }
 
-/// That copies of these resources are deleted without the provider. It ends with this.
+/// A cleanup of copies on the consumer, without the provider. Dropping it stops the cleanup.
 #[derive(Debug)]
-pub(super) struct CleaningUp {
+pub(super) struct RunningCleanup {
     resources: BTreeSet<GroupResource>,
     cleanup: Cleanup,
     _link: Link,
 }
 
-impl Drop for Claiming {
+impl Drop for RunningClaims {
     fn drop(&mut self) {
         self.session.claims().remove(&self.binding);
     }
 }
 
-impl fmt::Debug for Claiming {
+impl fmt::Debug for RunningClaims {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.spec.fmt(f)
     }
 }
 
-impl Runtime {
-    /// Has the session see to the claims in this way.
-    pub(in crate::binding) fn claim(&mut self, binding: &str, spec: Spec, queue: &Queue<Key>, key: &Key) {
-        if let Some(claiming) = &mut self.claiming {
-            claiming.spec = spec;
-        } else if let Some(session) = self.session().cloned() {
+impl BindingRuntime {
+    /// Registers the claims of the binding with its session, or changes them there.
+    pub(in crate::binding) fn set_claims(&mut self, binding: &str, spec: ClaimSpec) {
+        if let Some(running) = &mut self.claims {
+            running.spec = spec;
+        } else if let Some(session) = self.connection.session().cloned() {
             let progress = session.claims().progress(binding);
-            let before = Mutex::new(Vec::new());
-            let urgent = move |progress: &Progress| {
-                let state = milestones(progress);
-                std::mem::replace(&mut *before.lock(), state.clone()) != state
-            };
-            self.claiming = Some(Claiming {
-                _link: Link::throttled(progress.clone(), queue.clone(), key.clone(), PROGRESS_PAUSE, urgent),
+            self.claims = Some(RunningClaims {
+                _link: self.connection.link_milestones(progress.clone(), milestones),
                 session,
                 binding: binding.to_owned(),
                 spec,
                 progress,
             });
         }
-        // The guard is there before anything may be deleted.
-        self.deletions(queue, key);
-        self.tell_claims();
+        // The guard must exist before anything may be deleted.
+        self.deletions();
+        self.push_claims();
     }
 
-    /// Tells the session how things are now.
-    pub(super) fn tell_claims(&self) {
-        let (Some(claiming), Some((guard, _))) = (&self.claiming, &self.deletions) else {
+    /// Passes the claims to the session, with the present pause and consent.
+    pub(super) fn push_claims(&self) {
+        let (Some(running), Some((guard, _))) = (&self.claims, &self.deletions) else {
             return;
         };
         let wanted = Wanted {
             paused: self.paused,
             relink: self.relink,
-            ..claiming.spec.wanted.clone()
+            ..running.spec.wanted.clone()
         };
-        claiming.session.claims().set(&claiming.binding, wanted, guard);
+        running.session.claims().set(&running.binding, wanted, guard);
     }
 
-    /// The session has nothing to do for the claims any more.
-    pub(in crate::binding) fn unclaim(&mut self) {
-        self.claiming = None;
+    /// Removes the claims of the binding from its session.
+    pub(in crate::binding) fn remove_claims(&mut self) {
+        self.claims = None;
     }
 
-    /// Copies of claimed objects are deleted without the provider.
-    pub(in crate::binding) fn clean_up(
-        &mut self,
-        resources: BTreeSet<GroupResource>,
-        cleanup: Cleanup,
-        queue: &Queue<Key>,
-        key: &Key,
-    ) {
-        let urgent = |released: &Released| released.remaining == Some(0);
-        let link = Link::throttled(cleanup.progress(), queue.clone(), key.clone(), PROGRESS_PAUSE, urgent);
-        self.cleanup = Some(CleaningUp {
+    /// Keeps a cleanup of copies of claimed objects.
+    pub(in crate::binding) fn run_cleanup(&mut self, resources: BTreeSet<GroupResource>, cleanup: Cleanup) {
+        self.cleanup = Some(RunningCleanup {
+            _link: self.connection.link_throttled(cleanup.progress(), is_done),
             resources,
             cleanup,
-            _link: link,
         });
     }
 
-    /// Ends that.
+    /// Stops the cleanup.
     pub(in crate::binding) fn stop_cleanup(&mut self) {
         self.cleanup = None;
     }
 
-    /// The claims, as decisions see them.
-    pub(in crate::binding) fn claims(&self) -> ClaimsSeen {
-        let claiming = self.claiming.as_ref();
-        let progress = claiming.map(|claiming| claiming.progress.borrow().clone());
+    /// The running claims and cleanup.
+    pub(in crate::binding) fn observed_claims(&self) -> ObservedClaims {
+        let running = self.claims.as_ref();
+        let progress = running.map(|running| running.progress.borrow().clone());
         let cleanup = self.cleanup.as_ref();
-        ClaimsSeen {
-            running: claiming.map(|claiming| claiming.spec.clone()),
+        ObservedClaims {
+            running: running.map(|running| running.spec.clone()),
             progress: progress.unwrap_or_default(),
             cleanup: cleanup.map(|running| (running.resources.clone(), running.cleanup.progress().borrow().clone())),
             elsewhere: BTreeMap::new(),
@@ -132,13 +112,13 @@ impl Runtime {
     }
 }
 
-/// What of the progress matters at once: of each claim, whether it is known, fails, or has nothing left to withdraw.
+/// The facts of each claim's progress whose change is reported at once: synced, failing, withdrawn.
 fn milestones(progress: &Progress) -> Vec<(bool, bool, bool)> {
     let claims = progress.claims.iter();
     claims
         .map(|(resource, claim)| {
-            let is_gone = progress.withdrawn.contains(resource) && claim.remaining == Some(0);
-            (claim.synced, claim.problem.is_some(), is_gone)
+            let is_withdrawn = progress.withdrawn.contains(resource) && claim.remaining == Some(0);
+            (claim.synced, claim.problem.is_some(), is_withdrawn)
         })
         .collect()
 }

@@ -1,4 +1,4 @@
-//! What the status says of claims.
+//! The condition of a binding about its claims.
 
 use std::collections::BTreeSet;
 
@@ -10,14 +10,15 @@ use bindery_api::{
 
 use super::{sync::before, types};
 use crate::{
-    binding::{claims::Claims, observe::Observed, plan::Plan},
+    binding::{claims::ClaimsPlan, observed::ObservedBinding, plan::BindingPlan},
     claims::Progress,
     rights,
 };
 
-pub(super) fn in_sync(seen: &Observed, plan: &Plan) -> Option<Condition> {
+/// The condition PermissionClaimsInSync; `None` if nothing is claimed.
+pub(super) fn in_sync(seen: &ObservedBinding, plan: &BindingPlan) -> Option<Condition> {
     let Some(claims) = plan.claims.as_ref().filter(|claims| claims.record.is_none()) else {
-        // As it was, until it is known better.
+        // Until the claims are known, the condition stays as it is.
         return before(seen, types::PERMISSION_CLAIMS_IN_SYNC);
     };
     let progress = &seen.claims.progress;
@@ -31,8 +32,8 @@ pub(super) fn in_sync(seen: &Observed, plan: &Plan) -> Option<Condition> {
     };
     Some(if claims.is_unreadable {
         let message = format!(
-            "the annotation {record} is no list of claims, so nothing new is in effect, and what was stays so; to accept what \
-             is claimed now: {}",
+            "the annotation {record} is not a list of claims, so no new claim takes effect, and claims in effect stay; to accept \
+             what is claimed now: {}",
             how_to_accept(seen),
             record = annotations::ACCEPTED_CLAIMS,
         );
@@ -42,8 +43,8 @@ pub(super) fn in_sync(seen: &Observed, plan: &Plan) -> Option<Condition> {
         of(Severity::Warning, "ClaimRefused", message)
     } else if let Some(resource) = claims.unaccepted.first() {
         let message = format!(
-            "{resource}: the provider claims more than was accepted, and no more than that is in effect; to accept what it claims \
-             now ({}): {}",
+            "{resource}: the provider claims more than was accepted, and only what was accepted is in effect; to accept what it \
+             claims now ({}): {}",
             now_claimed(seen, resource),
             how_to_accept(seen),
         );
@@ -60,7 +61,7 @@ pub(super) fn in_sync(seen: &Observed, plan: &Plan) -> Option<Condition> {
             .map(|claim| claim.group_resource.to_string())
             .collect();
         let waiting: Vec<_> = waiting.into_iter().collect();
-        let message = format!("the first lists of {} are on their way", waiting.join(", "));
+        let message = format!("waiting for the first lists of {}", waiting.join(", "));
         of(Severity::Info, "ClaimsSyncing", message)
     } else if claims.effective.is_empty() && claims.rejected.is_empty() {
         return None;
@@ -73,8 +74,8 @@ pub(super) fn in_sync(seen: &Observed, plan: &Plan) -> Option<Condition> {
     })
 }
 
-/// How the user accepts what is claimed now.
-fn how_to_accept(seen: &Observed) -> String {
+/// Tells how the user accepts what is claimed now.
+fn how_to_accept(seen: &ObservedBinding) -> String {
     match &seen.bundle {
         Some(bundle) => format!(
             "add it to spec.acceptedClaims of APIServiceBindingBundle {}",
@@ -88,8 +89,8 @@ fn how_to_accept(seen: &Observed) -> String {
     }
 }
 
-/// The first claim that fails, in effect or on its way out.
-fn problem(seen: &Observed, claims: &Claims, progress: &Progress) -> Option<(&'static str, String)> {
+/// Reason and message of the first claim that fails, in effect or being withdrawn.
+fn problem(seen: &ObservedBinding, claims: &ClaimsPlan, progress: &Progress) -> Option<(&'static str, String)> {
     let effective = claims.effective.iter().map(|claim| &claim.group_resource);
     effective.chain(&claims.withdrawn).find_map(|resource| {
         let problem = progress.claims.get(resource)?.problem.as_ref()?;
@@ -107,8 +108,8 @@ fn problem(seen: &Observed, claims: &Claims, progress: &Progress) -> Option<(&'s
     })
 }
 
-/// What the export says of a resource, shortly.
-fn now_claimed(seen: &Observed, resource: &GroupResource) -> String {
+/// Describes in short what the export claims of a resource.
+fn now_claimed(seen: &ObservedBinding, resource: &GroupResource) -> String {
     let export = seen.export();
     let claims = export.iter().flat_map(|export| &export.spec.permission_claims);
     let told: Vec<_> = claims
@@ -138,7 +139,7 @@ fn reach(selector: &Selector) -> String {
     told.join(", ")
 }
 
-/// Says who chooses what is claimed, where that is not whoever accepts it.
+/// Tells which other parties choose what is claimed, besides the user who accepts the claim.
 fn chosen_by_others(selector: &Selector) -> Vec<&'static str> {
     let root = |path: &str| path.split('.').next().unwrap_or_default().to_owned();
     let paths = || selector.references.iter().map(|reference| &reference.json_path);
@@ -149,7 +150,7 @@ fn chosen_by_others(selector: &Selector) -> Vec<&'static str> {
     });
     let told = [
         (by_provider, "by names that the provider writes into status"),
-        (by_users, "in any namespace that an object which refers to it names"),
+        (by_users, "in any namespace that a referring object names"),
     ];
     told.into_iter()
         .filter(|(holds, _)| *holds)
@@ -157,7 +158,7 @@ fn chosen_by_others(selector: &Selector) -> Vec<&'static str> {
         .collect()
 }
 
-fn withdrawing(seen: &Observed, claims: &Claims) -> String {
+fn withdrawing(seen: &ObservedBinding, claims: &ClaimsPlan) -> String {
     let left = |resource: &GroupResource| seen.claims.progress.claims.get(resource)?.remaining;
     let told: Vec<_> = claims
         .withdrawn
@@ -176,7 +177,7 @@ fn is_synced(progress: &Progress, claim: &PermissionClaim) -> bool {
     known.is_some_and(|progress| progress.synced)
 }
 
-/// What is claimed of a resource, and how much that is.
+/// Describes a claim in effect, with its object counts.
 fn told(progress: &Progress, claim: &PermissionClaim) -> String {
     let resource = &claim.group_resource;
     let mut parts = Vec::new();
@@ -193,7 +194,7 @@ fn told(progress: &Progress, claim: &PermissionClaim) -> String {
     format!("{resource}: {}", parts.join(", "))
 }
 
-fn with_rejected(message: String, claims: &Claims) -> String {
+fn with_rejected(message: String, claims: &ClaimsPlan) -> String {
     if claims.rejected.is_empty() {
         return message;
     }
@@ -204,5 +205,5 @@ fn with_rejected(message: String, claims: &Claims) -> String {
 }
 
 #[cfg(test)]
-#[path = "claims_tests.rs"]
+#[path = "tests/claims.rs"]
 mod tests;

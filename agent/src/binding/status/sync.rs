@@ -1,60 +1,69 @@
-//! What the status says of schemas and objects.
+//! Conditions of a binding about schemas and objects.
 
 use bindery_api::{
     Condition, Conditions as _, Severity, annotations,
     conditions::{false_condition, true_condition},
 };
 
-use super::{Failures, types};
+use super::{CrdFailures, types};
 use crate::{
-    binding::{observe::Observed, plan::Plan, resource::State},
+    binding::{crd::CrdState, observed::ObservedBinding, plan::BindingPlan},
+    controller::conditions::TOO_MANY_MISSING,
     engine::{Frozen, Kind},
     rights,
 };
 
-/// What the status says so far.
-pub(super) fn before(seen: &Observed, kind: &str) -> Option<Condition> {
+/// The condition of that type as the status holds it now.
+pub(super) fn before(seen: &ObservedBinding, kind: &str) -> Option<Condition> {
     seen.binding.condition(kind).cloned()
 }
 
-pub(super) fn active(seen: &Observed) -> Condition {
+/// The condition Active.
+pub(super) fn active(seen: &ObservedBinding) -> Condition {
     if !seen.is_paused() {
         return true_condition(types::ACTIVE);
     }
     let message = format!(
-        "paused by its annotation: nothing of it is written on either side; to go on: kubectl annotate apiservicebinding {} {}-",
+        "the binding is paused by its annotation, so nothing is written on either cluster; to resume: kubectl annotate apiservicebinding {} {}-",
         seen.name(),
         annotations::PAUSED
     );
     false_condition(types::ACTIVE, Severity::Info, "Paused", message)
 }
 
-pub(super) fn schema_in_sync(seen: &Observed, plan: &Plan, failures: &Failures) -> Option<Condition> {
+/// The condition SchemaInSync.
+pub(super) fn schema_in_sync(seen: &ObservedBinding, plan: &BindingPlan, failures: &CrdFailures) -> Option<Condition> {
     let of = |severity, reason: &str, message: &str| false_condition(types::SCHEMA_IN_SYNC, severity, reason, message);
     if plan.states.is_empty() {
         let known = before(seen, types::SCHEMA_IN_SYNC).filter(|_| seen.export_is_gone());
         let session = seen.session.as_ref().filter(|_| seen.export().is_some());
-        // Another binding's session may be well already: that makes none ready of which nothing was begun.
+        // Another binding may have opened the session already. A binding that was not started yet is not Ready.
         let is_new = session.is_some_and(|session| seen.pinned() != Some(&*session.contract_uid));
-        let starting = || of(Severity::Info, "Starting", "the binding is being taken up");
+        let starting = || {
+            of(
+                Severity::Info,
+                "Starting",
+                "waiting for the contract to be recorded in the status of the binding",
+            )
+        };
         return known.or_else(|| is_new.then(starting));
     }
     if let Some(failure) = failures.values().next() {
         return Some(of(Severity::Error, failure.reason, &failure.message));
     }
     let refused = plan.states.values().find_map(|state| match state {
-        State::Refused { reason, message } => Some((reason, message)),
-        State::Pending { .. } | State::Usable(_) => None,
+        CrdState::Refused { reason, message } => Some((reason, message)),
+        CrdState::Pending { .. } | CrdState::Usable(_) => None,
     });
     if let Some((reason, message)) = refused {
         return Some(of(Severity::Error, reason, message));
     }
-    if let Some(held) = plan.held.values().next() {
-        return Some(of(Severity::Warning, held.reason, &held.message));
+    if let Some(change) = plan.refused_changes.values().next() {
+        return Some(of(Severity::Warning, change.reason, &change.message));
     }
     let pending = plan.states.values().find_map(|state| match state {
-        State::Pending { reason, message } => Some((reason, message)),
-        State::Refused { .. } | State::Usable(_) => None,
+        CrdState::Pending { reason, message } => Some((reason, message)),
+        CrdState::Refused { .. } | CrdState::Usable(_) => None,
     });
     Some(match pending {
         Some((reason, message)) => of(Severity::Info, reason, message),
@@ -62,14 +71,16 @@ pub(super) fn schema_in_sync(seen: &Observed, plan: &Plan, failures: &Failures) 
     })
 }
 
-/// What the provider says of a change of its API that it does not pass on. One that is kept back on purpose is no fault.
-pub(super) fn refused_by_provider(seen: &Observed) -> Option<Condition> {
+/// The condition SchemaInSync that the provider reports for a schema change that it could not pass on. A change that the
+/// provider holds back on purpose is not reported.
+pub(super) fn refused_by_provider(seen: &ObservedBinding) -> Option<Condition> {
     let said = seen.export()?.condition(types::SCHEMA_IN_SYNC)?;
     let is_fault = !said.is_true() && matches!(said.severity, Severity::Warning | Severity::Error);
     is_fault.then(|| false_condition(types::SCHEMA_IN_SYNC, said.severity, &said.reason, &said.message))
 }
 
-pub(super) fn informers_synced(seen: &Observed) -> Option<Condition> {
+/// The condition InformersSynced.
+pub(super) fn informers_synced(seen: &ObservedBinding) -> Option<Condition> {
     if seen.engines.is_empty() {
         return None;
     }
@@ -82,7 +93,7 @@ pub(super) fn informers_synced(seen: &Observed) -> Option<Condition> {
     };
     let resource = &engine.spec.resource;
     let Some(problem) = &engine.progress.problem else {
-        let message = format!("the first lists of {resource} are on their way");
+        let message = format!("waiting for the first lists of {resource}");
         return Some(false_condition(
             types::INFORMERS_SYNCED,
             Severity::Info,
@@ -105,11 +116,12 @@ pub(super) fn informers_synced(seen: &Observed) -> Option<Condition> {
     ))
 }
 
-pub(super) fn objects_in_sync(seen: &Observed) -> Option<Condition> {
+/// The condition ObjectsInSync.
+pub(super) fn objects_in_sync(seen: &ObservedBinding) -> Option<Condition> {
     if seen.engines.is_empty() {
         return None;
     }
-    // Without a count, which would change the status with every object.
+    // The message has no count, which would change with every object.
     let failing = seen.engines.values().find(|engine| engine.progress.failing > 0);
     Some(match failing {
         None => true_condition(types::OBJECTS_IN_SYNC),
@@ -121,7 +133,8 @@ pub(super) fn objects_in_sync(seen: &Observed) -> Option<Condition> {
     })
 }
 
-pub(super) fn deletions_synced(seen: &Observed) -> Option<Condition> {
+/// The condition DeletionsSynced.
+pub(super) fn deletions_synced(seen: &ObservedBinding) -> Option<Condition> {
     let Some(frozen) = &seen.frozen else {
         let is_counted = seen
             .engines
@@ -129,7 +142,7 @@ pub(super) fn deletions_synced(seen: &Observed) -> Option<Condition> {
             .all(|engine| engine.progress.consumer_synced && engine.progress.provider_synced);
         return match before(seen, types::DELETIONS_SYNCED) {
             _ if seen.engines.is_empty() => None,
-            // Whoever takes over has to count first.
+            // A restarted konnector has to count first.
             Some(before) if !is_counted => Some(before),
             _ => Some(true_condition(types::DELETIONS_SYNCED)),
         };
@@ -137,13 +150,13 @@ pub(super) fn deletions_synced(seen: &Observed) -> Option<Condition> {
     Some(false_condition(
         types::DELETIONS_SYNCED,
         Severity::Error,
-        types::TOO_MANY_MISSING,
-        freeze(seen, frozen),
+        TOO_MANY_MISSING,
+        frozen_message(seen, frozen),
     ))
 }
 
-/// What is missing, what to look at, and how to consent.
-pub(in crate::binding) fn freeze(seen: &Observed, frozen: &Frozen) -> String {
+/// Tells which objects are missing, what to check, and how to consent to the deletion of their copies.
+pub(in crate::binding) fn frozen_message(seen: &ObservedBinding, frozen: &Frozen) -> String {
     let (name, allow) = (seen.name(), annotations::ALLOW_DELETIONS);
     let Frozen { missing, known, kind } = frozen;
     let bound: Vec<_> = seen

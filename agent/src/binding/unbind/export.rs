@@ -1,91 +1,98 @@
-//! How the provider's export goes.
+//! Decides how the provider's export is deleted.
 
 use super::{FORCE, unpinned};
 use crate::{
-    binding::{
-        credential::{Access, SecretProblem},
-        observe::{self, ClusterPin, DeletionSeen, Observed},
+    binding::observed::{ExportDeletion, ObservedBinding},
+    controller::{
+        access::{ContractAccess, SecretProblem},
+        observed_session::ClusterPin,
+        ownership::bundle_of,
     },
-    session::{dial::DialError, exports::Lookup},
+    session::{connect::ConnectError, exports::ExportLookup},
 };
 
-/// What is left to do about the provider's export, once no object is left.
-pub(super) enum Export {
-    Done { leaves: Option<String> },
-    Ask { uid: String, force: bool },
+/// The next step for the provider's export, once no object is left.
+pub(super) enum ExportStep {
+    /// Nothing is left to do. `provider_keeps` says what stays on the provider.
+    Done { provider_keeps: Option<String> },
+    /// Request the deletion from the provider.
+    Request { uid: String, force: bool },
+    /// Wait, for the user if `stuck`.
     Wait { message: String, stuck: bool },
 }
 
-/// Decides that.
-pub(super) fn export(seen: &Observed) -> Export {
+/// Decides the next step for the provider's export.
+pub(super) fn export_step(seen: &ObservedBinding) -> ExportStep {
     let name = seen.export_name();
-    if observe::bundle_of(&seen.binding).is_some() && !seen.orphans() {
-        // It was found there, and not made by binding: a bundle that comes again finds it again.
-        return Export::Done { leaves: None };
+    if bundle_of(&seen.binding).is_some() && !seen.orphans() {
+        // The export was not made by this binding. A bundle that is created again binds it again.
+        return ExportStep::Done { provider_keeps: None };
     }
-    let leaves = |why: &str| Export::Done {
-        leaves: Some(format!("the provider keeps APIServiceExport {name}: {why}")),
+    let keeps = |why: &str| ExportStep::Done {
+        provider_keeps: Some(format!("the provider keeps APIServiceExport {name}: {why}")),
     };
     if seen.is_forced() {
-        return leaves("the unbind was forced; delete it and its objects there, or ask its admin to");
+        return keeps("the unbind was forced; delete the export and its objects there, or ask its admin to");
     }
     match &seen.deletion {
-        Some(DeletionSeen::Done) => return Export::Done { leaves: None },
-        Some(DeletionSeen::Running) => {
-            return Export::Wait {
+        Some(ExportDeletion::Done) => return ExportStep::Done { provider_keeps: None },
+        Some(ExportDeletion::Running) => {
+            return ExportStep::Wait {
                 message: "waiting for the provider to delete the export".to_owned(),
                 stuck: false,
             };
         }
-        Some(DeletionSeen::Failing(message)) => {
-            return Export::Wait {
-                message: format!("the provider does not delete the export: {message}; {FORCE}"),
+        Some(ExportDeletion::Failing(message)) => {
+            return ExportStep::Wait {
+                message: format!("the provider cannot delete the export: {message}; {FORCE}"),
                 stuck: true,
             };
         }
         None => {}
     }
     let never_connected = seen.pinned().is_none();
-    let wait = |message: String, stuck: bool| Export::Wait { message, stuck };
+    let wait = |message: String, stuck: bool| ExportStep::Wait { message, stuck };
     match &seen.access {
-        Access::Connecting => return wait("waiting for the provider to answer".to_owned(), false),
-        // Nothing was ever made through this binding.
-        Access::Problem(_) | Access::Failed(_) if never_connected => {
-            return leaves("this binding never reached it");
+        ContractAccess::Connecting => return wait("waiting for the provider to answer".to_owned(), false),
+        // The binding never created anything on the provider.
+        ContractAccess::Problem(_) | ContractAccess::Failed(_) if never_connected => {
+            return keeps("this binding never reached it");
         }
-        Access::Problem(SecretProblem::NotFound { .. }) => return leaves("the Secret that leads there is gone"),
-        Access::Problem(problem) => return wait(format!("{problem}; {FORCE}"), true),
-        Access::Failed(DialError::Gone { .. }) => return Export::Done { leaves: None },
-        Access::Failed(error) => return wait(format!("{error}; {FORCE}"), true),
-        Access::Changed { .. } => return leaves("the Secret leads to another provider"),
-        Access::Reached(_) => {}
+        ContractAccess::Problem(SecretProblem::NotFound { .. }) => return keeps("the Secret that leads there is gone"),
+        ContractAccess::Problem(problem) => return wait(format!("{problem}; {FORCE}"), true),
+        ContractAccess::Failed(ConnectError::Gone { .. }) => return ExportStep::Done { provider_keeps: None },
+        ContractAccess::Failed(error) => return wait(format!("{error}; {FORCE}"), true),
+        ContractAccess::Changed { .. } => return keeps("the Secret leads to another provider"),
+        ContractAccess::Reached(_) => {}
     }
     let Some(session) = &seen.session else {
         return wait("waiting for the session with the provider".to_owned(), false);
     };
     if matches!(session.pin, ClusterPin::Other { .. }) {
-        return leaves("the contract serves another cluster");
+        return keeps("the contract serves another cluster");
     }
     match &session.export {
-        Lookup::Absent => Export::Done { leaves: None },
-        Lookup::Present(export) if export.metadata.deletion_timestamp.is_some() => Export::Done { leaves: None },
-        // It may be another cluster's.
-        Lookup::Present(_) if session.pin == ClusterPin::Unknown => {
+        ExportLookup::Absent => ExportStep::Done { provider_keeps: None },
+        ExportLookup::Present(export) if export.metadata.deletion_timestamp.is_some() => {
+            ExportStep::Done { provider_keeps: None }
+        }
+        // The export may belong to another cluster.
+        ExportLookup::Present(_) if session.pin == ClusterPin::Unknown => {
             let (message, stuck) = unpinned(session);
             wait(message, stuck)
         }
-        Lookup::Present(_) if !session.has_backend && seen.orphans() => leaves(
-            "it has no backend that would delete it and mark the objects that stay as released; its admin may do both",
+        ExportLookup::Present(_) if !session.has_backend && seen.orphans() => keeps(
+            "it has no backend that deletes it and marks the objects that stay as released; ask its admin to do both",
         ),
-        Lookup::Present(_) if !session.has_backend => {
-            leaves("it has no backend that would delete it; its admin may delete it there")
+        ExportLookup::Present(_) if !session.has_backend => {
+            keeps("it has no backend that deletes it; ask its admin to delete it there")
         }
-        Lookup::Present(export) => Export::Ask {
+        ExportLookup::Present(export) => ExportStep::Request {
             uid: export.metadata.uid.clone().unwrap_or_default(),
             force: seen.orphans(),
         },
-        Lookup::Broken { message } => wait(format!("{message}; {FORCE}"), true),
-        Lookup::Unknown { failure } => {
+        ExportLookup::Broken { message } => wait(format!("{message}; {FORCE}"), true),
+        ExportLookup::Unknown { failure } => {
             let why = failure
                 .as_deref()
                 .map_or_else(String::new, |failure| format!(": {failure}"));

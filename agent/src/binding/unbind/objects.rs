@@ -1,93 +1,96 @@
-//! How the objects and the CRDs of a binding go.
+//! Decides how the objects and CRDs of a binding are removed.
 
 use std::collections::BTreeSet;
 
 use bindery_runtime::crds::is_established;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
-use super::{Ending, FORCE};
+use super::{FORCE, UnbindPlan};
 use crate::{
     binding::{
-        observe::{EngineSpec, Observed},
-        plan::{Op, release},
-        resource::{self, Schema, State},
-        status::sync::freeze,
+        crd::{self, CrdState, ObservedSchema},
+        observed::{EngineSpec, ObservedBinding},
+        plan::{BindingOp, release},
+        status::sync::frozen_message,
     },
+    controller::crd_objects::was_never_served,
     release::Mode,
 };
 
-pub(super) fn drain(seen: &Observed, session: u64) -> Ending {
-    let mut ending = Ending {
+/// Makes the engines of a session delete all objects on both clusters.
+pub(super) fn drain(seen: &ObservedBinding, session: u64) -> UnbindPlan {
+    let mut plan = UnbindPlan {
         remaining: Some(0),
-        ..Ending::default()
+        ..UnbindPlan::default()
     };
     let Some(export) = seen.export() else {
-        return ending;
+        return plan;
     };
     for name in seen.releasers.keys() {
-        ending.ops.push(Op::StopReleaser { name: name.clone() });
+        plan.ops.push(BindingOp::StopReleaser { name: name.clone() });
     }
     for (name, crd) in seen.owned() {
-        if resource::was_never_served(crd) && !seen.engines.contains_key(name) {
+        if was_never_served(crd) && !seen.engines.contains_key(name) {
             continue;
         }
-        let schema = seen.schemas.get(name).unwrap_or(&Schema::Missing);
-        let state = resource::plan(name, schema, Some(crd), &seen.binding).state;
+        let schema = seen.schemas.get(name).unwrap_or(&ObservedSchema::Missing);
+        let state = crd::plan(name, schema, Some(crd), &seen.binding).state;
         let spec = match state {
-            State::Usable(resource) => Some(EngineSpec::of(session, export, resource)),
-            State::Refused { message, .. } | State::Pending { message, .. } => {
+            CrdState::Usable(resource) => Some(EngineSpec::of(session, export, resource)),
+            CrdState::Refused { message, .. } | CrdState::Pending { message, .. } => {
                 if !seen.engines.contains_key(name) {
-                    ending.remaining = None;
+                    plan.remaining = None;
                     let established = if is_established(crd) { "" } else { "; it is not served" };
-                    ending.message = format!("waiting to drain {name}: {message}{established}; {FORCE}");
-                    ending.stuck = matches!(schema, Schema::Missing);
+                    plan.message = format!("waiting to drain {name}: {message}{established}; {FORCE}");
+                    plan.stuck = matches!(schema, ObservedSchema::Missing);
                     continue;
                 }
                 None
             }
         };
         let Some(engine) = seen.engines.get(name) else {
-            ending.remaining = None;
-            ending.ops.extend(spec.map(|spec| Op::StartEngine {
+            plan.remaining = None;
+            plan.ops.extend(spec.map(|spec| BindingOp::StartEngine {
                 name: name.clone(),
                 spec,
             }));
-            ending.ops.push(Op::DrainEngine { name: name.clone() });
+            plan.ops.push(BindingOp::DrainEngine { name: name.clone() });
             continue;
         };
         if engine.spec.session != session {
-            ending.ops.push(Op::StopEngine { name: name.clone() });
-            ending.remaining = None;
+            plan.ops.push(BindingOp::StopEngine { name: name.clone() });
+            plan.remaining = None;
             continue;
         }
         if !engine.draining {
-            ending.ops.push(Op::DrainEngine { name: name.clone() });
+            plan.ops.push(BindingOp::DrainEngine { name: name.clone() });
         }
         let left = engine
             .progress
             .remaining
             .filter(|_| engine.draining && engine.progress.consumer_synced);
-        ending.remaining = ending.remaining.zip(left).map(|(sum, left)| sum + left);
+        plan.remaining = plan.remaining.zip(left).map(|(sum, left)| sum + left);
         if let Some(problem) = &engine.progress.problem {
-            ending.message = format!("{problem}; {FORCE}");
+            plan.message = format!("{problem}; {FORCE}");
         }
     }
-    if let Some(frozen) = seen.frozen.as_ref().filter(|_| ending.remaining != Some(0)) {
-        ending.message = freeze(seen, frozen);
-        ending.stuck = true;
+    if let Some(frozen) = seen.frozen.as_ref().filter(|_| plan.remaining != Some(0)) {
+        plan.message = frozen_message(seen, frozen);
+        plan.stuck = true;
     }
-    ending.ops.push(Op::Pause(false));
-    if ending.remaining != Some(0) {
-        describe(&mut ending);
+    plan.ops.push(BindingOp::Pause(false));
+    if plan.remaining != Some(0) {
+        describe(&mut plan);
     }
-    ending
+    plan
 }
 
-pub(super) fn let_go(seen: &Observed) -> Ending {
-    let mut ending = Ending {
+/// Makes releasers delete all objects on the consumer only.
+pub(super) fn release_objects(seen: &ObservedBinding) -> UnbindPlan {
+    let mut plan = UnbindPlan {
         ops: release(seen, &BTreeSet::new(), &BTreeSet::new(), Mode::All),
         remaining: Some(0),
-        ..Ending::default()
+        ..UnbindPlan::default()
     };
     for (name, crd) in seen.owned() {
         let released = seen
@@ -96,37 +99,39 @@ pub(super) fn let_go(seen: &Observed) -> Ending {
             .filter(|(mode, _)| *mode == Mode::All)
             .map(|(_, released)| released);
         let left = match released {
-            _ if resource::was_never_served(crd) => Some(0),
+            _ if was_never_served(crd) => Some(0),
             released => released.and_then(|released| released.remaining),
         };
-        ending.remaining = ending.remaining.zip(left).map(|(sum, left)| sum + left);
+        plan.remaining = plan.remaining.zip(left).map(|(sum, left)| sum + left);
         if let Some(problem) = released.and_then(|released| released.problem.as_ref()) {
-            ending.message.clone_from(problem);
+            plan.message.clone_from(problem);
         }
     }
-    if ending.remaining != Some(0) {
-        describe(&mut ending);
+    if plan.remaining != Some(0) {
+        describe(&mut plan);
     }
-    ending
+    plan
 }
 
-pub(super) fn remove(ending: &mut Ending, name: &str, crd: &CustomResourceDefinition) {
+/// Deletes a CRD that has no objects left.
+pub(super) fn delete_crd(plan: &mut UnbindPlan, name: &str, crd: &CustomResourceDefinition) {
     if crd.metadata.deletion_timestamp.is_none() {
-        ending.ops.push(Op::DeleteCrd {
+        plan.ops.push(BindingOp::DeleteCrd {
             name: name.to_owned(),
             uid: crd.metadata.uid.clone().unwrap_or_default(),
         });
     }
 }
 
-pub(super) fn describe(ending: &mut Ending) {
-    let counted = match ending.remaining {
-        Some(0) => "all objects are gone; their CRDs are being removed".to_owned(),
+/// Completes the message by the count of objects that are left.
+pub(super) fn describe(plan: &mut UnbindPlan) {
+    let counted = match plan.remaining {
+        Some(0) => "all objects are deleted; deleting their CRDs".to_owned(),
         Some(1) => "1 object is left to delete".to_owned(),
         Some(left) => format!("{left} objects are left to delete"),
         None => "counting the objects that are left".to_owned(),
     };
-    ending.message = match &*ending.message {
+    plan.message = match &*plan.message {
         "" => counted,
         problem => format!("{counted}: {problem}"),
     };

@@ -1,4 +1,4 @@
-//! An export as either source has it, made into the one that is decided about.
+//! Reads exports from the backend's stream and from Kubernetes into one type.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use kube::Resource;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::Entry;
+use super::ExportEntry;
 
 const NEWER: &str = "its version may be newer than this konnector's";
 const NO_RESOURCES: &str = "without resources";
 
-/// An export as Kubernetes has it, whatever it says.
+/// An export as Kubernetes stores it, with a spec and status that may be unknown to this konnector.
 #[derive(Clone, Debug, Default, Deserialize, Resource)]
 #[resource(inherit = APIServiceExport)]
 pub(crate) struct AnyExport {
@@ -28,13 +28,13 @@ pub(crate) struct AnyExport {
     status: Value,
 }
 
-/// What an export in Kubernetes says.
-pub(crate) fn object(export: &AnyExport) -> Entry {
-    match whole(export) {
-        Ok(whole) => Entry::Whole(Arc::new(whole)),
+/// Reads an export from Kubernetes.
+pub(crate) fn from_object(export: &AnyExport) -> ExportEntry {
+    match usable(export) {
+        Ok(whole) => ExportEntry::Whole(Arc::new(whole)),
         Err(fault) => {
             let name = export.metadata.name.as_deref().unwrap_or_default();
-            Entry::Broken {
+            ExportEntry::Broken {
                 uid: export.metadata.uid.clone().unwrap_or_default(),
                 message: format!("APIServiceExport {name} cannot be read: {fault}; {NEWER}"),
             }
@@ -42,15 +42,15 @@ pub(crate) fn object(export: &AnyExport) -> Entry {
     }
 }
 
-/// One of which not even the metadata can be read.
-pub(crate) fn unreadable(name: &str) -> Entry {
-    Entry::Broken {
+/// Returns the entry of an export whose metadata cannot be read either.
+pub(crate) fn unreadable(name: &str) -> ExportEntry {
+    ExportEntry::Broken {
         uid: String::new(),
         message: format!("APIServiceExport {name} cannot be read; {NEWER}"),
     }
 }
 
-fn whole(export: &AnyExport) -> Result<APIServiceExport, String> {
+fn usable(export: &AnyExport) -> Result<APIServiceExport, String> {
     fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
         T::deserialize(value).map_err(|error| error.to_string())
     }
@@ -65,8 +65,8 @@ fn whole(export: &AnyExport) -> Result<APIServiceExport, String> {
     })
 }
 
-/// Name of the export and what it says.
-pub(crate) fn export(export: proto::Export) -> (String, Entry) {
+/// Reads an export from the backend's stream. Returns its name too.
+pub(crate) fn from_stream(export: proto::Export) -> (String, ExportEntry) {
     let meta = export.metadata.unwrap_or_default();
     let (name, uid) = (meta.name.clone(), meta.uid.clone());
     let entry = match spec(export.spec.unwrap_or_default()) {
@@ -77,9 +77,9 @@ pub(crate) fn export(export: proto::Export) -> (String, Entry) {
             whole.status = Some(APIServiceExportStatus {
                 conditions: status.conditions.into_iter().map(objects::condition).collect(),
             });
-            Entry::Whole(Arc::new(whole))
+            ExportEntry::Whole(Arc::new(whole))
         }
-        Err(fault) => Entry::Broken {
+        Err(fault) => ExportEntry::Broken {
             uid,
             message: format!("the backend sent export {name} {fault}; {NEWER}"),
         },
@@ -88,7 +88,7 @@ pub(crate) fn export(export: proto::Export) -> (String, Entry) {
 }
 
 fn spec(spec: proto::ExportSpec) -> Result<APIServiceExportSpec, &'static str> {
-    // A value that is not known must never be read as the most open one.
+    // An unknown value must never be read as the most permissive one.
     let isolation = proto::Isolation::try_from(spec.isolation)
         .ok()
         .and_then(proto::Isolation::as_crd_str);
@@ -147,8 +147,8 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_one_reads_as_in_kubernetes() {
-        let (name, Entry::Whole(export)) = export(sent()) else {
+    fn a_streamed_export_reads_as_in_kubernetes() {
+        let (name, ExportEntry::Whole(export)) = from_stream(sent()) else {
             panic!("it is broken");
         };
         assert_eq!(name, "cowboys");
@@ -166,14 +166,14 @@ mod tests {
     fn check_broken(damage: impl FnOnce(&mut proto::ExportSpec), says: &str) {
         let mut sent = sent();
         damage(sent.spec.as_mut().unwrap());
-        let (_, Entry::Broken { message, .. }) = export(sent) else {
+        let (_, ExportEntry::Broken { message, .. }) = from_stream(sent) else {
             panic!("it was taken");
         };
         assert!(message.contains(says), "{message}");
     }
 
     #[test]
-    fn what_is_not_known_is_not_guessed() {
+    fn unknown_values_are_refused() {
         check_broken(|spec| spec.isolation = 0, "isolation");
         check_broken(|spec| spec.isolation = 99, "isolation");
         check_broken(|spec| spec.informer_scope = 0, "informer scope");
@@ -192,11 +192,11 @@ mod tests {
     }
 
     #[test]
-    fn both_sources_say_the_same() {
-        let Entry::Whole(object) = object(&serde_json::from_value(stored()).unwrap()) else {
+    fn both_sources_read_the_same() {
+        let ExportEntry::Whole(object) = from_object(&serde_json::from_value(stored()).unwrap()) else {
             panic!("it is broken");
         };
-        let (_, Entry::Whole(streamed)) = export(sent()) else {
+        let (_, ExportEntry::Whole(streamed)) = from_stream(sent()) else {
             panic!("it is broken");
         };
         assert_eq!(object.spec, streamed.spec);
@@ -204,11 +204,11 @@ mod tests {
     }
 
     #[test]
-    fn what_kubernetes_has_and_nobody_understands_is_there_all_the_same() {
+    fn an_unreadable_export_counts_as_existing() {
         let check = |at: &str, value: Value, says: &str| {
             let mut stored = stored();
             *stored.pointer_mut(at).unwrap() = value;
-            let Entry::Broken { uid, message } = object(&serde_json::from_value(stored).unwrap()) else {
+            let ExportEntry::Broken { uid, message } = from_object(&serde_json::from_value(stored).unwrap()) else {
                 panic!("it was taken");
             };
             assert_eq!(uid, "1");

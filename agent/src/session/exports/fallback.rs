@@ -1,4 +1,4 @@
-//! Follows the exports of a contract in Kubernetes: by a watch, and by lists where watching is forbidden.
+//! Follows the exports of a contract in Kubernetes: by a watch, or by lists where watches are forbidden.
 
 use std::{mem, sync::Arc, time::Duration};
 
@@ -12,34 +12,34 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{Entry, Exports, Snapshot, convert, convert::AnyExport};
+use super::{ExportEntry, ExportSnapshot, Exports, convert, convert::AnyExport};
 
-/// How soon it is tried again whether watching is allowed by now.
-const WATCH_AGAIN: Duration = Duration::from_mins(5);
+/// Pause before a forbidden watch is tried again.
+const WATCH_RETRY: Duration = Duration::from_mins(5);
 
-/// What to follow.
-pub(super) struct Fallback {
+/// Follows the exports of one contract in Kubernetes.
+pub(super) struct KubernetesFallback {
     pub(super) exports: Exports,
     pub(super) client: Client,
     pub(super) namespace: Arc<str>,
-    /// Between lists, where watching is forbidden.
+    /// Pause between lists, where watches are forbidden.
     pub(super) pause: channel::Receiver<Duration>,
-    /// After a list that failed, no longer than this.
+    /// The longest pause after a failed list.
     pub(super) retry: Duration,
 }
 
-/// Takes what a watch or a list shows.
-struct Sink {
+/// Handles the events of a watch or a list.
+struct ExportEventHandler {
     exports: Exports,
-    listed: Option<Snapshot>,
-    /// The last word was that of a complete list: what is refused next is the watch.
+    listed: Option<ExportSnapshot>,
+    /// Whether the last event completed a list, so that the next refusal concerns the watch.
     is_listed: bool,
     forbidden: Arc<Notify>,
 }
 
-struct Any;
+struct ExportDecoder;
 
-impl Decode for Any {
+impl Decode for ExportDecoder {
     type Object = AnyExport;
 
     fn decode(&self, json: &str) -> serde_json::Result<AnyExport> {
@@ -47,33 +47,33 @@ impl Decode for Any {
     }
 }
 
-// === impl Fallback ===
-
-impl Fallback {
-    /// Follows until dropped.
+impl KubernetesFallback {
+    /// Follows the exports until dropped.
     pub(super) async fn run(mut self) {
         loop {
             self.watch().await;
             tracing::info!(
                 namespace = %self.namespace,
-                "the exports may not be watched; they are listed every {:?}",
+                "watches of exports are forbidden; listing them every {:?}",
                 *self.pause.borrow()
             );
             self.poll().await;
         }
     }
 
-    /// Watches until that turns out to be forbidden, although listing is not.
+    /// Watches until the watch turns out to be forbidden while lists are not.
     async fn watch(&self) {
         let forbidden = Arc::<Notify>::default();
-        let mut sink = Sink::new(&self.exports, &forbidden);
-        let watch = watch::run(self.client.clone(), self.source(), Any, move |event| sink.take(event));
+        let mut handler = ExportEventHandler::new(&self.exports, &forbidden);
+        let watch = watch::run(self.client.clone(), self.source(), ExportDecoder, move |event| {
+            handler.handle(event)
+        });
         tokio::select! { () = watch => {}, () = forbidden.notified() => {} }
     }
 
-    /// Lists again and again for a while.
+    /// Lists repeatedly until the watch is to be tried again.
     async fn poll(&mut self) {
-        let until = Instant::now() + WATCH_AGAIN;
+        let until = Instant::now() + WATCH_RETRY;
         while Instant::now() < until {
             let pause = *self.pause.borrow_and_update();
             let pause = if self.exports.is_failing() {
@@ -82,8 +82,11 @@ impl Fallback {
                 pause
             };
             tokio::select! { () = sleep(pause) => {}, Ok(()) = self.pause.changed() => continue }
-            let mut sink = Sink::new(&self.exports, &Arc::default());
-            watch::list(self.client.clone(), self.source(), Any, move |event| sink.take(event)).await;
+            let mut handler = ExportEventHandler::new(&self.exports, &Arc::default());
+            watch::list(self.client.clone(), self.source(), ExportDecoder, move |event| {
+                handler.handle(event)
+            })
+            .await;
         }
     }
 
@@ -92,9 +95,7 @@ impl Fallback {
     }
 }
 
-// === impl Sink ===
-
-impl Sink {
+impl ExportEventHandler {
     fn new(exports: &Exports, forbidden: &Arc<Notify>) -> Self {
         Self {
             exports: exports.clone(),
@@ -104,10 +105,10 @@ impl Sink {
         }
     }
 
-    fn take(&mut self, event: Event<AnyExport>) {
+    fn handle(&mut self, event: Event<AnyExport>) {
         let was_listed = mem::replace(&mut self.is_listed, false);
         match event {
-            Event::Reset => self.listed = Some(Snapshot::default()),
+            Event::Reset => self.listed = Some(ExportSnapshot::default()),
             Event::Listed(export) => {
                 let (name, entry) = named(&export);
                 self.list(&name, &entry);
@@ -122,7 +123,7 @@ impl Sink {
                 }
                 self.is_listed = true;
             }
-            Event::Following => self.exports.well(),
+            Event::Following => self.exports.recovered(),
             Event::Rewound => {}
             Event::Applied(export) => {
                 let (name, entry) = named(&export);
@@ -138,19 +139,19 @@ impl Sink {
         }
     }
 
-    fn list(&mut self, name: &str, entry: &Entry) {
+    fn list(&mut self, name: &str, entry: &ExportEntry) {
         if let Some(listed) = &mut self.listed {
             listed.add(name, entry.clone());
         }
-        // Known from the first list on, before it is complete.
-        self.exports.learn(name, entry);
+        // An export is usable before its list is complete.
+        self.exports.apply_listed(name, entry);
     }
 }
 
-fn named(export: &AnyExport) -> (String, Entry) {
+fn named(export: &AnyExport) -> (String, ExportEntry) {
     (
         export.metadata.name.clone().unwrap_or_default(),
-        convert::object(export),
+        convert::from_object(export),
     )
 }
 
@@ -159,7 +160,7 @@ mod tests {
     use bindery_runtime::watch::Name;
     use serde_json::json;
 
-    use super::{super::Lookup, *};
+    use super::{super::ExportLookup, *};
 
     fn export(name: &str) -> AnyExport {
         serde_json::from_value(json!({
@@ -176,11 +177,11 @@ mod tests {
         kube::Error::Api(kube::core::Status::failure("no", "Forbidden").with_code(403).boxed())
     }
 
-    /// Exports, a sink for them, and whether the watch was given up.
-    fn sink() -> (Exports, Sink, Arc<Notify>) {
+    /// Exports, their event handler, and the notification that the watch was given up.
+    fn handler() -> (Exports, ExportEventHandler, Arc<Notify>) {
         let (exports, given_up) = (Exports::default(), Arc::<Notify>::default());
-        let sink = Sink::new(&exports, &given_up);
-        (exports, sink, given_up)
+        let handler = ExportEventHandler::new(&exports, &given_up);
+        (exports, handler, given_up)
     }
 
     async fn is_told(notify: &Notify) -> bool {
@@ -191,21 +192,21 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_a_watch_that_is_forbidden_is_given_up() {
-        let (exports, mut sink, given_up) = sink();
-        sink.take(Event::Failed(forbidden()));
+        let (exports, mut handler, given_up) = handler();
+        handler.handle(Event::Failed(forbidden()));
         assert!(!is_told(&given_up).await, "the list is forbidden");
         assert!(!exports.list().complete && exports.list().failing.is_some());
-        sink.take(Event::Reset);
-        sink.take(Event::Failed(forbidden()));
+        handler.handle(Event::Reset);
+        handler.handle(Event::Failed(forbidden()));
         assert!(!is_told(&given_up).await, "the list broke off");
-        sink.take(Event::Reset);
-        sink.take(Event::Complete("1".to_owned()));
-        sink.take(Event::Following);
-        sink.take(Event::Failed(forbidden()));
+        handler.handle(Event::Reset);
+        handler.handle(Event::Complete("1".to_owned()));
+        handler.handle(Event::Following);
+        handler.handle(Event::Failed(forbidden()));
         assert!(!is_told(&given_up).await, "it was allowed");
-        sink.take(Event::Reset);
-        sink.take(Event::Complete("2".to_owned()));
-        sink.take(Event::Failed(forbidden()));
+        handler.handle(Event::Reset);
+        handler.handle(Event::Complete("2".to_owned()));
+        handler.handle(Event::Failed(forbidden()));
         assert!(is_told(&given_up).await);
         assert!(
             exports.list().complete && exports.list().failing.is_none(),
@@ -215,43 +216,43 @@ mod tests {
 
     #[test]
     fn a_list_that_breaks_off_or_cannot_be_read_removes_nothing() {
-        let (exports, mut sink, _) = sink();
-        sink.take(Event::Reset);
-        sink.take(Event::Listed(export("a")));
-        sink.take(Event::Listed(export("b")));
-        sink.take(Event::Complete("1".to_owned()));
-        sink.take(Event::Following);
-        sink.take(Event::Failed(forbidden()));
-        sink.take(Event::Reset);
-        sink.take(Event::Listed(export("a")));
+        let (exports, mut handler, _) = handler();
+        handler.handle(Event::Reset);
+        handler.handle(Event::Listed(export("a")));
+        handler.handle(Event::Listed(export("b")));
+        handler.handle(Event::Complete("1".to_owned()));
+        handler.handle(Event::Following);
+        handler.handle(Event::Failed(forbidden()));
+        handler.handle(Event::Reset);
+        handler.handle(Event::Listed(export("a")));
         assert!(exports.list().failing.is_some(), "it may yet break off");
-        sink.take(Event::Failed(forbidden()));
-        assert!(matches!(exports.get("b"), Lookup::Present(_)));
-        sink.take(Event::Reset);
+        handler.handle(Event::Failed(forbidden()));
+        assert!(matches!(exports.get("b"), ExportLookup::Present(_)));
+        handler.handle(Event::Reset);
         for name in ["b", "c"] {
-            sink.take(Event::Unreadable(Name {
+            handler.handle(Event::Unreadable(Name {
                 namespace: "kube-bind-x".into(),
                 name: name.into(),
             }));
         }
-        sink.take(Event::Complete("2".to_owned()));
-        assert_eq!(exports.get("a"), Lookup::Absent);
+        handler.handle(Event::Complete("2".to_owned()));
+        assert_eq!(exports.get("a"), ExportLookup::Absent);
         assert!(
-            matches!(exports.get("b"), Lookup::Present(_)),
+            matches!(exports.get("b"), ExportLookup::Present(_)),
             "it is as it was last read"
         );
-        assert!(matches!(exports.get("c"), Lookup::Broken { .. }));
+        assert!(matches!(exports.get("c"), ExportLookup::Broken { .. }));
     }
 
     #[test]
     fn changes_are_followed() {
-        let (exports, mut sink, _) = sink();
-        sink.take(Event::Reset);
-        sink.take(Event::Complete("1".to_owned()));
-        sink.take(Event::Following);
-        sink.take(Event::Applied(export("a")));
-        assert!(matches!(exports.get("a"), Lookup::Present(_)));
-        sink.take(Event::Deleted(export("a")));
-        assert_eq!(exports.get("a"), Lookup::Absent);
+        let (exports, mut handler, _) = handler();
+        handler.handle(Event::Reset);
+        handler.handle(Event::Complete("1".to_owned()));
+        handler.handle(Event::Following);
+        handler.handle(Event::Applied(export("a")));
+        assert!(matches!(exports.get("a"), ExportLookup::Present(_)));
+        handler.handle(Event::Deleted(export("a")));
+        assert_eq!(exports.get("a"), ExportLookup::Absent);
     }
 }

@@ -1,0 +1,50 @@
+//! Requests the deletion of a provider's export.
+
+use std::{sync::Arc, time::Duration};
+
+use bindery_proto::v1alpha2::DeleteExportRequest;
+use bindery_runtime::backoff::Backoff;
+
+use crate::{attempt::Attempt, session::Session};
+
+/// The backend may wait this long for the last objects before it answers.
+const WAIT_SECONDS: i64 = 10;
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+
+/// Requests the deletion of an export from the backend until the backend accepts. `force` deletes the export although
+/// objects are left on the provider.
+pub(super) fn start(
+    session: &Arc<Session>,
+    name: String,
+    uid: String,
+    force: bool,
+    pause_max: Duration,
+) -> Attempt<(), String> {
+    let credential = session.credential().clone();
+    let request = DeleteExportRequest {
+        contract: session.contract().namespace.to_string(),
+        name,
+        uid,
+        allow_missing: true,
+        force,
+        wait: Some(prost_types::Duration {
+            seconds: WAIT_SECONDS,
+            nanos: 0,
+        }),
+        ..DeleteExportRequest::default()
+    };
+    Attempt::start(Backoff::new(FIRST_PAUSE.min(pause_max), pause_max), move || {
+        let (credential, request) = (credential.clone(), request.clone());
+        async move {
+            let client = credential.backend().ok_or("the kubeconfig names no usable backend")?;
+            let answer = client.delete_export(request).await.map_err(|error| error.to_string())?;
+            let meta = answer.export.map(|export| export.metadata.unwrap_or_default());
+            match meta {
+                Some(meta) if meta.deletion_timestamp.is_none() => {
+                    Err(format!("{} objects are left there", answer.remaining_objects))
+                }
+                _ => Ok(()),
+            }
+        }
+    })
+}

@@ -1,0 +1,228 @@
+//! The state of a binding that decisions are made from.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bindery_api::{
+    annotations, meta, names,
+    v1alpha2::{
+        APIServiceBinding, APIServiceExport, ConflictPolicy, DeletionPolicy, GroupResource, InformerScope,
+        RemovedExports,
+    },
+};
+use jiff::Timestamp;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::ResourceExt as _;
+
+use super::{claims::ObservedClaims, controller::pinned_contract, crd::ObservedSchema};
+use crate::{
+    controller::{
+        access::ContractAccess, consent::Consent, crd_objects::was_never_served, observed_session::ObservedSession,
+        ownership::owns_crd,
+    },
+    engine::{Frozen, Progress},
+    model::{BoundResource, Placement},
+    release::{Mode, Released},
+    session::exports::ExportLookup,
+};
+
+/// All that decisions about a binding are made from.
+#[derive(Clone, Debug)]
+pub struct ObservedBinding {
+    /// The binding.
+    pub binding: Arc<APIServiceBinding>,
+    /// The time, for annotations that expire and for conditions.
+    pub now: Timestamp,
+    /// Which contract the credentials reach.
+    pub access: ContractAccess,
+    /// The session with the contract, once it is open.
+    pub session: Option<ObservedSession>,
+    /// The CRDs of the export's resources and all that belong to the binding, by name.
+    pub crds: BTreeMap<String, Arc<CustomResourceDefinition>>,
+    /// The schemas of the export's resources, by name of their CRD.
+    pub schemas: BTreeMap<String, ObservedSchema>,
+    /// The running engines, by name of their CRD.
+    pub engines: BTreeMap<String, ObservedEngine>,
+    /// The running releasers, by name of their CRD.
+    pub releasers: BTreeMap<String, (Mode, Released)>,
+    /// The claims.
+    pub claims: ObservedClaims,
+    /// The count of its objects on the consumer, of the last time that all were counted.
+    pub last_count: Option<usize>,
+    /// Why no copy is deleted for now, if deletions are frozen.
+    pub frozen: Option<Frozen>,
+    /// Progress of the deletion of the export, once it was requested.
+    pub deletion: Option<ExportDeletion>,
+    /// Whether another binding or a bundle is pinned to the same contract.
+    pub contract_is_shared: bool,
+    /// Whether the konnector's own Secret of the contract exists.
+    pub has_stored_secret: bool,
+    /// The bundle that made the binding, while that bundle exists.
+    pub bundle: Option<OwningBundle>,
+}
+
+/// What the bundle of a binding says about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwningBundle {
+    /// Name of the bundle.
+    pub name: String,
+    /// What the bundle does with bindings whose export was removed.
+    pub removed: RemovedExports,
+    /// Whether the bundle's selector matches the export; true where the export or the selector is not known.
+    pub selects: bool,
+}
+
+/// A running engine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ObservedEngine {
+    /// What the engine was started with.
+    pub spec: EngineSpec,
+    /// Whether the engine deletes all its objects.
+    pub draining: bool,
+    /// Progress of the engine.
+    pub progress: Progress,
+}
+
+/// What an engine is started with. If it changes, the engine is replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineSpec {
+    /// Number of the session that the engine runs in.
+    pub session: u64,
+    /// Name and UID of the export.
+    pub export: (String, String),
+    /// When the export was created.
+    pub since: Option<Timestamp>,
+    /// The bound resource.
+    pub resource: BoundResource,
+    /// Whether the engine watches the whole provider or single namespaces.
+    pub informer_scope: InformerScope,
+    /// Where copies are placed on the provider.
+    pub placement: Placement,
+    /// Whether consumers share names and each write replaces the one before.
+    pub last_wins: bool,
+}
+
+/// Progress of the deletion of an export.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExportDeletion {
+    /// The request is on its way.
+    Running,
+    /// The last request failed with this message and is retried.
+    Failing(String),
+    /// The provider accepted the deletion.
+    Done,
+}
+
+impl EngineSpec {
+    /// The engine for a resource of an export, in a session.
+    pub fn of(session: u64, export: &APIServiceExport, resource: BoundResource) -> Self {
+        let placement = Placement::of(&export.spec, resource.scope);
+        Self {
+            session,
+            export: (export.name_any(), export.metadata.uid.clone().unwrap_or_default()),
+            since: export.metadata.creation_timestamp.as_ref().map(|created| created.0),
+            resource,
+            informer_scope: export.spec.informer_scope,
+            last_wins: placement == Placement::None && export.spec.conflict_policy == Some(ConflictPolicy::LastWins),
+            placement,
+        }
+    }
+}
+
+impl ObservedBinding {
+    /// Name of the binding.
+    pub fn name(&self) -> String {
+        self.binding.name_any()
+    }
+
+    /// Name of the export that the binding names.
+    pub fn export_name(&self) -> &str {
+        self.binding.export_name()
+    }
+
+    /// Counts the objects of the binding on the consumer; `None` while a resource is not counted.
+    pub fn objects(&self) -> Option<usize> {
+        self.owned().try_fold(0, |sum: usize, (name, crd)| {
+            let released = || self.releasers.get(name)?.1.remaining;
+            let synced = || {
+                // Without an export the engine is about to stop, and its last count may be out of date.
+                let engine = self.engines.get(name).filter(|_| !self.export_is_gone())?;
+                engine.progress.consumer_synced.then_some(engine.progress.objects)
+            };
+            let none = || was_never_served(crd).then_some(0);
+            Some(sum + none().or_else(released).or_else(synced)?)
+        })
+    }
+
+    /// The export, if it exists and is not being deleted.
+    pub fn export(&self) -> Option<&Arc<APIServiceExport>> {
+        match &self.session.as_ref()?.export {
+            ExportLookup::Present(export) if export.metadata.deletion_timestamp.is_none() => Some(export),
+            _ => None,
+        }
+    }
+
+    /// Whether the export certainly does not exist or is being deleted.
+    pub fn export_is_gone(&self) -> bool {
+        match self.session.as_ref().map(|session| &session.export) {
+            Some(ExportLookup::Absent) => true,
+            Some(ExportLookup::Present(export)) => export.metadata.deletion_timestamp.is_some(),
+            Some(ExportLookup::Unknown { .. } | ExportLookup::Broken { .. }) | None => false,
+        }
+    }
+
+    /// The CRDs that belong to the binding, by name.
+    pub fn owned(&self) -> impl Iterator<Item = (&String, &Arc<CustomResourceDefinition>)> {
+        self.crds.iter().filter(|(_, crd)| owns_crd(&self.binding, crd))
+    }
+
+    /// The resources of the CRDs that belong to the binding, as the status lists them.
+    pub fn bound(&self) -> Vec<GroupResource> {
+        let of = |crd: &CustomResourceDefinition| GroupResource::new(&crd.spec.group, &crd.spec.names.plural);
+        self.owned().map(|(_, crd)| of(crd)).collect()
+    }
+
+    /// UID of the contract that the binding is pinned to.
+    pub fn pinned(&self) -> Option<&str> {
+        pinned_contract(&self.binding)
+    }
+
+    /// Whether the user wants the binding to be removed without the provider.
+    pub fn is_forced(&self) -> bool {
+        meta::is_annotated(&self.binding.metadata, annotations::FORCE_UNBIND)
+    }
+
+    /// Whether the user paused the binding.
+    pub fn is_paused(&self) -> bool {
+        meta::is_paused(&self.binding.metadata)
+    }
+
+    /// Consent to a takeover by another provider or cluster.
+    pub fn takeover(&self) -> Consent {
+        self.consent(annotations::ACCEPT_PROVIDER_CHANGE)
+    }
+
+    /// Consent to delete copies although many sources are missing.
+    pub fn deletions_allowed(&self) -> Consent {
+        self.consent(annotations::ALLOW_DELETIONS)
+    }
+
+    /// Consent to end the binding although objects are left.
+    pub fn unbind_allowed(&self) -> Consent {
+        self.consent(annotations::ALLOW_UNBIND)
+    }
+
+    fn consent(&self, annotation: &str) -> Consent {
+        Consent::read(&*self.binding, annotation, self.now)
+    }
+
+    /// Whether the provider's objects are kept when the binding ends.
+    pub fn orphans(&self) -> bool {
+        self.binding.spec.deletion_policy == Some(DeletionPolicy::Orphan)
+    }
+}
+
+/// Names of the CRDs of an export.
+pub fn crd_names(export: &APIServiceExport) -> impl Iterator<Item = String> + '_ {
+    let resources = export.spec.resources.iter();
+    resources.map(|resource| names::bound_schema(&resource.group_resource))
+}

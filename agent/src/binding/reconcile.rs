@@ -1,0 +1,174 @@
+//! Brings one binding a step further: observe, plan, apply, report.
+
+use std::{sync::Arc, time::Duration};
+
+use bindery_api::v1alpha2::{APIServiceBinding, APIServiceBindingStatus};
+use bindery_runtime::errors;
+use kube::{Resource as _, ResourceExt as _};
+
+use super::{
+    apply::ApplyOutcome,
+    claims,
+    controller::{BindingController, BindingKey, pinned_contract},
+    observed::ObservedBinding,
+    plan::{self, BindingOp},
+    runtime::BindingRuntime,
+    status, unbind,
+};
+use crate::{controller::requeue::Requeue, session::credential_secret};
+
+/// Pause before the next check whether the session of an unused contract has ended.
+const SWEEP_PAUSE: Duration = Duration::from_secs(5);
+
+impl BindingController {
+    pub(super) async fn reconcile(&self, key: &BindingKey) -> Requeue {
+        match key {
+            BindingKey::Binding(name) => {
+                let Some(binding) = self.context.consumer.bindings.get("", name) else {
+                    if let Some(runtime) = self.runtimes.lock().remove(name) {
+                        self.context.object_counts.forget(runtime.connection.uid());
+                    }
+                    self.needed_crds.lock().remove(name);
+                    return Requeue::OnChange;
+                };
+                // The queue gives each key to one worker at a time, so no other worker misses the runtime.
+                let uid = binding.metadata.uid.as_ref();
+                let known = self.runtimes.lock().remove(name);
+                let mut runtime = known
+                    .filter(|runtime| runtime.connection.is_for(uid))
+                    .unwrap_or_else(|| BindingRuntime::new(uid.cloned(), &self.queue, key));
+                let requeue = self.reconcile_binding(&binding, &mut runtime, key).await;
+                self.runtimes.lock().insert(Arc::clone(name), runtime);
+                requeue
+            }
+            BindingKey::Contract(uid) => self.sweep_credential(uid).await,
+        }
+    }
+
+    async fn reconcile_binding(
+        &self,
+        binding: &Arc<APIServiceBinding>,
+        runtime: &mut BindingRuntime,
+        key: &BindingKey,
+    ) -> Requeue {
+        if runtime.has_ended() {
+            return Requeue::OnChange;
+        }
+        let seen = self.observe(binding, runtime, key);
+        if let Some(message) = claims::abandoned_copies(&seen) {
+            self.context
+                .recorder
+                .warn(&binding.object_ref(&()), "CopiesLeftOnProvider", message);
+        }
+        if binding.metadata.deletion_timestamp.is_some() {
+            return self.unbind(&seen, runtime, key).await;
+        }
+        let plan = plan::plan(&seen);
+        let changes_binding = plan
+            .ops
+            .iter()
+            .any(|op| matches!(op, BindingOp::AddFinalizer | BindingOp::AcceptClaims(_)));
+        let outcome = self.apply(binding, plan.ops.clone(), runtime).await;
+        log_failure(binding, &outcome, "binding not reconciled, will retry");
+        // A changed binding is reconciled again with what it says then.
+        if !changes_binding {
+            let status = status::live(&seen, &plan, &outcome.failures);
+            if let (Some(session), Some(_)) = (runtime.connection.session(), seen.export()) {
+                let report = status::export_report(&seen, &status, &plan);
+                session.reports().export(seen.export_name(), &report);
+                for (name, crd) in seen.owned() {
+                    session.reports().schema(name, crd);
+                }
+            }
+            if !self.report(binding, &status, runtime, key).await {
+                return Requeue::WithBackoff;
+            }
+        }
+        Requeue::after_failure(!outcome.failures.is_empty() || outcome.problem.is_some())
+    }
+
+    /// Brings the deletion of a binding a step further.
+    async fn unbind(&self, seen: &ObservedBinding, runtime: &mut BindingRuntime, key: &BindingKey) -> Requeue {
+        let binding = &seen.binding;
+        let mut plan = unbind::plan(seen);
+        let ends = plan.ops.contains(&BindingOp::RemoveFinalizer);
+        let outcome = self.apply(binding, std::mem::take(&mut plan.ops), runtime).await;
+        if ends && outcome.problem.is_none() {
+            runtime.end();
+            tracing::info!(binding = binding.name_any(), "unbound");
+            let (recorder, object) = (&self.context.recorder, binding.object_ref(&()));
+            match &plan.provider_keeps {
+                Some(message) => recorder.warn(&object, "ProviderKeepsExport", message.clone()),
+                None => recorder.normal(&object, "Unbound", "all objects of the binding are removed"),
+            }
+            return Requeue::OnChange;
+        }
+        log_failure(binding, &outcome, "binding not unbound, will retry");
+        if let Some(problem) = outcome.problem.as_ref().filter(|_| !outcome.is_stale) {
+            plan.message.clone_from(problem);
+        }
+        if !binding.finalizers().is_empty() && !plan.message.is_empty() {
+            let status = status::unbinding(seen, &plan);
+            if !self.report(binding, &status, runtime, key).await {
+                return Requeue::WithBackoff;
+            }
+        }
+        Requeue::after_failure(outcome.problem.is_some())
+    }
+
+    /// Writes the status of a binding, or queues it for later if only progress differs. Returns false if the write failed.
+    async fn report(
+        &self,
+        binding: &APIServiceBinding,
+        status: &APIServiceBindingStatus,
+        runtime: &mut BindingRuntime,
+        key: &BindingKey,
+    ) -> bool {
+        let debounce = &mut runtime.connection.debounce;
+        let pause = debounce.pause();
+        if let Some(pause) = pause.filter(|_| status::is_mere_progress(binding.status.as_ref(), status)) {
+            self.queue.add_after(key.clone(), pause);
+            return true;
+        }
+        match self.write_status(binding, status).await {
+            Ok(true) => debounce.begin(),
+            Ok(false) => {}
+            Err(error) => {
+                tracing::debug!(binding = binding.name_any(), error = %errors::explain(&error), "status not written");
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Deletes the stored credential of a contract that no binding and no bundle is pinned to.
+    async fn sweep_credential(&self, contract_uid: &Arc<str>) -> Requeue {
+        let consumer = &self.context.consumer;
+        let is_pinned = |binding: &APIServiceBinding| pinned_contract(binding) == Some(&**contract_uid);
+        let stored = consumer
+            .secrets
+            .get(&consumer.namespace, &credential_secret::name(contract_uid));
+        if stored.is_none() || !consumer.bindings.list(is_pinned).is_empty() || self.is_bundled(Some(contract_uid)) {
+            return Requeue::OnChange;
+        }
+        if self.context.sessions.is_open(contract_uid) {
+            return Requeue::After(SWEEP_PAUSE);
+        }
+        match self.delete_stored_credential(contract_uid).await {
+            Ok(()) => Requeue::OnChange,
+            Err(error) => {
+                tracing::warn!(contract_uid = &**contract_uid, error = %errors::explain(&error), "unused credential not deleted");
+                Requeue::WithBackoff
+            }
+        }
+    }
+}
+
+/// Logs why the steps of a plan were not all taken. That another writer was quicker is expected.
+fn log_failure(binding: &APIServiceBinding, outcome: &ApplyOutcome, what: &str) {
+    match &outcome.problem {
+        Some(problem) if outcome.is_stale => tracing::debug!(binding = binding.name_any(), problem, "{what}"),
+        Some(problem) => tracing::warn!(binding = binding.name_any(), problem, "{what}"),
+        None => {}
+    }
+}

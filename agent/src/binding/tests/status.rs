@@ -1,0 +1,593 @@
+use bindery_api::{annotations, v1alpha2::RemovedExports};
+use kube::ResourceExt as _;
+use serde_json::json;
+
+use super::*;
+use crate::{
+    binding::{
+        crd::ObservedSchema,
+        fixtures::{CRD, binding, crd, fresh, installed, pinned, reached, schema, served, session},
+        observed::OwningBundle,
+        plan,
+    },
+    controller::{access::SecretProblem, conditions::turned, observed_session::ClusterPin},
+    release::{Mode, Released},
+    session::{connect::ConnectError, exports::ExportLookup, heartbeat::Heartbeat},
+};
+
+pub(super) fn with(mut seen: ObservedBinding, change: impl FnOnce(&mut ObservedBinding)) -> ObservedBinding {
+    change(&mut seen);
+    seen
+}
+
+pub(super) fn status_of(seen: &ObservedBinding) -> APIServiceBindingStatus {
+    live(seen, &plan::plan(seen), &CrdFailures::new())
+}
+
+/// Type, reason and severity of a condition that must not hold, and a part of its message.
+#[track_caller]
+pub(super) fn check(seen: &ObservedBinding, kind: &str, reason: &str, severity: Severity, says: &str) {
+    let status = status_of(seen);
+    let condition = conditions::get(&status.conditions, kind).unwrap_or_else(|| panic!("no {kind}: {status:?}"));
+    assert!(!condition.is_true(), "{condition:?}");
+    assert_eq!((condition.reason.as_str(), condition.severity), (reason, severity));
+    assert!(condition.message.contains(says), "{}", condition.message);
+    assert!(!conditions::is_true(&status.conditions, conditions::READY));
+}
+
+#[test]
+fn all_is_well() {
+    let status = status_of(&served());
+    for kind in [
+        conditions::READY,
+        types::SECRET_VALID,
+        types::CONNECTED,
+        types::SCHEMA_IN_SYNC,
+        types::HEARTBEATING,
+        types::INFORMERS_SYNCED,
+        types::OBJECTS_IN_SYNC,
+        types::DELETIONS_SYNCED,
+        types::ACTIVE,
+    ] {
+        assert!(conditions::is_true(&status.conditions, kind), "{kind}: {status:?}");
+    }
+    assert_eq!(status.provider_pretty_name.as_deref(), Some("Wild West"));
+    assert_eq!(status.contract_uid.as_deref(), Some("a"));
+    assert_eq!(status.provider_namespace.as_deref(), Some("kube-bind-x"));
+    assert_eq!(status.bound_schemas.len(), 1);
+    let mut settled = served();
+    binding(&mut settled).status = Some(status.clone());
+    assert_eq!(
+        changes(Some(&status), &status_of(&settled)),
+        None,
+        "a second look writes nothing"
+    );
+}
+
+#[test]
+fn a_new_binding_of_a_session_that_runs_is_not_ready_before_anything_is_bound() {
+    check(
+        &fresh(),
+        types::SCHEMA_IN_SYNC,
+        "Starting",
+        Severity::Info,
+        "recorded in the status",
+    );
+    let unpinned = with(pinned(), |seen| binding(seen).status = None);
+    check(
+        &unpinned,
+        types::SCHEMA_IN_SYNC,
+        "Starting",
+        Severity::Info,
+        "recorded in the status",
+    );
+}
+
+#[test]
+fn a_bad_secret_says_what_mends_it() {
+    let problem = |problem| with(fresh(), |seen| seen.access = ContractAccess::Problem(problem));
+    let at = bindery_api::v1alpha2::ClusterSecretKeyRef {
+        namespace: "kube-bind".to_owned(),
+        name: "x".to_owned(),
+        key: "kubeconfig".to_owned(),
+    };
+    let missing = problem(SecretProblem::NotFound { at: Box::new(at) });
+    check(
+        &missing,
+        "SecretValid",
+        "KubeconfigSecretNotFound",
+        Severity::Error,
+        "kube-bind/x",
+    );
+    let failed = |failure| with(served(), |seen| seen.access = ContractAccess::Failed(failure));
+    let (server, message) = ("https://x".to_owned(), "Unauthorized".to_owned());
+    let expired = failed(ConnectError::Unauthorized { server, message });
+    check(
+        &expired,
+        "SecretValid",
+        "CredentialExpired",
+        Severity::Error,
+        "kubectl bind renew cowboys",
+    );
+    let (server, message) = ("https://x".to_owned(), "forbidden".to_owned());
+    check(
+        &failed(ConnectError::Denied { server, message }),
+        "SecretValid",
+        "CredentialDenied",
+        Severity::Error,
+        "ask the provider's admin",
+    );
+    let over = with(served(), |seen| session(seen).expired = Some("revoked".to_owned()));
+    check(
+        &over,
+        "SecretValid",
+        "CredentialExpired",
+        Severity::Error,
+        "kubectl bind renew cowboys",
+    );
+    let failing = with(served(), |seen| {
+        session(seen).renewal_fails = Some("no route".to_owned());
+    });
+    check(
+        &failing,
+        "SecretValid",
+        "CredentialRenewalFailing",
+        Severity::Warning,
+        "no route",
+    );
+    let changed = with(served(), |seen| {
+        seen.access = ContractAccess::Changed {
+            pinned: "a".to_owned(),
+            found: reached("b"),
+        };
+    });
+    check(
+        &changed,
+        "SecretValid",
+        "ProviderChanged",
+        Severity::Error,
+        "accept-provider-change",
+    );
+    assert_eq!(status_of(&changed).contract_uid.as_deref(), Some("a"), "the pin stays");
+}
+
+#[test]
+fn what_the_provider_lacks_is_named() {
+    let (server, message) = ("https://x".to_owned(), "no route".to_owned());
+    let away = with(pinned(), |seen| {
+        seen.access = ContractAccess::Failed(ConnectError::Unreachable { server, message });
+    });
+    check(&away, "Connected", "ProviderUnreachable", Severity::Warning, "no route");
+    let absent = |seen| with(seen, |seen| session(seen).export = ExportLookup::Absent);
+    check(
+        &absent(pinned()),
+        "Connected",
+        "APIServiceExportNotFound",
+        Severity::Error,
+        "kube-bind-x/cowboys",
+    );
+    check(
+        &absent(installed()),
+        "Connected",
+        "ExportRemoved",
+        Severity::Error,
+        "no longer synced",
+    );
+    let schema = with(pinned(), |seen| {
+        drop(seen.schemas.insert(CRD.to_owned(), ObservedSchema::Missing));
+    });
+    check(&schema, "Connected", "BoundSchemaFetchFailed", Severity::Error, CRD);
+    let heartbeat = with(served(), |seen| {
+        session(seen).heartbeat = Heartbeat::Failing {
+            message: "no route".to_owned(),
+        };
+    });
+    check(
+        &heartbeat,
+        "Heartbeating",
+        "ClusterBindingUpdateFailed",
+        Severity::Warning,
+        "no route",
+    );
+    let other = with(served(), |seen| {
+        session(seen).pin = ClusterPin::Other {
+            recorded: "theirs".to_owned(),
+        };
+    });
+    check(
+        &other,
+        "Heartbeating",
+        "ConsumerClusterMismatch",
+        Severity::Error,
+        "theirs",
+    );
+}
+
+#[test]
+fn what_the_consumer_refuses_is_named() {
+    let foreign = with(installed(), |seen| crd(seen).metadata.owner_references = None);
+    check(
+        &foreign,
+        "Connected",
+        "ForeignCustomResourceDefinition",
+        Severity::Error,
+        CRD,
+    );
+    let failure = CrdFailure {
+        reason: "CustomResourceDefinitionCreateFailed",
+        message: "spec is invalid".to_owned(),
+    };
+    let seen = pinned();
+    let status = live(
+        &seen,
+        &plan::plan(&seen),
+        &CrdFailures::from([(CRD.to_owned(), failure)]),
+    );
+    let connected = conditions::get(&status.conditions, types::CONNECTED).unwrap();
+    assert_eq!(
+        (connected.reason.as_str(), connected.message.as_str()),
+        ("CustomResourceDefinitionCreateFailed", "spec is invalid")
+    );
+    check(
+        &pinned(),
+        "SchemaInSync",
+        "CustomResourceDefinitionMissing",
+        Severity::Info,
+        CRD,
+    );
+    let blind = with(served(), |seen| {
+        let progress = &mut seen.engines.get_mut(CRD).unwrap().progress;
+        progress.consumer_synced = false;
+        progress.problem = Some("cowboys.wildwest.dev is forbidden".to_owned());
+    });
+    check(
+        &blind,
+        "InformersSynced",
+        "InformerSyncTimeout",
+        Severity::Error,
+        "kube-bind-konnector-cowboys",
+    );
+    let failing = with(served(), |seen| {
+        let progress = &mut seen.engines.get_mut(CRD).unwrap().progress;
+        progress.failing = 1;
+        progress.problem = Some("billy: quota".to_owned());
+    });
+    check(
+        &failing,
+        "ObjectsInSync",
+        "ObjectsFailing",
+        Severity::Warning,
+        "billy: quota",
+    );
+}
+
+fn annotate(seen: &mut ObservedBinding, annotation: &str, value: &str) {
+    let annotations = binding(seen).annotations_mut();
+    annotations.insert(annotation.to_owned(), value.to_owned());
+}
+
+#[test]
+fn a_pause_is_shown_wherever_it_finds_the_binding() {
+    let unreachable = ConnectError::Unreachable {
+        server: String::new(),
+        message: String::new(),
+    };
+    for seen in [
+        fresh(),
+        served(),
+        with(served(), |seen| seen.access = ContractAccess::Connecting),
+        with(served(), |seen| {
+            seen.access = ContractAccess::Failed(unreachable.clone())
+        }),
+    ] {
+        let paused = with(seen, |seen| annotate(seen, annotations::PAUSED, "true"));
+        let says = "kubectl annotate apiservicebinding cowboys kube-bind.io/paused-";
+        check(&paused, "Active", "Paused", Severity::Info, says);
+        let end = unbinding(&paused, &UnbindPlan::default());
+        let draining = conditions::get(&end.conditions, types::DRAINING).unwrap();
+        assert_eq!((draining.is_true(), draining.reason.as_str()), (true, "Paused"));
+        assert!(!conditions::is_true(&end.conditions, types::ACTIVE));
+    }
+}
+
+#[test]
+fn a_freeze_says_what_to_check_and_how_to_consent() {
+    let frozen = |missing| crate::engine::Frozen {
+        missing,
+        known: 50,
+        kind: crate::engine::Kind::Objects,
+    };
+    let seen = with(served(), |seen| seen.frozen = Some(frozen(12)));
+    let says = |text: &str| check(&seen, "DeletionsSynced", "TooManyMissing", Severity::Error, text);
+    says("12 of 50 objects");
+    says("kubectl get cowboys.wildwest.dev --all-namespaces");
+    says("kubectl annotate apiservicebinding cowboys --overwrite kube-bind.io/allow-deletions-until=$(date -u ");
+    for (text, complaint) in [
+        ("soon", "is \"soon\", which is no time"),
+        ("1969-01-01T00:00:00Z", "expired at"),
+    ] {
+        let unread = with(seen.clone(), |seen| annotate(seen, annotations::ALLOW_DELETIONS, text));
+        check(&unread, "DeletionsSynced", "TooManyMissing", Severity::Error, complaint);
+    }
+    let later = with(seen.clone(), |seen| seen.frozen = Some(frozen(11)));
+    let events = |before: &ObservedBinding, after: &ObservedBinding| {
+        turned(&status_of(before).conditions, &status_of(after).conditions).count()
+    };
+    assert_eq!(
+        (events(&served(), &seen), events(&seen, &later)),
+        (1, 0),
+        "one event each"
+    );
+    let successor = with(served(), |other| {
+        binding(other).status = Some(status_of(&seen));
+        other.engines.get_mut(CRD).unwrap().progress.provider_synced = false;
+    });
+    check(
+        &successor,
+        "DeletionsSynced",
+        "TooManyMissing",
+        Severity::Error,
+        "12 of 50",
+    );
+    let counted = with(successor, |seen| {
+        seen.engines.get_mut(CRD).unwrap().progress.provider_synced = true;
+    });
+    assert!(conditions::is_true(
+        &status_of(&counted).conditions,
+        types::DELETIONS_SYNCED
+    ));
+}
+
+#[test]
+fn a_schema_that_is_not_taken_over_is_named() {
+    let broken = with(served(), |seen| {
+        let mut schema = std::sync::Arc::unwrap_or_clone(schema());
+        schema.spec.versions[0].schema["openAPIV3Schema"]["type"] = json!("string");
+        seen.schemas
+            .insert(CRD.to_owned(), ObservedSchema::Present(std::sync::Arc::new(schema)));
+    });
+    check(&broken, "SchemaInSync", "IncompatibleSchema", Severity::Warning, CRD);
+    assert!(conditions::is_true(&status_of(&broken).conditions, types::CONNECTED));
+}
+
+#[test]
+fn a_consent_that_is_none_is_said_to_be_none() {
+    let changed = with(served(), |seen| {
+        annotate(seen, annotations::ACCEPT_PROVIDER_CHANGE, "yes");
+        seen.access = ContractAccess::Changed {
+            pinned: "a".to_owned(),
+            found: reached("b"),
+        };
+    });
+    check(
+        &changed,
+        "SecretValid",
+        "ProviderChanged",
+        Severity::Error,
+        "is \"yes\", which is no time",
+    );
+}
+
+#[test]
+fn fields_that_no_longer_apply_are_removed() {
+    let mut seen = served();
+    binding(&mut seen).status = Some(status_of(&served()));
+    seen.crds.clear();
+    let status = status_of(&seen);
+    assert!(status.bound_schemas.is_empty());
+    let changes = changes(seen.binding.status.as_ref(), &status).unwrap();
+    assert_eq!(changes["boundSchemas"], Value::Null, "the schema takes no empty list");
+}
+
+#[test]
+fn an_ending_is_not_ready() {
+    let seen = served();
+    let end = UnbindPlan {
+        message: "3 objects are left to delete".to_owned(),
+        ..UnbindPlan::default()
+    };
+    let status = unbinding(&seen, &end);
+    assert!(conditions::is_true(&status.conditions, types::DRAINING));
+    let ready = conditions::get(&status.conditions, conditions::READY).unwrap();
+    assert_eq!((ready.reason.as_str(), ready.severity), ("Unbinding", Severity::Info));
+}
+
+#[test]
+fn only_conditions_that_turned_get_events() {
+    let well = status_of(&served());
+    let over = status_of(&with(served(), |seen| {
+        session(seen).expired = Some("revoked".to_owned());
+    }));
+    let reasons = |before: &APIServiceBindingStatus, after: &APIServiceBindingStatus| -> Vec<String> {
+        turned(&before.conditions, &after.conditions)
+            .map(|condition| format!("{} {}", condition.type_, condition.reason))
+            .collect()
+    };
+    assert_eq!(reasons(&well, &over), ["SecretValid CredentialExpired"]);
+    assert_eq!(reasons(&over, &over), [""; 0]);
+    assert_eq!(reasons(&over, &well), ["Ready "]);
+}
+
+#[test]
+fn a_change_that_the_provider_does_not_pass_on_is_said_here_too() {
+    let says = |severity, reason: &str| {
+        let said = false_condition(
+            types::SCHEMA_IN_SYNC,
+            severity,
+            reason,
+            "v1: spec.intent: field removed",
+        );
+        with(served(), |seen| {
+            let ExportLookup::Present(export) = &mut seen.session.as_mut().unwrap().export else {
+                panic!("no export");
+            };
+            conditions::set(
+                &mut std::sync::Arc::make_mut(export)
+                    .status
+                    .get_or_insert_default()
+                    .conditions,
+                said,
+                seen.now,
+            );
+        })
+    };
+    let refused = says(Severity::Warning, "IncompatibleSchema");
+    check(
+        &refused,
+        types::SCHEMA_IN_SYNC,
+        "IncompatibleSchema",
+        Severity::Warning,
+        "spec.intent",
+    );
+    let report = export_report(&refused, &status_of(&refused), &plan::plan(&refused));
+    assert!(report.connected.is_true() && report.consumer_in_sync.is_true());
+    let kept = status_of(&says(Severity::Info, "SchemaChanged"));
+    assert!(conditions::is_true(&kept.conditions, types::SCHEMA_IN_SYNC));
+    assert!(conditions::is_true(&kept.conditions, conditions::READY));
+}
+
+#[test]
+fn the_provider_hears_what_became_of_its_schemas() {
+    let report_of = |seen: &ObservedBinding| export_report(seen, &status_of(seen), &plan::plan(seen));
+    let well = report_of(&served());
+    assert!(well.connected.is_true() && well.consumer_in_sync.is_true());
+    assert_eq!(well.consumer_in_sync.type_, "ConsumerInSync");
+    let foreign = report_of(&with(installed(), |seen| crd(seen).metadata.owner_references = None));
+    assert_eq!(foreign.connected.reason, "BoundSchemasNotValid");
+    assert!(!foreign.consumer_in_sync.is_true());
+}
+
+/// A binding of a bundle with this policy, which selects its export or not.
+fn bundled(mut seen: ObservedBinding, removed: RemovedExports, selects: bool) -> ObservedBinding {
+    seen.bundle = Some(OwningBundle {
+        name: "west".to_owned(),
+        removed,
+        selects,
+    });
+    binding(&mut seen).spec.export_name = Some("cows".to_owned());
+    seen
+}
+
+fn released(remaining: Option<usize>) -> ObservedBinding {
+    with(installed(), |seen| {
+        let released = Released {
+            remaining,
+            problem: None,
+        };
+        seen.releasers.insert(CRD.to_owned(), (Mode::Deleted, released));
+        session(seen).export = ExportLookup::Absent;
+    })
+}
+
+#[test]
+fn a_bundles_binding_says_what_becomes_of_it_without_its_export() {
+    let check_removed = |remaining, policy, says: &str| {
+        let seen = bundled(released(remaining), policy, true);
+        check(&seen, "Connected", "ExportRemoved", Severity::Error, says);
+        check(&seen, "Connected", "ExportRemoved", Severity::Error, "kube-bind-x/cows");
+    };
+    check_removed(Some(7), RemovedExports::Keep, "7 objects are left");
+    check_removed(Some(1), RemovedExports::Keep, "1 object is left");
+    check_removed(None, RemovedExports::Keep, "objects are being counted");
+    let recounted = |remaining, says: &str| {
+        let seen = with(bundled(released(remaining), RemovedExports::Keep, true), |seen| {
+            seen.last_count = Some(3);
+        });
+        check(&seen, "Connected", "ExportRemoved", Severity::Error, says);
+    };
+    recounted(None, "3 objects are left");
+    recounted(Some(2), "2 objects are left");
+    check_removed(
+        Some(7),
+        RemovedExports::Keep,
+        "annotate apiservicebinding cowboys --overwrite kube-bind.io/allow-unbind-until=",
+    );
+    check_removed(Some(7), RemovedExports::Unbind, "its objects will be deleted");
+    let never_installed = with(pinned(), |seen| session(seen).export = ExportLookup::Absent);
+    let seen = bundled(never_installed, RemovedExports::Keep, true);
+    check(
+        &seen,
+        "Connected",
+        "ExportRemoved",
+        Severity::Error,
+        "0 objects are left",
+    );
+    let expired = with(bundled(released(Some(7)), RemovedExports::Keep, true), |seen| {
+        let annotations = binding(seen).annotations_mut();
+        annotations.insert(annotations::ALLOW_UNBIND.to_owned(), "1969-01-01T00:00:00Z".to_owned());
+    });
+    check(
+        &expired,
+        "Connected",
+        "ExportRemoved",
+        Severity::Error,
+        "expired at 1969",
+    );
+    let unselected = with(bundled(served(), RemovedExports::Keep, false), |seen| {
+        seen.engines.get_mut(CRD).unwrap().progress.objects = 3;
+    });
+    check(
+        &unselected,
+        "Connected",
+        "ExportNotSelected",
+        Severity::Error,
+        "3 objects are left",
+    );
+    let selected = status_of(&bundled(served(), RemovedExports::Keep, true));
+    assert!(conditions::is_true(&selected.conditions, types::CONNECTED));
+}
+
+#[test]
+fn objects_are_counted_by_releaser_or_engine() {
+    assert_eq!(released(Some(7)).objects(), Some(7));
+    assert_eq!(released(None).objects(), None);
+    assert_eq!(pinned().objects(), Some(0), "there is no CRD");
+    let engine = |synced, objects| {
+        with(served(), |seen| {
+            let progress = &mut seen.engines.get_mut(CRD).unwrap().progress;
+            (progress.consumer_synced, progress.objects) = (synced, objects);
+        })
+    };
+    assert_eq!(engine(true, 3).objects(), Some(3));
+    assert_eq!(engine(false, 0).objects(), None);
+    let gone = with(engine(true, 0), |seen| session(seen).export = ExportLookup::Absent);
+    assert_eq!(gone.objects(), None, "it counted before the export was gone");
+    assert_eq!(installed().objects(), None, "no engine counts");
+}
+
+#[test]
+fn a_right_that_a_bundles_binding_lacks_belongs_into_the_bundles_role() {
+    let forbidden = with(bundled(served(), RemovedExports::Keep, true), |seen| {
+        let progress = &mut seen.engines.get_mut(CRD).unwrap().progress;
+        progress.consumer_synced = false;
+        progress.problem = Some("cannot watch the consumer: forbidden".to_owned());
+    });
+    let says = "ClusterRole kube-bind-konnector-bundles: {";
+    check(
+        &forbidden,
+        "InformersSynced",
+        "InformerSyncTimeout",
+        Severity::Error,
+        says,
+    );
+}
+
+#[test]
+fn mere_progress_turns_no_condition() {
+    let draining = |message: &str, stuck| {
+        let ending = UnbindPlan {
+            message: message.to_owned(),
+            stuck,
+            ..UnbindPlan::default()
+        };
+        super::unbinding(&served(), &ending)
+    };
+    let before = draining("3 objects are left", false);
+    assert!(is_mere_progress(Some(&before), &draining("2 objects are left", false)));
+    assert!(!is_mere_progress(Some(&before), &before), "nothing new is no progress");
+    assert!(!is_mere_progress(Some(&before), &draining("2 objects are left", true)));
+    assert!(!is_mere_progress(None, &before));
+    let mut moved = draining("2 objects are left", false);
+    moved.provider_pretty_name = Some("Far West".to_owned());
+    assert!(!is_mere_progress(Some(&before), &moved));
+}

@@ -1,0 +1,329 @@
+use bindery_api::{annotations, v1alpha2::DeletionPolicy};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
+use serde_json::json;
+
+use super::*;
+use crate::{
+    binding::{
+        fixtures::{
+            CRD, act, binding, crd, deleting_export, fresh, installed, pinned, reached, served, session, words,
+        },
+        observed::ExportDeletion,
+    },
+    controller::access::SecretProblem,
+    release::{Mode, Released},
+    session::connect::ConnectError,
+};
+
+fn with(mut seen: ObservedBinding, change: impl FnOnce(&mut ObservedBinding)) -> ObservedBinding {
+    binding(&mut seen).metadata.deletion_timestamp = Some(Time(seen.now));
+    change(&mut seen);
+    seen
+}
+
+#[track_caller]
+fn check(seen: &ObservedBinding, expect: &[&str], says: &str) {
+    let plan = plan(seen);
+    assert_eq!(words(&plan.ops), expect, "{}", plan.message);
+    assert!(plan.message.contains(says), "{}", plan.message);
+}
+
+fn forced(seen: &mut ObservedBinding) {
+    binding(seen)
+        .annotations_mut()
+        .insert(annotations::FORCE_UNBIND.to_owned(), annotations::TRUE.to_owned());
+}
+
+fn draining(remaining: Option<usize>) -> ObservedBinding {
+    with(served(), |seen| {
+        let engine = seen.engines.get_mut(CRD).unwrap();
+        engine.draining = true;
+        engine.progress.remaining = remaining;
+    })
+}
+
+#[test]
+fn objects_go_first_and_the_finalizer_last() {
+    check(&with(served(), |_| {}), &["drain", "go on"], "counting");
+    check(&draining(None), &["go on"], "counting");
+    check(&draining(Some(3)), &["go on"], "3 objects are left");
+    check(&draining(Some(0)), &["go on", "delete crd"], "all objects are deleted");
+    let terminating = with(draining(Some(0)), |seen| {
+        let now = seen.now;
+        crd(seen).metadata.deletion_timestamp = Some(Time(now));
+    });
+    check(&terminating, &["go on"], "all objects are deleted");
+    let empty = with(pinned(), |_| {});
+    check(&empty, &["delete export"], "requesting");
+    let running = with(pinned(), |seen| seen.deletion = Some(ExportDeletion::Running));
+    check(&running, &[], "waiting");
+    let done = with(pinned(), |seen| seen.deletion = Some(ExportDeletion::Done));
+    check(&done, &["delete roles", "remove finalizer"], "");
+}
+
+#[test]
+fn a_successor_goes_on_where_the_last_one_was_killed() {
+    check(
+        &with(installed(), |_| {}),
+        &["start engine", "drain", "go on"],
+        "counting",
+    );
+    let terminating = with(installed(), |seen| {
+        let now = seen.now;
+        crd(seen).metadata.deletion_timestamp = Some(Time(now));
+    });
+    check(&terminating, &["start engine", "drain", "go on"], "counting");
+    for gone in [ExportLookup::Absent, deleting_export()] {
+        let ended = with(pinned(), |seen| session(seen).export = gone);
+        check(&ended, &["delete roles", "remove finalizer"], "");
+    }
+    check(&with(fresh(), |_| {}), &[], "");
+}
+
+#[test]
+fn the_stored_secret_goes_with_the_last_binding_of_its_contract() {
+    let last = with(pinned(), |seen| {
+        session(seen).export = ExportLookup::Absent;
+        seen.has_stored_secret = true;
+    });
+    check(&last, &["delete secret", "delete roles", "remove finalizer"], "");
+    let shared = with(last, |seen| seen.contract_is_shared = true);
+    check(&shared, &["delete roles", "remove finalizer"], "");
+}
+
+#[test]
+fn without_the_export_nobody_answers_for_the_objects() {
+    let gone = |seen: ObservedBinding| with(seen, |seen| session(seen).export = ExportLookup::Absent);
+    check(&gone(served()), &["stop engine", "release All"], "counting");
+    let released = gone(with(installed(), |seen| {
+        let released = Released {
+            remaining: Some(0),
+            problem: None,
+        };
+        seen.releasers.insert(CRD.to_owned(), (Mode::All, released));
+    }));
+    check(&released, &["delete crd"], "all objects are deleted");
+}
+
+#[test]
+fn a_provider_that_cannot_be_asked_is_waited_for_unless_forced() {
+    let unreachable = ConnectError::Unreachable {
+        server: "https://x".to_owned(),
+        message: "no route".to_owned(),
+    };
+    let away = with(served(), |seen| seen.access = ContractAccess::Failed(unreachable));
+    check(&away, &["pause"], "force-unbind");
+    assert!(plan(&away).stuck);
+    let expired = with(served(), |seen| session(seen).expired = Some("revoked".to_owned()));
+    check(&expired, &["pause"], "kubectl bind renew");
+    let swapped = with(served(), |seen| {
+        seen.access = ContractAccess::Changed {
+            pinned: "a".to_owned(),
+            found: reached("b"),
+        };
+    });
+    check(&swapped, &["pause"], "another provider");
+    for mut seen in [away, expired, swapped] {
+        forced(&mut seen);
+        check(&seen, &["stop engine", "release All"], "");
+    }
+    let ended = with(pinned(), forced);
+    check(&ended, &["delete roles", "remove finalizer"], "");
+    assert!(plan(&ended).provider_keeps.is_some());
+}
+
+#[test]
+fn a_binding_that_never_reached_a_provider_ends_at_once() {
+    let problem = SecretProblem::NotFound { at: Box::default() };
+    let never = with(pinned(), |seen| {
+        binding(seen).status = None;
+        seen.session = None;
+        seen.access = ContractAccess::Problem(problem);
+    });
+    check(&never, &["delete roles", "remove finalizer"], "");
+}
+
+#[test]
+fn what_stays_on_the_provider_is_said() {
+    let old = with(pinned(), |seen| session(seen).has_backend = false);
+    check(&old, &["delete roles", "remove finalizer"], "");
+    assert!(plan(&old).provider_keeps.unwrap().contains("no backend"));
+    let kept = with(pinned(), |seen| {
+        let policy = bindery_api::v1alpha2::DeletionPolicy::Orphan;
+        binding(seen).spec.deletion_policy = Some(policy);
+    });
+    check(&kept, &["force export"], "requesting");
+    let refused = with(pinned(), |seen| {
+        seen.deletion = Some(ExportDeletion::Failing("2 objects are left".to_owned()));
+    });
+    check(&refused, &[], "2 objects are left");
+}
+
+#[test]
+fn a_crd_that_was_never_served_has_no_objects_to_wait_for() {
+    let established = |status: &str| {
+        with(installed(), |seen| {
+            let conditions =
+                json!({"conditions": [{"type": "Established", "status": status}], "storedVersions": ["v1"]});
+            crd(seen).status = serde_json::from_value(conditions).unwrap();
+        })
+    };
+    let never = established("False");
+    check(&never, &["go on", "delete crd"], "all objects are deleted");
+    let mut by_force = never.clone();
+    forced(&mut by_force);
+    check(&by_force, &["delete crd"], "all objects are deleted");
+    let looked_at_no_more = with(by_force, |seen| {
+        let released = Released {
+            remaining: None,
+            problem: Some("404 page not found".to_owned()),
+        };
+        seen.releasers.insert(CRD.to_owned(), (Mode::All, released));
+    });
+    check(
+        &looked_at_no_more,
+        &["stop release", "delete crd"],
+        "all objects are deleted",
+    );
+    let soon = json!({"conditions": [{"type": "Established", "status": "False", "reason": "Installing"}]});
+    for status in [json!(null), soon] {
+        let mut unseen = with(never.clone(), |seen| {
+            crd(seen).status = serde_json::from_value(status).unwrap();
+        });
+        forced(&mut unseen);
+        check(&unseen, &["release All"], "counting");
+    }
+}
+
+#[test]
+fn while_it_is_not_known_whose_the_contract_is_nothing_is_done_there() {
+    let unpinned = |seen: ObservedBinding, heartbeat: &Heartbeat| {
+        with(seen, |seen| {
+            session(seen).pin = ClusterPin::Unknown;
+            session(seen).heartbeat = heartbeat.clone();
+        })
+    };
+    let missing = Heartbeat::Failing {
+        message: "ClusterBinding kube-bind-x/cluster does not exist".to_owned(),
+    };
+    for (start, ops) in [(served(), &["pause"][..]), (pinned(), &[])] {
+        let waiting = unpinned(start.clone(), &Heartbeat::Pending);
+        check(&waiting, ops, "waiting for the provider");
+        assert!(!plan(&waiting).stuck);
+        let stuck = unpinned(start, &missing);
+        check(&stuck, ops, "does not exist");
+        check(&stuck, ops, "force-unbind");
+        assert!(plan(&stuck).stuck);
+    }
+    let mut by_force = unpinned(pinned(), &missing);
+    forced(&mut by_force);
+    check(&by_force, &["delete roles", "remove finalizer"], "");
+    let gone = with(unpinned(pinned(), &missing), |seen| {
+        session(seen).export = ExportLookup::Absent;
+    });
+    check(&gone, &["delete roles", "remove finalizer"], "");
+}
+
+#[test]
+fn paused_it_waits_and_says_so() {
+    let paused = |seen: ObservedBinding| {
+        with(seen, |seen| {
+            let annotations = binding(seen).annotations_mut();
+            annotations.insert(annotations::PAUSED.to_owned(), annotations::TRUE.to_owned());
+        })
+    };
+    check(
+        &paused(served()),
+        &["pause"],
+        "kubectl annotate apiservicebinding cowboys kube-bind.io/paused-",
+    );
+    check(&paused(draining(Some(3))), &["pause"], "paused");
+    let mut by_force = paused(served());
+    forced(&mut by_force);
+    check(&by_force, &["pause"], "paused");
+    let asked = with(pinned(), |seen| seen.deletion = Some(ExportDeletion::Running));
+    check(&paused(asked), &["pause", "stop deletion"], "paused");
+    let releasing = with(installed(), |seen| {
+        seen.releasers.insert(CRD.to_owned(), (Mode::All, Released::default()));
+    });
+    check(&paused(releasing), &["pause", "stop release"], "paused");
+}
+
+#[test]
+fn a_freeze_holds_up_the_drain_and_says_what_to_do() {
+    let frozen = |remaining| {
+        with(draining(remaining), |seen| {
+            seen.frozen = Some(crate::engine::Frozen {
+                missing: 11,
+                known: 12,
+                kind: crate::engine::Kind::Objects,
+            });
+        })
+    };
+    check(&frozen(Some(11)), &["go on"], "11 of 12 objects");
+    check(&frozen(Some(11)), &["go on"], "kube-bind.io/allow-deletions-until=");
+    assert!(plan(&frozen(Some(11))).stuck);
+    check(&frozen(Some(0)), &["go on", "delete crd"], "all objects are deleted");
+}
+
+#[test]
+fn no_crd_goes_before_all_objects_are_gone() {
+    let two = |left: Option<usize>| {
+        with(draining(Some(0)), |seen| {
+            let other = "sheriffs.wildwest.dev";
+            let mut second = crd(seen).clone();
+            second.metadata.name = Some(other.to_owned());
+            seen.crds.insert(other.to_owned(), std::sync::Arc::new(second));
+            let mut engine = seen.engines[CRD].clone();
+            engine.progress.remaining = left;
+            seen.engines.insert(other.to_owned(), engine);
+        })
+    };
+    check(&two(Some(2)), &["go on"], "2 objects are left");
+    check(&two(None), &["go on"], "counting");
+    check(
+        &two(Some(0)),
+        &["go on", "delete crd", "delete crd"],
+        "all objects are deleted",
+    );
+}
+
+#[test]
+fn it_ends_from_anywhere() {
+    for start in [pinned(), installed(), served()] {
+        for force in [false, true] {
+            let mut seen = with(start.clone(), |seen| seen.has_stored_secret = true);
+            if force {
+                forced(&mut seen);
+            }
+            for _ in 0..10 {
+                let ops = plan(&seen).ops;
+                act(&mut seen, &ops);
+            }
+            assert!(seen.binding.finalizers().is_empty(), "{:?}", plan(&seen));
+            assert!(seen.crds.is_empty() && seen.engines.is_empty() && seen.releasers.is_empty());
+            assert!(!seen.has_stored_secret);
+        }
+    }
+}
+
+#[test]
+fn a_bundles_binding_leaves_the_export_to_the_next() {
+    let bundled = |change: fn(&mut ObservedBinding)| {
+        with(pinned(), |seen| {
+            let owner = json!({"apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceBindingBundle", "name": "west",
+                               "uid": "u", "controller": true});
+            binding(seen).metadata.owner_references = Some(vec![serde_json::from_value(owner).unwrap()]);
+            change(seen);
+        })
+    };
+    check(&bundled(|_| {}), &["delete roles", "remove finalizer"], "");
+    check(
+        &bundled(|seen| seen.access = ContractAccess::Connecting),
+        &["delete roles", "remove finalizer"],
+        "",
+    );
+    let orphaning = |seen: &mut ObservedBinding| binding(seen).spec.deletion_policy = Some(DeletionPolicy::Orphan);
+    check(&bundled(orphaning), &["force export"], "requesting");
+}

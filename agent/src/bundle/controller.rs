@@ -1,0 +1,199 @@
+//! The queue of bundles, what puts keys into it, and what a worker does with them.
+
+use std::{collections::HashMap, sync::Arc};
+
+use bindery_api::v1alpha2::{APIServiceBinding, APIServiceBindingBundle};
+use bindery_runtime::{
+    cache::Subscription,
+    errors,
+    queue::{Lane, Queue},
+};
+use kube::ResourceExt as _;
+use parking_lot::Mutex;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{blocker::PATIENCE, observed::contract_of, plan, runtime::BundleRuntime, status};
+use crate::{
+    controller::{context::ControllerContext, ownership::bundle_of, requeue::Requeue},
+    session::credential_secret,
+};
+
+const WORKERS: usize = 2;
+
+/// Name of a bundle.
+pub(super) type BundleKey = Arc<str>;
+
+/// The controller of bundles.
+#[derive(Debug)]
+pub struct BundleController {
+    pub(super) context: ControllerContext,
+    pub(super) queue: Queue<BundleKey>,
+    runtimes: Mutex<HashMap<BundleKey, BundleRuntime>>,
+}
+
+/// The running controller of bundles. Dropping it stops the controller.
+#[derive(Debug)]
+pub struct RunningBundleController {
+    _subscriptions: [Subscription; 3],
+    _workers: Vec<AbortOnDropHandle<()>>,
+}
+
+impl BundleController {
+    /// Starts the controller. All caches of the consumer must be complete.
+    pub fn start(context: ControllerContext) -> RunningBundleController {
+        let controller = Arc::new(Self {
+            context,
+            queue: Queue::new(),
+            runtimes: Mutex::default(),
+        });
+        controller
+            .context
+            .object_counts
+            .enqueue_changes(controller.queue.clone());
+        let workers = (0..WORKERS).map(|_| tokio::spawn(work(Arc::clone(&controller))));
+        RunningBundleController {
+            _subscriptions: controller.subscribe(),
+            _workers: workers.map(AbortOnDropHandle::new).collect(),
+        }
+    }
+
+    fn subscribe(self: &Arc<Self>) -> [Subscription; 3] {
+        let (bundles, bindings, secrets) = (Arc::downgrade(self), Arc::downgrade(self), Arc::downgrade(self));
+        let consumer = &self.context.consumer;
+        [
+            consumer.bundles.subscribe(move |change| {
+                let Some(controller) = bundles.upgrade() else { return };
+                controller.queue.add(Arc::clone(&change.key.name), change.lane);
+                if concerns_all(change.old.is_some(), change.new.is_some(), change.lane) {
+                    // Others may wait for the end of its bindings, or have to leave exports to it.
+                    controller.enqueue(change.lane, |_| true);
+                }
+            }),
+            consumer.bindings.subscribe(move |change| {
+                let Some(controller) = bindings.upgrade() else { return };
+                controller.binding_changed(
+                    change.old.map(AsRef::as_ref),
+                    change.new.map(AsRef::as_ref),
+                    change.lane,
+                );
+            }),
+            consumer.secrets.subscribe(move |change| {
+                let Some(controller) = secrets.upgrade() else { return };
+                // A stored credential helps a bundle that cannot reach its provider.
+                controller.enqueue(change.lane, |bundle| {
+                    bundle.spec.kubeconfig_secret_ref.name == *change.key.name
+                        || pinned_contract(bundle).is_some_and(|uid| credential_secret::name(uid) == *change.key.name)
+                });
+            }),
+        ]
+    }
+
+    fn enqueue(&self, lane: Lane, is_concerned: impl Fn(&APIServiceBindingBundle) -> bool) {
+        for bundle in self.context.consumer.bundles.list(is_concerned) {
+            self.queue.add(bundle.name_any().into(), lane);
+        }
+    }
+
+    /// Queues the bundles that a changed binding concerns: the one that made it, or all if it may conflict with others.
+    fn binding_changed(&self, old: Option<&APIServiceBinding>, new: Option<&APIServiceBinding>, lane: Lane) {
+        let relations = |binding: &APIServiceBinding| {
+            (
+                bundle_of(binding).map(|owner| owner.uid.clone()),
+                contract_of(binding).map(str::to_owned),
+                binding.metadata.deletion_timestamp.is_some(),
+            )
+        };
+        if old.map(relations) != new.map(relations) {
+            return self.enqueue(lane, |_| true);
+        }
+        if let Some(owner) = new.and_then(bundle_of) {
+            self.queue.add(owner.name.as_str().into(), lane);
+        }
+    }
+
+    async fn reconcile(&self, key: &BundleKey) -> Requeue {
+        let Some(bundle) = self.context.consumer.bundles.get("", key) else {
+            self.runtimes.lock().remove(key);
+            return Requeue::OnChange;
+        };
+        // The queue gives each key to one worker at a time, so no other worker misses the runtime.
+        let uid = bundle.metadata.uid.as_ref();
+        let known = self.runtimes.lock().remove(key);
+        let mut runtime = known
+            .filter(|runtime| runtime.connection.is_for(uid))
+            .unwrap_or_else(|| BundleRuntime::new(uid.cloned(), &self.queue, key));
+        let requeue = self.reconcile_bundle(&bundle, &mut runtime, key).await;
+        self.runtimes.lock().insert(Arc::clone(key), runtime);
+        requeue
+    }
+
+    async fn reconcile_bundle(
+        &self,
+        bundle: &Arc<APIServiceBindingBundle>,
+        runtime: &mut BundleRuntime,
+        key: &BundleKey,
+    ) -> Requeue {
+        // The garbage collector deletes the bindings of a deleted bundle.
+        if bundle.metadata.deletion_timestamp.is_some() {
+            return Requeue::OnChange;
+        }
+        let seen = self.observe(bundle, runtime, key);
+        let plan = plan::plan(&seen);
+        let failing = seen.exports.failing.as_ref();
+        let patience = failing.and_then(|(_, since)| PATIENCE.checked_sub(*since));
+        for pause in plan.wake.into_iter().chain(patience) {
+            self.queue.add_after(Arc::clone(key), pause);
+        }
+        let outcome = self.apply(bundle, plan.ops.clone()).await;
+        let status = status::of(&seen, &plan, &outcome.failures);
+        let debounce = &mut runtime.connection.debounce;
+        let pause = debounce.pause();
+        if let Some(pause) = pause.filter(|_| status::is_mere_progress(bundle.status.as_ref(), &status)) {
+            self.queue.add_after(Arc::clone(key), pause);
+        } else {
+            match self.write_status(bundle, &status, seen.now).await {
+                Ok(true) => debounce.begin(),
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::debug!(bundle = bundle.name_any(), error = %errors::explain(&error), "status not written");
+                    return Requeue::WithBackoff;
+                }
+            }
+        }
+        Requeue::after_failure(outcome.is_stale || !outcome.failures.is_empty())
+    }
+}
+
+/// Whether a change of one bundle concerns all bundles. The first list queues each bundle anyway.
+fn concerns_all(existed: bool, exists: bool, lane: Lane) -> bool {
+    !exists || (!existed && lane == Lane::Live)
+}
+
+/// UID of the contract that a bundle is pinned to.
+pub(super) fn pinned_contract(bundle: &APIServiceBindingBundle) -> Option<&str> {
+    bundle.status.as_ref()?.contract_uid.as_deref()
+}
+
+async fn work(controller: Arc<BundleController>) {
+    while let Some(work) = controller.queue.next().await {
+        controller.reconcile(work.key()).await.settle(work);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_that_a_list_finds_does_not_concern_the_others() {
+        for (existed, exists, lane, expect) in [
+            (false, true, Lane::Backlog, false),
+            (false, true, Lane::Live, true),
+            (true, true, Lane::Live, false),
+            (true, false, Lane::Live, true),
+            (true, false, Lane::Backlog, true),
+        ] {
+            assert_eq!(concerns_all(existed, exists, lane), expect, "{existed} {exists}");
+        }
+    }
+}

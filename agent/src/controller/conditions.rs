@@ -1,0 +1,150 @@
+//! Conditions and status writes that bindings and bundles have in common.
+
+use bindery_api::{
+    Condition, Severity, annotations,
+    conditions::{self, false_condition, true_condition, unknown_condition},
+};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{access::ContractAccess, consent::Consent, observed_session::ObservedSession};
+use crate::session::connect::ConnectError;
+
+/// Type of the condition that says whether the Secret gives access to the provider. It is False if the Secret is missing
+/// or is no kubeconfig, if its credential has expired, or if it leads to another provider (`ProviderChanged`).
+pub const SECRET_VALID: &str = "SecretValid";
+/// Type of the condition that says whether the export of a binding exists and its APIs are installed. It is False if the
+/// provider cannot be reached, has no such export or removed it (`ExportRemoved`), if the bundle of the binding no longer
+/// selects it (`ExportNotSelected`), or if an API cannot be installed here (`ProtectedGroup`,
+/// `ForeignCustomResourceDefinition`, ...).
+pub const CONNECTED: &str = "Connected";
+/// Reason of a Connected condition that is False: the provider removed the export.
+pub const EXPORT_REMOVED: &str = "ExportRemoved";
+/// Reason of a Connected condition that is False: the selector of the bundle no longer matches the export.
+pub const EXPORT_NOT_SELECTED: &str = "ExportNotSelected";
+/// Reason of a Connected condition that is False: a CRD on the consumer belongs to another owner.
+pub const FOREIGN_CRD: &str = "ForeignCustomResourceDefinition";
+/// Reason of a Connected condition that is False: a CRD on the consumer is offered to the binding, and its schema and the
+/// provider's do not agree.
+pub const SCHEMAS_DISAGREE: &str = "SchemasDisagree";
+/// Reasons of a Connected condition that is False because of a CRD on the consumer.
+pub const CRD_CONFLICTS: [&str; 2] = [FOREIGN_CRD, SCHEMAS_DISAGREE];
+/// Reason of a DeletionsSynced condition that is False: so many objects are missing at once that no copy is deleted.
+pub const TOO_MANY_MISSING: &str = "TooManyMissing";
+
+/// How a binding or a bundle words its condition SecretValid.
+#[derive(Debug)]
+pub struct CredentialWording<'a> {
+    /// `binding` or `bundle`.
+    pub kind: &'a str,
+    /// How the user gives it a new credential.
+    pub renew: String,
+    /// Whether reasons tell apart what is wrong with the Secret.
+    pub exact: bool,
+    /// Whether the user lets another provider take over.
+    pub takeover: Consent,
+}
+
+/// The condition SecretValid of a binding or a bundle.
+pub fn secret_valid(
+    access: &ContractAccess,
+    session: Option<&ObservedSession>,
+    wording: &CredentialWording<'_>,
+) -> Condition {
+    let renew = &wording.renew;
+    match access {
+        ContractAccess::Problem(problem) if wording.exact => invalid(problem.exact_reason(), problem.to_string()),
+        ContractAccess::Problem(problem) => invalid(problem.reason(), problem.to_string()),
+        ContractAccess::Connecting => true_condition(SECRET_VALID),
+        ContractAccess::Failed(failure) => unusable(failure, renew),
+        ContractAccess::Changed { pinned, found } => invalid(
+            "ProviderChanged",
+            format!(
+                "the Secret leads to contract {} ({}), but this {kind} was made for contract {pinned}; put the old Secret \
+                 back, or consent by annotating the {kind} with kube-bind.io/accept-provider-change=<time, RFC 3339>{}",
+                found.namespace,
+                found.uid,
+                wording.takeover.complaint(annotations::ACCEPT_PROVIDER_CHANGE),
+                kind = wording.kind,
+            ),
+        ),
+        ContractAccess::Reached(_) => match session {
+            Some(session) => credential(session, renew),
+            None => true_condition(SECRET_VALID),
+        },
+    }
+}
+
+fn invalid(reason: &str, message: String) -> Condition {
+    false_condition(SECRET_VALID, Severity::Error, reason, message)
+}
+
+/// The condition SecretValid after the provider was asked with the Secret's credential and refused it or did not answer.
+fn unusable(failure: &ConnectError, renew: &str) -> Condition {
+    match failure {
+        ConnectError::Unauthorized { .. } => invalid(
+            "CredentialExpired",
+            format!("{failure}; objects stay, and sync resumes with a new credential: {renew}"),
+        ),
+        ConnectError::Denied { .. } => invalid(
+            "CredentialDenied",
+            format!("{failure}; {renew}, or ask the provider's admin"),
+        ),
+        ConnectError::Setup { .. } => invalid("KubeconfigSecretInvalid", format!("{failure}; {renew}")),
+        // The Secret may be well: no API server has refused it.
+        ConnectError::Unreachable { .. } => unknown_condition(SECRET_VALID, "ProviderUnreachable", ""),
+        ConnectError::Gone { .. } => true_condition(SECRET_VALID),
+    }
+}
+
+/// The condition SecretValid while a session is open.
+fn credential(session: &ObservedSession, renew: &str) -> Condition {
+    match (&session.expired, &session.renewal_fails) {
+        (Some(why), _) => invalid(
+            "CredentialExpired",
+            format!("the credential has expired, and {why}; objects stay, and sync resumes with a new one: {renew}"),
+        ),
+        (None, Some(why)) => false_condition(
+            SECRET_VALID,
+            Severity::Warning,
+            "CredentialRenewalFailing",
+            format!("the credential works but cannot be renewed: {why}; if that lasts, {renew}"),
+        ),
+        (None, None) => true_condition(SECRET_VALID),
+    }
+}
+
+/// The conditions that deserve an event: those that stopped to hold or say something new, and Ready when it begins to hold.
+pub fn turned<'a>(before: &'a [Condition], after: &'a [Condition]) -> impl Iterator<Item = &'a Condition> {
+    after.iter().filter(move |condition| {
+        let known = conditions::get(before, &condition.type_);
+        if condition.type_ == conditions::READY {
+            return condition.is_true() && !known.is_some_and(Condition::is_true);
+        }
+        let serious = matches!(condition.severity, Severity::Error | Severity::Warning);
+        // The messages of these reasons contain counts: one event is enough, though the counts change.
+        let counts = [TOO_MANY_MISSING, EXPORT_REMOVED, EXPORT_NOT_SELECTED];
+        let says_more = |known: &Condition| {
+            known.reason != condition.reason
+                || (known.message != condition.message && !counts.contains(&condition.reason.as_str()))
+        };
+        serious && known.is_none_or(says_more)
+    })
+}
+
+/// Returns the fields of a status that a merge patch has to write, with null for fields that go.
+pub fn status_changes(before: &impl Serialize, after: &impl Serialize) -> Value {
+    let mut changes: Map<String, Value> = fields(before)
+        .into_iter()
+        .map(|(field, _)| (field, Value::Null))
+        .collect();
+    changes.extend(fields(after));
+    Value::Object(changes)
+}
+
+fn fields(status: &impl Serialize) -> Map<String, Value> {
+    match serde_json::to_value(status) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    }
+}

@@ -1,0 +1,88 @@
+//! The caches, sessions and settings that both controllers work with.
+
+use std::{sync::Arc, time::Duration};
+
+use bindery_api::{
+    adoption::Adoption,
+    v1alpha2::{ClusterSecretKeyRef, SecretRef},
+};
+
+use super::object_counts::ObjectCounts;
+use crate::{
+    consumer::Consumer,
+    engine,
+    events::Recorder,
+    metrics::Metrics,
+    session::{
+        Session, SessionSettings, Sessions,
+        connect::{Connector, ContractConnection},
+    },
+};
+
+/// Settings of the controllers, from the konnector's flags.
+#[derive(Clone, Debug)]
+pub struct ControllerOptions {
+    /// The heartbeat interval that the konnector promises to providers.
+    pub heartbeat_interval: Duration,
+    /// The longest pause before a provider or backend that does not answer is asked again.
+    pub polling_interval: Duration,
+    /// Which objects of the providers are created on this cluster.
+    pub adoption: Adoption,
+}
+
+/// What both controllers share. Clones share the same state.
+#[derive(Clone, Debug)]
+pub struct ControllerContext {
+    /// Clients and caches of the consumer cluster.
+    pub consumer: Consumer,
+    /// The open sessions, one per contract.
+    pub sessions: Arc<Sessions>,
+    /// The attempts to reach providers with kubeconfigs.
+    pub connector: Arc<Connector>,
+    /// How many objects each binding of a bundle has.
+    pub object_counts: ObjectCounts,
+    /// Publishes Kubernetes events.
+    pub recorder: Recorder,
+    /// The konnector's metrics.
+    pub metrics: Arc<Metrics>,
+    /// The engines' metrics.
+    pub sync_metrics: Arc<engine::Metrics>,
+    /// Settings of the controllers.
+    pub options: ControllerOptions,
+}
+
+impl ControllerContext {
+    /// A context without sessions.
+    pub fn new(
+        consumer: Consumer,
+        recorder: Recorder,
+        metrics: Arc<Metrics>,
+        sync_metrics: Arc<engine::Metrics>,
+        options: ControllerOptions,
+    ) -> Self {
+        Self {
+            sessions: Arc::new(Sessions::new(recorder.clone(), Arc::clone(&sync_metrics))),
+            connector: Arc::new(Connector::new(options.polling_interval, metrics.provider_traffic())),
+            object_counts: ObjectCounts::default(),
+            consumer,
+            recorder,
+            metrics,
+            sync_metrics,
+            options,
+        }
+    }
+
+    /// Joins the session of the contract that was reached, or opens one. `secret` is the Secret that the provider is told
+    /// the contract was bound with.
+    pub fn enter(&self, reached: &ContractConnection, secret: &ClusterSecretKeyRef) -> Arc<Session> {
+        let settings = SessionSettings {
+            heartbeat_interval: self.options.heartbeat_interval,
+            polling_interval: self.options.polling_interval,
+            secret: SecretRef {
+                name: secret.name.clone(),
+                namespace: secret.namespace.clone(),
+            },
+        };
+        self.sessions.enter(reached, &self.consumer, &settings, &self.metrics)
+    }
+}

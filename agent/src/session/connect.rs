@@ -1,0 +1,311 @@
+//! Finds out which contract a kubeconfig reaches. Only the provider's answer counts, since names may be reused.
+
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use bindery_runtime::{
+    backoff::Backoff,
+    client::{ClientError, Clients, Meter, SharedToken},
+    errors,
+    kubeconfig::{Fingerprint, ProviderAccess},
+    queue::Queue,
+};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use parking_lot::Mutex;
+use secrecy::SecretString;
+
+use super::{
+    backend::{self, RenewError, RenewedCredential},
+    polling::PollPolicy,
+};
+use crate::{
+    attempt::{Attempt, Link},
+    contract::Contract,
+};
+
+/// Idle connections that each connection pool of a session keeps.
+const IDLE_MAX: usize = 64;
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+
+/// An attempt to reach the contract of a kubeconfig, repeated until it succeeds.
+pub type ConnectAttempt = Attempt<Arc<ContractConnection>, ConnectError>;
+
+/// A kubeconfig and the polling policy of the attempts with it.
+type AttemptKey = (Fingerprint, Option<PollPolicy>);
+
+/// A connection to the contract that a kubeconfig reaches.
+#[derive(Clone, Debug)]
+pub struct ContractConnection {
+    /// The contract.
+    pub contract: Contract,
+    /// Fingerprint of the kubeconfig that was tried.
+    pub origin: Fingerprint,
+    /// The credential that reached the contract: of the kubeconfig, or its renewal.
+    pub access: Arc<ProviderAccess>,
+    /// Clients that use the credential.
+    pub clients: Clients,
+    /// The token cell that the clients read.
+    pub token: Option<SharedToken>,
+    /// The renewal, if the credential of the kubeconfig had expired.
+    pub renewed: Option<RenewedCredential>,
+}
+
+/// Why a kubeconfig reaches no contract.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// The API server does not answer, or not as an API server does.
+    #[error("the provider at {server} cannot be reached: {message}")]
+    Unreachable {
+        /// Address of the API server.
+        server: String,
+        /// What happened.
+        message: String,
+    },
+    /// The API server refuses the token, and it cannot be renewed.
+    #[error("the provider at {server} refuses the token: {message}")]
+    Unauthorized {
+        /// Address of the API server.
+        server: String,
+        /// What the API server answered.
+        message: String,
+    },
+    /// The token has no right to read its contract namespace.
+    #[error("the provider at {server} denies access to the contract: {message}")]
+    Denied {
+        /// Address of the API server.
+        server: String,
+        /// What the API server answered.
+        message: String,
+    },
+    /// The contract namespace does not exist.
+    #[error("namespace {namespace} does not exist on the provider at {server}: the contract has ended; bind again")]
+    Gone {
+        /// Address of the API server.
+        server: String,
+        /// Name of the contract namespace.
+        namespace: String,
+    },
+    /// No client can be made from the kubeconfig.
+    #[error("the kubeconfig cannot be used: {message}")]
+    Setup {
+        /// Why.
+        message: String,
+    },
+}
+
+/// The running attempts to reach contracts. Holders of the same kubeconfig share one attempt.
+#[derive(Debug)]
+pub struct Connector {
+    attempts: Mutex<HashMap<AttemptKey, Weak<ConnectAttempt>>>,
+    backoff: Backoff,
+    traffic: Meter,
+}
+
+/// The attempts that one binding or bundle waits for. Each outcome queues its key.
+#[derive(Debug)]
+pub struct ConnectAttempts<K> {
+    running: HashMap<Fingerprint, (Option<PollPolicy>, Arc<ConnectAttempt>, Link)>,
+    queue: Queue<K>,
+    key: K,
+}
+
+impl Connector {
+    /// A connector that pauses at most this long between tries. It counts the traffic to providers.
+    pub fn new(pause_max: Duration, traffic: Meter) -> Self {
+        Self {
+            traffic,
+            attempts: Mutex::default(),
+            backoff: Backoff::new(FIRST_PAUSE.min(pause_max), pause_max),
+        }
+    }
+
+    /// Returns the attempt for a kubeconfig and policy, and starts it if there is none. It ends when its last holder drops it.
+    pub fn attempt(&self, access: &Arc<ProviderAccess>, policy: Option<PollPolicy>) -> Arc<ConnectAttempt> {
+        let mut attempts = self.attempts.lock();
+        let key = (access.fingerprint.clone(), policy);
+        if let Some(attempt) = attempts.get(&key).and_then(Weak::upgrade) {
+            return attempt;
+        }
+        attempts.retain(|_, attempt| attempt.strong_count() > 0);
+        let target = Arc::clone(access);
+        let backoff = self.backoff;
+        let traffic = self.traffic.clone();
+        let delay =
+            move |failure| policy.map_or_else(|| backoff.delay(failure), |policy| policy.after_failure(failure));
+        let attempt = Arc::new(Attempt::paced(delay, move || {
+            reach(Arc::clone(&target), traffic.clone())
+        }));
+        attempts.insert(key, Arc::downgrade(&attempt));
+        attempt
+    }
+}
+
+impl<K: Eq + Hash + Clone + Send + Sync + 'static> ConnectAttempts<K> {
+    /// No attempts yet.
+    pub fn new(queue: Queue<K>, key: K) -> Self {
+        Self {
+            running: HashMap::new(),
+            queue,
+            key,
+        }
+    }
+
+    /// Returns the outcome of the attempt with a kubeconfig, and starts it if it is not running.
+    pub fn connect(
+        &mut self,
+        connector: &Connector,
+        access: &Arc<ProviderAccess>,
+        policy: Option<PollPolicy>,
+    ) -> Option<Result<Arc<ContractConnection>, ConnectError>> {
+        let known = self.running.get(&access.fingerprint);
+        if known.is_none_or(|(at, ..)| *at != policy) {
+            let attempt = connector.attempt(access, policy);
+            let link = Link::new(attempt.changes(), self.queue.clone(), self.key.clone());
+            self.running.insert(access.fingerprint.clone(), (policy, attempt, link));
+        }
+        let (_, attempt, _) = self.running.get(&access.fingerprint)?;
+        attempt.outcome()
+    }
+
+    /// Drops the attempts with other kubeconfigs than these.
+    pub fn retain(&mut self, current: &[Arc<ProviderAccess>]) {
+        self.running
+            .retain(|fingerprint, _| current.iter().any(|access| access.fingerprint == *fingerprint));
+    }
+
+    /// Count of failures in a row, of the kubeconfig that was tried most often.
+    pub fn failures(&self) -> u32 {
+        let failures = self.running.values().map(|(_, attempt, _)| attempt.failures());
+        failures.max().unwrap_or_default()
+    }
+}
+
+async fn reach(access: Arc<ProviderAccess>, traffic: Meter) -> Result<Arc<ContractConnection>, ConnectError> {
+    let origin = access.fingerprint.clone();
+    let setup = |error: ClientError| ConnectError::Setup {
+        message: errors::chain(&error),
+    };
+    let (clients, token) = clients(&access, &traffic).map_err(setup)?;
+    let refusal = match read_contract(&clients, &access).await {
+        Ok(contract) => {
+            return Ok(Arc::new(ContractConnection {
+                contract,
+                origin,
+                access,
+                clients,
+                token,
+                renewed: None,
+            }));
+        }
+        Err(error @ ConnectError::Unauthorized { .. }) => error,
+        Err(error) => return Err(error),
+    };
+    let renewed = match renew(&access).await {
+        Some(Ok(renewed)) => renewed,
+        Some(Err(error)) => {
+            let message = format!("{refusal}; renewing it failed: {error}");
+            let server = access.server();
+            return Err(match error {
+                RenewError::Refused(_) | RenewError::Unusable(_) => ConnectError::Unauthorized { server, message },
+                RenewError::Failed(_) => ConnectError::Unreachable { server, message },
+            });
+        }
+        None => return Err(refusal),
+    };
+    let access = Arc::clone(&renewed.access);
+    let (clients, token) = self::clients(&access, &traffic).map_err(setup)?;
+    let contract = read_contract(&clients, &access).await?;
+    if renewed.contract_uid != *contract.uid {
+        return Err(ConnectError::Setup {
+            message: "the backend renewed it with a kubeconfig of another contract".to_owned(),
+        });
+    }
+    let renewed = Some(renewed);
+    Ok(Arc::new(ContractConnection {
+        contract,
+        origin,
+        access,
+        clients,
+        token,
+        renewed,
+    }))
+}
+
+fn clients(access: &ProviderAccess, traffic: &Meter) -> Result<(Clients, Option<SharedToken>), ClientError> {
+    let token = access.token.as_ref().map(SharedToken::new).transpose()?;
+    let clients = Clients::metered(&access.config, token.as_ref(), IDLE_MAX, traffic)?;
+    Ok((clients, token))
+}
+
+/// Reads the contract namespace.
+pub(super) async fn read_contract(clients: &Clients, access: &ProviderAccess) -> Result<Contract, ConnectError> {
+    let namespaces: Api<Namespace> = Api::all(clients.lease.clone());
+    let namespace = namespaces
+        .get(&access.namespace)
+        .await
+        .map_err(|error| refusal(access, &error))?;
+    let uid = namespace.metadata.uid.ok_or_else(|| ConnectError::Unreachable {
+        server: access.server(),
+        message: "its answer has no UID".to_owned(),
+    })?;
+    Ok(Contract {
+        uid: uid.into(),
+        namespace: Arc::clone(&access.namespace),
+    })
+}
+
+/// Returns what an error of the API server means for the contract.
+fn refusal(access: &ProviderAccess, error: &kube::Error) -> ConnectError {
+    let (server, message) = (access.server(), errors::explain(error));
+    match errors::code(error) {
+        Some(401) => ConnectError::Unauthorized { server, message },
+        Some(403) => ConnectError::Denied { server, message },
+        _ if errors::is_object_gone(error, &access.namespace) => ConnectError::Gone {
+            server,
+            namespace: access.namespace.to_string(),
+        },
+        _ => ConnectError::Unreachable { server, message },
+    }
+}
+
+/// Renews the credential of a kubeconfig at its backend; `None` if it names no backend.
+async fn renew(access: &ProviderAccess) -> Option<Result<RenewedCredential, RenewError>> {
+    let endpoint = access.backend.as_ref()?;
+    let token = SecretString::from(endpoint.token.clone());
+    let client = match backend::client(endpoint, bindery_sdk::StaticToken::new(token)) {
+        Ok(client) => client,
+        Err(error) => return Some(Err(RenewError::Refused(error.to_string()))),
+    };
+    Some(backend::renew(&client, &access.namespace).await)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::session::kubeconfigs;
+
+    #[track_caller]
+    fn check(status: serde_json::Value, expect: &str) {
+        let error = kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()));
+        let refusal = refusal(&kubeconfigs::access("x", 0, 3600), &error);
+        assert!(format!("{refusal:?}").starts_with(expect), "{refusal:?}");
+    }
+
+    #[test]
+    fn only_a_missing_namespace_ends_a_contract() {
+        let not_found = |name: &str| json!({"code": 404, "reason": "NotFound", "details": {"name": name}});
+        check(not_found("kube-bind-x"), "Gone");
+        check(not_found(""), "Unreachable");
+        check(json!({"code": 404, "message": "404 page not found"}), "Unreachable");
+        check(json!({"code": 401}), "Unauthorized");
+        check(json!({"code": 403}), "Denied");
+        check(json!({"code": 503}), "Unreachable");
+    }
+}

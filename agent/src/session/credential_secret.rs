@@ -1,0 +1,323 @@
+//! The konnector's own Secret of a contract: the newest credential, and which kubeconfigs are known to reach the contract.
+//!
+//! Other Secrets are read and never written. The origins are digests of kubeconfigs, by which a restarted konnector knows
+//! that a user's expired kubeconfig belongs to the contract.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bindery_api::{labels, meta, names};
+use bindery_runtime::{
+    backoff::Backoff,
+    errors,
+    kubeconfig::{Fingerprint, ProviderAccess},
+};
+use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::{
+    Api, ResourceExt as _,
+    api::{Patch, PatchParams, PostParams},
+};
+use secrecy::{ExposeSecret as _, SecretSlice};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::session_core::SessionCore;
+use crate::patch::unchanged;
+
+/// Annotation with the digests of the kubeconfigs that reach the contract, newest last.
+const ORIGINS: &str = "kube-bind.io/kubeconfig-origins";
+/// The Secret keeps this many origins, and more only if bindings use more now.
+const ORIGINS_MAX: usize = 64;
+const RETRY: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
+
+/// The desired content of the Secret.
+#[derive(Clone, Debug, Default)]
+pub struct DesiredSecret {
+    /// The newest credential and its fingerprint, once one was granted.
+    pub document: Option<(Fingerprint, SecretSlice<u8>)>,
+    /// The kubeconfigs of bindings and bundles that are known to reach the contract, by name of the binding or bundle.
+    pub origins: BTreeMap<Arc<str>, Fingerprint>,
+}
+
+/// What to do with the Secret.
+#[derive(Debug, PartialEq)]
+pub enum SecretOp {
+    /// The Secret is up to date, or not needed yet.
+    Nothing,
+    /// A Secret of that name exists that is not the konnector's.
+    Foreign,
+    /// Create the Secret.
+    Create(Box<Secret>),
+    /// Apply this merge patch.
+    Patch(Value),
+}
+
+/// The content of the Secret of a contract.
+#[derive(Clone, Debug)]
+pub struct StoredCredential {
+    /// The credential.
+    pub access: Arc<ProviderAccess>,
+    /// Digests of the kubeconfigs that are known to reach the contract.
+    pub origins: BTreeSet<String>,
+}
+
+impl StoredCredential {
+    /// Whether a kubeconfig is known to reach the contract.
+    pub fn is_of(&self, fingerprint: &Fingerprint) -> bool {
+        self.access.fingerprint == *fingerprint || self.origins.contains(fingerprint.as_str())
+    }
+}
+
+/// Returns the name of the Secret of a contract.
+pub fn name(contract_uid: &str) -> String {
+    format!("kubeconfig-renewed-{}", names::identity_hash(contract_uid))
+}
+
+/// Whether a Secret is the konnector's own for this contract.
+pub fn is_ours(secret: &Secret, contract_uid: &str) -> bool {
+    meta::contract_uid(&secret.metadata) == Some(contract_uid)
+}
+
+/// Reads the Secret of a contract; `None` if it is not the konnector's or holds no usable kubeconfig.
+pub fn read(secret: &Secret, contract_uid: &str) -> Option<StoredCredential> {
+    let document = secret.data.as_ref()?.get(names::KUBECONFIG_KEY)?;
+    let access = ProviderAccess::parse(&document.0)
+        .ok()
+        .filter(|_| is_ours(secret, contract_uid))?;
+    Some(StoredCredential {
+        access: Arc::new(access),
+        origins: origins(secret).into_iter().collect(),
+    })
+}
+
+fn origins(secret: &Secret) -> Vec<String> {
+    let text = secret
+        .annotations()
+        .get(ORIGINS)
+        .map(String::as_str)
+        .unwrap_or_default();
+    text.split(',')
+        .filter(|origin| !origin.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Decides what to do with the Secret.
+pub fn plan(existing: Option<&Secret>, desired: &DesiredSecret, namespace: &str, contract_uid: &str) -> SecretOp {
+    let Some(existing) = existing else {
+        return match &desired.document {
+            // A Secret without origins would never be found again.
+            Some((_, document)) if !desired.origins.is_empty() => {
+                SecretOp::Create(Box::new(secret(desired, document, namespace, contract_uid)))
+            }
+            _ => SecretOp::Nothing,
+        };
+    };
+    if !is_ours(existing, contract_uid) {
+        return if desired.document.is_some() {
+            SecretOp::Foreign
+        } else {
+            SecretOp::Nothing
+        };
+    }
+    let mut patch = unchanged(&existing.metadata);
+    let nothing = patch.clone();
+    if let Some(origins) = more_origins(origins(existing), desired) {
+        patch["metadata"]["annotations"][ORIGINS] = origins.join(",").into();
+    }
+    let stored = existing.data.as_ref().and_then(|data| data.get(names::KUBECONFIG_KEY));
+    if let Some((_, document)) = &desired.document
+        && stored.is_none_or(|stored| stored.0 != document.expose_secret())
+    {
+        patch["data"] = json!({names::KUBECONFIG_KEY: STANDARD.encode(document.expose_secret())});
+    }
+    if patch == nothing {
+        return SecretOp::Nothing;
+    }
+    SecretOp::Patch(patch)
+}
+
+/// Returns the origins with the desired ones added, newest last; `None` if none is missing.
+fn more_origins(mut known: Vec<String>, desired: &DesiredSecret) -> Option<Vec<String>> {
+    let current: BTreeSet<_> = desired.origins.values().map(Fingerprint::as_str).collect();
+    let missing: Vec<_> = current
+        .iter()
+        .filter(|origin| !known.iter().any(|other| other == *origin))
+        .map(|origin| (*origin).to_owned())
+        .collect();
+    if missing.is_empty() {
+        return None;
+    }
+    known.extend(missing);
+    let mut excess = known.len().saturating_sub(ORIGINS_MAX);
+    known.retain(|origin| {
+        let goes = excess > 0 && !current.contains(origin.as_str());
+        excess -= usize::from(goes);
+        !goes
+    });
+    Some(known)
+}
+
+fn secret(desired: &DesiredSecret, document: &SecretSlice<u8>, namespace: &str, contract_uid: &str) -> Secret {
+    let origins = more_origins(Vec::new(), desired).unwrap_or_default();
+    Secret {
+        metadata: ObjectMeta {
+            name: Some(name(contract_uid)),
+            namespace: Some(namespace.to_owned()),
+            labels: Some(BTreeMap::from([
+                (labels::CONTRACT_UID.to_owned(), contract_uid.to_owned()),
+                (labels::MANAGED_BY.to_owned(), names::KONNECTOR.to_owned()),
+            ])),
+            annotations: Some(BTreeMap::from([(ORIGINS.to_owned(), origins.join(","))])),
+            ..ObjectMeta::default()
+        },
+        type_: Some("Opaque".to_owned()),
+        data: Some(BTreeMap::from([(
+            names::KUBECONFIG_KEY.to_owned(),
+            ByteString(document.expose_secret().to_vec()),
+        )])),
+        ..Secret::default()
+    }
+}
+
+/// Keeps the Secret up to date until dropped.
+pub(super) async fn run(core: Arc<SessionCore>) {
+    let mut desired = core.desired_secret.subscribe();
+    let mut failures = 0;
+    loop {
+        let now = desired.borrow_and_update().clone();
+        match store(&core, &now).await {
+            Ok(()) => {
+                failures = 0;
+                if desired.changed().await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                tracing::warn!(contract = %core.contract.namespace, %error, "renewed credential not stored");
+                sleep(RETRY.delay(failures)).await;
+                failures += 1;
+            }
+        }
+    }
+}
+
+async fn store(core: &SessionCore, desired: &DesiredSecret) -> Result<(), String> {
+    let (namespace, uid) = (&core.consumer.namespace, &core.contract.uid);
+    let name = name(uid);
+    let existing = core.consumer.secrets.get(namespace, &name);
+    let api: Api<Secret> = Api::namespaced(core.consumer.clients.write.clone(), namespace);
+    let written = match plan(existing.as_deref(), desired, namespace, uid) {
+        SecretOp::Nothing => return Ok(()),
+        SecretOp::Foreign => {
+            return Err(format!(
+                "Secret {namespace}/{name} was not made by the konnector; delete it, or label it {}={uid}",
+                labels::CONTRACT_UID
+            ));
+        }
+        SecretOp::Create(secret) => api.create(&PostParams::default(), &secret).await,
+        SecretOp::Patch(patch) => api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await,
+    };
+    written.map(|_| ()).map_err(|error| errors::explain(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::kubeconfigs;
+
+    const UID: &str = "0b1f";
+
+    fn wanted(origins: &[&str], issued: Option<i64>) -> DesiredSecret {
+        DesiredSecret {
+            document: issued.map(|issued| {
+                let document = kubeconfigs::document("x", issued, 3600);
+                (Fingerprint::of([document.as_bytes()]), document.into_bytes().into())
+            }),
+            origins: origins
+                .iter()
+                .map(|origin| ((*origin).into(), Fingerprint::of([origin.as_bytes()])))
+                .collect(),
+        }
+    }
+
+    fn created(desired: &DesiredSecret) -> Secret {
+        match plan(None, wanted, "kube-bind", UID) {
+            SecretOp::Create(secret) => *secret,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_secret_is_created_once_and_then_unchanged() {
+        assert_eq!(plan(None, &wanted(&["a"], None), "kube-bind", UID), SecretOp::Nothing);
+        let first = wanted(&["a"], Some(1000));
+        let secret = created(&first);
+        assert_eq!(plan(Some(&secret), &first, "kube-bind", UID), SecretOp::Nothing);
+        let stored = read(&secret, UID).unwrap();
+        assert!(stored.origins.contains(Fingerprint::of([b"a".as_slice()]).as_str()));
+        assert!(read(&secret, "another").is_none());
+    }
+
+    #[test]
+    fn new_credentials_and_origins_are_added() {
+        let secret = created(&wanted(&["a"], Some(1000)));
+        let SecretOp::Patch(patch) = plan(Some(&secret), &wanted(&["a"], Some(2000)), "kube-bind", UID) else {
+            panic!("no patch");
+        };
+        assert!(patch["data"].is_object() && patch["metadata"]["annotations"].is_null());
+        let SecretOp::Patch(patch) = plan(Some(&secret), &wanted(&["b"], None), "kube-bind", UID) else {
+            panic!("no patch");
+        };
+        assert!(patch["data"].is_null());
+        let origins = patch["metadata"]["annotations"][ORIGINS].as_str().unwrap();
+        assert_eq!(origins.split(',').count(), 2);
+    }
+
+    #[test]
+    fn without_an_origin_no_secret_is_created() {
+        assert_eq!(
+            plan(None, &wanted(&[], Some(1000)), "kube-bind", UID),
+            SecretOp::Nothing
+        );
+    }
+
+    #[test]
+    fn the_origins_of_bindings_outlive_all_others() {
+        let mut known = Vec::new();
+        let names: Vec<_> = (0..3 * ORIGINS_MAX).map(|number| format!("rotated-{number}")).collect();
+        for name in &names {
+            known = more_origins(known, &wanted(&["kept", name], None)).unwrap();
+        }
+        assert_eq!(known.len(), ORIGINS_MAX);
+        let has = |name: &str| {
+            known
+                .iter()
+                .any(|origin| origin == Fingerprint::of([name.as_bytes()]).as_str())
+        };
+        assert!(has("kept") && has(names.last().unwrap()) && !has(&names[0]));
+        assert_eq!(more_origins(known.clone(), &wanted(&["kept"], None)), None);
+        let all: Vec<_> = names.iter().map(String::as_str).collect();
+        let many = more_origins(known, &wanted(&all, None)).unwrap();
+        assert_eq!(many.len(), all.len(), "what bindings have now is never dropped");
+        assert_eq!(more_origins(many, &wanted(&all, None)), None);
+    }
+
+    #[test]
+    fn a_foreign_secret_is_not_changed() {
+        let mut secret = created(&wanted(&["a"], Some(1000)));
+        secret.metadata.labels = None;
+        assert_eq!(
+            plan(Some(&secret), &wanted(&["a"], Some(2000)), "kube-bind", UID),
+            SecretOp::Foreign
+        );
+        assert_eq!(
+            plan(Some(&secret), &wanted(&["b"], None), "kube-bind", UID),
+            SecretOp::Nothing
+        );
+    }
+}

@@ -1,0 +1,94 @@
+//! The open sessions, one per contract.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+};
+
+use bindery_runtime::kubeconfig::ProviderAccess;
+use parking_lot::Mutex;
+
+use super::{Session, SessionSettings, connect::ContractConnection};
+use crate::{consumer::Consumer, engine, events::Recorder, metrics::Metrics};
+
+/// The open sessions.
+#[derive(Debug)]
+pub struct Sessions {
+    /// By UID of the contract. Bindings and bundles own the sessions.
+    open: Mutex<HashMap<Arc<str>, Weak<Session>>>,
+    tools: SessionTools,
+}
+
+/// What all sessions use.
+#[derive(Clone, Debug)]
+pub(super) struct SessionTools {
+    pub(super) recorder: Recorder,
+    pub(super) sync_metrics: Arc<engine::Metrics>,
+}
+
+impl Sessions {
+    /// A registry without sessions.
+    pub fn new(recorder: Recorder, sync_metrics: Arc<engine::Metrics>) -> Self {
+        Self {
+            open: Mutex::default(),
+            tools: SessionTools { recorder, sync_metrics },
+        }
+    }
+
+    /// Returns the session of the contract that was reached. An open session is offered the credential; a new session is
+    /// opened if there is none, or if the contract was reached over another connection with a newer credential.
+    pub fn enter(
+        &self,
+        reached: &ContractConnection,
+        consumer: &Consumer,
+        settings: &SessionSettings,
+        metrics: &Arc<Metrics>,
+    ) -> Arc<Session> {
+        let mut open = self.open.lock();
+        let mut before = None;
+        if let Some(session) = open.get(&reached.contract.uid).and_then(Weak::upgrade) {
+            let held = session.core.credential.held();
+            let same_connection = held.access.endpoint == reached.access.endpoint;
+            let refused = session.core.credential.was_refused(&reached.access.fingerprint);
+            let newer = reached.access.lifetime.is_newer_than(&held.access.lifetime);
+            if same_connection || refused || (!newer && !held.refused) {
+                session.core.offer(reached);
+                return session;
+            }
+            before = Some(session);
+        }
+        open.retain(|_, session| session.strong_count() > 0);
+        let session = Arc::new(Session::start(
+            reached,
+            before.as_deref(),
+            consumer.clone(),
+            settings.clone(),
+            Arc::clone(metrics),
+            &self.tools,
+        ));
+        open.insert(Arc::clone(&reached.contract.uid), Arc::downgrade(&session));
+        session
+    }
+
+    /// Returns which contract a kubeconfig reaches, if an open session has used it.
+    pub fn recall(&self, access: &Arc<ProviderAccess>) -> Option<Arc<ContractConnection>> {
+        let sessions: Vec<_> = self.open.lock().values().filter_map(Weak::upgrade).collect();
+        let session = sessions
+            .iter()
+            .find(|session| session.core.credential.has_held(&access.fingerprint))?;
+        Some(Arc::new(ContractConnection {
+            contract: session.core.contract.clone(),
+            origin: access.fingerprint.clone(),
+            access: Arc::clone(access),
+            clients: session.core.clients.clone(),
+            token: session.core.credential.token().cloned(),
+            renewed: None,
+        }))
+    }
+
+    /// Whether a contract has an open session.
+    pub fn is_open(&self, contract_uid: &str) -> bool {
+        let open = self.open.lock();
+        open.get(contract_uid).is_some_and(|session| session.strong_count() > 0)
+    }
+}

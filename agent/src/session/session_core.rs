@@ -1,0 +1,170 @@
+//! The state that the tasks of a session share.
+
+use std::sync::Arc;
+
+use bindery_api::{
+    names::CLUSTER_BINDING,
+    v1alpha2::{APIServiceNamespace, BoundSchema, ClusterBinding},
+};
+use bindery_runtime::{cache::Cache, client::Clients, watch::Source};
+use jiff::Timestamp;
+use tokio::sync::watch;
+
+use super::{
+    SessionSettings,
+    backend::RenewedCredential,
+    connect::ContractConnection,
+    credential::{self, SessionCredential},
+    credential_secret::DesiredSecret,
+    exports::Exports,
+    heartbeat::Heartbeat,
+    polling::PollIntervals,
+    registry::SessionTools,
+    renewal::RenewalSchedule,
+    status_reports::StatusReports,
+};
+use crate::{
+    claims::{Claims, Site},
+    connection::Sides,
+    consumer::Consumer,
+    contract::Contract,
+    engine::{Budget, Surroundings},
+    metrics::Metrics,
+};
+
+#[derive(Debug)]
+pub(super) struct SessionCore {
+    pub(super) contract: Contract,
+    pub(super) clients: Clients,
+    pub(super) consumer: Consumer,
+    pub(super) credential: SessionCredential,
+    pub(super) exports: Exports,
+    pub(super) schemas: Cache<BoundSchema>,
+    pub(super) namespaces: Cache<APIServiceNamespace>,
+    pub(super) cluster_binding: Cache<ClusterBinding>,
+    pub(super) reports: StatusReports,
+    pub(super) claims: Claims,
+    pub(super) budget: Budget,
+    pub(super) settings: SessionSettings,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) intervals: Arc<PollIntervals>,
+    pub(super) heartbeat: watch::Sender<Heartbeat>,
+    pub(super) desired_secret: watch::Sender<DesiredSecret>,
+    /// Until when the user consents to take the contract over from another cluster.
+    pub(super) consent: watch::Sender<Option<Timestamp>>,
+}
+
+impl SessionCore {
+    /// Starts the caches of a session. Credentials that `refused` remembers as refused are not used.
+    pub(super) fn new(
+        reached: &ContractConnection,
+        refused: Option<&SessionCredential>,
+        consumer: Consumer,
+        settings: SessionSettings,
+        metrics: Arc<Metrics>,
+        tools: &SessionTools,
+    ) -> Self {
+        let namespace = &reached.contract.namespace;
+        let watch = &reached.clients.watch;
+        let namespaces = Cache::start(watch.clone(), Source::of::<APIServiceNamespace>(Some(namespace)));
+        let (access, token) = (Arc::clone(&reached.access), reached.token.clone());
+        let credential = match refused {
+            Some(before) => before.succeed(access, schedule(reached), token),
+            None => SessionCredential::new(access, schedule(reached), token),
+        };
+        let budget = Budget::default();
+        let claims = Claims::new(Site {
+            contract: reached.contract.clone(),
+            sides: Sides {
+                consumer: consumer.clients.clone(),
+                provider: reached.clients.clone(),
+            },
+            around: Surroundings {
+                namespaces: namespaces.clone(),
+                consumer_namespaces: consumer.namespaces.clone(),
+                recorder: tools.recorder.clone(),
+                metrics: Arc::clone(&tools.sync_metrics),
+                budget: budget.clone(),
+            },
+            home: Arc::clone(&consumer.namespace),
+        });
+        Self {
+            contract: reached.contract.clone(),
+            clients: reached.clients.clone(),
+            consumer,
+            exports: Exports::default(),
+            schemas: Cache::start(watch.clone(), Source::of::<BoundSchema>(Some(namespace))),
+            namespaces,
+            cluster_binding: Cache::start(
+                watch.clone(),
+                Source::of::<ClusterBinding>(Some(namespace)).fields(format!("metadata.name={CLUSTER_BINDING}")),
+            ),
+            reports: StatusReports::default(),
+            claims,
+            budget,
+            credential,
+            intervals: Arc::new(PollIntervals::new(settings.polling_interval)),
+            settings,
+            metrics,
+            heartbeat: watch::Sender::default(),
+            desired_secret: watch::Sender::default(),
+            consent: watch::Sender::new(None),
+        }
+    }
+
+    /// Uses the credential of a connection to the same contract if it is better than the one held.
+    pub(super) fn offer(&self, reached: &ContractConnection) {
+        self.credential.offer(&reached.access, schedule(reached));
+        self.store(reached);
+    }
+
+    /// Uses and stores a renewed credential. Returns why it is not used here, if so.
+    pub(super) fn take(&self, renewed: RenewedCredential) -> Result<(), &'static str> {
+        let fingerprint = renewed.access.fingerprint.clone();
+        let outcome = if renewed.access.endpoint != self.credential.held().access.endpoint {
+            // It is stored, and a session over the other connection will use it.
+            Err("the backend granted a credential for another connection")
+        } else if self.credential.offer(&renewed.access, renewed.schedule) {
+            Ok(())
+        } else {
+            return Err("the backend granted a credential that is not newer");
+        };
+        self.desired_secret
+            .send_modify(|desired| desired.document = Some((fingerprint, renewed.document)));
+        outcome
+    }
+
+    /// Stores the credential that was renewed to reach the contract, if one was.
+    pub(super) fn store(&self, reached: &ContractConnection) {
+        if let Some(renewed) = &reached.renewed {
+            let document = (renewed.access.fingerprint.clone(), renewed.document.clone());
+            self.desired_secret
+                .send_modify(|desired| desired.document = Some(document));
+        }
+    }
+
+    pub(super) fn set_heartbeat(&self, heartbeat: Heartbeat) {
+        self.heartbeat.send_if_modified(|known| {
+            let changed = *known != heartbeat;
+            *known = heartbeat;
+            changed
+        });
+    }
+
+    pub(super) fn has_consent(&self) -> bool {
+        self.consent.borrow().is_some_and(|until| until > Timestamp::now())
+    }
+
+    /// Whether the contract serves another cluster.
+    pub(super) fn serves_other_cluster(&self) -> bool {
+        matches!(&*self.heartbeat.borrow(), Heartbeat::OtherCluster { .. })
+    }
+}
+
+/// When the credential of a connection is to be renewed.
+fn schedule(reached: &ContractConnection) -> RenewalSchedule {
+    match &reached.renewed {
+        Some(renewed) => renewed.schedule,
+        None => credential::schedule_of(&reached.access, Timestamp::now()),
+    }
+}

@@ -1,0 +1,126 @@
+use bindery_api::v1alpha2::ClusterBindingSpec;
+use parking_lot::Mutex;
+
+use super::*;
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+fn binding(recorded: Option<&str>) -> ClusterBinding {
+    let mut binding = ClusterBinding::new(CLUSTER_BINDING, ClusterBindingSpec::default());
+    binding.metadata.uid = Some("u".to_owned());
+    binding.metadata.resource_version = Some("7".to_owned());
+    let mut status = ClusterBindingStatus {
+        consumer_cluster_uid: recorded.map(str::to_owned),
+        ..ClusterBindingStatus::default()
+    };
+    conditions::set(&mut status.conditions, conditions::true_condition("Healthy"), NOW);
+    binding.status = Some(status);
+    binding
+}
+
+fn sender(consent: bool) -> HeartbeatSender<'static> {
+    HeartbeatSender {
+        cluster_uid: "mine",
+        interval: Duration::from_mins(5),
+        secret: None,
+        consent,
+    }
+}
+
+fn decided(recorded: Option<&str>, consent: bool, since: Option<u64>) -> HeartbeatDecision {
+    decide(
+        Some(&binding(recorded)),
+        true,
+        &sender(consent),
+        since.map(Duration::from_secs),
+        NOW,
+    )
+}
+
+#[test]
+fn beats_at_half_of_the_interval() {
+    assert!(matches!(decided(None, false, None), HeartbeatDecision::Beat(_)));
+    assert!(matches!(
+        decided(Some("mine"), false, Some(150)),
+        HeartbeatDecision::Beat(_)
+    ));
+    assert_eq!(
+        decided(Some("mine"), false, Some(149)),
+        HeartbeatDecision::Rest(Duration::from_secs(1))
+    );
+}
+
+#[test]
+fn never_writes_over_another_cluster_without_consent() {
+    let other = || HeartbeatDecision::OtherCluster {
+        recorded: "other".to_owned(),
+    };
+    assert_eq!(decided(Some("other"), false, None), other());
+    assert_eq!(decided(Some("other"), false, Some(999)), other());
+    assert!(matches!(
+        decided(Some("other"), true, Some(0)),
+        HeartbeatDecision::Beat(_)
+    ));
+}
+
+#[test]
+fn nothing_is_concluded_before_the_list_is_complete() {
+    assert_eq!(
+        decide(None, false, &sender(false), None, NOW),
+        HeartbeatDecision::Unknown
+    );
+    assert_eq!(
+        decide(None, true, &sender(false), None, NOW),
+        HeartbeatDecision::Missing
+    );
+}
+
+#[test]
+fn a_heartbeat_keeps_what_others_wrote() {
+    let HeartbeatDecision::Beat(patch) = decided(None, false, None) else {
+        panic!("no heartbeat");
+    };
+    assert_eq!(patch["metadata"], json!({"uid": "u", "resourceVersion": "7"}));
+    assert_eq!(patch["status"]["consumerClusterUID"], "mine");
+    assert_eq!(patch["status"]["heartbeatInterval"], "5m0s");
+    let types: Vec<_> = patch["status"]["conditions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["type"])
+        .collect();
+    assert_eq!(types, ["Ready", "Healthy", "SecretValid", "ValidVersion"]);
+}
+
+/// Times, in seconds from the start, at which a heartbeat is tried, within so many seconds.
+async fn beats(within: u64, answer: impl Fn(Option<Duration>) -> Result<HeartbeatDecision, kube::Error>) -> Vec<u64> {
+    let (start, times) = (Instant::now(), Mutex::new(Vec::new()));
+    let beat = |since| {
+        let answer = answer(since);
+        if !matches!(answer, Ok(HeartbeatDecision::Rest(_))) {
+            times.lock().push(start.elapsed().as_secs());
+        }
+        std::future::ready(answer)
+    };
+    let note = |outcome| match outcome {
+        Ok(HeartbeatDecision::Rest(pause)) => Some(pause),
+        _ => None,
+    };
+    let wake = Notify::new();
+    let _ = tokio::time::timeout(Duration::from_secs(within), drive(beat, note, &wake)).await;
+    times.into_inner()
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_goes_on_at_half_of_the_interval() {
+    let seen = binding(Some("mine"));
+    let times = beats(600, |since| Ok(decide(Some(&seen), true, &sender(false), since, NOW))).await;
+    assert_eq!(times, [0, 150, 300, 450]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_is_away_is_tried_with_patience() {
+    let times = beats(600, |_| Err(kube::Error::LinesCodecMaxLineLengthExceeded)).await;
+    assert!((30..=90).contains(&times.len()), "{times:?}");
+    assert!(times[1] <= 1, "{times:?}");
+}
