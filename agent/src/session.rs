@@ -12,10 +12,9 @@ use std::{
     time::Duration,
 };
 
-use bindery_api::v1alpha2::{APIServiceNamespace, BoundSchema, ClusterBinding, SecretRef};
+use bindery_api::v1alpha2::{BoundSchema, ClusterBinding, SecretRef};
 use bindery_runtime::{
     cache::{Cache, Subscription},
-    client::Clients,
     kubeconfig::Fingerprint,
 };
 use jiff::Timestamp;
@@ -42,7 +41,7 @@ pub(crate) mod kubeconfigs;
 
 pub use registry::Sessions;
 
-use crate::{claims::Claims, consumer::Consumer, contract::Contract, engine::Budget, metrics::Metrics};
+use crate::{claims::Claims, connection::Sides, contract::Contract, engine::Surroundings};
 use connect::ContractConnection;
 use credential::SessionCredential;
 use exports::{Exports, follower::ExportFollower};
@@ -93,22 +92,20 @@ impl Session {
     fn start(
         reached: &ContractConnection,
         before: Option<&Self>,
-        consumer: Consumer,
         settings: SessionSettings,
-        metrics: Arc<Metrics>,
         tools: &SessionTools,
     ) -> Self {
         tracing::info!(contract = %reached.contract.namespace, server = reached.access.server(), "session begins");
-        metrics.session_began();
+        tools.metrics.session_began();
         let refused = before.map(|before| &before.core.credential);
-        let core = Arc::new(SessionCore::new(reached, refused, consumer, settings, metrics, tools));
+        let core = Arc::new(SessionCore::new(reached, refused, settings, tools));
         core.store(reached);
         let wake = Arc::new(Notify::new());
         let follower = ExportFollower {
             exports: core.exports.clone(),
             credential: core.credential.clone(),
             namespace: Arc::clone(&core.contract.namespace),
-            watch: core.clients.watch.clone(),
+            watch: core.sides.provider.watch.clone(),
             pause: core.intervals.shortest(),
             retry: core.settings.polling_interval,
         };
@@ -142,9 +139,14 @@ impl Session {
         &self.core.contract
     }
 
-    /// Clients of the provider.
-    pub fn clients(&self) -> &Clients {
-        &self.core.clients
+    /// Clients of both clusters.
+    pub fn sides(&self) -> &Sides {
+        &self.core.sides
+    }
+
+    /// What all engines of the session share.
+    pub fn surroundings(&self) -> &Surroundings {
+        &self.core.surroundings
     }
 
     /// The exports of the contract.
@@ -155,11 +157,6 @@ impl Session {
     /// The schemas of the contract.
     pub fn schemas(&self) -> &Cache<BoundSchema> {
         &self.core.schemas
-    }
-
-    /// The APIServiceNamespaces of the contract.
-    pub fn namespaces(&self) -> &Cache<APIServiceNamespace> {
-        &self.core.namespaces
     }
 
     /// The ClusterBinding of the contract.
@@ -180,11 +177,6 @@ impl Session {
     /// Takes reports about exports and schemas for the provider.
     pub fn reports(&self) -> &StatusReports {
         &self.core.reports
-    }
-
-    /// The limit of concurrent writes to the provider.
-    pub fn budget(&self) -> &Budget {
-        &self.core.budget
     }
 
     /// The claims of the contract's bindings.
@@ -221,12 +213,9 @@ impl Session {
 
     /// Notes that the user consents until this time to take the contract over from another cluster.
     pub fn consent_until(&self, until: Timestamp) {
-        self.core.consent.send_if_modified(|consent| {
-            let longer = consent.is_none_or(|known| known < until);
-            if longer {
-                *consent = Some(until);
-            }
-            longer
+        self.core.consent.send_if_modified(|known| {
+            let longest = (*known).max(Some(until));
+            std::mem::replace(known, longest) != longest
         });
     }
 }

@@ -32,9 +32,8 @@ use super::{
 use crate::{
     bound::{Engine, Target},
     claims::Cleanup,
-    connection::Sides,
     controller::{conditions::turned, crd_objects, ownership::by_export},
-    engine::{Deletions, Surroundings},
+    engine::Deletions,
     patch,
     release::Releaser,
     rights,
@@ -143,8 +142,8 @@ impl BindingController {
                     runtime.run_engine(name, spec, engine);
                 }
             }
-            BindingOp::StopEngine { name } => runtime.stop_engine(&name),
-            BindingOp::DrainEngine { name } => runtime.drain_engine(&name),
+            BindingOp::StopEngine(name) => runtime.stop_engine(&name),
+            BindingOp::DrainEngine(name) => runtime.drain_engine(&name),
             BindingOp::Pause(paused) => runtime.pause(paused),
             BindingOp::AcceptClaims(claims) => self.accept_claims(binding, &claims).await?,
             BindingOp::SetClaims(spec) => runtime.set_claims(&binding.name_any(), *spec),
@@ -164,7 +163,7 @@ impl BindingController {
                     runtime.run_releaser(name, releaser);
                 }
             }
-            BindingOp::StopReleaser { name } => runtime.stop_releaser(&name),
+            BindingOp::StopReleaser(name) => runtime.stop_releaser(&name),
             BindingOp::DeleteExport { uid, force } => {
                 if let Some(session) = runtime.connection.session() {
                     let (name, pause_max) = (binding.export_name().to_owned(), self.context.options.polling_interval);
@@ -173,7 +172,7 @@ impl BindingController {
                 }
             }
             BindingOp::StopExportDeletion => runtime.stop_export_deletion(),
-            BindingOp::DeleteStoredCredential { contract_uid } => self.delete_stored_credential(&contract_uid).await?,
+            BindingOp::DeleteStoredCredential(contract_uid) => self.delete_stored_credential(&contract_uid).await?,
             BindingOp::DeleteRoles => self.delete_roles(binding).await?,
         }
         Ok(())
@@ -199,22 +198,18 @@ impl BindingController {
             adoption: context.options.adoption,
             home: Arc::clone(&context.consumer.namespace),
         };
-        let sides = Sides {
-            consumer: context.consumer.clients.clone(),
-            provider: session.clients().clone(),
-        };
-        let around = Surroundings {
-            namespaces: session.namespaces().clone(),
-            consumer_namespaces: context.consumer.namespaces.clone(),
-            recorder: context.recorder.clone(),
-            metrics: Arc::clone(&context.sync_metrics),
-            budget: session.budget().clone(),
-        };
+        let (sides, around) = (session.sides().clone(), session.surroundings().clone());
         Engine::start(target, sides, around, deletions, session.claims().references())
     }
 
     fn bindings(&self) -> Api<APIServiceBinding> {
         Api::all(self.context.consumer.clients.write.clone())
+    }
+
+    async fn patch_binding(&self, name: &str, patch: Value) -> Result<(), kube::Error> {
+        let patch = Patch::Merge(patch);
+        let patched = self.bindings().patch(name, &PatchParams::default(), &patch).await;
+        patched.map(drop)
     }
 
     async fn set_finalizer(&self, binding: &APIServiceBinding, wanted: bool) -> Result<(), kube::Error> {
@@ -226,25 +221,17 @@ impl BindingController {
         let mut patch = patch::unchanged(&binding.metadata);
         patch["metadata"]["finalizers"] = json!(list);
         let name = binding.name_any();
-        let patched = self
-            .bindings()
-            .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
-            .await;
-        match patched {
+        match self.patch_binding(&name, patch).await {
             Err(error) if !wanted && errors::is_object_gone(&error, &name) => Ok(()),
-            patched => patched.map(drop),
+            patched => patched,
         }
     }
 
     async fn accept_claims(&self, binding: &APIServiceBinding, claims: &[PermissionClaim]) -> Result<(), kube::Error> {
         let record = serde_json::to_string(claims).map_err(kube::Error::SerdeError)?;
         let record = Map::from_iter([(annotations::ACCEPTED_CLAIMS.to_owned(), Value::String(record))]);
-        let patch = Patch::Merge(patch::annotations(&binding.metadata, record));
-        let patched = self
-            .bindings()
-            .patch(&binding.name_any(), &PatchParams::default(), &patch)
-            .await;
-        patched.map(drop)
+        let patch = patch::annotations(&binding.metadata, record);
+        self.patch_binding(&binding.name_any(), patch).await
     }
 
     /// Writes the status of a binding if it differs, and publishes events for conditions that turned. Returns whether it

@@ -22,8 +22,7 @@ pub(super) struct ContractPin {
 impl ContractPin {
     /// The pin of a binding that was made by a bundle or by hand.
     pub(super) fn of(binding: &APIServiceBinding, bundle: Option<&APIServiceBindingBundle>, now: Timestamp) -> Self {
-        let status = binding.status.as_ref();
-        let own = status.and_then(|status| status.contract_uid.clone());
+        let own = binding.contract_uid().map(str::to_owned);
         let consent = Consent::read(binding, annotations::ACCEPT_PROVIDER_CHANGE, now);
         let consent = consent.until().is_some();
         let Some(bundle) = bundle.filter(|_| own.is_none()) else {
@@ -34,7 +33,7 @@ impl ContractPin {
             };
         };
         // The Secret may have been replaced since the bundle made the binding.
-        let contract = bundle.status.as_ref().and_then(|status| status.contract_uid.clone());
+        let contract = bundle.contract_uid().map(str::to_owned);
         let consent = consent
             || Consent::read(bundle, annotations::ACCEPT_PROVIDER_CHANGE, now)
                 .until()
@@ -52,8 +51,7 @@ pub(super) fn concerns_bindings(old: &APIServiceBindingBundle, new: &APIServiceB
     let says = |bundle: &APIServiceBindingBundle| {
         let annotations = bundle.metadata.annotations.as_ref();
         let consent = annotations.and_then(|all| all.get(annotations::ACCEPT_PROVIDER_CHANGE));
-        let contract = bundle.status.as_ref().and_then(|status| status.contract_uid.as_ref());
-        (consent.cloned(), contract.cloned())
+        (consent.cloned(), bundle.contract_uid().map(str::to_owned))
     };
     old.spec != new.spec || says(old) != says(new)
 }

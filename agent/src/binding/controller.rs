@@ -10,7 +10,7 @@ use bindery_api::{
     v1alpha2::{APIServiceBinding, APIServiceBindingBundle},
 };
 use bindery_runtime::{
-    cache::Subscription,
+    cache::{Change, Subscription},
     queue::{Lane, Queue},
 };
 use kube::ResourceExt as _;
@@ -97,20 +97,16 @@ impl BindingController {
             }),
             consumer.bundles.subscribe(move |change| {
                 let Some(controller) = bundles.upgrade() else { return };
-                controller.bundle_changed(
-                    change.old.map(AsRef::as_ref),
-                    change.new.map(AsRef::as_ref),
-                    change.lane,
-                );
+                controller.bundle_changed(change);
             }),
         ]
     }
 
     /// Queues the bindings of a bundle that changed, and the contract that it no longer names.
-    fn bundle_changed(&self, old: Option<&APIServiceBindingBundle>, new: Option<&APIServiceBindingBundle>, lane: Lane) {
-        let pinned = |bundle: &APIServiceBindingBundle| bundle.status.as_ref()?.contract_uid.clone();
-        let before = old.and_then(pinned);
-        if let Some(uid) = before.filter(|before| new.and_then(pinned).as_ref() != Some(before)) {
+    fn bundle_changed(&self, change: &Change<'_, APIServiceBindingBundle>) {
+        let (old, new, lane) = (change.old, change.new, change.lane);
+        let before = old.and_then(|bundle| bundle.contract_uid());
+        if let Some(uid) = before.filter(|_| new.and_then(|bundle| bundle.contract_uid()) != before) {
             self.queue.add(BindingKey::Contract(uid.into()), lane);
         }
         if let Some((old, new)) = old.zip(new)
@@ -139,7 +135,7 @@ impl BindingController {
     fn secret_changed(&self, name: &str, contract: Option<&str>, lane: Lane) {
         self.enqueue(lane, |binding| {
             binding.spec.kubeconfig_secret_ref.name == name
-                || (contract.is_some() && pinned_contract(binding) == contract)
+                || (contract.is_some() && binding.contract_uid() == contract)
         });
         if let Some(contract) = contract {
             self.queue.add(BindingKey::Contract(contract.into()), lane);
@@ -153,15 +149,10 @@ impl BindingController {
     }
 }
 
-/// UID of the contract that a binding is pinned to.
-pub(super) fn pinned_contract(binding: &APIServiceBinding) -> Option<&str> {
-    binding.status.as_ref()?.contract_uid.as_deref()
-}
-
 /// Returns the contract that a binding was pinned to before it was deleted or pinned to another contract.
 fn abandoned_contract<'a>(old: Option<&'a APIServiceBinding>, new: Option<&APIServiceBinding>) -> Option<&'a str> {
-    old.and_then(pinned_contract)
-        .filter(|before| new.and_then(pinned_contract) != Some(before))
+    let before = old.and_then(APIServiceBinding::contract_uid);
+    before.filter(|_| new.and_then(APIServiceBinding::contract_uid) != before)
 }
 
 /// Whether the claims of a known binding changed, which concerns bindings of the same contract that share copies with it.

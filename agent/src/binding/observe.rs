@@ -16,14 +16,14 @@ use kube::ResourceExt as _;
 use super::{
     claims::ObservedClaims,
     contract_pin::ContractPin,
-    controller::{BindingController, BindingKey, pinned_contract},
+    controller::{BindingController, BindingKey},
     crd::ObservedSchema,
     observed::{ObservedBinding, OwningBundle, crd_names},
     runtime::BindingRuntime,
 };
 use crate::{
     controller::{
-        access::{self, ContractAccess, CredentialHolder, KnownCredentials},
+        access::{self, ContractAccess, KnownCredentials},
         bundle_settings::BundleSettings,
         consent::{self, Consent},
         object_counts::ObjectCount,
@@ -102,15 +102,11 @@ impl BindingController {
         let context = &self.context;
         let pin = ContractPin::of(binding, bundle, now);
         let secret = &binding.spec.kubeconfig_secret_ref;
-        let known = KnownCredentials::of(
-            &context.consumer,
-            &CredentialHolder {
-                secret,
-                pinned: pin.contract.as_deref(),
-                consent: pin.consent,
-                unbinding: binding.metadata.deletion_timestamp.is_some(),
-            },
-        );
+        let known = KnownCredentials {
+            consent: pin.consent,
+            unbinding: binding.metadata.deletion_timestamp.is_some(),
+            ..KnownCredentials::of(&context.consumer, secret, pin.contract.as_deref())
+        };
         let attempts = &mut runtime.connection.attempts;
         let access = match known.reach(&context.sessions, &context.connector, attempts, None) {
             ContractAccess::Reached(_) if pin.waits => ContractAccess::Connecting,
@@ -190,9 +186,8 @@ impl BindingController {
 
     /// Whether a bundle is pinned to a contract.
     pub(super) fn is_bundled(&self, contract_uid: Option<&str>) -> bool {
-        let pinned = |bundle: &APIServiceBindingBundle| bundle.status.as_ref()?.contract_uid.clone();
         let bundles = &self.context.consumer.bundles;
-        contract_uid.is_some_and(|uid| !bundles.list(|bundle| pinned(bundle).as_deref() == Some(uid)).is_empty())
+        contract_uid.is_some_and(|uid| !bundles.list(|bundle| bundle.contract_uid() == Some(uid)).is_empty())
     }
 
     /// The other bindings that are pinned to a contract.
@@ -201,7 +196,7 @@ impl BindingController {
             return Vec::new();
         }
         let bindings = &self.context.consumer.bindings;
-        bindings.list(|other| other.metadata.uid != binding.metadata.uid && pinned_contract(other) == pinned)
+        bindings.list(|other| other.metadata.uid != binding.metadata.uid && other.contract_uid() == pinned)
     }
 
     fn schema(&self, session: &Session, name: &str, runtime: &mut BindingRuntime, key: &BindingKey) -> ObservedSchema {

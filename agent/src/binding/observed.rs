@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use bindery_api::{
-    annotations, meta, names,
+    annotations, finalizers, meta, names,
     v1alpha2::{
         APIServiceBinding, APIServiceExport, ConflictPolicy, DeletionPolicy, GroupResource, InformerScope,
         RemovedExports,
@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt as _;
 
-use super::{claims::ObservedClaims, controller::pinned_contract, crd::ObservedSchema};
+use super::{claims::ObservedClaims, crd::ObservedSchema};
 use crate::{
     controller::{
         access::ContractAccess, consent::Consent, crd_objects::was_never_served, observed_session::ObservedSession,
@@ -155,10 +155,8 @@ impl ObservedBinding {
 
     /// The export, if it exists and is not being deleted.
     pub fn export(&self) -> Option<&Arc<APIServiceExport>> {
-        match &self.session.as_ref()?.export {
-            ExportLookup::Present(export) if export.metadata.deletion_timestamp.is_none() => Some(export),
-            _ => None,
-        }
+        let export = self.session.as_ref()?.export.present()?;
+        export.metadata.deletion_timestamp.is_none().then_some(export)
     }
 
     /// Whether the export certainly does not exist or is being deleted.
@@ -183,7 +181,15 @@ impl ObservedBinding {
 
     /// UID of the contract that the binding is pinned to.
     pub fn pinned(&self) -> Option<&str> {
-        pinned_contract(&self.binding)
+        self.binding.contract_uid()
+    }
+
+    /// Whether the binding has the konnector's finalizer.
+    pub fn has_finalizer(&self) -> bool {
+        self.binding
+            .finalizers()
+            .iter()
+            .any(|known| known == finalizers::KONNECTOR)
     }
 
     /// Whether the user wants the binding to be removed without the provider.

@@ -2,12 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bindery_api::{
-    finalizers,
-    v1alpha2::{GroupResource, PermissionClaim},
-};
+use bindery_api::v1alpha2::{GroupResource, PermissionClaim};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::ResourceExt as _;
 use serde_json::Value;
 
 use super::{
@@ -50,16 +46,10 @@ pub enum BindingOp {
         /// What the engine is started with.
         spec: EngineSpec,
     },
-    /// Stop an engine.
-    StopEngine {
-        /// Name of the CRD.
-        name: String,
-    },
-    /// Make an engine delete all its objects.
-    DrainEngine {
-        /// Name of the CRD.
-        name: String,
-    },
+    /// Stop the engine of this CRD.
+    StopEngine(String),
+    /// Make the engine of this CRD delete all its objects.
+    DrainEngine(String),
     /// Pause or resume all engines and claims.
     Pause(bool),
     /// Start to remove finalizers of objects without asking the provider.
@@ -69,11 +59,8 @@ pub enum BindingOp {
         /// Which objects are released.
         mode: Mode,
     },
-    /// Stop a releaser.
-    StopReleaser {
-        /// Name of the CRD.
-        name: String,
-    },
+    /// Stop the releaser of this CRD.
+    StopReleaser(String),
     /// Record the accepted claims on the binding.
     AcceptClaims(Vec<PermissionClaim>),
     /// Register the claims of the binding with its session, or change them there.
@@ -98,11 +85,8 @@ pub enum BindingOp {
     },
     /// Stop requesting the deletion of the export.
     StopExportDeletion,
-    /// Delete the konnector's own Secret of a contract.
-    DeleteStoredCredential {
-        /// UID of the contract.
-        contract_uid: String,
-    },
+    /// Delete the konnector's own Secret of the contract with this UID.
+    DeleteStoredCredential(String),
     /// Delete the ClusterRole and ClusterRoleBinding that were made for the binding.
     DeleteRoles,
 }
@@ -133,42 +117,22 @@ pub fn plan(seen: &ObservedBinding) -> BindingPlan {
 pub(super) fn paused(seen: &ObservedBinding, ops: Vec<BindingOp>) -> Vec<BindingOp> {
     let running = seen.releasers.keys().cloned();
     let mut quiet = vec![BindingOp::Pause(true)];
-    quiet.extend(running.map(|name| BindingOp::StopReleaser { name }));
+    quiet.extend(running.map(BindingOp::StopReleaser));
     quiet.extend(seen.claims.cleanup.is_some().then_some(BindingOp::StopCleanup));
     quiet.extend(seen.deletion.is_some().then_some(BindingOp::StopExportDeletion));
-    quiet.extend(ops.into_iter().filter(|op| match op {
-        BindingOp::AddFinalizer
-        | BindingOp::AcceptClaims(_)
-        | BindingOp::StartEngine { .. }
-        | BindingOp::StopEngine { .. }
-        | BindingOp::SetClaims(_)
-        | BindingOp::RemoveClaims => true,
-        BindingOp::RemoveFinalizer
-        | BindingOp::CreateCrd(_)
-        | BindingOp::PatchCrd { .. }
-        | BindingOp::DeleteCrd { .. }
-        | BindingOp::DrainEngine { .. }
-        | BindingOp::Pause(_)
-        | BindingOp::StartReleaser { .. }
-        | BindingOp::StopReleaser { .. }
-        | BindingOp::StartCleanup { .. }
-        | BindingOp::StopCleanup
-        | BindingOp::DeleteExport { .. }
-        | BindingOp::StopExportDeletion
-        | BindingOp::DeleteStoredCredential { .. }
-        | BindingOp::DeleteRoles => false,
+    quiet.extend(ops.into_iter().filter(|op| {
+        use BindingOp::{AcceptClaims, AddFinalizer, RemoveClaims, SetClaims, StartEngine, StopEngine};
+        matches!(
+            op,
+            AddFinalizer | AcceptClaims(_) | StartEngine { .. } | StopEngine(_) | SetClaims(_) | RemoveClaims
+        )
     }));
     quiet
 }
 
 /// Decides what an active binding needs.
 fn wanted(seen: &ObservedBinding) -> BindingPlan {
-    if !seen
-        .binding
-        .finalizers()
-        .iter()
-        .any(|finalizer| finalizer == finalizers::KONNECTOR)
-    {
+    if !seen.has_finalizer() {
         return steps(vec![BindingOp::AddFinalizer]);
     }
     match &seen.access {
@@ -256,7 +220,7 @@ pub(super) fn release(
 ) -> Vec<BindingOp> {
     let mut ops = Vec::new();
     for name in seen.engines.keys().filter(|name| !used.contains(*name)) {
-        ops.push(BindingOp::StopEngine { name: name.clone() });
+        ops.push(BindingOp::StopEngine(name.clone()));
     }
     let idle: BTreeSet<_> = seen
         .owned()
@@ -264,7 +228,7 @@ pub(super) fn release(
         .map(|(name, _)| name)
         .collect();
     for name in seen.releasers.keys().filter(|name| !idle.contains(name)) {
-        ops.push(BindingOp::StopReleaser { name: name.clone() });
+        ops.push(BindingOp::StopReleaser(name.clone()));
     }
     for name in idle {
         if seen.releasers.get(name).is_none_or(|(running, _)| *running != mode) {
@@ -275,6 +239,16 @@ pub(super) fn release(
         }
     }
     ops
+}
+
+impl BindingPlan {
+    /// Reason and message of the first resource that cannot be synced until a user acts.
+    pub fn refused(&self) -> Option<(&'static str, &String)> {
+        self.states.values().find_map(|state| match state {
+            CrdState::Refused { reason, message } => Some((*reason, message)),
+            CrdState::Pending { .. } | CrdState::Usable(_) => None,
+        })
+    }
 }
 
 fn steps(ops: Vec<BindingOp>) -> BindingPlan {

@@ -2,14 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bindery_api::v1alpha2::{APIServiceBinding, APIServiceBindingStatus};
+use bindery_api::v1alpha2::APIServiceBinding;
 use bindery_runtime::errors;
 use kube::{Resource as _, ResourceExt as _};
 
 use super::{
     apply::ApplyOutcome,
     claims,
-    controller::{BindingController, BindingKey, pinned_contract},
+    controller::{BindingController, BindingKey},
     observed::ObservedBinding,
     plan::{self, BindingOp},
     runtime::BindingRuntime,
@@ -61,7 +61,7 @@ impl BindingController {
                 .warn(&binding.object_ref(&()), "CopiesLeftOnProvider", message);
         }
         if binding.metadata.deletion_timestamp.is_some() {
-            return self.unbind(&seen, runtime, key).await;
+            return self.unbind(&seen, runtime).await;
         }
         let plan = plan::plan(&seen);
         let changes_binding = plan
@@ -80,7 +80,9 @@ impl BindingController {
                     session.reports().schema(name, crd);
                 }
             }
-            if !self.report(binding, &status, runtime, key).await {
+            let progress = status::is_mere_progress(binding.status.as_ref(), &status);
+            let write = self.write_status(binding, &status);
+            if !runtime.connection.report(progress, write).await {
                 return Requeue::WithBackoff;
             }
         }
@@ -88,7 +90,7 @@ impl BindingController {
     }
 
     /// Brings the deletion of a binding a step further.
-    async fn unbind(&self, seen: &ObservedBinding, runtime: &mut BindingRuntime, key: &BindingKey) -> Requeue {
+    async fn unbind(&self, seen: &ObservedBinding, runtime: &mut BindingRuntime) -> Requeue {
         let binding = &seen.binding;
         let mut plan = unbind::plan(seen);
         let ends = plan.ops.contains(&BindingOp::RemoveFinalizer);
@@ -109,42 +111,19 @@ impl BindingController {
         }
         if !binding.finalizers().is_empty() && !plan.message.is_empty() {
             let status = status::unbinding(seen, &plan);
-            if !self.report(binding, &status, runtime, key).await {
+            let progress = status::is_mere_progress(binding.status.as_ref(), &status);
+            let write = self.write_status(binding, &status);
+            if !runtime.connection.report(progress, write).await {
                 return Requeue::WithBackoff;
             }
         }
         Requeue::after_failure(outcome.problem.is_some())
     }
 
-    /// Writes the status of a binding, or queues it for later if only progress differs. Returns false if the write failed.
-    async fn report(
-        &self,
-        binding: &APIServiceBinding,
-        status: &APIServiceBindingStatus,
-        runtime: &mut BindingRuntime,
-        key: &BindingKey,
-    ) -> bool {
-        let debounce = &mut runtime.connection.debounce;
-        let pause = debounce.pause();
-        if let Some(pause) = pause.filter(|_| status::is_mere_progress(binding.status.as_ref(), status)) {
-            self.queue.add_after(key.clone(), pause);
-            return true;
-        }
-        match self.write_status(binding, status).await {
-            Ok(true) => debounce.begin(),
-            Ok(false) => {}
-            Err(error) => {
-                tracing::debug!(binding = binding.name_any(), error = %errors::explain(&error), "status not written");
-                return false;
-            }
-        }
-        true
-    }
-
     /// Deletes the stored credential of a contract that no binding and no bundle is pinned to.
     async fn sweep_credential(&self, contract_uid: &Arc<str>) -> Requeue {
         let consumer = &self.context.consumer;
-        let is_pinned = |binding: &APIServiceBinding| pinned_contract(binding) == Some(&**contract_uid);
+        let is_pinned = |binding: &APIServiceBinding| binding.contract_uid() == Some(&**contract_uid);
         let stored = consumer
             .secrets
             .get(&consumer.namespace, &credential_secret::name(contract_uid));

@@ -9,7 +9,7 @@ use bindery_api::{
 };
 use serde_json::Value;
 
-use super::{crd::CrdState, observed::ObservedBinding, plan::BindingPlan, unbind::UnbindPlan};
+use super::{observed::ObservedBinding, plan::BindingPlan, unbind::UnbindPlan};
 use crate::{
     controller::{access::ContractAccess, conditions::status_changes},
     session::status_reports::ExportReport,
@@ -155,13 +155,9 @@ pub fn is_mere_progress(before: Option<&APIServiceBindingStatus>, after: &APISer
 
 /// Returns the conditions that the export on the provider gets.
 pub fn export_report(seen: &ObservedBinding, status: &APIServiceBindingStatus, plan: &BindingPlan) -> ExportReport {
-    let refused = plan.states.values().find_map(|state| match state {
-        CrdState::Refused { message, .. } => Some(message),
-        CrdState::Pending { .. } | CrdState::Usable(_) => None,
-    });
-    let connected = match refused {
+    let connected = match plan.refused() {
         None => true_condition("Connected"),
-        Some(message) => false_condition("Connected", Severity::Warning, "BoundSchemasNotValid", message),
+        Some((_, message)) => false_condition("Connected", Severity::Warning, "BoundSchemasNotValid", message),
     };
     let repeated = sync::refused_by_provider(seen);
     let is_repeated = |condition: &Condition| {

@@ -3,8 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use bindery_api::{annotations, finalizers, v1alpha2::PermissionClaim};
-use kube::ResourceExt as _;
+use bindery_api::{annotations, v1alpha2::PermissionClaim};
 
 use super::{
     claims::{self, Withdrawer},
@@ -55,12 +54,7 @@ enum UnbindPath {
 
 /// Decides what to do for a binding that is being deleted.
 pub fn plan(seen: &ObservedBinding) -> UnbindPlan {
-    if !seen
-        .binding
-        .finalizers()
-        .iter()
-        .any(|finalizer| finalizer == finalizers::KONNECTOR)
-    {
+    if !seen.has_finalizer() {
         return UnbindPlan::default();
     }
     if seen.is_paused() {
@@ -89,10 +83,10 @@ pub fn plan(seen: &ObservedBinding) -> UnbindPlan {
         return plan;
     }
     for name in seen.engines.keys() {
-        plan.ops.push(BindingOp::StopEngine { name: name.clone() });
+        plan.ops.push(BindingOp::StopEngine(name.clone()));
     }
     for name in seen.releasers.keys() {
-        plan.ops.push(BindingOp::StopReleaser { name: name.clone() });
+        plan.ops.push(BindingOp::StopReleaser(name.clone()));
     }
     match export_step(seen) {
         ExportStep::Done { provider_keeps } => plan.provider_keeps = provider_keeps,
@@ -111,8 +105,8 @@ pub fn plan(seen: &ObservedBinding) -> UnbindPlan {
         .pinned()
         .filter(|_| seen.has_stored_secret && !seen.contract_is_shared)
     {
-        let contract_uid = contract_uid.to_owned();
-        plan.ops.push(BindingOp::DeleteStoredCredential { contract_uid });
+        plan.ops
+            .push(BindingOp::DeleteStoredCredential(contract_uid.to_owned()));
     }
     plan.ops.extend([BindingOp::DeleteRoles, BindingOp::RemoveFinalizer]);
     "removing the stored credential and the roles".clone_into(&mut plan.message);

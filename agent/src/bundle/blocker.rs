@@ -46,18 +46,6 @@ pub struct Blocker {
 }
 
 impl SyncedReason {
-    /// All reasons.
-    pub const ALL: [Self; 8] = [
-        Self::ProviderClientError,
-        Self::ListExportsFailed,
-        Self::ListBindingsFailed,
-        Self::ConsumerClusterMismatch,
-        Self::InvalidSpec,
-        Self::SyncErrors,
-        Self::Connecting,
-        Self::Waiting,
-    ];
-
     /// The reason as the condition spells it.
     pub const fn as_str(self) -> &'static str {
         match self {

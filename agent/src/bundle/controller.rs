@@ -4,15 +4,14 @@ use std::{collections::HashMap, sync::Arc};
 
 use bindery_api::v1alpha2::{APIServiceBinding, APIServiceBindingBundle};
 use bindery_runtime::{
-    cache::Subscription,
-    errors,
+    cache::{Change, Subscription},
     queue::{Lane, Queue},
 };
 use kube::ResourceExt as _;
 use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{blocker::PATIENCE, observed::contract_of, plan, runtime::BundleRuntime, status};
+use super::{blocker::PATIENCE, plan, runtime::BundleRuntime, status};
 use crate::{
     controller::{context::ControllerContext, ownership::bundle_of, requeue::Requeue},
     session::credential_secret,
@@ -71,18 +70,16 @@ impl BundleController {
             }),
             consumer.bindings.subscribe(move |change| {
                 let Some(controller) = bindings.upgrade() else { return };
-                controller.binding_changed(
-                    change.old.map(AsRef::as_ref),
-                    change.new.map(AsRef::as_ref),
-                    change.lane,
-                );
+                controller.binding_changed(change);
             }),
             consumer.secrets.subscribe(move |change| {
                 let Some(controller) = secrets.upgrade() else { return };
                 // A stored credential helps a bundle that cannot reach its provider.
                 controller.enqueue(change.lane, |bundle| {
                     bundle.spec.kubeconfig_secret_ref.name == *change.key.name
-                        || pinned_contract(bundle).is_some_and(|uid| credential_secret::name(uid) == *change.key.name)
+                        || bundle
+                            .contract_uid()
+                            .is_some_and(|uid| credential_secret::name(uid) == *change.key.name)
                 });
             }),
         ]
@@ -95,19 +92,19 @@ impl BundleController {
     }
 
     /// Queues the bundles that a changed binding concerns: the one that made it, or all if it may conflict with others.
-    fn binding_changed(&self, old: Option<&APIServiceBinding>, new: Option<&APIServiceBinding>, lane: Lane) {
-        let relations = |binding: &APIServiceBinding| {
+    fn binding_changed(&self, change: &Change<'_, APIServiceBinding>) {
+        let relations = |binding: &Arc<APIServiceBinding>| {
             (
                 bundle_of(binding).map(|owner| owner.uid.clone()),
-                contract_of(binding).map(str::to_owned),
+                binding.contract_uid().map(str::to_owned),
                 binding.metadata.deletion_timestamp.is_some(),
             )
         };
-        if old.map(relations) != new.map(relations) {
-            return self.enqueue(lane, |_| true);
+        if change.old.map(relations) != change.new.map(relations) {
+            return self.enqueue(change.lane, |_| true);
         }
-        if let Some(owner) = new.and_then(bundle_of) {
-            self.queue.add(owner.name.as_str().into(), lane);
+        if let Some(owner) = change.new.and_then(|binding| bundle_of(binding)) {
+            self.queue.add(owner.name.as_str().into(), change.lane);
         }
     }
 
@@ -146,19 +143,10 @@ impl BundleController {
         }
         let outcome = self.apply(bundle, plan.ops.clone()).await;
         let status = status::of(&seen, &plan, &outcome.failures);
-        let debounce = &mut runtime.connection.debounce;
-        let pause = debounce.pause();
-        if let Some(pause) = pause.filter(|_| status::is_mere_progress(bundle.status.as_ref(), &status)) {
-            self.queue.add_after(Arc::clone(key), pause);
-        } else {
-            match self.write_status(bundle, &status, seen.now).await {
-                Ok(true) => debounce.begin(),
-                Ok(false) => {}
-                Err(error) => {
-                    tracing::debug!(bundle = bundle.name_any(), error = %errors::explain(&error), "status not written");
-                    return Requeue::WithBackoff;
-                }
-            }
+        let progress = status::is_mere_progress(bundle.status.as_ref(), &status);
+        let write = self.write_status(bundle, &status, seen.now);
+        if !runtime.connection.report(progress, write).await {
+            return Requeue::WithBackoff;
         }
         Requeue::after_failure(outcome.is_stale || !outcome.failures.is_empty())
     }
@@ -167,11 +155,6 @@ impl BundleController {
 /// Whether a change of one bundle concerns all bundles. The first list queues each bundle anyway.
 fn concerns_all(existed: bool, exists: bool, lane: Lane) -> bool {
     !exists || (!existed && lane == Lane::Live)
-}
-
-/// UID of the contract that a bundle is pinned to.
-pub(super) fn pinned_contract(bundle: &APIServiceBindingBundle) -> Option<&str> {
-    bundle.status.as_ref()?.contract_uid.as_deref()
 }
 
 async fn work(controller: Arc<BundleController>) {

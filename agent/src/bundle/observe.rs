@@ -7,13 +7,13 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::{
-    controller::{BundleController, BundleKey, pinned_contract},
+    controller::{BundleController, BundleKey},
     observed::{ObservedBundle, RemovedExport},
     runtime::BundleRuntime,
 };
 use crate::{
     controller::{
-        access::{ContractAccess, CredentialHolder, KnownCredentials},
+        access::{ContractAccess, KnownCredentials},
         bundle_settings::BundleSettings,
         consent::{self, Consent},
         observed_session::ObservedSession,
@@ -38,13 +38,10 @@ impl BundleController {
             self.queue.add_after(Arc::clone(key), pause);
         }
         let consent = takeover.until();
-        let holder = CredentialHolder {
-            secret: &bundle.spec.kubeconfig_secret_ref,
-            pinned: pinned_contract(bundle),
+        let known = KnownCredentials {
             consent: consent.is_some(),
-            unbinding: false,
+            ..KnownCredentials::of(consumer, &bundle.spec.kubeconfig_secret_ref, bundle.contract_uid())
         };
-        let known = KnownCredentials::of(consumer, &holder);
         let attempts = &mut runtime.connection.attempts;
         let access = known.reach(&context.sessions, &context.connector, attempts, Some(settings.polling));
         if let ContractAccess::Reached(reached) = &access {

@@ -13,7 +13,6 @@ use bindery_api::{
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
-use super::controller::pinned_contract;
 use crate::{
     controller::{
         access::ContractAccess, bundle_settings::BundleSettings, consent::Consent, object_counts::ObjectCount,
@@ -45,7 +44,7 @@ pub struct ObservedBundle {
     pub bindings_failing: Option<String>,
     /// Object counts of its bindings, by UID of the binding, as far as they are counted.
     pub counts: BTreeMap<String, ObjectCount>,
-    /// The exports of its bindings that are not to be bound any more, by name.
+    /// The exports of its bindings that are no longer to be bound, by name.
     pub removed: BTreeMap<String, RemovedExport>,
     /// UIDs of all bundles of the cluster.
     pub bundles: BTreeSet<String>,
@@ -84,7 +83,7 @@ impl ObservedBundle {
 
     /// UID of the contract that the bundle is pinned to.
     pub fn pinned(&self) -> Option<&str> {
-        pinned_contract(&self.bundle)
+        self.bundle.contract_uid()
     }
 
     /// Consent to a takeover by another provider or cluster.
@@ -122,7 +121,7 @@ impl ObservedBundle {
 
     /// Whether a binding is pinned to the bundle's contract, or will be.
     pub fn is_of_contract(&self, binding: &APIServiceBinding) -> bool {
-        match contract_of(binding) {
+        match binding.contract_uid() {
             Some(uid) => self.pinned() == Some(uid),
             None => binding.spec.kubeconfig_secret_ref == self.bundle.spec.kubeconfig_secret_ref,
         }
@@ -133,9 +132,4 @@ impl ObservedBundle {
         let prefix = self.bundle.spec.binding_name_prefix.as_deref().unwrap_or_default();
         names::fit(format!("{prefix}{export}"), names::NAME_LENGTH_MAX)
     }
-}
-
-/// UID of the contract that a binding is pinned to.
-pub fn contract_of(binding: &APIServiceBinding) -> Option<&str> {
-    binding.status.as_ref()?.contract_uid.as_deref()
 }

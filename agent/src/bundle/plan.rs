@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use super::{
     binding_index::BindingIndex,
     blocker::{Blocker, blocker},
-    observed::{BindingOwner, ObservedBundle, RemovedExport, contract_of},
+    observed::{BindingOwner, ObservedBundle, RemovedExport},
 };
 use crate::{
     controller::{
@@ -216,7 +216,7 @@ impl BundlePlan {
 
     /// Whether an own binding is pinned to another contract, which is reported.
     fn is_foreign(&mut self, seen: &ObservedBundle, export: &str, binding: &APIServiceBinding) -> bool {
-        if contract_of(binding).is_none() || seen.is_of_contract(binding) {
+        if binding.contract_uid().is_none() || seen.is_of_contract(binding) {
             return false;
         }
         let name = binding.name_any();

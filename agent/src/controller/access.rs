@@ -72,23 +72,10 @@ pub enum ContractAccess<C = Contract> {
     Reached(C),
 }
 
-/// A binding or a bundle that needs credentials.
-#[derive(Clone, Debug)]
-pub struct CredentialHolder<'a> {
-    /// The Secret that the holder names.
-    pub secret: &'a ClusterSecretKeyRef,
-    /// UID of the contract that the holder is pinned to.
-    pub pinned: Option<&'a str>,
-    /// Whether the user consents to another contract.
-    pub consent: bool,
-    /// Whether the holder is being deleted: then a stored credential of the pinned contract may be used as well.
-    pub unbinding: bool,
-}
-
 /// The credentials that a binding or bundle may use.
 #[derive(Clone, Debug)]
 pub struct KnownCredentials {
-    /// The kubeconfig in the Secret that the holder names.
+    /// The kubeconfig in the Secret that the binding or bundle names.
     pub secret: Result<Arc<ProviderAccess>, SecretProblem>,
     /// The konnector's own copy of the pinned contract's credential.
     pub stored: Option<StoredCredential>,
@@ -96,7 +83,7 @@ pub struct KnownCredentials {
     pub pinned: Option<String>,
     /// Whether the user consents to another contract.
     pub consent: bool,
-    /// Whether the holder is being deleted.
+    /// Whether the binding is being deleted: then the stored credential of the pinned contract may be used too.
     pub unbinding: bool,
 }
 
@@ -164,15 +151,15 @@ impl<C> ContractAccess<C> {
 }
 
 impl KnownCredentials {
-    /// Reads the credentials of a holder from the caches.
-    pub fn of(consumer: &Consumer, holder: &CredentialHolder<'_>) -> Self {
-        let secret = consumer.secrets.get(&consumer.namespace, &holder.secret.name);
+    /// Reads the credentials of a binding or bundle from the caches, without consent to another contract.
+    pub fn of(consumer: &Consumer, reference: &ClusterSecretKeyRef, pinned: Option<&str>) -> Self {
+        let secret = consumer.secrets.get(&consumer.namespace, &reference.name);
         Self {
-            secret: read(holder.secret, secret.as_deref(), &consumer.namespace),
-            stored: holder.pinned.and_then(|uid| stored_credential(consumer, uid)),
-            pinned: holder.pinned.map(str::to_owned),
-            consent: holder.consent,
-            unbinding: holder.unbinding,
+            secret: read(reference, secret.as_deref(), &consumer.namespace),
+            stored: pinned.and_then(|uid| stored_credential(consumer, uid)),
+            pinned: pinned.map(str::to_owned),
+            consent: false,
+            unbinding: false,
         }
     }
 
@@ -198,7 +185,7 @@ impl KnownCredentials {
     pub fn candidates(&self) -> Vec<Arc<ProviderAccess>> {
         let stored = self.stored.as_ref();
         let Ok(given) = &self.secret else {
-            // A removed Secret ends the access. Only the deletion of the holder may still use the stored credential.
+            // A removed Secret ends the access. Only the deletion of the binding may still use the stored credential.
             return stored
                 .filter(|_| self.unbinding)
                 .map(|stored| Arc::clone(&stored.access))

@@ -1,9 +1,10 @@
 //! What runs for one binding or bundle between the konnector and its provider.
 
-use std::{fmt, hash::Hash, sync::Arc};
+use std::{hash::Hash, sync::Arc};
 
 use bindery_runtime::{
     cache::Subscription,
+    errors,
     queue::{Lane, Queue},
 };
 use tokio::sync::watch;
@@ -25,20 +26,14 @@ pub struct ProviderConnection<K> {
     attached: Option<AttachedSession>,
     /// The attempts to reach providers.
     pub attempts: ConnectAttempts<K>,
-    /// When the status may be written again for mere progress.
-    pub debounce: StatusDebounce,
+    debounce: StatusDebounce,
 }
 
+#[derive(Debug)]
 struct AttachedSession {
     session: Arc<Session>,
     _links: [Link; 3],
     _subscription: Subscription,
-}
-
-impl fmt::Debug for AttachedSession {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.session.fmt(f)
-    }
 }
 
 impl<K: Eq + Hash + Clone + Send + Sync + 'static> ProviderConnection<K> {
@@ -86,6 +81,24 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> ProviderConnection<K> {
             },
             session: Arc::clone(session),
         });
+        true
+    }
+
+    /// Writes a status by `write`, which returns whether it wrote anything. Mere progress is written later if a status was
+    /// written shortly before. Returns false if the write failed.
+    pub async fn report(&mut self, is_progress: bool, write: impl Future<Output = Result<bool, kube::Error>>) -> bool {
+        if let Some(pause) = self.debounce.pause().filter(|_| is_progress) {
+            self.queue.add_after(self.key.clone(), pause);
+            return true;
+        }
+        match write.await {
+            Ok(true) => self.debounce.begin(),
+            Ok(false) => {}
+            Err(error) => {
+                tracing::debug!(uid = self.uid, error = %errors::explain(&error), "status not written");
+                return false;
+            }
+        }
         true
     }
 

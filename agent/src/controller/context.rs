@@ -45,8 +45,6 @@ pub struct ControllerContext {
     pub recorder: Recorder,
     /// The konnector's metrics.
     pub metrics: Arc<Metrics>,
-    /// The engines' metrics.
-    pub sync_metrics: Arc<engine::Metrics>,
     /// Settings of the controllers.
     pub options: ControllerOptions,
 }
@@ -61,13 +59,17 @@ impl ControllerContext {
         options: ControllerOptions,
     ) -> Self {
         Self {
-            sessions: Arc::new(Sessions::new(recorder.clone(), Arc::clone(&sync_metrics))),
+            sessions: Arc::new(Sessions::new(
+                consumer.clone(),
+                recorder.clone(),
+                Arc::clone(&metrics),
+                sync_metrics,
+            )),
             connector: Arc::new(Connector::new(options.polling_interval, metrics.provider_traffic())),
             object_counts: ObjectCounts::default(),
             consumer,
             recorder,
             metrics,
-            sync_metrics,
             options,
         }
     }
@@ -83,6 +85,6 @@ impl ControllerContext {
                 namespace: secret.namespace.clone(),
             },
         };
-        self.sessions.enter(reached, &self.consumer, &settings, &self.metrics)
+        self.sessions.enter(reached, settings)
     }
 }

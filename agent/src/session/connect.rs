@@ -185,47 +185,26 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> ConnectAttempts<K> {
     }
 }
 
-async fn reach(access: Arc<ProviderAccess>, traffic: Meter) -> Result<Arc<ContractConnection>, ConnectError> {
-    let origin = access.fingerprint.clone();
-    let setup = |error: ClientError| ConnectError::Setup {
-        message: errors::chain(&error),
-    };
-    let (clients, token) = clients(&access, &traffic).map_err(setup)?;
-    let refusal = match read_contract(&clients, &access).await {
-        Ok(contract) => {
-            return Ok(Arc::new(ContractConnection {
-                contract,
-                origin,
-                access,
-                clients,
-                token,
-                renewed: None,
-            }));
+async fn reach(given: Arc<ProviderAccess>, traffic: Meter) -> Result<Arc<ContractConnection>, ConnectError> {
+    let origin = given.fingerprint.clone();
+    let (access, renewed, opened) = match open(&given, &traffic).await {
+        Err(refusal @ ConnectError::Unauthorized { .. }) => {
+            let renewed = renew(&given, refusal).await?;
+            let access = Arc::clone(&renewed.access);
+            let opened = open(&access, &traffic).await?;
+            (access, Some(renewed), opened)
         }
-        Err(error @ ConnectError::Unauthorized { .. }) => error,
-        Err(error) => return Err(error),
+        opened => (given, None, opened?),
     };
-    let renewed = match renew(&access).await {
-        Some(Ok(renewed)) => renewed,
-        Some(Err(error)) => {
-            let message = format!("{refusal}; renewing it failed: {error}");
-            let server = access.server();
-            return Err(match error {
-                RenewError::Refused(_) | RenewError::Unusable(_) => ConnectError::Unauthorized { server, message },
-                RenewError::Failed(_) => ConnectError::Unreachable { server, message },
-            });
-        }
-        None => return Err(refusal),
-    };
-    let access = Arc::clone(&renewed.access);
-    let (clients, token) = self::clients(&access, &traffic).map_err(setup)?;
-    let contract = read_contract(&clients, &access).await?;
-    if renewed.contract_uid != *contract.uid {
+    let (contract, clients, token) = opened;
+    if renewed
+        .as_ref()
+        .is_some_and(|renewed| renewed.contract_uid != *contract.uid)
+    {
         return Err(ConnectError::Setup {
             message: "the backend renewed it with a kubeconfig of another contract".to_owned(),
         });
     }
-    let renewed = Some(renewed);
     Ok(Arc::new(ContractConnection {
         contract,
         origin,
@@ -236,10 +215,19 @@ async fn reach(access: Arc<ProviderAccess>, traffic: Meter) -> Result<Arc<Contra
     }))
 }
 
-fn clients(access: &ProviderAccess, traffic: &Meter) -> Result<(Clients, Option<SharedToken>), ClientError> {
-    let token = access.token.as_ref().map(SharedToken::new).transpose()?;
-    let clients = Clients::metered(&access.config, token.as_ref(), IDLE_MAX, traffic)?;
-    Ok((clients, token))
+type Opened = (Contract, Clients, Option<SharedToken>);
+
+/// Makes clients from a kubeconfig and reads its contract.
+async fn open(access: &ProviderAccess, traffic: &Meter) -> Result<Opened, ConnectError> {
+    let clients = || {
+        let token = access.token.as_ref().map(SharedToken::new).transpose()?;
+        let clients = Clients::metered(&access.config, token.as_ref(), IDLE_MAX, traffic)?;
+        Ok((clients, token))
+    };
+    let (clients, token) = clients().map_err(|error: ClientError| ConnectError::Setup {
+        message: errors::chain(&error),
+    })?;
+    Ok((read_contract(&clients, access).await?, clients, token))
 }
 
 /// Reads the contract namespace.
@@ -273,15 +261,24 @@ fn refusal(access: &ProviderAccess, error: &kube::Error) -> ConnectError {
     }
 }
 
-/// Renews the credential of a kubeconfig at its backend; `None` if it names no backend.
-async fn renew(access: &ProviderAccess) -> Option<Result<RenewedCredential, RenewError>> {
-    let endpoint = access.backend.as_ref()?;
-    let token = SecretString::from(endpoint.token.clone());
-    let client = match backend::client(endpoint, bindery_sdk::StaticToken::new(token)) {
-        Ok(client) => client,
-        Err(error) => return Some(Err(RenewError::Refused(error.to_string()))),
+/// Renews the credential of a kubeconfig that the API server refused, at its backend. Without a backend the refusal stands.
+async fn renew(access: &ProviderAccess, refusal: ConnectError) -> Result<RenewedCredential, ConnectError> {
+    let Some(endpoint) = &access.backend else {
+        return Err(refusal);
     };
-    Some(backend::renew(&client, &access.namespace).await)
+    let token = SecretString::from(endpoint.token.clone());
+    let renewed = match backend::client(endpoint, bindery_sdk::StaticToken::new(token)) {
+        Ok(client) => backend::renew(&client, &access.namespace).await,
+        Err(error) => Err(RenewError::Refused(error.to_string())),
+    };
+    renewed.map_err(|error| {
+        let message = format!("{refusal}; renewing it failed: {error}");
+        let server = access.server();
+        match error {
+            RenewError::Refused(_) | RenewError::Unusable(_) => ConnectError::Unauthorized { server, message },
+            RenewError::Failed(_) => ConnectError::Unreachable { server, message },
+        }
+    })
 }
 
 #[cfg(test)]

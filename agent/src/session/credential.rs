@@ -229,11 +229,8 @@ impl SessionCredential {
 
     /// Sets the state of the renewal.
     pub fn set_renewal(&self, renewal: RenewalState) {
-        self.cell.held.send_if_modified(|held| {
-            let changed = held.renewal != renewal;
-            held.renewal = renewal;
-            changed
-        });
+        let held = &self.cell.held;
+        held.send_if_modified(|held| std::mem::replace(&mut held.renewal, renewal.clone()) != renewal);
     }
 
     /// Returns a client for the backend that sends the token held at the time of each call; `None` without a usable backend.

@@ -11,12 +11,12 @@ mod fallback;
 pub(crate) mod follower;
 
 /// The exports of a contract. Clones share the same state.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Exports {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Shared {
     view: RwLock<ExportView>,
     changes: watch::Sender<u64>,
@@ -87,10 +87,8 @@ pub(crate) struct ExportSnapshot {
 impl ExportLookup {
     /// The export, if it exists and can be used.
     pub fn present(&self) -> Option<&Arc<APIServiceExport>> {
-        match self {
-            Self::Present(export) => Some(export),
-            Self::Unknown { .. } | Self::Absent | Self::Broken { .. } => None,
-        }
+        let Self::Present(export) = self else { return None };
+        Some(export)
     }
 }
 
@@ -99,17 +97,6 @@ impl ExportList {
     pub fn get(&self, name: &str) -> Option<&ExportLookup> {
         let at = self.exports.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
         Some(&self.exports[at].1)
-    }
-}
-
-impl Default for Exports {
-    fn default() -> Self {
-        Self {
-            shared: Arc::new(Shared {
-                view: RwLock::default(),
-                changes: watch::Sender::new(0),
-            }),
-        }
     }
 }
 

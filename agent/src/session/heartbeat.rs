@@ -123,7 +123,7 @@ fn status_patch(seen: &ClusterBinding, sender: &HeartbeatSender<'_>, now: Timest
     let status = ClusterBindingStatus {
         last_heartbeat_time: Some(Time(now)),
         heartbeat_interval: Some(ApiDuration::from(sender.interval)),
-        konnector_version: Some(version()),
+        konnector_version: Some(format!("v{}", env!("CARGO_PKG_VERSION"))),
         consumer_secret_ref: sender.secret.cloned(),
         consumer_cluster_uid: Some(sender.cluster_uid.to_owned()),
         conditions: list,
@@ -131,13 +131,9 @@ fn status_patch(seen: &ClusterBinding, sender: &HeartbeatSender<'_>, now: Timest
     patch::status(&seen.metadata, json!(status))
 }
 
-fn version() -> String {
-    format!("v{}", env!("CARGO_PKG_VERSION"))
-}
-
 /// Sends heartbeats until dropped. `wake` is notified when something that the decision depends on has changed.
 pub(super) async fn run(core: Arc<SessionCore>, wake: Arc<Notify>) {
-    let api: Api<ClusterBinding> = Api::namespaced(core.clients.lease.clone(), &core.contract.namespace);
+    let api: Api<ClusterBinding> = Api::namespaced(core.sides.provider.lease.clone(), &core.contract.namespace);
     let beat = |since| {
         let (core, api) = (Arc::clone(&core), api.clone());
         async move { beat(&core, &api, since).await }

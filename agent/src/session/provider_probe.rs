@@ -96,7 +96,7 @@ async fn run(core: Arc<SessionCore>, policy: PollPolicy, sender: watch::Sender<O
 
 async fn probe(core: &SessionCore) -> Result<(), ConnectError> {
     let access = core.credential.held().access;
-    let found = connect::read_contract(&core.clients, &access).await?;
+    let found = connect::read_contract(&core.sides.provider, &access).await?;
     if found.uid == core.contract.uid {
         return Ok(());
     }

@@ -22,28 +22,35 @@ pub struct Sessions {
 /// What all sessions use.
 #[derive(Clone, Debug)]
 pub(super) struct SessionTools {
+    pub(super) consumer: Consumer,
     pub(super) recorder: Recorder,
+    pub(super) metrics: Arc<Metrics>,
     pub(super) sync_metrics: Arc<engine::Metrics>,
 }
 
 impl Sessions {
     /// A registry without sessions.
-    pub fn new(recorder: Recorder, sync_metrics: Arc<engine::Metrics>) -> Self {
+    pub fn new(
+        consumer: Consumer,
+        recorder: Recorder,
+        metrics: Arc<Metrics>,
+        sync_metrics: Arc<engine::Metrics>,
+    ) -> Self {
+        let tools = SessionTools {
+            consumer,
+            recorder,
+            metrics,
+            sync_metrics,
+        };
         Self {
             open: Mutex::default(),
-            tools: SessionTools { recorder, sync_metrics },
+            tools,
         }
     }
 
     /// Returns the session of the contract that was reached. An open session is offered the credential; a new session is
     /// opened if there is none, or if the contract was reached over another connection with a newer credential.
-    pub fn enter(
-        &self,
-        reached: &ContractConnection,
-        consumer: &Consumer,
-        settings: &SessionSettings,
-        metrics: &Arc<Metrics>,
-    ) -> Arc<Session> {
+    pub fn enter(&self, reached: &ContractConnection, settings: SessionSettings) -> Arc<Session> {
         let mut open = self.open.lock();
         let mut before = None;
         if let Some(session) = open.get(&reached.contract.uid).and_then(Weak::upgrade) {
@@ -58,14 +65,7 @@ impl Sessions {
             before = Some(session);
         }
         open.retain(|_, session| session.strong_count() > 0);
-        let session = Arc::new(Session::start(
-            reached,
-            before.as_deref(),
-            consumer.clone(),
-            settings.clone(),
-            Arc::clone(metrics),
-            &self.tools,
-        ));
+        let session = Arc::new(Session::start(reached, before.as_deref(), settings, &self.tools));
         open.insert(Arc::clone(&reached.contract.uid), Arc::downgrade(&session));
         session
     }
@@ -80,7 +80,7 @@ impl Sessions {
             contract: session.core.contract.clone(),
             origin: access.fingerprint.clone(),
             access: Arc::clone(access),
-            clients: session.core.clients.clone(),
+            clients: session.core.sides.provider.clone(),
             token: session.core.credential.token().cloned(),
             renewed: None,
         }))

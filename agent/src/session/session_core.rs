@@ -6,7 +6,7 @@ use bindery_api::{
     names::CLUSTER_BINDING,
     v1alpha2::{APIServiceNamespace, BoundSchema, ClusterBinding},
 };
-use bindery_runtime::{cache::Cache, client::Clients, watch::Source};
+use bindery_runtime::{cache::Cache, watch::Source};
 use jiff::Timestamp;
 use tokio::sync::watch;
 
@@ -35,16 +35,15 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct SessionCore {
     pub(super) contract: Contract,
-    pub(super) clients: Clients,
+    pub(super) sides: Sides,
+    pub(super) surroundings: Surroundings,
     pub(super) consumer: Consumer,
     pub(super) credential: SessionCredential,
     pub(super) exports: Exports,
     pub(super) schemas: Cache<BoundSchema>,
-    pub(super) namespaces: Cache<APIServiceNamespace>,
     pub(super) cluster_binding: Cache<ClusterBinding>,
     pub(super) reports: StatusReports,
     pub(super) claims: Claims,
-    pub(super) budget: Budget,
     pub(super) settings: SessionSettings,
     pub(super) metrics: Arc<Metrics>,
     pub(super) intervals: Arc<PollIntervals>,
@@ -59,53 +58,51 @@ impl SessionCore {
     pub(super) fn new(
         reached: &ContractConnection,
         refused: Option<&SessionCredential>,
-        consumer: Consumer,
         settings: SessionSettings,
-        metrics: Arc<Metrics>,
         tools: &SessionTools,
     ) -> Self {
+        let consumer = tools.consumer.clone();
         let namespace = &reached.contract.namespace;
         let watch = &reached.clients.watch;
-        let namespaces = Cache::start(watch.clone(), Source::of::<APIServiceNamespace>(Some(namespace)));
         let (access, token) = (Arc::clone(&reached.access), reached.token.clone());
         let credential = match refused {
             Some(before) => before.succeed(access, schedule(reached), token),
             None => SessionCredential::new(access, schedule(reached), token),
         };
-        let budget = Budget::default();
+        let sides = Sides {
+            consumer: consumer.clients.clone(),
+            provider: reached.clients.clone(),
+        };
+        let surroundings = Surroundings {
+            namespaces: Cache::start(watch.clone(), Source::of::<APIServiceNamespace>(Some(namespace))),
+            consumer_namespaces: consumer.namespaces.clone(),
+            recorder: tools.recorder.clone(),
+            metrics: Arc::clone(&tools.sync_metrics),
+            budget: Budget::default(),
+        };
         let claims = Claims::new(Site {
             contract: reached.contract.clone(),
-            sides: Sides {
-                consumer: consumer.clients.clone(),
-                provider: reached.clients.clone(),
-            },
-            around: Surroundings {
-                namespaces: namespaces.clone(),
-                consumer_namespaces: consumer.namespaces.clone(),
-                recorder: tools.recorder.clone(),
-                metrics: Arc::clone(&tools.sync_metrics),
-                budget: budget.clone(),
-            },
+            sides: sides.clone(),
+            around: surroundings.clone(),
             home: Arc::clone(&consumer.namespace),
         });
         Self {
             contract: reached.contract.clone(),
-            clients: reached.clients.clone(),
+            sides,
+            surroundings,
             consumer,
             exports: Exports::default(),
             schemas: Cache::start(watch.clone(), Source::of::<BoundSchema>(Some(namespace))),
-            namespaces,
             cluster_binding: Cache::start(
                 watch.clone(),
                 Source::of::<ClusterBinding>(Some(namespace)).fields(format!("metadata.name={CLUSTER_BINDING}")),
             ),
             reports: StatusReports::default(),
             claims,
-            budget,
             credential,
             intervals: Arc::new(PollIntervals::new(settings.polling_interval)),
             settings,
-            metrics,
+            metrics: Arc::clone(&tools.metrics),
             heartbeat: watch::Sender::default(),
             desired_secret: watch::Sender::default(),
             consent: watch::Sender::new(None),
@@ -144,11 +141,8 @@ impl SessionCore {
     }
 
     pub(super) fn set_heartbeat(&self, heartbeat: Heartbeat) {
-        self.heartbeat.send_if_modified(|known| {
-            let changed = *known != heartbeat;
-            *known = heartbeat;
-            changed
-        });
+        self.heartbeat
+            .send_if_modified(|known| std::mem::replace(known, heartbeat.clone()) != heartbeat);
     }
 
     pub(super) fn has_consent(&self) -> bool {

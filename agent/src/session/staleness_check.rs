@@ -47,7 +47,7 @@ impl SessionCore {
     /// Marks the credential as refused if the API server refuses it.
     async fn check(&self) {
         let access = self.credential.held().access;
-        let namespaces: Api<Namespace> = Api::all(self.clients.lease.clone());
+        let namespaces: Api<Namespace> = Api::all(self.sides.provider.lease.clone());
         if let Err(error) = namespaces.get(&access.namespace).await
             && errors::code(&error) == Some(401)
         {
@@ -58,7 +58,7 @@ impl SessionCore {
     /// Marks a refused credential as accepted if the API server accepts it now.
     async fn check_again(&self) {
         let access = self.credential.held().access;
-        let namespaces: Api<Namespace> = Api::all(self.clients.lease.clone());
+        let namespaces: Api<Namespace> = Api::all(self.sides.provider.lease.clone());
         if namespaces.get(&access.namespace).await.is_ok() {
             self.credential.restore(&access);
         }

@@ -149,7 +149,7 @@ async fn write(core: &SessionCore, subject: &ReportSubject) -> Result<(), kube::
     if core.serves_other_cluster() {
         return Ok(());
     }
-    let (client, namespace) = (core.clients.write.clone(), &core.contract.namespace);
+    let (client, namespace) = (core.sides.provider.write.clone(), &core.contract.namespace);
     let params = PatchParams::default();
     let (ReportSubject::Export(object) | ReportSubject::Schema(object)) = subject;
     let written = match subject {

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     sync::Arc,
 };
 
@@ -18,6 +17,7 @@ use crate::{
 };
 
 /// The claims of a binding, registered with its session. Dropping it removes them there.
+#[derive(Debug)]
 pub(super) struct RunningClaims {
     session: Arc<Session>,
     binding: String,
@@ -37,12 +37,6 @@ pub(super) struct RunningCleanup {
 impl Drop for RunningClaims {
     fn drop(&mut self) {
         self.session.claims().remove(&self.binding);
-    }
-}
-
-impl fmt::Debug for RunningClaims {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.spec.fmt(f)
     }
 }
 

@@ -8,7 +8,7 @@ use bindery_api::{
 
 use super::{CrdFailures, types};
 use crate::{
-    binding::{crd::CrdState, observed::ObservedBinding, plan::BindingPlan},
+    binding::{observed::ObservedBinding, plan::BindingPlan},
     controller::{
         access::ContractAccess,
         conditions::{self, CredentialWording, EXPORT_NOT_SELECTED, EXPORT_REMOVED},
@@ -54,11 +54,7 @@ pub(super) fn connected(seen: &ObservedBinding, plan: &BindingPlan, failures: &C
     if let Some(failure) = failures.values().next() {
         return Some(away(Severity::Error, failure.reason, failure.message.clone()));
     }
-    let refused = plan.states.values().find_map(|state| match state {
-        CrdState::Refused { reason, message } => Some((reason, message)),
-        CrdState::Pending { .. } | CrdState::Usable(_) => None,
-    });
-    Some(match refused {
+    Some(match plan.refused() {
         Some((reason, message)) => away(Severity::Error, reason, message.clone()),
         None => true_condition(types::CONNECTED),
     })

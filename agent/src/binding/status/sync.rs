@@ -51,11 +51,7 @@ pub(super) fn schema_in_sync(seen: &ObservedBinding, plan: &BindingPlan, failure
     if let Some(failure) = failures.values().next() {
         return Some(of(Severity::Error, failure.reason, &failure.message));
     }
-    let refused = plan.states.values().find_map(|state| match state {
-        CrdState::Refused { reason, message } => Some((reason, message)),
-        CrdState::Pending { .. } | CrdState::Usable(_) => None,
-    });
-    if let Some((reason, message)) = refused {
+    if let Some((reason, message)) = plan.refused() {
         return Some(of(Severity::Error, reason, message));
     }
     if let Some(change) = plan.refused_changes.values().next() {

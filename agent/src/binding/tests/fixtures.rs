@@ -194,12 +194,12 @@ fn word(op: &BindingOp) -> String {
         BindingOp::PatchCrd { .. } => "patch crd".to_owned(),
         BindingOp::DeleteCrd { .. } => "delete crd".to_owned(),
         BindingOp::StartEngine { .. } => "start engine".to_owned(),
-        BindingOp::StopEngine { .. } => "stop engine".to_owned(),
-        BindingOp::DrainEngine { .. } => "drain".to_owned(),
+        BindingOp::StopEngine(_) => "stop engine".to_owned(),
+        BindingOp::DrainEngine(_) => "drain".to_owned(),
         BindingOp::Pause(true) => "pause".to_owned(),
         BindingOp::Pause(false) => "go on".to_owned(),
         BindingOp::StartReleaser { mode, .. } => format!("release {mode:?}"),
-        BindingOp::StopReleaser { .. } => "stop release".to_owned(),
+        BindingOp::StopReleaser(_) => "stop release".to_owned(),
         BindingOp::DeleteExport { force: false, .. } => "delete export".to_owned(),
         BindingOp::DeleteExport { force: true, .. } => "force export".to_owned(),
         BindingOp::StopExportDeletion => "stop deletion".to_owned(),
@@ -219,7 +219,7 @@ fn word(op: &BindingOp) -> String {
             format!("clean up {}", names.join(","))
         }
         BindingOp::StopCleanup => "stop cleanup".to_owned(),
-        BindingOp::DeleteStoredCredential { .. } => "delete secret".to_owned(),
+        BindingOp::DeleteStoredCredential(_) => "delete secret".to_owned(),
         BindingOp::DeleteRoles => "delete roles".to_owned(),
     }
 }
@@ -240,8 +240,8 @@ pub(super) fn act(seen: &mut ObservedBinding, ops: &[BindingOp]) {
                 };
                 seen.engines.insert(name.clone(), engine);
             }
-            BindingOp::StopEngine { name } => drop(seen.engines.remove(name)),
-            BindingOp::DrainEngine { name } => {
+            BindingOp::StopEngine(name) => drop(seen.engines.remove(name)),
+            BindingOp::DrainEngine(name) => {
                 let engine = seen.engines.get_mut(name).unwrap();
                 engine.draining = true;
                 engine.progress.remaining = Some(0);
@@ -254,13 +254,13 @@ pub(super) fn act(seen: &mut ObservedBinding, ops: &[BindingOp]) {
                 seen.engines.remove(name);
                 seen.releasers.insert(name.clone(), (*mode, released));
             }
-            BindingOp::StopReleaser { name } => drop(seen.releasers.remove(name)),
+            BindingOp::StopReleaser(name) => drop(seen.releasers.remove(name)),
             BindingOp::DeleteCrd { name, .. } => drop(seen.crds.remove(name)),
             BindingOp::DeleteExport { .. } => {
                 seen.deletion = Some(ExportDeletion::Done);
                 session(seen).export = ExportLookup::Absent;
             }
-            BindingOp::DeleteStoredCredential { .. } => seen.has_stored_secret = false,
+            BindingOp::DeleteStoredCredential(_) => seen.has_stored_secret = false,
             BindingOp::RemoveFinalizer => binding(seen).metadata.finalizers = None,
             BindingOp::StopExportDeletion => seen.deletion = None,
             BindingOp::AcceptClaims(claims) => {

@@ -27,7 +27,7 @@ pub(super) fn drain(seen: &ObservedBinding, session: u64) -> UnbindPlan {
         return plan;
     };
     for name in seen.releasers.keys() {
-        plan.ops.push(BindingOp::StopReleaser { name: name.clone() });
+        plan.ops.push(BindingOp::StopReleaser(name.clone()));
     }
     for (name, crd) in seen.owned() {
         if was_never_served(crd) && !seen.engines.contains_key(name) {
@@ -54,16 +54,16 @@ pub(super) fn drain(seen: &ObservedBinding, session: u64) -> UnbindPlan {
                 name: name.clone(),
                 spec,
             }));
-            plan.ops.push(BindingOp::DrainEngine { name: name.clone() });
+            plan.ops.push(BindingOp::DrainEngine(name.clone()));
             continue;
         };
         if engine.spec.session != session {
-            plan.ops.push(BindingOp::StopEngine { name: name.clone() });
+            plan.ops.push(BindingOp::StopEngine(name.clone()));
             plan.remaining = None;
             continue;
         }
         if !engine.draining {
-            plan.ops.push(BindingOp::DrainEngine { name: name.clone() });
+            plan.ops.push(BindingOp::DrainEngine(name.clone()));
         }
         let left = engine
             .progress

@@ -309,9 +309,3 @@ fn a_look_before_the_provider_has_answered_changes_nothing() {
     bundle(&mut seen).status = None;
     check(&seen, "Synced", "Connecting", Severity::Info, "answer");
 }
-
-#[test]
-fn reasons_are_told_apart() {
-    let reasons: std::collections::BTreeSet<_> = SyncedReason::ALL.map(SyncedReason::as_str).into_iter().collect();
-    assert_eq!(reasons.len(), SyncedReason::ALL.len());
-}

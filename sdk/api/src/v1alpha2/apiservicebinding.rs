@@ -109,6 +109,11 @@ impl From<Option<ReadSpec>> for APIServiceBindingSpec {
 // === impl APIServiceBinding ===
 
 impl APIServiceBinding {
+    /// UID of the contract that the binding is pinned to.
+    pub fn contract_uid(&self) -> Option<&str> {
+        self.status.as_ref()?.contract_uid.as_deref()
+    }
+
     /// Name of the export that it is to.
     pub fn export_name(&self) -> &str {
         let own = self.metadata.name.as_deref().unwrap_or_default();

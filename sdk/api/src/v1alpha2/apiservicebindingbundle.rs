@@ -124,6 +124,13 @@ struct ReadSpec {
     binding_name_prefix: Option<String>,
 }
 
+impl APIServiceBindingBundle {
+    /// UID of the contract that the bundle is pinned to.
+    pub fn contract_uid(&self) -> Option<&str> {
+        self.status.as_ref()?.contract_uid.as_deref()
+    }
+}
+
 impl From<Option<ReadSpec>> for APIServiceBindingBundleSpec {
     fn from(read: Option<ReadSpec>) -> Self {
         let read = read.unwrap_or_default();
