@@ -146,7 +146,7 @@ fn a_bad_secret_is_a_condition_and_stalls_no_other_binding() -> Result<()> {
         let says = ["kube-bind/k-no-secret does not exist", "key kubeconfig", "bind again"];
         case.refused_binding("k-no-secret", "SecretValid", "KubeconfigSecretNotFound", &says)
             .await?;
-        let says = ["wild-secrets/k-elsewhere", "namespace kube-bind alone"];
+        let says = ["wild-secrets/k-elsewhere", "only in namespace kube-bind"];
         case.refused_binding("k-elsewhere", "SecretValid", INVALID, &says)
             .await?;
 

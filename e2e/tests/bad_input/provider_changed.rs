@@ -88,7 +88,7 @@ fn a_secret_of_another_provider_stops_the_binding_and_writes_nothing_there() -> 
         let says = [
             pinned.as_str(),
             &found,
-            "put the old one back",
+            "put the old Secret back",
             "kube-bind.io/accept-provider-change",
         ];
         case.refused_binding("swapped", "SecretValid", "ProviderChanged", &says)

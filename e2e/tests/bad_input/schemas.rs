@@ -227,7 +227,7 @@ fn apis_of_kubernetes_itself_do_not_come_from_a_provider() -> Result<()> {
                 name,
                 "Connected",
                 "ProtectedGroup",
-                &[&crd_name, "do not come from a provider"],
+                &[&crd_name, "never from a provider"],
             )
             .await?;
             ensure!(crd(case, &crd_name).await?.is_none());
