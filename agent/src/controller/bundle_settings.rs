@@ -128,8 +128,8 @@ mod tests {
                 .map(|(key, value)| ((*key).to_owned(), (*value).to_owned())),
         );
         let settings = settings(json!({"selector": selector}));
-        assert_eq!(settings.takes(&export), expect, "{selector}");
-        assert_eq!(settings.unusable().is_some(), expect.is_none());
+        assert_eq!(settings.selects(&export), expect, "{selector}");
+        assert_eq!(settings.selector_problem().is_some(), expect.is_none());
     }
 
     #[test]

@@ -246,7 +246,7 @@ mod tests {
     }
 
     fn created(desired: &DesiredSecret) -> Secret {
-        match plan(None, wanted, "kube-bind", UID) {
+        match plan(None, desired, "kube-bind", UID) {
             SecretOp::Create(secret) => *secret,
             other => panic!("{other:?}"),
         }

@@ -1,5 +1,6 @@
 use bindery_api::v1alpha2::{DeletionPolicy, Selector};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::ResourceExt as _;
 use std::sync::Arc;
 
 use super::*;
@@ -151,7 +152,7 @@ fn a_claim_that_grows_is_in_effect_as_far_as_it_was_accepted() {
     let mut grown = export();
     grown.spec.permission_claims = core(&["configmaps", "secrets"]);
     session(&mut seen).export = ExportLookup::Present(Arc::new(grown));
-    let sorted = sorted(&seen).unwrap();
+    let sorted = super::plan(&seen).unwrap();
     assert_eq!(sorted.effective, [named]);
     assert_eq!(sorted.unaccepted.len(), 2);
     check(&mut seen, &["claim [configmaps] withdraw []", "go on"], &["configmaps"]);
@@ -170,7 +171,7 @@ fn a_record_that_cannot_be_read_stops_nothing_and_accepts_nothing() {
         let mut seen = world(&["secrets", "configmaps"], &["secrets", "serviceaccounts"], &[]);
         let annotations = binding(&mut seen).annotations_mut();
         annotations.insert(annotations::ACCEPTED_CLAIMS.to_owned(), text.to_owned());
-        let sorted = sorted(&seen).unwrap();
+        let sorted = super::plan(&seen).unwrap();
         assert!(sorted.is_unreadable);
         assert_eq!(
             sorted.effective,
@@ -199,18 +200,18 @@ fn what_the_provider_claims_no_more_is_told_apart_and_so_is_what_may_be_left_of_
     let mut seen = world(&["secrets"], &["secrets", "configmaps"], &[]);
     let plan = plan::plan(&seen);
     act(&mut seen, &plan.ops);
-    assert_eq!(left_behind(&seen), None);
+    assert_eq!(abandoned_copies(&seen), None);
     let progress = |seen: &mut ObservedBinding, resource: &str, remaining| {
         let resource = GroupResource::new("", resource);
         let progress = seen.claims.progress.claims.get_mut(&resource).unwrap();
         (progress.out_of_reach, progress.remaining) = (true, remaining);
     };
     progress(&mut seen, "configmaps", Some(2));
-    assert_eq!(left_behind(&seen), None, "not done yet");
+    assert_eq!(abandoned_copies(&seen), None, "not done yet");
     progress(&mut seen, "configmaps", Some(0));
-    let told = left_behind(&seen).unwrap();
-    assert!(told.starts_with("the provider claims configmaps no more"), "{told}");
-    assert_eq!(names(&sorted(&seen).unwrap().listed), ["secrets"]);
+    let told = abandoned_copies(&seen).unwrap();
+    assert!(told.starts_with("the provider no longer claims configmaps"), "{told}");
+    assert_eq!(names(&super::plan(&seen).unwrap().listed), ["secrets"]);
 }
 
 #[test]
@@ -232,7 +233,7 @@ fn a_session_hears_what_others_claim_of_the_same() {
         .iter()
         .map(|(name, claimed)| ((*name).to_owned(), core(claimed)))
         .collect();
-    let spec = sorted(&seen).unwrap().spec.unwrap();
+    let spec = super::plan(&seen).unwrap().spec.unwrap();
     assert_eq!(spec.wanted.kept, [("sheriffs".to_owned(), core(&["secrets"]))].into());
     turn(&mut seen);
     seen.claims.elsewhere.clear();
@@ -287,7 +288,7 @@ fn what_no_provider_may_claim_is_refused_here_too() {
             claim("cert.example.com", "certificates"),
         ],
     );
-    let sorted = sorted(&seen).unwrap();
+    let sorted = super::plan(&seen).unwrap();
     assert_eq!(names(&sorted.effective), ["secrets", "certificates.cert.example.com"]);
     assert_eq!(names(&sorted.listed), names(&sorted.effective));
     let refused: Vec<_> = sorted
@@ -427,7 +428,7 @@ fn claims_are_not_withdrawn_before_it_is_known_where_they_are() {
     session(&mut seen).export = ExportLookup::Present(Arc::new(none));
     let withdrawal = |seen: &ObservedBinding| {
         let withdrawal = withdraw(seen, Withdrawer::Session(1)).unwrap();
-        (words(&withdrawal.ops), names(&withdrawal.listed), withdrawal.left)
+        (words(&withdrawal.ops), names(&withdrawal.listed), withdrawal.remaining)
     };
     seen.schemas.insert(CRD.to_owned(), ObservedSchema::Unknown);
     assert_eq!(withdrawal(&seen), (vec![], vec!["secrets".to_owned()], None));

@@ -67,7 +67,7 @@ fn a_crd_is_made_and_then_left_alone() {
     let decision = plan(NAME, &schema(), None, &binding("1"));
     assert_eq!(reason(&decision), "CustomResourceDefinitionMissing");
     let crd = created(&schema());
-    assert!(is_owned(&crd, &binding("1")));
+    assert!(owns_crd(&binding("1"), &crd));
     assert_eq!(crd.spec.conversion.as_ref().unwrap().strategy, "None");
     let waiting = plan(NAME, &schema(), Some(&crd), &binding("1"));
     assert_eq!(
@@ -320,7 +320,7 @@ fn a_crd_that_is_offered_is_taken_over_where_the_schemas_agree() {
         ),
         (
             existing(&["spec"], &|crd| {
-                crd.metadata.owner_references = Some(vec![owner(&binding("2"))]);
+                crd.metadata.owner_references = Some(vec![controller_reference(&binding("2"))]);
             }),
             "ForeignCustomResourceDefinition",
         ),

@@ -2,6 +2,7 @@ use bindery_api::{
     annotations,
     v1alpha2::{BoundSchemaVersion, ConflictPolicy, ExportResource, Isolation},
 };
+use kube::ResourceExt as _;
 use serde_json::json;
 
 use super::*;

@@ -176,7 +176,7 @@ fn a_record_that_cannot_be_read_is_shown() {
         annotations.insert(annotations::ACCEPTED_CLAIMS.to_owned(), "all".to_owned());
     });
     for says in [
-        "nothing new is in effect",
+        "no new claim takes effect",
         "apiservicebinding cowboys kube-bind.io/accepted-claims-",
     ] {
         let reason = "AcceptedClaimsUnreadable";
@@ -207,7 +207,7 @@ fn who_else_chooses_what_is_claimed_is_told() {
         }
     }
     let by_provider = "by names that the provider writes into status";
-    let by_users = "in any namespace that an object which refers to it names";
+    let by_users = "in any namespace that a referring object names";
     check(&[], &[]);
     check(
         &[("spec.ref", None), ("spec.statusRef", Some("metadata.namespace"))],
