@@ -381,7 +381,7 @@ fn claims_are_withdrawn_after_the_objects_and_before_all_else() {
             "stop engine",
             "delete export",
             "delete roles",
-            "clear finalizer"
+            "remove finalizer"
         ]
     );
 }
