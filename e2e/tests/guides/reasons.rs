@@ -7,9 +7,9 @@ use anyhow::{Result, ensure};
 const PAGE: &str = include_str!("../../../docs/reference/bundle-conditions.md");
 /// Where the reasons of a bundle's own conditions are.
 const SOURCES: [&str; 3] = [
-    include_str!("../../../agent/src/bundle/hold.rs"),
+    include_str!("../../../agent/src/bundle/blocker.rs"),
     include_str!("../../../agent/src/bundle/status.rs"),
-    include_str!("../../../agent/src/binding/credential.rs"),
+    include_str!("../../../agent/src/controller/access.rs"),
 ];
 
 const SYNK: &str = include_str!("../../../docs/reference/synk.md");
