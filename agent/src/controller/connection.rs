@@ -132,9 +132,9 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> ProviderConnection<K> {
         self.link_throttled(changes, move |value| {
             let now = milestones(value);
             let mut before = before.lock();
-            let changed = *before != now;
+            let is_reached = *before != now;
             *before = now;
-            changed
+            is_reached
         })
     }
 }
