@@ -140,7 +140,7 @@ pub fn steps(seen: &ObservedBinding, spec: Option<&ClaimSpec>, cleanup: &BTreeSe
     let mut ops = Vec::new();
     match spec {
         Some(spec) if seen.claims.running.as_ref() != Some(spec) => {
-            ops.push(BindingOp::SetClaims(Box::new(spec.clone())))
+            ops.push(BindingOp::SetClaims(Box::new(spec.clone())));
         }
         None if seen.claims.running.is_some() => ops.push(BindingOp::RemoveClaims),
         Some(_) | None => {}

@@ -230,7 +230,10 @@ impl SessionCredential {
     /// Sets the state of the renewal.
     pub fn set_renewal(&self, renewal: RenewalState) {
         let held = &self.cell.held;
-        held.send_if_modified(|held| std::mem::replace(&mut held.renewal, renewal.clone()) != renewal);
+        held.send_if_modified(|held| {
+            let before = std::mem::replace(&mut held.renewal, renewal);
+            before != held.renewal
+        });
     }
 
     /// Returns a client for the backend that sends the token held at the time of each call; `None` without a usable backend.

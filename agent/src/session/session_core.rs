@@ -141,8 +141,10 @@ impl SessionCore {
     }
 
     pub(super) fn set_heartbeat(&self, heartbeat: Heartbeat) {
-        self.heartbeat
-            .send_if_modified(|known| std::mem::replace(known, heartbeat.clone()) != heartbeat);
+        self.heartbeat.send_if_modified(|known| {
+            let before = std::mem::replace(known, heartbeat);
+            before != *known
+        });
     }
 
     pub(super) fn has_consent(&self) -> bool {

@@ -66,7 +66,7 @@ impl KubernetesFallback {
         let forbidden = Arc::<Notify>::default();
         let mut handler = ExportEventHandler::new(&self.exports, &forbidden);
         let watch = watch::run(self.client.clone(), self.source(), ExportDecoder, move |event| {
-            handler.handle(event)
+            handler.handle(event);
         });
         tokio::select! { () = watch => {}, () = forbidden.notified() => {} }
     }
@@ -84,7 +84,7 @@ impl KubernetesFallback {
             tokio::select! { () = sleep(pause) => {}, Ok(()) = self.pause.changed() => continue }
             let mut handler = ExportEventHandler::new(&self.exports, &Arc::default());
             watch::list(self.client.clone(), self.source(), ExportDecoder, move |event| {
-                handler.handle(event)
+                handler.handle(event);
             })
             .await;
         }
