@@ -55,6 +55,7 @@ pub(super) struct ApplyOutcome {
 }
 
 impl ApplyOutcome {
+    /// Notes a failed write that is not about a CRD, or a conflict.
     fn fail(&mut self, error: &kube::Error) {
         self.is_stale = errors::code(error) == Some(409) && (self.is_stale || self.problem.is_none());
         self.problem = Some(errors::explain(error));
@@ -119,6 +120,7 @@ impl BindingController {
         }
     }
 
+    /// Takes one step.
     async fn step(
         &self,
         binding: &APIServiceBinding,
@@ -178,6 +180,7 @@ impl BindingController {
         Ok(())
     }
 
+    /// Starts an engine in a session.
     fn engine(
         &self,
         binding: &APIServiceBinding,
@@ -202,16 +205,19 @@ impl BindingController {
         Engine::start(target, sides, around, deletions, session.claims().references())
     }
 
+    /// The bindings of the consumer cluster.
     fn bindings(&self) -> Api<APIServiceBinding> {
         Api::all(self.context.consumer.clients.write.clone())
     }
 
+    /// Patches the metadata of a binding.
     async fn patch_binding(&self, name: &str, patch: Value) -> Result<(), kube::Error> {
         let patch = Patch::Merge(patch);
         let patched = self.bindings().patch(name, &PatchParams::default(), &patch).await;
         patched.map(drop)
     }
 
+    /// Adds or removes the konnector's finalizer.
     async fn set_finalizer(&self, binding: &APIServiceBinding, wanted: bool) -> Result<(), kube::Error> {
         let mut list: Vec<_> = binding.finalizers().to_vec();
         list.retain(|finalizer| finalizer != finalizers::KONNECTOR);
@@ -227,6 +233,7 @@ impl BindingController {
         }
     }
 
+    /// Records accepted claims in an annotation of the binding.
     async fn accept_claims(&self, binding: &APIServiceBinding, claims: &[PermissionClaim]) -> Result<(), kube::Error> {
         let record = serde_json::to_string(claims).map_err(kube::Error::SerdeError)?;
         let record = Map::from_iter([(annotations::ACCEPTED_CLAIMS.to_owned(), Value::String(record))]);
@@ -283,6 +290,7 @@ impl BindingController {
     }
 }
 
+/// Deletes an object by name, and by UID if one is given. An object that is gone or was replaced counts as deleted.
 async fn delete<K>(api: &Api<K>, name: &str, uid: Option<String>) -> Result<(), kube::Error>
 where
     K: Resource + Clone + DeserializeOwned + Debug,

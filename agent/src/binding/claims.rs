@@ -216,6 +216,7 @@ fn refusal(export: &APIServiceExport, resource: &GroupResource) -> Option<&'stat
     }
 }
 
+/// Returns the claims of a binding as the session has to know them.
 fn spec(
     seen: &ObservedBinding,
     session: u64,
@@ -283,10 +284,12 @@ fn listed_claims(seen: &ObservedBinding) -> &[PermissionClaim] {
     status.map_or(&[], |status| status.permission_claims.as_slice())
 }
 
+/// Returns the resources that these claims are about.
 fn resources<'a>(claims: impl IntoIterator<Item = &'a PermissionClaim>) -> BTreeSet<GroupResource> {
     claims.into_iter().map(|claim| claim.group_resource.clone()).collect()
 }
 
+/// Whether the user rejected the claims on a resource.
 fn is_rejected(seen: &ObservedBinding, resource: &GroupResource) -> bool {
     seen.binding.spec.rejected_permission_claims.contains(resource)
 }

@@ -20,6 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{contract_pin, runtime::BindingRuntime};
 use crate::controller::{context::ControllerContext, ownership::bundle_of};
 
+/// Bindings that are reconciled at the same time.
 const WORKERS: usize = 4;
 
 /// What the controller of bindings works on.
@@ -64,6 +65,7 @@ impl BindingController {
         }
     }
 
+    /// Queues keys when bindings, Secrets, CRDs or bundles change.
     fn subscribe(self: &Arc<Self>) -> [Subscription; 4] {
         let (bindings, secrets) = (Arc::downgrade(self), Arc::downgrade(self));
         let (crds, bundles) = (Arc::downgrade(self), Arc::downgrade(self));
@@ -142,6 +144,7 @@ impl BindingController {
         }
     }
 
+    /// Queues the bindings that a change concerns.
     fn enqueue(&self, lane: Lane, is_concerned: impl Fn(&APIServiceBinding) -> bool) {
         for binding in self.context.consumer.bindings.list(is_concerned) {
             self.queue.add(BindingKey::Binding(binding.name_any().into()), lane);
@@ -164,6 +167,7 @@ fn claims_changed(old: Option<&APIServiceBinding>, new: Option<&APIServiceBindin
     old.is_some() && claims(old) != claims(new)
 }
 
+/// Reconciles queued keys until dropped.
 async fn work(controller: Arc<BindingController>) {
     while let Some(work) = controller.queue.next().await {
         controller.reconcile(work.key()).await.settle(work);

@@ -196,6 +196,7 @@ fn check(existing: &CustomResourceDefinition, wanted: &CustomResourceDefinition)
     compat::check_definitions(existing, &merged)
 }
 
+/// Returns the decision for a resource that is being installed.
 fn pending(op: Option<CrdOp>, reason: &'static str, message: String) -> CrdDecision {
     CrdDecision {
         op,
@@ -204,6 +205,7 @@ fn pending(op: Option<CrdOp>, reason: &'static str, message: String) -> CrdDecis
     }
 }
 
+/// Tells whether an installed CRD can be synced, and in which version.
 fn state(name: &str, schema: &BoundSchema, existing: &CustomResourceDefinition) -> CrdState {
     if !is_established(existing) {
         return CrdState::Pending {
@@ -263,6 +265,7 @@ fn patch(existing: &CustomResourceDefinition, wanted: &CustomResourceDefinition)
     Some(patch)
 }
 
+/// Adds the hash of its spec to a CRD, as an annotation.
 fn with_hash(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     let hash = spec_hash(&crd);
     crd.annotations_mut()

@@ -9,6 +9,7 @@ use crate::{attempt::Attempt, session::Session};
 
 /// The backend may wait this long for the last objects before it answers.
 const WAIT_SECONDS: i64 = 10;
+/// Pause after the first failed request.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
 /// Requests the deletion of an export from the backend until the backend accepts. `force` deletes the export although

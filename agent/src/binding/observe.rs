@@ -161,6 +161,7 @@ impl BindingController {
         (bundle.metadata.uid.as_ref() == Some(&owner.uid)).then_some(bundle)
     }
 
+    /// Returns what a bundle says about a binding that it made.
     fn owning_bundle(&self, seen: &ObservedBinding, bundle: &APIServiceBindingBundle) -> OwningBundle {
         let settings = BundleSettings::of(&bundle.spec, self.context.options.polling_interval);
         OwningBundle {
@@ -199,6 +200,7 @@ impl BindingController {
         bindings.list(|other| other.metadata.uid != binding.metadata.uid && other.contract_uid() == pinned)
     }
 
+    /// Returns the schema of a CRD. A missing schema counts as unknown for a short time, since it may arrive after its export.
     fn schema(&self, session: &Session, name: &str, runtime: &mut BindingRuntime, key: &BindingKey) -> ObservedSchema {
         if let Some(schema) = session.schemas().get(&session.contract().namespace, name) {
             runtime.schema_found(name);

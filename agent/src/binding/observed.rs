@@ -217,6 +217,7 @@ impl ObservedBinding {
         self.consent(annotations::ALLOW_UNBIND)
     }
 
+    /// Reads a consent from an annotation of the binding.
     fn consent(&self, annotation: &str) -> Consent {
         Consent::read(&*self.binding, annotation, self.now)
     }

@@ -251,6 +251,7 @@ impl BindingPlan {
     }
 }
 
+/// Returns a plan of these steps, without states of resources.
 fn steps(ops: Vec<BindingOp>) -> BindingPlan {
     BindingPlan {
         ops,

@@ -21,6 +21,7 @@ use crate::{controller::requeue::Requeue, session::credential_secret};
 const SWEEP_PAUSE: Duration = Duration::from_secs(5);
 
 impl BindingController {
+    /// Reconciles a binding, or deletes the unused credential of a contract.
     pub(super) async fn reconcile(&self, key: &BindingKey) -> Requeue {
         match key {
             BindingKey::Binding(name) => {
@@ -45,6 +46,7 @@ impl BindingController {
         }
     }
 
+    /// Brings a binding a step further: observe, plan, apply, report.
     async fn reconcile_binding(
         &self,
         binding: &Arc<APIServiceBinding>,

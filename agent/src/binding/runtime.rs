@@ -55,6 +55,7 @@ pub(super) struct BindingRuntime {
     deletions_allowed: Option<Timestamp>,
 }
 
+/// An engine and its progress. Dropping it stops the engine.
 #[derive(Debug)]
 struct RunningEngine {
     spec: EngineSpec,

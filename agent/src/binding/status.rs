@@ -179,6 +179,7 @@ pub fn export_report(seen: &ObservedBinding, status: &APIServiceBindingStatus, p
     }
 }
 
+/// Sets the fields of the status that are no conditions.
 fn facts(seen: &ObservedBinding, plan: &BindingPlan, status: &mut APIServiceBindingStatus) {
     status.bound_schemas = seen.bound();
     let (Some(session), ContractAccess::Reached(_)) = (&seen.session, &seen.access) else {

@@ -113,6 +113,7 @@ pub fn plan(seen: &ObservedBinding) -> UnbindPlan {
     plan
 }
 
+/// Plans the removal of the objects.
 fn objects(seen: &ObservedBinding) -> UnbindPlan {
     match objects_path(seen) {
         UnbindPath::Drain { session } => drain(seen, session),
@@ -237,6 +238,7 @@ fn unpinned(session: &ObservedSession) -> (String, bool) {
     }
 }
 
+/// The end of messages about a deletion that waits for the user.
 const FORCE: &str = "fix that, or annotate the binding with kube-bind.io/force-unbind=true to remove it without the \
                      provider, which then keeps its objects";
 

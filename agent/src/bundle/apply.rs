@@ -83,6 +83,7 @@ impl BundleController {
         Ok(false)
     }
 
+    /// Takes one step.
     async fn step(&self, bundle: &APIServiceBindingBundle, op: BundleOp) -> Result<(), kube::Error> {
         let api: Api<APIServiceBinding> = Api::all(self.context.consumer.clients.write.clone());
         let (recorder, metrics) = (&self.context.recorder, &self.context.metrics);

@@ -71,6 +71,7 @@ impl Blocker {
         }
     }
 
+    /// A blocker that ends by itself when the provider answers.
     fn connecting(message: &str) -> Self {
         Self::new(SyncedReason::Connecting, Severity::Info, message)
     }
@@ -113,6 +114,7 @@ pub fn severity(seen: &ObservedBundle) -> Severity {
     }
 }
 
+/// Returns why the bundle's provider or contract cannot be used now; `None` if it can.
 fn without_provider(seen: &ObservedBundle) -> Option<Blocker> {
     let no_client = |message: String| {
         Some(Blocker::new(

@@ -17,6 +17,7 @@ use crate::{
     session::credential_secret,
 };
 
+/// Bundles that are reconciled at the same time.
 const WORKERS: usize = 2;
 
 /// Name of a bundle.
@@ -56,6 +57,7 @@ impl BundleController {
         }
     }
 
+    /// Queues bundles when bundles, bindings or Secrets change.
     fn subscribe(self: &Arc<Self>) -> [Subscription; 3] {
         let (bundles, bindings, secrets) = (Arc::downgrade(self), Arc::downgrade(self), Arc::downgrade(self));
         let consumer = &self.context.consumer;
@@ -85,6 +87,7 @@ impl BundleController {
         ]
     }
 
+    /// Queues the bundles that a change concerns.
     fn enqueue(&self, lane: Lane, is_concerned: impl Fn(&APIServiceBindingBundle) -> bool) {
         for bundle in self.context.consumer.bundles.list(is_concerned) {
             self.queue.add(bundle.name_any().into(), lane);
@@ -108,6 +111,7 @@ impl BundleController {
         }
     }
 
+    /// Reconciles a bundle.
     async fn reconcile(&self, key: &BundleKey) -> Requeue {
         let Some(bundle) = self.context.consumer.bundles.get("", key) else {
             self.runtimes.lock().remove(key);
@@ -124,6 +128,7 @@ impl BundleController {
         requeue
     }
 
+    /// Brings a bundle a step further: observe, plan, apply, report.
     async fn reconcile_bundle(
         &self,
         bundle: &Arc<APIServiceBindingBundle>,
@@ -157,6 +162,7 @@ fn concerns_all(existed: bool, exists: bool, lane: Lane) -> bool {
     !exists || (!existed && lane == Lane::Live)
 }
 
+/// Reconciles queued bundles until dropped.
 async fn work(controller: Arc<BundleController>) {
     while let Some(work) = controller.queue.next().await {
         controller.reconcile(work.key()).await.settle(work);

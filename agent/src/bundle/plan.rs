@@ -122,14 +122,17 @@ fn is_served(seen: &ObservedBundle, binding: &APIServiceBinding) -> bool {
 }
 
 impl BundlePlan {
+    /// Notes a problem that keeps an export from being bound.
     fn complain(&mut self, export: &str, message: impl Into<String>) {
         self.problems.insert(export.to_owned(), message.into());
     }
 
+    /// Notes what an export waits for.
     fn wait(&mut self, export: &str, message: impl Into<String>) {
         self.waiting.insert(export.to_owned(), message.into());
     }
 
+    /// Requests another plan after this time, if none is requested sooner.
     fn wake_after(&mut self, pause: Duration) {
         // A little later, so that the time has certainly passed.
         let pause = pause + Duration::from_millis(10);
@@ -315,6 +318,7 @@ fn patience(
     }
 }
 
+/// Whether the user consents to end a binding although objects are left.
 fn is_allowed(seen: &ObservedBundle, binding: &APIServiceBinding) -> bool {
     let consent = Consent::read(binding, annotations::ALLOW_UNBIND, seen.now);
     consent.until().is_some()
@@ -325,6 +329,7 @@ fn may_take_objects(seen: &ObservedBundle, binding: &APIServiceBinding) -> bool 
     is_allowed(seen, binding) || seen.bundle.spec.removed_exports == Some(RemovedExports::Unbind)
 }
 
+/// Message about an export whose binding is being deleted.
 fn ending(binding: &APIServiceBinding) -> String {
     format!(
         "APIServiceBinding {} is being deleted; the export will be bound when it is gone",
@@ -332,6 +337,7 @@ fn ending(binding: &APIServiceBinding) -> String {
     )
 }
 
+/// Message about an export whose binding is being deleted with another bundle.
 fn left_over(binding: &APIServiceBinding, bundle: &str) -> String {
     format!(
         "APIServiceBinding {} is being deleted with its APIServiceBindingBundle {bundle}; the export will be bound when it \

@@ -34,6 +34,7 @@ pub(super) struct BundleRuntime {
     removed: HashMap<String, (Instant, bool)>,
 }
 
+/// The probes of a provider. Dropping it stops them.
 #[derive(Debug)]
 struct RunningProbes {
     session: u64,
@@ -84,6 +85,7 @@ impl BundleRuntime {
         }
     }
 
+    /// Returns a failed attempt to reach the provider as a probe, with the time of its first failure.
     fn failed_probe(&mut self, problem: &ConnectError, now: Timestamp) -> ProbeResult {
         let failures = self.connection.attempts.failures();
         let at = match self.failed_attempt {

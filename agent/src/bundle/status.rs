@@ -64,6 +64,7 @@ pub fn of(seen: &ObservedBundle, plan: &BundlePlan, failures: &ExportFailures) -
     status
 }
 
+/// The condition SecretValid.
 fn secret_valid(seen: &ObservedBundle) -> Condition {
     let at = &seen.bundle.spec.kubeconfig_secret_ref;
     let wording = CredentialWording {
@@ -75,6 +76,7 @@ fn secret_valid(seen: &ObservedBundle) -> Condition {
     shared::secret_valid(&seen.access, seen.session.as_ref(), &wording)
 }
 
+/// The condition ProviderReachable; `None` while there is no usable kubeconfig.
 fn reachable(seen: &ObservedBundle) -> Option<Condition> {
     let before = || seen.bundle.condition(types::PROVIDER_REACHABLE).cloned();
     let probe = match &seen.access {
@@ -111,10 +113,12 @@ fn unreachable(problem: &ConnectError) -> &'static str {
     }
 }
 
+/// The time of a probe, in whole seconds as conditions hold it.
 fn at(probe: &ProbeResult) -> Time {
     Time(Timestamp::from_second(probe.at.as_second()).unwrap_or(probe.at))
 }
 
+/// The condition Synced.
 fn synced(seen: &ObservedBundle, plan: &BundlePlan, failures: &ExportFailures) -> Condition {
     let blocker = plan.blocker.clone().or_else(|| trouble(seen, plan, failures));
     match blocker {
@@ -166,6 +170,7 @@ fn trouble(seen: &ObservedBundle, plan: &BundlePlan, failures: &ExportFailures) 
     (!plan.waiting.is_empty()).then(|| Blocker::new(SyncedReason::Waiting, Severity::Info, told(&plan.waiting)))
 }
 
+/// Lists the problems of exports in one message.
 fn told(problems: &BTreeMap<String, String>) -> String {
     let named = problems.iter().take(NAMED_MAX);
     let mut told: Vec<_> = named
@@ -177,6 +182,7 @@ fn told(problems: &BTreeMap<String, String>) -> String {
     told.join("; ")
 }
 
+/// Message of the condition Synced while it holds.
 fn counted(plan: &BundlePlan) -> String {
     let bound = format!("{} of {} exports are bound", plan.bound, plan.discovered);
     match plan.unready {
@@ -186,6 +192,7 @@ fn counted(plan: &BundlePlan) -> String {
     }
 }
 
+/// Sets the fields of the status that are no conditions.
 fn facts(
     seen: &ObservedBundle,
     plan: &BundlePlan,

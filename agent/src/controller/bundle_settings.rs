@@ -10,10 +10,15 @@ use kube::{
 
 use crate::session::polling::PollPolicy;
 
+/// Default of `spec.maxRetries`.
 const RETRIES: u32 = 3;
+/// Default of `spec.backoffMultiplier`.
 const MULTIPLIER: f64 = 2.0;
+/// Greatest `spec.backoffMultiplier` in effect.
 const MULTIPLIER_MAX: f64 = 10.0;
+/// Least valid `spec.pollingInterval`.
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
+/// Greatest valid `spec.pollingInterval`.
 const INTERVAL_MAX: Duration = Duration::from_hours(24);
 
 /// The effective settings of a bundle.

@@ -75,6 +75,7 @@ pub fn secret_valid(
     }
 }
 
+/// The condition SecretValid, False for this reason.
 fn invalid(reason: &str, message: String) -> Condition {
     false_condition(SECRET_VALID, Severity::Error, reason, message)
 }
@@ -142,6 +143,7 @@ pub fn status_changes(before: &impl Serialize, after: &impl Serialize) -> Value 
     Value::Object(changes)
 }
 
+/// Returns the fields of a status as JSON.
 fn fields(status: &impl Serialize) -> Map<String, Value> {
     match serde_json::to_value(status) {
         Ok(Value::Object(fields)) => fields,

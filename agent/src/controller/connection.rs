@@ -29,6 +29,7 @@ pub struct ProviderConnection<K> {
     debounce: StatusDebounce,
 }
 
+/// A session and the links that queue the key when it changes.
 #[derive(Debug)]
 struct AttachedSession {
     session: Arc<Session>,

@@ -73,6 +73,7 @@ pub async fn renew(client: &Client, contract: &str) -> Result<RenewedCredential,
     })
 }
 
+/// Tells refusals, which are final, from failures that may end.
 fn renew_error(error: &Error) -> RenewError {
     let message = error.to_string();
     match error.code() {

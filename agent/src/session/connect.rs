@@ -30,6 +30,7 @@ use crate::{
 
 /// Idle connections that each connection pool of a session keeps.
 const IDLE_MAX: usize = 64;
+/// Pause after the first failed attempt.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
 /// An attempt to reach the contract of a kubeconfig, repeated until it succeeds.
@@ -185,6 +186,7 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> ConnectAttempts<K> {
     }
 }
 
+/// Tries once to reach the contract of a kubeconfig. A refused credential is renewed at its backend first.
 async fn reach(given: Arc<ProviderAccess>, traffic: Meter) -> Result<Arc<ContractConnection>, ConnectError> {
     let origin = given.fingerprint.clone();
     let (access, renewed, opened) = match open(&given, &traffic).await {
@@ -215,6 +217,7 @@ async fn reach(given: Arc<ProviderAccess>, traffic: Meter) -> Result<Arc<Contrac
     }))
 }
 
+/// A contract, the clients that reached it, and their token cell.
 type Opened = (Contract, Clients, Option<SharedToken>);
 
 /// Makes clients from a kubeconfig and reads its contract.

@@ -23,6 +23,7 @@ pub struct SessionCredential {
     cell: Arc<CredentialCell>,
 }
 
+/// The state that all clones of a credential share.
 struct CredentialCell {
     token: Option<SharedToken>,
     held: watch::Sender<HeldCredential>,
@@ -71,6 +72,7 @@ pub enum RenewalState {
 }
 
 impl RecentFingerprints {
+    /// Adds a fingerprint, in place of the oldest one if there are too many.
     fn note(&mut self, fingerprint: &Fingerprint) {
         if self.has(fingerprint) {
             return;
@@ -81,10 +83,12 @@ impl RecentFingerprints {
         self.0.push_back(fingerprint.clone());
     }
 
+    /// Whether a fingerprint is remembered.
     fn has(&self, fingerprint: &Fingerprint) -> bool {
         self.0.contains(fingerprint)
     }
 
+    /// Removes a fingerprint.
     fn forget(&mut self, fingerprint: &Fingerprint) {
         self.0.retain(|known| known != fingerprint);
     }
@@ -110,6 +114,7 @@ impl SessionCredential {
         Self::start(access, schedule, token, Arc::clone(&self.cell.refused))
     }
 
+    /// A cell that does not take the refused credentials.
     fn start(
         access: Arc<ProviderAccess>,
         schedule: RenewalSchedule,

@@ -32,6 +32,7 @@ use crate::patch::unchanged;
 const ORIGINS: &str = "kube-bind.io/kubeconfig-origins";
 /// The Secret keeps this many origins, and more only if bindings use more now.
 const ORIGINS_MAX: usize = 64;
+/// Pauses between failed writes of the Secret.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
 
 /// The desired content of the Secret.
@@ -94,6 +95,7 @@ pub fn read(secret: &Secret, contract_uid: &str) -> Option<StoredCredential> {
     })
 }
 
+/// Reads the digests of kubeconfigs that reach the contract.
 fn origins(secret: &Secret) -> Vec<String> {
     let text = secret
         .annotations()
@@ -162,6 +164,7 @@ fn more_origins(mut known: Vec<String>, desired: &DesiredSecret) -> Option<Vec<S
     Some(known)
 }
 
+/// Returns the Secret to create.
 fn secret(desired: &DesiredSecret, document: &SecretSlice<u8>, namespace: &str, contract_uid: &str) -> Secret {
     let origins = more_origins(Vec::new(), desired).unwrap_or_default();
     Secret {
@@ -206,6 +209,7 @@ pub(super) async fn run(core: Arc<SessionCore>) {
     }
 }
 
+/// Creates or changes the Secret if it is not up to date.
 async fn store(core: &SessionCore, desired: &DesiredSecret) -> Result<(), String> {
     let (namespace, uid) = (&core.consumer.namespace, &core.contract.uid);
     let name = name(uid);

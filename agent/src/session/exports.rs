@@ -16,12 +16,14 @@ pub struct Exports {
     shared: Arc<Shared>,
 }
 
+/// The exports and the version of their state.
 #[derive(Debug, Default)]
 struct Shared {
     view: RwLock<ExportView>,
     changes: watch::Sender<u64>,
 }
 
+/// The state of the exports.
 #[derive(Debug, Default)]
 struct ExportView {
     exports: HashMap<Arc<str>, ExportEntry>,
@@ -31,6 +33,7 @@ struct ExportView {
     reading_since: Option<Instant>,
 }
 
+/// Why and since when the source cannot be read.
 #[derive(Clone, Debug)]
 struct ReadFailure {
     message: String,
@@ -156,6 +159,7 @@ impl Exports {
         self.note(name, entry, false);
     }
 
+    /// Adds or replaces an export. `is_well` is true if the source can be read.
     fn note(&self, name: &str, entry: &ExportEntry, is_well: bool) {
         let mut view = self.shared.view.write();
         let recovered = is_well && view.recover();
@@ -236,6 +240,7 @@ impl ExportView {
 }
 
 impl ExportEntry {
+    /// What is known about the export.
     fn lookup(&self) -> ExportLookup {
         match self {
             Self::Whole(export) => ExportLookup::Present(Arc::clone(export)),
@@ -245,6 +250,7 @@ impl ExportEntry {
         }
     }
 
+    /// UID of the export; empty if it is unknown.
     fn uid(&self) -> &str {
         match self {
             Self::Whole(export) => export.metadata.uid.as_deref().unwrap_or_default(),
@@ -254,10 +260,12 @@ impl ExportEntry {
 }
 
 impl ExportSnapshot {
+    /// Adds or replaces an export.
     pub(crate) fn add(&mut self, name: &str, entry: ExportEntry) {
         self.exports.insert(name.into(), entry);
     }
 
+    /// Removes the export with this UID. A later export of the same name stays.
     pub(crate) fn remove(&mut self, name: &str, uid: &str) {
         if self.exports.get(name).is_some_and(|entry| entry.uid() == uid) {
             self.exports.remove(name);

@@ -23,6 +23,7 @@ use tokio::{
 use super::session_core::SessionCore;
 use crate::patch;
 
+/// Pauses between failed heartbeats.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(15));
 /// The least pause between two decisions, however often the task is woken.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
@@ -111,6 +112,7 @@ pub fn decide(
     }
 }
 
+/// Returns the patch of the ClusterBinding that is a heartbeat.
 fn status_patch(seen: &ClusterBinding, sender: &HeartbeatSender<'_>, now: Timestamp) -> Value {
     let mut list = seen
         .status
@@ -211,6 +213,7 @@ impl SessionCore {
     }
 }
 
+/// Decides about a heartbeat and sends it. A credential that the API server refuses is marked as refused.
 async fn beat(
     core: &SessionCore,
     api: &Api<ClusterBinding>,

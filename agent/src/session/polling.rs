@@ -96,6 +96,7 @@ impl PollIntervals {
         }
     }
 
+    /// Publishes the shortest interval.
     fn update(&self, requests: &BTreeMap<u64, Duration>) {
         let shortest = requests.values().min().copied().unwrap_or(self.default);
         self.shortest

@@ -58,6 +58,7 @@ impl ProviderProber {
     }
 }
 
+/// Probes repeatedly and publishes each result.
 async fn run(core: Arc<SessionCore>, policy: PollPolicy, sender: watch::Sender<Option<ProbeResult>>) {
     let mut exports = core.exports.changes();
     let mut credential = core.credential.changes();
@@ -94,6 +95,7 @@ async fn run(core: Arc<SessionCore>, policy: PollPolicy, sender: watch::Sender<O
     }
 }
 
+/// Reads the contract namespace. Fails if it is gone or was created anew.
 async fn probe(core: &SessionCore) -> Result<(), ConnectError> {
     let access = core.credential.held().access;
     let found = connect::read_contract(&core.sides.provider, &access).await?;
@@ -106,6 +108,7 @@ async fn probe(core: &SessionCore) -> Result<(), ConnectError> {
     })
 }
 
+/// The failure of a probe without an answer.
 fn timed_out(core: &SessionCore) -> ConnectError {
     ConnectError::Unreachable {
         server: core.credential.held().access.server(),

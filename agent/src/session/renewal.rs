@@ -186,6 +186,7 @@ async fn drive<F: Future<Output = ()>>(credential: &SessionCredential, renew: im
     }
 }
 
+/// Renews a credential once, and sets the state of its renewal.
 async fn renew(core: &SessionCore, held: &HeldCredential) {
     let Some(client) = core.credential.backend() else {
         core.credential.set_renewal(RenewalState::Denied {

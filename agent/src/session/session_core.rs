@@ -32,6 +32,7 @@ use crate::{
     metrics::Metrics,
 };
 
+/// The state that the tasks of a session share.
 #[derive(Debug)]
 pub(super) struct SessionCore {
     pub(super) contract: Contract,
@@ -140,6 +141,7 @@ impl SessionCore {
         }
     }
 
+    /// Publishes the outcome of a heartbeat if it changed.
     pub(super) fn set_heartbeat(&self, heartbeat: Heartbeat) {
         self.heartbeat.send_if_modified(|known| {
             let before = std::mem::replace(known, heartbeat);
@@ -147,6 +149,7 @@ impl SessionCore {
         });
     }
 
+    /// Whether the user consents now to take the contract over from another cluster.
     pub(super) fn has_consent(&self) -> bool {
         self.consent.borrow().is_some_and(|until| until > Timestamp::now())
     }

@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 use super::{exports::ExportLookup, session_core::SessionCore};
 use crate::patch;
 
+/// Pauses between failed writes of a report.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_mins(1));
 
 /// The reports to write, one per export and schema.
@@ -33,6 +34,7 @@ pub struct StatusReports {
     schemas: Mutex<HashMap<Arc<str>, Arc<CustomResourceDefinition>>>,
 }
 
+/// The export or schema that a report is about, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum ReportSubject {
     Export(Arc<str>),
@@ -114,6 +116,7 @@ pub fn schema_patch(schema: &BoundSchema, crd: &CustomResourceDefinition, now: T
     (after != before).then(|| patch::status(&schema.metadata, json!(after)))
 }
 
+/// Returns a condition of a CRD as a condition of its schema.
 fn from_crd(
     condition: k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinitionCondition,
 ) -> Condition {
@@ -144,6 +147,7 @@ pub(super) async fn run(core: Arc<SessionCore>) {
     }
 }
 
+/// Writes one report if the provider does not have it already.
 async fn write(core: &SessionCore, subject: &ReportSubject) -> Result<(), kube::Error> {
     // A contract that serves another cluster is not written to.
     if core.serves_other_cluster() {

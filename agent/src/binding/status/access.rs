@@ -60,6 +60,7 @@ pub(super) fn connected(seen: &ObservedBinding, plan: &BindingPlan, failures: &C
     })
 }
 
+/// The condition Connected, False for this reason.
 fn away(severity: Severity, reason: &str, message: String) -> Condition {
     false_condition(types::CONNECTED, severity, reason, message)
 }

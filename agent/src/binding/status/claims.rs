@@ -119,6 +119,7 @@ fn now_claimed(seen: &ObservedBinding, resource: &GroupResource) -> String {
     told.join(", ")
 }
 
+/// Describes in short which objects a claim selects.
 fn reach(selector: &Selector) -> String {
     if selector.selects_all() {
         return "every object".to_owned();
@@ -158,6 +159,7 @@ fn chosen_by_others(selector: &Selector) -> Vec<&'static str> {
         .collect()
 }
 
+/// Lists how many copies are left of each claim that is being withdrawn.
 fn withdrawing(seen: &ObservedBinding, claims: &ClaimsPlan) -> String {
     let left = |resource: &GroupResource| seen.claims.progress.claims.get(resource)?.remaining;
     let told: Vec<_> = claims
@@ -172,6 +174,7 @@ fn withdrawing(seen: &ObservedBinding, claims: &ClaimsPlan) -> String {
     told.join("; ")
 }
 
+/// Whether the objects of a claim were listed on both clusters.
 fn is_synced(progress: &Progress, claim: &PermissionClaim) -> bool {
     let known = progress.claims.get(&claim.group_resource);
     known.is_some_and(|progress| progress.synced)
@@ -194,6 +197,7 @@ fn told(progress: &Progress, claim: &PermissionClaim) -> String {
     format!("{resource}: {}", parts.join(", "))
 }
 
+/// Adds the rejected resources to a message.
 fn with_rejected(message: String, claims: &ClaimsPlan) -> String {
     if claims.rejected.is_empty() {
         return message;

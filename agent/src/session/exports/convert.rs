@@ -14,7 +14,9 @@ use serde_json::Value;
 
 use super::ExportEntry;
 
+/// The end of messages about an export that cannot be read.
 const NEWER: &str = "its version may be newer than this konnector's";
+/// What is wrong with an export that has no resources.
 const NO_RESOURCES: &str = "without resources";
 
 /// An export as Kubernetes stores it, with a spec and status that may be unknown to this konnector.
@@ -50,6 +52,7 @@ pub(crate) fn unreadable(name: &str) -> ExportEntry {
     }
 }
 
+/// Reads spec and status of an export. Fails if they hold values that this konnector does not know.
 fn usable(export: &AnyExport) -> Result<APIServiceExport, String> {
     fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
         T::deserialize(value).map_err(|error| error.to_string())
@@ -87,6 +90,7 @@ pub(crate) fn from_stream(export: proto::Export) -> (String, ExportEntry) {
     (name, entry)
 }
 
+/// Reads the spec of a streamed export. Fails if it holds values that this konnector does not know.
 fn spec(spec: proto::ExportSpec) -> Result<APIServiceExportSpec, &'static str> {
     // An unknown value must never be read as the most permissive one.
     let isolation = proto::Isolation::try_from(spec.isolation)

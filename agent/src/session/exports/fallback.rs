@@ -37,6 +37,7 @@ struct ExportEventHandler {
     forbidden: Arc<Notify>,
 }
 
+/// Reads exports from the JSON of the API server.
 struct ExportDecoder;
 
 impl Decode for ExportDecoder {
@@ -90,12 +91,14 @@ impl KubernetesFallback {
         }
     }
 
+    /// The collection of exports of the contract.
     fn source(&self) -> Source {
         Source::of::<AnyExport>(Some(&self.namespace))
     }
 }
 
 impl ExportEventHandler {
+    /// A handler that updates `exports`, and notifies `forbidden` when the watch is refused but the list is not.
     fn new(exports: &Exports, forbidden: &Arc<Notify>) -> Self {
         Self {
             exports: exports.clone(),
@@ -105,6 +108,7 @@ impl ExportEventHandler {
         }
     }
 
+    /// Handles one event.
     fn handle(&mut self, event: Event<AnyExport>) {
         let was_listed = mem::replace(&mut self.is_listed, false);
         match event {
@@ -139,6 +143,7 @@ impl ExportEventHandler {
         }
     }
 
+    /// Adds an export of a list that is being read.
     fn list(&mut self, name: &str, entry: &ExportEntry) {
         if let Some(listed) = &mut self.listed {
             listed.add(name, entry.clone());
@@ -148,6 +153,7 @@ impl ExportEventHandler {
     }
 }
 
+/// Returns the name of an export and its entry.
 fn named(export: &AnyExport) -> (String, ExportEntry) {
     (
         export.metadata.name.clone().unwrap_or_default(),

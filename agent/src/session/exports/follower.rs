@@ -121,6 +121,7 @@ impl ExportFollower {
 }
 
 impl ExportStream {
+    /// Handles one event of the stream.
     fn take(&mut self, event: WatchEvent<Export>, exports: &Exports) {
         match event {
             WatchEvent::Connected { resumed } => {
