@@ -9,6 +9,7 @@ pub mod binaries;
 pub mod bound;
 pub mod bundle;
 pub mod call;
+pub mod claiming;
 mod consumer;
 pub mod control_plane;
 mod eventually;

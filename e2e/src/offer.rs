@@ -85,7 +85,12 @@ impl Offer {
 
     /// Makes all of it on a provider, and waits until the template is ready.
     pub async fn publish(self, provider: &Provider) -> Result<()> {
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": [self.rights(), self.crd(), self.template()]});
+        self.publish_template(provider, &self.template()).await
+    }
+
+    /// As [`Offer::publish`], with a template of the caller's.
+    pub async fn publish_template(self, provider: &Provider, template: &Value) -> Result<()> {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": [self.rights(), self.crd(), template]});
         provider.plane.apply(&list.to_string()).await?;
         self.ready(provider).await
     }

@@ -4,7 +4,7 @@ use std::{path::Path, process::Command, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use bindery_e2e::{Process, Provider, eventually_ok, lease, process, run};
+use bindery_e2e::{Consumer, Process, Provider, claiming, eventually_ok, lease, offer::Offer, process, run};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
@@ -296,6 +296,26 @@ fn an_api_is_bound_renewed_watched_and_unbound() -> Result<()> {
                 &["EXPORT_NOT_FOUND"],
             )
             .await
+    })
+}
+
+#[test]
+fn a_template_with_claims_is_installed_from_the_response_alone() -> Result<()> {
+    with_provider(async |provider| {
+        let offer = Offer::new("claiming");
+        claiming::publish(provider, offer).await?;
+        let consumer = Consumer::start_with("grpcurl-c", &lease::PATIENT).await?;
+        let identity = consumer.identity().await?;
+        let token = principal(provider, "claiming", &[offer.name]).await?;
+        let create = "BindingService/CreateBindableResourcesRequest";
+        let grpcurl = Grpcurl::new(provider).with_token(&token);
+        let answer = grpcurl.call(create, &wish(offer.name, offer.name, &identity)).await?;
+        let document = kubeconfig(&answer, "/response/kubeconfig/kubeconfig")?.to_string();
+        let rules = &answer["response"]["consumerRules"];
+        claiming::install(&consumer, offer.name, &document, rules).await?;
+        let contract = Provider::contract(&identity);
+        let synced = claiming::is_synced(provider, &consumer, &contract, offer).await;
+        synced.with_context(|| consumer.konnectors.iter().map(Process::tail).collect::<String>())
     })
 }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use bindery_api::{
-    annotations, labels, names,
+    annotations,
+    consumer_rules::{consumer_rules, rule},
+    labels, names,
     v1alpha2::{
         APIServiceBinding, APIServiceBindingBundle, APIServiceBindingBundleSpec, APIServiceBindingSpec,
         ClusterSecretKeyRef, PermissionClaim,
@@ -22,7 +24,6 @@ use serde_json::{Value, json};
 pub(crate) use super::rules::{bundle_rules, claim_rule, holds_bundled, holds_claim, with_claim, without_claim};
 use super::{
     owner::{CredentialOwner, either},
-    rules::{resource_rules, rule},
     write::manifest,
 };
 
@@ -184,8 +185,7 @@ fn namespace(name: &str) -> Namespace {
 
 fn cluster_role(install: &Install<'_>) -> ClusterRole {
     let name = names::konnector_cluster_role(install.binding);
-    let mut rules = resource_rules(&install.offer.resources);
-    rules.extend(install.decision.granted().map(claim_rule));
+    let mut rules = consumer_rules(&install.offer.resources, install.decision.granted());
     // The konnector deletes its own rights as the last step of an unbind.
     rules.push(PolicyRule {
         resource_names: Some(vec![name.clone()]),

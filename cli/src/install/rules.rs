@@ -1,52 +1,28 @@
 //! The rules that give the konnector rights on bound and claimed resources.
 
-use std::collections::BTreeMap;
-
-use bindery_api::v1alpha2::GroupResource;
+use bindery_api::{
+    consumer_rules::{OBJECT_VERBS, STATUS_VERBS, consumer_rules},
+    v1alpha2::GroupResource,
+};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-use crate::provider::offer;
-
-/// The verbs that a konnector needs on the status of an object.
-const STATUS_VERBS: [&str; 3] = ["get", "patch", "update"];
-
-/// The rules for exported resources: for each group one on the objects, and one on their status.
-pub(super) fn resource_rules<'a>(resources: impl IntoIterator<Item = &'a GroupResource>) -> Vec<PolicyRule> {
-    let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for resource in resources {
-        groups.entry(&resource.group).or_default().push(&resource.resource);
-    }
-    let mut rules = Vec::new();
-    for (group, resources) in groups {
-        rules.push(rule(group, resources.iter().copied(), &offer::VERBS));
-        let status: Vec<_> = resources.iter().map(|resource| format!("{resource}/status")).collect();
-        rules.push(rule(group, status.iter().map(String::as_str), &STATUS_VERBS));
-    }
-    rules
-}
+pub(crate) use bindery_api::consumer_rules::claim_rule;
 
 /// The rules for what bundles bind: exported resources, and claimed core resources, which have no status to write.
 pub(crate) fn bundle_rules<'a>(resources: impl IntoIterator<Item = &'a GroupResource>) -> Vec<PolicyRule> {
     let (claimed, exported): (Vec<_>, Vec<_>) = resources.into_iter().partition(|resource| resource.is_core());
-    let mut rules = resource_rules(exported);
-    rules.extend(claimed.into_iter().map(claim_rule));
-    rules
+    consumer_rules(exported, claimed)
 }
 
 /// Whether the rules give all rights that a bundle needs on a resource.
 pub(crate) fn holds_bundled(rules: &[PolicyRule], resource: &GroupResource) -> bool {
     let status = GroupResource::new(&resource.group, format!("{}/status", resource.resource));
-    holds(rules, resource, &offer::VERBS) && (resource.is_core() || holds(rules, &status, &STATUS_VERBS))
-}
-
-/// The rule for a claimed resource. RBAC cannot limit it to the objects that the claim selects.
-pub(crate) fn claim_rule(claim: &GroupResource) -> PolicyRule {
-    rule(&claim.group, [claim.resource.as_str()], &offer::VERBS)
+    holds(rules, resource, &OBJECT_VERBS) && (resource.is_core() || holds(rules, &status, &STATUS_VERBS))
 }
 
 /// Whether the rules give all rights that a claim needs on a resource.
 pub(crate) fn holds_claim(rules: &[PolicyRule], claim: &GroupResource) -> bool {
-    holds(rules, claim, &offer::VERBS)
+    holds(rules, claim, &OBJECT_VERBS)
 }
 
 fn holds(rules: &[PolicyRule], resource: &GroupResource, verbs: &[&str]) -> bool {
@@ -81,15 +57,6 @@ fn is_on(rule: &PolicyRule, claim: &GroupResource) -> bool {
     rule.api_groups.as_deref() == Some(std::slice::from_ref(&claim.group))
         && holds(rule.resources.as_ref(), &claim.resource)
         && rule.resource_names.as_ref().is_none_or(Vec::is_empty)
-}
-
-pub(super) fn rule<'a>(group: &str, resources: impl IntoIterator<Item = &'a str>, verbs: &[&str]) -> PolicyRule {
-    PolicyRule {
-        api_groups: Some(vec![group.to_owned()]),
-        resources: Some(resources.into_iter().map(str::to_owned).collect()),
-        verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
-        ..PolicyRule::default()
-    }
 }
 
 #[cfg(test)]

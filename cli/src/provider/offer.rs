@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use bindery_api::{
+    consumer_rules::OBJECT_VERBS,
     names,
     v1alpha2::{GroupResource, PermissionClaim},
 };
@@ -13,9 +14,6 @@ use crate::{
     claims::{CLAIMABLE, selection},
     render::output::joined,
 };
-
-/// The verbs that a konnector needs on a resource.
-pub(crate) const VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
 
 /// What a provider wants installed, after it was judged.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,11 +99,17 @@ pub(crate) fn judge(answer: &BindingResourceResponse, binding: &str) -> Result<O
         .iter()
         .flat_map(|request| request.permission_claims.iter().cloned().map(objects::claim));
     let offer = judge_export(&answer.provider_namespace, resources.collect(), claims.collect())?;
-    let claimed: BTreeSet<_> = offer.claims.iter().map(|claim| claim.group_resource.clone()).collect();
-    for rule in &answer.consumer_rules {
-        judge_rule(rule, &offer.resources, &claimed)?;
-    }
+    judge_rules(&answer.consumer_rules, std::slice::from_ref(&offer))?;
     Ok(offer)
+}
+
+/// Refuses rules beyond the resources and the claims of these offers.
+pub(crate) fn judge_rules(rules: &[ConsumerRule], offers: &[Offer]) -> Result<(), Refusal> {
+    let resources = offers.iter().flat_map(|offer| offer.resources.iter().cloned());
+    let resources = resources.collect();
+    let claims = offers.iter().flat_map(|offer| &offer.claims);
+    let claimed = claims.map(|claim| claim.group_resource.clone()).collect();
+    rules.iter().try_for_each(|rule| judge_rule(rule, &resources, &claimed))
 }
 
 /// Judges the resources and claims of an export.
@@ -227,7 +231,7 @@ fn judge_rule(
             }
         }
     }
-    match rule.verbs.iter().find(|verb| !VERBS.contains(&verb.as_str())) {
+    match rule.verbs.iter().find(|verb| !OBJECT_VERBS.contains(&verb.as_str())) {
         Some(verb) => Err(Refusal::Verb {
             verb: verb.clone(),
             rule: shown(rule),

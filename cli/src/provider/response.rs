@@ -6,6 +6,7 @@ use bindery_api::{
     names::KUBECONFIG_KEY,
     v1alpha2::{API_VERSION, APIServiceExportRequestSpec},
 };
+use bindery_proto::v1alpha2::ConsumerRule;
 use k8s_openapi::api::core::v1::Secret;
 use serde::Deserialize;
 use serde_json::Value;
@@ -85,6 +86,20 @@ struct Wire {
     /// Null in the answers of kube-bind's backend.
     #[serde(default)]
     requests: Option<Vec<WireRequest>>,
+    /// Absent in the answers of kube-bind's backend.
+    #[serde(default)]
+    consumer_rules: Vec<WireRule>,
+}
+
+/// A rule of a role, without the parts that no konnector needs.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct WireRule {
+    api_groups: Vec<String>,
+    resources: Vec<String>,
+    verbs: Vec<String>,
+    #[serde(default)]
+    resource_names: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -190,10 +205,16 @@ fn response(wire: Wire) -> Result<Response, Unreadable> {
         }));
     }
     let requests = requests.into_iter().map(|wire| request(wire, &credential.namespace));
-    Ok(Response {
-        requests: requests.collect::<Result<_, _>>()?,
-        kubeconfig,
-    })
+    let requests: Vec<_> = requests.collect::<Result<_, _>>()?;
+    let offers: Vec<_> = requests.iter().map(|request| request.offer.clone()).collect();
+    let rules = wire.consumer_rules.into_iter().map(|rule| ConsumerRule {
+        api_groups: rule.api_groups,
+        resources: rule.resources,
+        verbs: rule.verbs,
+        resource_names: rule.resource_names,
+    });
+    offer::judge_rules(&rules.collect::<Vec<_>>(), &offers)?;
+    Ok(Response { kubeconfig, requests })
 }
 
 fn request(wire: WireRequest, contract: &str) -> Result<Request, Unreadable> {

@@ -8,16 +8,17 @@ use bindery_api::{
         ClusterSecretKeyRef,
     },
 };
-use bindery_e2e::{Consumer, NAMESPACE, eventually_ok, offer::Offer, wildwest, wildwest::SOON};
+use bindery_e2e::{Consumer, NAMESPACE, claiming, eventually_ok, offer::Offer, wildwest, wildwest::SOON};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, ResourceExt as _,
     api::{DynamicObject, Patch, PatchParams, PostParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     case::{Case, case, default_secret},
+    response::{RESPONSE_KEY, text},
     world::World,
 };
 
@@ -148,6 +149,22 @@ fn a_response_is_bound_by_a_bundle() -> Result<()> {
         let owner = binding.owner_references().first().context("no owner")?;
         ensure!(Some(&owner.uid) == bundle.uid().as_ref(), "{owner:?}");
         flows(case, &world.consumer, offer).await
+    })
+}
+
+#[test]
+fn a_response_with_claims_is_installed_from_its_secret_alone() -> Result<()> {
+    case("by-rules", async |world, case| {
+        let offer = Offer::new(case.name);
+        claiming::publish(case.provider, offer).await?;
+        case.apply(&case.request(case.name)).await?;
+        case.succeeds(case.name).await?;
+        let secret = case.secrets().get(&default_secret(case.name)).await?;
+        let response: Value = serde_json::from_str(&text(&secret, RESPONSE_KEY)?)?;
+        let kubeconfig = text(&secret, names::KUBECONFIG_KEY)?;
+        claiming::install(&world.consumer, case.name, &kubeconfig, &response["consumerRules"]).await?;
+        bound(&world.consumer, case.name).await?;
+        claiming::is_synced(case.provider, &world.consumer, &case.contract(), offer).await
     })
 }
 

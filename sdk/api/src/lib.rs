@@ -8,6 +8,7 @@ pub mod annotations;
 pub mod backend;
 pub mod claims;
 pub mod conditions;
+pub mod consumer_rules;
 pub mod crd;
 pub mod crds;
 pub mod duration;

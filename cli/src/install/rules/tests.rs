@@ -1,3 +1,5 @@
+use bindery_api::consumer_rules::rule;
+
 use super::*;
 use crate::install::manifests::{Kubeconfig, tests::manifests};
 
@@ -17,7 +19,7 @@ fn rights_on_a_claim_come_and_go() {
     assert_eq!(with.len(), before.len());
     assert!(holds_claim(&with, &secrets) && !holds_claim(&with, &configmaps));
     // One rule for two, as somebody may have written it.
-    let both = [rule("", ["secrets", "configmaps"], &offer::VERBS)];
+    let both = [rule("", ["secrets", "configmaps"], &OBJECT_VERBS)];
     assert!(holds_claim(&both, &secrets));
     let left = without_claim(&both, &secrets);
     assert!(holds_claim(&left, &configmaps) && !holds_claim(&left, &secrets));

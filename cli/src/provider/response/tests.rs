@@ -90,6 +90,20 @@ fn a_response_tells_what_to_bind_wherever_it_lies() {
 }
 
 #[test]
+fn rules_beyond_export_and_claims_are_refused() {
+    let with_rule = |rule: Value| {
+        let mut changed = response();
+        changed["consumerRules"] = json!([rule]);
+        changed
+    };
+    let rule = |resource: &str| json!({ "apiGroups": [""], "resources": [resource], "verbs": ["get", "create"] });
+    assert!(read_value(&with_rule(rule("secrets")), None).is_ok());
+    check_refused(&with_rule(rule("configmaps")), None, "neither exported nor claimed");
+    let urls = json!({ "apiGroups": [], "resources": [], "nonResourceURLs": ["/metrics"], "verbs": ["get"] });
+    check_refused(&with_rule(urls), None, "BindingResourceResponse");
+}
+
+#[test]
 fn a_kubeconfig_is_taken_for_what_it_is() {
     let config = kubeconfig(100, 100);
     let text = config.to_string();

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bindery_api::{
-    annotations, labels, names,
+    annotations,
+    consumer_rules::consumer_rules,
+    labels, names,
     v1alpha2::{API_VERSION, APIServiceExportRequestSpec, BindableResourcesRequest, GroupResource, LocalSecretKeyRef},
 };
 use bindery_runtime::errors;
@@ -254,6 +256,8 @@ impl Response<'_> {
     /// The BindingResourceResponse that a client installs from, in the format of kube-bind.
     fn json(&self) -> String {
         let name = self.request.name_any();
+        let resources = self.requested.resources.iter().map(|resource| &resource.group_resource);
+        let claims = self.requested.permission_claims.iter().map(|claim| &claim.group_resource);
         json!({
             "kind": "BindingResourceResponse",
             "apiVersion": API_VERSION,
@@ -268,6 +272,8 @@ impl Response<'_> {
             }],
             "providerNamespace": self.contract,
             "bindingName": name,
+            // kube-bind has no such field, and its clients ignore it.
+            "consumerRules": consumer_rules(resources, claims),
         })
         .to_string()
     }

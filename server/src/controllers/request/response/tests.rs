@@ -1,4 +1,7 @@
-use bindery_api::v1alpha2::APIServiceExportRequest;
+use bindery_api::{
+    consumer_rules::OBJECT_VERBS,
+    v1alpha2::{APIServiceExportRequest, ExportResource, GroupResource, PermissionClaim},
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{client::Body, core::Status};
@@ -22,12 +25,27 @@ fn place() -> LocalSecretKeyRef {
     }
 }
 
+/// An export of `cowboys` that claims `secrets`.
+fn export_request() -> APIServiceExportRequestSpec {
+    APIServiceExportRequestSpec {
+        resources: vec![ExportResource {
+            group_resource: GroupResource::new("wildwest.dev", "cowboys"),
+            ..ExportResource::default()
+        }],
+        permission_claims: vec![PermissionClaim {
+            group_resource: GroupResource::new("", "secrets"),
+            ..PermissionClaim::default()
+        }],
+        ..APIServiceExportRequestSpec::default()
+    }
+}
+
 fn written() -> Secret {
     Response {
         request: &request(),
         secret: &place(),
         contract: "kube-bind-a",
-        requested: &APIServiceExportRequestSpec::default(),
+        requested: &export_request(),
         kubeconfig: &"apiVersion: v1".to_owned().into(),
     }
     .render()
@@ -146,6 +164,10 @@ fn a_response_holds_what_a_client_installs_from() {
     assert_eq!(response["bindingName"], "riders");
     let requested: APIServiceExportRequest = serde_json::from_value(response["requests"][0].clone()).unwrap();
     assert_eq!(requested.name_any(), "riders");
+    let rules = response["consumerRules"].as_array().unwrap();
+    let resources: Vec<_> = rules.iter().map(|rule| &rule["resources"][0]).collect();
+    assert_eq!(resources, ["cowboys", "cowboys/status", "secrets"]);
+    assert_eq!(rules[2]["verbs"], serde_json::json!(OBJECT_VERBS));
 }
 
 /// A client of an API server that answers each question for the server's own rights by `allowed`.
