@@ -1,4 +1,4 @@
-//! Flags of `bindery-server`, and what they come to.
+//! The flags of `bindery-server`, and the settings that are made from them.
 
 use std::{fs, io, net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
@@ -13,18 +13,18 @@ use clap::{ArgAction, Parser, ValueEnum};
 use kube::Config;
 
 use crate::{
-    front::tls::Files,
+    front::transport::tls::Files,
     settings::{GrpcEndpoint, KubernetesEndpoint, Settings},
 };
 
 /// A contract namespace is the prefix and 13 characters more, and one of its provider namespaces, shortened, 15 more than
 /// that; each must be a DNS label.
 const PREFIX_LENGTH_MAX: usize = names::NAMESPACE_LENGTH_MAX - 15 - 13;
-/// The namespaces of a consumer, unless a flag says otherwise.
+/// Default of `--max-namespaces-per-contract`.
 const NAMESPACES_DEFAULT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(999);
-/// The connections of a peer, unless a flag says otherwise: many agents may share a proxy's address.
+/// Default of `--max-connections-per-peer`, high enough for many agents behind one proxy.
 const CONNECTIONS_DEFAULT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1023);
-/// The API server grants no shorter token.
+/// Shortest lifetime of a token that the API server grants.
 const LIFETIME_MIN: Duration = Duration::from_mins(10);
 
 /// Serves the APIs of this cluster to other clusters: people and automation bind templates over gRPC, konnectors follow
@@ -136,7 +136,7 @@ pub struct Args {
     pub log: LogArgs,
 }
 
-/// Values of `--isolation`.
+/// Values of `--isolation`, the placement of cluster-scoped objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum IsolationArg {
     /// Under `<contract>-<name>`.
@@ -158,13 +158,13 @@ pub enum ScopeArg {
     Cluster,
 }
 
-/// Why the flags make no server.
+/// Why the flags do not go together, or cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ArgsError {
-    /// Neither TLS nor plaintext.
+    /// Neither a certificate nor plaintext was chosen.
     #[error("--tls-cert-file and --tls-key-file are required; to try things out on loopback, give --allow-plaintext")]
     NoTls,
-    /// Plaintext would leave the machine.
+    /// Plaintext is allowed on loopback only.
     #[error("--allow-plaintext needs a loopback --listen-address, such as 127.0.0.1:8443, and not {0}")]
     PlaintextExposed(SocketAddr),
     /// A URL cannot be read.
@@ -183,7 +183,7 @@ pub enum ArgsError {
         /// The value.
         address: String,
     },
-    /// The gRPC URL and the port disagree.
+    /// The external gRPC URL does not fit a plaintext port.
     #[error("--external-grpc-address must be an http:// URL of loopback where --allow-plaintext is given, and not {0}")]
     PlaintextAddress(String),
     /// A CA cannot be read.
@@ -196,7 +196,7 @@ pub enum ArgsError {
         /// Why.
         source: io::Error,
     },
-    /// A CA file holds none.
+    /// A CA file holds no certificate.
     #[error("--{flag}: {} holds no certificate in PEM", path.display())]
     CaEmpty {
         /// The flag.
@@ -204,22 +204,22 @@ pub enum ArgsError {
         /// The file.
         path: PathBuf,
     },
-    /// Names of contract namespaces would be none.
+    /// The prefix would make invalid names of namespaces.
     #[error(
         "--namespace-prefix {0:?} must be lower-case letters, digits and dashes, begin with a letter or a digit, end with a \
          dash, and be at most {PREFIX_LENGTH_MAX} characters long"
     )]
     Prefix(String),
-    /// The name for people is none.
+    /// The name for people is empty.
     #[error("--pretty-name must not be empty")]
     PrettyName,
-    /// The renewal token would end before what it renews.
+    /// The renewal token would expire before the token that it renews.
     #[error("--renewal-lifetime must not be shorter than --token-lifetime")]
     RenewalTooShort,
 }
 
 impl Args {
-    /// What the server works with, where `config` is how it reaches its own cluster.
+    /// The settings of the server. `config` says how the server reaches its own cluster.
     pub fn settings(&self, config: &Config) -> Result<Settings, ArgsError> {
         if !is_prefix(&self.namespace_prefix) {
             return Err(ArgsError::Prefix(self.namespace_prefix.clone()));
@@ -247,7 +247,7 @@ impl Args {
         })
     }
 
-    /// The files of the certificate; none where plaintext is allowed and harmless.
+    /// The files of the certificate; none if plaintext is allowed, on loopback.
     pub fn tls(&self) -> Result<Option<Files>, ArgsError> {
         match (&self.tls_cert_file, &self.tls_key_file) {
             (Some(certificate), Some(key)) => Ok(Some(Files {
@@ -394,7 +394,7 @@ fn read_ca(flag: &'static str, path: &PathBuf) -> Result<Vec<u8>, ArgsError> {
     Ok(pem)
 }
 
-/// The CA by which the server itself trusts its cluster.
+/// The CA by which the server itself verifies the API server of its cluster.
 fn own_ca(config: &Config) -> Result<Option<Vec<u8>>, ArgsError> {
     if let Some(path) = &config.root_cert_file {
         return read_ca("external-ca-file", path).map(Some);

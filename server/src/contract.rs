@@ -1,4 +1,5 @@
-//! Contracts: which namespace a consumer cluster has, and whose it is. Decided from what is there, without a client.
+//! Contracts: the namespace of each consumer cluster on the provider, and its owners. All functions decide from namespaces that
+//! they are given, without a client.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,13 +13,13 @@ use crate::principal::Principal;
 
 pub mod served;
 
-/// The longest identity of a cluster.
+/// Longest identity of a cluster, in bytes.
 pub const IDENTITY_LENGTH_MAX: usize = 1024;
 
-/// Why a principal gets no contract for a cluster.
+/// Why a principal cannot bind for a cluster.
 #[derive(thiserror::Error, Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The cluster's contract belongs to somebody else.
+    /// Another principal owns the contract of the cluster.
     #[error(
         "the cluster identity is bound by another principal; its owner or the provider's admin can add you to \
          annotation backend.kube-bind.io/owners of namespace {contract}"
@@ -27,13 +28,13 @@ pub enum Refusal {
         /// The contract namespace.
         contract: String,
     },
-    /// Two identities have one hash.
+    /// The contract namespace of that name is of another identity with the same hash.
     #[error("namespace {contract} belongs to another cluster identity of the same hash; choose another identity")]
     IdentityMismatch {
         /// The contract namespace.
         contract: String,
     },
-    /// The namespace exists and is not a contract.
+    /// A namespace with the name of the contract exists, and is not a contract.
     #[error(
         "namespace {name} exists and is not managed by this server; delete it, or label it kube-bind.io/contract={name} \
          and annotate it with identity and owners to have it taken over"
@@ -48,7 +49,7 @@ pub enum Refusal {
         /// The contract namespace.
         contract: String,
     },
-    /// One contract's name would begin like another's whole.
+    /// The name of the new contract and that of another one are the same up to a dash.
     #[error(
         "namespace {name} of the new contract and contract {other} would share a prefix, and with it names on the provider; \
          give the server back the --namespace-prefix that {other} was made with, or delete {other}"
@@ -59,30 +60,30 @@ pub enum Refusal {
         /// The contract that exists.
         other: String,
     },
-    /// More than one contract has the identity.
+    /// Several contracts have the identity of the cluster.
     #[error("contracts {} and {} have one cluster identity; delete one of them", .0, .1)]
     Several(String, String),
 }
 
-/// Where a cluster's contract is, or will be.
+/// The contract namespace of a cluster, which may not exist yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Located {
     /// Name of the contract namespace.
     pub name: String,
-    /// The namespace, if there is one already.
+    /// The namespace, if it exists.
     pub namespace: Option<Arc<Namespace>>,
 }
 
-/// What a new contract is made of.
+/// The properties of a new contract.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewContract<'a> {
     /// Name of the contract namespace.
     pub name: &'a str,
     /// Identity of the consumer cluster.
     pub identity: &'a str,
-    /// The consumer's name for people.
+    /// Name of the consumer for people.
     pub pretty_name: &'a str,
-    /// Who owns it.
+    /// The owner.
     pub owner: &'a Principal,
     /// The template that is bound.
     pub template: &'a str,
@@ -91,7 +92,7 @@ pub struct NewContract<'a> {
 // === impl Refusal ===
 
 impl Refusal {
-    /// Stable reason, for conditions.
+    /// The reason in conditions, which does not change between versions.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::IdentityTaken { .. } => "ClusterIdentityTaken",
@@ -103,7 +104,7 @@ impl Refusal {
         }
     }
 
-    /// The reason of a call that fails for this.
+    /// The reason in the status of a gRPC call.
     pub const fn error_reason(&self) -> ErrorReason {
         match self {
             Self::IdentityTaken { .. } | Self::IdentityMismatch { .. } => ErrorReason::ClusterIdentityTaken,
@@ -114,23 +115,23 @@ impl Refusal {
         }
     }
 
-    /// Whether it passes by itself.
+    /// Whether it stays until somebody changes something.
     pub const fn is_final(&self) -> bool {
         !matches!(self, Self::Terminating { .. })
     }
 }
 
-/// Whether a namespace is a contract's own, not one made for it: it carries its own name as the contract's.
+/// Whether a namespace is a contract: its label names itself, while the label of a provider namespace names its contract.
 pub fn is_contract(namespace: &Namespace) -> bool {
     of(namespace).is_some_and(|contract| namespace.metadata.name.as_deref() == Some(contract))
 }
 
-/// The contract an object is marked with.
+/// The contract that the label `kube-bind.io/contract` of an object names.
 pub fn of<K: kube::Resource>(object: &K) -> Option<&str> {
     meta::contract(object.meta())
 }
 
-/// The identity of a contract's cluster, whole.
+/// The identity of the consumer cluster, by the annotation of its contract.
 pub fn identity(namespace: &Namespace) -> Option<&str> {
     let annotations = namespace.annotations();
     let identity = annotations
@@ -139,7 +140,7 @@ pub fn identity(namespace: &Namespace) -> Option<&str> {
     identity.map(String::as_str)
 }
 
-/// Who owns a contract. Nobody, where the annotation is missing or cannot be read.
+/// The owners of a contract. It has none if the annotation is missing or cannot be read.
 pub fn owners(namespace: &Namespace) -> Vec<Principal> {
     let json = namespace.annotations().get(annotations::OWNERS);
     json.and_then(|json| serde_json::from_str(json).ok())
@@ -158,14 +159,14 @@ pub fn granted_templates(namespace: &Namespace) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// Whether a namespace is on its way out.
+/// Whether a namespace is being deleted.
 pub fn is_terminating(namespace: &Namespace) -> bool {
     namespace.metadata.deletion_timestamp.is_some()
 }
 
-/// Finds the contract of a cluster among the labelled namespaces: the one that has the identity, else the one that has,
-/// or will have, the name made from it. A new one is refused a name by which it would reach into another, or another into
-/// it: what belongs to a contract on the provider is told by names that begin with the contract's and a dash.
+/// Finds the contract of a cluster among the labelled namespaces: the one with its identity, else the one with the name that is
+/// made from it. Names of objects on the provider begin with the contract's name and a dash, so a new contract is refused a
+/// name that would begin another contract's names, or the other way round.
 pub fn locate(namespaces: &[Arc<Namespace>], prefix: &str, cluster: &str) -> Result<Located, Refusal> {
     let contracts = namespaces.iter().filter(|namespace| is_contract(namespace));
     let mut matching = contracts
@@ -204,8 +205,7 @@ pub fn locate(namespaces: &[Arc<Namespace>], prefix: &str, cluster: &str) -> Res
     })
 }
 
-/// Tells the contracts that [`locate`] has to be shown for a cluster: to it no other makes a difference, and a provider has
-/// thousands.
+/// Selects the namespaces that [`locate`] needs for a cluster, of the thousands that a provider may have.
 pub fn concerning(prefix: &str, cluster: &str) -> impl Fn(&Namespace) -> bool {
     let wanted = names::contract_namespace(prefix, cluster);
     move |namespace| {
@@ -214,13 +214,13 @@ pub fn concerning(prefix: &str, cluster: &str) -> impl Fn(&Namespace) -> bool {
     }
 }
 
-/// Whether one of two names is the other and a dash and more.
+/// Whether one of two names begins with the other and a dash.
 fn overlap(one: &str, other: &str) -> bool {
     let extends = |long: &str, short: &str| long.strip_prefix(short).is_some_and(|rest| rest.starts_with('-'));
     extends(one, other) || extends(other, one)
 }
 
-/// Decides whether a caller may bind for a cluster, given where its contract is.
+/// Decides whether a caller may bind for a cluster with this contract.
 pub fn admit(located: &Located, cluster: &str, caller: &Principal) -> Result<(), Refusal> {
     let contract = || located.name.clone();
     let Some(namespace) = &located.namespace else {
@@ -241,7 +241,7 @@ pub fn admit(located: &Located, cluster: &str, caller: &Principal) -> Result<(),
     Ok(())
 }
 
-/// The namespace of a new contract.
+/// The namespace of a new contract, ready to be created.
 pub fn namespace(new: &NewContract<'_>) -> Namespace {
     let annotations = [
         (annotations::IDENTITY, new.identity.to_owned()),
@@ -261,7 +261,7 @@ pub fn namespace(new: &NewContract<'_>) -> Namespace {
     }
 }
 
-/// The patch that grants a contract one more template, if it has not got it.
+/// The patch that grants a template to a contract; none if it is granted already.
 pub fn grant(namespace: &Namespace, template: &str) -> Option<Value> {
     let mut granted = granted_templates(namespace);
     if granted.iter().any(|name| name == template) {

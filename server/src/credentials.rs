@@ -1,9 +1,9 @@
-//! Credentials of contracts: tokens for ServiceAccount `kube-binder`, bound to anchors that revoke them when deleted.
+//! Credentials of contracts: tokens of ServiceAccount `kube-binder`, each bound to an anchor, whose deletion revokes it.
 //!
-//! Any replica mints. An anchor is an empty Secret of the contract namespace that the tokens of one day share, so that
-//! minting stores nothing. Revocation is recorded first, and minting looks for the record last: a credential that is
-//! handed out was either made before the record, and its anchor is found and deleted, or it is not handed out. Anchors
-//! made after a revocation ended carry its id in their name, so that none that it condemned is used again.
+//! An anchor is an empty Secret of the contract namespace, which all tokens of one day share, so that minting a token stores
+//! nothing. Any replica can mint. Revoking writes its record first, and minting reads the record last: so a token is either
+//! minted before the record, and its anchor is found and deleted, or it is not handed out. The names of anchors that are made
+//! after a revocation has ended contain its id, so that no revoked anchor is used again.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub use anchor::TOKEN_ANCHOR;
 pub use revocation::{Revocation, revocation};
 use token::Token;
 
-/// Rounds of reading and writing, where the consumer beats at the same time.
+/// Number of attempts to write a ClusterBinding, to which the heartbeats of the consumer are written too.
 const ROUNDS: usize = 8;
 
 /// Mints, revokes and reinstates the credentials of contracts.
@@ -52,33 +52,33 @@ pub struct Issuer {
     state: State,
 }
 
-/// A credential, just made.
+/// A new credential.
 #[derive(Debug)]
 pub struct Minted {
     /// The kubeconfig, YAML.
     pub kubeconfig: SecretString,
     /// UID of the contract Namespace.
     pub contract_uid: String,
-    /// What the API server's audit log calls the token.
+    /// Id of the token in the API server's audit log.
     pub credential_id: String,
-    /// How long the token for the Kubernetes API lives, as granted.
+    /// Granted lifetime of the token for the Kubernetes API.
     pub expires_in: Duration,
-    /// When to ask for the next one.
+    /// Time after which the konnector should renew the credential.
     pub renew_after: Duration,
     /// When it expires, by the API server's clock.
     pub expire_time: Timestamp,
 }
 
-/// What a revocation did.
+/// The outcome of a revocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revoked {
-    /// How many anchors were deleted.
+    /// Number of deleted anchors.
     pub anchors: usize,
-    /// When credentials were revoked: the first time, where they were revoked already.
+    /// Time of the revocation; of the first one, if the credentials were revoked already.
     pub time: Timestamp,
 }
 
-/// Why no credential was made or revoked.
+/// Why no credential was minted or revoked.
 #[derive(Debug, thiserror::Error)]
 pub enum IssueError {
     /// There is no such contract.
@@ -93,8 +93,8 @@ pub enum IssueError {
         /// Its name.
         contract: String,
     },
-    /// They were revoked and given back while this one was made.
-    #[error("the credentials of contract {contract} were revoked meanwhile; ask again")]
+    /// The credentials were revoked and reinstated while this one was minted.
+    #[error("the credentials of contract {contract} were revoked meanwhile; try again")]
     Overtaken {
         /// Its name.
         contract: String,
@@ -108,7 +108,7 @@ pub enum IssueError {
         /// Its name.
         contract: String,
     },
-    /// The API server refused, or could not be asked.
+    /// The API server refused a request, or did not answer.
     #[error("cannot issue credentials for contract {contract}: {source}")]
     Write {
         /// Its name.
@@ -126,7 +126,7 @@ impl Issuer {
         Self { state }
     }
 
-    /// Makes a credential. The caller has checked who asks for it.
+    /// Mints a credential. The caller of this function has authorised the call.
     pub async fn mint(&self, contract: &str) -> Result<Minted, IssueError> {
         let contract_uid = self.contract_uid(contract)?;
         let bindings = self.cluster_bindings(contract);
@@ -177,7 +177,7 @@ impl Issuer {
         })
     }
 
-    /// Revokes all credentials of a contract, until [`Issuer::reinstate`].
+    /// Revokes all credentials of a contract. No new ones are minted until [`Issuer::reinstate`].
     pub async fn revoke(&self, contract: &str, reason: Option<&str>) -> Result<Revoked, IssueError> {
         self.contract_uid(contract)?;
         let api = self.cluster_bindings(contract);
@@ -205,13 +205,13 @@ impl Issuer {
         Ok(Revoked { anchors, time })
     }
 
-    /// Takes away what a revoked contract's credentials rest on: the anchors, then the role binding, by which one that
-    /// was cut short is seen and repeated. Does nothing once the revocation has ended, for what is there then is new.
+    /// Deletes the anchors of a revoked contract, then its RoleBinding; while that exists, the sweep is known to be unfinished.
+    /// Does nothing if the revocation has ended, for the anchors and the RoleBinding are new then.
     pub async fn sweep(&self, contract: &str) -> Result<usize, WriteError> {
         let bindings: Api<RoleBinding> = Api::namespaced(self.state.clients.write.clone(), contract);
         let anchors = self.anchors(contract).await?;
         let binder = bindings.get_opt(names::KUBE_BINDER).await?;
-        // Asked last: what was seen before it is condemned by it.
+        // Read after the anchors, which are therefore older than the revocation.
         let binding = self.cluster_bindings(contract).get_opt(names::CLUSTER_BINDING).await?;
         if binding.as_ref().and_then(revocation).is_none() {
             return Ok(0);
@@ -229,14 +229,13 @@ impl Issuer {
         Ok(anchors.len())
     }
 
-    /// Ends a revocation, that of the given id or whichever is in force: credentials made from now on work, those made
-    /// before stay dead. For a bind by the owner.
+    /// Ends the revocation with this id, or the current one, when an owner binds again. Credentials from before stay revoked.
     pub async fn reinstate(&self, contract: &str, id: Option<&str>) -> Result<(), IssueError> {
         self.contract_uid(contract)?;
         if !self.end_revocation(contract, id).await.map_err(failed(contract))? {
             return Ok(());
         }
-        // Not left to the controller: the kubeconfig that follows is to work at once.
+        // Here, and not only in the controller, so that the new kubeconfig works at once.
         let write = Write::create(
             "credentials are reinstated",
             &rbac::kube_binder(contract),
@@ -247,7 +246,7 @@ impl Issuer {
         Ok(())
     }
 
-    /// Whether there was one to end.
+    /// Ends the record of a revocation; false if there was none.
     async fn end_revocation(&self, contract: &str, id: Option<&str>) -> Result<bool, WriteError> {
         let api = self.cluster_bindings(contract);
         let mut round = 1;
@@ -256,7 +255,7 @@ impl Issuer {
             let Some(revocation) = revocation(&binding).filter(|found| id.is_none_or(|id| id == found.id)) else {
                 return Ok(false);
             };
-            // Not left to the revocation, which may have been cut short: an old credential must not come back to life.
+            // The sweep of the revocation may be unfinished, and no old credential may become valid again.
             self.sweep(contract).await?;
             let write = Write::patch("credentials are reinstated", &binding, revocation.end_patch(&binding));
             match write.apply(&self.state.clients.write).await {
@@ -267,7 +266,7 @@ impl Issuer {
         }
     }
 
-    /// Deletes anchors whose last token has expired.
+    /// Deletes the anchors whose last token has expired.
     pub async fn collect(&self, contract: &str, now: Timestamp) -> Result<usize, WriteError> {
         let mut deleted = 0;
         for anchor in self.anchors(contract).await? {
@@ -336,7 +335,7 @@ impl Issuer {
         Token::read(granted).ok_or(IssueError::TokenUnreadable)
     }
 
-    /// Keeps the anchor for as long as its last token lives.
+    /// Records on the anchor when its last token expires.
     async fn extend(&self, anchor: &Secret, until: Timestamp) -> Result<(), WriteError> {
         if anchor::expires_by(anchor).is_some_and(|known| known >= until) {
             return Ok(());
@@ -374,7 +373,7 @@ fn refuse_revoked(contract: &str, binding: Option<&ClusterBinding>) -> Result<()
     }
 }
 
-/// Names the contract in whatever the API server refuses.
+/// Adds the name of the contract to an error of the API server.
 fn failed<E: Into<WriteError>>(contract: &str) -> impl Fn(E) -> IssueError {
     move |error| IssueError::Write {
         contract: contract.to_owned(),
@@ -382,7 +381,7 @@ fn failed<E: Into<WriteError>>(contract: &str) -> impl Fn(E) -> IssueError {
     }
 }
 
-/// Kubernetes' times have no fraction.
+/// The time in whole seconds, as Kubernetes writes times.
 fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
@@ -390,7 +389,7 @@ fn whole_seconds(time: Timestamp) -> Timestamp {
 // === impl IssueError ===
 
 impl IssueError {
-    /// The reason of a call that fails for this.
+    /// The reason in the status of a gRPC call.
     pub fn error_reason(&self) -> ErrorReason {
         match self {
             Self::ContractNotFound { .. } => ErrorReason::ContractNotFound,

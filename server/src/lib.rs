@@ -1,8 +1,8 @@
-//! The backend: the gRPC front door and the controllers of the provider.
+//! The backend of a provider: the gRPC server and the controllers.
 //!
-//! Every replica answers calls from its caches ([`state`]); the leader alone runs the controllers. Both decide with the
-//! same pure functions: what a template offers ([`template`]), whose a contract is ([`contract`]), which rights an
-//! export needs ([`rbac`]).
+//! Every replica answers calls from its caches ([`state`]); only the leader runs the controllers. Both decide with the same pure
+//! functions: what a template exports ([`template`]), who owns a contract ([`contract`]), and which rights an export needs
+//! ([`rbac`]).
 
 pub mod actions;
 pub mod args;

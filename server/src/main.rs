@@ -8,7 +8,7 @@ use tikv_jemallocator::Jemalloc;
 
 mod run;
 
-/// Gives memory back after a burst. How is set in `.cargo/config.toml`.
+/// The allocator returns memory to the system after a burst; `.cargo/config.toml` configures it.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
@@ -24,12 +24,12 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Says why the server ends: in the log, or, where even that cannot be begun, as it is.
+/// Reports why the server ends, in the log or, without one, on stderr.
 fn tell(error: &anyhow::Error) {
     if tracing::dispatcher::has_been_set() {
         tracing::error!(error = format!("{error:#}"), "bindery-server ends");
     } else {
-        // Where nobody reads, there is nobody to tell.
+        // If stderr is closed, the error cannot be reported.
         let _ = writeln!(std::io::stderr().lock(), "bindery-server: {error:#}");
     }
 }

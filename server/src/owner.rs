@@ -1,16 +1,16 @@
-//! Owner references: what a contract's objects die with.
+//! Owner references, by which Kubernetes deletes objects together with the export or the contract that they were made for.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
 
-/// The references of an object with one plain reference per owner, if that differs from those it has. References to
-/// other exports stay, and a controller's becomes a plain one, so that no export takes the object with it.
+/// The owner references that an object needs so that it has these owners too; none if it has them already. Other references
+/// stay, and no owner is marked as the controller, so that the object lives until its last owner is deleted.
 pub fn shared<K: Resource>(object: &K, owners: &[OwnerReference]) -> Option<Vec<OwnerReference>> {
     let before = object.meta().owner_references.clone().unwrap_or_default();
     let mut after: Vec<OwnerReference> = before.iter().cloned().map(plain).collect();
     for owner in owners {
         if !after.iter().any(|other| other.uid == owner.uid) {
-            // An export made anew under its name takes the place of the old one.
+            // An export that was deleted and made anew replaces the reference to its predecessor.
             after.retain(|other| (&other.kind, &other.name) != (&owner.kind, &owner.name));
             after.push(owner.clone());
         }
@@ -18,7 +18,7 @@ pub fn shared<K: Resource>(object: &K, owners: &[OwnerReference]) -> Option<Vec<
     (after != before).then_some(after)
 }
 
-/// Whether an object has this owner and no other, and so ends with it.
+/// Whether an object has this owner and no other, so that it is deleted with it.
 pub fn is_alone<K: Resource>(object: &K, uid: Option<&str>) -> bool {
     let owners = object.meta().owner_references.as_deref().unwrap_or_default();
     owners.len() == 1 && owners.first().map(|owner| owner.uid.as_str()) == uid
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_sole_owner_takes_an_object_along() {
+    fn an_object_is_deleted_with_its_only_owner() {
         let object = |owners: &[&str]| {
             let mut object = ConfigMap::default();
             object.metadata.owner_references = Some(owners.iter().map(|uid| owner("export", uid, None)).collect());

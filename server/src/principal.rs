@@ -1,21 +1,21 @@
-//! Who acts, as Kubernetes or an issuer verified it, and as it stands in annotations.
+//! Principals: verified callers, and their form in annotations.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A verified caller: the Kubernetes username, with the UID beside it where it is a ServiceAccount's.
+/// A verified caller: its Kubernetes username, and its UID if it is a ServiceAccount.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Principal {
     /// The username.
     pub username: String,
-    /// The UID; where an owner is recorded without one, the username alone counts.
+    /// The UID. A record without one means the username, whatever the UID of the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
 }
 
 impl Principal {
-    /// A principal of that name, whatever its UID.
+    /// A principal with that username and any UID.
     pub fn named(username: impl Into<String>) -> Self {
         Self {
             username: username.into(),
@@ -23,18 +23,18 @@ impl Principal {
         }
     }
 
-    /// Whether this recorded principal is that caller. A ServiceAccount that was deleted and made anew is another one.
+    /// Whether this recorded principal is `caller`. A ServiceAccount that was deleted and made anew is another principal.
     pub fn is(&self, caller: &Self) -> bool {
         self.username == caller.username && (self.uid.is_none() || self.uid == caller.uid)
     }
 
-    /// The JSON that annotations hold.
+    /// The JSON form in annotations.
     pub fn to_json(&self) -> String {
         // A struct of strings is always JSON.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Reads what [`Principal::to_json`] wrote.
+    /// Reads the JSON form that [`Principal::to_json`] writes.
     pub fn from_json(json: &str) -> Option<Self> {
         serde_json::from_str(json).ok()
     }

@@ -1,4 +1,4 @@
-//! Starts the parts of the server in order, and ends them in order.
+//! Starts the parts of the server in order, and stops them in order.
 
 use anyhow::{Context as _, bail};
 use bindery_runtime::{
@@ -11,24 +11,24 @@ use bindery_runtime::{
 use bindery_server::{
     args::Args,
     controllers,
-    front::{self, Listener, Metrics, tls::Certificate},
+    front::{self, Listener, Metrics, transport::tls::Certificate},
     state::State,
 };
 use tokio::time::{Duration, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Idle connections per kind of traffic: as many as there are writes at once.
+/// Idle connections to the API server per kind of traffic, as many as there are concurrent writes.
 const IDLE_CONNECTIONS: usize = 32;
-/// How long calls that are being answered may take at the end.
+/// How long calls that are under way may take after the server was told to stop.
 const GRACE: Duration = Duration::from_secs(20);
 const LEASE: &str = "bindery-server";
 
 pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
     telemetry::init(&args.log).context("--log")?;
-    // Both fail only where one is installed already, which is as good.
+    // Both fail only if one is installed already, which serves as well.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();
-    // Each connection of a konnector is one. With fewer it serves fewer, and says so when they run out.
+    // Each connection of a konnector needs a descriptor. The listener logs when they run out.
     if let Err(error) = descriptors::raise() {
         tracing::warn!(%error, "cannot raise the limit of open files");
     }
@@ -55,7 +55,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
     outcome
 }
 
-/// Serves and, while leading, works. Whatever ends first ends the process.
+/// Runs the gRPC server, the admin server and, while leading, the controllers. The end of any of them ends the process.
 async fn serve(
     state: State,
     listener: Listener,
@@ -73,13 +73,13 @@ async fn serve(
         () = stop.cancelled() => {}
     }
     if !stop.is_cancelled() {
-        bail!("a part of the server ended by itself");
+        bail!("a part of the server stopped unexpectedly");
     }
     let (calls, work) = tokio::join!(finish(front, "calls"), finish(leader, "controllers"));
     calls.and(work)
 }
 
-/// Waits for a part that was told to end, but not for ever.
+/// Waits for a part that was told to stop, for a limited time.
 async fn finish<E>(part: tokio::task::JoinHandle<Result<(), E>>, what: &str) -> anyhow::Result<()>
 where
     anyhow::Error: From<E>,
@@ -88,14 +88,14 @@ where
         return Ok(());
     }
     let Ok(ended) = timeout(GRACE, part).await else {
-        tracing::warn!(what, "not all of it ended in time");
+        tracing::warn!(what, "did not stop in time");
         return Ok(());
     };
     Ok(ended??)
 }
 
-/// Runs the controllers while this replica leads. Returns when told to stop, with the Lease given back; fails when
-/// leadership is lost, so that the process ends before another replica begins.
+/// Runs the controllers while this replica leads. Releases the Lease when told to stop; fails when leadership is lost, so that
+/// the process ends before another replica leads.
 async fn lead(state: State, candidate: Candidate, stop: CancellationToken) -> anyhow::Result<()> {
     let Some(mut leadership) = stop.run_until_cancelled(candidate.elected()).await else {
         return Ok(());
@@ -106,7 +106,7 @@ async fn lead(state: State, candidate: Candidate, stop: CancellationToken) -> an
         ended = &mut work => ended?.context("a controller failed")?,
     }
     if !stop.is_cancelled() {
-        bail!("the controllers ended by themselves");
+        bail!("the controllers stopped unexpectedly");
     }
     leadership.release().await;
     Ok(())

@@ -1,4 +1,4 @@
-//! What the operator decided, as plain data: flags fill it, everything else reads it.
+//! The settings of the server as plain data, made from its flags.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -9,29 +9,29 @@ use bindery_api::v1alpha2::{GroupResource, InformerScope, Isolation};
 pub struct Settings {
     /// The server's own namespace, where BindableResourcesRequests live.
     pub namespace: String,
-    /// What the names of contract namespaces begin with.
+    /// The prefix of the names of contract namespaces.
     pub namespace_prefix: String,
     /// How cluster-scoped objects are placed, unless a template says otherwise.
     pub isolation: Isolation,
     /// Whether konnectors watch cluster-wide or per provider namespace.
     pub informer_scope: InformerScope,
-    /// The provider's name for people.
+    /// Name of the provider for people.
     pub pretty_name: String,
     /// The Kubernetes API as consumers reach it.
     pub kubernetes: KubernetesEndpoint,
     /// The gRPC endpoint as consumers reach it.
     pub grpc: GrpcEndpoint,
-    /// How long a kubeconfig's token for the Kubernetes API is asked to live.
+    /// Requested lifetime of the token for the Kubernetes API.
     pub token_lifetime: Duration,
-    /// How long a kubeconfig's token for renewal is asked to live.
+    /// Requested lifetime of the token for renewal.
     pub renewal_lifetime: Duration,
     /// Whether the server installs its CRDs at start.
     pub install_crds: bool,
-    /// What templates may claim beside the three core resources.
+    /// Resources that templates may claim beside the three core resources.
     pub claimable_resources: BTreeSet<GroupResource>,
-    /// Whether konnectors that watch cluster-wide are given all Secrets of the cluster to read, where Secrets are claimed.
+    /// Whether konnectors that watch cluster-wide may read all Secrets of the cluster if their template claims Secrets.
     pub cluster_wide_secret_claims: bool,
-    /// How many namespaces of its own a consumer may have mapped.
+    /// Number of namespaces that a consumer may have mapped.
     pub max_namespaces_per_contract: usize,
 }
 
@@ -42,7 +42,7 @@ pub struct KubernetesEndpoint {
     pub address: String,
     /// The CA of its certificate, PEM; the consumer's system roots if absent.
     pub ca: Option<Vec<u8>>,
-    /// The name its certificate is checked for, where that is not the URL's host.
+    /// The name that its certificate must have, if that is not the URL's host.
     pub server_name: Option<String>,
 }
 
@@ -51,14 +51,14 @@ pub struct KubernetesEndpoint {
 pub struct GrpcEndpoint {
     /// Its URL in canonical form, which is also the audience of tokens for it.
     pub address: String,
-    /// URLs that it had, whose tokens it still takes.
+    /// Its former URLs. Tokens with these audiences are still accepted.
     pub former: Vec<String>,
     /// The CA of its certificate, PEM; the consumer's system roots if absent.
     pub ca: Option<Vec<u8>>,
 }
 
 impl GrpcEndpoint {
-    /// The audiences that tokens for this server may have; the first is the one to be asked for.
+    /// The audiences that tokens for this server may have. New tokens should have the first one.
     pub fn audiences(&self) -> Vec<String> {
         let current = std::iter::once(&self.address);
         current.chain(&self.former).cloned().collect()

@@ -5,10 +5,15 @@ use sha2::{Digest, Sha224, Sha256};
 use crate::v1alpha2::GroupResource;
 
 mod rbac;
+mod typed;
 
 pub use rbac::{
     KONNECTOR_ADOPTION_ROLE, KONNECTOR_BUNDLES_ROLE, claims_cluster_role, claims_role, core_claim_role_binding,
     konnector_cluster_role, resources_cluster_role, resources_role,
+};
+pub use typed::{
+    BoundSchemaName, ClusterIdentity, CollectionName, ContractName, ExportName, InvalidName, RequestName, TemplateName,
+    Uid, plain_text,
 };
 
 /// A namespace may be this long at most: a DNS label (RFC 1123).

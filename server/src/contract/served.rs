@@ -1,29 +1,30 @@
-//! The requests made as resources that a contract has been bound for. Each binds once: what it says of itself can be written by
-//! others, and what it has bound can be unbound, so that the contract's namespace, which only the server writes, remembers it.
+//! The record of requests that were made as resources and that the contract has fulfilled. Each request binds only once. Others can
+//! write the status of such a request, so that the record is an annotation of the contract's namespace, which only the server
+//! writes.
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-/// The UIDs, as JSON.
+/// Annotation with the UIDs of the fulfilled requests, as a JSON list.
 const SERVED: &str = "backend.kube-bind.io/served-requests";
-/// So many are remembered of those that are there, for annotations have a limit.
+/// Number of fulfilled requests that are recorded per contract, for the size of annotations is limited.
 pub const MAX: usize = 1_000;
 
-/// UIDs of the requests that a contract was bound for.
+/// UIDs of the requests that the contract has fulfilled.
 pub fn served(namespace: &Namespace) -> Vec<String> {
     let json = namespace.annotations().get(SERVED);
     json.and_then(|json| serde_json::from_str(json).ok())
         .unwrap_or_default()
 }
 
-/// Whether a contract was bound for the request of that UID.
+/// Whether the contract has fulfilled the request with this UID.
 pub fn is_served(namespace: &Namespace, uid: Option<&str>) -> bool {
     let json = namespace.annotations().get(SERVED);
     json.is_some() && uid.is_some_and(|uid| served(namespace).iter().any(|served| served == uid))
 }
 
-/// The patch that remembers one more, and those of the others that are still there; `None` if these are too many.
+/// The patch that records one more request, and forgets those that do not exist any more. None if too many still exist.
 pub fn patch(namespace: &Namespace, uid: &str, is_there: impl Fn(&str) -> bool) -> Option<Value> {
     let mut served = served(namespace);
     served.retain(|served| served != uid && is_there(served));

@@ -1,4 +1,4 @@
-//! Anchors: empty Secrets that tokens are bound to. Deleting one revokes them.
+//! Anchors: empty Secrets that tokens are bound to. The deletion of an anchor revokes its tokens.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,10 +12,10 @@ use crate::settings::Settings;
 /// The value of label `kube-bind.io/component` on anchors.
 pub const TOKEN_ANCHOR: &str = "token-anchor";
 
-/// How long a spent anchor is kept for clocks that differ.
+/// How long an anchor is kept after its last token has expired, for clocks differ.
 const MARGIN: Duration = Duration::from_hours(1);
 
-/// The anchor of the day: the first mint of a day makes it, all others share it. None is shared across a revocation.
+/// The anchor for the tokens of one day. A revocation ends its use, and the next token gets another anchor.
 pub(super) fn new(contract: &str, revocation: Option<&str>, now: Timestamp, settings: &Settings) -> Secret {
     let day = now.to_zoned(TimeZone::UTC).date();
     let midnight = day.tomorrow().unwrap_or(day).to_datetime(Time::midnight());
@@ -42,7 +42,7 @@ pub(super) fn new(contract: &str, revocation: Option<&str>, now: Timestamp, sett
     }
 }
 
-/// Whether a Secret is an anchor of the contract it stands in.
+/// Whether a Secret is an anchor of the contract in whose namespace it is.
 pub(super) fn is_ours(secret: &Secret) -> bool {
     secret
         .labels()
@@ -56,7 +56,7 @@ pub(super) fn expires_by(anchor: &Secret) -> Option<Timestamp> {
     anchor.annotations().get(annotations::TOKENS_EXPIRE_BY)?.parse().ok()
 }
 
-/// Whether no token bound to an anchor can be alive. One that does not say so is kept.
+/// Whether all tokens that are bound to an anchor have expired. False for an anchor without that time.
 pub(super) fn is_spent(anchor: &Secret, now: Timestamp) -> bool {
     is_ours(anchor)
         && expires_by(anchor)

@@ -1,4 +1,4 @@
-//! The kubeconfig a consumer gets.
+//! The kubeconfig of a contract, which the konnector uses.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bindery_api::backend::Backend;
@@ -14,7 +14,7 @@ pub(super) fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// The kubeconfig of a contract, as YAML. `None` only if YAML could not be written at all.
+/// Renders the kubeconfig of a contract as YAML; none if it cannot be serialised.
 pub(super) fn render(
     contract: &str,
     kubernetes: &KubernetesEndpoint,

@@ -1,5 +1,5 @@
-//! The record of a revocation, which stands in the metadata of the contract's ClusterBinding: its status is the
-//! consumer's to write, and a thief must not be able to erase what keeps him out.
+//! The record of a revocation, an annotation of the contract's ClusterBinding. It is not in the status, which the consumer may
+//! write: the holder of a stolen credential could erase it there.
 
 use bindery_api::{
     annotations,
@@ -12,36 +12,36 @@ use serde_json::{Value, json};
 
 use crate::controllers::request::{is_grpc, phase};
 
-/// So many requests are remembered by name. Where there are more, none ends the revocation that is not newer than all.
+/// Number of requests that are recorded by UID. If there are more, only a request that is newer than all ends the revocation.
 const REQUESTS_MAX: usize = 1_000;
 
-/// That the credentials of a contract are revoked.
+/// The record that the credentials of a contract are revoked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Revocation {
-    /// Tells it from any other revocation of the contract.
+    /// Random id of the revocation.
     pub id: String,
     /// When they were revoked.
     pub time: Timestamp,
-    /// Why, in the words of whoever revoked them.
+    /// The reason, in the words of the caller who revoked them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// UIDs of the requests that were under way then, and of all that were made as resources: how far such a one says that
-    /// it has come, others can write. They are known by name and not by time, for their times are of another clock.
+    /// UIDs of requests that do not end the revocation: those that were pending, and all that were made as resources, since
+    /// others can write their status. They are recorded by UID, for their times are of another clock.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<String>,
-    /// When the newest of them was made, where they are too many to be named.
+    /// Creation time of the newest of them, if there are too many to record each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub newest: Option<Timestamp>,
 }
 
-/// The revocation that is in force, if one is. A record that cannot be read is one all the same.
+/// The current revocation, if there is one. A record that cannot be read counts as a revocation.
 pub fn revocation(binding: &ClusterBinding) -> Option<Revocation> {
     let text = binding.annotations().get(annotations::REVOCATION)?;
     Some(serde_json::from_str(text).unwrap_or_default())
 }
 
-/// The id of the revocation that ended last, which tells new anchors from those that were revoked.
+/// The id of the last revocation that ended, by which new anchors differ from revoked ones.
 pub(super) fn last(binding: &ClusterBinding) -> Option<&str> {
     let id = binding.annotations().get(annotations::LAST_REVOCATION)?;
     let is_id = !id.is_empty()
@@ -52,18 +52,18 @@ pub(super) fn last(binding: &ClusterBinding) -> Option<&str> {
 }
 
 impl Revocation {
-    /// A revocation now, in a contract of that identity; calls leave their requests in `home`.
+    /// A revocation that happens now, in the contract of this identity. `own_namespace` is the server's, which holds the requests of calls.
     pub(super) fn new(
         now: Timestamp,
         reason: Option<&str>,
         identity: Option<&str>,
         requests: &[BindableResourcesRequest],
-        home: &str,
+        own_namespace: &str,
     ) -> Self {
         let then: Vec<_> = requests
             .iter()
             .filter(|request| Some(request.spec.cluster_identity.identity.as_str()) == identity)
-            .filter(|request| phase(request) == Phase::Pending || !is_grpc(request, home))
+            .filter(|request| phase(request) == Phase::Pending || !is_grpc(request, own_namespace))
             .collect();
         let made = then.iter().filter_map(|request| made(request));
         let newest = if then.len() > REQUESTS_MAX { made.max() } else { None };
@@ -80,15 +80,15 @@ impl Revocation {
         }
     }
 
-    /// Whether a request was made after this, so that it ends it.
+    /// Whether a request was made after this revocation, and so ends it.
     pub fn is_before(&self, request: &BindableResourcesRequest) -> bool {
         let uid = request.metadata.uid.as_ref();
         let is_newer = self.newest.is_none_or(|newest| made(request) > Some(newest));
         is_newer && uid.is_some_and(|uid| !self.requests.contains(uid))
     }
 
-    /// The patch that writes the record. Not tied to the version that was read: whoever beats for the consumer could
-    /// delay it without end.
+    /// The patch that writes the record. It has no precondition on the version, for heartbeats of the consumer could make it fail
+    /// again and again.
     pub(super) fn patch(&self, binding: &ClusterBinding) -> Value {
         json!({ "metadata": {
             "uid": binding.metadata.uid,
@@ -96,7 +96,7 @@ impl Revocation {
         } })
     }
 
-    /// The patch that ends this revocation and no other.
+    /// The patch that ends this revocation, and fails if another one has replaced it.
     pub(super) fn end_patch(&self, binding: &ClusterBinding) -> Value {
         json!({ "metadata": {
             "uid": binding.metadata.uid,
@@ -120,7 +120,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    const HOME: &str = "kube-bind";
+    const OWN_NAMESPACE: &str = "kube-bind";
 
     /// A binding with a record of that text.
     pub(crate) fn recorded(text: Option<&str>) -> ClusterBinding {
@@ -152,7 +152,7 @@ pub(crate) mod tests {
     /// The server's own record of a call.
     fn call(uid: &str, phase: Phase) -> BindableResourcesRequest {
         let mut request = request(uid, "a", phase);
-        request.metadata.namespace = Some(HOME.to_owned());
+        request.metadata.namespace = Some(OWN_NAMESPACE.to_owned());
         let via = (labels::VIA.to_owned(), labels::VIA_GRPC.to_owned());
         request.labels_mut().extend([via]);
         request
@@ -160,7 +160,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_record_is_in_the_metadata_and_what_is_there_counts() {
-        let written = Revocation::new(Timestamp::UNIX_EPOCH, Some("lost laptop"), None, &[], HOME);
+        let written = Revocation::new(Timestamp::UNIX_EPOCH, Some("lost laptop"), None, &[], OWN_NAMESPACE);
         let text = written.patch(&recorded(None))["metadata"]["annotations"][annotations::REVOCATION].clone();
         assert_eq!(revocation(&recorded(text.as_str())), Some(written));
         assert_eq!(revocation(&recorded(None)), None);
@@ -182,7 +182,7 @@ pub(crate) mod tests {
             call("called", Phase::Succeeded),
             call("calls", Phase::Pending),
         ];
-        let revocation = Revocation::new(Timestamp::UNIX_EPOCH, None, Some("a"), &then, HOME);
+        let revocation = Revocation::new(Timestamp::UNIX_EPOCH, None, Some("a"), &then, OWN_NAMESPACE);
         // Whoever may write a status could set the decided one back.
         assert_eq!(revocation.requests, ["older", "decided", "calls"]);
         assert!(!revocation.is_before(&then[0]));
@@ -199,10 +199,10 @@ pub(crate) mod tests {
             request
         };
         let mut then: Vec<_> = (0..REQUESTS_MAX).map(|number| made(&format!("r{number}"), 5)).collect();
-        let few = Revocation::new(Timestamp::UNIX_EPOCH, None, Some("a"), &then, HOME);
+        let few = Revocation::new(Timestamp::UNIX_EPOCH, None, Some("a"), &then, OWN_NAMESPACE);
         assert!(few.is_before(&made("other", 5)));
         then.push(made("one too many", 5));
-        let many = Revocation::new(Timestamp::UNIX_EPOCH, None, Some("a"), &then, HOME);
+        let many = Revocation::new(Timestamp::UNIX_EPOCH, None, Some("a"), &then, OWN_NAMESPACE);
         assert!(!many.is_before(&made("one too many", 5)));
         assert!(many.is_before(&made("later", 6)));
     }

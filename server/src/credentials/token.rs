@@ -1,4 +1,4 @@
-//! What a granted token says of itself.
+//! The claims of a token that the API server granted.
 
 use std::{fmt, time::Duration};
 
@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 
-/// A granted token. Its times are the API server's own, so that only their difference matters to anybody else.
+/// A granted token. Its times are of the API server's clock, so that other clocks can use only their difference.
 pub(super) struct Token {
     secret: SecretString,
-    /// What the audit log calls it.
+    /// Its id in the audit log.
     pub(super) id: String,
     pub(super) lifetime: Duration,
     pub(super) expire_time: Timestamp,
@@ -25,7 +25,7 @@ struct Claims {
 }
 
 impl Token {
-    /// Reads a JWT that the API server just signed; the signature is not of interest.
+    /// Reads a JWT that the API server just granted, without checking the signature.
     pub(super) fn read(token: String) -> Option<Self> {
         let payload = token.split('.').nth(1)?;
         let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;

@@ -1,98 +1,68 @@
-//! Who may call what: the table of methods, and the provider's own word on templates.
+//! Authorisation: the table of methods, access to templates and access to contracts.
 
 use bindery_proto::v1alpha2::ErrorReason;
 
-use super::{
+use crate::front::{
+    Failure, Outcome,
     auth::{Caller, Kind},
-    error::{Failure, Outcome},
 };
 
+mod contract_account;
 mod contracts;
-mod live;
 mod templates;
 
-pub use contracts::ContractAccess;
-pub use templates::TemplateAccess;
-
-/// What a caller must have beyond its kind. The method itself sees to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ownership {
-    /// Nothing.
-    None,
-    /// The verb `bind` on the templates concerned.
-    Template,
-    /// The request: it was made by the same principal.
-    Request,
-    /// The contract: the caller is one of its owners, or its own ServiceAccount.
-    Contract,
-}
+pub(crate) use contracts::ContractAccess;
+pub(crate) use templates::TemplateAccess;
 
 /// How fresh the check of a contract's token must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Freshness {
-    /// It may have been made a moment ago.
-    Remembered,
-    /// It is made with the call, for what was done by a token that had been revoked would stay.
+pub(crate) enum Freshness {
+    /// A cached check is enough.
+    Cached,
+    /// The check is made with the call, for the effect of a call with a revoked token would last.
     Live,
 }
 
-/// How a method answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
-    /// Once.
-    Unary,
-    /// With a stream.
-    Stream,
-}
-
-/// One row of the table.
+/// One row of the table of methods.
 #[derive(Clone, Copy, Debug)]
-pub struct Method {
-    /// Its path.
+pub(crate) struct Method {
+    /// Its path, such as `/kubebind.v1alpha2.ExportService/GetExport`.
     pub path: &'static str,
-    /// It needs no token.
+    /// Whether it takes calls without a token.
     pub open: bool,
-    /// Principals may call it.
+    /// Whether principals may call it.
     pub principal: bool,
-    /// The ServiceAccount of a contract may call it.
+    /// Whether the ServiceAccount of a contract may call it.
     pub contract: bool,
-    /// What else is asked.
-    pub ownership: Ownership,
     /// How fresh the check of a contract's token must be.
     pub freshness: Freshness,
-    /// How it answers.
-    pub shape: Shape,
 }
 
 impl Method {
-    const fn open(path: &'static str, shape: Shape) -> Self {
+    const fn open(path: &'static str) -> Self {
         Self {
             path,
             open: true,
             principal: true,
             contract: true,
-            ownership: Ownership::None,
-            freshness: Freshness::Remembered,
-            shape,
+            freshness: Freshness::Cached,
         }
     }
 
-    const fn of_principals(path: &'static str, ownership: Ownership) -> Self {
+    const fn of_principals(path: &'static str) -> Self {
         Self {
             path,
             open: false,
             principal: true,
             contract: false,
-            ownership,
-            freshness: Freshness::Remembered,
-            shape: Shape::Unary,
+            freshness: Freshness::Cached,
         }
     }
 
     const fn of_contracts(path: &'static str) -> Self {
         Self {
             contract: true,
-            ..Self::of_principals(path, Ownership::Contract)
+            ..Self::of_principals(path)
         }
     }
 
@@ -103,15 +73,8 @@ impl Method {
         }
     }
 
-    const fn streaming(self) -> Self {
-        Self {
-            shape: Shape::Stream,
-            ..self
-        }
-    }
-
-    /// Refuses callers of a kind that this method is not for.
-    pub fn admit(&self, caller: &Caller) -> Outcome<()> {
+    /// Refuses callers of a kind that may not call this method.
+    pub(crate) fn admit(&self, caller: &Caller) -> Outcome<()> {
         let admitted = match caller.kind {
             Kind::Principal => self.principal,
             Kind::Contract { .. } => self.contract,
@@ -121,65 +84,40 @@ impl Method {
         }
         Err(Failure::new(
             ErrorReason::MethodDenied,
-            "the ServiceAccount of a contract may call ExportService and RenewKubeconfig alone; call as the one who binds",
+            "the ServiceAccount of a contract may call ExportService and RenewKubeconfig alone; call with the token of a principal that owns the contract",
         )
         .with("method", self.path))
     }
 }
 
 /// Every method that this server answers.
-pub const METHODS: &[Method] = &[
-    Method::open("/grpc.health.v1.Health/Check", Shape::Unary),
-    Method::open("/grpc.health.v1.Health/List", Shape::Unary),
-    Method::open("/grpc.health.v1.Health/Watch", Shape::Stream),
-    Method::open(
-        "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
-        Shape::Stream,
-    ),
-    Method::open(
-        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-        Shape::Stream,
-    ),
-    Method::open("/kubebind.v1alpha2.ProviderService/GetProvider", Shape::Unary),
-    Method::of_principals("/kubebind.v1alpha2.CatalogService/ListTemplates", Ownership::Template),
-    Method::of_principals("/kubebind.v1alpha2.CatalogService/GetTemplate", Ownership::Template),
-    Method::of_principals("/kubebind.v1alpha2.CatalogService/ListCollections", Ownership::Template),
-    Method::of_principals("/kubebind.v1alpha2.CatalogService/GetCollection", Ownership::Template),
-    Method::of_principals(
-        "/kubebind.v1alpha2.BindingService/CreateBindableResourcesRequest",
-        Ownership::Template,
-    ),
-    Method::of_principals(
-        "/kubebind.v1alpha2.BindingService/GetBindableResourcesRequest",
-        Ownership::Request,
-    ),
-    Method::of_principals(
-        "/kubebind.v1alpha2.BindingService/ListBindableResourcesRequests",
-        Ownership::Request,
-    ),
-    Method::of_principals(
-        "/kubebind.v1alpha2.BindingService/WatchBindableResourcesRequests",
-        Ownership::Request,
-    )
-    .streaming(),
-    Method::of_principals(
-        "/kubebind.v1alpha2.BindingService/DeleteBindableResourcesRequest",
-        Ownership::Request,
-    ),
+pub(crate) const METHODS: &[Method] = &[
+    Method::open("/grpc.health.v1.Health/Check"),
+    Method::open("/grpc.health.v1.Health/List"),
+    Method::open("/grpc.health.v1.Health/Watch"),
+    Method::open("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"),
+    Method::open("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"),
+    Method::open("/kubebind.v1alpha2.ProviderService/GetProvider"),
+    Method::of_principals("/kubebind.v1alpha2.CatalogService/ListTemplates"),
+    Method::of_principals("/kubebind.v1alpha2.CatalogService/GetTemplate"),
+    Method::of_principals("/kubebind.v1alpha2.CatalogService/ListCollections"),
+    Method::of_principals("/kubebind.v1alpha2.CatalogService/GetCollection"),
+    Method::of_principals("/kubebind.v1alpha2.BindingService/CreateBindableResourcesRequest"),
+    Method::of_principals("/kubebind.v1alpha2.BindingService/GetBindableResourcesRequest"),
+    Method::of_principals("/kubebind.v1alpha2.BindingService/ListBindableResourcesRequests"),
+    Method::of_principals("/kubebind.v1alpha2.BindingService/WatchBindableResourcesRequests"),
+    Method::of_principals("/kubebind.v1alpha2.BindingService/DeleteBindableResourcesRequest"),
     Method::of_contracts("/kubebind.v1alpha2.ExportService/ListExports"),
     Method::of_contracts("/kubebind.v1alpha2.ExportService/GetExport"),
-    Method::of_contracts("/kubebind.v1alpha2.ExportService/WatchExports").streaming(),
+    Method::of_contracts("/kubebind.v1alpha2.ExportService/WatchExports"),
     Method::of_contracts("/kubebind.v1alpha2.ExportService/GetBoundSchema"),
     Method::of_contracts("/kubebind.v1alpha2.ExportService/DeleteExport").live(),
     Method::of_contracts("/kubebind.v1alpha2.CredentialService/RenewKubeconfig").live(),
-    Method::of_principals(
-        "/kubebind.v1alpha2.CredentialService/RevokeCredentials",
-        Ownership::Contract,
-    ),
+    Method::of_principals("/kubebind.v1alpha2.CredentialService/RevokeCredentials"),
 ];
 
-/// The row of a path.
-pub fn method(path: &str) -> Option<&'static Method> {
+/// The method with this path.
+pub(crate) fn method(path: &str) -> Option<&'static Method> {
     METHODS.iter().find(|method| method.path == path)
 }
 

@@ -1,5 +1,5 @@
-//! Who calls. A bearer token is read, sorted to the one authenticator that is responsible for its issuer, and checked
-//! there; what comes out is a caller. Nothing here decides what a caller may do.
+//! Authentication: a bearer token is parsed, and checked by the authenticator of its issuer; the result is a [`Caller`]. What the
+//! caller may do is decided in [`access`](super::access).
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -8,9 +8,9 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use tokio::{sync::Semaphore, time::timeout};
 
-use super::{
-    error::{Failure, Outcome},
-    limits::{REVIEW_MAX, REVIEW_WAIT_MAX, REVIEWS_AGAIN_MAX, REVIEWS_MAX},
+use crate::front::{
+    Failure, Outcome,
+    transport::limits::{REVIEW_MAX, REVIEW_WAIT_MAX, REVIEWS_AGAIN_MAX, REVIEWS_MAX},
 };
 use crate::principal::Principal;
 
@@ -19,33 +19,33 @@ mod cached;
 mod token_review;
 
 #[cfg(test)]
-pub(super) use bearer::tests as tests_support;
+pub(crate) use bearer::tests as tests_support;
 
-pub use bearer::{BoundTo, Claims, Presented};
-pub use cached::Cached;
-pub use token_review::TokenReviewer;
+pub(crate) use bearer::{BoundTo, Claims, Presented};
+pub(crate) use cached::Cached;
+pub(crate) use token_review::TokenReviewer;
 
-/// Whom a token belongs to, as its authenticator found it.
+/// The identity that a token belongs to, as its authenticator found it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Identity {
+pub(crate) struct Identity {
     /// The Kubernetes username, or `<issuer>#<subject>`.
     pub username: String,
     /// UID of a ServiceAccount, or of a user where the provider knows one.
     pub uid: Option<String>,
     /// Groups, for SubjectAccessReviews.
     pub groups: Vec<String>,
-    /// What else the provider's authorizers may look at.
+    /// Further attributes for SubjectAccessReviews.
     pub extra: BTreeMap<String, Vec<String>>,
-    /// When the token ceases to be valid.
+    /// When the token expires.
     pub expires_at: Option<Timestamp>,
 }
 
-/// What a caller is to this server.
+/// The kind of a caller, which decides which methods it may call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A person or an automation.
+pub(crate) enum Kind {
+    /// A person or an automation that binds.
     Principal,
-    /// The ServiceAccount of one contract: the agent that was bound by it.
+    /// The ServiceAccount of a contract, which its konnector uses.
     Contract {
         /// The contract namespace.
         namespace: String,
@@ -54,104 +54,105 @@ pub enum Kind {
 
 /// A verified caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Caller {
-    /// Whom the token belongs to.
+pub(crate) struct Caller {
+    /// The identity that the token belongs to.
     pub identity: Identity,
-    /// What it is to this server.
+    /// The kind of the caller.
     pub kind: Kind,
 }
 
-/// Why a token is refused. No variant carries any of it.
+/// Why a token is refused. No variant holds any part of the token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Denial {
-    /// There is none, or more than one.
+pub(crate) enum Denial {
+    /// The call has no token, or several.
     #[error("send exactly one header authorization: Bearer <token>")]
     Missing,
-    /// It does not hold.
+    /// The token is malformed, or its issuer refuses it.
     #[error("the token is not valid: {0}")]
     Invalid(&'static str),
-    /// Its time is over.
+    /// The token has expired.
     #[error("the token has expired; get a new one")]
     Expired,
-    /// It is for somebody else.
+    /// The token is for another audience.
     #[error("the token is not for this server: its audience must contain {expected}")]
     Audience {
         /// The audience of this server.
         expected: String,
     },
-    /// Nobody here vouches for its issuer.
+    /// No authenticator is responsible for its issuer.
     #[error("the token's issuer is not trusted here")]
     Issuer,
 }
 
-/// That a token could not be checked at all.
+/// Why a token could not be checked.
 #[derive(Debug, thiserror::Error)]
-pub enum CheckError {
-    /// The API server did not check it.
+pub(crate) enum CheckError {
+    /// The API server refused the check.
     #[error("cannot check the token: {0}")]
     Api(#[from] kube::Error),
-    /// The API server was silent.
+    /// The API server did not answer in time.
     #[error("cannot check the token: no answer")]
     Unanswered,
-    /// So many tokens are to be checked that this one's turn did not come.
-    #[error("too many tokens are to be checked at once; come back a little later")]
-    Crowded,
+    /// Too many tokens wait for a check, so that this one got no permit in time.
+    #[error("too many tokens are checked at once; try again after the delay of the RetryInfo")]
+    Busy,
 }
 
-/// What a check comes to: an identity or a denial, both worth remembering.
-pub type Verdict = Result<Identity, Denial>;
+/// The result of a check: an identity or a denial. Both are cached.
+pub(crate) type Verdict = Result<Identity, Denial>;
 
-/// Checks the tokens of some issuers.
-pub trait Authenticator: fmt::Debug + Send + Sync {
-    /// Whether this one, and no later one, is responsible for a token with these claims, which nobody has verified yet.
+/// Checks the tokens of one or more issuers.
+pub(crate) trait Authenticator: fmt::Debug + Send + Sync {
+    /// Whether this authenticator is responsible for a token with these claims, which are not verified yet. The first responsible
+    /// one checks the token.
     fn is_for(&self, claims: &Claims) -> bool;
 
-    /// Refuses what needs no asking. Runs before every check.
+    /// Refuses a token by its claims alone, before any request is made.
     fn precheck(&self, token: &Presented) -> Result<(), Denial>;
 
-    /// Asks who the token belongs to. Its answers are cached by [`Authenticators`].
+    /// Finds the identity that the token belongs to. [`Authenticators`] caches the verdict.
     fn check<'a>(&'a self, token: &'a Presented) -> BoxFuture<'a, Result<Verdict, CheckError>>;
 
-    /// Whether names and groups that begin with `system:` may come from here: from the provider's own cluster alone.
+    /// Whether its users and groups may have names that begin with `system:`, as those of the provider's own cluster do.
     fn may_name_system(&self) -> bool {
         false
     }
 }
 
-/// All authenticators, in the order in which they are asked whether a token is theirs.
+/// All authenticators, in the order in which they are tried, with a cache of their verdicts.
 #[derive(Clone, Debug)]
-pub struct Authenticators {
+pub(crate) struct Authenticators {
     list: Arc<[Arc<dyn Authenticator>]>,
     cached: Cached,
-    /// Where tokens are checked that may be anybody's.
-    places: Arc<Semaphore>,
-    /// Where those are that were good before: no crowd of strangers keeps out who was let in.
-    again: Arc<Semaphore>,
+    /// Permits for checks of tokens that were not valid before.
+    permits: Arc<Semaphore>,
+    /// Permits for checks of tokens that were valid before, so that strangers cannot keep known callers out.
+    permits_of_known: Arc<Semaphore>,
 }
 
 impl Authenticators {
-    /// A list of authenticators, with a cache of their verdicts.
-    pub fn new(list: Vec<Arc<dyn Authenticator>>) -> Self {
+    /// All these authenticators, with an empty cache.
+    pub(crate) fn new(list: Vec<Arc<dyn Authenticator>>) -> Self {
         Self {
             list: list.into(),
             cached: Cached::default(),
-            places: Arc::new(Semaphore::new(REVIEWS_MAX)),
-            again: Arc::new(Semaphore::new(REVIEWS_AGAIN_MAX)),
+            permits: Arc::new(Semaphore::new(REVIEWS_MAX)),
+            permits_of_known: Arc::new(Semaphore::new(REVIEWS_AGAIN_MAX)),
         }
     }
 
-    /// Whether the verdict on a token is at hand, so that asking costs nothing.
-    pub fn is_known(&self, token: &Presented) -> bool {
+    /// Whether the verdict on a token is cached.
+    pub(crate) fn is_known(&self, token: &Presented) -> bool {
         self.cached.holds(token)
     }
 
-    /// Whether the token was good when it was checked last, which says nothing of what it is now.
-    pub fn was_good(&self, token: &Presented) -> bool {
+    /// Whether the token was valid at its last check. It may have become invalid since.
+    pub(crate) fn was_good(&self, token: &Presented) -> bool {
         self.cached.was_good(token)
     }
 
-    /// Whom a token belongs to.
-    pub async fn authenticate(&self, token: &Presented) -> Outcome<Identity> {
+    /// The identity that a token belongs to, by the cache or by a check.
+    pub(crate) async fn authenticate(&self, token: &Presented) -> Outcome<Identity> {
         let authenticator = self
             .list
             .iter()
@@ -168,16 +169,16 @@ impl Authenticators {
         Ok(identity)
     }
 
-    /// Has a token checked, one of so many at a time.
+    /// Checks a token as soon as it gets a permit.
     async fn check(&self, token: &Presented, by: &Arc<dyn Authenticator>) -> Result<Verdict, CheckError> {
-        let places = if self.was_good(token) {
-            &self.again
+        let permits = if self.was_good(token) {
+            &self.permits_of_known
         } else {
-            &self.places
+            &self.permits
         };
-        // Nobody ever closes them.
-        let Ok(Ok(_place)) = timeout(REVIEW_WAIT_MAX, places.acquire()).await else {
-            return Err(CheckError::Crowded);
+        // Neither semaphore is ever closed.
+        let Ok(Ok(_permit)) = timeout(REVIEW_WAIT_MAX, permits.acquire()).await else {
+            return Err(CheckError::Busy);
         };
         timeout(REVIEW_MAX, by.check(token))
             .await
@@ -186,9 +187,9 @@ impl Authenticators {
 }
 
 impl Caller {
-    /// What the identity is to this server. A contract's ServiceAccount is told by its name and by its namespace, where
-    /// that may be a contract's: the same name in another namespace is a principal like any other.
-    pub fn new(identity: Identity, may_be_contract: impl FnOnce(&str) -> bool) -> Self {
+    /// A caller with this identity. It is of kind [`Kind::Contract`] if it is a ServiceAccount with the name of contracts'
+    /// accounts in a namespace that may be a contract's, else a principal.
+    pub(crate) fn new(identity: Identity, may_be_contract: impl FnOnce(&str) -> bool) -> Self {
         let contract = identity
             .username
             .strip_prefix("system:serviceaccount:")
@@ -202,14 +203,14 @@ impl Caller {
         }
     }
 
-    /// The name of the caller.
-    pub fn username(&self) -> &str {
+    /// The username of the caller.
+    pub(crate) fn username(&self) -> &str {
         &self.identity.username
     }
 
-    /// The caller as it is recorded in annotations. A UID is kept for ServiceAccounts alone: a user directory may
-    /// change those of its users.
-    pub fn principal(&self) -> Principal {
+    /// The caller as it is recorded in annotations. It has a UID only for ServiceAccounts, for a user directory may change the UIDs
+    /// of its users.
+    pub(crate) fn principal(&self) -> Principal {
         let uid = self.identity.uid.clone();
         Principal {
             username: self.identity.username.clone(),
@@ -217,8 +218,8 @@ impl Caller {
         }
     }
 
-    /// The contract that this caller is the ServiceAccount of.
-    pub fn contract(&self) -> Option<&str> {
+    /// The contract whose ServiceAccount the caller is.
+    pub(crate) fn contract(&self) -> Option<&str> {
         match &self.kind {
             Kind::Principal => None,
             Kind::Contract { namespace } => Some(namespace),
@@ -227,8 +228,8 @@ impl Caller {
 }
 
 impl Denial {
-    /// The reason that the caller is told.
-    pub fn reason(&self) -> ErrorReason {
+    /// The reason in the status of the call.
+    pub(crate) fn reason(&self) -> ErrorReason {
         match self {
             Self::Missing => ErrorReason::TokenMissing,
             Self::Invalid(_) => ErrorReason::TokenInvalid,
@@ -244,8 +245,8 @@ impl From<&CheckError> for Failure {
         match error {
             CheckError::Api(error) => Self::of_kube("check the token", error),
             CheckError::Unanswered => Self::unanswered("check the token"),
-            // Spread, so that those who come back do not come at once.
-            CheckError::Crowded => Self::new(ErrorReason::Overloaded, error.to_string())
+            // At random, so that the clients do not all retry at once.
+            CheckError::Busy => Self::new(ErrorReason::Overloaded, error.to_string())
                 .retry_after(Duration::from_secs(1).mul_f64(1.0 + rand::random::<f64>() * 9.0)),
         }
     }

@@ -257,7 +257,11 @@ impl Response<'_> {
     fn json(&self) -> String {
         let name = self.request.name_any();
         let resources = self.requested.resources.iter().map(|resource| &resource.group_resource);
-        let claims = self.requested.permission_claims.iter().map(|claim| &claim.group_resource);
+        let claims = self
+            .requested
+            .permission_claims
+            .iter()
+            .map(|claim| &claim.group_resource);
         json!({
             "kind": "BindingResourceResponse",
             "apiVersion": API_VERSION,

@@ -1,8 +1,8 @@
-//! Which contracts a caller may act on.
+//! Access to contracts: which ones a caller may act on.
 
 use std::sync::Arc;
 
-use bindery_api::names;
+use bindery_api::names::{self, ContractName};
 use bindery_proto::v1alpha2::ErrorReason;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
@@ -10,59 +10,64 @@ use kube::ResourceExt as _;
 use crate::{
     contract, credentials,
     front::{
+        Failure, Outcome,
         auth::{Caller, Kind},
-        error::{Failure, Outcome},
     },
     state::State,
 };
 
-/// Finds the contracts of callers.
+/// Finds the contracts that a caller may act on.
 #[derive(Clone, Debug)]
-pub struct ContractAccess {
+pub(crate) struct ContractAccess {
     state: State,
 }
 
 impl ContractAccess {
-    /// Looks into the caches of this state.
-    pub fn new(state: State) -> Self {
+    /// Looks contracts up in the caches of `state`.
+    pub(crate) fn new(state: State) -> Self {
         Self { state }
     }
 
-    /// The one contract that a call is about: the one it names, else the only one that the caller has.
-    pub fn one(&self, caller: &Caller, named: &str) -> Outcome<Arc<Namespace>> {
-        match &caller.kind {
-            Kind::Contract { namespace } => self.own(namespace, named),
-            Kind::Principal if named.is_empty() => only(self.owned(caller)),
-            Kind::Principal => {
-                let principal = caller.principal();
-                let contract = self.state.contract(named);
-                contract
-                    .filter(|contract| contract::is_owned_by(contract, &principal))
-                    .ok_or_else(|| denied(named))
-            }
+    /// The contract that a call names, or the only contract of the caller if it names none.
+    pub(crate) fn one(&self, caller: &Caller, named: Option<&ContractName>) -> Outcome<Arc<Namespace>> {
+        match (&caller.kind, named) {
+            (Kind::Contract { namespace }, named) => self.own(namespace, named.map(|named| &**named)),
+            (Kind::Principal, None) => only(self.owned(caller)),
+            (Kind::Principal, Some(named)) => self.owned_by_name(caller, named),
         }
     }
 
-    /// All contracts of a caller, or the one that is named.
-    pub fn all(&self, caller: &Caller, named: &str) -> Outcome<Vec<Arc<Namespace>>> {
-        if named.is_empty() && caller.kind == Kind::Principal {
-            return Ok(self.owned(caller));
+    /// The contract that a call names, or all contracts of the caller if it names none.
+    pub(crate) fn all(&self, caller: &Caller, named: Option<&ContractName>) -> Outcome<Vec<Arc<Namespace>>> {
+        match (&caller.kind, named) {
+            (Kind::Principal, None) => Ok(self.owned(caller)),
+            _ => Ok(vec![self.one(caller, named)?]),
         }
-        Ok(vec![self.one(caller, named)?])
     }
 
-    /// Whether a caller that was let in may still act on the contract, which must be the same one.
-    pub fn still(&self, caller: &Caller, contract: &Namespace) -> Outcome<()> {
+    /// Refuses a caller who may not act on the contract any more, or whose contract was deleted and made anew.
+    pub(crate) fn still(&self, caller: &Caller, contract: &Namespace) -> Outcome<()> {
         let name = contract.name_any();
-        let now = self.one(caller, &name)?;
+        let now = match &caller.kind {
+            Kind::Contract { namespace } => self.own(namespace, Some(&name)),
+            Kind::Principal => self.owned_by_name(caller, &name),
+        }?;
         if now.metadata.uid == contract.metadata.uid {
             return Ok(());
         }
         Err(not_found(&name))
     }
 
-    fn own(&self, own: &str, named: &str) -> Outcome<Arc<Namespace>> {
-        if !named.is_empty() && named != own {
+    fn owned_by_name(&self, caller: &Caller, name: &str) -> Outcome<Arc<Namespace>> {
+        let principal = caller.principal();
+        let contract = self.state.contract(name);
+        contract
+            .filter(|contract| contract::is_owned_by(contract, &principal))
+            .ok_or_else(|| denied(name))
+    }
+
+    fn own(&self, own: &str, named: Option<&str>) -> Outcome<Arc<Namespace>> {
+        if let Some(named) = named.filter(|named| *named != own) {
             return Err(denied(named));
         }
         let binding = self.state.caches.cluster_bindings.get(own, names::CLUSTER_BINDING);
@@ -86,7 +91,7 @@ fn only(mut owned: Vec<Arc<Namespace>>) -> Outcome<Arc<Namespace>> {
     match (owned.pop(), owned.len()) {
         (Some(contract), 0) => Ok(contract),
         (Some(_), others) => {
-            let message = format!("you own {} contracts; name the one that is meant", others + 1);
+            let message = format!("you own {} contracts; name one of them", others + 1);
             Err(Failure::new(ErrorReason::ContractAmbiguous, message))
         }
         (None, _) => Err(Failure::new(

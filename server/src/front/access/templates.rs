@@ -1,8 +1,8 @@
-//! Which templates a caller may bind, asked of the provider's API server and remembered for a moment.
+//! Access to templates: which ones a caller may bind. The provider's API server decides, and its answers are cached briefly.
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use bindery_api::v1alpha2::GROUP;
+use bindery_api::{names::TemplateName, v1alpha2::GROUP};
 use bindery_proto::v1alpha2::ErrorReason;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::{Api, Client, api::PostParams};
@@ -11,19 +11,19 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::timeout;
 
 use crate::front::{
+    Failure, Outcome,
     auth::{Caller, Identity},
-    error::{Failure, Outcome},
-    limits::REVIEW_MAX,
+    transport::limits::REVIEW_MAX,
 };
 
 const ALLOWED_FOR: Duration = Duration::from_secs(10);
-/// Who was just granted the right does not wait for it.
+/// Short, so that a caller who was just granted the right can use it.
 const DENIED_FOR: Duration = Duration::from_secs(1);
 const ENTRIES_MAX: u64 = 50_000;
 
-/// Asks whether callers may `bind` templates. Clones share one memory.
+/// Asks the API server whether callers may `bind` templates. Clones share one cache.
 #[derive(Clone)]
-pub struct TemplateAccess {
+pub(crate) struct TemplateAccess {
     api: Api<SubjectAccessReview>,
     answers: Cache<[u8; 32], bool>,
 }
@@ -37,8 +37,8 @@ impl Expiry<[u8; 32], bool> for Lifetime {
 }
 
 impl TemplateAccess {
-    /// Asks with this client.
-    pub fn new(client: Client) -> Self {
+    /// Asks by SubjectAccessReviews with this client.
+    pub(crate) fn new(client: Client) -> Self {
         Self {
             api: Api::all(client),
             answers: Cache::builder()
@@ -48,19 +48,14 @@ impl TemplateAccess {
         }
     }
 
-    /// Whether the caller may bind every template, existing or not.
-    pub async fn may_bind_all(&self, caller: &Caller) -> Outcome<bool> {
-        self.ask(caller, None).await
-    }
-
     /// Whether the caller may bind the template of that name, whether it exists or not.
-    pub async fn may_bind(&self, caller: &Caller, template: &str) -> Outcome<bool> {
-        // The right to all is what most callers have: it answers for every name at once.
+    pub(crate) async fn may_bind(&self, caller: &Caller, template: &str) -> Outcome<bool> {
+        // Most callers may bind all templates, so that one review answers for every name.
         Ok(self.ask(caller, None).await? || self.ask(caller, Some(template)).await?)
     }
 
     /// Refuses a caller that may not bind the template, in the same words whether it exists or not.
-    pub async fn require_bind(&self, caller: &Caller, template: &str) -> Outcome<()> {
+    pub(crate) async fn require_bind(&self, caller: &Caller, template: &TemplateName) -> Outcome<()> {
         if self.may_bind(caller, template).await? {
             return Ok(());
         }
@@ -69,7 +64,7 @@ impl TemplateAccess {
              apiserviceexporttemplates.kube-bind.io",
             caller.username(),
         );
-        Err(Failure::new(ErrorReason::TemplateBindDenied, message).with("template", template))
+        Err(Failure::new(ErrorReason::TemplateBindDenied, message).with("template", &**template))
     }
 
     async fn ask(&self, caller: &Caller, template: Option<&str>) -> Outcome<bool> {
@@ -118,7 +113,7 @@ fn review(identity: &Identity, template: Option<&str>) -> SubjectAccessReview {
     }
 }
 
-/// The question as a whole is the key: no two questions share an answer.
+/// The cache key of a review: a hash of its whole spec.
 fn digest(question: &SubjectAccessReview) -> [u8; 32] {
     Sha256::digest(serde_json::to_vec(&question.spec).unwrap_or_default()).into()
 }
@@ -130,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_questions_share_an_answer() {
+    fn no_two_reviews_share_a_cache_key() {
         let identity = |username: &str, groups: &[&str]| Identity {
             username: username.to_owned(),
             groups: groups.iter().map(|group| (*group).to_owned()).collect(),

@@ -1,4 +1,4 @@
-//! A bearer token as it was presented: one header, one JWT, its claims read but not verified.
+//! A bearer token as a call presents it: a JWT in one header, whose claims are parsed but not verified.
 
 use std::fmt;
 
@@ -8,44 +8,48 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Deserializer};
 use sha2::{Digest as _, Sha256};
 
-use super::Denial;
+use crate::front::auth::Denial;
 
-/// A longer token is none.
+/// Longest token, in bytes.
 const LENGTH_MAX: usize = 12 * 1024;
 
-/// A token that nobody has checked yet.
-pub struct Presented {
+/// A token that has not been checked yet.
+pub(crate) struct Presented {
     text: SecretString,
     digest: [u8; 32],
     claims: Claims,
 }
 
-/// The claims that matter before a token is checked.
+/// The claims of a token that are used before it is checked.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct Claims {
-    /// Who issued it.
+pub(crate) struct Claims {
+    /// The issuer, `iss`.
     #[serde(default, rename = "iss")]
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the only authenticator so far takes any issuer")
+    )]
     pub issuer: Option<String>,
-    /// Whom it is for.
+    /// The audiences, `aud`.
     #[serde(default, rename = "aud", deserialize_with = "one_or_many")]
     pub audiences: Vec<String>,
-    /// When it expires, in seconds since 1970.
+    /// The expiry, `exp`, in seconds since 1970.
     #[serde(default, rename = "exp")]
     expires: Option<f64>,
     #[serde(default, rename = "kubernetes.io")]
     kubernetes: Kubernetes,
 }
 
-/// What an API server says of the tokens that it issues for ServiceAccounts.
+/// The claims that an API server adds to tokens of ServiceAccounts.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct Kubernetes {
     #[serde(default)]
     secret: Option<BoundTo>,
 }
 
-/// The object that a token ends with.
+/// The object that a token is bound to: the token is revoked when the object is deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct BoundTo {
+pub(crate) struct BoundTo {
     /// Its name.
     pub name: String,
     /// Its UID.
@@ -53,8 +57,8 @@ pub struct BoundTo {
 }
 
 impl Presented {
-    /// Reads the one bearer token of a call.
-    pub fn read(headers: &HeaderMap) -> Result<Self, Denial> {
+    /// Reads the bearer token of a call, which must have exactly one.
+    pub(crate) fn read(headers: &HeaderMap) -> Result<Self, Denial> {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let (Some(value), None) = (values.next(), values.next()) else {
             return Err(Denial::Missing);
@@ -84,18 +88,18 @@ impl Presented {
         }
     }
 
-    /// What the token says of itself.
-    pub fn claims(&self) -> &Claims {
+    /// The claims of the token, which are not verified.
+    pub(crate) fn claims(&self) -> &Claims {
         &self.claims
     }
 
-    /// Stands for the token in maps, where the token itself must not be.
-    pub fn digest(&self) -> [u8; 32] {
+    /// A hash of the token, for maps that must not hold the token itself.
+    pub(crate) fn digest(&self) -> [u8; 32] {
         self.digest
     }
 
-    /// The token, for whoever checks it.
-    pub fn expose(&self) -> &str {
+    /// The token itself, for its check.
+    pub(crate) fn expose(&self) -> &str {
         self.text.expose_secret()
     }
 }
@@ -110,12 +114,12 @@ impl fmt::Debug for Presented {
 
 impl Claims {
     /// The Secret that the token is bound to.
-    pub fn secret(&self) -> Option<&BoundTo> {
+    pub(crate) fn secret(&self) -> Option<&BoundTo> {
         self.kubernetes.secret.as_ref()
     }
 
-    /// When the token says it expires.
-    pub fn expires_at(&self) -> Option<Timestamp> {
+    /// The expiry that the token claims.
+    pub(crate) fn expires_at(&self) -> Option<Timestamp> {
         #[expect(
             clippy::cast_possible_truncation,
             reason = "a saturating cast; what is out of range is no timestamp"
@@ -124,7 +128,7 @@ impl Claims {
     }
 }
 
-/// RFC 7519: `aud` is a list, or a text where there is only one.
+/// Reads `aud`, which is a list or a single text (RFC 7519).
 fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]

@@ -1,26 +1,25 @@
-//! Verdicts, remembered for a moment: a busy caller costs one check, not one a call, and a thousand calls at once with
-//! one token cost one check as well.
+//! A cache of verdicts: a caller costs one check per few seconds, however many calls it makes, also at the same time.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use moka::{Expiry, future::Cache};
 
-use super::{CheckError, Presented, Verdict};
+use crate::front::auth::{CheckError, Presented, Verdict};
 
-/// A revoked token is refused after this time at the latest.
+/// How long a token counts as valid after a check, and so the time until a revoked token is refused.
 const GOOD_FOR: Duration = Duration::from_secs(10);
-/// A token that was refused may be good a moment later, such as when its ServiceAccount was just made.
+/// How long a token counts as invalid after a check. Short, for its ServiceAccount may just have been made.
 const BAD_FOR: Duration = Duration::from_secs(2);
-/// Who was let in so long ago is a stranger again.
+/// How long a token that was valid counts as known.
 const KNOWN_FOR: Duration = Duration::from_hours(1);
 const ENTRIES_MAX: u64 = 20_000;
 
-/// The cache. Clones are the same one.
+/// The cache of verdicts. Clones share it.
 #[derive(Clone)]
-pub struct Cached {
+pub(crate) struct Cached {
     verdicts: Cache<[u8; 32], Arc<Verdict>>,
-    /// Tokens that were good when they were checked last. Says nothing of what they are now.
+    /// Tokens that were valid at their last check. They may have become invalid since.
     good: Cache<[u8; 32], ()>,
 }
 
@@ -32,7 +31,7 @@ impl Expiry<[u8; 32], Arc<Verdict>> for Lifetime {
     }
 }
 
-/// How long a verdict counts, which is never longer than the token.
+/// How long a verdict is cached, which is never longer than the token is valid.
 fn lifetime(verdict: &Verdict, now: Timestamp) -> Duration {
     match verdict {
         Err(_) => BAD_FOR,
@@ -64,12 +63,12 @@ impl Cached {
         self.verdicts.contains_key(&token.digest())
     }
 
-    /// Whether the token was good when it was checked last.
+    /// Whether the token was valid at its last check.
     pub(super) fn was_good(&self, token: &Presented) -> bool {
         self.good.contains_key(&token.digest())
     }
 
-    /// The verdict at hand, or a new one. What could not be checked is not remembered.
+    /// The cached verdict, or that of a new check. The failure of a check is not cached.
     pub(super) async fn get<C>(&self, token: &Presented, check: impl FnOnce() -> C) -> Result<Verdict, Arc<CheckError>>
     where
         C: Future<Output = Result<Verdict, CheckError>>,
@@ -140,7 +139,7 @@ mod tests {
         };
         assert_eq!(checked(Err(CheckError::Unanswered)).await, (false, false));
         assert_eq!(checked(Ok(good())).await, (false, true));
-        assert_eq!(checked(Err(CheckError::Crowded)).await, (false, true));
+        assert_eq!(checked(Err(CheckError::Busy)).await, (false, true));
         assert_eq!(checked(Ok(Err(Denial::Expired))).await, (true, false));
     }
 

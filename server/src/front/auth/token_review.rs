@@ -1,24 +1,24 @@
-//! Tokens of the provider cluster, checked by its API server.
+//! The authenticator of tokens of the provider cluster, which asks its API server by TokenReviews.
 
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
 use kube::{Api, Client, api::PostParams};
 
-use super::{Authenticator, CheckError, Claims, Denial, Identity, Presented, Verdict};
+use crate::front::auth::{Authenticator, CheckError, Claims, Denial, Identity, Presented, Verdict};
 
-/// A token that expired longer ago than clocks may differ is refused without asking.
+/// How much clocks may differ. A token that expired longer ago is refused without a TokenReview.
 const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(60);
 
-/// Asks the API server. Responsible for every token that no other authenticator takes, so it stands last.
-pub struct TokenReviewer {
+/// Checks tokens by TokenReviews. It is responsible for any token, so it must be the last authenticator.
+pub(crate) struct TokenReviewer {
     api: Api<TokenReview>,
     audiences: Vec<String>,
 }
 
 impl TokenReviewer {
-    /// Checks tokens for these audiences, of which the first is the one to tell callers.
-    pub fn new(client: Client, audiences: Vec<String>) -> Self {
+    /// Checks tokens for these audiences. Errors name the first one.
+    pub(crate) fn new(client: Client, audiences: Vec<String>) -> Self {
         Self {
             api: Api::all(client),
             audiences,
@@ -73,7 +73,7 @@ fn audience_wrong(audiences: &[String]) -> Denial {
     }
 }
 
-/// A token for another audience must not even be shown to the API server, which may well take it.
+/// Refuses expired tokens, and tokens for other audiences: the API server, which might accept those, must not see them.
 fn precheck(claims: &Claims, audiences: &[String], now: Timestamp) -> Result<(), Denial> {
     if !claims.audiences.iter().any(|audience| audiences.contains(audience)) {
         return Err(audience_wrong(audiences));
@@ -93,7 +93,7 @@ fn verdict(status: TokenReviewStatus, claims: &Claims, audiences: &[String], now
             Denial::Invalid("the provider's API server refuses it")
         });
     }
-    // An API server that knows nothing of audiences answers without them: that is no yes.
+    // An API server without support for audiences answers without them, which does not mean that they match.
     let granted = status.audiences.unwrap_or_default();
     if !granted.iter().any(|audience| audiences.contains(audience)) {
         return Err(audience_wrong(audiences));

@@ -1,0 +1,82 @@
+//! CredentialService: renewing and revoking the credentials of a contract.
+
+use std::sync::Arc;
+
+use bindery_proto::v1alpha2::{
+    RenewKubeconfigRequest, RenewKubeconfigResponse, RevokeCredentialsRequest, RevokeCredentialsResponse,
+    credential_service_server::CredentialService,
+};
+use kube::ResourceExt as _;
+use tonic::{Request, Response, Status};
+
+use crate::credentials::IssueError;
+use crate::front::{
+    Failure, Front, Outcome,
+    transport::interceptor::Call,
+    wire::{
+        convert::{meta, response},
+        validate::{RenewKubeconfig, RevokeCredentials},
+    },
+};
+
+#[derive(Debug)]
+pub(crate) struct Service(pub(crate) Arc<Front>);
+
+#[tonic::async_trait]
+impl CredentialService for Service {
+    async fn renew_kubeconfig(
+        &self,
+        request: Request<RenewKubeconfigRequest>,
+    ) -> Result<Response<RenewKubeconfigResponse>, Status> {
+        let (call, message) = Call::read(request)?;
+        Ok(Response::new(self.0.renew(&call, message).await?))
+    }
+
+    async fn revoke_credentials(
+        &self,
+        request: Request<RevokeCredentialsRequest>,
+    ) -> Result<Response<RevokeCredentialsResponse>, Status> {
+        let (call, message) = Call::read(request)?;
+        Ok(Response::new(self.0.revoke(&call, message).await?))
+    }
+}
+
+impl Front {
+    async fn renew(&self, call: &Call, message: RenewKubeconfig) -> Outcome<RenewKubeconfigResponse> {
+        let contract = self
+            .contracts
+            .one(call.caller()?, message.contract.as_ref())?
+            .name_any();
+        let minted = self.issuer.mint(&contract).await?;
+        Ok(RenewKubeconfigResponse {
+            kubeconfig: Some(response::kubeconfig(&minted)),
+            contract,
+        })
+    }
+
+    async fn revoke(&self, call: &Call, message: RevokeCredentials) -> Outcome<RevokeCredentialsResponse> {
+        let contract = self.contracts.one(call.caller()?, Some(&message.contract))?.name_any();
+        let reason = Some(message.reason.as_str()).filter(|reason| !reason.is_empty());
+        let revoked = self.issuer.revoke(&contract, reason).await?;
+        Ok(RevokeCredentialsResponse {
+            revoked_count: i32::try_from(revoked.anchors).unwrap_or(i32::MAX),
+            revocation_time: Some(meta::timestamp(revoked.time)),
+        })
+    }
+}
+
+impl From<IssueError> for Failure {
+    fn from(error: IssueError) -> Self {
+        match &error {
+            IssueError::Write { contract, source } => {
+                Self::of_write("issue credentials", source).with("contract", contract)
+            }
+            IssueError::ContractNotFound { contract }
+            | IssueError::Revoked { contract }
+            | IssueError::Overtaken { contract } => {
+                Self::new(error.error_reason(), error.to_string()).with("contract", contract)
+            }
+            IssueError::TokenUnreadable | IssueError::Kubeconfig { .. } => Self::internal(&error),
+        }
+    }
+}

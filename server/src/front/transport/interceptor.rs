@@ -1,0 +1,230 @@
+//! The interceptor that every call passes before its service: it looks the method up, finds out who calls, and holds the call
+//! against the limits, the table of methods and its deadline. The handler then gets a [`Call`].
+
+use std::{convert::Infallible, fmt, net::IpAddr, sync::Arc};
+
+use bindery_proto::v1alpha2::ErrorReason;
+use futures::future::BoxFuture;
+use http::{HeaderMap, Request, Response};
+use tokio::{sync::Semaphore, time::timeout_at};
+use tokio_util::sync::CancellationToken;
+use tonic::{Status, body::Body};
+use tower::{Service, ServiceExt as _};
+use tracing::Span;
+
+use crate::front::{
+    Failure, Outcome,
+    access::{self, Freshness, Method},
+    auth::{Authenticators, Caller, Presented},
+    transport::{
+        connection::Peer,
+        deadline::Deadline,
+        limits::{CALLS_MAX, PEER_RATE, PRINCIPAL_CALLS_MAX, PRINCIPAL_RATE, Permit, Permits, Rate},
+        metrics::Metrics,
+    },
+};
+
+/// What a handler knows of its call beside the message.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    /// Who calls; none in a method that needs no token.
+    caller: Option<Arc<Caller>>,
+    /// The token, which a stream checks again from time to time.
+    token: Option<Arc<Presented>>,
+    /// When the call must be answered.
+    pub deadline: Deadline,
+}
+
+/// What the interceptor asks the server about itself and its contracts.
+pub(crate) trait Backend: fmt::Debug + Send + Sync + 'static {
+    /// Whether each cache has seen a complete list.
+    fn is_ready(&self) -> bool;
+
+    /// Whether a namespace of this name can be a contract's.
+    fn may_be_contract(&self, namespace: &str) -> bool;
+
+    /// Refuses the ServiceAccount of a contract that does not exist, and, if a token is given, a token that is revoked.
+    fn confirm<'a>(&'a self, contract: &'a str, token: Option<&'a Presented>) -> BoxFuture<'a, Outcome<()>>;
+}
+
+/// Admits or refuses each call.
+#[derive(Debug)]
+pub(crate) struct Interceptor {
+    backend: Arc<dyn Backend>,
+    authenticators: Authenticators,
+    metrics: Metrics,
+    stop: CancellationToken,
+    peers: Rate<IpAddr>,
+    principals: Rate<String>,
+    calls_of_principal: Permits<String>,
+    calls: Semaphore,
+}
+
+// === impl Call ===
+
+impl Call {
+    /// A call by `caller`, who presented `token`.
+    pub(crate) fn new(caller: Option<Arc<Caller>>, token: Option<Arc<Presented>>, deadline: Deadline) -> Self {
+        Self {
+            caller,
+            token,
+            deadline,
+        }
+    }
+
+    /// The call that the interceptor attached to a request.
+    pub(crate) fn of<M>(request: &tonic::Request<M>) -> Outcome<Self> {
+        let call = request.extensions().get::<Self>().cloned();
+        call.ok_or_else(|| Failure::internal("a request came past the interceptor"))
+    }
+
+    /// The call that the interceptor attached to a request, and the validated message.
+    pub(crate) fn read<M, T: TryFrom<M, Error = Failure>>(request: tonic::Request<M>) -> Outcome<(Self, T)> {
+        Ok((Self::of(&request)?, T::try_from(request.into_inner())?))
+    }
+
+    /// Who calls.
+    pub(crate) fn caller(&self) -> Outcome<&Arc<Caller>> {
+        self.caller
+            .as_ref()
+            .ok_or_else(|| Failure::internal("a method that needs a caller takes calls without a token"))
+    }
+
+    /// The token of the caller.
+    pub(crate) fn token(&self) -> Option<&Arc<Presented>> {
+        self.token.as_ref()
+    }
+}
+
+// === impl Interceptor ===
+
+impl Interceptor {
+    /// An interceptor before `backend`. It refuses all calls once `stop` is cancelled.
+    pub(crate) fn new(
+        backend: Arc<dyn Backend>,
+        authenticators: Authenticators,
+        metrics: Metrics,
+        stop: CancellationToken,
+    ) -> Self {
+        Self {
+            backend,
+            authenticators,
+            metrics,
+            stop,
+            peers: Rate::new(PEER_RATE),
+            principals: Rate::new(PRINCIPAL_RATE),
+            calls_of_principal: Permits::new(PRINCIPAL_CALLS_MAX),
+            calls: Semaphore::new(CALLS_MAX),
+        }
+    }
+
+    /// Admits a call and has `service` answer it, or answers with the reason of the refusal. The response carries the method
+    /// as an extension.
+    pub(crate) async fn call<S>(&self, service: S, request: Request<Body>) -> Response<Body>
+    where
+        S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    {
+        let method = access::method(request.uri().path());
+        let deadline = Deadline::of(request.headers());
+        // Not tower-http's TimeoutLayer: it has one time for all calls, and each gRPC call brings its own.
+        let answer = timeout_at(deadline.answer_by(), self.answer(service, request, method, deadline));
+        let answer = answer.await.unwrap_or_else(|_| Err(Failure::deadline()));
+        let mut response = answer.unwrap_or_else(|failure| Status::from(failure).into_http());
+        if let Some(method) = method {
+            response.extensions_mut().insert(method);
+        }
+        response
+    }
+
+    async fn answer<S>(
+        &self,
+        service: S,
+        mut request: Request<Body>,
+        method: Option<&'static Method>,
+        deadline: Deadline,
+    ) -> Outcome<Response<Body>>
+    where
+        S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    {
+        let peer = Peer::network_of(request.extensions());
+        let call = match method {
+            Some(method) if method.open => {
+                self.peers.check(&peer)?;
+                Call::new(None, None, deadline)
+            }
+            _ => {
+                self.refuse_unless_ready()?;
+                let (caller, token) = self.identify(request.headers(), peer).await?;
+                Call::new(Some(Arc::new(caller)), Some(Arc::new(token)), deadline)
+            }
+        };
+        let Some(method) = method else {
+            return Err(Failure::new(ErrorReason::FeatureOff, "this server has no such method")
+                .with("method", request.uri().path()));
+        };
+        let _permit_of_principal = match call.caller.as_deref() {
+            None => None,
+            Some(caller) => Some(self.admit(method, caller)?),
+        };
+        let permit = self.calls.try_acquire();
+        if permit.is_err() && !method.open {
+            let text = "the server answers as many calls as it can; try again";
+            return Err(Failure::new(ErrorReason::Overloaded, text));
+        }
+        if let Some(contract) = call.caller.as_deref().and_then(Caller::contract) {
+            let token = call.token.as_deref().filter(|_| method.freshness == Freshness::Live);
+            self.backend.confirm(contract, token).await?;
+        }
+        request.extensions_mut().insert(call);
+        let Ok(response) = service.oneshot(request).await;
+        Ok(response)
+    }
+
+    /// Refuses a caller whose kind may not call the method, or who calls too often.
+    fn admit(&self, method: &Method, caller: &Caller) -> Outcome<Permit<String>> {
+        method.admit(caller)?;
+        let name = &caller.identity.username;
+        self.principals.check(name)?;
+        self.calls_of_principal.try_acquire(name.clone()).ok_or_else(|| {
+            let text = "too many calls at once; wait for some to be answered";
+            Failure::new(ErrorReason::RateLimited, text)
+        })
+    }
+
+    fn refuse_unless_ready(&self) -> Outcome<()> {
+        let (reason, text) = if self.stop.is_cancelled() {
+            let text = "this replica is shutting down; another one answers";
+            (ErrorReason::ShuttingDown, text)
+        } else if !self.backend.is_ready() {
+            let text = "this replica is still listing what it caches; try again";
+            (ErrorReason::CacheNotReady, text)
+        } else {
+            return Ok(());
+        };
+        Err(Failure::new(reason, text))
+    }
+
+    async fn identify(&self, headers: &HeaderMap, peer: IpAddr) -> Outcome<(Caller, Presented)> {
+        let token = match Presented::read(headers) {
+            Ok(token) => token,
+            Err(denial) => {
+                self.peers.check(&peer)?;
+                return Err(denial.into());
+            }
+        };
+        if !self.authenticators.is_known(&token) {
+            // A caller that was admitted before may share an address with strangers.
+            if !self.authenticators.was_good(&token) {
+                self.peers.check(&peer)?;
+            }
+            self.metrics.token_check();
+        }
+        let identity = self.authenticators.authenticate(&token).await?;
+        Span::current().record("principal", identity.username.as_str());
+        let caller = Caller::new(identity, |namespace| self.backend.may_be_contract(namespace));
+        Ok((caller, token))
+    }
+}
+
+#[cfg(test)]
+mod tests;

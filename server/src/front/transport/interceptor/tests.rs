@@ -1,0 +1,370 @@
+use std::time::Duration;
+
+use bindery_proto::v1alpha2::{
+    GetExportRequest, GetExportResponse, GetProviderRequest, GetTemplateRequest, RenewKubeconfigRequest,
+    RevokeCredentialsRequest, catalog_service_client::CatalogServiceClient,
+    credential_service_client::CredentialServiceClient, export_service_client::ExportServiceClient,
+    provider_service_client::ProviderServiceClient,
+};
+use bindery_runtime::telemetry;
+use jiff::Timestamp;
+use serde_json::json;
+use tokio::{net::TcpListener, task::JoinHandle};
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::{Request as Message, metadata::MetadataValue, transport::Channel};
+use tonic_types::StatusExt as _;
+
+use super::*;
+use crate::front::auth::{Authenticator, CheckError, Claims, Denial, Identity, Verdict, tests_support::encoded};
+use crate::front::transport::layers::layered;
+use http::header::AUTHORIZATION;
+
+const CONTRACT: &str = "system:serviceaccount:kube-bind-a:kube-binder";
+
+#[derive(Debug)]
+struct Ready(bool);
+
+impl Backend for Ready {
+    fn is_ready(&self) -> bool {
+        self.0
+    }
+
+    fn may_be_contract(&self, namespace: &str) -> bool {
+        namespace.starts_with("kube-bind-")
+    }
+
+    fn confirm<'a>(&'a self, contract: &'a str, token: Option<&'a Presented>) -> BoxFuture<'a, Outcome<()>> {
+        let refused = match (contract, token) {
+            ("kube-bind-a", None) => None,
+            ("kube-bind-a", Some(_)) => Some(ErrorReason::CredentialRevoked),
+            _ => Some(ErrorReason::ContractNotFound),
+        };
+        Box::pin(async move { refused.map_or(Ok(()), |reason| Err(Failure::new(reason, "no"))) })
+    }
+}
+
+/// Takes every token of issuer `test` for whom it names.
+#[derive(Debug)]
+struct Named;
+
+impl Authenticator for Named {
+    fn is_for(&self, claims: &Claims) -> bool {
+        claims.issuer.is_some()
+    }
+
+    fn precheck(&self, token: &Presented) -> Result<(), Denial> {
+        match token.claims().audiences.first().map(String::as_str) {
+            Some("us") => Ok(()),
+            _ => Err(Denial::Audience {
+                expected: "us".to_owned(),
+            }),
+        }
+    }
+
+    fn check<'a>(&'a self, token: &'a Presented) -> BoxFuture<'a, Result<Verdict, CheckError>> {
+        Box::pin(async {
+            let username = token.claims().issuer.clone().unwrap_or_default();
+            if username == "hanging" {
+                std::future::pending::<()>().await;
+            }
+            if username == "unreachable" {
+                let status = kube::core::Status::failure("down", "ServiceUnavailable").with_code(503);
+                return Err(CheckError::Api(kube::Error::Api(status.boxed())));
+            }
+            // Over when it is known, so that it is not remembered.
+            let expires_at = (username == "over").then_some(Timestamp::UNIX_EPOCH);
+            Ok(Ok(Identity {
+                username,
+                expires_at,
+                ..Identity::default()
+            }))
+        })
+    }
+
+    fn may_name_system(&self) -> bool {
+        true
+    }
+}
+
+/// Echoes the caller as the name of an export; some names do harm.
+#[derive(Clone, Debug)]
+struct Echo;
+
+impl Service<Request<Body>> for Echo {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Infallible>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let call = request.extensions().get::<Call>().cloned().expect("a call");
+        Box::pin(async move {
+            let caller = call
+                .caller()
+                .map(|caller| caller.username().to_owned())
+                .unwrap_or_default();
+            match caller.as_str() {
+                "slow" => std::future::pending().await,
+                "panic" => panic!("a bug"),
+                "foreign" => return Ok(Status::out_of_range("too large").into_http()),
+                _ => {}
+            }
+            Ok(Response::builder()
+                .header("x-caller", caller)
+                .body(Body::default())
+                .expect("a response"))
+        })
+    }
+}
+
+struct Server {
+    channel: Channel,
+    stop: CancellationToken,
+    _task: JoinHandle<()>,
+}
+
+fn interceptor(ready: bool, stop: &CancellationToken) -> Interceptor {
+    let authenticators = Authenticators::new(vec![Arc::new(Named)]);
+    let metrics = Metrics::new(&mut telemetry::registry());
+    Interceptor::new(Arc::new(Ready(ready)), authenticators, metrics, stop.clone())
+}
+
+async fn server(ready: bool) -> Server {
+    let stop = CancellationToken::new();
+    let interceptor = interceptor(ready, &stop);
+    let metrics = Metrics::new(&mut telemetry::registry());
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let service = layered(Echo, interceptor, metrics);
+    let serving = tonic::transport::Server::builder().serve_with_incoming(service, TcpListenerStream::new(listener));
+    let task = tokio::spawn(async move { serving.await.expect("serving") });
+    let channel = Channel::from_shared(format!("http://{address}"))
+        .expect("a URL")
+        .connect_lazy();
+    Server {
+        channel,
+        stop,
+        _task: task,
+    }
+}
+
+fn by<T>(caller: &str, message: T) -> Message<T> {
+    with_token(&encoded(&json!({"iss": caller, "aud": "us"})), message)
+}
+
+fn with_token<T>(token: &str, message: T) -> Message<T> {
+    let mut message = Message::new(message);
+    let value = MetadataValue::try_from(format!("Bearer {token}")).expect("a header");
+    message.metadata_mut().append("authorization", value);
+    message
+}
+
+#[track_caller]
+fn reason<T: std::fmt::Debug>(answer: Result<T, Status>) -> String {
+    let status = answer.expect_err("a refusal");
+    let details = status.get_error_details();
+    assert!(
+        details.request_info().is_some_and(|info| !info.request_id.is_empty()),
+        "{status:?}"
+    );
+    let info = details.error_info().expect("an ErrorInfo");
+    assert_eq!(info.domain, "kube-bind.io");
+    let known = ErrorReason::from_reason_str(&info.reason).expect("a known reason");
+    assert_eq!(status.code(), known.code());
+    info.reason.clone()
+}
+
+impl Server {
+    async fn export(&self, message: Message<GetExportRequest>) -> Result<tonic::Response<GetExportResponse>, Status> {
+        ExportServiceClient::new(self.channel.clone()).get_export(message).await
+    }
+}
+
+#[tokio::test]
+async fn a_call_without_a_good_token_goes_no_further() {
+    let server = server(true).await;
+    let message = GetExportRequest::default;
+    assert_eq!(reason(server.export(Message::new(message())).await), "TOKEN_MISSING");
+    assert_eq!(
+        reason(server.export(with_token("opaque", message())).await),
+        "TOKEN_INVALID"
+    );
+    let other = encoded(&json!({"iss": "alice", "aud": "them"}));
+    assert_eq!(
+        reason(server.export(with_token(&other, message())).await),
+        "TOKEN_AUDIENCE_WRONG"
+    );
+    let stranger = encoded(&json!({"aud": "us"}));
+    assert_eq!(
+        reason(server.export(with_token(&stranger, message())).await),
+        "ISSUER_UNTRUSTED"
+    );
+    assert_eq!(
+        reason(server.export(by("unreachable", message())).await),
+        "API_SERVER_UNREACHABLE"
+    );
+    let mut twice = by("alice", message());
+    let again = twice.metadata().get("authorization").cloned().expect("a header");
+    twice.metadata_mut().append("authorization", again);
+    assert_eq!(reason(server.export(twice).await), "TOKEN_MISSING");
+}
+
+#[tokio::test]
+async fn a_contract_is_held_to_its_own_methods_and_the_provider_is_open() {
+    let server = server(true).await;
+    let mut catalog = CatalogServiceClient::new(server.channel.clone());
+    assert_eq!(
+        reason(catalog.get_template(by(CONTRACT, GetTemplateRequest::default())).await),
+        "METHOD_DENIED"
+    );
+    let mut credentials = CredentialServiceClient::new(server.channel.clone());
+    assert_eq!(
+        reason(
+            credentials
+                .revoke_credentials(by(CONTRACT, RevokeCredentialsRequest::default()))
+                .await
+        ),
+        "METHOD_DENIED"
+    );
+
+    // The echo sends no message: what is asserted is that the call came through, and as whom.
+    let caller = |status: Status| status.metadata().get("x-caller").map(|value| value.as_bytes().to_vec());
+    let through = server
+        .export(by(CONTRACT, GetExportRequest::default()))
+        .await
+        .expect_err("an empty answer");
+    assert_eq!(caller(through), Some(CONTRACT.as_bytes().to_vec()));
+    let mut provider = ProviderServiceClient::new(server.channel.clone());
+    let through = provider
+        .get_provider(GetProviderRequest {})
+        .await
+        .expect_err("an empty answer");
+    assert_eq!(caller(through), Some(Vec::new()));
+}
+
+#[tokio::test]
+async fn a_contract_is_confirmed_and_its_token_where_that_matters() {
+    let server = server(true).await;
+    let mut credentials = CredentialServiceClient::new(server.channel.clone());
+    let renewed = credentials
+        .renew_kubeconfig(by(CONTRACT, RenewKubeconfigRequest::default()))
+        .await;
+    assert_eq!(reason(renewed), "CREDENTIAL_REVOKED");
+    let unknown = CONTRACT.replace("-a:", "-b:");
+    assert_eq!(
+        reason(server.export(by(&unknown, GetExportRequest::default())).await),
+        "CONTRACT_NOT_FOUND"
+    );
+    let mut catalog = CatalogServiceClient::new(server.channel.clone());
+    assert_eq!(
+        reason(catalog.get_template(by(&unknown, GetTemplateRequest::default())).await),
+        "METHOD_DENIED"
+    );
+}
+
+#[tokio::test]
+async fn errors_of_handlers_and_of_tonic_carry_a_reason() {
+    let server = server(true).await;
+    assert_eq!(
+        reason(server.export(by("panic", GetExportRequest::default())).await),
+        "INTERNAL"
+    );
+    assert_eq!(
+        reason(server.export(by("foreign", GetExportRequest::default())).await),
+        "MESSAGE_TOO_LARGE"
+    );
+}
+
+/// The layers alone, without tonic on both sides, which keeps the deadline as well a moment later.
+#[tokio::test(start_paused = true)]
+async fn a_call_is_answered_with_an_error_before_its_deadline() {
+    for caller in ["slow", "hanging"] {
+        let began = tokio::time::Instant::now();
+        let mut message = by(caller, Body::default());
+        message.set_timeout(Duration::from_secs(2));
+        let (metadata, _, body) = message.into_parts();
+        let mut request = Request::post("/kubebind.v1alpha2.ExportService/GetExport")
+            .body(body)
+            .expect("a request");
+        *request.headers_mut() = metadata.into_headers();
+        let interceptor = interceptor(true, &CancellationToken::new());
+        let mut service = layered(Echo, interceptor, Metrics::new(&mut telemetry::registry()));
+        let response = service.call(request).await.expect("an answer");
+        let status = Status::from_header_map(response.headers()).expect("a status");
+        assert_eq!(reason::<()>(Err(status)), "DEADLINE");
+        assert!(began.elapsed() < Duration::from_secs(2));
+    }
+}
+
+#[tokio::test]
+async fn a_burst_of_one_principal_is_cut_and_others_are_not() {
+    let server = server(true).await;
+    let calls = (0..400).map(|_| server.export(by("foreign", GetExportRequest::default())));
+    let answers = futures::future::join_all(calls).await;
+    let limited: Vec<_> = answers
+        .into_iter()
+        .filter_map(Result::err)
+        .filter(|status| {
+            status
+                .get_error_details()
+                .error_info()
+                .is_some_and(|info| info.reason == "RATE_LIMITED")
+        })
+        .collect();
+    assert!(!limited.is_empty());
+    assert!(
+        limited
+            .iter()
+            .all(|status| status.get_error_details().retry_info().is_some())
+    );
+    assert_eq!(
+        reason(server.export(by("panic", GetExportRequest::default())).await),
+        "INTERNAL"
+    );
+}
+
+#[tokio::test]
+async fn calls_are_refused_before_the_caches_are_synced_and_after_the_shutdown() {
+    let early = server(false).await;
+    assert_eq!(
+        reason(early.export(by("alice", GetExportRequest::default())).await),
+        "CACHE_NOT_READY"
+    );
+    let late = server(true).await;
+    late.stop.cancel();
+    assert_eq!(
+        reason(late.export(by("alice", GetExportRequest::default())).await),
+        "SHUTTING_DOWN"
+    );
+}
+
+#[tokio::test]
+async fn the_caller_s_request_id_comes_back() {
+    let server = server(true).await;
+    let mut message = by("panic", GetExportRequest::default());
+    message
+        .metadata_mut()
+        .insert("x-request-id", "my-id.1".parse().expect("a header"));
+    let status = server.export(message).await.expect_err("a failure");
+    assert_eq!(status.metadata().get("x-request-id").expect("an id"), "my-id.1");
+    assert!(status.metadata().get("x-server-version").is_some());
+    assert_eq!(
+        status.get_error_details().request_info().expect("an id").request_id,
+        "my-id.1"
+    );
+}
+
+#[tokio::test]
+async fn a_caller_that_was_admitted_is_not_counted_with_strangers_of_the_same_address() {
+    let interceptor = interceptor(true, &CancellationToken::new());
+    let peer = IpAddr::from([192, 0, 2, 1]);
+    let token = encoded(&json!({"iss": "over", "aud": "us"}));
+    let headers = [(AUTHORIZATION, format!("Bearer {token}").parse().expect("a header"))];
+    let headers = HeaderMap::from_iter(headers);
+    interceptor.identify(&headers, peer).await.expect("a caller");
+    while interceptor.peers.check(&peer).is_ok() {}
+    interceptor.identify(&headers, peer).await.expect("the same caller");
+}

@@ -1,0 +1,47 @@
+//! The limits of one caller and of all: calls a second, calls at the same time, streams, sizes and waiting times.
+
+use std::time::Duration;
+
+mod permits;
+mod rate;
+
+pub(crate) use permits::{Permit, Permits};
+pub(crate) use rate::Rate;
+
+/// Largest request that is decoded, in bytes.
+pub(crate) const REQUEST_BYTES_MAX: usize = 256 * 1024;
+/// Largest answer, in bytes. It stays below the limit of a gRPC client that sets none.
+pub(crate) const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024 - 64 * 1024;
+/// Largest list of headers, in bytes.
+pub(crate) const HEADER_BYTES_MAX: u32 = 16 * 1024;
+/// Longest time that a call waits for a controller.
+pub(crate) const WAIT_MAX: Duration = Duration::from_mins(2);
+/// How long a call waits for a controller if it sets no `wait`.
+pub(crate) const WAIT_DEFAULT: Duration = Duration::from_secs(30);
+
+/// How long the API server may take to answer a TokenReview or a SubjectAccessReview.
+pub(crate) const REVIEW_MAX: Duration = Duration::from_secs(5);
+
+/// Tokens of unknown callers that are checked at the same time. More checks would open more connections, each with a handshake,
+/// at the very moment when all agents reconnect.
+pub(crate) const REVIEWS_MAX: usize = 16;
+/// Tokens that were valid before and are checked at the same time. Unknown callers take none of these permits.
+pub(crate) const REVIEWS_AGAIN_MAX: usize = 8;
+/// How long a token waits for the permit to be checked.
+pub(crate) const REVIEW_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Calls a second of one principal, and the burst after a pause.
+pub(crate) const PRINCIPAL_RATE: (u32, u32) = (100, 200);
+/// Calls a second without a verified token from one peer address, and the burst. Many agents may share a proxy's address.
+pub(crate) const PEER_RATE: (u32, u32) = (200, 1_000);
+/// Calls of one principal that may be under way at the same time.
+pub(crate) const PRINCIPAL_CALLS_MAX: usize = 64;
+/// Calls of all callers that may be under way at the same time.
+pub(crate) const CALLS_MAX: usize = 2_048;
+/// Streams that one principal may have open.
+pub(crate) const STREAMS_PER_PRINCIPAL: usize = 4;
+/// Streams that one principal may have open for one contract. A client with a renewed token opens its next stream before it
+/// closes the last one.
+pub(crate) const STREAMS_PER_CONTRACT: usize = 2;
+/// Snapshots that are being sent at the same time.
+pub(crate) const SNAPSHOTS_MAX: usize = 64;

@@ -1,0 +1,123 @@
+//! The metrics of the gRPC server.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use bindery_proto::code_name;
+use bindery_runtime::telemetry::Registry;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+};
+
+/// Upper bounds of the latency histogram, in seconds.
+const BUCKETS: [f64; 14] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 30.0, 120.0,
+];
+
+/// The metrics of the gRPC server. Clones share their values.
+#[derive(Clone)]
+pub struct Metrics(Arc<Families>);
+
+struct Families {
+    calls: Family<CallLabels, Counter>,
+    latency: Family<MethodLabels, Histogram, fn() -> Histogram>,
+    streams: Family<MethodLabels, Gauge>,
+    stream_ends: Family<CallLabels, Counter>,
+    token_checks: Counter,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct CallLabels {
+    method: &'static str,
+    code: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct MethodLabels {
+    method: &'static str,
+}
+
+/// Counts one open stream in the gauge until it is dropped.
+pub(crate) struct OpenStream {
+    metrics: Metrics,
+    method: &'static str,
+}
+
+impl Metrics {
+    /// Registers the metrics with `registry`.
+    pub fn new(registry: &mut Registry) -> Self {
+        let families = Families {
+            calls: Family::default(),
+            latency: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            streams: Family::default(),
+            stream_ends: Family::default(),
+            token_checks: Counter::default(),
+        };
+        let registry = registry.sub_registry_with_prefix("grpc");
+        registry.register("calls", "Calls by method and code", families.calls.clone());
+        registry.register(
+            "call_seconds",
+            "Time to the answer, or to the begin of a stream",
+            families.latency.clone(),
+        );
+        registry.register("streams", "Open watch streams", families.streams.clone());
+        registry.register(
+            "stream_ends",
+            "Ended watch streams by code",
+            families.stream_ends.clone(),
+        );
+        registry.register(
+            "token_checks",
+            "Tokens that were not known and had to be checked",
+            families.token_checks.clone(),
+        );
+        Self(Arc::new(families))
+    }
+
+    pub(crate) fn call(&self, method: &'static str, code: tonic::Code, took: Duration) {
+        let code = code_name(code);
+        self.0.calls.get_or_create(&CallLabels { method, code }).inc();
+        self.0
+            .latency
+            .get_or_create(&MethodLabels { method })
+            .observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn token_check(&self) {
+        self.0.token_checks.inc();
+    }
+
+    pub(crate) fn open_stream(&self, method: &'static str) -> OpenStream {
+        self.0.streams.get_or_create(&MethodLabels { method }).inc();
+        OpenStream {
+            metrics: self.clone(),
+            method,
+        }
+    }
+}
+
+impl OpenStream {
+    pub(crate) fn end(&self, code: tonic::Code) {
+        let label = CallLabels {
+            method: self.method,
+            code: code_name(code),
+        };
+        self.metrics.0.stream_ends.get_or_create(&label).inc();
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.metrics
+            .0
+            .streams
+            .get_or_create(&MethodLabels { method: self.method })
+            .dec();
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Metrics")
+    }
+}
