@@ -1,4 +1,4 @@
-//! Where an object is and what it waits for: facts in, lines out. Pure: nothing is read or written here.
+//! Explains where an object is and what it waits for: a pure function from facts to findings. `commands::why` reads the facts.
 
 mod bound;
 mod claimed;
@@ -16,11 +16,11 @@ use serde::Serialize;
 pub(crate) use compare::difference;
 pub(crate) use kinds::{Kind, kinds, resolve};
 pub(crate) use object::ObjectFacts;
-pub(crate) use place::{Mapped, Place, claimed_place, place};
+pub(crate) use place::{CopyLocation, MappedNamespaces, claimed_place, place};
 pub(crate) use render::render;
 pub(crate) use select::{named_by, selected_by};
 
-/// Something that was looked for.
+/// The outcome of looking for something.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Seen<T> {
@@ -33,75 +33,75 @@ pub(crate) enum Seen<T> {
     Unknown(String),
 }
 
-/// All that was read of an object.
+/// All that was read about an object.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Facts {
     pub(crate) kind: Kind,
-    /// Empty for a cluster-scoped object.
+    /// The object's namespace; empty for a cluster-scoped object.
     pub(crate) namespace: String,
     pub(crate) name: String,
     /// The object on this cluster.
     pub(crate) object: Seen<ObjectFacts>,
-    /// What the konnector reported of it, the newest first.
+    /// The konnector's events about the object, the newest first.
     pub(crate) events: Seen<Vec<EventFacts>>,
-    /// The bindings that have to do with it.
-    pub(crate) links: Vec<Link>,
+    /// The bindings that bring its API or claim its resource.
+    pub(crate) links: Vec<BindingLink>,
 }
 
-/// A binding that an object has to do with.
+/// A binding that brings an object's API or claims its resource, and the object's counterpart on the provider.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Link {
+pub(crate) struct BindingLink {
     pub(crate) binding: Seen<BindingFacts>,
     pub(crate) relation: Relation,
     /// URL of the provider's API server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) server: Option<String>,
-    /// Where its counterpart on the provider belongs.
-    pub(crate) place: Seen<Place>,
-    /// What stands there.
+    /// Where the counterpart on the provider belongs.
+    pub(crate) place: Seen<CopyLocation>,
+    /// The provider's object at that place.
     pub(crate) copy: Seen<ObjectFacts>,
-    /// Consumers of the export overwrite each other's objects by agreement.
+    /// The export lets consumers overwrite each other's objects.
     pub(crate) last_wins: bool,
 }
 
-/// What a binding has to do with an object.
+/// How a binding concerns an object.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Relation {
-    /// It brings the API.
+    /// The binding brings the object's API.
     Bound,
-    /// Its provider claims the resource.
+    /// The provider of the binding claims the object's resource.
     Claimed(ClaimFacts),
 }
 
-/// How the claims on a resource take an object.
+/// The claims of a binding on a resource, and whether they select the object.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ClaimFacts {
-    /// The claims in effect: of a rejected one nobody may say what it selects.
+    /// The claims in effect.
     pub(crate) claims: Vec<PermissionClaim>,
-    /// The binding rejects them.
+    /// The binding rejects claims on the resource.
     pub(crate) rejected: bool,
-    /// By what they select the object, in words; absent if they do not.
+    /// By what the claims in effect select the object, in words; absent if they do not select it.
     pub(crate) selected: Seen<String>,
-    /// What the provider claims now and nobody has accepted.
+    /// The claims of the export that the binding has not accepted.
     pub(crate) not_accepted: Vec<PermissionClaim>,
-    /// By what that selects the object.
+    /// By what those would select the object, in words; absent if they would not.
     pub(crate) would_select: Seen<String>,
 }
 
-/// What is known of a binding.
+/// What was read about a binding.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BindingFacts {
     pub(crate) name: String,
     /// The contract namespace.
     pub(crate) contract: Option<String>,
-    /// The namespace with its kubeconfig, which is the konnector's own.
+    /// The namespace of its kubeconfig Secret, which is the konnector namespace.
     pub(crate) home: String,
-    /// The bundle that made it.
+    /// The bundle that made the binding.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bundle: Option<String>,
     pub(crate) paused: bool,
@@ -109,7 +109,7 @@ pub(crate) struct BindingFacts {
     pub(crate) conditions: Vec<Condition>,
 }
 
-/// One event.
+/// One event about the object.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EventFacts {
@@ -119,20 +119,20 @@ pub(crate) struct EventFacts {
     pub(crate) message: String,
 }
 
-/// One finding.
+/// One sentence of the explanation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Line {
+pub(crate) struct Finding {
     pub(crate) level: Level,
-    /// What is so.
+    /// What was found.
     pub(crate) what: String,
-    /// Since when.
+    /// Since when it has been so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) since: Option<Timestamp>,
     /// Who has to act for it to change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) waiting_for: Option<String>,
-    /// What you can do.
+    /// What the user can do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mend: Option<String>,
 }
@@ -140,13 +140,13 @@ pub(crate) struct Line {
 /// How good or bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum Level {
-    /// As it should be.
+    /// Nothing is wrong.
     Well,
-    /// On its way.
+    /// It is under way.
     Waits,
-    /// Somebody has to do something.
+    /// Somebody has to act.
     Broken,
-    /// Not to be seen.
+    /// It could not be read.
     Unknown,
 }
 
@@ -177,9 +177,9 @@ impl<T> Seen<T> {
     }
 }
 
-// === impl Line ===
+// === impl Finding ===
 
-impl Line {
+impl Finding {
     fn new(level: Level, what: impl Into<String>) -> Self {
         Self {
             level,
@@ -213,12 +213,12 @@ impl Line {
 // === impl Facts ===
 
 impl Facts {
-    /// Whether there is nothing to speak of: neither the object nor anything in its name on a provider.
+    /// Tells whether neither the object nor anything of its name on a provider exists.
     pub(crate) fn is_nowhere(&self) -> bool {
         self.object == Seen::Absent && self.links.iter().all(|link| link.copy == Seen::Absent)
     }
 
-    /// `Kind name` or `Kind namespace/name`.
+    /// The object as `Kind name` or `Kind namespace/name`.
     pub(crate) fn title(&self) -> String {
         match self.namespace.as_str() {
             "" => format!("{} {}", self.kind.name, self.name),
@@ -227,8 +227,8 @@ impl Facts {
     }
 }
 
-/// What is so, for whom it waits, and what mends it.
-pub(crate) fn diagnose(facts: &Facts) -> Vec<Line> {
+/// Lists the findings about an object.
+pub(crate) fn diagnose(facts: &Facts) -> Vec<Finding> {
     let mut lines = Vec::new();
     if facts.links.is_empty() {
         lines.push(unrelated(facts));
@@ -244,17 +244,17 @@ pub(crate) fn diagnose(facts: &Facts) -> Vec<Line> {
         Seen::Is(events) if lines.iter().any(|line| line.level != Level::Well) => {
             lines.extend(events.iter().filter(|event| event.warning).take(1).map(reported));
         }
-        Seen::Unknown(why) => lines.push(Line::unknown("what the konnector reported of it", why)),
+        Seen::Unknown(why) => lines.push(Finding::unknown("what the konnector reported of it", why)),
         Seen::Is(_) | Seen::Absent => {}
     }
     lines
 }
 
-fn unrelated(facts: &Facts) -> Line {
+fn unrelated(facts: &Facts) -> Finding {
     if let Seen::Unknown(why) = &facts.object {
-        return Line::unknown("the object", why);
+        return Finding::unknown("the object", why);
     }
-    Line::new(
+    Finding::new(
         Level::Well,
         format!(
             "no binding of this cluster brings or claims {}: its objects stay here",
@@ -263,8 +263,8 @@ fn unrelated(facts: &Facts) -> Line {
     )
 }
 
-fn reported(event: &EventFacts) -> Line {
-    Line::new(
+fn reported(event: &EventFacts) -> Finding {
+    Finding::new(
         Level::Broken,
         format!("the konnector reported {}: {}", event.reason, event.message),
     )

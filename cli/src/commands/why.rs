@@ -1,4 +1,4 @@
-//! `why`: where an object is and what it waits for. Reads, and leaves the rest to [`crate::why`].
+//! `kubectl bind why`: reads all about one object, which [`crate::why`] explains.
 
 mod claims;
 
@@ -22,17 +22,17 @@ use crate::{
     provider::contract::Contract,
     render::output::Format,
     why::{
-        self, BindingFacts, EventFacts, Facts, Kind, Link, Mapped, ObjectFacts, Place, Relation, Seen, diagnose, kinds,
-        resolve,
+        self, BindingFacts, BindingLink, CopyLocation, EventFacts, Facts, Kind, MappedNamespaces, ObjectFacts,
+        Relation, Seen, diagnose, kinds, resolve,
     },
 };
 
-/// Where events about cluster-scoped objects stand.
+/// The namespace of events about cluster-scoped objects.
 const CLUSTER_SCOPED_NAMESPACE: &str = "default";
-/// Who reports on synced objects.
+/// The component that reports events about synced objects.
 const REPORTER: &str = "kube-bind.io/konnector";
 
-/// What is asked about, and what it is asked with.
+/// One call of the command: the object, and the client that reads it.
 struct Asked<'a> {
     consumer: &'a Consumer,
     kinds: Vec<Kind>,
@@ -80,7 +80,7 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &WhyArgs) -> R
     }
 }
 
-/// `KIND/NAME`, or `KIND` and `NAME`.
+/// Parses `KIND/NAME`, or `KIND` and `NAME`.
 fn words(words: &[String]) -> Result<(&str, &str), Failure> {
     let found = match words {
         [both] => both.split_once('/'),
@@ -92,7 +92,7 @@ fn words(words: &[String]) -> Result<(&str, &str), Failure> {
         .ok_or_else(|| Failure::Usage("write KIND/NAME, such as cowboy/billy-the-kid, or KIND NAME".to_owned()))
 }
 
-fn document(facts: &Facts, lines: &[why::Line]) -> Result<Value, Failure> {
+fn document(facts: &Facts, lines: &[why::Finding]) -> Result<Value, Failure> {
     let mut document = serde_json::to_value(facts).map_err(|error| Failure::Format(error.to_string()))?;
     document["lines"] = json!(lines);
     Ok(document)
@@ -147,7 +147,11 @@ impl Asked<'_> {
         }
     }
 
-    async fn links(&self, object: &Seen<ObjectFacts>, bindings: Result<Vec<APIServiceBinding>, String>) -> Vec<Link> {
+    async fn links(
+        &self,
+        object: &Seen<ObjectFacts>,
+        bindings: Result<Vec<APIServiceBinding>, String>,
+    ) -> Vec<BindingLink> {
         let bindings = match bindings {
             Ok(bindings) => bindings,
             Err(why) => return unseen(object, &why),
@@ -164,7 +168,8 @@ impl Asked<'_> {
         links
     }
 
-    /// The binding that the API belongs to, where its definition can be read: a binding says so only once it is bound.
+    /// Reads from the CRD which binding the API belongs to, if the CRD can be read. The status of the binding says so only once it is
+    /// bound.
     async fn owner(&self) -> Option<String> {
         let resource = self.kind.resource();
         if resource.is_core() {
@@ -174,8 +179,8 @@ impl Asked<'_> {
         apis.into_iter().find_map(|api| api.binding)
     }
 
-    /// What a binding that brings the API shows.
-    async fn bound(&self, binding: &APIServiceBinding) -> Link {
+    /// Reads what concerns the object of a binding that brings its API.
+    async fn bound(&self, binding: &APIServiceBinding) -> BindingLink {
         let mut link = link(binding, Relation::Bound);
         let contract = match Contract::open(self.consumer, binding).await {
             Ok(contract) => contract,
@@ -207,27 +212,27 @@ impl Asked<'_> {
         link
     }
 
-    async fn mapped(&self, contract: &Contract, placement: &Placement) -> Result<Mapped, String> {
+    async fn mapped(&self, contract: &Contract, placement: &Placement) -> Result<MappedNamespaces, String> {
         match placement.request(&self.namespace.as_str().into()) {
-            None => Ok(Mapped::default()),
-            Some(namespace) => Ok(Mapped::of(contract.place(&namespace).await?.as_ref())),
+            None => Ok(MappedNamespaces::default()),
+            Some(namespace) => Ok(MappedNamespaces::of(contract.place(&namespace).await?.as_ref())),
         }
     }
 
-    async fn copy(&self, contract: &Contract, place: &Seen<Place>) -> Seen<ObjectFacts> {
+    async fn copy(&self, contract: &Contract, place: &Seen<CopyLocation>) -> Seen<ObjectFacts> {
         match place {
-            Seen::Is(Place::At { namespace, name }) => {
+            Seen::Is(CopyLocation::At { namespace, name }) => {
                 let copy = contract.object(&self.kind.api(), namespace, name).await;
                 Seen::of(copy).map(ObjectFacts::of)
             }
-            Seen::Is(Place::Unmapped { .. }) | Seen::Absent => Seen::Absent,
+            Seen::Is(CopyLocation::Unmapped { .. }) | Seen::Absent => Seen::Absent,
             Seen::Unknown(why) => Seen::Unknown(why.clone()),
         }
     }
 }
 
-/// A link of which nothing of the provider is known yet.
-fn link(binding: &APIServiceBinding, relation: Relation) -> Link {
+/// A link to a binding, with nothing of the provider read yet.
+fn link(binding: &APIServiceBinding, relation: Relation) -> BindingLink {
     let status = binding.status.clone().unwrap_or_default();
     let facts = BindingFacts {
         name: binding.name_any(),
@@ -238,7 +243,7 @@ fn link(binding: &APIServiceBinding, relation: Relation) -> Link {
         deleting: binding.metadata.deletion_timestamp.as_ref().map(|time| time.0),
         conditions: status.conditions,
     };
-    Link {
+    BindingLink {
         binding: Seen::Is(facts),
         relation,
         server: None,
@@ -248,12 +253,12 @@ fn link(binding: &APIServiceBinding, relation: Relation) -> Link {
     }
 }
 
-/// Whoever may not list bindings can tell by the object itself that it has one.
-fn unseen(object: &Seen<ObjectFacts>, why: &str) -> Vec<Link> {
+/// The links where bindings cannot be listed: one, if the object itself tells that it has a binding.
+fn unseen(object: &Seen<ObjectFacts>, why: &str) -> Vec<BindingLink> {
     let is_bound = object
         .is()
         .is_none_or(|object| object.is_held() || object.annotation(annotations::PROVIDER_NAMESPACE).is_some());
-    let link = Link {
+    let link = BindingLink {
         binding: Seen::Unknown(why.to_owned()),
         relation: Relation::Bound,
         server: None,
@@ -264,7 +269,7 @@ fn unseen(object: &Seen<ObjectFacts>, why: &str) -> Vec<Link> {
     is_bound.then_some(link).into_iter().collect()
 }
 
-/// The konnector's events, the newest first.
+/// Picks the konnector's events, the newest first.
 fn reported(events: Vec<Event>) -> Vec<EventFacts> {
     let events = events
         .into_iter()
@@ -286,7 +291,7 @@ fn reported(events: Vec<Event>) -> Vec<EventFacts> {
     reported
 }
 
-impl Link {
+impl BindingLink {
     fn unseen(mut self, why: &str) -> Self {
         self.place = Seen::Unknown(why.to_owned());
         self.copy = Seen::Unknown(why.to_owned());

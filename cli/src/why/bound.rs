@@ -1,4 +1,4 @@
-//! What an object of a bound API waits for.
+//! Findings about an object of a bound API.
 
 mod ending;
 
@@ -10,10 +10,10 @@ use bindery_api::{
 use ending::{deleting, gone, held_there};
 
 use super::{
-    BindingFacts, Facts, Level, Line, Link, Seen,
+    BindingFacts, BindingLink, Facts, Finding, Level, Seen,
     compare::difference,
     object::{Marked, ObjectFacts},
-    place::Place,
+    place::CopyLocation,
 };
 
 const KONNECTOR: &str = "the konnector of this cluster";
@@ -22,15 +22,15 @@ const PROVIDER: &str = "the provider";
 const DRAINING: &str = "Draining";
 /// The condition that says whether the export is there and installed.
 const CONNECTED: &str = "Connected";
-/// Its reasons for a binding that ends with its objects.
+/// The reasons of that condition when the binding ends with its objects.
 const EXPORT_REMOVED: &str = "ExportRemoved";
 const EXPORT_NOT_SELECTED: &str = "ExportNotSelected";
 
-/// What is so with one binding.
-pub(super) fn lines(facts: &Facts, link: &Link) -> Vec<Line> {
+/// Lists the findings about an object under one binding.
+pub(super) fn lines(facts: &Facts, link: &BindingLink) -> Vec<Finding> {
     let mut lines = of_binding(facts, link);
     let found = match &facts.object {
-        Seen::Unknown(why) => vec![Line::unknown("the object on this cluster", why)],
+        Seen::Unknown(why) => vec![Finding::unknown("the object on this cluster", why)],
         Seen::Absent => gone(link),
         Seen::Is(object) => {
             lines.extend(paused(object));
@@ -51,17 +51,17 @@ pub(super) fn lines(facts: &Facts, link: &Link) -> Vec<Line> {
     lines
 }
 
-/// What keeps all objects of the binding.
-pub(super) fn of_binding(facts: &Facts, link: &Link) -> Vec<Line> {
+/// Lists what keeps all objects of the binding from being in sync.
+pub(super) fn of_binding(facts: &Facts, link: &BindingLink) -> Vec<Finding> {
     let binding = match &link.binding {
         Seen::Is(binding) => binding,
         Seen::Absent => return Vec::new(),
-        Seen::Unknown(why) => return vec![Line::unknown("the binding", why)],
+        Seen::Unknown(why) => return vec![Finding::unknown("the binding", why)],
     };
     let mut lines = Vec::new();
     if binding.paused {
         lines.push(
-            Line::new(
+            Finding::new(
                 Level::Waits,
                 format!("APIServiceBinding {} is paused: nothing of it is written", binding.name),
             )
@@ -80,7 +80,7 @@ pub(super) fn of_binding(facts: &Facts, link: &Link) -> Vec<Line> {
             .filter(|text| !text.is_empty());
         let progress = progress.unwrap_or("its objects are deleted");
         lines.push(
-            Line::new(
+            Finding::new(
                 Level::Waits,
                 format!("APIServiceBinding {} is being unbound: {progress}", binding.name),
             )
@@ -96,7 +96,8 @@ pub(super) fn of_binding(facts: &Facts, link: &Link) -> Vec<Line> {
     lines
 }
 
-/// Ready repeats what another condition says, and that of all objects speaks of others unless it names this one.
+/// Tells whether a condition says something about this object that no other finding says. Ready repeats another condition, and
+/// the condition about all objects counts only if it names this one.
 fn is_trouble(facts: &Facts, condition: &Condition) -> bool {
     let names_this = || {
         let key = match facts.namespace.as_str() {
@@ -113,7 +114,7 @@ fn is_trouble(facts: &Facts, condition: &Condition) -> bool {
     }
 }
 
-fn of_condition(binding: &BindingFacts, condition: &Condition) -> Line {
+fn of_condition(binding: &BindingFacts, condition: &Condition) -> Finding {
     let export_is_gone =
         condition.type_ == CONNECTED && [EXPORT_REMOVED, EXPORT_NOT_SELECTED].contains(&condition.reason.as_str());
     let level = match condition.severity {
@@ -126,7 +127,7 @@ fn of_condition(binding: &BindingFacts, condition: &Condition) -> Line {
         "" => condition.reason.clone(),
         message => format!("{message} ({})", condition.reason),
     };
-    let line = Line::new(
+    let line = Finding::new(
         level,
         format!(
             "APIServiceBinding {}: {} is False: {message}",
@@ -140,7 +141,7 @@ fn of_condition(binding: &BindingFacts, condition: &Condition) -> Line {
     line.mend(format!("kubectl bind status {} shows all of its state", binding.name))
 }
 
-/// How a binding without an export is ended, or gets one.
+/// Says how to end a binding that has no export any more, or to give it one.
 fn without_export(binding: &BindingFacts) -> String {
     let name = &binding.name;
     match &binding.bundle {
@@ -153,25 +154,25 @@ fn without_export(binding: &BindingFacts) -> String {
     }
 }
 
-fn paused(object: &ObjectFacts) -> Option<Line> {
+fn paused(object: &ObjectFacts) -> Option<Finding> {
     object.is_paused().then(|| {
-        Line::new(Level::Waits, "it is paused: nothing of it is written on either side")
+        Finding::new(Level::Waits, "it is paused: nothing of it is written on either side")
             .waits_for("you")
             .mend(format!("remove its annotation {}", annotations::PAUSED))
     })
 }
 
-/// It is there, and is to stay.
-fn alive(object: &ObjectFacts, link: &Link) -> Vec<Line> {
+/// Lists the findings about an object that is not being deleted.
+fn alive(object: &ObjectFacts, link: &BindingLink) -> Vec<Finding> {
     match &link.copy {
         Seen::Is(copy) => with_copy(object, copy, link),
         Seen::Absent => vec![without_copy(object, link)],
-        Seen::Unknown(why) => vec![from_afar(object), Line::unknown("the copy on the provider", why)],
+        Seen::Unknown(why) => vec![from_afar(object), Finding::unknown("the copy on the provider", why)],
     }
 }
 
-/// What the object alone tells, where the provider cannot be asked.
-fn from_afar(object: &ObjectFacts) -> Line {
+/// Says what the object's own annotations tell, where the provider cannot be asked.
+fn from_afar(object: &ObjectFacts) -> Finding {
     let namespace = object.annotation(annotations::PROVIDER_NAMESPACE);
     match (namespace, object.annotation(annotations::PROVIDER_UID)) {
         (Some(namespace), Some(uid)) => {
@@ -180,13 +181,13 @@ fn from_afar(object: &ObjectFacts) -> Line {
             } else {
                 format!("in namespace {namespace} of the provider")
             };
-            Line::new(
+            Finding::new(
                 Level::Well,
                 format!("the konnector noted that it has a copy {place} (UID {uid})"),
             )
             .since(object.written)
         }
-        (Some(namespace), None) => Line::new(
+        (Some(namespace), None) => Finding::new(
             Level::Waits,
             format!("the konnector has taken it up for namespace {namespace:?} of the provider, and noted no copy yet"),
         )
@@ -196,22 +197,22 @@ fn from_afar(object: &ObjectFacts) -> Line {
     }
 }
 
-fn not_taken_up(object: &ObjectFacts) -> Line {
-    Line::new(Level::Waits, "the konnector has not taken it up yet")
+fn not_taken_up(object: &ObjectFacts) -> Finding {
+    Finding::new(Level::Waits, "the konnector has not taken it up yet")
         .since(object.created)
         .waits_for(KONNECTOR)
         .mend("see that the konnector runs, and what it logs")
 }
 
-fn without_copy(object: &ObjectFacts, link: &Link) -> Line {
+fn without_copy(object: &ObjectFacts, link: &BindingLink) -> Finding {
     match &link.place {
-        Seen::Is(Place::Unmapped { namespace, why }) => {
+        Seen::Is(CopyLocation::Unmapped { namespace, why }) => {
             let why = if why.is_empty() {
                 String::new()
             } else {
                 format!(": {why}")
             };
-            Line::new(
+            Finding::new(
                 Level::Waits,
                 format!("the provider has no namespace for namespace {namespace} yet{why}"),
             )
@@ -223,14 +224,14 @@ fn without_copy(object: &ObjectFacts, link: &Link) -> Line {
             })
         }
         _ if !object.is_held() => not_taken_up(object),
-        _ => Line::new(Level::Waits, "the provider has no copy of it")
+        _ => Finding::new(Level::Waits, "the provider has no copy of it")
             .since(object.written.or(object.created))
             .waits_for(KONNECTOR)
             .mend("the konnector makes one, again if the provider deleted it; what hinders it is in its events"),
     }
 }
 
-fn with_copy(object: &ObjectFacts, copy: &ObjectFacts, link: &Link) -> Vec<Line> {
+fn with_copy(object: &ObjectFacts, copy: &ObjectFacts, link: &BindingLink) -> Vec<Finding> {
     if let Some(conflict) = conflict(object, copy, link) {
         return vec![conflict];
     }
@@ -243,7 +244,7 @@ fn with_copy(object: &ObjectFacts, copy: &ObjectFacts, link: &Link) -> Vec<Line>
     }
     if copy.status.is_some() && object.status != copy.status {
         lines.push(
-            Line::new(Level::Waits, "the provider's status is not here yet")
+            Finding::new(Level::Waits, "the provider's status is not here yet")
                 .since(copy.written)
                 .waits_for(KONNECTOR),
         );
@@ -255,7 +256,7 @@ fn with_copy(object: &ObjectFacts, copy: &ObjectFacts, link: &Link) -> Vec<Line>
             &ready.message
         };
         lines.push(
-            Line::new(
+            Finding::new(
                 Level::Waits,
                 format!("the provider says that it is not ready: {message}"),
             )
@@ -264,18 +265,19 @@ fn with_copy(object: &ObjectFacts, copy: &ObjectFacts, link: &Link) -> Vec<Line>
         );
     }
     if lines.is_empty() {
-        lines.push(Line::new(Level::Well, format!("it is in sync with its copy {}", copy.key())).since(copy.written));
+        lines
+            .push(Finding::new(Level::Well, format!("it is in sync with its copy {}", copy.key())).since(copy.written));
     }
     lines
 }
 
-fn not_the_same(copy: &ObjectFacts, path: &str) -> Line {
-    // The mark of a value that was written back once.
+fn not_the_same(copy: &ObjectFacts, path: &str) -> Finding {
+    // The annotation ends with + once the konnector has written a value back.
     let overridden = copy
         .annotation(annotations::PROJECTION_HASH)
         .is_some_and(|hash| hash.ends_with('+'));
     if overridden {
-        return Line::new(
+        return Finding::new(
             Level::Broken,
             format!("the provider changed {path} of its copy, which was written back once and is left now"),
         )
@@ -283,7 +285,7 @@ fn not_the_same(copy: &ObjectFacts, path: &str) -> Line {
         .waits_for("you, or the provider")
         .mend("write what the provider wants, or ask it to leave that field alone");
     }
-    Line::new(
+    Finding::new(
         Level::Waits,
         format!("{path} of the copy {} is not what stands here", copy.key()),
     )
@@ -291,8 +293,8 @@ fn not_the_same(copy: &ObjectFacts, path: &str) -> Line {
     .waits_for(KONNECTOR)
 }
 
-/// What stands at the place of the copy and is not it.
-fn conflict(object: &ObjectFacts, copy: &ObjectFacts, link: &Link) -> Option<Line> {
+/// Says what takes the place of the copy, if something does.
+fn conflict(object: &ObjectFacts, copy: &ObjectFacts, link: &BindingLink) -> Option<Finding> {
     let what = match copy.marked() {
         Marked::OfConsumer { contract, uid } if Some(contract) == contract_of(link) && uid == object.uid => {
             return None;
@@ -302,7 +304,7 @@ fn conflict(object: &ObjectFacts, copy: &ObjectFacts, link: &Link) -> Option<Lin
         }
         Marked::OfConsumer { contract, .. } if link.last_wins => {
             return Some(
-                Line::new(
+                Finding::new(
                     Level::Well,
                     format!(
                         "another consumer (contract {contract}) wrote {} last: the last write wins",
@@ -326,7 +328,7 @@ fn conflict(object: &ObjectFacts, copy: &ObjectFacts, link: &Link) -> Option<Lin
         _ => "give this object another name, or have the provider delete its own",
     };
     Some(
-        Line::new(
+        Finding::new(
             Level::Broken,
             format!(
                 "conflict: the provider's object {} {what}, and is left alone",
@@ -339,6 +341,6 @@ fn conflict(object: &ObjectFacts, copy: &ObjectFacts, link: &Link) -> Option<Lin
     )
 }
 
-fn contract_of(link: &Link) -> Option<&str> {
+fn contract_of(link: &BindingLink) -> Option<&str> {
     link.binding.is().and_then(|binding| binding.contract.as_deref())
 }

@@ -1,4 +1,4 @@
-//! What a claimed object, such as a Secret, waits for.
+//! Findings about a claimed object, such as a Secret.
 
 use bindery_api::{
     annotations,
@@ -6,41 +6,42 @@ use bindery_api::{
 };
 
 use super::{
-    ClaimFacts, Facts, Level, Line, Link, Relation, Seen,
+    BindingLink, ClaimFacts, Facts, Finding, Level, Relation, Seen,
     bound::of_binding,
     compare::difference,
     object::{Marked, ObjectFacts},
-    place::Place,
+    place::CopyLocation,
 };
 use crate::claims::selection;
 
 const KONNECTOR: &str = "the konnector of this cluster";
 const PROVIDER: &str = "the provider";
-/// Fields that speak of one cluster alone.
+/// Top-level fields that are not copied.
 const LOCAL: [&str; 1] = ["secrets"];
 
-/// Whether a claim is worth a word: not if it leaves the object alone while another takes it.
+/// Tells whether the claims of a binding are worth a finding: not if they leave the object alone while those of another binding
+/// select it.
 pub(super) fn is_worth_a_word(facts: &Facts, claim: &ClaimFacts) -> bool {
     let takes =
         |claim: &ClaimFacts| !claim.rejected && (claim.selected != Seen::Absent || claim.would_select != Seen::Absent);
-    let of = |link: &super::Link| matches!(&link.relation, Relation::Claimed(other) if takes(other));
+    let of = |link: &super::BindingLink| matches!(&link.relation, Relation::Claimed(other) if takes(other));
     takes(claim) || !facts.links.iter().any(of)
 }
 
-/// What is so with one claim.
-pub(super) fn lines(facts: &Facts, link: &Link, claim: &ClaimFacts) -> Vec<Line> {
+/// Lists the findings about an object under the claims of one binding.
+pub(super) fn lines(facts: &Facts, link: &BindingLink, claim: &ClaimFacts) -> Vec<Finding> {
     if let Some(why) = never(facts, link) {
-        return vec![Line::new(Level::Well, format!("it is never synced: {why}"))];
+        return vec![Finding::new(Level::Well, format!("it is never synced: {why}"))];
     }
     let object = match &facts.object {
         Seen::Is(object) => object,
         Seen::Absent => return absent(facts, link, claim),
-        Seen::Unknown(why) => return vec![Line::unknown("the object on this cluster", why)],
+        Seen::Unknown(why) => return vec![Finding::unknown("the object on this cluster", why)],
     };
     match object.marked() {
         Marked::OfProvider { contract, uid } => of_provider(object, (contract, uid), link, claim),
         Marked::OfConsumer { contract, .. } => {
-            vec![Line::new(Level::Broken, format!("it carries the marks of a copy under contract {contract}")).waits_for("you").mend(
+            vec![Finding::new(Level::Broken, format!("it carries the marks of a copy under contract {contract}")).waits_for("you").mend(
                 "it was brought here from a provider's cluster; remove the annotations of kube-bind.io if it is yours",
             )]
         }
@@ -49,7 +50,7 @@ pub(super) fn lines(facts: &Facts, link: &Link, claim: &ClaimFacts) -> Vec<Line>
 }
 
 /// Why the object is never claimed, whatever a selector says. Where it is not here, the type of the provider's object counts.
-fn never(facts: &Facts, link: &Link) -> Option<NeverClaimed> {
+fn never(facts: &Facts, link: &BindingLink) -> Option<NeverClaimed> {
     let konnector_namespace = link.binding.is().map_or("", |binding| &binding.home);
     let known = facts.object.is().or_else(|| link.copy.is());
     let kind = known.and_then(|known| known.content.get("type")?.as_str());
@@ -57,7 +58,7 @@ fn never(facts: &Facts, link: &Link) -> Option<NeverClaimed> {
     never_claimed(&facts.kind.resource(), key, kind, konnector_namespace)
 }
 
-fn absent(facts: &Facts, link: &Link, claim: &ClaimFacts) -> Vec<Line> {
+fn absent(facts: &Facts, link: &BindingLink, claim: &ClaimFacts) -> Vec<Finding> {
     match &link.copy {
         Seen::Is(source)
             if source.marked() == Marked::Not
@@ -68,7 +69,7 @@ fn absent(facts: &Facts, link: &Link, claim: &ClaimFacts) -> Vec<Line> {
             vec![not_accepted(facts, link, claim, &what)]
         }
         Seen::Is(source) if source.marked() == Marked::Not => vec![
-            Line::new(
+            Finding::new(
                 Level::Waits,
                 format!(
                     "the provider has one of its own at {}, and it is not here",
@@ -80,28 +81,33 @@ fn absent(facts: &Facts, link: &Link, claim: &ClaimFacts) -> Vec<Line> {
             .mend("it is copied here if a claim selects it and the namespace is there"),
         ],
         Seen::Is(copy) => vec![
-            Line::new(
+            Finding::new(
                 Level::Waits,
                 format!("it is not here, and the provider has its copy {}", copy.key()),
             )
             .waits_for(KONNECTOR)
             .mend("the konnector deletes the copy when it knows for certain that the object is gone"),
         ],
-        Seen::Absent => vec![Line::new(
+        Seen::Absent => vec![Finding::new(
             Level::Broken,
             "it is neither on this cluster nor on the provider",
         )],
         Seen::Unknown(why) => vec![
-            Line::new(Level::Broken, "it is not on this cluster"),
-            Line::unknown("whether the provider has one", why),
+            Finding::new(Level::Broken, "it is not on this cluster"),
+            Finding::unknown("whether the provider has one", why),
         ],
     }
 }
 
-/// It is a copy of the provider's.
-fn of_provider(object: &ObjectFacts, (contract, uid): (&str, &str), link: &Link, claim: &ClaimFacts) -> Vec<Line> {
+/// Lists the findings about a copy of a provider's object.
+fn of_provider(
+    object: &ObjectFacts,
+    (contract, uid): (&str, &str),
+    link: &BindingLink,
+    claim: &ClaimFacts,
+) -> Vec<Finding> {
     if link.binding.is().and_then(|binding| binding.contract.as_deref()) != Some(contract) {
-        return vec![Line::new(
+        return vec![Finding::new(
             Level::Well,
             format!(
                 "it is the copy of a provider's under contract {contract}, and not of binding {}",
@@ -122,7 +128,7 @@ fn of_provider(object: &ObjectFacts, (contract, uid): (&str, &str), link: &Link,
                 ),
             )],
             Some(path) => vec![
-                Line::new(
+                Finding::new(
                     Level::Waits,
                     format!("{path} is not what the provider's {} says", source.key()),
                 )
@@ -132,7 +138,7 @@ fn of_provider(object: &ObjectFacts, (contract, uid): (&str, &str), link: &Link,
             ],
         },
         Seen::Is(source) => vec![
-            Line::new(
+            Finding::new(
                 Level::Waits,
                 format!(
                     "it is the copy of an object that the provider has replaced by {}",
@@ -144,32 +150,32 @@ fn of_provider(object: &ObjectFacts, (contract, uid): (&str, &str), link: &Link,
         ],
         Seen::Absent => vec![withdrawn(object, "the provider's is gone")],
         Seen::Unknown(why) => vec![
-            Line::new(
+            Finding::new(
                 Level::Well,
                 format!("it is the copy of the provider's object of UID {uid}"),
             )
             .since(object.written),
-            Line::unknown("the provider's", why),
+            Finding::unknown("the provider's", why),
         ],
     }
 }
 
-fn withdrawn(object: &ObjectFacts, why: &str) -> Line {
-    Line::new(Level::Waits, format!("{why}, and this copy is to be taken away"))
+fn withdrawn(object: &ObjectFacts, why: &str) -> Finding {
+    Finding::new(Level::Waits, format!("{why}, and this copy is to be taken away"))
         .since(object.written)
         .waits_for(KONNECTOR)
 }
 
-/// It is the consumer's own.
-fn of_consumer(facts: &Facts, object: &ObjectFacts, link: &Link, claim: &ClaimFacts) -> Vec<Line> {
+/// Lists the findings about an object that is no copy.
+fn of_consumer(facts: &Facts, object: &ObjectFacts, link: &BindingLink, claim: &ClaimFacts) -> Vec<Finding> {
     let copied = matches!(&link.copy, Seen::Is(copy) if is_copy_of(copy, object, link));
     let mut lines = of_binding(facts, link);
     if claim.rejected {
         let what = format!("binding {} rejects the claim on {}", name(link), facts.kind.resource());
         return vec![if copied {
-            Line::new(Level::Waits, format!("{what}, and its copy is to be taken away")).waits_for(KONNECTOR)
+            Finding::new(Level::Waits, format!("{what}, and its copy is to be taken away")).waits_for(KONNECTOR)
         } else {
-            Line::new(Level::Well, format!("{what}: nothing of it is read or written")).mend(format!(
+            Finding::new(Level::Well, format!("{what}: nothing of it is read or written")).mend(format!(
                 "kubectl bind claims {} --accept {}",
                 name(link),
                 facts.kind.resource()
@@ -177,7 +183,7 @@ fn of_consumer(facts: &Facts, object: &ObjectFacts, link: &Link, claim: &ClaimFa
         }];
     }
     match &claim.selected {
-        Seen::Is(why) => lines.push(Line::new(
+        Seen::Is(why) => lines.push(Finding::new(
             Level::Well,
             format!("binding {} claims it: {why}", name(link)),
         )),
@@ -186,7 +192,7 @@ fn of_consumer(facts: &Facts, object: &ObjectFacts, link: &Link, claim: &ClaimFa
         }
         Seen::Absent if copied => {
             lines.push(
-                Line::new(
+                Finding::new(
                     Level::Waits,
                     "no claim selects it any more, and its copy is to be taken away",
                 )
@@ -197,7 +203,7 @@ fn of_consumer(facts: &Facts, object: &ObjectFacts, link: &Link, claim: &ClaimFa
         Seen::Absent => {
             let claimed: Vec<_> = claim.claims.iter().map(selection).collect();
             let only = if claimed.is_empty() { "" } else { ", only " };
-            return vec![Line::new(
+            return vec![Finding::new(
                 Level::Well,
                 format!(
                     "the claim of binding {} does not select it{only}{}",
@@ -206,22 +212,22 @@ fn of_consumer(facts: &Facts, object: &ObjectFacts, link: &Link, claim: &ClaimFa
                 ),
             )];
         }
-        Seen::Unknown(why) => lines.push(Line::unknown("whether a claim selects it", why)),
+        Seen::Unknown(why) => lines.push(Finding::unknown("whether a claim selects it", why)),
     }
     lines.push(counterpart(object, link));
     lines
 }
 
-/// Only what nobody has accepted would take it, so that somebody has to say yes or no.
-fn not_accepted(facts: &Facts, link: &Link, claim: &ClaimFacts, what: &str) -> Line {
+/// Says that only a claim selects the object that the binding has not accepted yet, so that the user has to decide.
+fn not_accepted(facts: &Facts, link: &BindingLink, claim: &ClaimFacts, what: &str) -> Finding {
     let (binding, resource) = (name(link), facts.kind.resource());
     match &claim.would_select {
-        Seen::Unknown(why) => Line::unknown(
+        Seen::Unknown(why) => Finding::unknown(
             &format!("whether what the provider of binding {binding} claims now, and nobody has accepted, selects it"),
             why,
         ),
-        Seen::Absent => Line::new(Level::Well, what),
-        Seen::Is(why) => Line::new(
+        Seen::Absent => Finding::new(Level::Well, what),
+        Seen::Is(why) => Finding::new(
             Level::Waits,
             format!("{what}: the provider of binding {binding} claims it now, {why}, and nobody has accepted that"),
         )
@@ -233,49 +239,49 @@ fn not_accepted(facts: &Facts, link: &Link, claim: &ClaimFacts, what: &str) -> L
     }
 }
 
-fn counterpart(object: &ObjectFacts, link: &Link) -> Line {
+fn counterpart(object: &ObjectFacts, link: &BindingLink) -> Finding {
     if object.is_paused() {
-        return Line::new(Level::Waits, "it is paused: nothing of it is written on either side")
+        return Finding::new(Level::Waits, "it is paused: nothing of it is written on either side")
             .waits_for("you")
             .mend(format!("remove its annotation {}", annotations::PAUSED));
     }
     match (&link.copy, &link.place) {
-        (Seen::Unknown(why), _) => Line::unknown("the copy on the provider", why),
+        (Seen::Unknown(why), _) => Finding::unknown("the copy on the provider", why),
         (Seen::Is(copy), _) if is_copy_of(copy, object, link) => match difference(object, copy, &LOCAL) {
             None => in_sync(copy, format!("it is in sync with its copy {}", copy.key())),
-            Some(path) => Line::new(Level::Waits, format!("{path} of the copy {} is not what stands here", copy.key()))
+            Some(path) => Finding::new(Level::Waits, format!("{path} of the copy {} is not what stands here", copy.key()))
                 .since(copy.written)
                 .waits_for(KONNECTOR),
         },
-        (Seen::Is(copy), _) => Line::new(
+        (Seen::Is(copy), _) => Finding::new(
             Level::Broken,
             format!("conflict: the provider has {} already, which is no copy of it, and is left alone", copy.key()),
         )
         .since(copy.created)
         .waits_for("you, or the provider")
         .mend("give this object another name, or have the provider delete its own"),
-        (Seen::Absent, Seen::Is(Place::Unmapped { namespace, why })) => {
+        (Seen::Absent, Seen::Is(CopyLocation::Unmapped { namespace, why })) => {
             let why = if why.is_empty() { String::new() } else { format!(": {why}") };
-            Line::new(Level::Waits, format!("the provider has no namespace for namespace {namespace} yet{why}"))
+            Finding::new(Level::Waits, format!("the provider has no namespace for namespace {namespace} yet{why}"))
                 .since(object.created)
                 .waits_for(format!("{PROVIDER}, or {KONNECTOR}"))
         }
-        (Seen::Absent, _) => Line::new(Level::Waits, "the provider has no copy of it yet")
+        (Seen::Absent, _) => Finding::new(Level::Waits, "the provider has no copy of it yet")
             .since(object.created)
             .waits_for(KONNECTOR)
             .mend("see that the konnector runs; what hinders it is in the condition PermissionClaimsInSync of the binding"),
     }
 }
 
-fn in_sync(copy: &ObjectFacts, what: String) -> Line {
-    Line::new(Level::Well, what).since(copy.written)
+fn in_sync(copy: &ObjectFacts, what: String) -> Finding {
+    Finding::new(Level::Well, what).since(copy.written)
 }
 
-fn is_copy_of(copy: &ObjectFacts, object: &ObjectFacts, link: &Link) -> bool {
+fn is_copy_of(copy: &ObjectFacts, object: &ObjectFacts, link: &BindingLink) -> bool {
     let contract = link.binding.is().and_then(|binding| binding.contract.as_deref());
     matches!(copy.marked(), Marked::OfConsumer { contract: own, uid } if Some(own) == contract && uid == object.uid)
 }
 
-fn name(link: &Link) -> &str {
+fn name(link: &BindingLink) -> &str {
     link.binding.is().map_or("<unknown>", |binding| &binding.name)
 }

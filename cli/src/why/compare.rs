@@ -1,4 +1,4 @@
-//! Whether two sides say the same. Only names of fields are told, never what stands in them.
+//! Compares an object with its copy. Only names of fields are shown, never their values.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::ObjectFacts;
 
-/// Where a copy does not hold what its source says; none if it holds all of it.
+/// Returns the path of the first field that a copy does not hold as its source does; `None` if it holds all.
 pub(crate) fn difference(source: &ObjectFacts, copy: &ObjectFacts, without: &[&str]) -> Option<String> {
     let mut wanted = source
         .content
@@ -45,7 +45,7 @@ fn pairs(wanted: &BTreeMap<String, String>, actual: &BTreeMap<String, String>, w
     missing.map(|(key, _)| format!("metadata.{what}[{key}]"))
 }
 
-/// Labels and annotations of Kubernetes and of kube-bind speak of one cluster and stay there.
+/// Tells whether a label or annotation belongs to one cluster alone: those of Kubernetes and of kube-bind do.
 fn is_carried(key: &str) -> bool {
     let domain = key.split_once('/').map_or("", |(domain, _)| domain);
     let of_kubernetes = ["kubernetes.io", "k8s.io"]

@@ -1,4 +1,4 @@
-//! Which API is meant by a word, as kubectl understands it.
+//! Resolves the name of an API, as kubectl does.
 
 use bindery_api::v1alpha2::GroupResource;
 use kube::{
@@ -19,7 +19,7 @@ pub(crate) struct Kind {
     pub(crate) name: String,
     pub(crate) plural: String,
     pub(crate) namespaced: bool,
-    /// Whether its objects are kept, rather than made up when they are read.
+    /// Whether its objects are stored, rather than computed when they are read.
     #[serde(skip)]
     pub(crate) stored: bool,
     #[serde(skip)]
@@ -47,7 +47,7 @@ impl Kind {
     }
 }
 
-/// The APIs of a cluster, those of the core group first.
+/// Lists the APIs of a cluster, those of the core group first.
 pub(crate) fn kinds(lists: impl IntoIterator<Item = APIGroupDiscoveryList>) -> Vec<Kind> {
     let groups = lists.into_iter().flat_map(|list| list.items);
     let mut kinds = Vec::new();
@@ -81,8 +81,8 @@ pub(crate) fn kinds(lists: impl IntoIterator<Item = APIGroupDiscoveryList>) -> V
     kinds
 }
 
-/// The API of a word such as `cowboy`, `cowboys`, `Cowboy` or `cowboys.wildwest.dev`. Where several are called so, one that
-/// has to do with a binding is meant, or Kubernetes' own.
+/// Resolves a word such as `cowboy`, `cowboys`, `Cowboy` or `cowboys.wildwest.dev`. Of several APIs of that name, one that a binding
+/// brings or claims is preferred, then Kubernetes' own.
 pub(crate) fn resolve(kinds: &[Kind], word: &str, is_bound: impl Fn(&GroupResource) -> bool) -> Result<Kind, String> {
     let mut found: Vec<_> = kinds.iter().filter(|kind| kind.is_called(word)).collect();
     if let Some((name, group)) = word.split_once('.').filter(|_| found.is_empty()) {

@@ -1,4 +1,4 @@
-//! What an object says of itself.
+//! What `why` keeps of an object that it read.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use kube::api::DynamicObject;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// An object on either side. What a user wrote into it is compared and never shown.
+/// An object of either cluster. What a user wrote into it is compared and never shown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ObjectFacts {
@@ -16,13 +16,13 @@ pub(crate) struct ObjectFacts {
     pub(crate) name: String,
     pub(crate) uid: String,
     pub(crate) created: Option<Timestamp>,
-    /// When its deletion was asked for.
+    /// When its deletion was requested.
     pub(crate) deleting: Option<Timestamp>,
     pub(crate) finalizers: Vec<String>,
     /// When a konnector last wrote to it.
     pub(crate) written: Option<Timestamp>,
     /// Its condition Ready.
-    pub(crate) ready: Option<Verdict>,
+    pub(crate) ready: Option<ReadyCondition>,
     #[serde(skip)]
     pub(crate) labels: BTreeMap<String, String>,
     #[serde(skip)]
@@ -34,26 +34,26 @@ pub(crate) struct ObjectFacts {
     pub(crate) status: Option<Value>,
 }
 
-/// A condition, of whatever kind of condition.
+/// The condition Ready of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Verdict {
+pub(crate) struct ReadyCondition {
     pub(crate) status: String,
     pub(crate) reason: String,
     pub(crate) message: String,
     pub(crate) since: Option<Timestamp>,
 }
 
-/// Whose an object is, by its marks.
+/// Whose an object is, by its labels and annotations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Marked<'a> {
-    /// It has none.
+    /// The object has no annotation of kube-bind.
     Not,
-    /// It was let go when an earlier binding ended.
+    /// The object was kept when an earlier binding ended.
     Released,
-    /// It is the copy of the consumer's object of this UID, under a contract.
+    /// The object is the copy of the consumer's object of this UID, under a contract.
     OfConsumer { contract: &'a str, uid: &'a str },
-    /// It is the copy of the provider's object of this UID, under a contract.
+    /// The object is the copy of the provider's object of this UID, under a contract.
     OfProvider { contract: &'a str, uid: &'a str },
 }
 
@@ -95,12 +95,12 @@ impl ObjectFacts {
         }
     }
 
-    /// Whether the konnector holds it until its copy is gone.
+    /// Tells whether the konnector's finalizer keeps the object until its copy is gone.
     pub(crate) fn is_held(&self) -> bool {
         self.finalizers.iter().any(|finalizer| finalizer == finalizers::SYNCER)
     }
 
-    /// Finalizers that are not the konnector's.
+    /// The finalizers that are not the konnector's.
     pub(crate) fn other_finalizers(&self) -> Vec<&str> {
         let others = self.finalizers.iter().map(String::as_str);
         others.filter(|finalizer| *finalizer != finalizers::SYNCER).collect()
@@ -114,7 +114,7 @@ impl ObjectFacts {
         self.annotations.get(key).map(String::as_str)
     }
 
-    /// Whose it is.
+    /// Reads whose the object is.
     pub(crate) fn marked(&self) -> Marked<'_> {
         let Some(contract) = self.annotation(annotations::CLUSTER_NAMESPACE) else {
             return Marked::Not;
@@ -132,13 +132,13 @@ impl ObjectFacts {
         Marked::OfConsumer { contract, uid }
     }
 
-    /// The provider's namespace that it was copied from, if it is a copy of the provider's.
+    /// The provider namespace that the object was copied from, if it is a copy of a provider's object.
     pub(crate) fn source_namespace(&self) -> Option<&str> {
         let is_copy = matches!(self.marked(), Marked::OfProvider { .. });
         self.annotation(annotations::PROVIDER_NAMESPACE).filter(|_| is_copy)
     }
 
-    /// `namespace/name`, or the name alone.
+    /// The object as `namespace/name`, or by the name alone.
     pub(crate) fn key(&self) -> String {
         match self.namespace.as_str() {
             "" => self.name.clone(),
@@ -147,11 +147,11 @@ impl ObjectFacts {
     }
 }
 
-fn ready(status: &Value) -> Option<Verdict> {
+fn ready(status: &Value) -> Option<ReadyCondition> {
     let list = status.get("conditions")?.as_array()?;
     let ready = list.iter().find(|condition| condition["type"] == conditions::READY)?;
     let text = |field: &str| ready[field].as_str().unwrap_or_default().to_owned();
-    Some(Verdict {
+    Some(ReadyCondition {
         status: text("status"),
         reason: text("reason"),
         message: text("message"),

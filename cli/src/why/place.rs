@@ -8,28 +8,28 @@ use bindery_api::{
 };
 use serde::Serialize;
 
-/// A place on the provider.
+/// Where a counterpart belongs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) enum Place {
-    /// Under this name, in this namespace; empty for a cluster-scoped object.
+pub(crate) enum CopyLocation {
+    /// The counterpart belongs here. The namespace is empty for a cluster-scoped object.
     At { namespace: String, name: String },
-    /// The provider has to make a namespace first; its own words on that, where it has any.
+    /// No provider namespace is assigned to this consumer namespace yet; `why` is the provider's message about that, or empty.
     Unmapped { namespace: String, why: String },
 }
 
-/// What stands for a namespace of the consumer.
+/// The provider namespaces that a consumer namespace is mapped to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Mapped {
-    /// The contract's own.
+pub(crate) struct MappedNamespaces {
+    /// The namespace of this contract alone.
     pub(crate) own: Option<String>,
-    /// The one that consumers share.
+    /// The namespace that consumers share.
     pub(crate) shared: Option<String>,
-    /// Why there is none.
+    /// Why no namespace is assigned.
     pub(crate) why: String,
 }
 
-impl Mapped {
+impl MappedNamespaces {
     pub(crate) fn of(found: Option<&APIServiceNamespace>) -> Self {
         let Some(found) = found else {
             return Self {
@@ -48,26 +48,29 @@ impl Mapped {
     }
 }
 
-/// Where the copy of an object of a bound API belongs. `mapped` is what stands for the consumer namespace that the placement
-/// requests.
+/// Places the copy of an object of a bound API. `mapped` is of the consumer namespace that the placement requests.
 pub(crate) fn place(
     placement: &Placement,
     contract: &Arc<str>,
     (namespace, name): (&str, &str),
-    mapped: &Mapped,
-) -> Place {
+    mapped: &MappedNamespaces,
+) -> CopyLocation {
     let name = &*placement.copy_name(contract, name);
     match placement.request(&namespace.into()) {
         Some(requested) => in_mapped(mapped.own.as_deref(), &requested, name, mapped),
-        None => Place::At {
+        None => CopyLocation::At {
             namespace: placement.fixed(contract).unwrap_or_default().to_string(),
             name: name.to_owned(),
         },
     }
 }
 
-/// Where the counterpart of a claimed object belongs.
-pub(crate) fn claimed_place(placement: ClaimedPlacement, (namespace, name): (&str, &str), mapped: &Mapped) -> Place {
+/// Places the counterpart of a claimed object.
+pub(crate) fn claimed_place(
+    placement: ClaimedPlacement,
+    (namespace, name): (&str, &str),
+    mapped: &MappedNamespaces,
+) -> CopyLocation {
     let place = match placement {
         ClaimedPlacement::Mapped => &mapped.own,
         ClaimedPlacement::Shared => &mapped.shared,
@@ -75,13 +78,13 @@ pub(crate) fn claimed_place(placement: ClaimedPlacement, (namespace, name): (&st
     in_mapped(place.as_deref(), namespace, name, mapped)
 }
 
-fn in_mapped(namespace: Option<&str>, asked: &str, name: &str, mapped: &Mapped) -> Place {
+fn in_mapped(namespace: Option<&str>, asked: &str, name: &str, mapped: &MappedNamespaces) -> CopyLocation {
     match namespace {
-        Some(namespace) => Place::At {
+        Some(namespace) => CopyLocation::At {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
         },
-        None => Place::Unmapped {
+        None => CopyLocation::Unmapped {
             namespace: asked.to_owned(),
             why: mapped.why.clone(),
         },
@@ -92,8 +95,8 @@ fn in_mapped(namespace: Option<&str>, asked: &str, name: &str, mapped: &Mapped) 
 mod tests {
     use super::*;
 
-    fn mapped() -> Mapped {
-        Mapped {
+    fn mapped() -> MappedNamespaces {
+        MappedNamespaces {
             own: Some("kube-bind-x-west".to_owned()),
             shared: Some("west".to_owned()),
             why: String::new(),
@@ -102,7 +105,8 @@ mod tests {
 
     #[track_caller]
     fn check(placement: &Placement, namespace: &str, expect: &str) {
-        let Place::At { namespace, name } = place(placement, &"kube-bind-x".into(), (namespace, "billy"), &mapped())
+        let CopyLocation::At { namespace, name } =
+            place(placement, &"kube-bind-x".into(), (namespace, "billy"), &mapped())
         else {
             panic!("a place");
         };
@@ -121,25 +125,30 @@ mod tests {
     #[test]
     fn claimed_objects_share_a_namespace_where_names_are_shared() {
         let at = |placement| match claimed_place(placement, ("west", "a"), &mapped()) {
-            Place::At { namespace, .. } => namespace,
-            unmapped @ Place::Unmapped { .. } => panic!("{unmapped:?}"),
+            CopyLocation::At { namespace, .. } => namespace,
+            unmapped @ CopyLocation::Unmapped { .. } => panic!("{unmapped:?}"),
         };
         assert_eq!(at(ClaimedPlacement::Shared), "west");
         assert_eq!(at(ClaimedPlacement::Mapped), "kube-bind-x-west");
-        let unshared = Mapped {
+        let unshared = MappedNamespaces {
             shared: None,
             ..mapped()
         };
         assert!(matches!(
             claimed_place(ClaimedPlacement::Shared, ("west", "a"), &unshared),
-            Place::Unmapped { .. }
+            CopyLocation::Unmapped { .. }
         ));
     }
 
     #[test]
     fn what_is_not_mapped_says_why() {
-        let missing = place(&Placement::Mapped, &"x".into(), ("west", "billy"), &Mapped::of(None));
-        let Place::Unmapped { namespace, why } = missing else {
+        let missing = place(
+            &Placement::Mapped,
+            &"x".into(),
+            ("west", "billy"),
+            &MappedNamespaces::of(None),
+        );
+        let CopyLocation::Unmapped { namespace, why } = missing else {
             panic!("no place");
         };
         assert_eq!(namespace, "west");

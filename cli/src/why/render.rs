@@ -1,20 +1,20 @@
-//! The facts and what follows from them, for people.
+//! Renders facts and findings as a tree.
 
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
 
-use super::{EventFacts, Facts, Level, Line, Link, ObjectFacts, Place, Relation, Seen};
+use super::{BindingLink, CopyLocation, EventFacts, Facts, Finding, Level, ObjectFacts, Relation, Seen};
 use crate::render::{
     output::age,
     tree::{self, Node},
 };
 
-/// Most events that are shown.
+/// The most events that are shown.
 const EVENTS_MAX: usize = 5;
 
-/// The object as a root, what is known of both sides below it, and the findings last, where eyes rest.
-pub(crate) fn render(facts: &Facts, lines: &[Line], now: Timestamp) -> String {
+/// Renders the object as the root, what is known of both clusters below it, and the findings last.
+pub(crate) fn render(facts: &Facts, lines: &[Finding], now: Timestamp) -> String {
     let mut below = vec![Node::leaf(format!("here: {}", side(&facts.object, now)))];
     below.extend(facts.links.iter().map(|link| self::link(link, now)));
     if let Seen::Is(events) = &facts.events
@@ -30,7 +30,7 @@ pub(crate) fn render(facts: &Facts, lines: &[Line], now: Timestamp) -> String {
     tree::draw(&facts.title(), &below)
 }
 
-fn link(link: &Link, now: Timestamp) -> Node {
+fn link(link: &BindingLink, now: Timestamp) -> Node {
     let mut text = match &link.binding {
         Seen::Is(binding) => format!("binding {}", binding.name),
         Seen::Absent => "no binding".to_owned(),
@@ -52,7 +52,7 @@ fn link(link: &Link, now: Timestamp) -> Node {
     let mut below = Vec::new();
     match (&link.copy, &link.place) {
         (Seen::Is(copy), _) => below.push(Node::leaf(format!("there: {}, {}", copy.key(), side(&link.copy, now)))),
-        (_, Seen::Is(Place::At { namespace, name })) => {
+        (_, Seen::Is(CopyLocation::At { namespace, name })) => {
             let key = if namespace.is_empty() {
                 name.clone()
             } else {
@@ -60,7 +60,7 @@ fn link(link: &Link, now: Timestamp) -> Node {
             };
             below.push(Node::leaf(format!("there: {key}, {}", side(&link.copy, now))));
         }
-        (_, Seen::Is(Place::Unmapped { namespace, .. })) => {
+        (_, Seen::Is(CopyLocation::Unmapped { namespace, .. })) => {
             below.push(Node::leaf(format!("there: no namespace for namespace {namespace}")));
         }
         (_, Seen::Absent | Seen::Unknown(_)) => below.push(Node::leaf(format!("there: {}", side(&link.copy, now)))),
@@ -88,7 +88,7 @@ fn event(event: &EventFacts, now: Timestamp) -> String {
     format!("{} ago, {}: {}", age(event.at, now), event.reason, event.message)
 }
 
-fn finding(line: &Line, now: Timestamp) -> Node {
+fn finding(line: &Finding, now: Timestamp) -> Node {
     let mark = match line.level {
         Level::Well => '✓',
         Level::Waits => '…',

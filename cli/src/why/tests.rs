@@ -68,11 +68,11 @@ fn facts(object: Seen<ObjectFacts>, copy: Seen<ObjectFacts>) -> Facts {
         name: "billy".to_owned(),
         object,
         events: Seen::Is(Vec::new()),
-        links: vec![Link {
+        links: vec![BindingLink {
             binding: Seen::Is(binding),
             relation: Relation::Bound,
             server: Some("https://api.example.com".to_owned()),
-            place: Seen::Is(Place::At {
+            place: Seen::Is(CopyLocation::At {
                 namespace: "kube-bind-x-west".to_owned(),
                 name: "billy".to_owned(),
             }),
@@ -164,7 +164,7 @@ fn what_is_not_there_yet_says_whose_turn_it_is() {
         (Waits, "has no copy of it", "konnector"),
     );
     let mut unmapped = facts(here(&json!({})), Seen::Absent);
-    unmapped.links[0].place = Seen::Is(Place::Unmapped {
+    unmapped.links[0].place = Seen::Is(CopyLocation::Unmapped {
         namespace: "west".to_owned(),
         why: "a contract may have 2 namespaces".to_owned(),
     });

@@ -1,4 +1,4 @@
-//! What a binding whose provider claims a resource shows of one of its objects.
+//! Reads what concerns an object of a binding whose provider claims its resource.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -13,21 +13,21 @@ use super::{Asked, link};
 use crate::{
     claims::news,
     provider::contract::Contract,
-    why::{self, ClaimFacts, Kind, Link, Mapped, ObjectFacts, Place, Relation, Seen},
+    why::{self, BindingLink, ClaimFacts, CopyLocation, Kind, MappedNamespaces, ObjectFacts, Relation, Seen},
 };
 
-/// Most objects that are read to see whether one of them names a claimed one.
+/// The most objects that are read to find one that refers to the claimed object.
 const REFERRERS_MAX: u32 = 2000;
-/// The condition of a binding that speaks of claims, and its reason where one was not accepted.
+/// The condition of a binding about its claims, and the reason of it when a claim is not accepted yet.
 const CLAIMS_IN_SYNC: &str = "PermissionClaimsInSync";
 const NOT_ACCEPTED: &str = "ClaimNotAccepted";
 
-/// Whether the binding has a claim on a resource, in effect or rejected.
+/// Tells whether the binding has a claim on a resource, in effect or rejected.
 pub(super) fn is_claimed(binding: &APIServiceBinding, resource: &GroupResource) -> bool {
     !in_effect(binding, resource).is_empty() || binding.spec.rejected_permission_claims.contains(resource)
 }
 
-/// Whether the provider claims what nobody has accepted. On which resources, its export alone says.
+/// Tells whether the provider claims something that the binding has not accepted. Only the export says on which resources.
 fn has_news(binding: &APIServiceBinding) -> bool {
     let condition = binding.condition(CLAIMS_IN_SYNC);
     condition.is_some_and(|condition| condition.reason == NOT_ACCEPTED)
@@ -41,7 +41,7 @@ fn in_effect(binding: &APIServiceBinding, resource: &GroupResource) -> Vec<Permi
         .collect()
 }
 
-/// What an export claims of a resource that was not accepted.
+/// Lists the claims of an export on a resource that the binding has not accepted.
 fn not_accepted(
     binding: &APIServiceBinding,
     export: &APIServiceExport,
@@ -56,8 +56,8 @@ fn not_accepted(
 }
 
 impl Asked<'_> {
-    /// What a binding shows whose provider claims the resource; none if it does not.
-    pub(super) async fn claimed(&self, binding: &APIServiceBinding, object: &Seen<ObjectFacts>) -> Option<Link> {
+    /// Reads what concerns the object of a binding; `None` if its provider does not claim the resource.
+    pub(super) async fn claimed(&self, binding: &APIServiceBinding, object: &Seen<ObjectFacts>) -> Option<BindingLink> {
         let resource = self.kind.resource();
         let is_claimed = is_claimed(binding, &resource);
         if !is_claimed && !has_news(binding) {
@@ -91,7 +91,7 @@ impl Asked<'_> {
             (_, Err(why)) => link.unseen(why),
         };
         if !facts.rejected {
-            // Of an object that is not here, that of the provider counts.
+            // Where the object is not here, the labels of the provider's object count.
             let labels = object.is().or_else(|| link.copy.is()).map(|known| known.labels.clone());
             let labels = labels.unwrap_or_default();
             let export = export.as_ref().ok();
@@ -104,20 +104,24 @@ impl Asked<'_> {
 
     async fn counterpart(
         &self,
-        mut link: Link,
+        mut link: BindingLink,
         contract: &Contract,
         export: &APIServiceExport,
         object: &Seen<ObjectFacts>,
-    ) -> Link {
+    ) -> BindingLink {
         link.server = Some(contract.server.clone());
         let placement = self.placement(export);
         link.place = match contract.place(&self.namespace).await {
-            Ok(found) => Seen::Is(why::claimed_place(placement, self.key(), &Mapped::of(found.as_ref()))),
+            Ok(found) => Seen::Is(why::claimed_place(
+                placement,
+                self.key(),
+                &MappedNamespaces::of(found.as_ref()),
+            )),
             Err(why) => return link.unseen(&why),
         };
-        // A copy of the provider's says itself where that is.
+        // A copy of a provider's object names the namespace of its source.
         if let Some(namespace) = object.is().and_then(ObjectFacts::source_namespace) {
-            link.place = Seen::Is(Place::At {
+            link.place = Seen::Is(CopyLocation::At {
                 namespace: namespace.to_owned(),
                 name: self.name.clone(),
             });

@@ -2,30 +2,30 @@
 
 use super::{KONNECTOR, PROVIDER, conflict, contract_of};
 use crate::why::{
-    Level, Line, Link, Seen,
+    BindingLink, Finding, Level, Seen,
     object::{Marked, ObjectFacts},
 };
 
 /// It is not on this cluster.
-pub(super) fn gone(link: &Link) -> Vec<Line> {
+pub(super) fn gone(link: &BindingLink) -> Vec<Finding> {
     let copy = match &link.copy {
         Seen::Is(copy) => copy,
         Seen::Absent => {
-            return vec![Line::new(
+            return vec![Finding::new(
                 Level::Broken,
                 "it is neither on this cluster nor on the provider",
             )];
         }
         Seen::Unknown(why) => {
             return vec![
-                Line::new(Level::Broken, "it is not on this cluster"),
-                Line::unknown("whether the provider has a copy left", why),
+                Finding::new(Level::Broken, "it is not on this cluster"),
+                Finding::unknown("whether the provider has a copy left", why),
             ];
         }
     };
     let ours = matches!(copy.marked(), Marked::OfConsumer { contract, .. } if Some(contract) == contract_of(link));
     let found = match (ours, copy.deleting) {
-        (false, _) => Line::new(
+        (false, _) => Finding::new(
             Level::Broken,
             format!(
                 "it is not on this cluster, and what the provider has at {} is not its copy",
@@ -33,7 +33,7 @@ pub(super) fn gone(link: &Link) -> Vec<Line> {
             ),
         ),
         (true, Some(since)) => held_there(copy, since),
-        (true, None) => Line::new(
+        (true, None) => Finding::new(
             Level::Waits,
             format!(
                 "it is not on this cluster, and the provider has its copy {}",
@@ -49,15 +49,15 @@ pub(super) fn gone(link: &Link) -> Vec<Line> {
     vec![found]
 }
 
-pub(super) fn held_there(copy: &ObjectFacts, since: jiff::Timestamp) -> Line {
-    let line = Line::new(Level::Waits, "").since(Some(since)).waits_for(PROVIDER);
+pub(super) fn held_there(copy: &ObjectFacts, since: jiff::Timestamp) -> Finding {
+    let line = Finding::new(Level::Waits, "").since(Some(since)).waits_for(PROVIDER);
     if copy.finalizers.is_empty() {
-        return Line {
+        return Finding {
             what: format!("the provider's copy {} is being deleted", copy.key()),
             ..line
         };
     }
-    Line {
+    Finding {
         what: format!(
             "the provider's copy {} is being deleted and is kept by its finalizers {}",
             copy.key(),
@@ -70,9 +70,9 @@ pub(super) fn held_there(copy: &ObjectFacts, since: jiff::Timestamp) -> Line {
 }
 
 /// Its deletion was asked for.
-pub(super) fn deleting(object: &ObjectFacts, link: &Link) -> Vec<Line> {
+pub(super) fn deleting(object: &ObjectFacts, link: &BindingLink) -> Vec<Finding> {
     let others = object.other_finalizers();
-    let wait = |what: String| Line::new(Level::Waits, what).since(object.deleting);
+    let wait = |what: String| Finding::new(Level::Waits, what).since(object.deleting);
     let mut lines = Vec::new();
     if object.is_held() {
         lines.push(match &link.copy {
@@ -90,7 +90,7 @@ pub(super) fn deleting(object: &ObjectFacts, link: &Link) -> Vec<Line> {
             }
         });
         if let Seen::Unknown(why) = &link.copy {
-            lines.push(Line::unknown("the copy on the provider", why));
+            lines.push(Finding::unknown("the copy on the provider", why));
         }
     }
     if !others.is_empty() {
