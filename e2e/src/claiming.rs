@@ -54,13 +54,13 @@ pub async fn install(consumer: &Consumer, binding: &str, kubeconfig: &str, rules
 /// Waits until an object is copied to the provider, and a claimed Secret in each direction.
 pub async fn is_synced(provider: &Provider, consumer: &Consumer, contract: &str, offer: Offer) -> Result<()> {
     namespace(consumer.plane.client(), offer.name).await?;
-    let copied = names::provider_namespace(contract, offer.name);
+    let namespace_there = names::provider_namespace(contract, offer.name);
     let widgets = |client: Client, namespace: &str| -> Api<DynamicObject> {
         Api::namespaced_with(client, namespace, &offer.resource())
     };
     let (ours, copies) = (
         widgets(consumer.plane.client(), offer.name),
-        widgets(provider.plane.client(), &copied),
+        widgets(provider.plane.client(), &namespace_there),
     );
     eventually_ok("the API on the consumer", SOON, async || {
         Ok(ours
@@ -71,7 +71,7 @@ pub async fn is_synced(provider: &Provider, consumer: &Consumer, contract: &str,
     eventually_ok("a copy on the provider", SOON, async || Ok(copies.get("wagon").await?)).await?;
     let (ours, theirs): (Api<Secret>, Api<Secret>) = (
         Api::namespaced(consumer.plane.client(), offer.name),
-        Api::namespaced(provider.plane.client(), &copied),
+        Api::namespaced(provider.plane.client(), &namespace_there),
     );
     for (name, from, to) in [("from-consumer", &ours, &theirs), ("from-provider", &theirs, &ours)] {
         let secret: Secret = serde_json::from_value(json!({
