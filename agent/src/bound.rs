@@ -89,7 +89,7 @@ impl Engine {
             adoption: target.adoption,
             home: target.home,
             status_subresource: target.resource.status_subresource,
-            references: references.feed(resource, Arc::clone(&target.resource.version)),
+            references: references.indexer(resource, Arc::clone(&target.resource.version)),
             deletions: Arc::clone(&deletions),
             draining: AtomicBool::new(false),
             relink: AtomicBool::new(false),

@@ -4,34 +4,29 @@
 //! Every claimed object has a source on one cluster, made there by somebody else, and a copy on the other, made here. The
 //! source is never written or deleted. Its parts, in the way of one change:
 //!
-//! 1. `path` and `references` keep which objects are referred to by bound ones; `selection` tells which are claimed, and
-//!    `rules` for whom.
+//! 1. `rules` decide which objects are claimed, by what the bindings say and what bound objects refer to.
 //! 2. `pair` holds what is known of an object on both clusters, and which of the two is the source.
-//! 3. `plan`, a pure function, decides what is to be done; `write` does it.
+//! 3. `plan`, a pure function, decides what to write; `write` does it.
 //!
-//! `flavour` makes of these an engine of `sync`. The `registry` of a session runs one per claimed resource and kind of place
-//! (`unit`), for all bindings that claim it; those of one resource share the watches of whole clusters (`lookout`).
-//! `discovery` finds the version that both clusters serve. `cleanup` is for a binding that ends without its provider.
+//! `strategy` makes an engine of these. The `registry` of a session has one `runner` per claimed resource and placement, for all
+//! bindings that claim it; the runners of one resource share the watches of whole clusters (`informer`).
 
-mod api;
-mod cleanup;
-mod discovery;
-mod flavour;
-mod lookout;
+#[cfg(test)]
+#[path = "claims/tests/fake.rs"]
+pub(crate) mod fake;
+mod informer;
 mod pair;
 mod plan;
 mod registry;
 mod rules;
-pub(crate) mod selection;
-mod unit;
+mod runner;
+mod strategy;
+#[cfg(test)]
+#[path = "claims/tests/testing.rs"]
+pub(crate) mod testing;
+mod wanted;
 mod write;
 
-#[cfg(test)]
-mod fake;
-#[cfg(test)]
-mod testing;
-
-pub use api::{ClaimProgress, Problem, Progress, Wanted};
-pub use cleanup::Cleanup;
 pub use registry::Claims;
 pub(crate) use registry::Site;
+pub use wanted::{ClaimProgress, Problem, Progress, Wanted};

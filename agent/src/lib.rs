@@ -13,6 +13,8 @@
 //!    `references`: which objects the bound objects refer to.
 //! 4. `engine`: watches, queue, workers, permits, metrics and the guard of deletions of one resource.
 //! 5. `bound` and `claims`: the two strategies of an engine. Neither uses the other.
+//!
+//! `drain` needs no engine: it ends objects without the provider's word. `discovery` tells what a cluster serves.
 
 pub mod args;
 pub mod attempt;
@@ -25,6 +27,8 @@ pub mod consumer;
 pub mod contract;
 pub mod controller;
 pub mod debounce;
+mod discovery;
+pub mod drain;
 pub mod engine;
 pub mod events;
 mod index;
@@ -33,7 +37,6 @@ pub mod model;
 mod namespaces;
 pub mod patch;
 pub mod references;
-pub mod release;
 pub mod rights;
 pub mod run;
 pub mod session;

@@ -6,10 +6,9 @@ pub(crate) const FIELD_MANAGER: &str = "kube-bind.io";
 pub(crate) mod labels;
 pub(crate) mod object;
 pub(crate) mod ownership;
-mod placement;
 pub(crate) mod projection;
 mod resource;
 pub(crate) mod uid;
 
-pub use placement::Placement;
+pub use bindery_api::placement::Placement;
 pub use resource::BoundResource;

@@ -1,10 +1,10 @@
-//! Which objects bound objects refer to, kept current as the watches of the bound resources show them.
+//! The index of references: which objects bound objects refer to.
 //!
-//! The engines of bound resources tell of every object they see. What it refers to is noted, by the paths of the claims,
-//! and whoever syncs a claim is told which of its objects are now referred to, or no longer.
+//! The engine of a bound resource shows every object that it sees to its [`ReferenceIndexer`]. The indexer notes what the
+//! object refers to, by the reference paths of the claims, and calls the listeners of claims whose objects are now referred
+//! to, or no longer.
 
-mod feed;
-pub(crate) mod path;
+mod indexer;
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
@@ -15,114 +15,94 @@ use std::{
     },
 };
 
-use bindery_api::v1alpha2::GroupResource;
+use bindery_api::{
+    claims::{ReferencePaths, Referenced, ReferencedObject},
+    placement::ClaimedPlacement,
+    v1alpha2::GroupResource,
+};
 use bindery_runtime::cache::ObjectKey;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::{index::give_back, model::object::Object};
+use crate::index::give_back;
 
-pub(crate) use feed::Feed;
-use path::Reference;
+pub(crate) use indexer::ReferenceIndexer;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// The references of one session. Clones are the same.
+/// The references of one session. Clones share one index.
 #[derive(Clone, Default)]
 pub struct References {
     state: Arc<Mutex<State>>,
 }
 
-/// Which namespaces of the provider hold the provider's side of claimed objects.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Place {
-    /// Those that the consumer's are mapped to.
-    #[default]
-    Mapped,
-    /// Those of the consumer's own names, which consumers share.
-    Shared,
-}
-
-/// A claimed resource, for all bindings of a session that claim it alike.
+/// A claimed resource and the provider namespaces of its objects. All bindings of a session that claim it alike share one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ClaimKey {
     pub resource: GroupResource,
-    pub place: Place,
+    pub placement: ClaimedPlacement,
 }
 
-/// Whether bound objects refer to an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Referenced {
-    Yes,
-    No,
-    /// The objects that may refer to it are not all known.
-    Unknown,
-}
-
-/// Who asks: what is claimed of a resource, or what is held as it is although nobody syncs it at the time.
+/// One of the two sets of reference rules of a claimed resource.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Asker {
+pub(crate) struct Subscriber {
     pub claim: ClaimKey,
-    pub held: bool,
+    /// The rules of claims that are not synced at present, and whose copies are kept as they are.
+    pub kept: bool,
 }
 
-/// What a claim asks of the objects of a bound resource.
+/// Where the objects of one bound resource refer to claimed objects.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Question {
-    /// The resource that refers.
+pub(crate) struct ReferenceRule {
+    /// The bound resource.
     pub from: GroupResource,
-    /// The versions that the paths are for; all if there are none.
+    /// The versions of the bound resource that the paths are for; empty for all versions.
     pub versions: Vec<String>,
-    pub reference: Reference,
-    /// The namespace that a cluster-scoped object without a namespace path means; any if there is none.
-    pub home: Option<Arc<str>>,
+    pub paths: ReferencePaths,
+    /// The consumer namespace that a cluster-scoped object means by a reference without a namespace; every namespace if there
+    /// is none.
+    pub cluster_scoped_namespace: Option<Arc<str>>,
 }
 
-/// An object that is referred to.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Target {
-    /// The consumer's namespace; any if there is none.
-    pub namespace: Option<Arc<str>>,
-    pub name: Arc<str>,
-}
-
-/// What whoever syncs a claim is told.
+/// What a listener is called with.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Changed {
-    /// These are now referred to, or no longer.
-    Targets(Vec<Target>),
-    /// Anything may be.
+pub(crate) enum ReferenceChange {
+    /// These objects are now referred to, or no longer.
+    Objects(Vec<ReferencedObject>),
+    /// The references of any object may have changed.
     All,
 }
 
-pub(crate) type Listener = Arc<dyn Fn(&Changed) + Send + Sync>;
-type Told = Vec<(Listener, Changed)>;
+pub(crate) type ReferenceListener = Arc<dyn Fn(&ReferenceChange) + Send + Sync>;
+/// Calls of listeners that are due once the lock of the index is released.
+type DueCalls = Vec<(ReferenceListener, ReferenceChange)>;
 
 #[derive(Default)]
 struct State {
-    questions: HashMap<Asker, Vec<Question>>,
-    listeners: HashMap<Asker, Listener>,
-    referrers: HashMap<GroupResource, Referrer>,
-    /// How many references there are to each target.
-    targets: HashMap<Arc<Asker>, HashMap<Target, u32>>,
+    rules: HashMap<Subscriber, Vec<ReferenceRule>>,
+    listeners: HashMap<Subscriber, ReferenceListener>,
+    referrers: HashMap<GroupResource, Referrers>,
+    /// The number of references to each object.
+    counts: HashMap<Arc<Subscriber>, HashMap<ReferencedObject, u32>>,
 }
 
-/// A bound resource.
-struct Referrer {
-    id: u64,
+/// The objects of one bound resource, and what each refers to.
+struct Referrers {
+    /// Tells one indexer of the resource from a later one.
+    indexer: u64,
     version: Arc<str>,
-    /// What is asked of its objects, in this version.
-    asked: Arc<[(Arc<Asker>, Question)]>,
-    /// All its objects were asked all questions.
+    /// The rules for this resource and version.
+    rules: Arc<[(Arc<Subscriber>, ReferenceRule)]>,
+    /// All objects were read by all rules.
     complete: bool,
-    /// Changes whenever all objects have to be seen again.
+    /// The number of times that all objects had to be read again.
     round: watch::Sender<u64>,
-    /// What each object refers to, as long as it is there; nothing of one that refers to nothing.
-    objects: HashMap<ObjectKey, Vec<(Arc<Asker>, Target)>>,
+    /// What each object refers to. An object without references has no entry.
+    objects: HashMap<ObjectKey, Vec<(Arc<Subscriber>, ReferencedObject)>>,
     listing: Option<Listing>,
 }
 
-/// A list that is under way, and what of it refers to something.
+/// A list that is under way: the round in which it began, and its objects that have references.
 struct Listing {
     round: u64,
     keys: HashSet<ObjectKey>,
@@ -135,274 +115,276 @@ impl fmt::Debug for References {
         let state = self.state.lock();
         f.debug_struct("References")
             .field("referrers", &state.referrers.len())
-            .field("claims", &state.questions.len())
+            .field("claims", &state.rules.len())
             .finish_non_exhaustive()
     }
 }
 
 impl References {
-    /// A bound resource is watched from now on, in this version.
-    pub(crate) fn feed(&self, resource: GroupResource, version: impl Into<Arc<str>>) -> Feed {
-        let referrer = Referrer {
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+    /// Makes the indexer of a bound resource that is watched in this version from now on. It replaces an earlier one.
+    pub(crate) fn indexer(&self, resource: GroupResource, version: impl Into<Arc<str>>) -> ReferenceIndexer {
+        let referrers = Referrers {
+            indexer: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             version: version.into(),
-            asked: Arc::new([]),
+            rules: Arc::new([]),
             complete: false,
             round: watch::Sender::new(0),
             objects: HashMap::new(),
             listing: None,
         };
-        let id = referrer.id;
-        let mut told = Told::new();
+        let id = referrers.indexer;
+        let mut calls = DueCalls::new();
         let mut state = self.state.lock();
-        state.forget(&resource, &mut told);
-        state.referrers.insert(resource.clone(), referrer);
-        state.note_asked(&resource);
+        state.forget(&resource, &mut calls);
+        state.referrers.insert(resource.clone(), referrers);
+        state.select_rules(&resource);
         drop(state);
-        tell(told);
-        Feed {
+        call(calls);
+        ReferenceIndexer {
             references: self.clone(),
             resource,
             id,
         }
     }
 
-    /// What a claim asks from now on; nothing for one that has ended.
-    pub(crate) fn ask(&self, claim: &Asker, questions: Vec<Question>) {
-        let mut told = Told::new();
+    /// Replaces the rules of a subscriber. One that ends has none.
+    pub(crate) fn set_rules(&self, subscriber: &Subscriber, rules: Vec<ReferenceRule>) {
         let mut state = self.state.lock();
-        let before = state.questions.remove(claim).unwrap_or_default();
-        if before == questions {
-            if !questions.is_empty() {
-                state.questions.insert(claim.clone(), questions);
+        let before = state.rules.remove(subscriber).unwrap_or_default();
+        if before == rules {
+            if !rules.is_empty() {
+                state.rules.insert(subscriber.clone(), rules);
             }
             return;
         }
-        let from = |questions: &[Question], resource: &GroupResource| {
-            let these = questions.iter().filter(|question| question.from == *resource);
+        let of = |rules: &[ReferenceRule], resource: &GroupResource| {
+            let these = rules.iter().filter(|rule| rule.from == *resource);
             these.cloned().collect::<Vec<_>>()
         };
-        let concerned: HashSet<_> = before.iter().chain(&questions).map(|one| one.from.clone()).collect();
+        let concerned: HashSet<_> = before.iter().chain(&rules).map(|rule| rule.from.clone()).collect();
         for resource in &concerned {
-            let now = from(&questions, resource);
-            if from(&before, resource) != now {
-                state.ask_anew(resource, claim, !now.is_empty());
+            let now = of(&rules, resource);
+            if of(&before, resource) != now {
+                state.drop_references(resource, subscriber, !now.is_empty());
             }
         }
-        if !questions.is_empty() {
-            state.questions.insert(claim.clone(), questions);
+        if !rules.is_empty() {
+            state.rules.insert(subscriber.clone(), rules);
         }
         for resource in &concerned {
-            state.note_asked(resource);
+            state.select_rules(resource);
         }
-        told.extend(state.told(claim, Changed::All));
+        let calls = state.due_call(subscriber, ReferenceChange::All).into_iter().collect();
         drop(state);
-        tell(told);
+        call(calls);
     }
 
-    /// Has somebody told of what changes for a claim, in the place of whoever was before; nobody, if there is none.
-    pub(crate) fn listen(&self, claim: &Asker, listener: Option<Listener>) {
+    /// Registers the callback that runs when the references of a subscriber change, in place of an earlier one; `None` removes
+    /// it.
+    pub(crate) fn listen(&self, subscriber: &Subscriber, listener: Option<ReferenceListener>) {
         let mut state = self.state.lock();
         match listener {
-            Some(listener) => drop(state.listeners.insert(claim.clone(), listener)),
-            None => drop(state.listeners.remove(claim)),
+            Some(listener) => drop(state.listeners.insert(subscriber.clone(), listener)),
+            None => drop(state.listeners.remove(subscriber)),
         }
     }
 
-    /// Whether bound objects refer to an object of a claim, by its name on the consumer.
-    pub(crate) fn referenced(&self, claim: &Asker, key: &ObjectKey) -> Referenced {
+    /// Tells whether bound objects refer to an object, by its key on the consumer.
+    pub(crate) fn referenced(&self, subscriber: &Subscriber, key: &ObjectKey) -> Referenced {
         let state = self.state.lock();
-        let is_known = state.targets.get(claim).is_some_and(|targets| {
-            let named = |namespace| Target {
+        let is_known = state.counts.get(subscriber).is_some_and(|counts| {
+            let named = |namespace| ReferencedObject {
                 namespace,
                 name: Arc::clone(&key.name),
             };
-            targets.contains_key(&named(Some(Arc::clone(&key.namespace)))) || targets.contains_key(&named(None))
+            counts.contains_key(&named(Some(Arc::clone(&key.namespace)))) || counts.contains_key(&named(None))
         });
         if is_known {
             return Referenced::Yes;
         }
-        let mut questions = state.questions.get(claim).into_iter().flatten();
-        if questions.all(|question| state.complaint(question).is_none()) {
+        let mut rules = state.rules.get(subscriber).into_iter().flatten();
+        if rules.all(|rule| state.complaint(rule).is_none()) {
             Referenced::No
         } else {
             Referenced::Unknown
         }
     }
 
-    /// Why it is not known what bound objects refer to; `None` if it is.
-    pub(crate) fn complaint(&self, claim: &Asker) -> Option<String> {
+    /// Says why the references of a subscriber are not all known; `None` if they are.
+    pub(crate) fn complaint(&self, subscriber: &Subscriber) -> Option<String> {
         let state = self.state.lock();
-        let questions = state.questions.get(claim)?;
-        questions.iter().find_map(|question| state.complaint(question))
+        let rules = state.rules.get(subscriber)?;
+        rules.iter().find_map(|rule| state.complaint(rule))
     }
 }
 
-fn tell(told: Told) {
-    for (listener, changed) in told {
-        listener(&changed);
+fn call(calls: DueCalls) {
+    for (listener, change) in calls {
+        listener(&change);
     }
 }
 
 // === impl State ===
 
 impl State {
-    fn complaint(&self, question: &Question) -> Option<String> {
-        let from = &question.from;
-        let Some(referrer) = self.referrers.get(from) else {
+    fn complaint(&self, rule: &ReferenceRule) -> Option<String> {
+        let from = &rule.from;
+        let Some(referrers) = self.referrers.get(from) else {
             return Some(format!(
                 "objects are claimed to which {from} refer, and no binding syncs those"
             ));
         };
-        if !question.is_for(&referrer.version) {
+        if !rule.is_for(&referrers.version) {
             return Some(format!(
                 "{from} refer to claimed objects in version {}, and are synced in version {}",
-                question.versions.join(" or "),
-                referrer.version
+                rule.versions.join(" or "),
+                referrers.version
             ));
         }
-        (!referrer.complete).then(|| format!("{from} refer to claimed objects, and are not all known yet"))
+        (!referrers.complete).then(|| format!("{from} refer to claimed objects, and are not all known yet"))
     }
 
-    fn told(&self, claim: &Asker, changed: Changed) -> Option<(Listener, Changed)> {
-        let listener = self.listeners.get(claim)?;
-        Some((Arc::clone(listener), changed))
+    fn due_call(
+        &self,
+        subscriber: &Subscriber,
+        change: ReferenceChange,
+    ) -> Option<(ReferenceListener, ReferenceChange)> {
+        let listener = self.listeners.get(subscriber)?;
+        Some((Arc::clone(listener), change))
     }
 
-    /// The questions of a claim about a resource change: what was answered is void.
-    fn ask_anew(&mut self, resource: &GroupResource, claim: &Asker, is_asked: bool) {
-        let Some(referrer) = self.referrers.get_mut(resource) else {
+    /// Drops the references that a subscriber's former rules found in a resource. If it `has_rules` still, all objects have to
+    /// be read again.
+    fn drop_references(&mut self, resource: &GroupResource, subscriber: &Subscriber, has_rules: bool) {
+        let Some(referrers) = self.referrers.get_mut(resource) else {
             return;
         };
-        for targets in referrer.objects.values_mut() {
-            targets.retain(|(of, target)| {
-                if **of == *claim {
-                    count_down(&mut self.targets, of, target);
+        for referenced in referrers.objects.values_mut() {
+            referenced.retain(|(of, object)| {
+                if **of == *subscriber {
+                    count_down(&mut self.counts, of, object);
                 }
-                **of != *claim
+                **of != *subscriber
             });
         }
-        referrer.objects.retain(|_, targets| !targets.is_empty());
-        if is_asked {
-            referrer.complete = false;
-            referrer.round.send_modify(|round| *round += 1);
+        referrers.objects.retain(|_, referenced| !referenced.is_empty());
+        if has_rules {
+            referrers.complete = false;
+            referrers.round.send_modify(|round| *round += 1);
         }
     }
 
-    /// A resource is not watched any more.
-    fn forget(&mut self, resource: &GroupResource, told: &mut Told) {
-        let Some(referrer) = self.referrers.remove(resource) else {
+    /// Forgets a resource that is not watched any more.
+    fn forget(&mut self, resource: &GroupResource, calls: &mut DueCalls) {
+        let Some(referrers) = self.referrers.remove(resource) else {
             return;
         };
-        for (claim, target) in referrer.objects.into_values().flatten() {
-            count_down(&mut self.targets, &claim, &target);
+        for (subscriber, object) in referrers.objects.into_values().flatten() {
+            count_down(&mut self.counts, &subscriber, &object);
         }
-        self.tell_all(resource, told);
+        self.call_all(resource, calls);
     }
 
-    fn tell_all(&self, resource: &GroupResource, told: &mut Told) {
-        for (claim, questions) in &self.questions {
-            if questions.iter().any(|question| question.from == *resource) {
-                told.extend(self.told(claim, Changed::All));
+    fn call_all(&self, resource: &GroupResource, calls: &mut DueCalls) {
+        for (subscriber, rules) in &self.rules {
+            if rules.iter().any(|rule| rule.from == *resource) {
+                calls.extend(self.due_call(subscriber, ReferenceChange::All));
             }
         }
     }
 
     /// Notes what an object refers to now.
-    fn set(&mut self, resource: &GroupResource, key: ObjectKey, targets: &[(Arc<Asker>, Target)], told: &mut Told) {
-        let Some(referrer) = self.referrers.get_mut(resource) else {
+    fn set(
+        &mut self,
+        resource: &GroupResource,
+        key: ObjectKey,
+        referenced: &[(Arc<Subscriber>, ReferencedObject)],
+        calls: &mut DueCalls,
+    ) {
+        let Some(referrers) = self.referrers.get_mut(resource) else {
             return;
         };
-        let before = match referrer.objects.entry(key) {
-            Entry::Occupied(entry) if targets.is_empty() => {
+        let before = match referrers.objects.entry(key) {
+            Entry::Occupied(entry) if referenced.is_empty() => {
                 let before = entry.remove();
-                give_back(&mut referrer.objects);
+                give_back(&mut referrers.objects);
                 before
             }
-            Entry::Occupied(mut entry) => std::mem::replace(entry.get_mut(), targets.to_vec()),
-            Entry::Vacant(_) if targets.is_empty() => return,
+            Entry::Occupied(mut entry) => std::mem::replace(entry.get_mut(), referenced.to_vec()),
+            Entry::Vacant(_) if referenced.is_empty() => return,
             Entry::Vacant(entry) => {
-                entry.insert(targets.to_vec());
+                entry.insert(referenced.to_vec());
                 Vec::new()
             }
         };
-        if before == targets {
+        if before == referenced {
             return;
         }
-        let mut changed: HashMap<Arc<Asker>, Vec<Target>> = HashMap::new();
-        // First those that came, so that what stays is at no time without a reference.
-        for (claim, target) in targets {
-            let count = self.targets.entry(Arc::clone(claim)).or_default().entry(target.clone());
-            let count = count.or_default();
+        let mut changed: HashMap<Arc<Subscriber>, Vec<ReferencedObject>> = HashMap::new();
+        // New references are counted first, so that the count of one that stays never reaches zero.
+        for (subscriber, object) in referenced {
+            let counts = self.counts.entry(Arc::clone(subscriber)).or_default();
+            let count = counts.entry(object.clone()).or_default();
             *count += 1;
             if *count == 1 {
-                changed.entry(Arc::clone(claim)).or_default().push(target.clone());
+                changed.entry(Arc::clone(subscriber)).or_default().push(object.clone());
             }
         }
-        for (claim, target) in &before {
-            if count_down(&mut self.targets, claim, target) {
-                changed.entry(Arc::clone(claim)).or_default().push(target.clone());
+        for (subscriber, object) in &before {
+            if count_down(&mut self.counts, subscriber, object) {
+                changed.entry(Arc::clone(subscriber)).or_default().push(object.clone());
             }
         }
-        for (claim, targets) in changed {
-            told.extend(self.told(&claim, Changed::Targets(targets)));
+        for (subscriber, objects) in changed {
+            calls.extend(self.due_call(&subscriber, ReferenceChange::Objects(objects)));
         }
     }
 
-    /// Notes with a bound resource what is asked of its objects.
-    fn note_asked(&mut self, resource: &GroupResource) {
-        let Some(referrer) = self.referrers.get_mut(resource) else {
+    /// Selects the rules by which the objects of a resource are read.
+    fn select_rules(&mut self, resource: &GroupResource) {
+        let Some(referrers) = self.referrers.get_mut(resource) else {
             return;
         };
-        let all = self.questions.iter();
-        let all = all.flat_map(|(asker, questions)| questions.iter().map(move |question| (asker, question)));
-        let asked = all.filter(|(_, question)| question.from == *resource && question.is_for(&referrer.version));
-        referrer.asked = asked
-            .map(|(asker, question)| (Arc::new(asker.clone()), question.clone()))
+        let all = self.rules.iter();
+        let all = all.flat_map(|(subscriber, rules)| rules.iter().map(move |rule| (subscriber, rule)));
+        let these = all.filter(|(_, rule)| rule.from == *resource && rule.is_for(&referrers.version));
+        referrers.rules = these
+            .map(|(subscriber, rule)| (Arc::new(subscriber.clone()), rule.clone()))
             .collect();
     }
 }
 
-/// One reference less; true if that was the last.
-fn count_down(targets: &mut HashMap<Arc<Asker>, HashMap<Target, u32>>, claim: &Asker, target: &Target) -> bool {
-    let Some(of_claim) = targets.get_mut(claim) else {
+/// Counts one reference less; true if that was the last one.
+fn count_down(
+    counts: &mut HashMap<Arc<Subscriber>, HashMap<ReferencedObject, u32>>,
+    subscriber: &Subscriber,
+    object: &ReferencedObject,
+) -> bool {
+    let Some(of_subscriber) = counts.get_mut(subscriber) else {
         return false;
     };
-    let Some(count) = of_claim.get_mut(target) else {
+    let Some(count) = of_subscriber.get_mut(object) else {
         return false;
     };
     *count -= 1;
     if *count > 0 {
         return false;
     }
-    of_claim.remove(target);
-    give_back(of_claim);
-    if of_claim.is_empty() {
-        targets.remove(claim);
+    of_subscriber.remove(object);
+    give_back(of_subscriber);
+    if of_subscriber.is_empty() {
+        counts.remove(subscriber);
     }
     true
 }
 
-// === impl Question ===
+// === impl ReferenceRule ===
 
-impl Question {
+impl ReferenceRule {
     fn is_for(&self, version: &str) -> bool {
         self.versions.is_empty() || self.versions.iter().any(|one| one == version)
-    }
-
-    fn answer(&self, object: &Object) -> Vec<Target> {
-        let own = Some(&object.meta.namespace).filter(|namespace| !namespace.is_empty());
-        let meant = own.or(self.home.as_ref());
-        let found = self.reference.evaluate(object).into_iter();
-        found
-            .map(|found| Target {
-                namespace: found.namespace.map(Into::into).or_else(|| meant.cloned()),
-                name: found.name.into(),
-            })
-            .collect()
     }
 }
 
 #[cfg(test)]
-#[path = "references/tests/references.rs"]
 mod tests;

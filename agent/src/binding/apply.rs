@@ -31,12 +31,10 @@ use super::{
 };
 use crate::{
     bound::{Engine, Target},
-    claims::Cleanup,
     controller::{conditions::turned, crd_objects, ownership::by_export},
+    drain::Drain,
     engine::Deletions,
-    patch,
-    release::Releaser,
-    rights,
+    patch, rights,
     session::{Session, credential_secret},
 };
 
@@ -155,13 +153,13 @@ impl BindingController {
                 resources,
             } => {
                 let list = resources.iter().cloned().collect();
-                let cleanup = Cleanup::start(&consumer.clients, &contract_uid, list);
+                let cleanup = Drain::of_copies(&consumer.clients, &contract_uid, list);
                 runtime.run_cleanup(resources, cleanup);
             }
             BindingOp::StopCleanup => runtime.stop_cleanup(),
             BindingOp::StartReleaser { name, mode } => {
                 let crd = consumer.crds.get("", &name);
-                if let Some(releaser) = crd.and_then(|crd| Releaser::start(&consumer.clients, &crd, mode)) {
+                if let Some(releaser) = crd.and_then(|crd| Drain::of_crd(&consumer.clients, &crd, mode)) {
                     runtime.run_releaser(name, releaser);
                 }
             }

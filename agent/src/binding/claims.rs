@@ -9,6 +9,7 @@ use bindery_api::{
     Accepted, annotations,
     meta::{is_annotated, owner_reference},
     names,
+    placement::ClaimedPlacement,
     v1alpha2::{APIServiceExport, GroupResource, Isolation, PermissionClaim, Scope},
 };
 
@@ -19,8 +20,7 @@ use super::{
 };
 use crate::{
     claims::{Progress, Wanted},
-    references::Place,
-    release::Released,
+    drain::DrainProgress,
 };
 
 mod withdraw;
@@ -38,7 +38,7 @@ pub struct ObservedClaims {
     /// Progress of the registered claims.
     pub progress: Progress,
     /// Resources that are cleaned up without the provider, and the progress of that.
-    pub cleanup: Option<(BTreeSet<GroupResource>, Released)>,
+    pub cleanup: Option<(BTreeSet<GroupResource>, DrainProgress)>,
     /// The claims that the status of other bindings of the contract lists, by name of the binding.
     pub elsewhere: BTreeMap<String, Vec<PermissionClaim>>,
 }
@@ -221,7 +221,7 @@ fn spec(
     seen: &ObservedBinding,
     session: u64,
     export: &APIServiceExport,
-    place: Place,
+    placement: ClaimedPlacement,
     accepted: Vec<PermissionClaim>,
     withdrawn: Vec<GroupResource>,
 ) -> ClaimSpec {
@@ -233,7 +233,7 @@ fn spec(
         session,
         wanted: Wanted {
             export: owner_reference(export),
-            place,
+            placement,
             informer_scope: export.spec.informer_scope,
             cluster_wide_secrets: is_annotated(&export.metadata, annotations::CLUSTER_WIDE_SECRETS),
             cluster_scoped_namespace: export.spec.cluster_scoped_namespace.clone(),
@@ -263,19 +263,19 @@ fn elsewhere(seen: &ObservedClaims) -> BTreeSet<GroupResource> {
 }
 
 /// Where claimed objects are placed on the provider; `None` while the schemas that decide it are not known.
-fn place(seen: &ObservedBinding, export: &APIServiceExport) -> Option<Place> {
+fn place(seen: &ObservedBinding, export: &APIServiceExport) -> Option<ClaimedPlacement> {
     if export.spec.isolation != Isolation::None {
-        return Some(Place::Mapped);
+        return Some(ClaimedPlacement::Mapped);
     }
-    let mut place = Place::Mapped;
+    let mut scope = Scope::Namespaced;
     for name in crd_names(export) {
         match seen.schemas.get(&name).unwrap_or(&ObservedSchema::Unknown) {
             ObservedSchema::Unknown => return None,
-            ObservedSchema::Present(schema) if schema.spec.scope == Scope::Cluster => place = Place::Shared,
+            ObservedSchema::Present(schema) if schema.spec.scope == Scope::Cluster => scope = Scope::Cluster,
             ObservedSchema::Present(_) | ObservedSchema::Missing => {}
         }
     }
-    Some(place)
+    Some(ClaimedPlacement::of(export.spec.isolation, scope))
 }
 
 /// The claims that the status lists.

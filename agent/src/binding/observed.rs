@@ -4,10 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bindery_api::{
     annotations, finalizers, meta, names,
-    v1alpha2::{
-        APIServiceBinding, APIServiceExport, ConflictPolicy, DeletionPolicy, GroupResource, InformerScope,
-        RemovedExports,
-    },
+    v1alpha2::{APIServiceBinding, APIServiceExport, DeletionPolicy, GroupResource, InformerScope, RemovedExports},
 };
 use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -19,9 +16,9 @@ use crate::{
         access::ContractAccess, consent::Consent, crd_objects::was_never_served, observed_session::ObservedSession,
         ownership::owns_crd,
     },
+    drain::{DrainMode, DrainProgress},
     engine::{Frozen, Progress},
     model::{BoundResource, Placement},
-    release::{Mode, Released},
     session::exports::ExportLookup,
 };
 
@@ -43,7 +40,7 @@ pub struct ObservedBinding {
     /// The running engines, by name of their CRD.
     pub engines: BTreeMap<String, ObservedEngine>,
     /// The running releasers, by name of their CRD.
-    pub releasers: BTreeMap<String, (Mode, Released)>,
+    pub releasers: BTreeMap<String, (DrainMode, DrainProgress)>,
     /// The claims.
     pub claims: ObservedClaims,
     /// The count of its objects on the consumer, of the last time that all were counted.
@@ -122,7 +119,7 @@ impl EngineSpec {
             since: export.metadata.creation_timestamp.as_ref().map(|created| created.0),
             resource,
             informer_scope: export.spec.informer_scope,
-            last_wins: placement == Placement::None && export.spec.conflict_policy == Some(ConflictPolicy::LastWins),
+            last_wins: placement.last_wins(&export.spec),
             placement,
         }
     }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     controller::{access::ContractAccess, crd_objects::was_never_served, observed_session::ClusterPin},
-    release::Mode,
+    drain::DrainMode,
 };
 
 /// One step of a plan for a binding. Steps are taken in their order.
@@ -57,7 +57,7 @@ pub enum BindingOp {
         /// Name of the CRD.
         name: String,
         /// Which objects are released.
-        mode: Mode,
+        mode: DrainMode,
     },
     /// Stop the releaser of this CRD.
     StopReleaser(String),
@@ -165,7 +165,7 @@ fn wanted(seen: &ObservedBinding) -> BindingPlan {
             .extend(claims::steps(seen, claims.spec.as_ref(), &claims.cleanup));
     }
     if seen.export_is_gone() {
-        let released = release(seen, &BTreeSet::new(), &BTreeSet::new(), Mode::Deleted);
+        let released = release(seen, &BTreeSet::new(), &BTreeSet::new(), DrainMode::Deleted);
         plan.ops.extend(released);
         return plan;
     }
@@ -206,7 +206,7 @@ fn wanted(seen: &ObservedBinding) -> BindingPlan {
         plan.states.insert(name, decision.state);
     }
     let exported = crd_names(export).collect();
-    plan.ops.extend(release(seen, &used, &exported, Mode::Deleted));
+    plan.ops.extend(release(seen, &used, &exported, DrainMode::Deleted));
     plan.ops.push(BindingOp::Pause(false));
     plan
 }
@@ -216,7 +216,7 @@ pub(super) fn release(
     seen: &ObservedBinding,
     used: &BTreeSet<String>,
     exported: &BTreeSet<String>,
-    mode: Mode,
+    mode: DrainMode,
 ) -> Vec<BindingOp> {
     let mut ops = Vec::new();
     for name in seen.engines.keys().filter(|name| !used.contains(*name)) {

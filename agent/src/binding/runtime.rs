@@ -18,8 +18,8 @@ use crate::{
     attempt::{Attempt, Link},
     bound::Engine,
     controller::connection::ProviderConnection,
+    drain::{Drain, DrainMode, DrainProgress},
     engine::{Deletions, Frozen, Progress},
-    release::{Mode, Released, Releaser},
     session::{Session, polling::PollRequest},
 };
 use claims::{RunningClaims, RunningCleanup};
@@ -43,7 +43,7 @@ pub(super) struct BindingRuntime {
     schemas: Option<Subscription>,
     poll_request: Option<PollRequest>,
     engines: BTreeMap<String, RunningEngine>,
-    releasers: BTreeMap<String, (Releaser, Link)>,
+    releasers: BTreeMap<String, (Drain, Link)>,
     claims: Option<RunningClaims>,
     cleanup: Option<RunningCleanup>,
     /// The guard that freezes deletions, from the first engine on.
@@ -228,8 +228,8 @@ impl BindingRuntime {
     }
 
     /// The running releasers, by name of their CRD.
-    pub(super) fn releasers(&self) -> BTreeMap<String, (Mode, Released)> {
-        let observed = |releaser: &Releaser| (releaser.mode(), releaser.progress().borrow().clone());
+    pub(super) fn releasers(&self) -> BTreeMap<String, (DrainMode, DrainProgress)> {
+        let observed = |releaser: &Drain| (releaser.mode(), releaser.progress().borrow().clone());
         self.releasers
             .iter()
             .map(|(name, (releaser, _))| (name.clone(), observed(releaser)))
@@ -237,7 +237,7 @@ impl BindingRuntime {
     }
 
     /// Runs a releaser for a CRD in place of the engine or releaser that runs for it.
-    pub(super) fn run_releaser(&mut self, name: String, releaser: Releaser) {
+    pub(super) fn run_releaser(&mut self, name: String, releaser: Drain) {
         let link = self.connection.link_throttled(releaser.progress(), is_done);
         self.engines.remove(&name);
         self.releasers.insert(name, (releaser, link));
@@ -273,7 +273,7 @@ impl BindingRuntime {
 }
 
 /// Whether a releaser or a cleanup has no object left.
-fn is_done(released: &Released) -> bool {
+fn is_done(released: &DrainProgress) -> bool {
     released.remaining == Some(0)
 }
 

@@ -69,7 +69,7 @@ impl Known for Pair {
     }
 
     fn see_provider(&mut self, key: &ObjectKey, object: Object, reader: &mut Reader) -> bool {
-        let names_are_shared = reader.placement == Placement::None;
+        let names_are_shared = reader.placement.names_are_shared();
         let provider = Provider::of(object, &reader.contract, &key.namespace, names_are_shared);
         let is_foreign = matches!(
             provider.owner,

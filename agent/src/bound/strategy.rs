@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use bindery_api::adoption::Adoption;
+use bindery_api::{adoption::Adoption, claims::is_protected_namespace};
 use bindery_runtime::{cache::ObjectKey, watch::Event};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -25,8 +25,7 @@ use crate::{
     },
     index::{Cast, Index, Place},
     model::object::{Object, Version},
-    namespaces::is_protected,
-    references::Feed,
+    references::ReferenceIndexer,
 };
 
 /// How bound objects are synced.
@@ -39,7 +38,7 @@ pub(crate) struct Bound {
     pub(super) adoption: Adoption,
     pub(super) home: Arc<str>,
     pub(super) deletions: Arc<Deletions>,
-    pub(super) references: Feed,
+    pub(super) references: ReferenceIndexer,
     pub(super) draining: AtomicBool,
     pub(super) relink: AtomicBool,
 }
@@ -48,7 +47,7 @@ pub(crate) struct Bound {
 
 impl Bound {
     fn mode(&self, key: &ObjectKey, closing: bool) -> Mode {
-        let adoption = if is_protected(&key.namespace, &self.home) {
+        let adoption = if is_protected_namespace(&key.namespace, &self.home) {
             Adoption::Off
         } else {
             self.adoption

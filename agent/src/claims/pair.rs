@@ -2,13 +2,12 @@
 
 use std::{fmt, sync::Arc};
 
-use bindery_api::{annotations, finalizers, labels, v1alpha2::Owner};
+use bindery_api::{
+    annotations, claims::is_local_field, finalizers, labels, placement::ClaimedPlacement, v1alpha2::Owner,
+};
 use bindery_runtime::cache::ObjectKey;
 
-use super::{
-    rules::Rules,
-    selection::{Choice, is_local_field},
-};
+use super::rules::{ClaimChoice, ClaimRules};
 use crate::{
     index::{Known, Tally},
     model::{
@@ -17,7 +16,6 @@ use crate::{
         projection::{self, Fingerprint, LastProjection},
         uid::Uid,
     },
-    references::Place,
 };
 
 /// One of the two clusters.
@@ -171,11 +169,11 @@ impl Side {
         }
     }
 
-    fn read(object: &Object, cluster: Cluster, rules: &Rules) -> Self {
+    fn read(object: &Object, cluster: Cluster, rules: &ClaimRules) -> Self {
         let mut side = Self::source(object);
         side.role = role(object, cluster, rules);
         if !matches!(side.role, Role::Source | Role::Copy { .. }) {
-            // What others made is none of our business, and may be much.
+            // Labels decide about sources and copies only, and would take room.
             side.labels = Marks::default();
         }
         side
@@ -194,7 +192,7 @@ impl Side {
     }
 }
 
-fn role(object: &Object, cluster: Cluster, rules: &Rules) -> Role {
+fn role(object: &Object, cluster: Cluster, rules: &ClaimRules) -> Role {
     let meta = &object.meta;
     let mark = |key: &str| meta.annotations.get(key);
     let label = |key: &str| meta.labels.get(key);
@@ -203,7 +201,7 @@ fn role(object: &Object, cluster: Cluster, rules: &Rules) -> Role {
     let (is_copy, is_ours, source_uid) = match cluster {
         Cluster::Consumer => {
             let is_shared = mark(annotations::PROVIDER_NAMESPACE) == Some(&*meta.namespace);
-            let is_of_place = is_shared == (rules.claim.place == Place::Shared);
+            let is_of_place = is_shared == (rules.claim.placement == ClaimedPlacement::Shared);
             // Two providers may have given their contracts one name.
             let is_contracts =
                 contract == Some(&*rules.contract) && label(labels::CONTRACT_UID) == Some(&*rules.contract_uid);
@@ -340,7 +338,7 @@ impl Pair {
             .filter(|(_, side)| side.source_uid().is_some())
     }
 
-    fn see(&mut self, cluster: Cluster, key: &ObjectKey, mut object: Object, rules: &Rules) {
+    fn see(&mut self, cluster: Cluster, key: &ObjectKey, mut object: Object, rules: &ClaimRules) {
         self.key.get_or_insert_with(|| key.clone());
         object
             .body
@@ -348,7 +346,7 @@ impl Pair {
         let mut side = Side::read(&object, cluster, rules);
         let is_needed = match side.role {
             Role::Copy { .. } => true,
-            Role::Source => rules.choose(key, &side) == Choice::Selected,
+            Role::Source => rules.choose(key, &side) == ClaimChoice::Selected,
             Role::Others { .. } | Role::Released | Role::Bound => false,
         };
         side.content = is_needed.then(|| Arc::new(object));
@@ -381,7 +379,7 @@ impl Pair {
 }
 
 impl Known for Pair {
-    type Reader = Arc<Rules>;
+    type Reader = Arc<ClaimRules>;
 
     fn consumer(&self) -> Option<(&Uid, Version)> {
         self.sides.consumer.as_ref().map(|side| (&side.uid, side.version))
@@ -391,11 +389,11 @@ impl Known for Pair {
         self.sides.provider.as_ref().map(|side| (&side.uid, side.version))
     }
 
-    fn see_consumer(&mut self, key: &ObjectKey, object: Object, rules: &mut Arc<Rules>) {
+    fn see_consumer(&mut self, key: &ObjectKey, object: Object, rules: &mut Arc<ClaimRules>) {
         self.see(Cluster::Consumer, key, object, rules);
     }
 
-    fn see_provider(&mut self, key: &ObjectKey, object: Object, rules: &mut Arc<Rules>) -> bool {
+    fn see_provider(&mut self, key: &ObjectKey, object: Object, rules: &mut Arc<ClaimRules>) -> bool {
         self.see(Cluster::Provider, key, object, rules);
         true
     }
@@ -430,13 +428,13 @@ impl Known for Pair {
         self.compared = None;
     }
 
-    fn wants_place(&self, key: &ObjectKey, rules: &Arc<Rules>) -> bool {
+    fn wants_place(&self, key: &ObjectKey, rules: &Arc<ClaimRules>) -> bool {
         let source = self
             .sides
             .consumer
             .as_ref()
             .filter(|side| side.is_source() && !side.deleting);
-        source.is_some_and(|source| rules.choose(key, source) == Choice::Selected)
+        source.is_some_and(|source| rules.choose(key, source) == ClaimChoice::Selected)
     }
 
     fn tally(&self) -> Tally {

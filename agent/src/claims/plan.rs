@@ -1,28 +1,28 @@
-//! Decides what to write for one claimed object. No client, no `await`: what was seen in, operations out.
+//! Decides what to write for one claimed object: a pure function from what was seen to operations.
 
 use std::sync::Arc;
 
 use super::{
     pair::{Both, Cluster, Pair, Role, Side},
-    selection::Choice,
+    rules::ClaimChoice,
 };
 use crate::model::{object::Object, projection::LastProjection, uid::Uid};
 
-/// What holds at the time of planning.
+/// What a plan depends on besides the object itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mode {
-    /// Nobody claims the resource any more.
+    /// No binding claims the resource any more.
     pub withdrawn: bool,
-    /// Copies of objects that are no more go to those that have their names now.
+    /// A copy whose source is gone becomes the copy of the object that has its name now.
     pub relink: bool,
-    /// Whether there is a namespace to make a copy in, which is to stay.
+    /// Whether a cluster has a namespace for the copy, and the namespace is not being deleted.
     pub room: Both<bool>,
 }
 
-/// One write or read. Operations of one plan are done in their order.
+/// One write or read. The operations of a plan run one after the other.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    /// Reads an object: its content is needed.
+    /// Reads an object, because the plan needs its content.
     Read { on: Cluster },
     /// Creates a copy; fails if there is any object of that name.
     Create {
@@ -30,17 +30,17 @@ pub(crate) enum Op {
         source: Arc<Object>,
         last: LastProjection,
     },
-    /// Writes what the source says to the copy of this UID.
+    /// Writes the content of the source to the copy of this UID.
     Update {
         on: Cluster,
         source: Arc<Object>,
         uid: Arc<str>,
         last: LastProjection,
     },
-    /// Deletes the copy of this UID. `guarded` where nobody said that it is to go: its source is there, and not claimed any
-    /// more.
+    /// Deletes the copy of this UID. It is `guarded` where only the claim ended: the source is there, and the guard of deletions
+    /// may hold the deletion back.
     Delete { on: Cluster, uid: Arc<str>, guarded: bool },
-    /// Asks the other cluster whether the source of this UID is gone, and if so deletes the copy.
+    /// Deletes the copy of this UID if the other cluster, asked now, does not have the source of that UID.
     DeleteOrphan {
         on: Cluster,
         uid: Arc<str>,
@@ -48,61 +48,61 @@ pub(crate) enum Op {
     },
 }
 
-/// Why an object is left alone, in words for the user who looks at it.
+/// Why an object is left alone, in a sentence for the user who looks at it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Blocked {
-    /// Neither is a copy of the other.
+    /// Both clusters have an object of this name, and neither is a copy.
     #[error(
         "it is claimed, and consumer and provider both have an object of this name of their own; both are left alone: \
          rename or delete one of them"
     )]
     TwoSources,
-    /// Either says it is a copy of the other.
+    /// Both clusters have a copy of this name, each made of the other.
     #[error("consumer and provider both have a copy of this name, made of each other; delete one of them")]
     TwoCopies,
-    /// The place is taken by another contract's copy.
+    /// The name is taken by another contract's copy.
     #[error(
         "the {on} has a copy of this name that contract {contract:?} made; it is left alone: delete it, or give this object \
          another name"
     )]
     Others { on: Cluster, contract: Box<str> },
-    /// The place is taken by what an earlier binding let go.
+    /// The name is taken by a copy that the provider kept when an earlier binding ended.
     #[error(
         "the {on} kept its copy of this name when an earlier binding ended; it is left alone: delete it there, or give \
          this object another name"
     )]
     Released { on: Cluster },
-    /// The place is taken by an object that is synced for itself.
+    /// The name is taken by an object that is synced because its API is bound.
     #[error("the {on}'s object of this name is synced by a binding of its API; it is left alone")]
     Bound { on: Cluster },
-    /// The copy was made of another object of this name.
+    /// The copy was made of an earlier object of this name.
     #[error(
         "the {on}'s copy was made of another object of this name (UID {source_uid}); it is left alone: delete this object, \
          and when the copy has followed create it again"
     )]
     OtherSource { on: Cluster, source_uid: Box<str> },
-    /// It would be deleted, and must not be written.
+    /// The copy would be deleted, and it or its source is paused.
     #[error("it is paused; remove the annotation kube-bind.io/paused, and its copy is deleted")]
     Paused,
-    /// The copy was changed, and changed again after it was written back.
+    /// The copy was changed again after the konnector had written it back once.
     #[error("the copy on the {on} was changed there; it was written back once and is now left as it is")]
     Overridden { on: Cluster },
 }
 
-/// What to do for a pair, and what is amiss.
+/// What to do for a pair, and why something is left undone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
     pub ops: Vec<Op>,
     pub blocked: Option<Blocked>,
 }
 
-/// Whether an object is claimed, by what it says.
-pub(crate) type Choose<'a> = &'a dyn Fn(&Side) -> Choice;
+/// Decides whether an object is claimed, by its labels and key.
+pub(crate) type Choose<'a> = &'a dyn Fn(&Side) -> ClaimChoice;
 
 // === impl Blocked ===
 
 impl Blocked {
-    /// Stable reason of the event.
+    /// The stable reason of the event that reports it.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Overridden { .. } => "CopyOverridden",
@@ -151,7 +151,9 @@ fn unpaused(pair: &Pair, mode: Mode, choose: Choose<'_>) -> Plan {
     }
     match (consumer, provider) {
         (Some(consumer), Some(provider)) if consumer.is_source() && provider.is_source() => {
-            let is_claimed = [consumer, provider].iter().any(|side| choose(side) == Choice::Selected);
+            let is_claimed = [consumer, provider]
+                .iter()
+                .any(|side| choose(side) == ClaimChoice::Selected);
             if is_claimed {
                 Plan::blocked(Blocked::TwoSources)
             } else {
@@ -175,7 +177,7 @@ fn are_copies_of_each_other(one: &Side, other: &Side) -> bool {
     one.source_uid() == Some(&other.uid) && other.source_uid() == Some(&one.uid)
 }
 
-/// Plans the object of one cluster to which the other has no counterpart: nothing, or something else.
+/// Plans the object of one cluster where the other has none of this name, or one that has nothing to do with it.
 fn alone(pair: &Pair, cluster: Cluster, mode: Mode, choose: Choose<'_>) -> Plan {
     let Some(side) = pair.sides.of(cluster) else {
         return Plan::default();
@@ -191,10 +193,10 @@ fn alone(pair: &Pair, cluster: Cluster, mode: Mode, choose: Choose<'_>) -> Plan 
     }
 }
 
-/// A source without a copy.
+/// Plans a source without a copy.
 fn missing(cluster: Cluster, source: &Side, mode: Mode, choose: Choose<'_>) -> Plan {
     let on = cluster.other();
-    if source.deleting || !mode.room.of(on) || choose(source) != Choice::Selected {
+    if source.deleting || !mode.room.of(on) || choose(source) != ClaimChoice::Selected {
         return Plan::default();
     }
     match (&source.content, source.print) {
@@ -210,9 +212,9 @@ fn missing(cluster: Cluster, source: &Side, mode: Mode, choose: Choose<'_>) -> P
     }
 }
 
-/// A source whose copy's place is taken.
+/// Plans a source where another object has the name of its copy.
 fn taken(on: Cluster, source: &Side, other: &Side, choose: Choose<'_>) -> Plan {
-    if source.deleting || choose(source) != Choice::Selected {
+    if source.deleting || choose(source) != ClaimChoice::Selected {
         return Plan::default();
     }
     match &other.role {
@@ -226,9 +228,9 @@ fn taken(on: Cluster, source: &Side, other: &Side, choose: Choose<'_>) -> Plan {
     }
 }
 
-/// A copy whose source is missing, or is not the one that has its name.
+/// Plans a copy whose source is missing, or where another object has the source's name.
 fn orphan(pair: &Pair, cluster: Cluster, copy: &Side, source_uid: &Uid, mode: Mode, choose: Choose<'_>) -> Plan {
-    if copy.deleting || choose(copy) == Choice::Held {
+    if copy.deleting || choose(copy) == ClaimChoice::Kept {
         return Plan::default();
     }
     let (on, uid) = (cluster, copy.uid.text());
@@ -248,19 +250,19 @@ fn orphan(pair: &Pair, cluster: Cluster, copy: &Side, source_uid: &Uid, mode: Mo
     })
 }
 
-/// A source, and a copy of it or of one that had its name before.
+/// Plans a source and a copy, which was made of it or of an earlier object of its name.
 fn both(pair: &Pair, cluster: Cluster, source: &Side, copy: &Side, mode: Mode, choose: Choose<'_>) -> Plan {
     let on = cluster.other();
     let Some(source_uid) = copy.source_uid() else {
         return Plan::default();
     };
     if copy.deleting {
-        // It ends first.
+        // The next plan comes when the copy is gone.
         return Plan::default();
     }
     let is_its_own = *source_uid == source.uid;
     let choice = match choose(source) {
-        Choice::Selected | Choice::Unknown if source.deleting => Choice::Unselected,
+        ClaimChoice::Selected | ClaimChoice::Unknown if source.deleting => ClaimChoice::Unselected,
         choice => choice,
     };
     let delete = |guarded| {
@@ -268,21 +270,21 @@ fn both(pair: &Pair, cluster: Cluster, source: &Side, copy: &Side, mode: Mode, c
         Plan::of(Op::Delete { on, uid, guarded })
     };
     match choice {
-        Choice::Unknown | Choice::Held => Plan::default(),
-        Choice::Unselected if is_its_own => delete(!source.deleting && !mode.withdrawn),
-        Choice::Unselected => orphan(pair, on, copy, source_uid, mode, choose),
-        Choice::Selected if is_its_own => current(pair, cluster, source, copy),
-        // The copy of one whose end was seen goes, and makes room.
-        Choice::Selected if pair.ended.of(cluster).as_ref() == Some(source_uid) => delete(false),
-        Choice::Selected if mode.relink => write(cluster, source, copy, false),
-        Choice::Selected => Plan::blocked(Blocked::OtherSource {
+        ClaimChoice::Unknown | ClaimChoice::Kept => Plan::default(),
+        ClaimChoice::Unselected if is_its_own => delete(!source.deleting && !mode.withdrawn),
+        ClaimChoice::Unselected => orphan(pair, on, copy, source_uid, mode, choose),
+        ClaimChoice::Selected if is_its_own => current(pair, cluster, source, copy),
+        // The end of the copy's source was seen: the copy goes, and makes room for a new one.
+        ClaimChoice::Selected if pair.ended.of(cluster).as_ref() == Some(source_uid) => delete(false),
+        ClaimChoice::Selected if mode.relink => write(cluster, source, copy, false),
+        ClaimChoice::Selected => Plan::blocked(Blocked::OtherSource {
             on,
             source_uid: source_uid.to_string().into(),
         }),
     }
 }
 
-/// A source and its own copy, which is to say the same.
+/// Plans a source and the copy that was made of it.
 fn current(pair: &Pair, cluster: Cluster, source: &Side, copy: &Side) -> Plan {
     let on = cluster.other();
     let last = match &copy.role {
@@ -290,11 +292,11 @@ fn current(pair: &Pair, cluster: Cluster, source: &Side, copy: &Side) -> Plan {
         _ => None,
     };
     let Some(last) = last.filter(|last| Some(last.fingerprint) == source.print) else {
-        // Not what the source says now.
+        // The source changed since the copy was written.
         return write(cluster, source, copy, false);
     };
     if copy.print.is_none() {
-        // Our own write, not shown by the watch yet.
+        // The watch has not shown our own write yet.
         return Plan::default();
     }
     match pair.holds() {
@@ -312,14 +314,13 @@ fn current(pair: &Pair, cluster: Cluster, source: &Side, copy: &Side) -> Plan {
     }
 }
 
-/// Writes the copy anew; by another object in its place, where the API server refuses any change.
+/// Writes the copy anew. Where the API server refuses the change, the copy is deleted, and the next plan creates another.
 fn write(cluster: Cluster, source: &Side, copy: &Side, corrected: bool) -> Plan {
     let on = cluster.other();
     let (Some(content), Some(fingerprint)) = (&source.content, source.print) else {
         return Plan::of(Op::Read { on: cluster });
     };
     let uid = copy.uid.text();
-    // Deleted, it makes room for another.
     let replace = |uid| {
         Plan::of(Op::Delete {
             on,
@@ -355,5 +356,5 @@ fn same_body(one: &Object, other: &Object) -> bool {
 }
 
 #[cfg(test)]
-#[path = "plan_tests.rs"]
+#[path = "tests/plan.rs"]
 mod tests;

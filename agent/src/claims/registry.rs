@@ -1,4 +1,4 @@
-//! The claims of all bindings of a session, and what runs for them.
+//! The claims of all bindings of a session, and the runners and informers that serve them.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use bindery_api::v1alpha2::GroupResource;
+use bindery_api::{claims::Selection, v1alpha2::GroupResource};
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
@@ -14,7 +14,12 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Progress, Wanted, lookout::Lookout, rules, rules::Terms, selection::Selection, unit, unit::Unit};
+use super::{
+    Progress, Wanted,
+    informer::SharedInformer,
+    rules::{self, ClaimTerms},
+    runner::{self, ClaimRunner},
+};
 use crate::{
     connection::Sides,
     contract::Contract,
@@ -22,13 +27,13 @@ use crate::{
     references::{ClaimKey, References},
 };
 
-/// The claims of one session. They end when dropped.
+/// Serves the claims of one session until it is dropped.
 pub struct Claims {
     shared: Arc<Shared>,
     _task: AbortOnDropHandle<()>,
 }
 
-/// Where claims are served.
+/// What the claims of a session are served with.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     pub contract: Contract,
@@ -42,7 +47,7 @@ struct Shared {
     site: Site,
     references: References,
     state: Mutex<State>,
-    /// Something changed.
+    /// Notified when a runner may have something to do, or has made progress.
     news: Arc<Notify>,
 }
 
@@ -50,8 +55,8 @@ struct Shared {
 struct State {
     bindings: BTreeMap<Arc<str>, Binding>,
     progress: HashMap<Arc<str>, watch::Sender<Progress>>,
-    units: BTreeMap<ClaimKey, Unit>,
-    lookouts: BTreeMap<GroupResource, Lookout>,
+    runners: BTreeMap<ClaimKey, ClaimRunner>,
+    informers: BTreeMap<GroupResource, SharedInformer>,
 }
 
 struct Binding {
@@ -70,7 +75,7 @@ impl fmt::Debug for Claims {
 }
 
 impl Claims {
-    /// Nothing is claimed yet.
+    /// Starts without any claim.
     pub(crate) fn new(site: Site) -> Self {
         let shared = Arc::new(Shared {
             site,
@@ -84,7 +89,7 @@ impl Claims {
         }
     }
 
-    /// What a binding claims from now on, instead of all it said before. `deletions` is the binding's own guard.
+    /// Replaces what a binding wants. `deletions` is the guard of deletions of the binding.
     pub fn set(&self, binding: &str, wanted: Wanted, deletions: &Arc<Deletions>) {
         let mut state = self.shared.state.lock();
         let is_known = |known: &Binding| known.wanted == wanted && Arc::ptr_eq(&known.deletions, deletions);
@@ -93,28 +98,28 @@ impl Claims {
         }
         let deletions = Arc::clone(deletions);
         state.bindings.insert(binding.into(), Binding { wanted, deletions });
-        self.shared.settle(&mut state);
+        self.shared.reconcile(&mut state);
         state.publish();
     }
 
-    /// A binding says nothing any more. What is left of its claims stays, unless another binding of the session claims
-    /// the same resource.
+    /// Forgets a binding. Copies that only it claimed are kept as they are, unless another binding of the session claims the same
+    /// resource.
     pub fn remove(&self, binding: &str) {
         let mut state = self.shared.state.lock();
         if state.bindings.remove(binding).is_some() {
-            self.shared.settle(&mut state);
+            self.shared.reconcile(&mut state);
         }
         state.progress.remove(binding);
         state.publish();
     }
 
-    /// How the claims of a binding go, to read or to wait for.
+    /// The progress of the claims of a binding, to read or to wait for.
     pub fn progress(&self, binding: &str) -> watch::Receiver<Progress> {
         let mut state = self.shared.state.lock();
         state.progress.entry(binding.into()).or_default().subscribe()
     }
 
-    /// What bound objects refer to.
+    /// The index of references of the session.
     pub fn references(&self) -> &References {
         &self.shared.references
     }
@@ -123,14 +128,14 @@ impl Claims {
 // === impl Shared ===
 
 impl Shared {
-    /// Starts engines when their time has come, and tells how all are doing.
+    /// Starts and stops engines whenever something changed or is due, and publishes the progress.
     async fn tend(self: Arc<Self>) {
         loop {
             let due = {
                 let mut state = self.state.lock();
-                self.settle(&mut state);
+                self.reconcile(&mut state);
                 state.publish();
-                state.units.values().filter_map(Unit::due).min()
+                state.runners.values().filter_map(ClaimRunner::due).min()
             };
             match due {
                 None => self.news.notified().await,
@@ -139,12 +144,12 @@ impl Shared {
         }
     }
 
-    /// Has what runs fit what the bindings say.
-    fn settle(&self, state: &mut State) {
+    /// Starts and stops runners and informers to match what the bindings want.
+    fn reconcile(&self, state: &mut State) {
         let State {
             bindings,
-            units,
-            lookouts,
+            runners,
+            informers,
             ..
         } = state;
         let wanted: BTreeMap<_, _> = bindings
@@ -152,13 +157,13 @@ impl Shared {
             .map(|(name, one)| (Arc::clone(name), &one.wanted))
             .collect();
         let claims: BTreeSet<_> = wanted.values().flat_map(|wanted| keys(wanted)).collect();
-        units.retain(|claim, _| claims.contains(claim));
+        runners.retain(|claim, _| claims.contains(claim));
         for claim in claims {
             let concerned: Vec<_> = wanted
                 .iter()
                 .filter(|(_, wanted)| keys(wanted).contains(&claim))
                 .collect();
-            let scope = unit::informer_scope(
+            let scope = runner::informer_scope(
                 &claim,
                 &concerned.iter().map(|(_, wanted)| **wanted).collect::<Vec<_>>(),
             );
@@ -166,40 +171,43 @@ impl Shared {
                 .iter()
                 .filter_map(|(name, _)| Some((Arc::clone(name), Arc::clone(&bindings.get(*name)?.deletions))))
                 .collect();
-            let terms = Terms::of(&claim, &wanted);
-            if units.get(&claim).is_some_and(|unit| unit.informer_scope() != scope) {
-                units.remove(&claim);
+            let terms = ClaimTerms::of(&claim, &wanted);
+            if runners
+                .get(&claim)
+                .is_some_and(|runner| runner.informer_scope() != scope)
+            {
+                runners.remove(&claim);
             }
-            let unit = units
-                .entry(claim.clone())
-                .or_insert_with(|| Unit::start(&self.site, &self.references, claim, terms.clone(), scope, &self.news));
-            unit.set(terms, &guards);
-            unit.tend(&self.site, &guards, &self.news);
+            let runner = runners.entry(claim.clone()).or_insert_with(|| {
+                ClaimRunner::start(&self.site, &self.references, claim, terms.clone(), scope, &self.news)
+            });
+            runner.set(terms, &guards);
+            runner.tend(&self.site, &guards, &self.news);
         }
         let mut engines: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for (claim, unit) in units {
+        for (claim, runner) in runners {
             let of_resource = engines.entry(claim.resource.clone()).or_default();
-            of_resource.extend(unit.engine().cloned());
+            of_resource.extend(runner.engine().cloned());
         }
-        lookouts.retain(|resource, lookout| engines.get(resource).is_some_and(|engines| lookout.is_for(engines)));
+        informers.retain(|resource, informer| engines.get(resource).is_some_and(|engines| informer.is_for(engines)));
         for (resource, engines) in engines {
-            if !lookouts.contains_key(&resource)
-                && let Some(lookout) = Lookout::start(&engines)
+            if !informers.contains_key(&resource)
+                && let Some(informer) = SharedInformer::start(&engines)
             {
-                lookouts.insert(resource, lookout);
+                informers.insert(resource, informer);
             }
         }
     }
 }
 
-/// The claims that a binding says something of.
+/// Lists the claims that a binding wants something of.
 fn keys(wanted: &Wanted) -> BTreeSet<ClaimKey> {
     let accepted = wanted.accepted.iter().map(|claim| &claim.group_resource);
     accepted
         .chain(&wanted.withdrawn)
         .map(|resource| ClaimKey {
             resource: resource.clone(),
-            place: wanted.place,
+            placement: wanted.placement,
         })
         .collect()
 }
@@ -207,7 +215,7 @@ fn keys(wanted: &Wanted) -> BTreeSet<ClaimKey> {
 // === impl State ===
 
 impl State {
-    /// Tells every binding how its claims go.
+    /// Publishes to every binding the progress of its claims.
     fn publish(&mut self) {
         for (name, binding) in &self.bindings {
             let mut progress = Progress {
@@ -215,10 +223,10 @@ impl State {
                 ..Progress::default()
             };
             for claim in keys(&binding.wanted) {
-                let Some(unit) = self.units.get_mut(&claim) else {
+                let Some(runner) = self.runners.get_mut(&claim) else {
                     continue;
                 };
-                let mut one = unit.progress(name);
+                let mut one = runner.progress(name);
                 let accepted = rules::accepted(&claim, &binding.wanted);
                 one.selects_all = Selection::of(accepted.iter().map(|claim| &claim.selector)).selects_all();
                 progress.claims.insert(claim.resource, one);
@@ -234,8 +242,8 @@ impl State {
 }
 
 #[cfg(test)]
-#[path = "registry_end_tests.rs"]
+#[path = "tests/registry_end.rs"]
 mod end_tests;
 #[cfg(test)]
-#[path = "registry_tests.rs"]
+#[path = "tests/registry.rs"]
 mod tests;

@@ -1,70 +1,83 @@
-//! What is claimed of one resource at the time, and for whom: the registry says it, whoever syncs asks it.
+//! Which objects of one claimed resource are claimed at present: the registry sets it from what the bindings say, the engine
+//! asks it for each object.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
-use bindery_api::v1alpha2::{PermissionClaim, SelectorReference};
+use bindery_api::{
+    claims::{ReferencePaths, Selected, Selection, never_claimed},
+    v1alpha2::{PermissionClaim, SelectorReference},
+};
 use bindery_runtime::cache::ObjectKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use parking_lot::RwLock;
 
-use super::{
-    Wanted,
-    pair::Side,
-    selection::{self, Choice, Selection},
-};
-use crate::{
-    namespaces::is_protected,
-    references::{Asker, ClaimKey, Listener, Question, References, path::Reference},
-};
+use super::{Wanted, pair::Side};
+use crate::references::{ClaimKey, ReferenceListener, ReferenceRule, References, Subscriber};
+
+/// Whether an object is claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClaimChoice {
+    /// A claim selects it.
+    Selected,
+    /// No claim selects it.
+    Unselected,
+    /// The answer depends on references that are not all known.
+    Unknown,
+    /// Only a claim selects it that is not synced at present: its copy is kept as it is.
+    Kept,
+}
 
 /// The rules of one claimed resource.
 #[derive(Debug)]
-pub(crate) struct Rules {
+pub(crate) struct ClaimRules {
     pub claim: ClaimKey,
-    /// The contract namespace, and its UID.
+    /// The name of the contract namespace.
     pub contract: Arc<str>,
     pub contract_uid: Arc<str>,
-    /// The konnector's own namespace.
-    home: Arc<str>,
+    konnector_namespace: Arc<str>,
     references: References,
-    terms: RwLock<Terms>,
+    terms: RwLock<ClaimTerms>,
 }
 
-/// What the bindings say.
+/// What the bindings of a session say of one claimed resource.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Terms {
-    /// What is synced.
-    active: Selection,
-    /// What is left as it is, if it is not synced: bindings claim it that are paused, or not served at the time.
-    held: Selection,
-    /// A paused binding has withdrawn claims: what they selected is left as it is too.
-    holds_withdrawn: bool,
-    /// Of how many bindings the provider still claims it.
+pub(crate) struct ClaimTerms {
+    active: ClaimSet,
+    /// Claims of bindings that are paused, or not served at present: copies of what they select are kept as they are.
+    kept: ClaimSet,
+    /// A paused binding has withdrawn claims: copies of what they selected are kept as they are too.
+    keeps_withdrawn: bool,
+    /// The number of bindings whose provider still claims the resource.
     offers: usize,
-    /// Every binding that says something is paused.
+    /// Every binding that says something of the resource is paused.
     pub paused: bool,
     pub relink: bool,
-    /// The exports that claim it.
+    /// The exports that claim the resource.
     pub exports: Vec<OwnerReference>,
-    questions: Vec<Question>,
-    held_questions: Vec<Question>,
 }
 
-// === impl Rules ===
+/// Some claims on one resource.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct ClaimSet {
+    selection: Selection,
+    references: Vec<ReferenceRule>,
+}
 
-impl Rules {
+// === impl ClaimRules ===
+
+impl ClaimRules {
     pub(crate) fn new(
         claim: ClaimKey,
         contract: (Arc<str>, Arc<str>),
-        home: Arc<str>,
+        konnector_namespace: Arc<str>,
         references: References,
-        terms: Terms,
+        terms: ClaimTerms,
     ) -> Self {
         let rules = Self {
             claim,
             contract: contract.0,
             contract_uid: contract.1,
-            home,
+            konnector_namespace,
             references,
             terms: RwLock::default(),
         };
@@ -72,44 +85,46 @@ impl Rules {
         rules
     }
 
-    /// Replaces what the bindings say; true if that is news.
-    pub(crate) fn set(&self, terms: Terms) -> bool {
+    /// Replaces what the bindings say; true if that changes anything.
+    pub(crate) fn set(&self, terms: ClaimTerms) -> bool {
         if *self.terms.read() == terms {
             return false;
         }
-        let (active, held) = (terms.questions.clone(), terms.held_questions.clone());
+        let references = [terms.active.references.clone(), terms.kept.references.clone()];
         *self.terms.write() = terms;
-        self.references.ask(&self.asker(false), active);
-        self.references.ask(&self.asker(true), held);
+        for (rules, kept) in references.into_iter().zip([false, true]) {
+            self.references.set_rules(&self.subscriber(kept), rules);
+        }
         true
     }
 
-    /// Has somebody told when bound objects refer to other objects than before.
-    pub(crate) fn listen(&self, listener: &Listener) {
-        for held in [false, true] {
-            self.references.listen(&self.asker(held), Some(Arc::clone(listener)));
+    /// Registers a callback that runs when the references to claimed objects change.
+    pub(crate) fn listen(&self, listener: &ReferenceListener) {
+        for kept in [false, true] {
+            let listener = Some(Arc::clone(listener));
+            self.references.listen(&self.subscriber(kept), listener);
         }
     }
 
-    /// Nobody asks any more.
+    /// Ends the subscriptions to references.
     pub(crate) fn end(&self) {
-        for held in [false, true] {
-            self.references.listen(&self.asker(held), None);
-            self.references.ask(&self.asker(held), Vec::new());
+        for kept in [false, true] {
+            self.references.listen(&self.subscriber(kept), None);
+            self.references.set_rules(&self.subscriber(kept), Vec::new());
         }
     }
 
-    pub(crate) fn terms(&self) -> Terms {
+    pub(crate) fn terms(&self) -> ClaimTerms {
         self.terms.read().clone()
     }
 
-    /// Whether no binding claims anything any more.
+    /// Tells whether no binding claims anything of the resource any more.
     pub(crate) fn is_withdrawn(&self) -> bool {
         let terms = self.terms.read();
-        terms.exports.is_empty() && !terms.holds_withdrawn && terms.held == Selection::default()
+        terms.exports.is_empty() && !terms.keeps_withdrawn && terms.kept.selection == Selection::default()
     }
 
-    /// Whether that is so because the provider claims nothing any more.
+    /// Tells whether that is so because no provider claims the resource any more.
     pub(crate) fn is_dropped(&self) -> bool {
         self.is_withdrawn() && self.terms.read().offers == 0
     }
@@ -118,121 +133,134 @@ impl Rules {
         self.terms.read().relink
     }
 
-    /// Whether an object is claimed, by what its source says, or its copy.
-    pub(crate) fn choose(&self, key: &ObjectKey, side: &Side) -> Choice {
+    /// Decides whether an object is claimed. `side` is its source, or the copy if there is no source.
+    pub(crate) fn choose(&self, key: &ObjectKey, side: &Side) -> ClaimChoice {
         let terms = self.terms.read();
-        if self.is_refused(key, side) {
-            return Choice::Unselected;
+        if self.is_never_claimed(key, side) {
+            return ClaimChoice::Unselected;
         }
-        match (self.ask(&terms, false, key, side), self.ask(&terms, true, key, side)) {
-            (Choice::Selected, _) => Choice::Selected,
-            (_, Choice::Selected) => Choice::Held,
-            (Choice::Unselected, Choice::Unselected) if terms.holds_withdrawn => Choice::Held,
-            (Choice::Unselected, choice) | (choice, _) => choice,
+        let active = self.select(&terms.active, false, key, side);
+        match (active, self.select(&terms.kept, true, key, side)) {
+            (Selected::Yes(_), _) => ClaimChoice::Selected,
+            (_, Selected::Yes(_)) => ClaimChoice::Kept,
+            (Selected::No, Selected::No) if terms.keeps_withdrawn => ClaimChoice::Kept,
+            (Selected::No, Selected::No) => ClaimChoice::Unselected,
+            (Selected::Unknown, _) | (_, Selected::Unknown) => ClaimChoice::Unknown,
         }
     }
 
-    /// Whether a copy is one that nobody claims.
-    pub(crate) fn is_left(&self, key: &ObjectKey, copy: &Side) -> bool {
+    /// Tells whether no claim selects the object of a copy, so that the copy is a leftover.
+    pub(crate) fn is_leftover(&self, key: &ObjectKey, copy: &Side) -> bool {
         let terms = self.terms.read();
-        let is_unselected = |held| self.ask(&terms, held, key, copy) == Choice::Unselected;
-        self.is_refused(key, copy) || (is_unselected(false) && is_unselected(true))
+        let is_unselected = |set, kept| self.select(set, kept, key, copy) == Selected::No;
+        self.is_never_claimed(key, copy) || (is_unselected(&terms.active, false) && is_unselected(&terms.kept, true))
     }
 
-    /// Why it is not known which objects are referred to; `None` if it is.
+    /// Says why it is not known which objects are referred to; `None` if it is known.
     pub(crate) fn complaint(&self) -> Option<String> {
-        self.references.complaint(&self.asker(false))
+        self.references.complaint(&self.subscriber(false))
     }
 
-    fn ask(&self, terms: &Terms, held: bool, key: &ObjectKey, side: &Side) -> Choice {
-        let selection = if held { &terms.held } else { &terms.active };
-        selection.choose(key, &side.labels, || self.references.referenced(&self.asker(held), key))
+    fn select(&self, set: &ClaimSet, kept: bool, key: &ObjectKey, side: &Side) -> Selected {
+        let labels = || {
+            Cow::Owned(
+                side.labels
+                    .iter()
+                    .map(|(key, value)| (key.into(), value.into()))
+                    .collect(),
+            )
+        };
+        let referenced = || self.references.referenced(&self.subscriber(kept), key);
+        set.selection.select((&key.namespace, &key.name), labels, referenced)
     }
 
-    fn asker(&self, held: bool) -> Asker {
-        Asker {
+    fn subscriber(&self, kept: bool) -> Subscriber {
+        Subscriber {
             claim: self.claim.clone(),
-            held,
+            kept,
         }
     }
 
-    fn is_refused(&self, key: &ObjectKey, side: &Side) -> bool {
-        is_protected(&key.namespace, &self.home)
-            || selection::is_refused(&self.claim.resource, &key.name, side.secret_type.as_deref())
+    fn is_never_claimed(&self, key: &ObjectKey, side: &Side) -> bool {
+        let kind = side.secret_type.as_deref();
+        let key = (&*key.namespace, &*key.name);
+        never_claimed(&self.claim.resource, key, kind, &self.konnector_namespace).is_some()
     }
 }
 
-// === impl Terms ===
+// === impl ClaimTerms ===
 
-impl Terms {
-    /// What the bindings say of a resource.
+impl ClaimTerms {
+    /// Joins what the bindings say of a resource.
     pub(crate) fn of(claim: &ClaimKey, bindings: &BTreeMap<Arc<str>, &Wanted>) -> Self {
         let mut terms = Self {
             paused: true,
             ..Self::default()
         };
-        let (mut active, mut held) = (Vec::new(), Vec::new());
-        for wanted in bindings.values().filter(|wanted| wanted.place == claim.place) {
+        let (mut active, mut kept) = (Vec::new(), Vec::new());
+        for wanted in bindings.values().filter(|wanted| wanted.placement == claim.placement) {
             let accepted = accepted(claim, wanted);
             let withdrawn = wanted.withdrawn.contains(&claim.resource);
             if accepted.is_empty() && !withdrawn {
                 continue;
             }
             terms.paused &= wanted.paused;
-            terms.holds_withdrawn |= wanted.paused && withdrawn;
+            terms.keeps_withdrawn |= wanted.paused && withdrawn;
             terms.offers += usize::from(!wanted.dropped.contains(&claim.resource));
-            let kept = wanted
+            let unserved = wanted
                 .kept
                 .iter()
                 .filter(|(binding, _)| !bindings.contains_key(binding.as_str()));
-            let kept = kept.flat_map(|(_, claims)| claims);
-            let kept: Vec<_> = kept.filter(|one| one.group_resource == claim.resource).collect();
-            held.extend(kept.iter().map(|claim| &claim.selector));
-            terms.held_questions.extend(questions(&kept, wanted));
+            let unserved = unserved.flat_map(|(_, claims)| claims);
+            let unserved = unserved.filter(|one| one.group_resource == claim.resource);
+            kept.extend(unserved.map(|claim| (claim, *wanted)));
             if accepted.is_empty() {
                 continue;
             }
             terms.relink |= wanted.relink;
             terms.exports.push(wanted.export.clone());
-            let (selectors, asked) = if wanted.paused {
-                (&mut held, &mut terms.held_questions)
-            } else {
-                (&mut active, &mut terms.questions)
-            };
-            selectors.extend(accepted.iter().map(|claim| &claim.selector));
-            asked.extend(questions(&accepted, wanted));
+            let claims = if wanted.paused { &mut kept } else { &mut active };
+            claims.extend(accepted.into_iter().map(|claim| (claim, *wanted)));
         }
-        terms.active = Selection::of(active);
-        terms.held = Selection::of(held);
+        terms.active = ClaimSet::of(&active);
+        terms.kept = ClaimSet::of(&kept);
         terms
     }
 }
 
-/// The claims on a resource that a binding accepted.
+// === impl ClaimSet ===
+
+impl ClaimSet {
+    /// Joins claims, each with the binding that it comes from.
+    fn of(claims: &[(&PermissionClaim, &Wanted)]) -> Self {
+        let rules = claims.iter().flat_map(|(claim, wanted)| {
+            let references = claim.selector.references.iter();
+            references.filter_map(|reference| rule(reference, wanted))
+        });
+        Self {
+            selection: Selection::of(claims.iter().map(|(claim, _)| &claim.selector)),
+            references: rules.collect(),
+        }
+    }
+}
+
+/// Lists the claims on a resource that a binding accepted.
 pub(crate) fn accepted<'a>(claim: &ClaimKey, wanted: &'a Wanted) -> Vec<&'a PermissionClaim> {
     let claims = wanted.accepted.iter();
     claims.filter(|one| one.group_resource == claim.resource).collect()
 }
 
-fn questions(claims: &[&PermissionClaim], wanted: &Wanted) -> Vec<Question> {
-    let home = wanted
-        .cluster_scoped_namespace
-        .as_deref()
-        .filter(|home| !home.is_empty());
-    let references = claims.iter().flat_map(|claim| &claim.selector.references);
-    let question = |reference: &SelectorReference| {
-        let paths = &reference.json_path;
-        Some(Question {
-            from: reference.group_resource.clone(),
-            versions: reference.versions.clone(),
-            // A path that is none refers to nothing.
-            reference: Reference::parse(&paths.name, paths.namespace.as_deref())?,
-            home: home.map(Into::into),
-        })
-    };
-    references.filter_map(question).collect()
+/// Parses a reference; `None` if its paths are no paths, so that it refers to nothing.
+fn rule(reference: &SelectorReference, wanted: &Wanted) -> Option<ReferenceRule> {
+    let of_export = wanted.cluster_scoped_namespace.as_deref();
+    Some(ReferenceRule {
+        from: reference.group_resource.clone(),
+        versions: reference.versions.clone(),
+        paths: ReferencePaths::parse(&reference.json_path)?,
+        cluster_scoped_namespace: of_export.filter(|namespace| !namespace.is_empty()).map(Into::into),
+    })
 }
 
 #[cfg(test)]
-#[path = "rules_tests.rs"]
+#[path = "tests/rules.rs"]
 mod tests;

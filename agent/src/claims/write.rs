@@ -1,4 +1,4 @@
-//! Does the operations of a claim's plan, and notes what they taught.
+//! Runs the operations of a plan, and notes their outcome in the index.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,7 +9,7 @@ use kube::Client;
 use super::{
     pair::{Cluster, Pair, Side},
     plan::Op,
-    rules::Rules,
+    rules::ClaimRules,
 };
 use crate::{
     connection::{Answered, Meta, Target, Writer},
@@ -20,10 +20,10 @@ use crate::{
     },
 };
 
-/// What an operation taught.
+/// The outcome of an operation.
 #[derive(Debug)]
 pub(crate) enum Learned {
-    /// What a cluster has under the name.
+    /// The object that a cluster has under the name, if any.
     Read { on: Cluster, object: Option<Object> },
     /// A copy was written.
     Written { on: Cluster, copy: Side },
@@ -31,8 +31,13 @@ pub(crate) enum Learned {
     Deleted { on: Cluster, is_gone: bool },
 }
 
-/// Does one operation, within a time in which any API server that works has answered.
-pub(crate) async fn apply(writer: &Writer, rules: &Rules, target: Target<'_>, op: &Op) -> Result<Learned, kube::Error> {
+/// Runs one operation. It fails after a time in which any API server that works has answered.
+pub(crate) async fn apply(
+    writer: &Writer,
+    rules: &ClaimRules,
+    target: Target<'_>,
+    op: &Op,
+) -> Result<Learned, kube::Error> {
     let work = async {
         match op {
             Op::Read { on } => read(writer, target, *on).await,
@@ -42,7 +47,7 @@ pub(crate) async fn apply(writer: &Writer, rules: &Rules, target: Target<'_>, op
             Op::DeleteOrphan { on, uid, source_uid } => {
                 let (client, path) = path(writer, target, on.other());
                 match writer.read(client, &path).await? {
-                    // The cache was behind; what to do is for the next plan.
+                    // The cache was behind. The next plan decides.
                     Some(object) if *object.meta.uid == **source_uid => Ok(Learned::Read {
                         on: on.other(),
                         object: Some(object),
@@ -69,7 +74,7 @@ async fn delete(writer: &Writer, target: Target<'_>, on: Cluster, uid: &str) -> 
 
 async fn write(
     writer: &Writer,
-    rules: &Rules,
+    rules: &ClaimRules,
     target: Target<'_>,
     on: Cluster,
     source: &Object,
@@ -115,7 +120,7 @@ fn path<'a>(writer: &'a Writer, target: Target<'_>, on: Cluster) -> (&'a Client,
     }
 }
 
-/// Notes what an operation taught, of those that were there when it was planned.
+/// Notes the outcome of an operation in the index. Outcomes for objects of other UIDs than the plan's are discarded.
 pub(crate) fn learn(index: &mut Index<Pair>, key: &ObjectKey, learned: Learned, cast: &Cast) {
     let current = |index: &Index<Pair>, on: Cluster| {
         let side = index.pair(key).and_then(|pair| pair.sides.of(on).as_ref());
@@ -140,7 +145,7 @@ pub(crate) fn learn(index: &mut Index<Pair>, key: &ObjectKey, learned: Learned, 
         }
         Learned::Read { on, .. } | Learned::Deleted { on, is_gone: true } => {
             if current(index, on) == planned(on) {
-                // A copy's end is evidence of nothing, and the absence of a source is asked for where it matters.
+                // The end of a copy is no evidence that its source ended, and where the absence of a source matters it is read again.
                 match on {
                     Cluster::Consumer => index.consumer_deleted(key, None),
                     Cluster::Provider => index.provider_deleted(key, None),

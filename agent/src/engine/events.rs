@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak, atomic::Ordering};
 
+use bindery_api::annotations;
 use bindery_runtime::{
     cache::ObjectKey,
     queue::Lane,
@@ -225,8 +226,10 @@ impl<F: Flavour> Shared<F> {
     /// The object that a copy in the place of a consumer namespace was made of, or would be. Names come from the other
     /// cluster, and go into the paths of requests: what is no name of an object is nobody's.
     fn source_of(&self, consumer_namespace: &Arc<str>, copy: &Meta) -> Option<ObjectKey> {
-        let name = self.frame.placement.source_name(&self.frame.contract, copy)?;
-        if name.is_empty() || matches!(&*name, "." | "..") || name.contains(['/', '%', '?', '#']) {
+        let noted = copy.annotations.get(annotations::CONSUMER_NAME);
+        let placement = &self.frame.placement;
+        let name = placement.source_name(&self.frame.contract, &copy.name, noted)?;
+        if name.is_empty() || matches!(name, "." | "..") || name.contains(['/', '%', '?', '#']) {
             return None;
         }
         Some(ObjectKey::new(Arc::clone(consumer_namespace), name))

@@ -12,7 +12,8 @@ use super::{BindingRuntime, is_done};
 use crate::{
     attempt::Link,
     binding::claims::{ClaimSpec, ObservedClaims},
-    claims::{Cleanup, Progress, Wanted},
+    claims::{Progress, Wanted},
+    drain::Drain,
     session::Session,
 };
 
@@ -30,7 +31,7 @@ pub(super) struct RunningClaims {
 #[derive(Debug)]
 pub(super) struct RunningCleanup {
     resources: BTreeSet<GroupResource>,
-    cleanup: Cleanup,
+    cleanup: Drain,
     _link: Link,
 }
 
@@ -79,7 +80,7 @@ impl BindingRuntime {
     }
 
     /// Keeps a cleanup of copies of claimed objects.
-    pub(in crate::binding) fn run_cleanup(&mut self, resources: BTreeSet<GroupResource>, cleanup: Cleanup) {
+    pub(in crate::binding) fn run_cleanup(&mut self, resources: BTreeSet<GroupResource>, cleanup: Drain) {
         self.cleanup = Some(RunningCleanup {
             _link: self.connection.link_throttled(cleanup.progress(), is_done),
             resources,

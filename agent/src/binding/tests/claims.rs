@@ -320,11 +320,17 @@ fn isolation_and_scope_say_where_claimed_objects_are() {
         place(&seen, &export)
     };
     for isolation in [Isolation::Prefixed, Isolation::Namespaced] {
-        assert_eq!(of(isolation, None), Some(Place::Mapped));
-        assert_eq!(of(isolation, Some(Scope::Cluster)), Some(Place::Mapped));
+        assert_eq!(of(isolation, None), Some(ClaimedPlacement::Mapped));
+        assert_eq!(of(isolation, Some(Scope::Cluster)), Some(ClaimedPlacement::Mapped));
     }
-    assert_eq!(of(Isolation::None, Some(Scope::Namespaced)), Some(Place::Mapped));
-    assert_eq!(of(Isolation::None, Some(Scope::Cluster)), Some(Place::Shared));
+    assert_eq!(
+        of(Isolation::None, Some(Scope::Namespaced)),
+        Some(ClaimedPlacement::Mapped)
+    );
+    assert_eq!(
+        of(Isolation::None, Some(Scope::Cluster)),
+        Some(ClaimedPlacement::Shared)
+    );
     assert_eq!(of(Isolation::None, None), None);
 }
 

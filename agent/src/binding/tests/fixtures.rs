@@ -247,7 +247,7 @@ pub(super) fn act(seen: &mut ObservedBinding, ops: &[BindingOp]) {
                 engine.progress.remaining = Some(0);
             }
             BindingOp::StartReleaser { name, mode } => {
-                let released = crate::release::Released {
+                let released = crate::drain::DrainProgress {
                     remaining: Some(0),
                     problem: None,
                 };
@@ -269,7 +269,7 @@ pub(super) fn act(seen: &mut ObservedBinding, ops: &[BindingOp]) {
             BindingOp::SetClaims(spec) => claim(seen, spec),
             BindingOp::RemoveClaims => seen.claims.running = None,
             BindingOp::StartCleanup { resources, .. } => {
-                let released = crate::release::Released {
+                let released = crate::drain::DrainProgress {
                     remaining: Some(0),
                     problem: None,
                 };

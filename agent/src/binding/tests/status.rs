@@ -11,7 +11,7 @@ use crate::{
         plan,
     },
     controller::{access::SecretProblem, conditions::turned, observed_session::ClusterPin},
-    release::{Mode, Released},
+    drain::{DrainMode, DrainProgress},
     session::{connect::ConnectError, exports::ExportLookup, heartbeat::Heartbeat},
 };
 
@@ -470,11 +470,11 @@ fn bundled(mut seen: ObservedBinding, removed: RemovedExports, selects: bool) ->
 
 fn released(remaining: Option<usize>) -> ObservedBinding {
     with(installed(), |seen| {
-        let released = Released {
+        let released = DrainProgress {
             remaining,
             problem: None,
         };
-        seen.releasers.insert(CRD.to_owned(), (Mode::Deleted, released));
+        seen.releasers.insert(CRD.to_owned(), (DrainMode::Deleted, released));
         session(seen).export = ExportLookup::Absent;
     })
 }

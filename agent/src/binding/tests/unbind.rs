@@ -12,7 +12,7 @@ use crate::{
         observed::ExportDeletion,
     },
     controller::access::SecretProblem,
-    release::{Mode, Released},
+    drain::{DrainMode, DrainProgress},
     session::connect::ConnectError,
 };
 
@@ -97,11 +97,11 @@ fn without_the_export_nobody_answers_for_the_objects() {
     let gone = |seen: ObservedBinding| with(seen, |seen| session(seen).export = ExportLookup::Absent);
     check(&gone(served()), &["stop engine", "release All"], "counting");
     let released = gone(with(installed(), |seen| {
-        let released = Released {
+        let released = DrainProgress {
             remaining: Some(0),
             problem: None,
         };
-        seen.releasers.insert(CRD.to_owned(), (Mode::All, released));
+        seen.releasers.insert(CRD.to_owned(), (DrainMode::All, released));
     }));
     check(&released, &["delete crd"], "all objects are deleted");
 }
@@ -175,11 +175,11 @@ fn a_crd_that_was_never_served_has_no_objects_to_wait_for() {
     forced(&mut by_force);
     check(&by_force, &["delete crd"], "all objects are deleted");
     let looked_at_no_more = with(by_force, |seen| {
-        let released = Released {
+        let released = DrainProgress {
             remaining: None,
             problem: Some("404 page not found".to_owned()),
         };
-        seen.releasers.insert(CRD.to_owned(), (Mode::All, released));
+        seen.releasers.insert(CRD.to_owned(), (DrainMode::All, released));
     });
     check(
         &looked_at_no_more,
@@ -245,7 +245,8 @@ fn paused_it_waits_and_says_so() {
     let asked = with(pinned(), |seen| seen.deletion = Some(ExportDeletion::Running));
     check(&paused(asked), &["pause", "stop deletion"], "paused");
     let releasing = with(installed(), |seen| {
-        seen.releasers.insert(CRD.to_owned(), (Mode::All, Released::default()));
+        seen.releasers
+            .insert(CRD.to_owned(), (DrainMode::All, DrainProgress::default()));
     });
     check(&paused(releasing), &["pause", "stop release"], "paused");
 }

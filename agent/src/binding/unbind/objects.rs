@@ -14,7 +14,7 @@ use crate::{
         status::sync::frozen_message,
     },
     controller::crd_objects::was_never_served,
-    release::Mode,
+    drain::DrainMode,
 };
 
 /// Makes the engines of a session delete all objects on both clusters.
@@ -88,7 +88,7 @@ pub(super) fn drain(seen: &ObservedBinding, session: u64) -> UnbindPlan {
 /// Makes releasers delete all objects on the consumer only.
 pub(super) fn release_objects(seen: &ObservedBinding) -> UnbindPlan {
     let mut plan = UnbindPlan {
-        ops: release(seen, &BTreeSet::new(), &BTreeSet::new(), Mode::All),
+        ops: release(seen, &BTreeSet::new(), &BTreeSet::new(), DrainMode::All),
         remaining: Some(0),
         ..UnbindPlan::default()
     };
@@ -96,7 +96,7 @@ pub(super) fn release_objects(seen: &ObservedBinding) -> UnbindPlan {
         let released = seen
             .releasers
             .get(name)
-            .filter(|(mode, _)| *mode == Mode::All)
+            .filter(|(mode, _)| *mode == DrainMode::All)
             .map(|(_, released)| released);
         let left = match released {
             _ if was_never_served(crd) => Some(0),

@@ -1,6 +1,9 @@
 use std::time::Duration;
 
-use bindery_api::v1alpha2::{APIServiceNamespace, InformerScope, PermissionClaim};
+use bindery_api::{
+    placement::ClaimedPlacement,
+    v1alpha2::{APIServiceNamespace, InformerScope, PermissionClaim},
+};
 use bindery_runtime::{cache::Cache, watch::Source};
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::{Value, json};
@@ -15,7 +18,6 @@ use crate::{
     },
     engine::{Budget, Metrics},
     events::Recorder,
-    references::Place,
 };
 
 pub(super) const CONTRACT: &str = "kube-bind-x";
@@ -300,7 +302,7 @@ async fn references_are_followed_as_they_change() {
             .is_some_and(|problem| problem.reason == "ReferencesUnknown")
     })
     .await;
-    let feed = town.claims.references().feed(sheriffs.clone(), "v1");
+    let feed = town.claims.references().indexer(sheriffs.clone(), "v1");
     feed.listing();
     feed.seen(&sheriff(&["colt"]));
     feed.listed();
@@ -310,7 +312,7 @@ async fn references_are_followed_as_they_change() {
     feed.seen(&sheriff(&["badge"]));
     eventually("the other", || has("badge") && !has("colt")).await;
     // Who watches changes; until that one knows all, nothing is withdrawn.
-    let next = town.claims.references().feed(sheriffs, "v1");
+    let next = town.claims.references().indexer(sheriffs, "v1");
     drop(feed);
     sleep(Duration::from_secs(5)).await;
     assert!(has("badge"));
@@ -462,7 +464,7 @@ async fn in_a_shared_place_others_copies_are_left() {
     let town = Town::new();
     town.preseed("west");
     let shared = |selector: Value| Wanted {
-        place: Place::Shared,
+        placement: ClaimedPlacement::Shared,
         ..wanted(&[selector])
     };
     let mut others = opaque("9");
@@ -499,7 +501,7 @@ async fn both_places_share_one_watch_of_the_consumer() {
     town.set("cowboys", wide(named(&["colt"])));
     eventually("the copy", || town.provider.get(&there("colt")).is_some()).await;
     let shared = Wanted {
-        place: Place::Shared,
+        placement: ClaimedPlacement::Shared,
         ..wide(named(&["badge"]))
     };
     town.set("sheriffs", shared);

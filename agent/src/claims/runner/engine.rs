@@ -1,7 +1,8 @@
-//! The engine of a claimed resource, and what has it look again.
+//! The engine of a claimed resource, and what makes it look at objects again.
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use bindery_api::{placement::ClaimedPlacement, v1alpha2::InformerScope};
 use bindery_runtime::{
     cache::Subscription,
     queue::{Lane, Queue},
@@ -13,23 +14,22 @@ use tokio_util::task::AbortOnDropHandle;
 use super::search::forward;
 use crate::{
     claims::{
-        flavour::{Claimed, Doing},
         registry::Site,
-        rules::Rules,
+        rules::ClaimRules,
+        strategy::{Claimed, ClaimedProgress},
     },
     engine::{Deletions, Frame, Running, Shared},
     index::Index,
     model::{BoundResource, Placement},
-    references::{Changed, Listener, Place},
+    references::{ReferenceChange, ReferenceListener},
 };
-use bindery_api::v1alpha2::InformerScope;
 
-/// An engine that runs.
+/// An engine with the tasks that serve it alone.
 pub(super) struct Engine {
     pub(super) running: Running<Claimed>,
-    pub(super) progress: watch::Receiver<Doing>,
-    /// What waits for the guard of each binding.
-    thaws: BTreeMap<Arc<str>, [AbortOnDropHandle<()>; 2]>,
+    pub(super) progress: watch::Receiver<ClaimedProgress>,
+    /// The tasks that wait for the guard of each binding to allow deletions again.
+    resumes: BTreeMap<Arc<str>, [AbortOnDropHandle<()>; 2]>,
     news: Arc<Notify>,
     _subscription: Subscription,
     _tasks: [AbortOnDropHandle<()>; 2],
@@ -40,18 +40,18 @@ pub(super) type Guards = BTreeMap<Arc<str>, Arc<Deletions>>;
 // === impl Engine ===
 
 impl Engine {
-    /// Starts to sync.
+    /// Starts the engine.
     pub(super) fn start(
         site: &Site,
-        rules: &Arc<Rules>,
+        rules: &Arc<ClaimRules>,
         resource: BoundResource,
         informer_scope: InformerScope,
         guards: &Guards,
         news: &Arc<Notify>,
     ) -> Self {
-        let placement = match rules.claim.place {
-            Place::Mapped => Placement::Mapped,
-            Place::Shared => Placement::Shared,
+        let placement = match rules.claim.placement {
+            ClaimedPlacement::Mapped => Placement::Mapped,
+            ClaimedPlacement::Shared => Placement::Shared,
         };
         let frame = Frame {
             holder: Arc::clone(&site.contract.namespace),
@@ -71,13 +71,13 @@ impl Engine {
         let running = Running::start(frame, site.sides.clone(), site.around.clone(), claimed, index);
         running.shared.pause(rules.terms().paused);
         let shared = Arc::downgrade(&running.shared);
-        let listener: Listener = Arc::new(move |changed: &Changed| {
+        let listener: ReferenceListener = Arc::new(move |change: &ReferenceChange| {
             if let Some(shared) = shared.upgrade() {
-                hear(&shared, changed);
+                references_changed(&shared, change);
             }
         });
         rules.listen(&listener);
-        // What was told before anybody listened.
+        // References may have changed before the listener was there.
         running.shared.enqueue_all(Lane::Backlog);
         let progress = running.shared.progress();
         let (subscription, task) = on_new_namespace(&running.shared);
@@ -86,14 +86,14 @@ impl Engine {
             _tasks: [task, forward(progress.clone(), news)],
             running,
             progress,
-            thaws: BTreeMap::new(),
+            resumes: BTreeMap::new(),
             news: Arc::clone(news),
         };
         engine.guard(guards);
         engine
     }
 
-    /// These bindings may hold deletions back.
+    /// Replaces the guards of the bindings that claim the resource. Each of them may freeze deletions.
     pub(super) fn guard(&mut self, guards: &Guards) {
         let shared = &self.running.shared;
         let before = std::mem::replace(&mut *shared.flavour.guards.lock(), guards.clone());
@@ -101,19 +101,19 @@ impl Engine {
             let stays = guards.get(&binding).is_some_and(|now| Arc::ptr_eq(now, &guard));
             if !stays {
                 guard.forget(shared.id());
-                self.thaws.remove(&binding);
+                self.resumes.remove(&binding);
             }
         }
         for (binding, guard) in guards {
-            if !self.thaws.contains_key(binding) {
-                let thaw = self.running.thaw(Arc::clone(guard));
+            if !self.resumes.contains_key(binding) {
+                let resume = self.running.thaw(Arc::clone(guard));
                 let told = forward(guard.frozen(), &self.news);
-                self.thaws.insert(Arc::clone(binding), [thaw, told]);
+                self.resumes.insert(Arc::clone(binding), [resume, told]);
             }
         }
     }
 
-    /// The first of the other bindings, by name, that holds deletions back of them all.
+    /// The first of the other bindings, by name, that freezes deletions for all of them.
     pub(super) fn frozen_by_another(&self, binding: &str) -> Option<Arc<str>> {
         let guards = self.running.shared.flavour.guards.lock();
         let is_frozen = |guard: &Deletions| guard.frozen().borrow().is_some();
@@ -126,36 +126,36 @@ impl Engine {
             .map(|(name, _)| Arc::clone(name))
     }
 
-    /// Other objects are claimed than before.
+    /// Looks at all objects again, because other objects are claimed than before.
     pub(super) fn look_again(&self) {
         let shared = &self.running.shared;
         shared.enqueue_all(Lane::Backlog);
-        // Told at once: what was counted before says nothing of what is claimed now.
+        // Published at once: the counts of before are of other claims.
         shared.tell_progress();
     }
 }
 
-/// Bound objects refer to other objects than before.
-fn hear(shared: &Shared<Claimed>, changed: &Changed) {
-    let targets = match changed {
-        Changed::All => return shared.enqueue_all(Lane::Backlog),
-        Changed::Targets(targets) => targets,
+/// Looks at the objects again whose references changed.
+fn references_changed(shared: &Shared<Claimed>, change: &ReferenceChange) {
+    let objects = match change {
+        ReferenceChange::All => return shared.enqueue_all(Lane::Backlog),
+        ReferenceChange::Objects(objects) => objects,
     };
     let index = shared.index.lock();
     let mut keys = Vec::new();
-    for target in targets {
-        match &target.namespace {
-            Some(namespace) => keys.extend(index.key(namespace, &target.name)),
-            None => keys.extend(index.keys_named(&target.name)),
+    for object in objects {
+        match &object.namespace {
+            Some(namespace) => keys.extend(index.key(namespace, &object.name)),
+            None => keys.extend(index.keys_named(&object.name)),
         }
     }
     drop(index);
     shared.enqueue(keys, Lane::Live);
 }
 
-/// What waits for its namespace on the consumer is looked at when that comes.
+/// Looks at the objects of a consumer namespace again when the namespace is created.
 fn on_new_namespace(shared: &Arc<Shared<Claimed>>) -> (Subscription, AbortOnDropHandle<()>) {
-    // By a queue, for whoever plans reads the same cache with the index in hand.
+    // The callback runs inside the cache, which plans read while they hold the lock of the index: so it only queues.
     let queue: Queue<Arc<str>> = Queue::new();
     let news = queue.clone();
     let subscription = shared.flavour.consumer_namespaces.subscribe(move |change| {

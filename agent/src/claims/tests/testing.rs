@@ -2,23 +2,26 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use bindery_api::v1alpha2::{GroupResource, InformerScope, PermissionClaim};
+use bindery_api::{
+    placement::ClaimedPlacement,
+    v1alpha2::{GroupResource, InformerScope, PermissionClaim},
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
 use super::{
     Wanted,
-    rules::{Rules, Terms},
+    rules::{ClaimRules, ClaimTerms},
 };
 use crate::{
     model::object::Object,
-    references::{ClaimKey, Place, References},
+    references::{ClaimKey, References},
 };
 
 pub(crate) fn claim_key(resource: &str) -> ClaimKey {
     ClaimKey {
         resource: GroupResource::new("", resource),
-        place: Place::Mapped,
+        placement: ClaimedPlacement::Mapped,
     }
 }
 
@@ -34,7 +37,7 @@ pub(crate) fn wanted(selectors: &[Value]) -> Wanted {
             uid: "export-uid".to_owned(),
             ..OwnerReference::default()
         },
-        place: Place::Mapped,
+        placement: ClaimedPlacement::Mapped,
         informer_scope: InformerScope::Namespaced,
         cluster_wide_secrets: false,
         cluster_scoped_namespace: None,
@@ -47,15 +50,15 @@ pub(crate) fn wanted(selectors: &[Value]) -> Wanted {
     }
 }
 
-pub(crate) fn terms(wanted: &[Wanted]) -> Terms {
+pub(crate) fn terms(wanted: &[Wanted]) -> ClaimTerms {
     let names = (0..).map(|at| Arc::from(format!("binding-{at}")));
     let bindings: BTreeMap<_, _> = names.zip(wanted).collect();
-    Terms::of(&claim_key("secrets"), &bindings)
+    ClaimTerms::of(&claim_key("secrets"), &bindings)
 }
 
-/// Rules of Secrets.
-pub(crate) fn rules(wanted: &[Wanted], references: &References) -> Arc<Rules> {
-    Arc::new(Rules::new(
+/// ClaimRules of Secrets.
+pub(crate) fn rules(wanted: &[Wanted], references: &References) -> Arc<ClaimRules> {
+    Arc::new(ClaimRules::new(
         claim_key("secrets"),
         ("kube-bind-x".into(), "contract-uid".into()),
         "kube-bind".into(),

@@ -1,4 +1,4 @@
-//! What runs for one claimed resource: first the search for a version that both clusters serve, then an engine.
+//! Serves one claimed resource: first by a search for a version that both clusters serve, then by an engine.
 
 mod engine;
 mod search;
@@ -10,33 +10,33 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::{
     ClaimProgress, Problem, Wanted,
-    flavour::{Claimed, Doing},
     registry::Site,
-    rules::{self, Rules, Terms},
+    rules::{self, ClaimRules, ClaimTerms},
+    strategy::{Claimed, ClaimedProgress},
 };
 use crate::{
     engine::Shared,
     references::{ClaimKey, References},
 };
 use engine::{Engine, Guards};
-use search::{Doubt, Lack, Search, Verdict};
+use search::{SearchFailure, StalenessCheck, Verdict, VersionSearch};
 
-/// How long it may take to learn what bound objects refer to before that is a problem.
+/// The time until references that are not all known are reported as a problem.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What runs for one claimed resource.
-pub(crate) struct Unit {
+/// Serves one claimed resource until it is dropped.
+pub(crate) struct ClaimRunner {
     claim: ClaimKey,
-    rules: Arc<Rules>,
+    rules: Arc<ClaimRules>,
     informer_scope: InformerScope,
-    search: Search,
+    search: VersionSearch,
     engine: Option<Engine>,
-    doubt: Option<Doubt>,
-    /// Since when it is not known what is referred to.
-    waits: Option<Instant>,
+    staleness: Option<StalenessCheck>,
+    /// Since when not all references have been known.
+    references_unknown_since: Option<Instant>,
 }
 
-/// Whether the provider is watched as a whole, by what is said of a claim. Whoever only withdraws may have lost the right to.
+/// Decides whether the provider is watched cluster-wide for a claim. A binding that only withdraws may have lost the right to.
 pub(crate) fn informer_scope(claim: &ClaimKey, wanted: &[&Wanted]) -> InformerScope {
     let is_secrets = claim.resource.is_core() && claim.resource.resource == "secrets";
     let may = |wanted: &&&Wanted| {
@@ -51,19 +51,19 @@ pub(crate) fn informer_scope(claim: &ClaimKey, wanted: &[&Wanted]) -> InformerSc
     }
 }
 
-// === impl Unit ===
+// === impl ClaimRunner ===
 
-impl Unit {
-    /// Starts to search. `news` is notified of all that changes.
+impl ClaimRunner {
+    /// Starts to search. `news` is notified of every change.
     pub(crate) fn start(
         site: &Site,
         references: &References,
         claim: ClaimKey,
-        terms: Terms,
+        terms: ClaimTerms,
         informer_scope: InformerScope,
         news: &Arc<Notify>,
     ) -> Self {
-        let rules = Rules::new(
+        let rules = ClaimRules::new(
             claim.clone(),
             (Arc::clone(&site.contract.namespace), Arc::clone(&site.contract.uid)),
             Arc::clone(&site.home),
@@ -71,23 +71,23 @@ impl Unit {
             terms,
         );
         Self {
-            search: Search::start(site, &claim.resource, news),
+            search: VersionSearch::start(site, &claim.resource, news),
             claim,
             rules: Arc::new(rules),
             informer_scope,
             engine: None,
-            doubt: None,
-            waits: None,
+            staleness: None,
+            references_unknown_since: None,
         }
     }
 
-    /// How the provider is watched.
+    /// Whether the provider is watched by namespace or cluster-wide.
     pub(crate) fn informer_scope(&self) -> InformerScope {
         self.informer_scope
     }
 
-    /// The bindings say something else.
-    pub(crate) fn set(&mut self, terms: Terms, guards: &Guards) {
+    /// Replaces what the bindings say.
+    pub(crate) fn set(&mut self, terms: ClaimTerms, guards: &Guards) {
         let paused = terms.paused;
         let is_news = self.rules.set(terms);
         if let Some(engine) = &mut self.engine {
@@ -99,9 +99,9 @@ impl Unit {
         }
     }
 
-    /// Starts the engine as soon as it is known what to sync, and ends it when that is served no more.
+    /// Starts the engine as soon as a version is found, and ends it when that is served no more.
     pub(crate) fn tend(&mut self, site: &Site, guards: &Guards, news: &Arc<Notify>) {
-        self.doubt(site, news);
+        self.check_staleness(site, news);
         if self.engine.is_some() {
             return;
         }
@@ -111,37 +111,37 @@ impl Unit {
         }
     }
 
-    /// Whether what was found is still served, if a watch fails for long.
-    fn doubt(&mut self, site: &Site, news: &Arc<Notify>) {
+    /// Searches again when a watch has failed for long: the version may not be served any more.
+    fn check_staleness(&mut self, site: &Site, news: &Arc<Notify>) {
         let Some(engine) = &self.engine else {
             return;
         };
         let trouble = engine.progress.borrow().trouble.clone();
         // Clusters always serve core resources.
         if self.claim.resource.is_core() || trouble.is_none_or(|trouble| trouble.reason != "Unreachable") {
-            self.doubt = None;
+            self.staleness = None;
             return;
         }
         let known = &engine.running.shared.frame.resource;
-        let doubt = self.doubt.get_or_insert_with(Doubt::new);
-        match doubt.decide(site, &self.claim.resource, known, news) {
+        let staleness = self.staleness.get_or_insert_with(StalenessCheck::new);
+        match staleness.decide(site, &self.claim.resource, known, news) {
             Verdict::Open => {}
-            Verdict::Unfounded => self.doubt = Some(Doubt::new()),
-            Verdict::Founded(search) => {
+            Verdict::Current => self.staleness = Some(StalenessCheck::new()),
+            Verdict::Stale(search) => {
                 self.search = search;
                 self.engine = None;
-                self.doubt = None;
-                self.waits = None;
+                self.staleness = None;
+                self.references_unknown_since = None;
             }
         }
     }
 
-    /// What its engine shares with its tasks.
+    /// The engine, if it runs.
     pub(crate) fn engine(&self) -> Option<&Arc<Shared<Claimed>>> {
         self.engine.as_ref().map(|engine| &engine.running.shared)
     }
 
-    /// How it is going, in the words for one binding.
+    /// The progress as one binding is told it.
     pub(crate) fn progress(&mut self, binding: &str) -> ClaimProgress {
         let Some(engine) = &self.engine else {
             return match self.search.outcome() {
@@ -149,30 +149,30 @@ impl Unit {
                 Some(Ok(_)) | None => ClaimProgress::default(),
             };
         };
-        let doing = engine.progress.borrow().clone();
-        let synced = doing.common.consumer_synced && doing.common.provider_synced && doing.complaint.is_none();
-        let is_counted = synced || (doing.out_of_reach && doing.common.consumer_synced);
-        self.waits = doing
+        let progress = engine.progress.borrow().clone();
+        let synced = progress.common.consumer_synced && progress.common.provider_synced && progress.complaint.is_none();
+        let is_counted = synced || (progress.out_of_reach && progress.common.consumer_synced);
+        self.references_unknown_since = progress
             .complaint
             .as_ref()
-            .map(|_| self.waits.unwrap_or_else(Instant::now));
+            .map(|_| self.references_unknown_since.unwrap_or_else(Instant::now));
         ClaimProgress {
             synced,
-            from_consumer: doing.from_consumer,
-            from_provider: doing.from_provider,
-            pending: doing.common.pending,
-            failing: doing.common.failing,
+            from_consumer: progress.from_consumer,
+            from_provider: progress.from_provider,
+            pending: progress.common.pending,
+            failing: progress.common.failing,
             selects_all: false,
-            // Nothing is left only if nothing is on its way either.
-            remaining: (is_counted && (doing.left > 0 || doing.is_idle)).then_some(doing.left),
-            out_of_reach: doing.out_of_reach,
-            problem: self.problem(binding, doing),
+            // No leftovers are reported only once no write is under way either.
+            remaining: (is_counted && (progress.leftovers > 0 || progress.is_idle)).then_some(progress.leftovers),
+            out_of_reach: progress.out_of_reach,
+            problem: self.problem(binding, progress),
         }
     }
 
-    /// There is nothing to sync.
-    fn lacking(&self, lack: Lack) -> ClaimProgress {
-        let is_nowhere = matches!(lack, Lack::Nowhere);
+    /// The progress while there is no version to sync.
+    fn lacking(&self, lack: SearchFailure) -> ClaimProgress {
+        let is_nowhere = matches!(lack, SearchFailure::Nowhere);
         let is_claimed = !self.rules.terms().exports.is_empty();
         ClaimProgress {
             remaining: is_nowhere.then_some(0),
@@ -181,23 +181,23 @@ impl Unit {
         }
     }
 
-    /// When to look again although nothing may have changed.
+    /// When to look at it again even if nothing changes.
     pub(crate) fn due(&self) -> Option<Instant> {
-        let patience = self.waits.map(|since| since + PATIENCE);
-        let doubt = self.doubt.as_ref().and_then(Doubt::due);
-        let due = [patience, doubt].into_iter().flatten();
+        let patience = self.references_unknown_since.map(|since| since + PATIENCE);
+        let staleness = self.staleness.as_ref().and_then(StalenessCheck::due);
+        let due = [patience, staleness].into_iter().flatten();
         due.filter(|due| *due > Instant::now()).min()
     }
 
-    fn problem(&self, binding: &str, doing: Doing) -> Option<Problem> {
-        if let Some(trouble) = doing.trouble.filter(|_| !doing.out_of_reach) {
+    fn problem(&self, binding: &str, progress: ClaimedProgress) -> Option<Problem> {
+        if let Some(trouble) = progress.trouble.filter(|_| !progress.out_of_reach) {
             return Some(Problem {
                 reason: trouble.reason,
                 message: trouble.message,
                 lacks_right: trouble.lacks_right,
             });
         }
-        if doing.left > 0 || doing.missing > 0 {
+        if progress.leftovers > 0 || progress.missing > 0 {
             let by = self.engine.as_ref()?.frozen_by_another(binding);
             if let Some(other) = by {
                 return Some(Problem {
@@ -210,8 +210,10 @@ impl Unit {
                 });
             }
         }
-        let is_late = self.waits.is_some_and(|since| since.elapsed() >= PATIENCE);
-        doing.complaint.filter(|_| is_late).map(|message| Problem {
+        let is_late = self
+            .references_unknown_since
+            .is_some_and(|since| since.elapsed() >= PATIENCE);
+        progress.complaint.filter(|_| is_late).map(|message| Problem {
             reason: "ReferencesUnknown",
             message,
             lacks_right: false,
@@ -219,7 +221,7 @@ impl Unit {
     }
 }
 
-impl Drop for Unit {
+impl Drop for ClaimRunner {
     fn drop(&mut self) {
         self.rules.end();
     }

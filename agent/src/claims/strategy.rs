@@ -1,4 +1,4 @@
-//! The engine of a claimed resource: how it differs from that of a bound one.
+//! The strategy of engines that sync claimed resources.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,8 +14,7 @@ use tokio::sync::watch as channel;
 use super::{
     pair::{Both, Cluster, Pair, Role},
     plan::{self, Blocked, Mode, Op},
-    rules::Rules,
-    selection::Choice,
+    rules::{ClaimChoice, ClaimRules},
     write::{self, Learned},
 };
 use crate::{
@@ -29,38 +28,38 @@ use crate::{
     model::object::{Object, Version},
 };
 
-/// How claimed objects are synced.
+/// The strategy for one claimed resource.
 #[derive(Debug)]
 pub(crate) struct Claimed {
-    pub rules: Arc<Rules>,
-    /// The contract's, by the names of the consumer's namespaces.
+    pub rules: Arc<ClaimRules>,
+    /// The APIServiceNamespaces of the contract, by consumer namespace.
     pub namespaces: Cache<APIServiceNamespace>,
     pub consumer_namespaces: Cache<Namespace>,
-    /// What holds deletions back, by binding.
+    /// The guard of deletions of each binding.
     pub guards: Mutex<BTreeMap<Arc<str>, Arc<Deletions>>>,
 }
 
-/// How the engine of a claimed resource is doing.
+/// How the engine of a claimed resource is progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Doing {
+pub(crate) struct ClaimedProgress {
     pub common: engine::Progress,
     pub from_consumer: usize,
     pub from_provider: usize,
-    /// Copies that nobody claims.
-    pub left: usize,
-    /// Copies whose source is missing.
+    /// The number of copies that no claim selects.
+    pub leftovers: usize,
+    /// The number of copies whose source is missing.
     pub missing: usize,
-    /// The provider claims it no more and refuses: only the consumer's copies are left to count.
+    /// The provider claims the resource no more and refuses access to it, so that only copies on the consumer are counted.
     pub out_of_reach: bool,
-    /// No object is being worked on, or waits to be.
+    /// No worker has an object, and none waits.
     pub is_idle: bool,
-    /// Why it is not known what is referred to.
+    /// Why not all references are known.
     pub complaint: Option<String>,
     pub trouble: Option<Trouble>,
 }
 
 impl Claimed {
-    /// Whether a namespace certainly has no counterpart on the provider.
+    /// Tells whether a consumer namespace certainly has no provider namespace.
     fn has_no_place(&self, key: &ObjectKey) -> bool {
         let place = || self.namespaces.get(&self.rules.contract, &key.namespace);
         self.namespaces.is_synced() && place().is_none()
@@ -87,7 +86,7 @@ impl Flavour for Claimed {
     type Pair = Pair;
     type Op = Op;
     type Learned = Learned;
-    type Progress = Doing;
+    type Progress = ClaimedProgress;
 
     const HAS_PROVIDERS_SOURCES: bool = true;
     const SHARES_WATCHES: bool = true;
@@ -95,7 +94,7 @@ impl Flavour for Claimed {
     fn plan(&self, key: &ObjectKey, pair: &mut Pair, place: &Place) -> Steps<Op> {
         pair.compare();
         let plan = plan::plan(pair, self.mode(key, place), &|side| self.rules.choose(key, side));
-        // What our own write has to be compared with is still to come.
+        // Contents are compared once more when the watch shows our own write.
         if plan.ops.is_empty() && !pair.is_unseen() {
             pair.forget_content();
         }
@@ -112,7 +111,7 @@ impl Flavour for Claimed {
         let goes = matches!(copy.role, Role::Copy { .. })
             && !copy.deleting
             && (withdrawn || has_lost_place)
-            && self.rules.choose(key, copy) == Choice::Unselected;
+            && self.rules.choose(key, copy) == ClaimChoice::Unselected;
         goes.then(|| {
             if copy.paused {
                 return Steps {
@@ -157,29 +156,35 @@ impl Flavour for Claimed {
         None
     }
 
-    fn observe(&self, common: engine::Progress, is_idle: bool, index: &Index<Pair>, issues: &Issues) -> Doing {
-        let mut doing = Doing {
+    fn observe(
+        &self,
+        common: engine::Progress,
+        is_idle: bool,
+        index: &Index<Pair>,
+        issues: &Issues,
+    ) -> ClaimedProgress {
+        let mut progress = ClaimedProgress {
             is_idle,
             complaint: self.rules.complaint(),
             trouble: issues.trouble(),
             missing: index.tally().missing,
             common,
-            ..Doing::default()
+            ..ClaimedProgress::default()
         };
         let is_refused = |trouble: &Trouble| trouble.reason == "Forbidden" && !trouble.lacks_right;
-        doing.out_of_reach = self.rules.is_dropped() && doing.trouble.as_ref().is_some_and(is_refused);
+        progress.out_of_reach = self.rules.is_dropped() && progress.trouble.as_ref().is_some_and(is_refused);
         for (key, pair) in index.pairs() {
             for (cluster, copy) in pair.copies() {
                 match cluster {
-                    Cluster::Consumer => doing.from_provider += 1,
-                    Cluster::Provider => doing.from_consumer += 1,
+                    Cluster::Consumer => progress.from_provider += 1,
+                    Cluster::Provider => progress.from_consumer += 1,
                 }
                 let by = pair.parts().map_or(copy, |(_, source, _)| source);
-                let is_countable = !doing.out_of_reach || cluster == Cluster::Consumer;
-                doing.left += usize::from(is_countable && self.rules.is_left(&key, by));
+                let is_countable = !progress.out_of_reach || cluster == Cluster::Consumer;
+                progress.leftovers += usize::from(is_countable && self.rules.is_leftover(&key, by));
             }
         }
-        doing
+        progress
     }
 }
 

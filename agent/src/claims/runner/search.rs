@@ -1,4 +1,4 @@
-//! Finds the version of a claimed resource that both clusters serve, and finds it again when what was found is no more.
+//! Finds the version of a claimed resource that both clusters serve, and another one when that is served no more.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,52 +12,53 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     attempt::Attempt,
-    claims::{Problem, discovery, registry::Site},
+    claims::{Problem, registry::Site},
+    discovery,
     model::BoundResource,
 };
 
-/// How often the clusters are asked whether they serve a resource.
+/// The pauses between two searches.
 const SEARCH: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
-/// How long a watch may fail before it is asked whether the resource is still served.
-const DOUBT: Duration = Duration::from_secs(30);
+/// The time that a watch may fail until the version counts as stale, and is searched again.
+const STALE_AFTER: Duration = Duration::from_secs(30);
 
-/// Goes on until both clusters serve the resource.
-pub(super) struct Search {
-    attempt: Attempt<BoundResource, Lack>,
+/// Searches until both clusters serve the resource.
+pub(super) struct VersionSearch {
+    attempt: Attempt<BoundResource, SearchFailure>,
     _link: AbortOnDropHandle<()>,
 }
 
-/// Why there is nothing to sync.
+/// Why no version was found.
 #[derive(Clone, Debug)]
-pub(super) enum Lack {
-    /// Neither cluster serves it, so that neither has a copy.
+pub(super) enum SearchFailure {
+    /// Neither cluster serves the resource, so that neither has a copy.
     Nowhere,
-    /// One does not, or not as the other does.
+    /// One cluster does not serve the resource, or the two serve no version in common.
     Missing(String),
-    /// It cannot be asked.
+    /// A cluster could not be asked.
     Unreachable(String),
 }
 
-/// A resource that was served, and of which the watches fail.
-pub(super) struct Doubt {
+/// Checks whether a version is still served, once its watches have failed for long.
+pub(super) struct StalenessCheck {
     since: Instant,
-    search: Option<Search>,
+    search: Option<VersionSearch>,
 }
 
-/// What became of a doubt.
+/// The outcome of a staleness check.
 pub(super) enum Verdict {
-    /// It is not known yet.
+    /// Not known yet.
     Open,
-    /// It is served as before.
-    Unfounded,
-    /// It is served otherwise, or not at all.
-    Founded(Search),
+    /// The version is served as before.
+    Current,
+    /// Another version is to be synced, or none, as this search says.
+    Stale(VersionSearch),
 }
 
-// === impl Search ===
+// === impl VersionSearch ===
 
-impl Search {
-    /// Starts to search; `news` is notified of every outcome.
+impl VersionSearch {
+    /// Starts to search. `news` is notified of every outcome.
     pub(super) fn start(site: &Site, resource: &GroupResource, news: &Arc<Notify>) -> Self {
         let (consumer, provider) = (site.sides.consumer.write.clone(), site.sides.provider.write.clone());
         let resource = resource.clone();
@@ -70,7 +71,7 @@ impl Search {
         }
     }
 
-    pub(super) fn outcome(&self) -> Option<Result<BoundResource, Lack>> {
+    pub(super) fn outcome(&self) -> Option<Result<BoundResource, SearchFailure>> {
         self.attempt.outcome()
     }
 }
@@ -79,13 +80,13 @@ async fn search(
     consumer: kube::Client,
     provider: kube::Client,
     resource: GroupResource,
-) -> Result<BoundResource, Lack> {
+) -> Result<BoundResource, SearchFailure> {
     let (here, there) = tokio::join!(
         discovery::served(&consumer, &resource),
         discovery::served(&provider, &resource)
     );
     let unreachable = |cluster: &str, error: &kube::Error| {
-        Lack::Unreachable(format!(
+        SearchFailure::Unreachable(format!(
             "cannot find out whether the {cluster} serves {resource}: {}",
             errors::explain(error)
         ))
@@ -93,12 +94,12 @@ async fn search(
     let here = here.map_err(|error| unreachable("consumer", &error))?;
     let there = there.map_err(|error| unreachable("provider", &error))?;
     if here.is_empty() && there.is_empty() {
-        return Err(Lack::Nowhere);
+        return Err(SearchFailure::Nowhere);
     }
-    discovery::common(&resource, &here, &there).map_err(Lack::Missing)
+    discovery::common(&resource, &here, &there).map_err(SearchFailure::Missing)
 }
 
-/// Has all told that a value changed.
+/// Notifies `news` whenever a value changes, until the handle is dropped.
 pub(super) fn forward<T: Send + Sync + 'static>(
     mut changes: watch::Receiver<T>,
     news: &Arc<Notify>,
@@ -112,9 +113,9 @@ pub(super) fn forward<T: Send + Sync + 'static>(
     }))
 }
 
-// === impl Lack ===
+// === impl SearchFailure ===
 
-impl Lack {
+impl SearchFailure {
     pub(super) fn problem(self, resource: &GroupResource) -> Problem {
         let (reason, message) = match self {
             Self::Nowhere => (
@@ -132,9 +133,9 @@ impl Lack {
     }
 }
 
-// === impl Doubt ===
+// === impl StalenessCheck ===
 
-impl Doubt {
+impl StalenessCheck {
     pub(super) fn new() -> Self {
         Self {
             since: Instant::now(),
@@ -142,12 +143,12 @@ impl Doubt {
         }
     }
 
-    /// When to look again although nothing may have changed.
+    /// When to look at it again even if nothing changes.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.search.is_none().then(|| self.since + DOUBT)
+        self.search.is_none().then(|| self.since + STALE_AFTER)
     }
 
-    /// Searches again as soon as the doubt is old enough.
+    /// Searches again as soon as the watches have failed for long enough.
     pub(super) fn decide(
         &mut self,
         site: &Site,
@@ -155,14 +156,14 @@ impl Doubt {
         known: &BoundResource,
         news: &Arc<Notify>,
     ) -> Verdict {
-        if self.search.is_none() && self.since.elapsed() >= DOUBT {
-            self.search = Some(Search::start(site, claimed, news));
+        if self.search.is_none() && self.since.elapsed() >= STALE_AFTER {
+            self.search = Some(VersionSearch::start(site, claimed, news));
         }
-        match self.search.as_ref().and_then(Search::outcome) {
-            None | Some(Err(Lack::Unreachable(_))) => Verdict::Open,
-            Some(Ok(found)) if found == *known => Verdict::Unfounded,
-            Some(Ok(_) | Err(Lack::Nowhere | Lack::Missing(_))) => {
-                self.search.take().map_or(Verdict::Open, Verdict::Founded)
+        match self.search.as_ref().and_then(VersionSearch::outcome) {
+            None | Some(Err(SearchFailure::Unreachable(_))) => Verdict::Open,
+            Some(Ok(found)) if found == *known => Verdict::Current,
+            Some(Ok(_) | Err(SearchFailure::Nowhere | SearchFailure::Missing(_))) => {
+                self.search.take().map_or(Verdict::Open, Verdict::Stale)
             }
         }
     }

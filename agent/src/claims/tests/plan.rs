@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     claims::{
         pair::Both,
-        rules::Rules,
+        rules::ClaimRules,
         testing::{object, rules, secret, wanted},
     },
     index::Known as _,
@@ -16,10 +16,10 @@ use crate::{
 
 /// One pair and how it is looked at.
 struct Scene {
-    rules: Arc<Rules>,
+    rules: Arc<ClaimRules>,
     pair: Pair,
     mode: Mode,
-    choice: Choice,
+    choice: ClaimChoice,
 }
 
 impl Scene {
@@ -35,7 +35,7 @@ impl Scene {
                 },
                 ..Mode::default()
             },
-            choice: Choice::Selected,
+            choice: ClaimChoice::Selected,
         }
     }
 
@@ -49,7 +49,7 @@ impl Scene {
         self
     }
 
-    fn choice(mut self, choice: Choice) -> Self {
+    fn choice(mut self, choice: ClaimChoice) -> Self {
         self.choice = choice;
         self
     }
@@ -167,9 +167,9 @@ fn a_claimed_source_gets_a_copy() {
     for of in BOTH {
         let there = of.other();
         alone(of).expect(&format!("create {there}"));
-        alone(of).choice(Choice::Unselected).expect("");
-        alone(of).choice(Choice::Unknown).expect("");
-        alone(of).choice(Choice::Held).expect("");
+        alone(of).choice(ClaimChoice::Unselected).expect("");
+        alone(of).choice(ClaimChoice::Unknown).expect("");
+        alone(of).choice(ClaimChoice::Kept).expect("");
         alone(of).mode(|mode| *mode.room.of_mut(there) = false).expect("");
         let deleting = with(source(of), "/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"));
         on(Scene::new(), of, &deleting).expect("");
@@ -257,20 +257,20 @@ fn a_copy_goes_with_its_claim_or_its_source() {
         let (there, uid) = (of.other(), copy(of)["metadata"]["uid"].as_str().unwrap().to_owned());
         let source_uid = source(of)["metadata"]["uid"].as_str().unwrap().to_owned();
         paired(of)
-            .choice(Choice::Unselected)
+            .choice(ClaimChoice::Unselected)
             .expect(&format!("delete {there} {uid} guarded"));
-        paired(of).choice(Choice::Unknown).expect("");
-        paired(of).choice(Choice::Held).expect("");
+        paired(of).choice(ClaimChoice::Unknown).expect("");
+        paired(of).choice(ClaimChoice::Kept).expect("");
         paired(of)
-            .choice(Choice::Unselected)
+            .choice(ClaimChoice::Unselected)
             .mode(|mode| mode.withdrawn = true)
             .expect(&format!("delete {there} {uid}"));
         let deleting = with(source(of), "/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"));
         let scene = on(on(Scene::new(), there, &copy(of)), of, &deleting).expect(&format!("delete {there} {uid}"));
-        scene.choice(Choice::Held).expect("");
+        scene.choice(ClaimChoice::Kept).expect("");
         let orphan = || on(Scene::new(), there, &copy(of));
         orphan().expect(&format!("confirm {source_uid} gone, delete {there} {uid}"));
-        orphan().choice(Choice::Held).expect("");
+        orphan().choice(ClaimChoice::Kept).expect("");
         let mut seen = orphan();
         *seen.pair.ended.of_mut(of) = Some(source_uid.as_str().into());
         seen.expect(&format!("delete {there} {uid}"));
@@ -278,7 +278,7 @@ fn a_copy_goes_with_its_claim_or_its_source() {
         *another.pair.ended.of_mut(of) = Some("another".into());
         another.expect(&format!("confirm {source_uid} gone, delete {there} {uid}"));
         orphan()
-            .choice(Choice::Unselected)
+            .choice(ClaimChoice::Unselected)
             .mode(|mode| mode.withdrawn = true)
             .expect(&format!("delete {there} {uid}"));
         let going = with(copy(of), "/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"));
@@ -302,7 +302,7 @@ fn a_namesake_of_the_source_takes_nothing_over() {
             .mode(|mode| mode.relink = true)
             .expect(&format!("update {there} {uid}"));
         scene()
-            .choice(Choice::Unselected)
+            .choice(ClaimChoice::Unselected)
             .expect(&format!("confirm {source_uid} gone, delete {there} {uid}"));
     }
 }
@@ -313,7 +313,7 @@ fn what_is_not_ours_is_left_and_shown_where_it_is_in_the_way() {
         .consumer(&source(Cluster::Consumer))
         .provider(&source(Cluster::Provider))
         .expect("Conflict!");
-    rival.choice(Choice::Unselected).expect("");
+    rival.choice(ClaimChoice::Unselected).expect("");
     for of in BOTH {
         let there = of.other();
         let others = [
@@ -323,10 +323,10 @@ fn what_is_not_ours_is_left_and_shown_where_it_is_in_the_way() {
         ];
         for taken in &others {
             on(alone(of), there, taken).expect("Conflict!");
-            on(alone(of), there, taken).choice(Choice::Unselected).expect("");
+            on(alone(of), there, taken).choice(ClaimChoice::Unselected).expect("");
             on(Scene::new(), there, taken).expect("");
             on(Scene::new(), there, taken)
-                .choice(Choice::Unselected)
+                .choice(ClaimChoice::Unselected)
                 .mode(|mode| mode.withdrawn = true)
                 .expect("");
         }
@@ -362,7 +362,7 @@ fn two_copies_have_no_source() {
         .provider(&annotated(provider.clone(), "kube-bind.io/consumer-uid", "cp"));
     of_each_other
         .expect("Conflict!")
-        .choice(Choice::Unselected)
+        .choice(ClaimChoice::Unselected)
         .mode(|mode| mode.withdrawn = true)
         .expect("delete provider pc, delete consumer cp");
 }
@@ -376,7 +376,7 @@ fn nothing_of_a_paused_object_is_written() {
         let changed = with(paused.clone(), "/data", json!({"k": "djI="}));
         on(on(Scene::new(), there, &copy(of)), of, &changed).expect("");
         on(on(Scene::new(), there, &copy(of)), of, &paused)
-            .choice(Choice::Unselected)
+            .choice(ClaimChoice::Unselected)
             .expect("Paused!");
         let copy = annotated(copy(of), "kube-bind.io/paused", "true");
         on(alone(of), there, &copy).expect("");
@@ -394,7 +394,7 @@ struct World {
 }
 
 impl World {
-    fn pair(&self, rules: &Arc<Rules>, ended: &Both<Option<crate::model::uid::Uid>>) -> Pair {
+    fn pair(&self, rules: &Arc<ClaimRules>, ended: &Both<Option<crate::model::uid::Uid>>) -> Pair {
         let mut pair = Pair::default();
         if let Some(value) = &self.objects.consumer {
             pair.see_consumer(&key(), object(value), &mut Arc::clone(rules));
@@ -499,7 +499,7 @@ proptest! {
     ) {
         let scene = Scene::new();
         let mode = Mode { withdrawn: withdrawn && !selected, relink, ..scene.mode };
-        let choice = if selected { Choice::Selected } else { Choice::Unselected };
+        let choice = if selected { ClaimChoice::Selected } else { ClaimChoice::Unselected };
         let mut world = World { objects: Both { consumer, provider }, next: 0, writes: 0 };
         let before = world.clone();
         let mut rounds = 0;

@@ -1,4 +1,4 @@
-//! Which versions of a claimed resource a cluster serves.
+//! Which versions of a resource a cluster serves.
 
 use bindery_api::{
     v1alpha2::{GroupResource, Scope},

@@ -26,6 +26,7 @@ struct State {
     watches: BTreeMap<String, usize>,
     /// Plurals whose requests are refused.
     forbidden: Vec<String>,
+    refuses_deletes: bool,
     /// The roots of APIs that came by a CRD, and what they serve.
     served: BTreeMap<String, String>,
 }
@@ -119,6 +120,11 @@ impl Fake {
         self.state.lock().forbidden.push(plural.to_owned());
     }
 
+    /// Refuses all deletes of clients, or no longer.
+    pub(crate) fn forbid_deletes(&self, refuses: bool) {
+        self.state.lock().refuses_deletes = refuses;
+    }
+
     /// Serves a resource of such a root as `apis/wildwest.dev/v1`, from now on.
     pub(crate) fn serve(&self, root: &str, plural: &str) {
         self.state.lock().served.insert(root.to_owned(), plural.to_owned());
@@ -187,6 +193,7 @@ impl Fake {
                 (201, state.store(&place, body, &self.changed).to_string())
             }
             Method::PATCH => state.patch(&place, body, &self.changed),
+            Method::DELETE if state.refuses_deletes => refusal(403, "Forbidden", &place, "deletes are forbidden"),
             Method::DELETE => {
                 let uid = state
                     .objects

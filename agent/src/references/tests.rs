@@ -1,33 +1,35 @@
+use bindery_api::v1alpha2::ReferencePath;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::model::object::Object;
 use Referenced::{No, Yes};
 
 fn sheriffs() -> GroupResource {
     GroupResource::new("wildwest.dev", "sheriffs")
 }
 
-fn claim_key(resource: &str) -> ClaimKey {
-    ClaimKey {
-        resource: GroupResource::new("", resource),
-        place: Place::Mapped,
+fn secrets() -> Subscriber {
+    Subscriber {
+        claim: ClaimKey {
+            resource: GroupResource::new("", "secrets"),
+            placement: ClaimedPlacement::Mapped,
+        },
+        kept: false,
     }
 }
 
-fn secrets() -> Asker {
-    Asker {
-        claim: claim_key("secrets"),
-        held: false,
-    }
-}
-
-fn question(name: &str, namespace: Option<&str>) -> Question {
-    Question {
+fn rule(name: &str, namespace: Option<&str>) -> ReferenceRule {
+    let paths = ReferencePath {
+        name: name.to_owned(),
+        namespace: namespace.map(str::to_owned),
+    };
+    ReferenceRule {
         from: sheriffs(),
         versions: Vec::new(),
-        reference: Reference::parse(name, namespace).unwrap(),
-        home: None,
+        paths: ReferencePaths::parse(&paths).unwrap(),
+        cluster_scoped_namespace: None,
     }
 }
 
@@ -43,31 +45,33 @@ fn key(namespace: &str, name: &str) -> ObjectKey {
     ObjectKey::new(namespace, name)
 }
 
-/// References with a claim on Secrets, a feed that listed nothing, and what the claim was told.
-fn set_up() -> (References, Feed, Arc<Mutex<Vec<Changed>>>) {
+/// References with a rule for Secrets, an indexer that listed nothing, and the calls of the listener.
+fn set_up() -> (References, ReferenceIndexer, Arc<Mutex<Vec<ReferenceChange>>>) {
     let references = References::default();
-    let heard: Arc<Mutex<Vec<Changed>>> = Arc::default();
+    let heard: Arc<Mutex<Vec<ReferenceChange>>> = Arc::default();
     let into = Arc::clone(&heard);
     references.listen(
         &secrets(),
-        Some(Arc::new(move |changed: &Changed| into.lock().push(changed.clone()))),
+        Some(Arc::new(move |changed: &ReferenceChange| {
+            into.lock().push(changed.clone())
+        })),
     );
-    references.ask(&secrets(), vec![question("spec.refs", None)]);
-    let feed = references.feed(sheriffs(), "v1");
-    feed.listing();
-    feed.listed();
+    references.set_rules(&secrets(), vec![rule("spec.refs", None)]);
+    let indexer = references.indexer(sheriffs(), "v1");
+    indexer.listing();
+    indexer.listed();
     heard.lock().clear();
-    (references, feed, heard)
+    (references, indexer, heard)
 }
 
-fn told(heard: &Mutex<Vec<Changed>>) -> Vec<String> {
+fn told(heard: &Mutex<Vec<ReferenceChange>>) -> Vec<String> {
     let mut names = Vec::new();
     for changed in std::mem::take(&mut *heard.lock()) {
         match changed {
-            Changed::All => names.push("all".to_owned()),
-            Changed::Targets(targets) => names.extend(targets.iter().map(|target| {
-                let namespace = target.namespace.as_deref().unwrap_or("*");
-                format!("{namespace}/{}", target.name)
+            ReferenceChange::All => names.push("all".to_owned()),
+            ReferenceChange::Objects(objects) => names.extend(objects.iter().map(|object| {
+                let namespace = object.namespace.as_deref().unwrap_or("*");
+                format!("{namespace}/{}", object.name)
             })),
         }
     }
@@ -77,16 +81,16 @@ fn told(heard: &Mutex<Vec<Changed>>) -> Vec<String> {
 
 #[test]
 fn the_last_reference_counts() {
-    let (references, feed, heard) = set_up();
-    feed.seen(&sheriff("west", "wyatt", &["colt", "badge"]));
+    let (references, indexer, heard) = set_up();
+    indexer.seen(&sheriff("west", "wyatt", &["colt", "badge"]));
     assert_eq!(told(&heard), ["west/badge", "west/colt"]);
-    feed.seen(&sheriff("west", "virgil", &["colt"]));
+    indexer.seen(&sheriff("west", "virgil", &["colt"]));
     assert!(told(&heard).is_empty(), "it was referred to before");
-    feed.seen(&sheriff("west", "wyatt", &["badge"]));
+    indexer.seen(&sheriff("west", "wyatt", &["badge"]));
     assert!(told(&heard).is_empty(), "another still refers to it");
     assert_eq!(references.referenced(&secrets(), &key("west", "colt")), Referenced::Yes);
     assert_eq!(references.referenced(&secrets(), &key("east", "colt")), Referenced::No);
-    feed.gone(&key("west", "virgil"));
+    indexer.gone(&key("west", "virgil"));
     assert_eq!(told(&heard), ["west/colt"]);
     assert_eq!(references.referenced(&secrets(), &key("west", "colt")), Referenced::No);
 }
@@ -94,25 +98,25 @@ fn the_last_reference_counts() {
 #[test]
 fn nothing_is_denied_before_all_is_known() {
     let references = References::default();
-    references.ask(&secrets(), vec![question("spec.refs", None)]);
+    references.set_rules(&secrets(), vec![rule("spec.refs", None)]);
     let colt = key("west", "colt");
     let check = |expect: Referenced, complains: bool| {
         assert_eq!(references.referenced(&secrets(), &colt), expect);
         assert_eq!(references.complaint(&secrets()).is_some(), complains);
     };
     check(Referenced::Unknown, true);
-    let feed = references.feed(sheriffs(), "v1");
+    let indexer = references.indexer(sheriffs(), "v1");
     check(Referenced::Unknown, true);
-    feed.listing();
+    indexer.listing();
     check(Referenced::Unknown, true);
-    feed.seen(&sheriff("west", "wyatt", &["colt"]));
+    indexer.seen(&sheriff("west", "wyatt", &["colt"]));
     check(Referenced::Yes, true);
-    feed.seen(&sheriff("west", "wyatt", &[]));
+    indexer.seen(&sheriff("west", "wyatt", &[]));
     check(Referenced::Unknown, true);
-    feed.listed();
+    indexer.listed();
     check(Referenced::No, false);
-    let next = references.feed(sheriffs(), "v1");
-    drop(feed);
+    let next = references.indexer(sheriffs(), "v1");
+    drop(indexer);
     check(Referenced::Unknown, true);
     next.listing();
     next.listed();
@@ -123,7 +127,7 @@ fn nothing_is_denied_before_all_is_known() {
 
 #[test]
 fn a_namespace_is_said_meant_or_any() {
-    let (references, feed, _) = set_up();
+    let (references, indexer, _) = set_up();
     let any = |expect: [Referenced; 3]| {
         for (namespace, expect) in ["west", "east", "home"].into_iter().zip(expect) {
             assert_eq!(
@@ -133,79 +137,79 @@ fn a_namespace_is_said_meant_or_any() {
             );
         }
     };
-    feed.seen(&sheriff("west", "wyatt", &["colt"]));
+    indexer.seen(&sheriff("west", "wyatt", &["colt"]));
     any([Yes, No, No]);
-    feed.gone(&key("west", "wyatt"));
-    feed.seen(&sheriff("", "wyatt", &["colt"]));
+    indexer.gone(&key("west", "wyatt"));
+    indexer.seen(&sheriff("", "wyatt", &["colt"]));
     any([Yes, Yes, Yes]);
-    let again = |question: Question| {
-        references.ask(&secrets(), vec![question]);
-        feed.listing();
-        feed.seen(&sheriff("", "wyatt", &["colt", "east"]));
-        feed.listed();
+    let again = |rule: ReferenceRule| {
+        references.set_rules(&secrets(), vec![rule]);
+        indexer.listing();
+        indexer.seen(&sheriff("", "wyatt", &["colt", "east"]));
+        indexer.listed();
     };
-    again(Question {
-        home: Some("home".into()),
-        ..question("spec.refs", None)
+    again(ReferenceRule {
+        cluster_scoped_namespace: Some("home".into()),
+        ..rule("spec.refs", None)
     });
     any([No, No, Yes]);
-    again(Question {
-        home: Some("home".into()),
-        ..question("spec.refs.0", Some("spec.refs.1"))
+    again(ReferenceRule {
+        cluster_scoped_namespace: Some("home".into()),
+        ..rule("spec.refs.0", Some("spec.refs.1"))
     });
     any([No, Yes, No]);
 }
 
 #[test]
-fn new_questions_are_asked_of_all() {
-    let (references, feed, heard) = set_up();
-    let mut rounds = feed.rounds().unwrap();
-    feed.seen(&sheriff("west", "wyatt", &["colt"]));
-    feed.listing();
-    references.ask(&secrets(), vec![question("metadata.name", None)]);
+fn new_rules_need_all_objects_again() {
+    let (references, indexer, heard) = set_up();
+    let mut rounds = indexer.rounds().unwrap();
+    indexer.seen(&sheriff("west", "wyatt", &["colt"]));
+    indexer.listing();
+    references.set_rules(&secrets(), vec![rule("metadata.name", None)]);
     assert!(rounds.has_changed().unwrap());
     rounds.mark_unchanged();
     assert_eq!(
         references.referenced(&secrets(), &key("west", "colt")),
         Referenced::Unknown
     );
-    feed.seen(&sheriff("west", "wyatt", &["colt"]));
-    feed.listed();
+    indexer.seen(&sheriff("west", "wyatt", &["colt"]));
+    indexer.listed();
     assert_eq!(
         references.referenced(&secrets(), &key("west", "colt")),
         Referenced::Unknown,
-        "the list began before the question"
+        "the list began before the rule"
     );
-    feed.listing();
-    feed.seen(&sheriff("west", "wyatt", &["colt"]));
+    indexer.listing();
+    indexer.seen(&sheriff("west", "wyatt", &["colt"]));
     told(&heard);
-    feed.listed();
+    indexer.listed();
     assert_eq!(told(&heard), ["all"]);
     assert_eq!(references.referenced(&secrets(), &key("west", "colt")), Referenced::No);
     assert_eq!(
         references.referenced(&secrets(), &key("west", "wyatt")),
         Referenced::Yes
     );
-    references.ask(&secrets(), vec![question("metadata.name", None)]);
+    references.set_rules(&secrets(), vec![rule("metadata.name", None)]);
     assert!(
         !rounds.has_changed().unwrap() && told(&heard).is_empty(),
-        "the same question"
+        "the same rule"
     );
-    references.ask(&secrets(), Vec::new());
+    references.set_rules(&secrets(), Vec::new());
     assert_eq!(references.referenced(&secrets(), &key("west", "wyatt")), Referenced::No);
 }
 
 #[test]
 fn a_list_ends_the_references_of_what_it_did_not_show() {
-    let (references, feed, heard) = set_up();
-    feed.seen(&sheriff("west", "wyatt", &["colt"]));
-    feed.seen(&sheriff("west", "virgil", &["badge"]));
-    feed.seen(&sheriff("west", "morgan", &["star"]));
+    let (references, indexer, heard) = set_up();
+    indexer.seen(&sheriff("west", "wyatt", &["colt"]));
+    indexer.seen(&sheriff("west", "virgil", &["badge"]));
+    indexer.seen(&sheriff("west", "morgan", &["star"]));
     told(&heard);
-    feed.listing();
-    feed.unreadable(key("west", "virgil"));
-    feed.seen(&sheriff("west", "morgan", &["star"]));
-    feed.listed();
+    indexer.listing();
+    indexer.unreadable(key("west", "virgil"));
+    indexer.seen(&sheriff("west", "morgan", &["star"]));
+    indexer.listed();
     assert_eq!(told(&heard), ["west/colt"]);
     assert_eq!(
         references.referenced(&secrets(), &key("west", "badge")),
@@ -216,20 +220,20 @@ fn a_list_ends_the_references_of_what_it_did_not_show() {
 
 #[test]
 fn paths_are_for_versions() {
-    let (references, feed, _) = set_up();
-    let of = |versions: &[&str]| Question {
+    let (references, indexer, _) = set_up();
+    let of = |versions: &[&str]| ReferenceRule {
         versions: versions.iter().map(|version| (*version).to_owned()).collect(),
-        ..question("spec.refs", None)
+        ..rule("spec.refs", None)
     };
-    references.ask(&secrets(), vec![of(&["v2", "v1"])]);
-    feed.listing();
-    feed.seen(&sheriff("west", "wyatt", &["colt"]));
-    feed.listed();
+    references.set_rules(&secrets(), vec![of(&["v2", "v1"])]);
+    indexer.listing();
+    indexer.seen(&sheriff("west", "wyatt", &["colt"]));
+    indexer.listed();
     assert_eq!(references.referenced(&secrets(), &key("west", "colt")), Referenced::Yes);
-    references.ask(&secrets(), vec![of(&["v2"])]);
-    feed.listing();
-    feed.seen(&sheriff("west", "wyatt", &["colt"]));
-    feed.listed();
+    references.set_rules(&secrets(), vec![of(&["v2"])]);
+    indexer.listing();
+    indexer.seen(&sheriff("west", "wyatt", &["colt"]));
+    indexer.listed();
     assert_eq!(
         references.referenced(&secrets(), &key("west", "colt")),
         Referenced::Unknown
@@ -238,20 +242,20 @@ fn paths_are_for_versions() {
 }
 
 #[test]
-fn a_feed_that_was_replaced_is_not_listened_to() {
-    let (references, feed, heard) = set_up();
-    let next = references.feed(sheriffs(), "v1");
+fn an_indexer_that_was_replaced_changes_nothing() {
+    let (references, indexer, heard) = set_up();
+    let next = references.indexer(sheriffs(), "v1");
     told(&heard);
-    feed.seen(&sheriff("west", "wyatt", &["colt"]));
-    feed.gone(&key("west", "wyatt"));
-    feed.listing();
-    feed.listed();
-    assert!(feed.rounds().is_none() && told(&heard).is_empty());
+    indexer.seen(&sheriff("west", "wyatt", &["colt"]));
+    indexer.gone(&key("west", "wyatt"));
+    indexer.listing();
+    indexer.listed();
+    assert!(indexer.rounds().is_none() && told(&heard).is_empty());
     assert_eq!(
         references.referenced(&secrets(), &key("west", "colt")),
         Referenced::Unknown
     );
-    drop(feed);
+    drop(indexer);
     next.listing();
     next.listed();
     assert_eq!(references.referenced(&secrets(), &key("west", "colt")), Referenced::No);
@@ -262,16 +266,16 @@ proptest! {
     fn what_is_told_is_what_changed(
         steps in prop::collection::vec(("[abc]", prop::option::of(prop::collection::vec("[xyz]", 0..3))), 0..30),
     ) {
-        let (references, feed, heard) = set_up();
+        let (references, indexer, heard) = set_up();
         let mut model: HashMap<String, Vec<String>> = HashMap::new();
         for (name, refs) in steps {
             let before: HashSet<_> = model.values().flatten().cloned().collect();
             match &refs {
                 Some(refs) => {
                     let refs: Vec<_> = refs.iter().map(String::as_str).collect();
-                    feed.seen(&sheriff("west", &name, &refs));
+                    indexer.seen(&sheriff("west", &name, &refs));
                 }
-                None => feed.gone(&key("west", &name)),
+                None => indexer.gone(&key("west", &name)),
             }
             model.insert(name, refs.unwrap_or_default());
             let after: HashSet<_> = model.values().flatten().cloned().collect();
@@ -287,7 +291,7 @@ proptest! {
 }
 
 #[test]
-fn nothing_is_noted_of_what_nobody_asks_about_or_refers_to_nothing() {
+fn objects_without_rules_or_without_references_have_no_entry() {
     let noted = |references: &References| {
         let state = references.state.lock();
         let referrer = &state.referrers[&sheriffs()];
@@ -295,29 +299,29 @@ fn nothing_is_noted_of_what_nobody_asks_about_or_refers_to_nothing() {
         (referrer.objects.len(), listed)
     };
     let references = References::default();
-    let feed = references.feed(sheriffs(), "v1");
-    feed.listing();
-    feed.seen(&sheriff("west", "wyatt", &["colt"]));
-    assert_eq!(noted(&references), (0, 0), "nobody asks");
-    let other = Question {
+    let indexer = references.indexer(sheriffs(), "v1");
+    indexer.listing();
+    indexer.seen(&sheriff("west", "wyatt", &["colt"]));
+    assert_eq!(noted(&references), (0, 0), "there is no rule");
+    let other = ReferenceRule {
         versions: vec!["v2".to_owned()],
-        ..question("spec.refs", None)
+        ..rule("spec.refs", None)
     };
-    references.ask(&secrets(), vec![other]);
-    feed.seen(&sheriff("west", "wyatt", &["colt"]));
-    assert_eq!(noted(&references), (0, 0), "nobody asks in this version");
-    references.ask(&secrets(), vec![question("spec.refs", None)]);
-    feed.seen(&sheriff("west", "wyatt", &["colt"]));
-    feed.seen(&sheriff("west", "virgil", &[]));
-    feed.unreadable(key("west", "morgan"));
+    references.set_rules(&secrets(), vec![other]);
+    indexer.seen(&sheriff("west", "wyatt", &["colt"]));
+    assert_eq!(noted(&references), (0, 0), "no rule is for this version");
+    references.set_rules(&secrets(), vec![rule("spec.refs", None)]);
+    indexer.seen(&sheriff("west", "wyatt", &["colt"]));
+    indexer.seen(&sheriff("west", "virgil", &[]));
+    indexer.unreadable(key("west", "morgan"));
     assert_eq!(noted(&references), (1, 1));
-    feed.listed();
-    assert!(references.complaint(&secrets()).is_some(), "not all were asked");
-    feed.listing();
-    feed.unreadable(key("west", "wyatt"));
-    feed.listed();
+    indexer.listed();
+    assert!(references.complaint(&secrets()).is_some(), "not all objects were read");
+    indexer.listing();
+    indexer.unreadable(key("west", "wyatt"));
+    indexer.listed();
     assert_eq!(references.referenced(&secrets(), &key("west", "colt")), Yes);
-    feed.listing();
-    feed.listed();
+    indexer.listing();
+    indexer.listed();
     assert_eq!(references.referenced(&secrets(), &key("west", "colt")), No);
 }

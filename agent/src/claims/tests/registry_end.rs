@@ -11,7 +11,8 @@ use super::{
     *,
 };
 use crate::{
-    claims::{ClaimProgress, Cleanup, fake::eventually, testing::wanted},
+    claims::{ClaimProgress, fake::eventually, testing::wanted},
+    drain::Drain,
     engine::Kind,
     index::Tally,
 };
@@ -113,8 +114,8 @@ async fn a_cleanup_needs_no_provider() {
     town.claims.remove("cowboys");
     town.consumer.writes();
     let secrets = vec![GroupResource::new("", "secrets")];
-    let cleanup = Cleanup::start(&town.consumer.clients(), "contract-uid", secrets);
-    let mut progress = cleanup.progress();
+    let drain = Drain::of_copies(&town.consumer.clients(), "contract-uid", secrets);
+    let mut progress = drain.progress();
     progress
         .wait_for(|released| released.remaining == Some(0))
         .await

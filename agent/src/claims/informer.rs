@@ -1,5 +1,4 @@
-//! The watches over whole clusters that the engines of one claimed resource share: one of the consumer, and perhaps one of the
-//! provider.
+//! The shared informer of one claimed resource: the cluster-wide watches that its engines share.
 
 use std::sync::Arc;
 
@@ -11,38 +10,39 @@ use bindery_runtime::{
 use kube::{Client, Error};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::flavour::Claimed;
+use super::strategy::Claimed;
 use crate::{
     engine::{Shared, events},
     model::object::{Lean, Object},
 };
 
-/// Watches for some engines until dropped.
-pub(crate) struct Lookout {
+/// Watches the consumer, and where an engine may the whole provider, for the engines of one claimed resource. Dropping it ends the
+/// watches.
+pub(crate) struct SharedInformer {
     engines: Vec<u64>,
     _tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-type Sink = Box<dyn FnMut(Event<Object>) + Send>;
+type EventHandler = Box<dyn FnMut(Event<Object>) + Send>;
 
-// === impl Lookout ===
+// === impl SharedInformer ===
 
-impl Lookout {
-    /// Starts to watch for these engines of one resource. All of it is shown to all of them.
+impl SharedInformer {
+    /// Starts the watches. Every event goes to every one of these engines. `None` if there are no engines.
     pub(crate) fn start(engines: &[Arc<Shared<Claimed>>]) -> Option<Self> {
         let first = engines.first()?;
         let collection = Source::path(first.frame.resource.collection(""));
         let of_consumer = engines.iter().map(|engine| {
-            let sink: Sink = Box::new(events::consumer(Arc::clone(engine)));
-            sink
+            let handler: EventHandler = Box::new(events::consumer(Arc::clone(engine)));
+            handler
         });
         let wide = engines
             .iter()
             .filter(|engine| engine.frame.informer_scope == InformerScope::Cluster);
         let of_provider: Vec<_> = wide
             .map(|engine| {
-                let sink: Sink = Box::new(events::provider_cluster(Arc::clone(engine)));
-                sink
+                let handler: EventHandler = Box::new(events::provider_cluster(Arc::clone(engine)));
+                handler
             })
             .collect();
         let mut tasks = vec![run(
@@ -59,7 +59,7 @@ impl Lookout {
         })
     }
 
-    /// Whether it is these that it watches for.
+    /// Tells whether it watches for exactly these engines.
     pub(crate) fn is_for(&self, engines: &[Arc<Shared<Claimed>>]) -> bool {
         self.engines == ids(engines)
     }
@@ -69,21 +69,21 @@ fn ids(engines: &[Arc<Shared<Claimed>>]) -> Vec<u64> {
     engines.iter().map(|engine| engine.id()).collect()
 }
 
-fn run(client: Client, collection: Source, mut sinks: Vec<Sink>) -> AbortOnDropHandle<()> {
-    let tee = move |event: Event<Object>| {
-        let Some((last, others)) = sinks.split_last_mut() else {
+fn run(client: Client, collection: Source, mut handlers: Vec<EventHandler>) -> AbortOnDropHandle<()> {
+    let handle = move |event: Event<Object>| {
+        let Some((last, others)) = handlers.split_last_mut() else {
             return;
         };
-        for sink in others {
-            sink(again(&event));
+        for handler in others {
+            handler(copy_of(&event));
         }
         last(event);
     };
-    AbortOnDropHandle::new(tokio::spawn(watch::run(client, collection, Lean, tee)))
+    AbortOnDropHandle::new(tokio::spawn(watch::run(client, collection, Lean, handle)))
 }
 
-/// The same event once more.
-fn again(event: &Event<Object>) -> Event<Object> {
+/// Copies an event. An error that cannot be cloned becomes one with the same text.
+fn copy_of(event: &Event<Object>) -> Event<Object> {
     match event {
         Event::Rewound => Event::Rewound,
         Event::Reset => Event::Reset,

@@ -1,41 +1,37 @@
+use bindery_api::{placement::ClaimedPlacement, v1alpha2::GroupResource};
 use serde_json::{Value, json};
 
-use bindery_api::v1alpha2::GroupResource;
-
 use super::*;
-use crate::{
-    claims::testing::{object, rules, secret, terms, wanted},
-    references::Place,
-};
+use crate::claims::testing::{object, rules, secret, terms, wanted};
 
 fn named(name: &str) -> Value {
     json!({"namedResources": [{"name": name}]})
 }
 
-fn choose(wanted: &[Wanted], namespace: &str, name: &str) -> Choice {
+fn choose(wanted: &[Wanted], namespace: &str, name: &str) -> ClaimChoice {
     let rules = rules(wanted, &References::default());
     let side = Side::source(&object(&secret(namespace, name, "u", 1)));
     rules.choose(&ObjectKey::new(namespace, name), &side)
 }
 
 #[track_caller]
-fn check(wanted: &[Wanted], name: &str, expect: Choice) {
+fn check(wanted: &[Wanted], name: &str, expect: ClaimChoice) {
     assert_eq!(choose(wanted, "west", name), expect, "{name}");
 }
 
 /// The same for a single binding.
 #[track_caller]
-fn check_one(wanted: &Wanted, name: &str, expect: Choice) {
+fn check_one(wanted: &Wanted, name: &str, expect: ClaimChoice) {
     check(std::slice::from_ref(wanted), name, expect);
 }
 
 #[test]
 fn the_claims_of_all_bindings_count() {
     let both = [wanted(&[named("colt")]), wanted(&[named("badge")])];
-    check(&both, "colt", Choice::Selected);
-    check(&both, "badge", Choice::Selected);
-    check(&both, "other", Choice::Unselected);
-    check(&[], "colt", Choice::Unselected);
+    check(&both, "colt", ClaimChoice::Selected);
+    check(&both, "badge", ClaimChoice::Selected);
+    check(&both, "other", ClaimChoice::Unselected);
+    check(&[], "colt", ClaimChoice::Unselected);
     assert_eq!(terms(&both).exports.len(), 2);
 }
 
@@ -46,15 +42,15 @@ fn a_paused_binding_keeps_what_it_has_as_it_is() {
         ..wanted(selectors)
     };
     let both = [wanted(&[named("colt")]), paused(&[named("badge")])];
-    check(&both, "colt", Choice::Selected);
-    check(&both, "badge", Choice::Held);
-    check(&both, "other", Choice::Unselected);
+    check(&both, "colt", ClaimChoice::Selected);
+    check(&both, "badge", ClaimChoice::Kept);
+    check(&both, "other", ClaimChoice::Unselected);
     assert!(!terms(&both).paused && terms(&[paused(&[named("badge")])]).paused);
     let withdrawing = Wanted {
         withdrawn: vec![GroupResource::new("", "secrets")],
         ..paused(&[])
     };
-    check_one(&withdrawing, "other", Choice::Held);
+    check_one(&withdrawing, "other", ClaimChoice::Kept);
     let is_withdrawn = |wanted: Wanted| rules(&[wanted], &References::default()).is_withdrawn();
     assert!(!is_withdrawn(withdrawing.clone()));
     assert!(is_withdrawn(Wanted {
@@ -74,66 +70,73 @@ fn what_a_binding_claims_that_is_not_served_at_the_time_is_held() {
         ..wanted(&[named("colt")])
     };
     let badge = with("sheriffs", &named("badge"));
-    check_one(&badge, "colt", Choice::Selected);
-    check_one(&badge, "badge", Choice::Held);
-    check_one(&badge, "other", Choice::Unselected);
+    check_one(&badge, "colt", ClaimChoice::Selected);
+    check_one(&badge, "badge", ClaimChoice::Kept);
+    check_one(&badge, "other", ClaimChoice::Unselected);
     // One that is served speaks for itself.
     check(
         &[with("binding-1", &named("badge")), wanted(&[named("star")])],
         "badge",
-        Choice::Unselected,
+        ClaimChoice::Unselected,
     );
-    check(&[with("sheriffs", &referenced)], "badge", Choice::Unknown);
+    check(&[with("sheriffs", &referenced)], "badge", ClaimChoice::Unknown);
     let withdrawing = Wanted {
         accepted: Vec::new(),
         withdrawn: vec![GroupResource::new("", "secrets")],
         ..badge
     };
-    check_one(&withdrawing, "badge", Choice::Held);
-    check_one(&withdrawing, "colt", Choice::Unselected);
+    check_one(&withdrawing, "badge", ClaimChoice::Kept);
+    check_one(&withdrawing, "colt", ClaimChoice::Unselected);
     assert!(!rules(&[withdrawing], &References::default()).is_withdrawn());
 }
 
 #[test]
 fn another_place_is_another_claim() {
     let shared = Wanted {
-        place: Place::Shared,
+        placement: ClaimedPlacement::Shared,
         ..wanted(&[named("colt")])
     };
-    check(&[shared], "colt", Choice::Unselected);
+    check(&[shared], "colt", ClaimChoice::Unselected);
 }
 
 #[test]
-fn namespaces_of_kubernetes_and_of_the_konnector_are_out_of_reach() {
+fn objects_in_namespaces_of_kubernetes_and_of_the_konnector_are_never_claimed() {
     for selector in [json!({"labelSelector": {}}), named("kubeconfig")] {
         let all = [wanted(&[selector])];
-        assert_eq!(choose(&all, "west", "kubeconfig"), Choice::Selected);
-        assert_eq!(choose(&all, "kube-systems", "kubeconfig"), Choice::Selected);
+        assert_eq!(choose(&all, "west", "kubeconfig"), ClaimChoice::Selected);
+        assert_eq!(choose(&all, "kube-systems", "kubeconfig"), ClaimChoice::Selected);
         for protected in ["kube-bind", "kube-system", "kube-public", "kube-node-lease"] {
-            assert_eq!(choose(&all, protected, "kubeconfig"), Choice::Unselected, "{protected}");
+            assert_eq!(
+                choose(&all, protected, "kubeconfig"),
+                ClaimChoice::Unselected,
+                "{protected}"
+            );
         }
     }
 }
 
 #[test]
-fn a_copy_is_left_when_nobody_claims_it() {
-    let left = |wanted: &[Wanted]| {
+fn a_copy_is_a_leftover_when_no_claim_selects_it() {
+    let is_leftover = |wanted: &[Wanted]| {
         let rules = rules(wanted, &References::default());
         let side = Side::source(&object(&secret("west", "colt", "u", 1)));
-        rules.is_left(&ObjectKey::new("west", "colt"), &side)
+        rules.is_leftover(&ObjectKey::new("west", "colt"), &side)
     };
     let referenced = json!({"references": [
         {"group": "wildwest.dev", "resource": "sheriffs", "jsonPath": {"name": "spec.ref"}},
     ]});
-    assert!(left(&[]));
-    assert!(left(&[wanted(&[named("badge")])]));
-    assert!(!left(&[wanted(&[named("colt")])]));
-    assert!(!left(&[wanted(&[referenced])]), "not known is not left");
+    assert!(is_leftover(&[]));
+    assert!(is_leftover(&[wanted(&[named("badge")])]));
+    assert!(!is_leftover(&[wanted(&[named("colt")])]));
+    assert!(
+        !is_leftover(&[wanted(&[referenced])]),
+        "what is not known is no leftover"
+    );
     let paused = Wanted {
         paused: true,
         ..wanted(&[named("colt")])
     };
-    assert!(!left(&[paused]));
+    assert!(!is_leftover(&[paused]));
 }
 
 #[test]

@@ -1,0 +1,2 @@
+mod plan;
+mod state;

@@ -1,0 +1,195 @@
+//! Watches the resources of a drain and writes to their objects.
+
+use std::{sync::Arc, time::Duration};
+
+use bindery_api::v1alpha2::GroupResource;
+use bindery_runtime::{
+    backoff::Backoff,
+    cache::ObjectKey,
+    client::Clients,
+    errors, preconditions,
+    queue::{Lane, Queue},
+    watch::{self, Event, Source},
+};
+use kube::{
+    api::{DeleteParams, Patch, PatchParams},
+    core::Request,
+};
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Notify, watch as channel},
+    task::JoinSet,
+    time::sleep,
+};
+
+use super::{
+    DrainMode, DrainProgress,
+    plan::DrainOp,
+    state::{DrainState, DrainedObject},
+};
+use crate::{discovery, model::BoundResource};
+
+/// Objects of one resource that are written to at a time.
+const WORKERS: usize = 8;
+const RETRY: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(30));
+
+/// A resource to drain.
+pub(super) struct Drained {
+    pub(super) resource: GroupResource,
+    /// The resource in a version that the consumer serves; `None` if that has to be found out.
+    pub(super) served: Option<BoundResource>,
+    /// The labels of the objects to drain; `None` for all objects.
+    pub(super) selector: Option<String>,
+}
+
+/// What the tasks of a drain share.
+pub(super) struct Shared {
+    consumer: Clients,
+    mode: DrainMode,
+    state: Mutex<DrainState>,
+    changed: Notify,
+    pub(super) progress: channel::Sender<DrainProgress>,
+}
+
+struct DecodeMetadata;
+
+impl watch::Decode for DecodeMetadata {
+    type Object = DrainedObject;
+
+    fn decode(&self, json: &str) -> serde_json::Result<DrainedObject> {
+        serde_json::from_str(json)
+    }
+}
+
+/// Publishes the progress whenever it changes. Changes that come meanwhile are published together.
+pub(super) async fn publish(shared: Arc<Shared>) {
+    loop {
+        let progress = shared.state.lock().progress();
+        shared.progress.send_if_modified(|before| {
+            let is_news = *before != progress;
+            *before = progress;
+            is_news
+        });
+        shared.changed.notified().await;
+    }
+}
+
+/// Drains one resource, without end.
+pub(super) async fn drain(shared: Arc<Shared>, drained: Drained) {
+    let served = match drained.served {
+        Some(served) => Some(served),
+        None => shared.find(&drained.resource).await,
+    };
+    let Some(served) = served else {
+        return shared.update(|state| state.not_served(&drained.resource));
+    };
+    let queue = Queue::new();
+    let mut source = Source::path(served.collection(""));
+    if let Some(selector) = drained.selector {
+        source = source.labels(selector);
+    }
+    let handler = {
+        let (shared, resource, queue) = (Arc::clone(&shared), drained.resource.clone(), queue.clone());
+        move |event: Event<DrainedObject>| {
+            let lane = match &event {
+                Event::Complete(_) => Lane::Backlog,
+                _ => Lane::Live,
+            };
+            let keys = shared.update(|state| state.watched(&resource, event));
+            keys.into_iter().for_each(|key| queue.add(key, lane));
+        }
+    };
+    // The tasks end with the set, when the drain is dropped.
+    let mut tasks = JoinSet::new();
+    tasks.spawn(watch::run(
+        shared.consumer.watch.clone(),
+        source,
+        DecodeMetadata,
+        handler,
+    ));
+    for _ in 0..WORKERS {
+        let (shared, resource) = (Arc::clone(&shared), drained.resource.clone());
+        tasks.spawn(shared.work(resource, served.clone(), queue.clone()));
+    }
+    while tasks.join_next().await.is_some() {}
+}
+
+// === impl Shared ===
+
+impl Shared {
+    pub(super) fn new(consumer: Clients, mode: DrainMode, state: DrainState) -> Self {
+        Self {
+            consumer,
+            mode,
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            progress: channel::Sender::default(),
+        }
+    }
+
+    fn update<T>(&self, change: impl FnOnce(&mut DrainState) -> T) -> T {
+        let changed = change(&mut self.state.lock());
+        self.changed.notify_one();
+        changed
+    }
+
+    /// Finds the version of a resource that the consumer serves, as long as that takes; `None` if it serves none.
+    async fn find(&self, resource: &GroupResource) -> Option<BoundResource> {
+        for attempt in 0.. {
+            match discovery::served(&self.consumer.write, resource).await {
+                Ok(served) => {
+                    self.update(|state| state.searched(resource, None));
+                    return discovery::highest(resource, &served);
+                }
+                Err(error) => self.update(|state| state.searched(resource, Some(errors::explain(&error)))),
+            }
+            sleep(RETRY.delay(attempt)).await;
+        }
+        None
+    }
+
+    async fn work(self: Arc<Self>, resource: GroupResource, served: BoundResource, queue: Queue<ObjectKey>) {
+        while let Some(work) = queue.next().await {
+            let key = work.key().clone();
+            let failure = self.write(&resource, &served, &key).await.err();
+            let problem = failure.as_ref().map(errors::explain);
+            if let Some(problem) = &problem {
+                tracing::debug!(object = %key, mode = ?self.mode, problem, "drained object not written");
+            }
+            self.update(|state| state.attempted(&resource, &key, problem));
+            match failure {
+                None => drop(work),
+                Some(_) => work.retry(RETRY),
+            }
+        }
+    }
+
+    async fn write(
+        &self,
+        resource: &GroupResource,
+        served: &BoundResource,
+        key: &ObjectKey,
+    ) -> Result<(), kube::Error> {
+        let Some(op) = self.state.lock().plan(resource, key) else {
+            return Ok(());
+        };
+        let requests = Request::new(served.collection(&key.namespace));
+        let request = match op {
+            DrainOp::Delete { uid } => {
+                let params = DeleteParams {
+                    preconditions: Some(preconditions::same_uid(uid)),
+                    ..DeleteParams::default()
+                };
+                requests.delete(&key.name, &params)
+            }
+            DrainOp::RemoveFinalizer(patch) => requests.patch(&key.name, &PatchParams::default(), &Patch::Merge(patch)),
+        };
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        match self.consumer.write.request_text(request).await {
+            // The watch shows the outcome.
+            Ok(_) => Ok(()),
+            Err(error) if errors::is_object_gone(&error, &key.name) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}

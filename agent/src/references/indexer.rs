@@ -1,0 +1,180 @@
+//! How the watch of a bound resource shows its objects to the index of references.
+
+use std::{borrow::Cow, collections::HashSet, fmt, sync::Arc};
+
+use bindery_api::{
+    claims::{ReferencedObject, referrer_metadata},
+    v1alpha2::GroupResource,
+};
+use bindery_runtime::cache::ObjectKey;
+use serde_json::{Value, value::RawValue};
+use tokio::sync::watch;
+
+use super::{DueCalls, Listing, ReferenceRule, References, Referrers, State, call};
+use crate::model::object::Object;
+
+/// Indexes the references of one bound resource. When it is dropped, the references of the resource are forgotten.
+pub(crate) struct ReferenceIndexer {
+    pub(super) references: References,
+    pub(super) resource: GroupResource,
+    pub(super) id: u64,
+}
+
+// === impl ReferenceIndexer ===
+
+impl fmt::Debug for ReferenceIndexer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ReferenceIndexer").field(&self.resource).finish()
+    }
+}
+
+impl Drop for ReferenceIndexer {
+    fn drop(&mut self) {
+        let mut calls = DueCalls::new();
+        let mut state = self.references.state.lock();
+        if self.referrers(&mut state).is_some() {
+            state.forget(&self.resource, &mut calls);
+        }
+        drop(state);
+        call(calls);
+    }
+}
+
+impl ReferenceIndexer {
+    /// Subscribes to a number that changes whenever all objects have to be shown again; `None` if a later indexer took over.
+    pub(crate) fn rounds(&self) -> Option<watch::Receiver<u64>> {
+        let mut state = self.references.state.lock();
+        self.referrers(&mut state).map(|referrers| referrers.round.subscribe())
+    }
+
+    /// Notes that a list begins.
+    pub(crate) fn listing(&self) {
+        let mut state = self.references.state.lock();
+        if let Some(referrers) = self.referrers(&mut state) {
+            let round = *referrers.round.borrow();
+            let keys = HashSet::new();
+            referrers.listing = Some(Listing { round, keys });
+        }
+    }
+
+    /// Notes what an object refers to that was listed, created or changed.
+    pub(crate) fn seen(&self, object: &Object) {
+        let mut rules = {
+            let mut state = self.references.state.lock();
+            let Some(referrers) = self.referrers(&mut state) else {
+                return;
+            };
+            Arc::clone(&referrers.rules)
+        };
+        loop {
+            if rules.is_empty() {
+                return;
+            }
+            // The object is read without the lock: it may be large.
+            let references: Vec<_> = rules
+                .iter()
+                .flat_map(|(subscriber, rule)| {
+                    let found = evaluate(rule, object).into_iter();
+                    found.map(move |one| (Arc::clone(subscriber), one))
+                })
+                .collect();
+            let mut state = self.references.state.lock();
+            let Some(referrers) = self.referrers(&mut state) else {
+                return;
+            };
+            if !Arc::ptr_eq(&referrers.rules, &rules) {
+                // The rules changed meanwhile.
+                rules = Arc::clone(&referrers.rules);
+                continue;
+            }
+            let key = ObjectKey::new(Arc::clone(&object.meta.namespace), Arc::clone(&object.meta.name));
+            if let Some(listing) = referrers.listing.as_mut().filter(|_| !references.is_empty()) {
+                listing.keys.insert(key.clone());
+            }
+            let mut calls = DueCalls::new();
+            state.set(&self.resource, key, &references, &mut calls);
+            drop(state);
+            return call(calls);
+        }
+    }
+
+    /// Keeps the references of an object that was listed and cannot be read.
+    pub(crate) fn unreadable(&self, key: ObjectKey) {
+        let mut state = self.references.state.lock();
+        let Some(referrers) = self.referrers(&mut state) else {
+            return;
+        };
+        if let Some(listing) = referrers
+            .listing
+            .as_mut()
+            .filter(|_| referrers.objects.contains_key(&key))
+        {
+            listing.keys.insert(key);
+        }
+    }
+
+    /// Forgets the references of an object that was deleted.
+    pub(crate) fn gone(&self, key: &ObjectKey) {
+        let mut calls = DueCalls::new();
+        let mut state = self.references.state.lock();
+        if self.referrers(&mut state).is_some() {
+            state.set(&self.resource, key.clone(), &[], &mut calls);
+        }
+        drop(state);
+        call(calls);
+    }
+
+    /// Notes that the list is complete, and forgets the objects that were not in it.
+    pub(crate) fn listed(&self) {
+        let mut calls = DueCalls::new();
+        let mut state = self.references.state.lock();
+        let Some(referrers) = self.referrers(&mut state) else {
+            return;
+        };
+        let Some(listing) = referrers.listing.take() else {
+            return;
+        };
+        let known = referrers.objects.keys();
+        let gone: Vec<_> = known.filter(|key| !listing.keys.contains(*key)).cloned().collect();
+        // Rules that came after the list began were not applied to all of its objects.
+        let complete = listing.round == *referrers.round.borrow();
+        let is_news = complete && !std::mem::replace(&mut referrers.complete, complete);
+        for key in gone {
+            state.set(&self.resource, key, &[], &mut calls);
+        }
+        if is_news {
+            state.call_all(&self.resource, &mut calls);
+        }
+        drop(state);
+        call(calls);
+    }
+
+    fn referrers<'a>(&self, state: &'a mut State) -> Option<&'a mut Referrers> {
+        let referrers = state.referrers.get_mut(&self.resource);
+        referrers.filter(|referrers| referrers.indexer == self.id)
+    }
+}
+
+fn evaluate(rule: &ReferenceRule, object: &Object) -> Vec<ReferencedObject> {
+    let of_export = rule.cluster_scoped_namespace.as_ref();
+    let field = |name: &str| field(object, name).map(Cow::Owned);
+    rule.paths.evaluate(&object.meta.namespace, of_export, field)
+}
+
+/// Parses a top-level field of an object.
+fn field(object: &Object, name: &str) -> Option<Value> {
+    let meta = &object.meta;
+    let text: &RawValue = match name {
+        "metadata" => {
+            let key = (&*meta.namespace, &*meta.name);
+            return Some(referrer_metadata(key, meta.labels.iter(), meta.annotations.iter()));
+        }
+        "status" => object.status.as_deref()?,
+        _ => object
+            .body
+            .iter()
+            .find(|(key, _)| **key == *name)
+            .map(|(_, text)| text)?,
+    };
+    serde_json::from_str(text.get()).ok()
+}
