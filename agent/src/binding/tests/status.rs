@@ -277,7 +277,7 @@ fn a_pause_is_shown_wherever_it_finds_the_binding() {
         served(),
         with(served(), |seen| seen.access = ContractAccess::Connecting),
         with(served(), |seen| {
-            seen.access = ContractAccess::Failed(unreachable.clone())
+            seen.access = ContractAccess::Failed(unreachable.clone());
         }),
     ] {
         let paused = with(seen, |seen| annotate(seen, annotations::PAUSED, "true"));
