@@ -16,12 +16,12 @@ use kube::{ResourceExt as _, api::ObjectMeta};
 use crate::writes::Object;
 
 pub mod claims;
-mod places;
+mod needs;
 
-use claims::{Right, Served};
+use claims::{ClaimedPlacement, Right};
 
-pub use places::{
-    OVERWRITE, Scopes, cluster_resources, cluster_rules, contract_resources, handed_out, namespaced_resources,
+pub use needs::{
+    OVERWRITE, Scopes, cluster_resources, cluster_rules, contract_resources, granted_rights, namespaced_resources,
 };
 
 /// The verbs of a consumer on its objects. No rule names their status, which is the provider's.
@@ -118,8 +118,8 @@ pub fn mapped_rights(
             binding: namespace_role_binding(grant, namespace),
         });
     }
-    if claims::served(&export.spec, scopes) == Some(Served::Mapped) {
-        rights.extend(claims::rights(contract, export, namespace, Served::Mapped));
+    if claims::placement(&export.spec, scopes) == Some(ClaimedPlacement::Mapped) {
+        rights.extend(claims::rights(contract, export, namespace, ClaimedPlacement::Mapped));
     }
     rights
 }

@@ -92,7 +92,7 @@ impl Rights {
         secrets: bool,
     ) -> Result<(), RightsError> {
         let mut rules = Vec::new();
-        for (resource, verbs) in rbac::handed_out(export, secrets) {
+        for (resource, verbs) in rbac::granted_rights(export, secrets) {
             let missing = self.missing(&resource, &verbs).await?;
             if !missing.is_empty() {
                 rules.extend(rbac::rules(std::slice::from_ref(&resource), &missing));

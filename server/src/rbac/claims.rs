@@ -1,9 +1,7 @@
-//! The rights that the permission claims of an export need: which roles and role bindings, and which of them the server
-//! must hold itself.
+//! The roles and role bindings for the permission claims of an export, and the rights on them that the server itself must hold.
 //!
-//! Claims are served in the provider namespaces of the contract, each by rights of its own there. Those of a cluster-scoped
-//! export with isolation None are served in the namespace of the consumer's own name, which contracts share; there the names
-//! of roles hold the contract too.
+//! Claims are served in the provider namespaces of the contract. Those of a cluster-scoped export with isolation None are served
+//! in the shared namespace, where the names of roles contain the contract.
 
 use std::collections::BTreeSet;
 
@@ -19,31 +17,31 @@ use kube::{ResourceExt as _, api::ObjectMeta};
 
 use super::{Grant, READ_VERBS, Scopes, WRITE_VERBS, account, export_meta, role_ref, rules};
 
-pub use bindery_api::placement::ClaimedPlacement as Served;
+pub use bindery_api::placement::ClaimedPlacement;
 
 /// The core resources that may be claimed.
 pub const CORE: [&str; 3] = ["configmaps", SECRETS, "serviceaccounts"];
-/// The shipped ClusterRole by which the server looks for claimed core objects in the namespaces that it made, its
-/// RoleBinding there, and the component by which that is labelled.
+/// The shipped ClusterRole by which the server lists claimed core objects in namespaces that it created. The RoleBinding there
+/// has the same name, and its label `kube-bind.io/component` the same value.
 pub const SERVER_ROLE: &str = "bindery-server-claims";
 
 const SECRETS: &str = "secrets";
 
-/// One right in a namespace: a binding, and the role that it binds if that is not a shipped one.
+/// One right in a namespace: a role and its binding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Right {
-    /// The Role, if the right has one of its own.
+    /// The Role; `None` where the binding binds a shipped ClusterRole.
     pub role: Option<Role>,
-    /// Who has it.
+    /// The RoleBinding, which names the contract's account.
     pub binding: RoleBinding,
 }
 
-/// Where the claims of an export are served; `None` while no schema says in which scope the consumer sees its resources.
-pub fn served(export: &APIServiceExportSpec, scopes: &Scopes) -> Option<Served> {
+/// Where the claims of an export are served; `None` while no resource of it has a schema.
+pub fn placement(export: &APIServiceExportSpec, scopes: &Scopes) -> Option<ClaimedPlacement> {
     let mut resources = export.resources.iter();
     // All resources of an export have one scope.
     let scope = resources.find_map(|resource| scopes.of(&resource.group_resource))?;
-    Some(Served::of(export.isolation, scope))
+    Some(ClaimedPlacement::of(export.isolation, scope))
 }
 
 /// Whether a resource is one of the three core ones.
@@ -51,7 +49,7 @@ pub fn is_core(resource: &GroupResource) -> bool {
     resource.is_core() && CORE.contains(&resource.resource.as_str())
 }
 
-/// What an export claims.
+/// The resources that an export claims.
 pub fn claimed(export: &APIServiceExport) -> impl Iterator<Item = &GroupResource> {
     export.spec.permission_claims.iter().map(|claim| &claim.group_resource)
 }
@@ -63,7 +61,7 @@ pub fn core_role(resource: &str) -> String {
 
 /// The rights on an export's claims in a namespace: a binding of a shipped role for each core resource, and a Role for the
 /// others.
-pub fn rights(contract: &str, export: &APIServiceExport, namespace: &str, served: Served) -> Vec<Right> {
+pub fn rights(contract: &str, export: &APIServiceExport, namespace: &str, served: ClaimedPlacement) -> Vec<Right> {
     let name = export.name_any();
     let grant = Grant {
         contract,
@@ -73,8 +71,8 @@ pub fn rights(contract: &str, export: &APIServiceExport, namespace: &str, served
     // What contracts share must not meet in a name. No contract's name is another's with a dash and more, so that contract
     // and export are told apart.
     let subject = match served {
-        Served::Mapped => name.clone(),
-        Served::Shared => format!("{contract}-{name}"),
+        ClaimedPlacement::Mapped => name.clone(),
+        ClaimedPlacement::Shared => format!("{contract}-{name}"),
     };
     let binding = |name: String, role_ref| RoleBinding {
         metadata: export_meta(grant, name, Some(namespace)),

@@ -1,4 +1,4 @@
-//! Whether a template's permission claims can be served.
+//! Checks that a template's permission claims can be served.
 
 use std::collections::BTreeSet;
 
@@ -14,10 +14,10 @@ use bindery_api::{
 use super::Refusal;
 use crate::rbac::claims::{CORE, is_core};
 
-/// The longest path of a reference.
+/// The longest path of a reference, in bytes.
 const PATH_LENGTH_MAX: usize = 256;
 
-/// Knows in which scope the API server serves what may be claimed beside core resources.
+/// Looks up the scope of resources that may be claimed beside core resources.
 pub trait ClaimableScopes {
     /// The scope of a claimable resource; `None` if it is not served.
     fn claimable(&self, resource: &GroupResource) -> Option<Scope>;
@@ -89,11 +89,13 @@ fn check_selector(claim: &PermissionClaim, offered: &[ExportResource], isolation
     }
     for NamedResource { name, namespace } in &selector.named_resources {
         if !names::is_subdomain(name) {
-            return Err(format!("{name:?} is no name of an object"));
+            return Err(format!("object {name:?} has an invalid name; write a DNS subdomain"));
         }
         let namespace = namespace.as_deref().unwrap_or_default();
         if !namespace.is_empty() && !names::is_label(namespace) {
-            return Err(format!("{namespace:?} is no name of a namespace"));
+            return Err(format!(
+                "namespace {namespace:?} has an invalid name; write a DNS label"
+            ));
         }
     }
     for reference in &selector.references {
@@ -101,7 +103,7 @@ fn check_selector(claim: &PermissionClaim, offered: &[ExportResource], isolation
         let is_offered = offered.iter().any(|offered| offered.group_resource == *resource);
         if !is_offered && isolation != Isolation::None {
             return Err(format!(
-                "{resource} is referred from and not among the template's resources; add it to them"
+                "{resource} refers to claimed objects and is not among the template's resources; add it to them"
             ));
         }
         check_reference(reference)?;
@@ -114,7 +116,7 @@ fn check_reference(reference: &SelectorReference) -> Result<(), String> {
     for path in std::iter::once(name).chain(namespace) {
         if path.len() > PATH_LENGTH_MAX || !is_reference_path(path) {
             return Err(format!(
-                "{path:?} is no path; write names, dots and #, such as spec.secretRefs.#.name"
+                "{path:?} is not a valid path; write names, dots and #, such as spec.secretRefs.#.name"
             ));
         }
     }

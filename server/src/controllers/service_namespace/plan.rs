@@ -28,7 +28,7 @@ use crate::{
     contract,
     leftovers::{GrantRecord, Leftovers, recorded},
     owner,
-    rbac::{Scopes, claims::Served},
+    rbac::{Scopes, claims::ClaimedPlacement},
     template,
     writes::{self, Write},
 };
@@ -202,7 +202,7 @@ fn keep(seen: &Observed<'_>, object: &APIServiceNamespace) -> Vec<Write> {
         }
         Some(namespace) => writes.extend(record(seen, namespace)),
     }
-    if claimed::needs_server_binding(&rights::claimed(seen, Served::Mapped)) {
+    if claimed::needs_server_binding(&rights::claimed(seen, ClaimedPlacement::Mapped)) {
         writes.extend(rights::server_binding(seen.server_binding, &name, seen.server));
     }
     rights::plan(seen, within(seen, &name), &mut writes);
@@ -215,7 +215,7 @@ fn keep(seen: &Observed<'_>, object: &APIServiceNamespace) -> Vec<Write> {
 pub(super) fn within<'a>(seen: &Observed<'a>, namespace: &'a str) -> RightsWithin<'a> {
     RightsWithin {
         namespace,
-        served: Served::Mapped,
+        served: ClaimedPlacement::Mapped,
         roles: seen.roles,
         bindings: seen.bindings,
     }
@@ -261,7 +261,7 @@ fn record(seen: &Observed<'_>, namespace: &Namespace) -> Option<Write> {
     let mut granted = recorded(namespace, GrantRecord::Resources);
     granted.extend(rights::granted(seen));
     let mut claims = recorded(namespace, GrantRecord::Claims);
-    claims.extend(rights::claimed(seen, Served::Mapped));
+    claims.extend(rights::claimed(seen, ClaimedPlacement::Mapped));
     let mut wanted = records(&granted, &claims);
     if namespace.annotations().contains_key(annotations::RELEASED) {
         wanted.insert(annotations::RELEASED, None);
@@ -289,7 +289,7 @@ pub(super) fn is_ours(seen: &Observed<'_>, namespace: &Namespace) -> bool {
 }
 
 fn new_namespace(seen: &Observed<'_>, name: &str) -> Namespace {
-    let records = records(&rights::granted(seen), &rights::claimed(seen, Served::Mapped));
+    let records = records(&rights::granted(seen), &rights::claimed(seen, ClaimedPlacement::Mapped));
     let records = records
         .into_iter()
         .filter_map(|(key, value)| Some((key.to_owned(), value?)));

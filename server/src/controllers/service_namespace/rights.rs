@@ -15,7 +15,7 @@ use crate::{
     controllers::grants,
     rbac::{
         self,
-        claims::{self, Right, Served},
+        claims::{self, ClaimedPlacement, Right},
     },
     writes::Write,
 };
@@ -25,7 +25,7 @@ use crate::{
 pub(super) struct RightsWithin<'a> {
     pub(super) namespace: &'a str,
     /// Which claims are served in the namespace.
-    pub(super) served: Served,
+    pub(super) served: ClaimedPlacement,
     /// Roles in the namespace that carry label `kube-bind.io/contract`.
     pub(super) roles: &'a [Arc<Role>],
     /// Role bindings in the namespace that carry label `kube-bind.io/contract`.
@@ -39,20 +39,20 @@ pub(super) fn granted(seen: &Observed<'_>) -> BTreeSet<GroupResource> {
 }
 
 /// The claimed resources that are served in such a namespace, of all exports that are not being deleted.
-pub(super) fn claimed(seen: &Observed<'_>, there: Served) -> BTreeSet<GroupResource> {
+pub(super) fn claimed(seen: &Observed<'_>, there: ClaimedPlacement) -> BTreeSet<GroupResource> {
     let exports = staying(seen).filter(|export| is_served(seen, export, there) && is_bounded(seen, export, there));
     exports.flat_map(claims::claimed).cloned().collect()
 }
 
 /// Whether the claims of an export are served in such a namespace. False while the scope of its resources is unknown.
-pub(super) fn is_served(seen: &Observed<'_>, export: &APIServiceExport, there: Served) -> bool {
-    claims::served(&export.spec, seen.scopes) == Some(there)
+pub(super) fn is_served(seen: &Observed<'_>, export: &APIServiceExport, there: ClaimedPlacement) -> bool {
+    claims::placement(&export.spec, seen.scopes) == Some(there)
 }
 
 /// Whether the consumer of an export is limited to its own objects in such a namespace. In a namespace that contracts share
 /// only the admission policy limits it, so that the policy must be proved for the export first.
-fn is_bounded(seen: &Observed<'_>, export: &APIServiceExport, there: Served) -> bool {
-    there == Served::Mapped || seen.shared.proved.contains(&export.name_any())
+fn is_bounded(seen: &Observed<'_>, export: &APIServiceExport, there: ClaimedPlacement) -> bool {
+    there == ClaimedPlacement::Mapped || seen.shared.proved.contains(&export.name_any())
 }
 
 /// Whether the admission policy was proved for an export: its consumer gets cluster-wide rights to write only after that.
@@ -110,11 +110,16 @@ pub(super) fn server_binding(existing: Option<&RoleBinding>, namespace: &str, se
 
 fn wanted(seen: &Observed<'_>, export: &APIServiceExport, within: RightsWithin<'_>) -> Vec<Right> {
     match within.served {
-        Served::Mapped => rbac::mapped_rights(seen.contract, export, seen.scopes, seen.name, within.namespace),
-        Served::Shared if is_served(seen, export, Served::Shared) && is_bounded(seen, export, Served::Shared) => {
-            claims::rights(seen.contract, export, within.namespace, Served::Shared)
+        ClaimedPlacement::Mapped => {
+            rbac::mapped_rights(seen.contract, export, seen.scopes, seen.name, within.namespace)
         }
-        Served::Shared => Vec::new(),
+        ClaimedPlacement::Shared
+            if is_served(seen, export, ClaimedPlacement::Shared)
+                && is_bounded(seen, export, ClaimedPlacement::Shared) =>
+        {
+            claims::rights(seen.contract, export, within.namespace, ClaimedPlacement::Shared)
+        }
+        ClaimedPlacement::Shared => Vec::new(),
     }
 }
 

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     contract,
     leftovers::{GrantRecord, recorded},
-    rbac::claims::Served,
+    rbac::claims::ClaimedPlacement,
     settings::Settings,
     writes::Write,
 };
@@ -97,7 +97,7 @@ pub(super) fn is_used_by(namespace: &Namespace, contract: &str) -> bool {
 
 /// Plans what the contract has in the shared namespace: the rights that serve claims, and their end when no export needs them.
 pub(super) fn plan<'a>(seen: &Observed<'a>, writes: &mut Vec<Write>) -> SharedOutcome<'a> {
-    let is_served = !rights::claimed(seen, Served::Shared).is_empty();
+    let is_served = !rights::claimed(seen, ClaimedPlacement::Shared).is_empty();
     if !is_served {
         if may_be_needed(seen) {
             rights::plan(seen, within(seen), writes);
@@ -177,7 +177,7 @@ fn may_be_needed(seen: &Observed<'_>) -> bool {
     !seen.pending_exports.is_empty()
         || exports.any(|export| {
             let is_unknown = !seen.scopes.know(&export.spec);
-            let is_served = rights::is_served(seen, export, Served::Shared);
+            let is_served = rights::is_served(seen, export, ClaimedPlacement::Shared);
             !export.spec.permission_claims.is_empty() && (is_unknown || is_served)
         })
 }
@@ -185,7 +185,7 @@ fn may_be_needed(seen: &Observed<'_>) -> bool {
 fn within<'a>(seen: &Observed<'a>) -> RightsWithin<'a> {
     RightsWithin {
         namespace: seen.name,
-        served: Served::Shared,
+        served: ClaimedPlacement::Shared,
         roles: seen.shared.roles,
         bindings: seen.shared.bindings,
     }
@@ -199,7 +199,7 @@ fn join(seen: &Observed<'_>, namespace: &Namespace) -> Option<Write> {
     }
     let before = recorded(namespace, GrantRecord::Claims);
     let mut after = before.clone();
-    after.extend(rights::claimed(seen, Served::Shared));
+    after.extend(rights::claimed(seen, ClaimedPlacement::Shared));
     let joined = users(namespace).any(|user| user == seen.contract);
     if joined && after == before {
         return None;
@@ -212,7 +212,7 @@ fn join(seen: &Observed<'_>, namespace: &Namespace) -> Option<Write> {
 }
 
 fn new_namespace(seen: &Observed<'_>) -> Namespace {
-    let claims = GrantRecord::value(&rights::claimed(seen, Served::Shared));
+    let claims = GrantRecord::value(&rights::claimed(seen, ClaimedPlacement::Shared));
     Namespace {
         metadata: ObjectMeta {
             name: Some(seen.name.to_owned()),

@@ -57,7 +57,7 @@ fn said(rule: &PolicyRule) -> String {
 }
 
 #[track_caller]
-fn check_rights(claimed: &[&str], served: Served, expect: &[(&str, &str, Option<&str>)]) {
+fn check_rights(claimed: &[&str], served: ClaimedPlacement, expect: &[(&str, &str, Option<&str>)]) {
     let rights = rights(CONTRACT, &export("cowboys", claimed), "team1", served);
     let seen: Vec<_> = rights
         .iter()
@@ -85,14 +85,14 @@ fn check_rights(claimed: &[&str], served: Served, expect: &[(&str, &str, Option<
 
 #[test]
 fn core_claims_are_bindings_of_shipped_roles_and_others_have_a_role_of_their_own() {
-    check_rights(&[], Served::Mapped, &[]);
+    check_rights(&[], ClaimedPlacement::Mapped, &[]);
     let (secrets, maps) = (
         "ClusterRole kube-binder-claims-secrets",
         "ClusterRole kube-binder-claims-configmaps",
     );
     check_rights(
         &["secrets", "configmaps"],
-        Served::Mapped,
+        ClaimedPlacement::Mapped,
         &[
             ("kube-binder-claims-cowboys:configmaps", maps, None),
             ("kube-binder-claims-cowboys:secrets", secrets, None),
@@ -102,7 +102,7 @@ fn core_claims_are_bindings_of_shipped_roles_and_others_have_a_role_of_their_own
     let rules = format!("bank.dev/safes: {all}; wildwest.dev/cows,horses: {all}");
     check_rights(
         &["horses.wildwest.dev", "secrets", "safes.bank.dev", "cows.wildwest.dev"],
-        Served::Mapped,
+        ClaimedPlacement::Mapped,
         &[
             ("kube-binder-claims-cowboys:secrets", secrets, None),
             (
@@ -119,7 +119,7 @@ fn where_contracts_share_a_namespace_names_hold_the_contract() {
     let all = "create,delete,get,list,patch,update,watch";
     check_rights(
         &["secrets", "safes.bank.dev"],
-        Served::Shared,
+        ClaimedPlacement::Shared,
         &[
             (
                 "kube-binder-claims-kube-bind-a-cowboys:secrets",
@@ -147,18 +147,18 @@ fn only_cluster_scoped_exports_without_isolation_share() {
         BoundSchema::new("sheriffs.wildwest.dev", spec)
     };
     for (scope, isolation, expect) in [
-        (Scope::Cluster, Isolation::None, Served::Shared),
-        (Scope::Cluster, Isolation::Prefixed, Served::Mapped),
-        (Scope::Cluster, Isolation::Namespaced, Served::Mapped),
-        (Scope::Namespaced, Isolation::None, Served::Mapped),
-        (Scope::Namespaced, Isolation::Prefixed, Served::Mapped),
+        (Scope::Cluster, Isolation::None, ClaimedPlacement::Shared),
+        (Scope::Cluster, Isolation::Prefixed, ClaimedPlacement::Mapped),
+        (Scope::Cluster, Isolation::Namespaced, ClaimedPlacement::Mapped),
+        (Scope::Namespaced, Isolation::None, ClaimedPlacement::Mapped),
+        (Scope::Namespaced, Isolation::Prefixed, ClaimedPlacement::Mapped),
     ] {
         let mut spec = export("sheriffs", &["secrets"]).spec;
         spec.isolation = isolation;
         let scopes = std::iter::once(&schema(scope)).collect();
-        assert_eq!(served(&spec, &scopes), Some(expect), "{scope} {isolation}");
+        assert_eq!(placement(&spec, &scopes), Some(expect), "{scope} {isolation}");
         assert_eq!(
-            served(&spec, &Scopes::default()),
+            placement(&spec, &Scopes::default()),
             None,
             "not while the scope is unknown"
         );
@@ -250,7 +250,7 @@ proptest! {
         if wide {
             export = cluster(export);
         }
-        let served = if shared { Served::Shared } else { Served::Mapped };
+        let served = if shared { ClaimedPlacement::Shared } else { ClaimedPlacement::Mapped };
         let given = rights(CONTRACT, &export, "team1", served);
         let mut named = BTreeSet::new();
         for Right { role, binding } in &given {
@@ -282,7 +282,7 @@ proptest! {
         prop_assume!(one != other);
         let names = |(hash, name): &(String, String)| {
             let export = export(name, &["secrets", "configmaps", "safes.bank.dev"]);
-            let rights = rights(&format!("kube-bind-{hash}"), &export, "team1", Served::Shared).into_iter();
+            let rights = rights(&format!("kube-bind-{hash}"), &export, "team1", ClaimedPlacement::Shared).into_iter();
             rights.map(|right| right.binding.name_any()).collect::<BTreeSet<_>>()
         };
         prop_assert!(names(&one).is_disjoint(&names(&other)));

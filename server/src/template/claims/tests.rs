@@ -132,9 +132,12 @@ fn names_are_names() {
     check_selector(named("colt-45.permit", None), Ok(()));
     check_selector(named("permit", Some("")), Ok(()));
     check_selector(named("permit", Some("wild-west")), Ok(()));
-    check_selector(named("", None), Err("no name of an object"));
-    check_selector(named("Permit", None), Err("no name of an object"));
-    check_selector(named("permit", Some("wild.west")), Err("no name of a namespace"));
+    check_selector(named("", None), Err("has an invalid name; write a DNS subdomain"));
+    check_selector(named("Permit", None), Err("has an invalid name; write a DNS subdomain"));
+    check_selector(
+        named("permit", Some("wild.west")),
+        Err("has an invalid name; write a DNS label"),
+    );
 }
 
 #[test]
@@ -166,8 +169,11 @@ fn references_are_paths_from_what_the_template_offers() {
         "spec.refs.#(name==\"x\")",
         "a b",
     ] {
-        check_selector(referring("cowboys", path, None), Err("is no path"));
-        check_selector(referring("cowboys", "spec.name", Some(path)), Err("is no path"));
+        check_selector(referring("cowboys", path, None), Err("is not a valid path"));
+        check_selector(
+            referring("cowboys", "spec.name", Some(path)),
+            Err("is not a valid path"),
+        );
     }
 }
 

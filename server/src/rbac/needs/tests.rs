@@ -134,7 +134,7 @@ fn each_resource_has_its_own_place() {
 
 #[test]
 fn the_server_must_hold_what_it_hands_out() {
-    let verbs = |export: &APIServiceExportSpec| handed_out(export, false)[&resource(SHERIFFS)].join(",");
+    let verbs = |export: &APIServiceExportSpec| granted_rights(export, false)[&resource(SHERIFFS)].join(",");
     let none = export(Isolation::None, InformerScope::Namespaced, &[SHERIFFS]);
     assert_eq!(verbs(&none), SEVEN);
     assert_eq!(verbs(&last_wins(none)), format!("{SEVEN},overwrite"));
@@ -152,7 +152,7 @@ fn core_resources_are_claimed_by_shipped_roles() {
     };
     let claimed = [GroupResource::new("", "secrets"), resource("badges.wildwest.dev")];
     export.permission_claims = claimed.map(claim).into();
-    let held: Vec<_> = handed_out(&export, false).into_keys().collect();
+    let held: Vec<_> = granted_rights(&export, false).into_keys().collect();
     assert_eq!(names(&held), ["badges.wildwest.dev", SHERIFFS]);
 }
 

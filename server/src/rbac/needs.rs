@@ -1,4 +1,5 @@
-//! Which rights an export needs, and where: the one table that roles, checks and printed manifests are made from.
+//! The resources and verbs that an export needs rights on, by placement. Roles, checks and printed manifests are all made from
+//! these functions.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +11,16 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 
 use super::{READ_VERBS, WRITE_VERBS, claims, rules};
 
-/// The verb by which the admission policy lets a contract write objects of others, under `LastWins` alone. No API knows
-/// it: it is asked for by the policy.
+/// The verb that lets a contract write objects of other contracts, which only `LastWins` allows. No API has this verb: the
+/// admission policy asks whether the user holds it.
 pub const OVERWRITE: &str = "overwrite";
 
-/// The scope in which a contract's consumer sees each of its resources.
+/// The scope in which the consumer of a contract sees each resource, from the contract's schemas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scopes(BTreeMap<GroupResource, Scope>);
 
-/// The resources of an export that its consumer writes in the namespace mapped for `namespace`, one of the consumer's.
-/// One whose schema is not there yet is none of them.
+/// The resources of an export that its consumer writes in the provider namespace that is mapped for `namespace`. A resource
+/// without a schema is left out.
 pub fn namespaced_resources(export: &APIServiceExportSpec, scopes: &Scopes, namespace: &str) -> Vec<GroupResource> {
     placed(export, scopes, |placement| match placement {
         Placement::Mapped => true,
@@ -33,15 +34,15 @@ pub fn contract_resources(export: &APIServiceExportSpec, scopes: &Scopes) -> Vec
     placed(export, scopes, |placement| *placement == Placement::Contract)
 }
 
-/// The resources of an export that its consumer writes in the whole cluster, within the bounds of the admission policy.
+/// The resources of an export that its consumer writes in the whole cluster, where the admission policy limits it.
 pub fn cluster_resources(export: &APIServiceExportSpec, scopes: &Scopes) -> Vec<GroupResource> {
     placed(export, scopes, |placement| {
         matches!(placement, Placement::None | Placement::Prefixed)
     })
 }
 
-/// The rules of an export's ClusterRole; none where it needs no such role. A consumer that watches mapped namespaces
-/// through one watch reads in the whole cluster, and writes by the Roles of its own namespaces.
+/// The rules of an export's ClusterRole; none if it needs no such role. With informer scope Cluster the consumer also reads
+/// namespaced resources in the whole cluster; it writes them by the Roles in its mapped namespaces.
 pub fn cluster_rules(export: &APIServiceExportSpec, scopes: &Scopes) -> Vec<PolicyRule> {
     let mut all = rules(&cluster_resources(export, scopes), &write_verbs(export));
     if export.informer_scope == InformerScope::Cluster {
@@ -51,9 +52,10 @@ pub fn cluster_rules(export: &APIServiceExportSpec, scopes: &Scopes) -> Vec<Poli
     all
 }
 
-/// What the server itself must hold to give an export its rights: no more can it hand out. Core resources are claimed by
-/// way of shipped roles, which it need not hold, unless they are read cluster-wide; `secrets` says that Secrets are.
-pub fn handed_out(export: &APIServiceExportSpec, secrets: bool) -> BTreeMap<GroupResource, Vec<&'static str>> {
+/// The rights that the server itself must hold, since it can grant no others. Claims on core resources are granted by shipped
+/// roles, which the server may bind without holding their rights, unless they are read cluster-wide. `secrets` says that
+/// Secrets are.
+pub fn granted_rights(export: &APIServiceExportSpec, secrets: bool) -> BTreeMap<GroupResource, Vec<&'static str>> {
     let claimed = claims::held(export, secrets).into_iter();
     let mut all: BTreeMap<_, _> = claimed.map(|(resource, verbs)| (resource, verbs.to_vec())).collect();
     let resources = export.resources.iter().map(|resource| &resource.group_resource);
@@ -61,7 +63,7 @@ pub fn handed_out(export: &APIServiceExportSpec, secrets: bool) -> BTreeMap<Grou
     all
 }
 
-/// What a consumer may do with its objects, and, where the last one wins, with those of others.
+/// The verbs of a consumer on objects of an export. They include [`OVERWRITE`] where the last consumer wins.
 fn write_verbs(export: &APIServiceExportSpec) -> Vec<&'static str> {
     let mut verbs = WRITE_VERBS.to_vec();
     if export.isolation == Isolation::None && export.conflict_policy == Some(ConflictPolicy::LastWins) {
@@ -83,12 +85,12 @@ fn placed(export: &APIServiceExportSpec, scopes: &Scopes, admit: impl Fn(&Placem
 // === impl Scopes ===
 
 impl Scopes {
-    /// The scope of a resource, as far as its schema is there.
+    /// The scope of a resource; `None` if it has no schema.
     pub fn of(&self, resource: &GroupResource) -> Option<Scope> {
         self.0.get(resource).copied()
     }
 
-    /// Whether the schemas of all resources of an export are there.
+    /// Whether all resources of an export have a schema.
     pub fn know(&self, export: &APIServiceExportSpec) -> bool {
         let mut resources = export.resources.iter();
         resources.all(|resource| self.0.contains_key(&resource.group_resource))
