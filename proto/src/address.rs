@@ -283,8 +283,15 @@ mod tests {
         }
 
         #[test]
-        fn no_text_brings_it_down(text in "\\PC{0,40}") {
-            let _ = audience(&text);
+        fn any_text_is_refused_or_an_address(text in "\\PC{0,40}|https?://[a-z0-9:@/?\\[\\].]{0,20}") {
+            match audience(&text) {
+                Ok(first) => {
+                    let has_scheme = first.starts_with("https://") || first.starts_with("http://");
+                    prop_assert!(has_scheme && !first.contains(['@', '?', '#', ' ']), "{}", first);
+                    prop_assert_eq!(audience(&first), Ok(first.clone()));
+                }
+                Err(error) => prop_assert!(!error.to_string().is_empty()),
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Which claims the user has accepted: those that stood in the export when it was bound, as an annotation of the binding
-//! records them. What a provider claims later on is not in effect for that alone.
+//! The claims that the user has accepted: those of the export when it was bound, which an annotation of the binding records. A
+//! claim that the provider adds later has no effect until it is accepted.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use crate::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt as _;
 
-/// What the annotation says.
+/// The accepted claims of a binding.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Accepted {
-    /// Nothing yet: whatever is claimed now is accepted.
+    /// The annotation is missing: the present claims of the export are accepted.
     Unrecorded,
-    /// These alone.
+    /// Only these claims are accepted.
     Claims(Vec<PermissionClaim>),
-    /// Nothing that can be understood, and so no claim.
+    /// The annotation cannot be parsed: no claim is accepted.
     Unreadable,
 }
 
 impl Accepted {
-    /// Reads the annotation.
+    /// Reads the annotation of a binding.
     pub fn of(binding: &APIServiceBinding) -> Self {
         match binding.annotations().get(ACCEPTED_CLAIMS) {
             None => Self::Unrecorded,
@@ -30,7 +30,7 @@ impl Accepted {
         }
     }
 
-    /// The accepted claims of a resource.
+    /// Returns the accepted claims on a resource.
     pub fn on<'a>(&'a self, resource: &'a GroupResource) -> impl Iterator<Item = &'a PermissionClaim> {
         let claims = match self {
             Self::Claims(claims) => claims.as_slice(),
@@ -39,7 +39,7 @@ impl Accepted {
         claims.iter().filter(move |claim| claim.group_resource == *resource)
     }
 
-    /// Whether a claim selects nothing but what accepted ones select.
+    /// Whether accepted claims select everything that a claim selects.
     pub fn covers(&self, claim: &PermissionClaim) -> bool {
         let wanted = &claim.selector;
         let accepted: Vec<_> = self.on(&claim.group_resource).map(|claim| &claim.selector).collect();
@@ -67,7 +67,7 @@ impl Accepted {
 
 type Requirements<'a> = (BTreeMap<&'a str, &'a str>, Vec<(&'a str, &'a str, &'a [String])>);
 
-/// A label selector, in which what is absent and what is empty are the same.
+/// Normalizes a label selector, so that absent and empty parts are equal.
 fn requirements(selector: &LabelSelector) -> Requirements<'_> {
     let labels = selector.match_labels.iter().flatten();
     let expressions = selector.match_expressions.iter().flatten();

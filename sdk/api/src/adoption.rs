@@ -1,13 +1,13 @@
-//! Which objects of a provider a consumer may adopt: create on its own cluster, to own them from then on.
+//! Adoption: a consumer creates a provider's object on its own cluster, and owns it from then on.
 
 use std::fmt;
 
 use crate::annotations;
 
-/// What a konnector adopts.
+/// Which objects a konnector adopts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Adoption {
-    /// Nothing. Objects that have a counterpart are marked all the same.
+    /// No objects. Objects that have a counterpart are annotated nevertheless.
     #[default]
     Off,
     /// Objects with the annotation `kube-bind.io/autoadopt=true`.
@@ -16,29 +16,29 @@ pub enum Adoption {
     All,
 }
 
-/// Whether an object of the provider can be adopted, by its marks.
+/// Whether an object of the provider can be adopted, by its annotations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Candidate {
-    /// It never had a counterpart.
+    /// The object never had a counterpart on the consumer.
     Fresh {
-        /// The provider asks for it to be adopted.
+        /// Whether the provider wants the object to be adopted.
         opted_in: bool,
     },
-    /// It has or had a counterpart of this contract.
+    /// The object has or had a counterpart of this contract.
     Bound,
-    /// It belongs to another contract.
+    /// The object belongs to another contract.
     OfAnother {
-        /// Which one.
+        /// Name of that contract.
         contract: String,
     },
-    /// It stands where consumers share names, and the provider does not say whose it is.
+    /// Consumers share names, and the provider does not say which contract the object belongs to.
     Undecided,
 }
 
 // === impl Adoption ===
 
 impl Adoption {
-    /// Whether such an object is adopted.
+    /// Whether an object is adopted under this setting.
     pub fn takes(self, candidate: &Candidate) -> bool {
         match (self, candidate) {
             (Self::All, Candidate::Fresh { .. }) => true,
@@ -47,7 +47,7 @@ impl Adoption {
         }
     }
 
-    /// As it is written on a command line.
+    /// Returns the value as it is written on a command line.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -69,15 +69,15 @@ impl std::str::FromStr for Adoption {
     fn from_str(text: &str) -> Result<Self, String> {
         let all = [Self::Off, Self::OptIn, Self::All];
         let known = all.into_iter().find(|adoption| adoption.as_str() == text);
-        known.ok_or_else(|| format!("`{text}` is none of off, opt-in, all"))
+        known.ok_or_else(|| format!("`{text}` is not one of off, opt-in, all"))
     }
 }
 
 // === impl Candidate ===
 
 impl Candidate {
-    /// Reads the annotations of an object that stands in a place of the contract. Where consumers share names, the provider
-    /// says whose it is by `kube-bind.io/cluster-namespace=<contract>`.
+    /// Classifies an object of a namespace of the contract by its annotations. Where consumers share names, the provider sets the
+    /// contract of an object by `kube-bind.io/cluster-namespace=<contract>`.
     pub fn of<'a>(annotation: impl Fn(&str) -> Option<&'a str>, contract: &str, names_are_shared: bool) -> Self {
         let is_set = |key: &str| annotation(key).is_some_and(|value| !value.is_empty());
         match annotation(annotations::CLUSTER_NAMESPACE) {

@@ -1,58 +1,58 @@
-//! Annotations, each in one place.
+//! Keys of annotations, and functions that read and write their values.
 
 use std::fmt;
 
-// On the contract.
+// On the contract Namespace and the ClusterBinding.
 
-/// The consumer's identity, whole; on the contract Namespace and the ClusterBinding.
+/// The consumer's full identity; on the contract Namespace and the ClusterBinding.
 pub const IDENTITY: &str = "backend.kube-bind.io/identity";
 /// An older name of [`IDENTITY`], read but never written.
 pub const IDENTITY_LEGACY: &str = "example-backend.kube-bind.io/identity";
-/// Who made the contract; on the contract Namespace and the ClusterBinding.
+/// The principal that made the contract; on the contract Namespace and the ClusterBinding.
 pub const AUTHOR: &str = "backend.kube-bind.io/author";
-/// The consumer's name for people; on the ClusterBinding.
+/// The consumer's display name; on the ClusterBinding.
 pub const CLUSTER_PRETTY_NAME: &str = "backend.kube-bind.io/cluster-pretty-name";
 /// The principals that own the contract, as a JSON list; on the contract Namespace. The provider's admin may edit it.
 pub const OWNERS: &str = "backend.kube-bind.io/owners";
 /// The templates granted to the contract, as a JSON list of names; on the contract Namespace.
 pub const GRANTED_TEMPLATES: &str = "backend.kube-bind.io/granted-templates";
-/// That the contract's credentials are revoked, as JSON; on the ClusterBinding. In its metadata, which the server alone
-/// can write: the consumer writes the status.
+/// The revocation of the contract's credentials, as JSON; on the ClusterBinding. It is kept in the metadata, which only the server
+/// can write, because the consumer writes the status.
 pub const REVOCATION: &str = "backend.kube-bind.io/revocation";
-/// Id of the revocation that ended last; on the ClusterBinding.
+/// Id of the last revocation that has ended; on the ClusterBinding.
 pub const LAST_REVOCATION: &str = "backend.kube-bind.io/last-revocation";
-/// The template an export or a request was made from.
+/// The template that an export or a request was made from.
 pub const TEMPLATE: &str = "kube-bind.io/template";
 /// The caller's name of a BindableResourcesRequest whose object name is a hash.
 pub const REQUEST_NAME: &str = "kube-bind.io/request-name";
 /// The verified principal that made a BindableResourcesRequest over gRPC, as JSON.
 pub const PRINCIPAL: &str = "backend.kube-bind.io/principal";
-/// UID of the BindableResourcesRequest an APIServiceExportRequest was made for.
+/// UID of the BindableResourcesRequest that an APIServiceExportRequest was made for.
 pub const REQUEST_UID: &str = "kube-bind.io/request-uid";
-/// The BindableResourcesRequest whose response a Secret holds, as `<namespace>/<name>` or by its name alone; on that Secret.
-/// Whoever may write a Secret that exists names the request on it, to have the response put there.
+/// The BindableResourcesRequest whose response a Secret holds, as `<namespace>/<name>` or `<name>`; on that Secret. On an existing
+/// Secret, its owner sets it to let the server write the response there.
 pub const REQUEST: &str = "kube-bind.io/request";
-/// `true` on an export that is deleted only to be made anew under its name.
+/// `true` on an export that is deleted to be created again under its name.
 pub const REPLACE: &str = "kube-bind.io/replace";
 /// When the last token bound to an anchor Secret has expired (RFC 3339).
 pub const TOKENS_EXPIRE_BY: &str = "kube-bind.io/tokens-expire-by";
-/// The export's whole name, where the label of that key holds a hash of it.
+/// The export's full name, where the label with this key holds a hash of it.
 pub const EXPORT: &str = "kube-bind.io/export";
 
-// On what the backend derives.
+// On objects that the backend makes.
 
 /// Hash of the schema that a BoundSchema or an APIServiceExport was made from.
 pub const SOURCE_SPEC_HASH: &str = "kube-bind.io/source-spec-hash";
 /// `<contract>/<APIServiceNamespace>`; on a provider namespace made for it.
 pub const API_SERVICE_NAMESPACE: &str = "kube-bind.io/api-service-namespace";
-/// Every resource that a consumer was ever given rights on in a provider namespace, by name and comma; on that namespace.
+/// All resources that a consumer was ever given rights on in a provider namespace, separated by commas; on that namespace.
 pub const GRANTED_RESOURCES: &str = "kube-bind.io/granted-resources";
 
-/// Every resource that was ever claimed in a provider namespace, by name and comma; on that namespace. What is left of them
-/// keeps it.
+/// All resources that were ever claimed in a provider namespace, separated by commas; on that namespace. Leftovers of them keep the
+/// namespace from being deleted.
 pub const GRANTED_CLAIMS: &str = "kube-bind.io/granted-claims";
 /// Domain of annotations `<domain>/<contract>`, one for each contract that uses a shared namespace; on a shared namespace that
-/// the server made, which goes when the last has gone.
+/// the server made, which deletes it after the last one is removed.
 pub const SHARED_BY: &str = "shared-by.kube-bind.io";
 
 // On synced objects.
@@ -69,66 +69,65 @@ pub const PROVIDER_NAMESPACE: &str = "kube-bind.io/provider-namespace";
 pub const PROVIDER_UID: &str = "kube-bind.io/provider-uid";
 /// `true` on a provider object that has, or had, a counterpart on the consumer.
 pub const BOUND: &str = "kube-bind.io/bound";
-/// `true` on a provider object that the consumer may adopt; taken off once it is adopted.
+/// `true` on a provider object that the consumer may adopt; removed once it is adopted.
 pub const AUTOADOPT: &str = "kube-bind.io/autoadopt";
-/// UID of the provider's object that a consumer's object was created of, by adoption; on the consumer's object.
+/// UID of the provider's object that a consumer's object was created from by adoption; on the consumer's object.
 pub const ADOPTED: &str = "kube-bind.io/adopted";
-/// Hash of what was last written to the provider's copy.
+/// Hash of the content that was last written to the provider's copy.
 pub const PROJECTION_HASH: &str = "kube-bind.io/projection-hash";
-/// The whole name of the consumer's object, where the provider's copy has a shortened one; on the copy.
+/// The full name of the consumer's object, where the provider's copy has a shortened one; on the copy.
 pub const CONSUMER_NAME: &str = "kube-bind.io/consumer-name";
-/// Domain of annotations `<domain>/<contract>` that hold what each contract last wrote to an object that several write under
-/// `LastWins`; on that object.
+/// Domain of annotations `<domain>/<contract>` with the hash of what each contract last wrote to an object that several write
+/// under `LastWins`; on that object.
 pub const PROJECTION_OF: &str = "projection-of.kube-bind.io";
-/// `true` on an export whose claims on Secrets the konnector may watch cluster-wide, because the operator said so.
+/// `true` on an export for whose claims the operator lets the konnector watch Secrets cluster-wide.
 pub const CLUSTER_WIDE_SECRETS: &str = "kube-bind.io/cluster-wide-secrets";
-/// When the provider's object was let go, and by which contract: it stays without its source. See [`released`] and
+/// When the provider's object was released, and by which contract: it stays without its source. See [`released`] and
 /// [`is_released`].
 pub const RELEASED: &str = "kube-bind.io/released";
 
-// What users set.
+// Annotations that users set.
 
-/// Until when (RFC 3339) the user consents that another provider, or another cluster, takes the place of the pinned one; on
-/// a binding.
+/// Time (RFC 3339) until which the user consents that another provider or cluster replaces the pinned one; on a binding.
 pub const ACCEPT_PROVIDER_CHANGE: &str = "kube-bind.io/accept-provider-change";
-/// `true` on a binding, or on one bound object, that is not to be synced: nothing of it is written on either side.
+/// `true` on a binding or a bound object that is paused: it is not synced, and nothing is written on either side.
 pub const PAUSED: &str = "kube-bind.io/paused";
-/// Until when (RFC 3339) the user consents that copies are deleted although many sources are missing at once; on a binding.
+/// Time (RFC 3339) until which the user consents that copies are deleted although many sources are missing at once; on a binding.
 pub const ALLOW_DELETIONS: &str = "kube-bind.io/allow-deletions-until";
-/// Until when (RFC 3339) the user consents that a bundle ends a binding whose export the provider has removed, although
-/// objects are left, which go with it; on a binding.
+/// Time (RFC 3339) until which the user consents that a bundle deletes a binding, with its objects, whose export the provider has
+/// removed; on a binding.
 pub const ALLOW_UNBIND: &str = "kube-bind.io/allow-unbind-until";
 /// The binding that may take over a CRD with its objects, by name; on a CRD of the consumer that belongs to no binding.
 pub const ADOPT_BY: &str = "kube-bind.io/adopt-by";
-/// `true` on a binding that is to end although its provider cannot be reached.
+/// `true` on a binding that is deleted even if its provider cannot be reached.
 pub const FORCE_UNBIND: &str = "kube-bind.io/force-unbind";
-/// The claims that the user has accepted, as a JSON list of them; on a binding. Whoever binds writes it; where it is missing,
-/// the konnector records what is claimed then. Without it, what is claimed next is accepted.
+/// The claims that the user has accepted, as a JSON list; on a binding. The program that binds writes it. If it is missing, the
+/// konnector accepts the claims that the export has then, and records them here.
 pub const ACCEPTED_CLAIMS: &str = "kube-bind.io/accepted-claims";
 /// The resources of a binding, for its printer column.
 pub const RESOURCES: &str = "kube-bind.io/resources";
 
-/// The value of annotations and labels that are either there or not.
+/// The value of annotations and labels that are either present or not.
 pub const TRUE: &str = "true";
 
-/// The value of [`RELEASED`] on an object that a contract lets go.
+/// Returns the value of [`RELEASED`] on an object that a contract releases.
 pub fn released(at: impl fmt::Display, contract: &str) -> String {
     format!("{at}/{contract}")
 }
 
-/// When the object was let go, by a value of [`RELEASED`].
+/// Returns when an object was released, by a value of [`RELEASED`].
 pub fn released_at(value: &str) -> Option<&str> {
     let at = value.split_once('/').map_or(value, |(at, _)| at);
     (!at.is_empty()).then_some(at)
 }
 
-/// Whether a value of [`RELEASED`] says that a contract let the object go. One that names no contract speaks of any; an empty
-/// one says that the object is in use again.
+/// Whether a value of [`RELEASED`] says that a contract released the object. A value without a contract is valid for all
+/// contracts; an empty one means that the object is bound again.
 pub fn is_released(value: &str, contract: &str) -> bool {
     !value.is_empty() && value.split_once('/').is_none_or(|(_, of)| of == contract)
 }
 
-/// Whether a key is kube-bind's own and must not be carried from one cluster to the other.
+/// Whether a key is kube-bind's own, so that it must not be copied from one cluster to the other.
 pub fn is_reserved(key: &str) -> bool {
     let Some((domain, _)) = key.split_once('/') else {
         return false;

@@ -1,27 +1,27 @@
-//! The entry of a kubeconfig that says where its provider's gRPC endpoint is, and lets its holder renew there.
+//! The extension of a kubeconfig with the provider's gRPC endpoint, and a token that renews the kubeconfig there.
 
 use std::fmt;
 
 use kube::config::NamedExtension;
 use serde::{Deserialize, Serialize};
 
-/// The name of the entry among the extensions of a kubeconfig's cluster.
+/// Name of the extension in a kubeconfig's cluster.
 pub const EXTENSION: &str = "kube-bind.io/backend";
 
-/// Where the gRPC endpoint is, and a token for it alone.
+/// The gRPC endpoint of a provider, and a token for this endpoint only.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Backend {
     /// URL of the endpoint.
     pub address: String,
-    /// The CA its certificate is verified with, PEM in base64; the system's if absent.
+    /// CA of the endpoint's certificate, PEM in base64; absent means the system's CAs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_data: Option<String>,
-    /// The token that renews. A secret.
+    /// The secret token that renews the kubeconfig.
     pub token: String,
 }
 
-/// That the entry is there but cannot be read. Its content is left out, for it holds a secret.
+/// The extension is not valid. Its content is left out, for it holds a secret.
 #[derive(thiserror::Error, Clone, Copy, Debug, PartialEq, Eq)]
 #[error(
     "extension kube-bind.io/backend of the kubeconfig's cluster needs the texts address and token; bind again to get a whole one"
@@ -29,7 +29,7 @@ pub struct Backend {
 pub struct InvalidBackend;
 
 impl Backend {
-    /// The entry among a cluster's extensions; `None` where the provider has no gRPC endpoint.
+    /// Reads the extension of a cluster; `None` if the provider has no gRPC endpoint.
     pub fn find(extensions: &[NamedExtension]) -> Result<Option<Self>, InvalidBackend> {
         extensions
             .iter()
@@ -38,7 +38,7 @@ impl Backend {
             .transpose()
     }
 
-    /// The entry for a cluster's extensions.
+    /// Builds the extension of a cluster.
     pub fn to_extension(&self) -> NamedExtension {
         let mut fields = serde_json::Map::new();
         fields.insert("address".to_owned(), self.address.as_str().into());

@@ -1,6 +1,6 @@
-//! Conditions as kube-bind has them: with a severity, `Ready` first, and `Ready` as the sum of the others.
+//! Conditions as kube-bind defines them: with a severity, sorted with `Ready` first, which summarizes the others.
 //!
-//! Time is an argument everywhere, so that who decides can be tested.
+//! The present time is always an argument, so that callers can be tested.
 
 use std::cmp::Ordering;
 
@@ -15,7 +15,7 @@ mod access;
 
 pub use access::Conditions;
 
-/// The condition that sums up all others.
+/// Type of the condition that summarizes all others.
 pub const READY: &str = "Ready";
 
 /// One aspect of an object's state.
@@ -54,7 +54,7 @@ pub enum ConditionStatus {
     True,
     /// It does not hold.
     False,
-    /// It cannot be told, or was written by somebody who says it otherwise.
+    /// It is unknown whether it holds, or the status is not one of Kubernetes'.
     Unknown,
 }
 
@@ -73,7 +73,7 @@ pub enum Severity {
     None,
 }
 
-/// A condition that holds. Its time is set when it is [`set`].
+/// Makes a condition with status True. [`set`] sets its time.
 pub fn true_condition(type_: impl Into<String>) -> Condition {
     Condition {
         type_: type_.into(),
@@ -86,7 +86,7 @@ pub fn true_condition(type_: impl Into<String>) -> Condition {
     }
 }
 
-/// A condition that does not hold, and why. Its time is set when it is [`set`].
+/// Makes a condition with status False, with its reason. [`set`] sets its time.
 pub fn false_condition(
     type_: impl Into<String>,
     severity: Severity,
@@ -102,7 +102,7 @@ pub fn false_condition(
     }
 }
 
-/// A condition that cannot be told, and why. Its time is set when it is [`set`].
+/// Makes a condition with status Unknown, with its reason. [`set`] sets its time.
 pub fn unknown_condition(type_: impl Into<String>, reason: impl Into<String>, message: impl Into<String>) -> Condition {
     Condition {
         status: ConditionStatus::Unknown,
@@ -112,20 +112,20 @@ pub fn unknown_condition(type_: impl Into<String>, reason: impl Into<String>, me
     }
 }
 
-/// The condition of that type.
+/// Returns the condition of a type.
 pub fn get<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-/// Whether the condition of that type is there and holds.
+/// Whether there is a condition of a type with status True.
 pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
     get(conditions, type_).is_some_and(|condition| condition.status == ConditionStatus::True)
 }
 
-/// Puts the condition in its place, and says whether anything but its time differs from the one before.
+/// Adds or replaces a condition. Returns whether anything but its times differs from the former one.
 ///
-/// The time stays that of the one before where nothing differs; else it is `now` in whole seconds. That of the last probe is
-/// taken over, which alone is no difference.
+/// The transition time is `now` in whole seconds if anything differs, else it stays. The time of the last probe is replaced, but
+/// does not count as a difference.
 pub fn set(conditions: &mut Vec<Condition>, condition: Condition, now: Timestamp) -> bool {
     let before = conditions.iter().position(|other| other.type_ == condition.type_);
     if let Some(at) = before.filter(|at| conditions[*at].says_the_same(&condition)) {
@@ -145,14 +145,14 @@ pub fn set(conditions: &mut Vec<Condition>, condition: Condition, now: Timestamp
     true
 }
 
-/// Takes the condition of that type away, and says whether it was there.
+/// Removes the condition of a type; returns whether there was one.
 pub fn remove(conditions: &mut Vec<Condition>, type_: &str) -> bool {
     let before = conditions.len();
     conditions.retain(|condition| condition.type_ != type_);
     conditions.len() != before
 }
 
-/// Sets `Ready` from all other conditions, and says whether it changed. Without others it is left as it is.
+/// Sets `Ready` to the summary of all other conditions; returns whether it changed. Without others it stays as it is.
 pub fn set_summary(conditions: &mut Vec<Condition>, now: Timestamp) -> bool {
     match summary(conditions) {
         Some(ready) => set(conditions, ready, now),
@@ -160,7 +160,7 @@ pub fn set_summary(conditions: &mut Vec<Condition>, now: Timestamp) -> bool {
     }
 }
 
-/// `Ready` as the worst of all other conditions; of several equally bad ones, the first by type speaks.
+/// Returns `Ready` with the status of the worst of all other conditions: the first by type of several equally bad ones.
 pub fn summary(conditions: &[Condition]) -> Option<Condition> {
     let worst = conditions
         .iter()
@@ -189,7 +189,7 @@ impl Condition {
             && self.message == other.message
     }
 
-    /// A False without severity counts as an error: what is not stated must not hide a failure.
+    /// Ranks a condition from 0, the worst. False without a severity counts as an error, so that it does not hide a failure.
     fn rank(&self) -> u8 {
         match (self.status, self.severity) {
             (ConditionStatus::False, Severity::Error | Severity::None) => 0,
@@ -202,7 +202,7 @@ impl Condition {
 }
 
 impl ConditionStatus {
-    /// The status as it stands in the API.
+    /// Returns the status as it is in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::True => "True",
@@ -213,7 +213,7 @@ impl ConditionStatus {
 }
 
 impl Severity {
-    /// The severity as it stands in the API.
+    /// Returns the severity as it is in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Error => "Error",

@@ -1,4 +1,4 @@
-//! From the provider's CRD to a BoundSchema, and from that to the consumer's CRD.
+//! Converts a provider's CRD to a BoundSchema, and that to the consumer's CRD.
 
 use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -17,56 +17,56 @@ use crate::{
 
 pub mod compat;
 
-/// How a CRD is to be offered to a consumer.
+/// How a CRD is offered to a consumer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offer<'a> {
     /// Whether the konnector watches cluster-wide or per namespace.
     pub informer_scope: InformerScope,
-    /// The scope the consumer sees, where it is not the CRD's own.
+    /// The scope on the consumer; `None` means the CRD's own.
     pub scope: Option<Scope>,
-    /// The versions to offer; all that are served if empty.
+    /// The versions to offer; empty means all served ones.
     pub versions: &'a [String],
 }
 
 /// Why a schema cannot be offered or installed.
 #[derive(thiserror::Error, Debug)]
 pub enum SchemaError {
-    /// A core resource has no CRD.
+    /// The resource is of the core group, which has no CRDs.
     #[error("{plural} belongs to the core group, which no CRD can extend; claim it instead of exporting it")]
     CoreGroup {
         /// The resource.
         plural: String,
     },
-    /// The version that was asked for is not served.
+    /// The requested version is not served.
     #[error("{crd} does not serve version {version}; it serves {served:?}")]
     VersionNotServed {
         /// The CRD or BoundSchema.
         crd: String,
         /// The version.
         version: String,
-        /// What is served instead.
+        /// The served versions.
         served: Vec<String>,
     },
-    /// No version is served at all.
+    /// No version is served.
     #[error("{crd} serves no version; set served on one of them")]
     NothingServed {
         /// The CRD or BoundSchema.
         crd: String,
     },
-    /// What stands as a schema is none.
+    /// The schema of a version is not valid.
     #[error("schema of {crd} version {version} is no OpenAPI v3 schema: {source}")]
     InvalidSchema {
         /// The CRD or BoundSchema.
         crd: String,
         /// The version.
         version: String,
-        /// What is wrong with it.
+        /// What is wrong with the schema.
         source: serde_json::Error,
     },
 }
 
 impl SchemaError {
-    /// Stable reason of a condition.
+    /// Returns the reason of a condition, which never changes.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::CoreGroup { .. } => "CoreGroupNotExportable",
@@ -77,9 +77,9 @@ impl SchemaError {
     }
 }
 
-/// What a BoundSchema for this CRD holds.
+/// Builds the spec of a BoundSchema from a CRD.
 ///
-/// Only served versions are offered. Of a CRD whose versions a webhook converts, one is: a consumer converts nothing.
+/// Only served versions are offered, and only one of a CRD with webhook conversion, since a consumer cannot convert.
 pub fn bound_schema_spec(crd: &CustomResourceDefinition, offer: &Offer<'_>) -> Result<BoundSchemaSpec, SchemaError> {
     let source = &crd.spec;
     let name = names::custom_resource_definition(&source.names.plural, &source.group);
@@ -94,7 +94,7 @@ pub fn bound_schema_spec(crd: &CustomResourceDefinition, offer: &Offer<'_>) -> R
     })
 }
 
-/// The CRD to install on the consumer. It never converts, and names its owner so that it is told from a foreign one.
+/// Builds the CRD to install on the consumer. It has no conversion, and refers to its owner, which tells it from foreign CRDs.
 pub fn custom_resource_definition(
     schema: &BoundSchemaSpec,
     owner: Option<OwnerReference>,
@@ -136,7 +136,7 @@ pub fn custom_resource_definition(
     })
 }
 
-/// A CRD's versions, for the choice of one.
+/// Returns a version of a CRD, for the choice of one.
 pub fn listed(version: &CustomResourceDefinitionVersion) -> Listed<'_> {
     Listed {
         name: &version.name,
@@ -145,7 +145,7 @@ pub fn listed(version: &CustomResourceDefinitionVersion) -> Listed<'_> {
     }
 }
 
-/// A BoundSchema's versions, for the choice of one.
+/// Returns a version of a BoundSchema, for the choice of one.
 pub fn listed_bound(version: &BoundSchemaVersion) -> Listed<'_> {
     Listed {
         name: &version.name,
@@ -215,7 +215,7 @@ fn offered_version(
     })
 }
 
-/// `{"openAPIV3Schema": ...}`, the encoding that every konnector reads.
+/// Returns the schema as `{"openAPIV3Schema": ...}`, the encoding that every konnector reads.
 fn wrapped_schema(version: &CustomResourceDefinitionVersion) -> serde_json::Result<Value> {
     let schema = version
         .schema

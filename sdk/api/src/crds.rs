@@ -10,7 +10,7 @@ use crate::v1alpha2::{
 
 mod structural;
 
-/// All CRDs, by name.
+/// Returns all CRDs, sorted by name.
 pub fn all() -> Vec<CustomResourceDefinition> {
     let mut crds = for_consumer();
     crds.extend(for_provider());
@@ -18,14 +18,14 @@ pub fn all() -> Vec<CustomResourceDefinition> {
     crds
 }
 
-/// What the konnector installs on a consumer.
+/// Returns the CRDs that the konnector installs on a consumer.
 pub fn for_consumer() -> Vec<CustomResourceDefinition> {
     [APIServiceBinding::crd(), APIServiceBindingBundle::crd()]
         .map(structural::finish)
         .into()
 }
 
-/// What the server installs on its provider.
+/// Returns the CRDs that the server installs on its provider.
 pub fn for_provider() -> Vec<CustomResourceDefinition> {
     [
         APIServiceExport::crd(),
@@ -42,7 +42,7 @@ pub fn for_provider() -> Vec<CustomResourceDefinition> {
     .into()
 }
 
-/// Each CRD's file name, `kube-bind.io_<plural>.yaml`, and its content.
+/// Returns the file name, `kube-bind.io_<plural>.yaml`, and the content of each CRD.
 pub fn yaml_files() -> Result<Vec<(String, String)>, serde_saphyr::ser::Error> {
     all()
         .iter()

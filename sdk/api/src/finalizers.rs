@@ -1,8 +1,8 @@
-//! Finalizers, each in one place.
+//! Names of finalizers.
 
 /// On a consumer's synced object until its copy on the provider is gone. Spelled without a dash, as on the wire.
 pub const SYNCER: &str = "kubebind.io/syncer";
-/// On an APIServiceBinding from before its konnector makes anything until all of it is gone.
+/// On an APIServiceBinding from before its konnector creates anything for it until all of that is deleted.
 pub const KONNECTOR: &str = "kube-bind.io/konnector";
 /// On an APIServiceExport until the rights made for it outside its namespace are gone.
 pub const EXPORT: &str = "kube-bind.io/export";

@@ -1,4 +1,4 @@
-//! Hashes of what an export was made from, to see whether its source changed since.
+//! Hashes of schemas, which show whether the source of an export has changed, and of lists of parts.
 
 use std::fmt::Write as _;
 
@@ -24,17 +24,17 @@ pub fn add_part(hash: &mut Sha256, part: impl AsRef<[u8]>) {
     hash.update(part);
 }
 
-/// Below it, each whole number is a float of its own.
+/// Below this, every whole number is exactly representable as a float.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// The value of `kube-bind.io/source-spec-hash` on a BoundSchema.
+/// Returns the value of `kube-bind.io/source-spec-hash` on a BoundSchema.
 pub fn schema_hash(spec: &BoundSchemaSpec) -> String {
     let mut hash = Sha256::new();
     hash.update(canonical_json(spec));
     hex(&hash.finalize())
 }
 
-/// The value of `kube-bind.io/source-spec-hash` on an APIServiceExport: over its schemas in the order of its resources.
+/// Returns the value of `kube-bind.io/source-spec-hash` on an APIServiceExport, over its schemas in the order of its resources.
 pub fn export_hash<'a>(schemas: impl IntoIterator<Item = &'a BoundSchemaSpec>) -> String {
     let mut hash = Sha256::new();
     for spec in schemas {
@@ -44,10 +44,10 @@ pub fn export_hash<'a>(schemas: impl IntoIterator<Item = &'a BoundSchemaSpec>) -
     hex(&hash.finalize())
 }
 
-/// JSON without spaces and with sorted keys, whatever order its maps were built in, and with whole numbers written as
-/// such: an API server gives back 10 for the 10.0 that it was given.
+/// Serializes a value as JSON without spaces, with sorted keys, and with whole numbers as integers: an API server returns 10 for
+/// the 10.0 that it was given.
 pub fn canonical_json(value: &impl Serialize) -> String {
-    // What cannot be JSON is none of the types of this crate: their keys are strings and their numbers finite.
+    // The types of this crate always serialize: their keys are strings and their numbers finite.
     let value = serde_json::to_value(value).unwrap_or(Value::Null);
     let mut text = String::new();
     write(&value, &mut text);
@@ -68,7 +68,7 @@ fn write(value: &Value, text: &mut String) {
         Value::Array(items) => list(text, ['[', ']'], items, write),
         Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
             Some(whole) if whole.fract() == 0.0 && whole.abs() < EXACT => {
-                // Zero has no sign; and writing to a text does not fail.
+                // The sum removes the sign of zero; writing to a String cannot fail.
                 let _ = write!(text, "{:.0}", whole + 0.0);
             }
             _ => text.push_str(&number.to_string()),

@@ -1,4 +1,4 @@
-//! Labels, each in one place.
+//! Keys of labels.
 
 /// `true` on a CRD that may be exported.
 pub const EXPORTED: &str = "kube-bind.io/exported";
@@ -8,7 +8,7 @@ pub const OWNER: &str = "kube-bind.io/owner";
 pub const PROVIDER_KUBECONFIG: &str = "kube-bind.io/provider-kubeconfig";
 /// The contract namespace that an object belongs to, on everything that cannot say so by an owner reference.
 pub const CONTRACT: &str = "kube-bind.io/contract";
-/// The UID of the contract namespace; on what the konnector keeps per contract.
+/// The UID of the contract namespace; on objects that the konnector keeps for a contract.
 pub const CONTRACT_UID: &str = "kube-bind.io/contract-uid";
 /// The export that an object was made for.
 pub const EXPORT: &str = "kube-bind.io/export";
@@ -21,11 +21,11 @@ pub const REQUEST_UID: &str = "kube-bind.io/request-uid";
 /// `true` on a provider Namespace that consumers may share under isolation None: set by its admin, or by the server on one
 /// that it made for that.
 pub const SHARED: &str = "kube-bind.io/shared";
-/// What an object of ours is for, such as `token-anchor`.
+/// Purpose of an object that Bindery made, such as `token-anchor`.
 pub const COMPONENT: &str = "kube-bind.io/component";
-/// `true` on a ClusterRole whose rules the server gets, and may then hand out.
+/// `true` on a ClusterRole whose rules are aggregated into the server's, so that it may grant them.
 pub const AGGREGATE_TO_SERVER: &str = "rbac.kube-bind.io/aggregate-to-server";
-/// The aggregation of rights over all consumers that a taken-over contract may still be part of; looked for to be removed.
+/// Label that aggregates the rights of all consumers, which a contract that kube-bind made may still carry; the server removes it.
 pub const AGGREGATE_TO_PARENT: &str = "rbac.kube-bind.io/aggregate-to-parent";
 /// Kubernetes' own label for the tool that manages an object.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";

@@ -1,4 +1,4 @@
-//! Names of objects, each made in one place. What fits is exactly the wire's; what would be too long is shortened.
+//! Names of objects. A name that fits is exactly kube-bind's; a longer one is shortened by a hash.
 
 use sha2::{Digest, Sha224, Sha256};
 
@@ -16,18 +16,18 @@ pub use typed::{
     Uid, plain_text,
 };
 
-/// A namespace may be this long at most: a DNS label (RFC 1123).
+/// Length limit of a namespace's name: that of a DNS label (RFC 1123).
 pub const NAMESPACE_LENGTH_MAX: usize = 63;
-/// Any other object's name may be this long at most: a DNS subdomain (RFC 1123).
+/// Length limit of other objects' names: that of a DNS subdomain (RFC 1123).
 pub const NAME_LENGTH_MAX: usize = 253;
 
-/// The ServiceAccount, Role and RoleBinding of a contract.
+/// Name of the ServiceAccount, Role and RoleBinding of a contract.
 pub const KUBE_BINDER: &str = "kube-binder";
-/// The ClusterBinding of a contract.
+/// Name of the ClusterBinding of a contract.
 pub const CLUSTER_BINDING: &str = "cluster";
-/// The Cluster of a provider.
+/// Name of the Cluster object of a provider.
 pub const CLUSTER: &str = "default";
-/// The Secret of a contract namespace that holds a kubeconfig, where compatibility asks for one.
+/// Name of the Secret with a kubeconfig in a contract namespace, which exists only for compatibility with kube-bind's konnector.
 pub const KUBECONFIG_SECRET: &str = "kubeconfig";
 /// The key of a kubeconfig in a Secret.
 pub const KUBECONFIG_KEY: &str = "kubeconfig";
@@ -35,43 +35,43 @@ pub const KUBECONFIG_KEY: &str = "kubeconfig";
 pub const BINDING_RESPONSE_KEY: &str = "binding-response";
 /// The namespace of the konnector on a consumer, and of the server on a provider.
 pub const KUBE_BIND_NAMESPACE: &str = "kube-bind";
-/// The konnector's ServiceAccount and Deployment.
+/// Name of the konnector's ServiceAccount and Deployment.
 pub const KONNECTOR: &str = "konnector";
-/// The prefix of contract namespaces, unless a flag says otherwise.
+/// Default prefix of contract namespaces.
 pub const NAMESPACE_PREFIX: &str = "kube-bind-";
-/// The field manager of what the konnector applies to synced objects.
+/// The field manager under which the konnector applies synced objects.
 pub const FIELD_MANAGER: &str = "kube-bind.io";
 /// The field manager under which kube-bind's konnector created objects.
 pub const FIELD_MANAGER_KUBE_BIND: &str = "konnector";
-/// A name that no namespace can have: creating an APIServiceNamespace of it probes the admission policy.
+/// A name that no namespace can have: the server probes the admission policy by creating an APIServiceNamespace of this name.
 pub const POLICY_PROBE: &str = "policy.probe";
 
-/// The first eight bytes of the identity's SHA-224 in base 36: at most 13 characters, and the same as kube-bind's.
+/// Returns the first eight bytes of the identity's SHA-224 in base 36, as kube-bind does: 13 characters at most.
 pub fn identity_hash(identity: &str) -> String {
     short_hash(identity.as_bytes())
 }
 
-/// The contract namespace of a consumer: `<prefix><hash of its identity>`.
+/// Returns the contract namespace of a consumer: `<prefix><hash of its identity>`.
 pub fn contract_namespace(prefix: &str, identity: &str) -> String {
     format!("{prefix}{}", identity_hash(identity))
 }
 
-/// The provider's namespace for one of the consumer's: `<contract>-<namespace>`, as on the wire. See [`prefixed_name`] for
-/// those that would be too long.
+/// Returns the provider namespace of a consumer's namespace: `<contract>-<namespace>`, shortened as [`prefixed_name`] if that is
+/// too long.
 pub fn provider_namespace(contract: &str, consumer_namespace: &str) -> String {
     prefixed(contract, consumer_namespace, NAMESPACE_LENGTH_MAX)
 }
 
-/// The provider's name for a cluster-scoped object under isolation Prefixed: `<contract>-<name>`, as on the wire.
+/// Returns the provider's name for a cluster-scoped object under isolation Prefixed: `<contract>-<name>`.
 ///
-/// One that would be too long becomes `<contract>--<beginning>-<hash>`: no name begins with a dash, so that a shortened name
-/// is never that of an object whose name fits.
+/// A name that is too long becomes `<contract>--<beginning>-<hash>`. No name begins with a dash, so a shortened name never equals
+/// that of an object whose name fits.
 pub fn prefixed_name(contract: &str, name: &str) -> String {
     prefixed(contract, name, NAME_LENGTH_MAX)
 }
 
-/// The consumer's name of an object by its provider's under isolation Prefixed; `None` if it is not of this contract. `noted`
-/// is the whole name that the object carries where its own is a shortened one.
+/// Returns the consumer's name of an object under isolation Prefixed by the provider's name; `None` if it is not of this contract.
+/// `noted` is the full name in the object's annotation, if the name was shortened.
 pub fn unprefixed_name<'a>(contract: &str, name: &'a str, noted: Option<&'a str>) -> Option<&'a str> {
     let rest = name.strip_prefix(contract)?.strip_prefix('-')?;
     if rest.starts_with('-') {
@@ -92,18 +92,18 @@ fn prefixed(contract: &str, name: &str, length_max: usize) -> String {
     format!("{contract}--{kept}{dash}{hash}")
 }
 
-/// The name of a BoundSchema: `<plural>.<group>`, with `core` for the core group.
+/// Returns the name of a BoundSchema: `<plural>.<group>`, with `core` for the core group.
 pub fn bound_schema(resource: &GroupResource) -> String {
     let group = if resource.is_core() { "core" } else { &resource.group };
     format!("{}.{group}", resource.resource)
 }
 
-/// The name of a CRD: `<plural>.<group>`.
+/// Returns the name of a CRD: `<plural>.<group>`.
 pub fn custom_resource_definition(plural: &str, group: &str) -> String {
     format!("{plural}.{group}")
 }
 
-/// The BindableResourcesRequest of one principal for one cluster under one name.
+/// Returns the object name of a BindableResourcesRequest that a principal made over gRPC for a cluster under a name.
 pub fn bind_request(principal: &str, cluster_identity: &str, name: &str) -> String {
     let mut hash = Sha256::new();
     for part in [principal, cluster_identity, name] {
@@ -114,12 +114,12 @@ pub fn bind_request(principal: &str, cluster_identity: &str, name: &str) -> Stri
     format!("bind-{}", hex(&hash.finalize()[..20]))
 }
 
-/// The Secret for the response to a request that names none: `<request>-binding-response`.
+/// Returns the Secret for the response to a request that names no Secret: `<request>-binding-response`.
 pub fn response_secret(request: &str) -> String {
     fit(format!("{request}-{BINDING_RESPONSE_KEY}"), NAME_LENGTH_MAX)
 }
 
-/// The consumer's Secret that whoever binds puts the provider's kubeconfig into: `kubeconfig-<binding>`.
+/// Returns the consumer's Secret for the provider's kubeconfig of a binding: `kubeconfig-<binding>`.
 pub fn provider_kubeconfig_secret(binding: &str) -> String {
     fit(format!("{KUBECONFIG_SECRET}-{binding}"), NAME_LENGTH_MAX)
 }
@@ -139,7 +139,7 @@ fn is_part(part: &str) -> bool {
     !part.is_empty() && part.bytes().all(inner) && !part.starts_with('-') && !part.ends_with('-')
 }
 
-/// Whom a group of APIs belongs to that no provider may offer: Kubernetes, or kube-bind.
+/// Returns the owner of an API group that no provider may offer, Kubernetes or kube-bind; `None` for other groups.
 pub fn owner_of_group(group: &str) -> Option<&'static str> {
     let under = |domain: &str| group == domain || group.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
     // Groups without a dot are Kubernetes' own, such as apps, and the core group is empty.
@@ -152,7 +152,7 @@ pub fn owner_of_group(group: &str) -> Option<&'static str> {
     }
 }
 
-/// The name itself where it fits, else its beginning and a hash of the whole.
+/// Returns a name if it fits, or else its beginning and a hash of the whole name.
 pub fn fit(name: String, length_max: usize) -> String {
     if name.len() <= length_max {
         return name;
@@ -162,7 +162,7 @@ pub fn fit(name: String, length_max: usize) -> String {
     format!("{}-{hash}", kept.trim_end_matches(['-', '.']))
 }
 
-/// Bytes in lower-case hexadecimal.
+/// Formats bytes as lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     bytes
@@ -177,7 +177,7 @@ fn short_hash(bytes: &[u8]) -> String {
     base36(digest.first_chunk().copied().unwrap_or_default())
 }
 
-/// A number in base 36; each leading zero byte gives one leading zero.
+/// Formats a number in base 36; each leading zero byte gives one leading zero.
 fn base36(bytes: [u8; 8]) -> String {
     const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
     let mut number = u64::from_be_bytes(bytes);

@@ -1,4 +1,4 @@
-//! Which of several versions of an API to use.
+//! The choice between several versions of an API.
 
 use std::cmp::Reverse;
 
@@ -7,11 +7,11 @@ use kube::core::Version;
 /// A version as a CRD or a BoundSchema lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed<'a> {
-    /// Its name, such as v1beta1.
+    /// Name of the version, such as v1beta1.
     pub name: &'a str,
-    /// Whether it is served.
+    /// Whether the version is served.
     pub served: bool,
-    /// Whether objects are stored in it.
+    /// Whether objects are stored in this version.
     pub storage: bool,
 }
 
@@ -20,14 +20,14 @@ pub fn sort<T: AsRef<str>>(versions: &mut [T]) {
     versions.sort_by_cached_key(|version| Reverse(Version::parse(version.as_ref()).priority()));
 }
 
-/// The first of them by Kubernetes' order.
+/// Returns the first version in Kubernetes' order.
 pub fn highest<'a>(versions: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     versions
         .into_iter()
         .max_by_key(|version| Version::parse(version).priority())
 }
 
-/// The version to work in: the stored one if it is served, else the highest that is.
+/// Returns the version to use: the storage version if it is served, else the highest served one.
 pub fn preferred<'a>(versions: impl IntoIterator<Item = Listed<'a>>) -> Option<&'a str> {
     let served: Vec<_> = versions.into_iter().filter(|version| version.served).collect();
     let stored = served
@@ -37,7 +37,7 @@ pub fn preferred<'a>(versions: impl IntoIterator<Item = Listed<'a>>) -> Option<&
     stored.or_else(|| highest(served.iter().map(|version| version.name)))
 }
 
-/// The version two sides sync in: the provider's stored one if both serve it, else the highest that both serve.
+/// Returns the version to sync in: the provider's storage version if both sides serve it, else the highest one that both serve.
 pub fn common<'a>(
     provider: impl IntoIterator<Item = Listed<'a>>,
     consumer: impl IntoIterator<Item = Listed<'a>>,

@@ -1,4 +1,4 @@
-//! Makes a client: where the server is, whom to trust, and which token to send.
+//! Builds a client: its address, trusted CAs, token source and time limits.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -34,29 +34,29 @@ pub struct ClientBuilder {
     user_agent: String,
 }
 
-/// Why no client could be made of the settings.
+/// Why the settings of a client are not valid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The address cannot be read.
+    /// The address is not valid.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// Plaintext to another machine, or without being asked for.
+    /// The address is `http://`, but not of this machine, or plaintext was not allowed.
     #[error("{address} is plaintext, over which tokens could be read; {mend}")]
     Plaintext {
         /// The address.
         address: Address,
-        /// What to do instead.
+        /// What to write instead.
         mend: &'static str,
     },
-    /// The CA certificates cannot be read.
+    /// The CA certificates are not valid PEM.
     #[error(
         "the CA certificates for {address} cannot be used: {fault}; give one or more PEM blocks of type CERTIFICATE"
     )]
     Ca {
         /// The address.
         address: Address,
-        /// What is wrong with them.
+        /// What is wrong with the certificates.
         fault: String,
     },
     /// TLS cannot be set up.
@@ -64,16 +64,16 @@ pub enum BuildError {
     Tls {
         /// The address.
         address: Address,
-        /// What is wrong.
+        /// Why TLS cannot be set up.
         fault: String,
     },
-    /// The user agent is no header value.
+    /// The user agent is not a valid header value.
     #[error("the user agent {0:?} cannot stand in a header")]
     UserAgent(String),
 }
 
 impl BuildError {
-    /// Stable reason, for conditions and metrics.
+    /// Returns the reason for conditions and metrics, which never changes.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Address(_) => "AddressInvalid",
@@ -100,19 +100,19 @@ impl ClientBuilder {
         }
     }
 
-    /// Trusts these CA certificates (PEM), and no longer those of the system.
+    /// Trusts these CA certificates (PEM) instead of those of the system.
     pub fn ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.ca_pem = Some(pem.into());
         self
     }
 
-    /// Demands that the server's certificate is for this name, instead of the host of the address.
+    /// Requires that the server's certificate is for this name instead of the host of the address.
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
         self
     }
 
-    /// Allows `http://` to a loopback address. To other hosts it is never allowed.
+    /// Allows `http://` to a loopback address. It is never allowed to other hosts.
     pub fn allow_plaintext(mut self, allow: bool) -> Self {
         self.allow_plaintext = allow;
         self
@@ -123,48 +123,48 @@ impl ClientBuilder {
         self.token_source(StaticToken::new(token))
     }
 
-    /// Sends the token that this file holds at the time.
+    /// Sends the present token of this file with each call.
     pub fn token_file(self, path: impl Into<PathBuf>) -> Self {
         self.token_source(FileToken::new(path))
     }
 
-    /// Sends the tokens that this source gives. It must give ones for [`Client::audience`].
+    /// Sends tokens of this source, which must be for [`Client::audience`].
     pub fn token_source(mut self, tokens: impl TokenSource) -> Self {
         self.tokens = Some(Arc::new(tokens));
         self
     }
 
-    /// Longest time to connect, TLS included; 10 s if not set.
+    /// Sets the time limit for connecting, TLS included. The default is 10 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// Longest time of a call with all its attempts; if not set, 30 s, and longer for calls that wait for a controller.
+    /// Sets the time limit of a call with all its attempts. The default is 30 s, and longer for calls that wait for a controller.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.limits.total = Some(timeout);
         self
     }
 
-    /// Longest time of one attempt; if not set, 10 s, and longer for calls that wait for a controller.
+    /// Sets the time limit of one attempt. The default is 10 s, and longer for calls that wait for a controller.
     pub fn attempt_timeout(mut self, timeout: Duration) -> Self {
         self.limits.attempt = Some(timeout);
         self
     }
 
-    /// How often and how soon failed calls are tried again.
+    /// Sets how often and how soon failed calls are retried.
     pub fn retry(mut self, retry: RetryPolicy) -> Self {
         self.retry = retry;
         self
     }
 
-    /// Names the program in the server's log, before the SDK's own name.
+    /// Sets the user agent, which precedes the SDK's own in the server's log.
     pub fn user_agent(mut self, name: impl fmt::Display) -> Self {
         self.user_agent = format!("{name} {USER_AGENT}");
         self
     }
 
-    /// Makes the client. It connects with the first call. Must be called within a Tokio runtime.
+    /// Builds the client, which connects with its first call. Must be called within a Tokio runtime.
     pub fn build(self) -> Result<Client, BuildError> {
         let address = self.check_address()?;
         let mut endpoint = Endpoint::from_shared(address.to_string())
@@ -187,8 +187,8 @@ impl ClientBuilder {
         Ok(self.finish(address, endpoint.connect_lazy()))
     }
 
-    /// Makes the client for a channel of one's own, such as an in-memory one. The address still gives the audience and
-    /// the names in errors; CA, server name, connect timeout and user agent are the channel's affair.
+    /// Builds a client on an existing channel, such as an in-memory one. The address still determines the audience and the names
+    /// in errors; CA, server name, connect timeout and user agent are those of the channel.
     pub fn build_with_channel(self, channel: Channel) -> Result<Client, BuildError> {
         let address = self.check_address()?;
         Ok(self.finish(address, channel))
@@ -205,13 +205,13 @@ impl ClientBuilder {
     }
 
     fn tls(&self, address: &Address) -> Result<ClientTlsConfig, BuildError> {
-        // Set also where it is the host: tonic would take the brackets of an IPv6 address for part of the name.
+        // Set even if it is the host: tonic would take the brackets of an IPv6 address as part of the name.
         let name = self.server_name.clone().unwrap_or_else(|| address.host());
         let config = ClientTlsConfig::new().domain_name(name).timeout(self.connect_timeout);
         let Some(pem) = &self.ca_pem else {
             return Ok(config.with_native_roots());
         };
-        // Checked here because tonic passes over what it cannot read, and every server would then be untrusted.
+        // Checked here because tonic ignores invalid certificates, and would then trust no server.
         check_certificates(pem).map_err(|fault| BuildError::Ca {
             address: address.clone(),
             fault,

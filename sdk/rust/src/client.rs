@@ -1,4 +1,4 @@
-//! The client, and how one call goes.
+//! The client, and the steps of one call.
 
 pub(crate) mod binding;
 pub(crate) mod catalog;
@@ -30,10 +30,10 @@ use crate::method::Method;
 use crate::retry::RetryPolicy;
 use crate::token::{self, TokenSource};
 
-/// Largest answer that is decoded, in bytes.
+/// Size limit of a response, in bytes.
 pub const MESSAGE_RECEIVE_MAX: usize = 4 * 1024 * 1024;
 
-/// Largest request that is sent, in bytes: no server takes more.
+/// Size limit of a request, in bytes; servers refuse larger ones.
 pub const MESSAGE_SEND_MAX: usize = 256 * 1024;
 
 /// A client of one backend. Cheap to clone; clones share the connection.
@@ -43,7 +43,7 @@ pub struct Client {
     limits: Limits,
 }
 
-/// What clones of a client share.
+/// State that the clones of a client share.
 pub(crate) struct Shared {
     pub(crate) address: Address,
     pub(crate) channel: Channel,
@@ -51,21 +51,21 @@ pub(crate) struct Shared {
     pub(crate) retry: RetryPolicy,
 }
 
-/// Times that the user set; where none is set, each method has its own.
+/// Time limits that the user set; each method has defaults of its own.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Limits {
     pub(crate) total: Option<Duration>,
     pub(crate) attempt: Option<Duration>,
 }
 
-/// How long a call and one attempt of it may take.
+/// Time limits of a call and of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Times {
     total: Duration,
     attempt: Duration,
 }
 
-/// The token that was last sent, and the error of the server that called it expired.
+/// The token that was last sent, and the server's error that called it expired, if any.
 #[derive(Default)]
 pub(crate) struct TokenMemory {
     last: Option<SecretString>,
@@ -74,7 +74,7 @@ pub(crate) struct TokenMemory {
 }
 
 impl Client {
-    /// Begins a client for the backend at `https://host:port`.
+    /// Returns a builder of a client for the backend at `https://host:port`.
     pub fn builder(address: impl Into<String>) -> ClientBuilder {
         ClientBuilder::new(address.into())
     }
@@ -86,24 +86,24 @@ impl Client {
         }
     }
 
-    /// The address that is dialled.
+    /// Returns the address of the backend.
     pub fn address(&self) -> &Address {
         &self.shared.address
     }
 
-    /// The audience that tokens must be for. It follows from the address alone, never from an answer.
+    /// Returns the audience that tokens must have. It follows from the address alone, never from a response.
     pub fn audience(&self) -> String {
         self.shared.address.to_string()
     }
 
-    /// The same client with another time for calls with all their attempts.
+    /// Sets the time limit of calls, all attempts included.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.limits.total = Some(timeout);
         self
     }
 
-    /// Makes a unary call: token, request id, deadline, retries. The typed methods come down to this one.
+    /// Makes a unary call with token, request id, deadline and retries. All typed methods use this one.
     pub async fn call<Q, A>(&self, method: Method<Q, A>, message: Q) -> Result<A, Error>
     where
         Q: Message + Clone + 'static,
@@ -112,7 +112,7 @@ impl Client {
         self.call_waiting(method, message, Duration::ZERO).await
     }
 
-    /// A call that the server may spend `wait` on before it answers.
+    /// Makes a call for which the server may wait for `wait` before it responds.
     pub(crate) async fn call_waiting<Q, A>(&self, method: Method<Q, A>, message: Q, wait: Duration) -> Result<A, Error>
     where
         Q: Message + Clone + 'static,
@@ -180,7 +180,7 @@ impl Client {
         self.receive(answer, request_id).await.map(Response::into_inner)
     }
 
-    /// Opens a stream, once. A stream has no deadline: whoever reads it watches its pulse.
+    /// Opens a stream without retries. A stream has no deadline: its reader notices missing heartbeats.
     pub(crate) async fn open<Q, A>(
         &self,
         method: Method<Q, A>,
@@ -199,7 +199,7 @@ impl Client {
         self.receive(answer, &request_id).await.map(Response::into_inner)
     }
 
-    /// Waits for what a server sends. tonic panics over details that are no base64; no server may end our task so.
+    /// Waits for a message of the server. tonic panics on error details that are not base64: that panic becomes an error.
     pub(crate) async fn receive<T>(
         &self,
         answer: impl Future<Output = Result<T, Status>>,
@@ -232,15 +232,15 @@ impl Client {
         request_id: &str,
         tokens: &mut TokenMemory,
     ) -> Result<Request<Q>, Error> {
-        // Found here, for tonic would break the connection over it.
+        // Checked here, because tonic would close the connection over it.
         if message.encoded_len() > MESSAGE_SEND_MAX {
             return Err(Error::too_large(message.encoded_len(), MESSAGE_SEND_MAX, request_id));
         }
         let mut request = Request::new(message);
         let metadata = request.metadata_mut();
-        // An id is made of digits and letters; were it not, the server would give one of its own.
+        // An id has only digits and letters; without one, the server makes its own.
         if let Ok(mut id) = request_id.parse::<MetadataValue<Ascii>>() {
-            // As the timeout, it is another in each call, and has no place in the tables of headers that both ends keep.
+            // Like the timeout, it differs in each call: it must not enter the header tables that both ends keep.
             id.set_sensitive(true);
             metadata.insert("x-request-id", id);
         }
@@ -252,7 +252,7 @@ impl Client {
         Ok(request)
     }
 
-    /// Where the server called the token expired, makes the source forget it, once: None means to try again now.
+    /// Makes the token source forget a token that the server called expired, once per token. `None` means to retry at once.
     pub(crate) fn refresh(&self, tokens: &mut TokenMemory, error: Error) -> Result<Option<Error>, Error> {
         let Some(source) = &self.shared.tokens else {
             return Ok(Some(error));
@@ -271,7 +271,7 @@ impl Client {
 }
 
 impl TokenMemory {
-    /// Notes the token that goes out. To send again the one that the server called expired would be of no use.
+    /// Notes the token to send. Fails if it is the one that the server just called expired.
     fn send(&mut self, token: SecretString) -> Result<(), Error> {
         let last = self.last.replace(token);
         match (self.rejected.take(), last, &self.last) {
@@ -280,7 +280,7 @@ impl TokenMemory {
         }
     }
 
-    /// The server took the token: when this one expires, another refresh is due.
+    /// Notes that the server accepted the token, so that its expiry causes another refresh.
     pub(crate) fn accepted(&mut self) {
         self.refreshed = false;
     }
@@ -300,7 +300,7 @@ impl Limits {
     }
 }
 
-/// What a call is found by in the server's log.
+/// Makes the id under which the server logs a call.
 fn request_id() -> String {
     format!("{:032x}", rand::random::<u128>())
 }

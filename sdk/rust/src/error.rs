@@ -1,4 +1,4 @@
-//! What can go wrong with a call, as types.
+//! Errors of calls.
 
 pub(crate) mod transport;
 
@@ -23,50 +23,50 @@ pub enum Error {
     /// The server answered with an error, or did not answer before the deadline.
     #[error(transparent)]
     Status(Box<StatusError>),
-    /// The server was not reached, or the connection broke.
+    /// The server could not be reached, or the connection broke.
     #[error(transparent)]
     Transport(Box<TransportError>),
-    /// There was no token to send.
+    /// The token source has no token.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// The request to bind was taken and failed; its conditions say why.
+    /// The server accepted the request to bind and could not fulfill it; its conditions say why.
     #[error(transparent)]
     RequestFailed(Box<RequestFailed>),
-    /// The request to bind was taken and is not finished.
+    /// The request to bind is still pending after the client has waited.
     #[error(transparent)]
     Pending(Box<PendingError>),
-    /// The server broke the rules of the API.
+    /// The server broke the protocol of the API.
     #[error("the server at {address} broke the rules of its API: {fault}")]
     Protocol {
-        /// Where the server is.
+        /// Address of the server.
         address: String,
-        /// What it did.
+        /// What the server did.
         fault: String,
     },
 }
 
-/// An error that the server answered.
+/// An error response of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusError {
     /// The canonical code.
     pub code: Code,
-    /// Why. None where the server gave no reason, or one that this build does not know.
+    /// The reason; `None` if the server gave none, or one that this build does not know.
     pub reason: Option<ErrorReason>,
-    /// In words for people.
+    /// Explanation for people.
     pub message: String,
-    /// What varies in the message, under lowerCamelCase keys.
+    /// The variable parts of the message, under lowerCamelCase keys.
     pub metadata: BTreeMap<String, String>,
     /// The fields that are wrong.
     pub field_violations: Vec<FieldViolation>,
-    /// What must be mended before the call can succeed.
+    /// What must be changed before the call can succeed.
     pub precondition_violations: Vec<PreconditionViolation>,
-    /// When the server wants to be asked again.
+    /// Delay after which the server asks for a retry.
     pub retry_after: Option<Duration>,
-    /// Finds the call in the server's log.
+    /// Id of the call in the server's log.
     pub request_id: String,
 }
 
-/// A field that is wrong.
+/// A field of a request with an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldViolation {
     /// Path of the field, such as `bindable_resources_request.metadata.name`.
@@ -75,12 +75,12 @@ pub struct FieldViolation {
     pub description: String,
 }
 
-/// Something that must be mended first.
+/// A precondition of a call that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreconditionViolation {
-    /// What kind of thing.
+    /// Kind of the precondition.
     pub kind: String,
-    /// Which one.
+    /// The object that it is about.
     pub subject: String,
     /// What is wrong with it.
     pub description: String,
@@ -94,7 +94,7 @@ impl Error {
         }
     }
 
-    /// The deadline passed here, whatever the server may still be doing.
+    /// Makes the error for a deadline that passed on the client; the server may still work on the call.
     pub(crate) fn deadline(address: &Address, waited: Duration, request_id: &str) -> Self {
         Self::Status(Box::new(StatusError {
             code: Code::DeadlineExceeded,
@@ -105,7 +105,7 @@ impl Error {
         }))
     }
 
-    /// The request is larger than any server takes, and was not sent.
+    /// Makes the error for a request that is too large and was not sent.
     pub(crate) fn too_large(length: usize, limit: usize, request_id: &str) -> Self {
         Self::Status(Box::new(StatusError {
             code: Code::ResourceExhausted,
@@ -116,7 +116,7 @@ impl Error {
         }))
     }
 
-    /// Tells an answer of the server from a failure on the way to it.
+    /// Tells an error response of the server from a failure of the connection.
     pub(crate) fn from_status(status: &Status, address: &Address, request_id: &str) -> Self {
         match TransportError::find(status, address) {
             Some(transport) => Self::Transport(Box::new(transport)),
@@ -124,7 +124,7 @@ impl Error {
         }
     }
 
-    /// The canonical code, where the server answered one.
+    /// Returns the canonical code of an error response.
     pub fn code(&self) -> Option<Code> {
         match self {
             Self::Status(status) => Some(status.code),
@@ -132,7 +132,7 @@ impl Error {
         }
     }
 
-    /// The reason, where the server gave one that this build knows.
+    /// Returns the reason of an error response, if this build knows it.
     pub fn reason(&self) -> Option<ErrorReason> {
         match self {
             Self::Status(status) => status.reason,
@@ -140,7 +140,7 @@ impl Error {
         }
     }
 
-    /// Finds the call in the server's log; None where the server may never have seen it.
+    /// Returns the id of the call in the server's log; `None` if the server may never have got the call.
     pub fn request_id(&self) -> Option<&str> {
         match self {
             Self::Status(status) => Some(&status.request_id),
@@ -148,7 +148,7 @@ impl Error {
         }
     }
 
-    /// A stable UpperCamelCase or UPPER_SNAKE_CASE word, for conditions and metrics.
+    /// Returns the reason for conditions and metrics, in UpperCamelCase or UPPER_SNAKE_CASE, which never changes.
     pub fn reason_str(&self) -> &str {
         match self {
             Self::Status(status) => match status.reason {
@@ -180,7 +180,7 @@ impl Default for StatusError {
 }
 
 impl StatusError {
-    /// Reads a status with its details. What is malformed in them is left out.
+    /// Reads a status with its details. Malformed details are left out.
     fn parse(status: &Status, request_id: &str) -> Self {
         let details = status.get_error_details();
         let info = details.error_info().filter(|info| info.domain == ERROR_DOMAIN);
@@ -230,8 +230,8 @@ impl StatusError {
     }
 }
 
-/// The code as the API documents it, where tonic on either side gives another: its timeout is CANCELLED, and a message
-/// beyond a limit OUT_OF_RANGE.
+/// Returns the code that the API documents where tonic uses another one: CANCELLED for its timeout, and OUT_OF_RANGE for a message
+/// that is too large.
 fn canonical(status: &Status) -> (Code, Option<ErrorReason>) {
     match status.code() {
         Code::Cancelled if status.message() == "Timeout expired" => {
@@ -244,7 +244,7 @@ fn canonical(status: &Status) -> (Code, Option<ErrorReason>) {
     }
 }
 
-/// Text of the server as it may stand in a terminal: without control characters, which could rewrite what is shown.
+/// Replaces control characters in a text of the server, which could rewrite a terminal.
 pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .map(|char| if char.is_control() && char != '\n' { ' ' } else { char })

@@ -1,4 +1,4 @@
-//! A client for the Bindery backend: TLS, tokens, retries by code, typed errors, and watches that heal themselves.
+//! A client for the Bindery backend: TLS, tokens, retries by code, typed errors, and watches that reconnect.
 //!
 //! ```no_run
 //! use bindery_sdk::{Client, FileToken};
@@ -15,9 +15,8 @@
 //! # }
 //! ```
 //!
-//! What a call does on its way: it asks the token source, sends the token marked as sensitive, tells the server its
-//! deadline, and tries again what may be tried again (see [`RetryPolicy`]) until that deadline. A token is never part
-//! of a `Debug` output, of an error or of a log line.
+//! Each call asks the token source for a token, marks it as sensitive, sends its deadline to the server, and retries failures
+//! that may be retried (see [`RetryPolicy`]) until that deadline. A token never appears in `Debug` output, errors or log lines.
 
 mod builder;
 mod client;

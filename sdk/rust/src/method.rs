@@ -1,11 +1,11 @@
-//! The methods of the API: each knows its path and its messages.
+//! The methods of the API, each with its path and message types.
 
 use std::fmt;
 use std::marker::PhantomData;
 
 use bindery_proto::idempotency;
 
-/// One unary or streaming method: takes `Q`, answers `A`.
+/// A unary or streaming method with requests `Q` and responses `A`.
 pub struct Method<Q, A> {
     path: &'static str,
     messages: PhantomData<fn(Q) -> A>,
@@ -19,17 +19,17 @@ impl<Q, A> Method<Q, A> {
         }
     }
 
-    /// The path it is called under, such as `/kubebind.v1alpha2.ExportService/GetExport`.
+    /// Returns the path of the method, such as `/kubebind.v1alpha2.ExportService/GetExport`.
     pub fn path(&self) -> &'static str {
         self.path
     }
 
-    /// Whether it may be called again without knowing what became of the first call.
+    /// Whether a call may be repeated when it is unknown whether the server executed it.
     pub fn is_idempotent(&self) -> bool {
         idempotency::is_idempotent(self.path)
     }
 
-    /// Whether it is called without a token: whoever asks how to log in has none, or an expired one.
+    /// Whether the method is called without a token. Callers who ask how to log in have none, or an expired one.
     pub(crate) fn is_open(&self) -> bool {
         self.path == all::GET_PROVIDER.path
     }

@@ -1,7 +1,7 @@
-//! From messages to the Kubernetes objects that they speak of, for programs that know those.
+//! Converts messages to the Kubernetes objects that they describe.
 //!
-//! A field that a message leaves empty is missing in the object. Values of enums that this version does not know read as
-//! the default; where that would be unsafe, look at the message itself.
+//! An empty field of a message is absent in the object. An enum value that this version does not know becomes the default; where
+//! that would be unsafe, check the message itself.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use bindery_proto::v1alpha2 as proto;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement, ObjectMeta, Time};
 
-/// A template as the object that stands on the provider.
+/// Converts a template to the object on the provider.
 pub fn template(message: proto::Template) -> api::APIServiceExportTemplate {
     let spec = message.spec.unwrap_or_default();
     let (isolation, conflict_policy) = (spec.isolation(), spec.conflict_policy());
@@ -45,7 +45,7 @@ pub fn template(message: proto::Template) -> api::APIServiceExportTemplate {
     }
 }
 
-/// A collection as the object that stands on the provider.
+/// Converts a collection to the object on the provider.
 pub fn collection(message: proto::Collection) -> api::Collection {
     let spec = message.spec.unwrap_or_default();
     api::Collection {
@@ -64,7 +64,7 @@ pub fn collection(message: proto::Collection) -> api::Collection {
     }
 }
 
-/// Metadata, as far as messages carry it.
+/// Converts metadata, as far as messages carry it.
 pub fn metadata(message: Option<proto::ObjectMeta>) -> ObjectMeta {
     let message = message.unwrap_or_default();
     ObjectMeta {
@@ -80,7 +80,7 @@ pub fn metadata(message: Option<proto::ObjectMeta>) -> ObjectMeta {
     }
 }
 
-/// A resource of an export or template.
+/// Converts a resource of an export or template.
 pub fn resource(message: proto::Resource) -> api::ExportResource {
     api::ExportResource {
         group_resource: api::GroupResource::new(message.group, message.resource),
@@ -88,7 +88,7 @@ pub fn resource(message: proto::Resource) -> api::ExportResource {
     }
 }
 
-/// A permission claim.
+/// Converts a permission claim.
 pub fn claim(message: proto::PermissionClaim) -> api::PermissionClaim {
     api::PermissionClaim {
         group_resource: api::GroupResource::new(message.group, message.resource),
@@ -133,7 +133,7 @@ fn labels(message: proto::LabelSelector) -> LabelSelector {
     }
 }
 
-/// A condition.
+/// Converts a condition.
 pub fn condition(message: proto::Condition) -> Condition {
     Condition {
         type_: message.r#type,

@@ -4,10 +4,10 @@ use bindery_proto::address::Address;
 
 use crate::error::Error;
 
-/// Most pages of one list: at the default page size half a million objects.
+/// Limit on the pages of one list: half a million objects at the default page size.
 const PAGES_MAX: usize = 10_000;
 
-/// Reads pages until one has no token for a next one. An empty page with a token is no end.
+/// Reads pages until one has no token for a next page. An empty page with a token is not the last one.
 pub(crate) async fn all<T, P, R>(address: &Address, first: String, mut page: P) -> Result<Vec<T>, Error>
 where
     P: FnMut(String) -> R,

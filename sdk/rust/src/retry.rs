@@ -1,4 +1,4 @@
-//! What is tried again, and when.
+//! Which failed calls are retried, and when.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use tonic::Code;
 
 use crate::error::Error;
 
-/// How often and how soon a call is tried again.
+/// How often and how soon a failed call is retried.
 ///
-/// Tried again are: UNAVAILABLE, no sooner than the server asks; connections that could not be made; and for methods
-/// that may be repeated also connections that broke, DEADLINE_EXCEEDED, and RESOURCE_EXHAUSTED where the server says
-/// when to come back. Nothing is tried again that would come after the call's deadline.
+/// Retried are UNAVAILABLE, after the delay that the server asks for, and connections that could not be made. For idempotent
+/// methods, connections that broke, DEADLINE_EXCEEDED, and RESOURCE_EXHAUSTED with a RetryInfo are retried too. No retry is sent
+/// after the deadline of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Most attempts in all; 1 tries nothing again.
+    /// Number of attempts at most, the first included; 1 means no retry.
     pub attempts: u32,
-    /// The first wait is a random part of this; it doubles with each attempt.
+    /// Upper limit of the first random delay; it doubles with each attempt.
     pub base: Duration,
-    /// Longest wait, what the server asks for aside.
+    /// Upper limit of a random delay, to which the delay that the server asks for is added.
     pub cap: Duration,
 }
 
@@ -32,15 +32,15 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// How long to wait after this many failures: what the server asks for, plus a random part (`random` in 0..1) of
-    /// a time that doubles.
+    /// Returns the delay after this many failures: what the server asks for, plus a random part (`random` in 0..1) of a time that
+    /// doubles.
     pub(crate) fn delay(&self, failures: u32, least: Duration, random: f64) -> Duration {
         let doublings = failures.saturating_sub(1).min(31);
         let window = self.base.saturating_mul(1 << doublings).min(self.cap);
         least.saturating_add(window.mul_f64(random.clamp(0.0, 1.0)))
     }
 
-    /// Decides after a failed attempt: the wait before the next one, or None to give up.
+    /// Returns the delay before the next attempt; `None` if there is none.
     pub(crate) fn next(
         &self,
         error: &Error,
@@ -58,7 +58,7 @@ impl RetryPolicy {
     }
 }
 
-/// The least wait before another attempt makes sense; None where it makes none.
+/// Returns the shortest delay before a retry can help; `None` if it cannot.
 fn retryable(error: &Error, idempotent: bool) -> Option<Duration> {
     match error {
         Error::Status(status) => match status.code {

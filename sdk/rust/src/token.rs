@@ -1,4 +1,4 @@
-//! Where tokens come from.
+//! Sources of bearer tokens.
 
 pub(crate) mod file;
 
@@ -12,19 +12,19 @@ use futures::future::BoxFuture;
 use secrecy::{ExposeSecret as _, SecretString};
 use tonic::metadata::{Ascii, MetadataValue};
 
-/// Longest token that is sent: with its prefix it still fits the headers that a server takes.
+/// Length limit of a token in bytes, so that it fits the headers that a server accepts.
 const TOKEN_LENGTH_MAX: usize = 15 * 1024;
 
-/// Gives the token of each call. Asked once per attempt, so it answers from memory where it can.
+/// Provides the token of each call. It is asked once per attempt, so it should answer from memory.
 pub trait TokenSource: Send + Sync + 'static {
-    /// The token to send now, without "Bearer".
+    /// Returns the token to send now, without "Bearer".
     fn token(&self) -> BoxFuture<'_, Result<SecretString, TokenError>>;
 
-    /// The server said that the last token has expired: what is remembered must be read anew.
+    /// Drops a remembered token: the server said that it has expired.
     fn expired(&self) {}
 }
 
-/// Why there is no token to send.
+/// Why a token source has no token.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
@@ -33,34 +33,34 @@ pub enum TokenError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// The token is empty.
     #[error("the token is empty; give one that is for the audience of the backend")]
     Empty,
-    /// The token holds something that cannot stand in a header.
+    /// The token contains characters that a header must not.
     #[error("the token holds spaces, line breaks or other characters that no token has")]
     Malformed,
-    /// The token is longer than any server takes.
+    /// The token is too long for a header.
     #[error("the token has {length} bytes, which is more than {TOKEN_LENGTH_MAX}")]
     TooLong {
         /// Its length in bytes.
         length: usize,
     },
-    /// A source of one's own failed.
+    /// A custom token source failed.
     #[error("cannot get a token: {0}")]
     Source(#[source] Box<dyn StdError + Send + Sync>),
 }
 
-/// The same token each time.
+/// A token source that always returns the same token.
 pub struct StaticToken(SecretString);
 
 /// A token source made of a closure; see [`token_fn`].
 pub struct TokenFn<F>(F);
 
 impl TokenError {
-    /// Stable reason, for conditions and metrics.
+    /// Returns the reason for conditions and metrics, which never changes.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::File { .. } => "TokenFileUnreadable",
@@ -73,7 +73,7 @@ impl TokenError {
 }
 
 impl StaticToken {
-    /// Sends this token.
+    /// Makes a source of this token.
     pub fn new(token: impl Into<SecretString>) -> Self {
         Self(token.into())
     }
@@ -91,7 +91,7 @@ impl fmt::Debug for StaticToken {
     }
 }
 
-/// Asks a closure for each token.
+/// Makes a token source of a closure, which is called for each attempt.
 pub fn token_fn<F, R>(source: F) -> TokenFn<F>
 where
     F: Fn() -> R + Send + Sync + 'static,
@@ -116,7 +116,7 @@ impl<F> fmt::Debug for TokenFn<F> {
     }
 }
 
-/// The value of the header `authorization`, marked so that nothing shows or indexes it.
+/// Builds the value of the header `authorization`, marked as sensitive so that it is neither logged nor indexed.
 pub(crate) fn bearer(token: &SecretString) -> Result<MetadataValue<Ascii>, TokenError> {
     let token = token.expose_secret();
     if token.is_empty() {
@@ -133,7 +133,7 @@ pub(crate) fn bearer(token: &SecretString) -> Result<MetadataValue<Ascii>, Token
     Ok(value)
 }
 
-/// Whether two tokens are the same. Both are ours, so time tells nobody anything.
+/// Whether two tokens are the same. Both are the client's own, so the comparison need not take constant time.
 pub(crate) fn same(one: &SecretString, other: &SecretString) -> bool {
     one.expose_secret() == other.expose_secret()
 }

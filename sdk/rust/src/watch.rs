@@ -1,4 +1,4 @@
-//! Watches that heal themselves: they reconnect, resume, and tell what happened.
+//! Watches that reconnect and resume by themselves.
 
 mod message;
 mod tracker;
@@ -24,16 +24,16 @@ use message::WatchAnswer;
 pub(crate) use message::WatchRequest;
 use tracker::Tracker;
 
-/// A server sends something every 30 s; after this long it is given up.
+/// A stream without a message for this long is closed; servers send one every 30 s.
 const SILENCE_MAX: Duration = Duration::from_secs(90);
 
-/// Longest time until a stream that is asked for begins.
+/// Time limit on opening a stream.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A stream that lived this long was a good one: the next wait starts from the shortest.
+/// After a stream that lasted this long, the delay before the next one is the shortest.
 const GOOD_AFTER: Duration = Duration::from_secs(10);
 
-/// Random waits between attempts, for when a server ends, all its clients come at once.
+/// Random delays between attempts: when a server ends, all its clients reconnect.
 const RECONNECT: RetryPolicy = RetryPolicy {
     attempts: u32::MAX,
     base: Duration::from_secs(1),
@@ -46,45 +46,43 @@ pub type ExportEvent = WatchEvent<Export>;
 /// An event of [`Client::watch_bindable_resources_requests`].
 pub type RequestEvent = WatchEvent<BindableResourcesRequest>;
 
-/// What a watch tells.
+/// An event of a watch.
 #[derive(Debug)]
 pub enum WatchEvent<T> {
-    /// The stream is open. Where it resumed, changes follow; else a snapshot.
+    /// The stream is open. If it resumed, changes follow, otherwise a snapshot.
     Connected {
-        /// It goes on where the last one ended.
+        /// Whether the stream goes on where the last one ended.
         resumed: bool,
     },
-    /// A snapshot begins. What an unfinished one before it brought is true, but nothing may be concluded from what it
-    /// did not bring.
+    /// A snapshot begins. The objects of an unfinished snapshot before it exist, but objects that it lacks may exist too.
     SnapshotBegin {
-        /// Why the server would not resume, where it was asked to.
+        /// Why the server refused to resume; `None` if it was not asked to.
         refused: Option<String>,
     },
-    /// An object is there, or changed. Another UID under the name means that the old object is gone.
+    /// An object exists or has changed. A new UID under the same name means that the former object is gone.
     Applied(T),
     /// An object is gone.
     Removed(Removed),
-    /// The snapshot is complete, and its count agrees: whatever it did not bring is gone.
+    /// The snapshot is complete, and its count agrees: objects that it lacks are gone.
     SnapshotComplete,
-    /// The stream ended and another one will be opened.
+    /// The stream ended; the watch will open another one.
     Disconnected {
-        /// Why; None where the server ended it in good order.
+        /// Why the stream ended; `None` if the server ended it in good order.
         error: Option<Error>,
-        /// When the next attempt is made.
+        /// Delay before the next attempt.
         retry_in: Duration,
     },
 }
 
-/// A stream of events that does not end by itself: it reconnects with a resume token and random waits. It yields an
-/// error, and then ends, where trying again is of no use: the token is refused, a right is missing, or the contract
-/// does not exist.
+/// A stream of events that reconnects with a resume token after random delays. It yields an error and ends only where a retry
+/// cannot help: the token is refused, a right is missing, or the contract does not exist.
 ///
-/// An event counts as acted upon when the next one is asked for; [`Watch::resume_token`] and reconnects go by that.
+/// An event counts as processed when the next one is polled; [`Watch::resume_token`] and reconnects rely on that.
 pub struct Watch<T> {
     events: BoxStream<'static, (Result<WatchEvent<T>, Error>, String)>,
-    /// The token of the last event that was acted upon.
+    /// Resume token of the last event that was processed.
     acted: String,
-    /// The token of the event that was handed out last.
+    /// Resume token of the event that was yielded last.
     handed: Option<String>,
 }
 
@@ -115,7 +113,7 @@ impl<T: Send + 'static> Watch<T> {
         }
     }
 
-    /// Where another watch with the same filter can go on, also one of a client with other credentials. Empty until a
+    /// Returns the token with which another watch with the same filter can resume, also with other credentials. Empty until a
     /// snapshot is complete.
     pub fn resume_token(&self) -> &str {
         &self.acted
@@ -145,20 +143,20 @@ impl<T> fmt::Debug for Watch<T> {
     }
 }
 
-/// The watch at work.
+/// The state of a running watch.
 struct Run<Q, A> {
     client: Client,
     method: Method<Q, A>,
     request: Q,
     tracker: Tracker,
     tokens: TokenMemory,
-    /// Streams in a row that failed early.
+    /// Number of streams in a row that failed early.
     failures: u32,
     state: State<A>,
 }
 
 enum State<A> {
-    /// Opens a stream after this time.
+    /// Opens a stream after this delay.
     Waiting(Duration),
     Streaming {
         stream: Box<Streaming<A>>,
@@ -204,7 +202,7 @@ impl<Q: WatchRequest, A: WatchAnswer> Run<Q, A> {
         }
     }
 
-    /// Opens a stream; tells whether it resumes.
+    /// Opens a stream; returns whether it resumes.
     async fn open(&mut self) -> Result<bool, Error> {
         let resumed = self.tracker.connect();
         let request = self.request.clone().with_resume_token(self.tracker.token().to_owned());
@@ -221,7 +219,7 @@ impl<Q: WatchRequest, A: WatchAnswer> Run<Q, A> {
         Ok(resumed)
     }
 
-    /// A stream failed: either another one may do better, or the watch ends.
+    /// Decides after a failed stream whether to open another one or to end the watch.
     fn fail(&mut self, error: Error) -> Result<WatchEvent<A::Object>, Error> {
         if error.reason() == Some(ErrorReason::ResumeTokenInvalid) && !self.tracker.token().is_empty() {
             self.tracker.forget();
@@ -261,10 +259,10 @@ impl<Q: WatchRequest, A: WatchAnswer> Run<Q, A> {
     }
 }
 
-/// A server may ask for patience, but not for ever.
+/// Limit on the delay that a server may ask for.
 const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
 
-/// Whether only somebody else can mend it.
+/// Whether a retry cannot help.
 fn is_final(error: &Error) -> bool {
     matches!(
         error.code(),

@@ -1,4 +1,4 @@
-//! The conditions of every kind and status that has them.
+//! Access to the conditions of all kinds and statuses.
 
 use jiff::Timestamp;
 
@@ -11,20 +11,20 @@ use crate::v1alpha2::{
     CollectionStatus,
 };
 
-/// An object or a status with conditions. BindableResourcesRequest is none: its conditions are Kubernetes' own.
+/// An object or a status with conditions. BindableResourcesRequest does not implement it: its conditions are Kubernetes' own.
 pub trait Conditions {
-    /// All conditions; none if there is no status yet.
+    /// Returns all conditions; none if there is no status yet.
     fn conditions(&self) -> &[Condition];
 
-    /// All conditions, to be changed; makes the status if there is none yet.
+    /// Returns all conditions for changes; creates the status if there is none yet.
     fn conditions_mut(&mut self) -> &mut Vec<Condition>;
 
-    /// The condition of that type.
+    /// Returns the condition of a type.
     fn condition(&self, type_: &str) -> Option<&Condition> {
         super::get(self.conditions(), type_)
     }
 
-    /// Whether the condition of that type is there and holds.
+    /// Whether there is a condition of a type with status True.
     fn is_condition_true(&self, type_: &str) -> bool {
         super::is_true(self.conditions(), type_)
     }

@@ -1,8 +1,8 @@
-//! Whether a changed schema still takes, and keeps, all that the one before it took.
+//! Whether a changed schema still accepts, and keeps, everything that the former schema accepted.
 //!
-//! Compatible is what neither an existing object nor a writer notices: optional fields, versions and subresource scale
-//! added, limits widened, rules dropped, texts and columns and defaults changed. Everything else is not, and what this
-//! module does not know least of all.
+//! A change is compatible if neither existing objects nor writers notice it: new optional fields, versions or subresource scale,
+//! wider limits, fewer rules, other texts, columns or defaults. All other changes are incompatible, those of unknown keywords
+//! included.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ mod schema;
 mod values;
 mod walk;
 
-/// Why a schema cannot take the place of another.
+/// Why a schema cannot replace another one.
 #[derive(thiserror::Error, Clone, Debug, PartialEq, Eq)]
 pub struct Incompatible {
     version: Option<String>,
@@ -27,7 +27,7 @@ pub struct Incompatible {
     more: usize,
 }
 
-/// Whether the second schema may take the place of the first.
+/// Checks whether the new schema may replace the old one.
 pub fn check(old: &BoundSchemaSpec, new: &BoundSchemaSpec) -> Result<(), Incompatible> {
     let mut walk = Walk::default();
     let mut same = |what: &str, old: &str, new: &str| {
@@ -50,12 +50,12 @@ pub fn check(old: &BoundSchemaSpec, new: &BoundSchemaSpec) -> Result<(), Incompa
     walk.verdict()
 }
 
-/// As [`check`], of two CRDs.
+/// As [`check`], for two CRDs.
 pub fn check_definitions(old: &CustomResourceDefinition, new: &CustomResourceDefinition) -> Result<(), Incompatible> {
     check(&spec(old)?, &spec(new)?)
 }
 
-/// All of a CRD that is compared.
+/// Returns everything of a CRD that is compared.
 fn spec(crd: &CustomResourceDefinition) -> Result<BoundSchemaSpec, Incompatible> {
     let source = &crd.spec;
     let versions = source.versions.iter().map(|version| {
@@ -102,26 +102,26 @@ fn version(old: &BoundSchemaVersion, new: &BoundSchemaVersion, walk: &mut Walk) 
 // === impl Incompatible ===
 
 impl Incompatible {
-    /// Stable reason of a condition.
+    /// Reason of a condition, which never changes.
     pub const REASON: &str = "IncompatibleSchema";
 
-    /// Stable reason of a condition.
+    /// Returns the reason of a condition, which never changes.
     #[allow(clippy::unused_self, reason = "as every error has it")]
     pub const fn reason(&self) -> &'static str {
         Self::REASON
     }
 
-    /// The version it is about; none if it is about the API itself.
+    /// Returns the version with the change; `None` if the change is outside of versions.
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
     }
 
-    /// The field it is about, as `spec.horses[].name`; empty if it is about no field.
+    /// Returns the path of the changed field, such as `spec.horses[].name`; empty if the change is outside of fields.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// What changed there.
+    /// Returns what changed.
     pub fn change(&self) -> &str {
         &self.change
     }

@@ -1,11 +1,11 @@
-//! Makes of a derived schema the one that an API server takes and the wire has.
+//! Turns a derived schema into a structural one, as an API server requires and kube-bind has it.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use serde_json::json;
 
-/// Kinds whose spec may be left out on the wire.
+/// Kinds whose spec is optional in kube-bind.
 const SPEC_OPTIONAL: [&str; 4] = [
     "APIServiceBinding",
     "APIServiceBindingBundle",
@@ -15,7 +15,7 @@ const SPEC_OPTIONAL: [&str; 4] = [
 const API_VERSION: &str = "The versioned schema of this representation of an object.";
 const KIND: &str = "The REST resource this object represents.";
 
-/// Adds what the derive leaves out, and takes out what it should not have put in.
+/// Adds what the derive macro leaves out, and removes what it should not add.
 pub(super) fn finish(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     crd.spec.names.list_kind = Some(format!("{}List", crd.spec.names.kind));
     let spec_optional = SPEC_OPTIONAL.contains(&crd.spec.names.kind.as_str());
@@ -59,8 +59,7 @@ fn typed(type_: &str, description: Option<&str>) -> JSONSchemaProps {
     }
 }
 
-/// An absent field is never written as null here, so null is not to be taken either. Descriptions lose the line breaks
-/// of the source they come from.
+/// Removes `nullable`, since absent fields are never written as null, and line breaks of the source code in descriptions.
 fn strip(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
     schema.description = schema.description.take().map(|text| text.replace('\n', " "));

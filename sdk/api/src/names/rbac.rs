@@ -1,9 +1,9 @@
-//! Names of the roles and role bindings handed out per contract and per export.
+//! Names of roles and role bindings.
 
 use super::{KUBE_BINDER, NAME_LENGTH_MAX, fit};
 
-/// ClusterRole and ClusterRoleBinding in which the operator of a consumer lists what bundles may bind: their bindings have
-/// none of their own.
+/// ClusterRole and ClusterRoleBinding with the rights for all bindings of bundles, which the operator of the consumer lists: such
+/// bindings have no roles of their own.
 pub const KONNECTOR_BUNDLES_ROLE: &str = "kube-bind-konnector-bundles";
 /// ClusterRole and ClusterRoleBinding with the konnector's rights for adoption.
 pub const KONNECTOR_ADOPTION_ROLE: &str = "kube-bind-konnector-adoption";
@@ -33,8 +33,8 @@ pub fn core_claim_role_binding(export: &str, resource: &str) -> String {
     fit(format!("{KUBE_BINDER}-claims-{export}:{resource}"), NAME_LENGTH_MAX)
 }
 
-/// ClusterRole and ClusterRoleBinding of one binding on the consumer: `kube-bind-konnector-<binding>`. Whoever binds makes
-/// them; the konnector deletes them as its last step.
+/// ClusterRole and ClusterRoleBinding of one binding on the consumer: `kube-bind-konnector-<binding>`. The program that binds
+/// creates them; the konnector deletes them as its last step.
 pub fn konnector_cluster_role(binding: &str) -> String {
     fit(format!("kube-bind-konnector-{binding}"), NAME_LENGTH_MAX)
 }

@@ -1,4 +1,4 @@
-//! Requests to bind.
+//! Methods of BindingService: requests to bind templates.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,40 +16,40 @@ use crate::error::{Error, printable};
 use crate::watch::Watch;
 use crate::{method::all as methods, page};
 
-/// How long the server waits for its controller where a request says nothing.
+/// How long the server waits for its controller if a request does not say.
 const SERVER_WAIT: Duration = Duration::from_secs(30);
 
-/// A server that answers PENDING at once is not asked again before this.
+/// Pause before another call if the server responds PENDING at once.
 const PENDING_PAUSE: Duration = Duration::from_secs(1);
 
-/// A request that succeeded, and what to install for it.
+/// A fulfilled request, and what to install for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
-    /// The request as it stands.
+    /// The request in phase SUCCEEDED.
     pub request: BindableResourcesRequest,
     /// What to install on the consumer.
     pub response: BindingResourceResponse,
 }
 
-/// A request to bind that was taken and failed.
+/// A request that the server accepted and could not fulfill.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestFailed {
-    /// The request, whose conditions say why.
+    /// The request in phase FAILED; its conditions say why.
     pub request: BindableResourcesRequest,
 }
 
-/// A request to bind that was taken and is not finished.
+/// A request that is still pending when the client stops waiting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PendingError {
-    /// The request as it stands.
+    /// The request in phase PENDING.
     pub request: BindableResourcesRequest,
-    /// How long it was waited for.
+    /// How long the client has waited.
     pub waited: Duration,
 }
 
 impl Client {
-    /// Binds a template. PENDING is an answer here (sending the same again goes on waiting); FAILED is
-    /// [`Error::RequestFailed`]. The call may take as long as `wait` says.
+    /// Binds a template, with one call that may take as long as `wait` says. Phase PENDING is returned as it is: the same call
+    /// again goes on waiting. Phase FAILED is [`Error::RequestFailed`].
     pub async fn create_bindable_resources_request(
         &self,
         request: CreateBindableResourcesRequestRequest,
@@ -67,8 +67,8 @@ impl Client {
         }
     }
 
-    /// Binds a template and waits until that is done, or `patience` is over. `progress` sees the request each time
-    /// that it is still pending. With `validate_only` it returns at once what would come of it.
+    /// Binds a template and waits for the result, for `patience` at most. Calls `progress` with the request each time that it is
+    /// still pending. With `validate_only` it returns at once what would be the result.
     pub async fn bind(
         &self,
         request: CreateBindableResourcesRequestRequest,
@@ -105,7 +105,7 @@ impl Client {
         }
     }
 
-    /// One of the caller's requests.
+    /// Returns one of the caller's requests.
     pub async fn get_bindable_resources_request(
         &self,
         name: &str,
@@ -119,7 +119,7 @@ impl Client {
         answer.bindable_resources_request.ok_or_else(|| self.missing("request"))
     }
 
-    /// All of the caller's requests, from `page_token` on.
+    /// Returns all of the caller's requests, from `page_token` on.
     pub async fn list_bindable_resources_requests(
         &self,
         request: ListBindableResourcesRequestsRequest,
@@ -135,7 +135,7 @@ impl Client {
         page::all(self.address(), request.page_token.clone(), page).await
     }
 
-    /// Removes the record of a request. It never unbinds.
+    /// Removes the record of a request. The export stays bound.
     pub async fn delete_bindable_resources_request(
         &self,
         request: DeleteBindableResourcesRequestRequest,
@@ -145,7 +145,7 @@ impl Client {
             .map(|_| ())
     }
 
-    /// Watches the caller's requests, across disconnects; see [`Watch`]. Must be polled within a Tokio runtime.
+    /// Watches the caller's requests across disconnects; see [`Watch`], which must be polled within a Tokio runtime.
     pub fn watch_bindable_resources_requests(
         &self,
         request: WatchBindableResourcesRequestsRequest,
@@ -154,7 +154,7 @@ impl Client {
     }
 }
 
-/// How long the server may take before it answers. What makes no sense is the server's to refuse.
+/// Returns how long the server may wait before it responds; 30 s if the duration is unset or not valid.
 pub(crate) fn server_wait(wait: Option<&prost_types::Duration>) -> Duration {
     wait.and_then(|wait| Duration::try_from(*wait).ok())
         .unwrap_or(SERVER_WAIT)
@@ -168,7 +168,7 @@ fn phase(request: &BindableResourcesRequest) -> Phase {
 }
 
 impl RequestFailed {
-    /// The condition that says why: the first that is false.
+    /// Returns the condition that says why: the first one that is false.
     pub fn condition(&self) -> Option<&Condition> {
         self.request
             .status
@@ -178,7 +178,7 @@ impl RequestFailed {
             .find(|condition| condition.status == "False")
     }
 
-    /// The reason of that condition.
+    /// Returns the reason of the first condition that is false, or `RequestFailed` if none is.
     pub fn reason(&self) -> &str {
         self.condition().map_or("RequestFailed", |condition| &condition.reason)
     }

@@ -1,4 +1,4 @@
-//! Who the provider is, and what it offers.
+//! Methods of ProviderService and CatalogService: the provider, and the templates that it offers.
 
 use bindery_proto::v1alpha2::{
     Collection, GetCollectionRequest, GetProviderRequest, GetTemplateRequest, ListCollectionsRequest,
@@ -9,23 +9,23 @@ use super::Client;
 use crate::error::Error;
 use crate::{method::all as methods, page};
 
-/// A template, and the APIs that appear on a consumer that binds it.
+/// A template with the APIs that it installs on a consumer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TemplateDetails {
     /// The template.
     pub template: Template,
-    /// The APIs.
+    /// The APIs that it installs.
     pub schemas: Vec<TemplateSchema>,
 }
 
 impl Client {
-    /// Who the provider is and how to log in. Sent without a token.
+    /// Returns the provider and how to log in. The call needs no token.
     pub async fn get_provider(&self) -> Result<Provider, Error> {
         let answer = self.call(methods::GET_PROVIDER, GetProviderRequest {}).await?;
         answer.provider.ok_or_else(|| self.missing("provider"))
     }
 
-    /// All templates that the caller may bind, from `page_token` on; pages are read until there is no further one.
+    /// Returns all templates that the caller may bind, from `page_token` on.
     pub async fn list_templates(&self, request: ListTemplatesRequest) -> Result<Vec<Template>, Error> {
         let page = async |page_token| {
             let request = ListTemplatesRequest {
@@ -38,7 +38,7 @@ impl Client {
         page::all(self.address(), request.page_token.clone(), page).await
     }
 
-    /// One template, with what it installs.
+    /// Returns one template with the APIs that it installs.
     pub async fn get_template(&self, name: &str) -> Result<TemplateDetails, Error> {
         let request = GetTemplateRequest { name: name.to_owned() };
         let answer = self.call(methods::GET_TEMPLATE, request).await?;
@@ -49,7 +49,7 @@ impl Client {
         })
     }
 
-    /// All collections with a template that the caller may bind, from `page_token` on.
+    /// Returns all collections that hold a template which the caller may bind, from `page_token` on.
     pub async fn list_collections(&self, request: ListCollectionsRequest) -> Result<Vec<Collection>, Error> {
         let page = async |page_token| {
             let request = ListCollectionsRequest {
@@ -62,14 +62,14 @@ impl Client {
         page::all(self.address(), request.page_token.clone(), page).await
     }
 
-    /// One collection.
+    /// Returns one collection.
     pub async fn get_collection(&self, name: &str) -> Result<Collection, Error> {
         let request = GetCollectionRequest { name: name.to_owned() };
         let answer = self.call(methods::GET_COLLECTION, request).await?;
         answer.collection.ok_or_else(|| self.missing("collection"))
     }
 
-    /// An answer lacks what it is there for.
+    /// Makes the error for a response without its main field.
     pub(crate) fn missing(&self, what: &str) -> Error {
         Error::protocol(self.address(), format!("an answer has no {what}"))
     }

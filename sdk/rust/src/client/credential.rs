@@ -1,4 +1,4 @@
-//! Staying connected, and cutting off.
+//! Methods of CredentialService: renewing and revoking credentials.
 
 use bindery_proto::v1alpha2::{
     Kubeconfig, RenewKubeconfigRequest, RevokeCredentialsRequest, RevokeCredentialsResponse,
@@ -8,17 +8,18 @@ use super::Client;
 use crate::error::Error;
 use crate::method::all as methods;
 
-/// A new credential.
+/// A renewed credential.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Renewed {
-    /// The contract that it is for.
+    /// The contract namespace that the credential is for.
     pub contract: String,
-    /// The credential.
+    /// The new kubeconfig.
     pub kubeconfig: Kubeconfig,
 }
 
 impl Client {
-    /// A new kubeconfig for a contract, which may be empty where the caller has only one. The old one lives on.
+    /// Returns a new kubeconfig for a contract, which may be empty if the caller has only one. The old one stays valid until it
+    /// expires.
     pub async fn renew_kubeconfig(&self, contract: &str) -> Result<Renewed, Error> {
         let request = RenewKubeconfigRequest {
             contract: contract.to_owned(),
@@ -31,7 +32,7 @@ impl Client {
         })
     }
 
-    /// Takes all credentials of a contract and stops their renewal until an owner binds again.
+    /// Revokes all credentials of a contract, and stops their renewal until an owner binds again.
     pub async fn revoke_credentials(&self, contract: &str, reason: &str) -> Result<RevokeCredentialsResponse, Error> {
         let request = RevokeCredentialsRequest {
             contract: contract.to_owned(),

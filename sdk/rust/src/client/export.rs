@@ -1,4 +1,4 @@
-//! What is bound.
+//! Methods of ExportService: exports and their schemas.
 
 use bindery_proto::v1alpha2::{
     BoundSchema, DeleteExportRequest, DeleteExportResponse, Export, GetBoundSchemaRequest, GetExportRequest,
@@ -12,7 +12,7 @@ use crate::watch::Watch;
 use crate::{method::all as methods, page};
 
 impl Client {
-    /// All exports of a contract, or of all the caller's, from `page_token` on.
+    /// Returns all exports of one contract, or of all of the caller's, from `page_token` on.
     pub async fn list_exports(&self, request: ListExportsRequest) -> Result<Vec<Export>, Error> {
         let page = async |page_token| {
             let request = ListExportsRequest {
@@ -25,7 +25,7 @@ impl Client {
         page::all(self.address(), request.page_token.clone(), page).await
     }
 
-    /// One export. `contract` may be empty where the caller has only one.
+    /// Returns one export. `contract` may be empty if the caller has only one.
     pub async fn get_export(&self, contract: &str, name: &str) -> Result<Export, Error> {
         let request = GetExportRequest {
             contract: contract.to_owned(),
@@ -35,7 +35,7 @@ impl Client {
         answer.export.ok_or_else(|| self.missing("export"))
     }
 
-    /// One schema; None where `known_hash` is current. `contract` may be empty where the caller has only one.
+    /// Returns one schema; `None` if `known_hash` is current. `contract` may be empty if the caller has only one.
     pub async fn get_bound_schema(
         &self,
         contract: &str,
@@ -55,13 +55,13 @@ impl Client {
         }
     }
 
-    /// Unbinds, and tells what remains. The call may take as long as `wait` says.
+    /// Unbinds an export, and returns the number of leftovers. The call may take as long as `wait` says.
     pub async fn delete_export(&self, request: DeleteExportRequest) -> Result<DeleteExportResponse, Error> {
         let wait = server_wait(request.wait.as_ref());
         self.call_waiting(methods::DELETE_EXPORT, request, wait).await
     }
 
-    /// Watches exports, across disconnects; see [`Watch`]. Must be polled within a Tokio runtime.
+    /// Watches exports across disconnects; see [`Watch`], which must be polled within a Tokio runtime.
     pub fn watch_exports(&self, request: WatchExportsRequest) -> Watch<Export> {
         Watch::new(self.clone(), methods::WATCH_EXPORTS, request)
     }

@@ -1,4 +1,4 @@
-//! Failures between here and the server, told apart by what mends them.
+//! Failures of the connection to the server, told apart by what the user has to do.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -8,28 +8,28 @@ use bindery_proto::address::{Address, Scheme};
 use rustls::{AlertDescription, CertificateError, InvalidMessage};
 use tonic::{ConnectError, Status, TimeoutExpired};
 
-/// The server was not reached, or the connection broke.
+/// The server could not be reached, or the connection broke.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransportError {
-    /// The address that was dialled.
+    /// Address of the server.
     pub address: String,
-    /// What happened.
+    /// Kind of the failure.
     pub fault: TransportFault,
-    /// What the layers below say.
+    /// Message of the failure, for people.
     pub detail: String,
-    /// It happened before the call was sent, so the server did nothing.
+    /// Whether the call was certainly not sent, so that the server did nothing.
     pub connecting: bool,
 }
 
-/// What happened on the way.
+/// Kind of a failed connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TransportFault {
-    /// Nobody listens there.
+    /// The connection was refused.
     Refused,
-    /// The name has no address.
+    /// The host name cannot be resolved.
     NameUnknown,
-    /// No answer to the attempt to connect.
+    /// The attempt to connect was not answered in time.
     ConnectTimeout,
     /// The server's certificate is signed by a CA that is not trusted.
     CertificateUntrusted,
@@ -37,20 +37,20 @@ pub enum TransportFault {
     CertificateName,
     /// The server's certificate has expired, or is not valid yet.
     CertificateExpired,
-    /// TLS was begun and failed in another way.
+    /// The TLS handshake failed for another reason.
     Tls,
-    /// The server speaks no TLS.
+    /// The server does not speak TLS.
     ServerIsPlaintext,
     /// The server speaks TLS, but not HTTP/2.
     NoHttp2,
-    /// The connection broke, or could not be used.
+    /// The connection broke.
     Broken,
-    /// The stream was silent for longer than a server may be.
+    /// The stream had no message, not even a heartbeat, for 90 s.
     Silent,
 }
 
 impl TransportFault {
-    /// Stable reason, for conditions and metrics.
+    /// Returns the reason for conditions and metrics, which never changes.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Refused => "ConnectionRefused",
@@ -67,7 +67,7 @@ impl TransportFault {
         }
     }
 
-    /// Whether somebody must change something before another attempt can succeed.
+    /// Whether a retry cannot succeed until somebody has changed the configuration of client or server.
     pub fn needs_mending(self) -> bool {
         match self {
             Self::CertificateUntrusted
@@ -109,7 +109,7 @@ impl TransportFault {
 }
 
 impl TransportError {
-    /// Recognises a status that was made on this side. None for one that a server sent.
+    /// Recognizes a status that tonic made on the client; returns `None` for one that the server sent.
     pub(crate) fn find(status: &Status, address: &Address) -> Option<Self> {
         let first = status.source()?;
         let chain = chain(first);
@@ -131,7 +131,7 @@ impl TransportError {
     }
 }
 
-/// An error and its sources, also those that `io::Error` keeps to itself.
+/// Iterates over an error and its sources, also those inside of an `io::Error`.
 fn chain<'a>(first: &'a (dyn StdError + 'static)) -> Vec<&'a (dyn StdError + 'static)> {
     let mut chain = vec![first];
     let mut error = first;

@@ -1,4 +1,4 @@
-//! A token in a file that somebody else keeps fresh, such as a projected ServiceAccount token.
+//! A token source that reads a file which another program keeps fresh, such as a projected ServiceAccount token.
 
 use std::fmt;
 use std::fs::Metadata;
@@ -15,17 +15,17 @@ use tokio::time::Instant;
 
 use super::{TokenError, TokenSource};
 
-/// A file is read again after this long even if it looks unchanged: not every file system tells.
+/// A file is read again after this long even if its metadata has not changed: not every file system updates it.
 const REREAD_AFTER: Duration = Duration::from_mins(1);
 
-/// Reads the token from a file: when the file changed, each minute, and when the server said it has expired.
+/// Reads the token from a file: when the file has changed, every minute, and when the server says that the token has expired.
 pub struct FileToken {
     path: PathBuf,
     stale: AtomicBool,
     last: Mutex<Option<Read>>,
 }
 
-/// What was read, and how the file looked.
+/// The token that was read last, when, and the metadata of the file then.
 struct Read {
     token: SecretString,
     look: Look,
@@ -39,7 +39,7 @@ struct Look {
 }
 
 impl FileToken {
-    /// Reads from this file; line breaks and spaces around the token are dropped.
+    /// Makes a source for this file. White space around the token is dropped.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),

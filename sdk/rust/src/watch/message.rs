@@ -1,4 +1,4 @@
-//! What the watches of the API have in common, seen through one pair of traits.
+//! Traits over the requests and responses of the watch methods.
 
 use bindery_proto::v1alpha2::{
     BindableResourcesRequest, Export, Removed, SnapshotBegin, SnapshotComplete, WatchBindableResourcesRequestsRequest,
@@ -7,9 +7,10 @@ use bindery_proto::v1alpha2::{
 };
 use prost::Message;
 
-/// An event as it comes; None where it is unknown or a heartbeat.
+/// The event of a response; `None` for a heartbeat or an event that this build does not know.
 pub(crate) type Incoming<T> = Option<Raw<T>>;
 
+/// An event of a response, before its protocol is checked.
 pub(crate) enum Raw<T> {
     SnapshotBegin(SnapshotBegin),
     Applied(T),
@@ -17,17 +18,17 @@ pub(crate) enum Raw<T> {
     SnapshotComplete(SnapshotComplete),
 }
 
-/// A request for a stream.
+/// A request of a watch method.
 pub(crate) trait WatchRequest: Message + Clone + Send + 'static {
     fn resume_token(&self) -> &str;
     fn with_resume_token(self, token: String) -> Self;
 }
 
-/// A message of a stream.
+/// A response of a watch method.
 pub(crate) trait WatchAnswer: Message + Default + Send + 'static {
     type Object: Send + 'static;
 
-    /// The event, and the token that goes with it.
+    /// Splits a response into its event and its resume token.
     fn split(self) -> (Incoming<Self::Object>, String);
 }
 

@@ -1,24 +1,24 @@
-//! Follows one watch across its streams: which token is good, and whether a snapshot may be believed.
+//! Tracks one watch across its streams: the resume token, and whether a snapshot is complete.
 
 use super::WatchEvent;
 use super::message::{Incoming, Raw};
 use crate::error::printable;
 
-/// Where a watch stands.
+/// The resume token and the stage of a watch.
 #[derive(Debug)]
 pub(super) struct Tracker {
-    /// Where to go on; empty where only a snapshot will do.
+    /// Resume token; empty if a snapshot is needed.
     token: String,
     stage: Stage,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// A snapshot must come first.
+    /// The stream has to begin with a snapshot.
     Expecting,
-    /// A snapshot runs and has brought this many objects.
+    /// A snapshot has begun and contained this many objects so far.
     Snapshot { objects: i32 },
-    /// Changes come.
+    /// Changes follow.
     Changes,
 }
 
@@ -30,24 +30,24 @@ impl Tracker {
         }
     }
 
-    /// Where to go on; empty where only a snapshot will do.
+    /// Resume token; empty if a snapshot is needed.
     pub(super) fn token(&self) -> &str {
         &self.token
     }
 
-    /// A stream is asked for: a snapshot that the last one left unfinished is void. Tells whether it resumes.
+    /// Prepares for a new stream, and discards an unfinished snapshot. Returns whether the stream resumes.
     pub(super) fn connect(&mut self) -> bool {
         let resumes = !self.token.is_empty();
         self.stage = if resumes { Stage::Changes } else { Stage::Expecting };
         resumes
     }
 
-    /// The server does not want the token.
+    /// Drops the token that the server refused.
     pub(super) fn forget(&mut self) {
         self.token.clear();
     }
 
-    /// Takes the next message. An error says how the server broke the rules; the stream is then of no more use.
+    /// Takes the next response. An error says how the server broke the protocol; the stream must then be closed.
     pub(super) fn step<T>(&mut self, event: Incoming<T>, token: String) -> Result<Option<WatchEvent<T>>, String> {
         let event = match event {
             Some(raw) => Some(self.take(raw).inspect_err(|_| self.distrust())?),
@@ -91,7 +91,7 @@ impl Tracker {
         }
     }
 
-    /// After a breach of the rules nothing is built on what came before.
+    /// Resets the tracker after a breach of the protocol.
     fn distrust(&mut self) {
         self.token.clear();
         self.stage = Stage::Expecting;

@@ -1,4 +1,4 @@
-//! The structure of two schemas: what fields there are, of what types, and which must be there.
+//! Compares the structure of two schemas: fields, their types, and which are required.
 
 use std::{borrow::Cow, collections::BTreeSet};
 
@@ -10,7 +10,7 @@ const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 const EMBEDDED: &str = "x-kubernetes-embedded-resource";
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 
-/// What concerns no object. A changed default leaves every object valid; one that a required field loses is seen there.
+/// The keywords that do not affect whether objects are valid. A default that a required field loses is noticed in [`required`].
 const TEXTS: [&str; 7] = [
     "$schema",
     "default",
@@ -21,7 +21,7 @@ const TEXTS: [&str; 7] = [
     "title",
 ];
 
-/// What is compared here; [`values::KEYWORDS`] are compared there.
+/// The keywords that this module compares; those of [`values::KEYWORDS`] are compared in `values`.
 const KEYWORDS: [&str; 11] = [
     "type",
     "nullable",
@@ -36,7 +36,7 @@ const KEYWORDS: [&str; 11] = [
     INT_OR_STRING,
 ];
 
-/// What a schema says of fields that it does not name.
+/// How a schema treats fields that it does not name.
 #[derive(Clone, Copy)]
 enum Others<'a> {
     Pruned,
@@ -112,7 +112,7 @@ fn fields(old: &Value, new: &Value, walk: &mut Walk) {
     }
 }
 
-/// Anything was allowed here.
+/// Refuses new constraints on a field that could hold any value so far.
 fn declared(new: &Value, walk: &mut Walk) {
     let takes_all = new.as_object().is_some_and(|new| {
         new.iter()
@@ -123,7 +123,7 @@ fn declared(new: &Value, walk: &mut Walk) {
     }
 }
 
-/// A required field that has a default may be left out.
+/// Compares the required fields. One with a default counts as optional.
 fn required(old: &Value, new: &Value, walk: &mut Walk) {
     let needs = |schema: &Value, name: &str| {
         names(schema, "required").contains(name)
@@ -145,7 +145,7 @@ fn items(old: &Value, new: &Value, walk: &mut Walk) {
     }
 }
 
-/// How writers share a list or an object.
+/// Compares how writers share a list or an object.
 fn merging(old: &Value, new: &Value, walk: &mut Walk) {
     for (key, default) in [
         ("x-kubernetes-list-type", "atomic"),
@@ -166,7 +166,7 @@ fn merging(old: &Value, new: &Value, walk: &mut Walk) {
     }
 }
 
-/// What nobody here understands must not change.
+/// Refuses any change of keywords that this module does not know.
 fn unknown(old: &Value, new: &Value, walk: &mut Walk) {
     let keys = |schema: &Value| -> BTreeSet<String> {
         let keys = schema.as_object().into_iter().flat_map(Map::keys);

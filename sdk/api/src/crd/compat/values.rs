@@ -1,4 +1,4 @@
-//! What two schemas say of values: limits, choices and rules, of which a new schema may have fewer and not more.
+//! Compares what two schemas demand of values: limits, choices and rules. A new schema may demand less, but not more.
 
 use std::cmp::Ordering;
 
@@ -7,7 +7,7 @@ use serde_json::{Number, Value};
 use super::walk::Walk;
 use crate::hash::canonical_json;
 
-/// What is compared here.
+/// The keywords that this module compares.
 pub(super) const KEYWORDS: [&str; 20] = [
     "allOf",
     "anyOf",
@@ -32,7 +32,7 @@ pub(super) const KEYWORDS: [&str; 20] = [
 ];
 const RULES: &str = "x-kubernetes-validations";
 
-/// Longer texts of a schema are cut in messages.
+/// Length at which texts of a schema are cut in messages.
 const SHOWN: usize = 80;
 
 pub(super) fn compare(old: &Value, new: &Value, walk: &mut Walk) {
@@ -63,7 +63,7 @@ pub(super) fn compare(old: &Value, new: &Value, walk: &mut Walk) {
     rules(old, new, walk);
 }
 
-/// Whether two parts of schemas mean the same, however their numbers are written.
+/// Whether two parts of schemas are equal, however their numbers are written.
 pub(super) fn is_same(old: Option<&Value>, new: Option<&Value>) -> bool {
     old == new || canonical_json(&old) == canonical_json(&new)
 }
@@ -170,7 +170,8 @@ fn changed_or_added(key: &str, old: &Value, new: &Value, walk: &mut Walk) {
     }
 }
 
-/// Fewer of what all must hold, or more of what one must, allow more; whatever else changed may allow less.
+/// Compares `allOf`, `anyOf` and the like. Fewer schemas that must all hold, or more of which one must hold, allow more; any other
+/// change may allow less.
 fn alternatives(old: &Value, new: &Value, walk: &mut Walk) {
     let list = |schema: &Value, key: &str| schema.get(key).and_then(Value::as_array).cloned();
     let wider = |key: &str, old: Option<Vec<Value>>, new: Option<Vec<Value>>| match (key, old, new) {

@@ -1,4 +1,4 @@
-//! The way through two schemas, and what was found on it.
+//! The position in two schemas that are compared, and the first incompatible change.
 
 use super::Incompatible;
 
@@ -13,21 +13,21 @@ pub(super) struct Walk {
 // === impl Walk ===
 
 impl Walk {
-    /// Looks at one version.
+    /// Compares one version.
     pub(super) fn version(&mut self, name: &str, look: impl FnOnce(&mut Self)) {
         self.version = Some(name.to_owned());
         look(self);
         self.version = None;
     }
 
-    /// Looks at what is below: a field, `*` for those of any name, `[]` for the items of a list.
+    /// Compares one level below: a field, `*` for fields of any name, `[]` for the items of a list.
     pub(super) fn at(&mut self, step: &str, look: impl FnOnce(&mut Self)) {
         self.path.push(step.to_owned());
         look(self);
         self.path.pop();
     }
 
-    /// Keeps what stands in the way here.
+    /// Records an incompatible change at this position.
     pub(super) fn found(&mut self, change: impl Into<String>) {
         if self.first.is_some() {
             self.more += 1;
