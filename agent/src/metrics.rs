@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bindery_runtime::{
-    client::{Meter, Traffic},
+    client::{ClusterTraffic, TrafficMetrics},
     telemetry::Registry,
 };
 use prometheus_client::{
@@ -19,7 +19,7 @@ pub struct Metrics {
     sessions: Gauge,
     leading: Gauge,
     bundle_bindings: Family<Operation, Counter>,
-    traffic: Traffic,
+    traffic: TrafficMetrics,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -36,7 +36,7 @@ impl Metrics {
     /// Makes the metrics and has them served.
     pub fn register(registry: &mut Registry) -> Arc<Self> {
         let metrics = Self {
-            traffic: Traffic::register(registry),
+            traffic: TrafficMetrics::register(registry),
             ..Self::default()
         };
         registry.register(
@@ -56,13 +56,13 @@ impl Metrics {
     }
 
     /// Counts what goes over the wire to the consumer's API server.
-    pub(crate) fn consumer_traffic(&self) -> Meter {
-        self.traffic.meter("consumer")
+    pub(crate) fn consumer_traffic(&self) -> ClusterTraffic {
+        self.traffic.of_cluster("consumer")
     }
 
     /// Counts what goes over the wire to the API servers of all providers.
-    pub(crate) fn provider_traffic(&self) -> Meter {
-        self.traffic.meter("provider")
+    pub(crate) fn provider_traffic(&self) -> ClusterTraffic {
+        self.traffic.of_cluster("provider")
     }
 
     pub(crate) fn renewal(&self, ok: bool) {

@@ -50,7 +50,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let metrics = Metrics::register(&mut registry);
     let sync_metrics = engine::Metrics::register(&mut registry);
     let config = client::config(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
-    let clients = Clients::metered(&config, None, IDLE_MAX, &metrics.consumer_traffic())?;
+    let clients = Clients::counted(&config, None, IDLE_MAX, &metrics.consumer_traffic())?;
     let consumer = Consumer::watch(clients.clone(), args.namespace.as_str());
     let readiness = Readiness::default().with("consumer", {
         let consumer = consumer.clone();

@@ -13,7 +13,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_runtime::{
-    client::{Clients, Meter},
+    client::{Clients, ClusterTraffic},
     shutdown,
 };
 use serde_json::json;
@@ -56,10 +56,10 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     let stop = shutdown::on_signal().context("cannot listen for signals")?;
     let mut consumers = Vec::new();
     for kubeconfig in &args.consumer {
-        consumers.push(connect(kubeconfig, &Meter::default()).await?);
+        consumers.push(connect(kubeconfig, &ClusterTraffic::default()).await?);
     }
     let load = Arc::new(Load {
-        provider: connect(&args.provider, &Meter::default()).await?,
+        provider: connect(&args.provider, &ClusterTraffic::default()).await?,
         consumers,
         resources: args.resource,
         board: Arc::default(),

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_api::v1alpha2::APIServiceNamespace;
-use bindery_runtime::client::{self, Clients, Meter};
+use bindery_runtime::client::{self, Clients, ClusterTraffic};
 use kube::{Api, Client, ResourceExt as _, api::ListParams};
 
 use crate::resource::Resource;
@@ -46,13 +46,13 @@ pub(crate) struct Sides {
     pub places: BTreeMap<String, String>,
     cluster: bool,
     /// What goes over the wire, to the consumer and to the provider.
-    pub meters: [Meter; 2],
+    pub meters: [ClusterTraffic; 2],
 }
 
 /// The clients of a cluster.
-pub(crate) async fn connect(kubeconfig: &Path, meter: &Meter) -> Result<Clients> {
+pub(crate) async fn connect(kubeconfig: &Path, meter: &ClusterTraffic) -> Result<Clients> {
     let config = client::config(Some(kubeconfig), None).await?;
-    Ok(Clients::metered(&config, None, IDLE_MAX, meter)?)
+    Ok(Clients::counted(&config, None, IDLE_MAX, meter)?)
 }
 
 // === impl Args ===
@@ -60,7 +60,7 @@ pub(crate) async fn connect(kubeconfig: &Path, meter: &Meter) -> Result<Clients>
 impl Args {
     /// Asks the contract which namespaces it has.
     pub(crate) async fn connect(self) -> Result<Sides> {
-        let meters = [Meter::default(), Meter::default()];
+        let meters = [ClusterTraffic::default(), ClusterTraffic::default()];
         let consumer = connect(&self.consumer, &meters[0]).await?;
         let provider = connect(&self.provider, &meters[1]).await?;
         let namespaces: Api<APIServiceNamespace> = Api::namespaced(provider.write.clone(), &self.contract);

@@ -6,7 +6,7 @@ use std::{
 };
 
 use bindery_api::{annotations, finalizers};
-use bindery_runtime::client::Meter;
+use bindery_runtime::client::ClusterTraffic;
 use http::Method;
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -162,7 +162,7 @@ impl Writer {
         let tally = &self.tally;
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let by = Write::ALL.map(|(write, name)| (name, read(&tally.by[write as usize])));
-        let totals = self.sides.meters.iter().map(Meter::totals);
+        let totals = self.sides.meters.iter().map(ClusterTraffic::totals);
         Report {
             orders: read(&tally.orders),
             requests: by.iter().map(|(_, count)| count).sum(),

@@ -1,4 +1,4 @@
-//! The admin port: `/healthz` (the process runs), `/readyz` (it does its work) and `/metrics`, on an address of its own.
+//! The admin port, with `/healthz` (the process runs), `/readyz` (its checks succeed) and `/metrics`.
 
 use std::{fmt, net::SocketAddr, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::telemetry::Registry;
 
 type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// What must hold for the process to be ready: named checks, each saying what is amiss.
+/// Named checks that must all succeed for the process to be ready. A failing check returns what is wrong.
 #[derive(Clone, Default)]
 pub struct Readiness {
     checks: Vec<(&'static str, Check)>,
@@ -22,7 +22,7 @@ struct Admin {
     registry: Registry,
 }
 
-/// Serves until cancelled.
+/// Serves the admin port until `stop` is cancelled. Fails if the address cannot be bound.
 pub async fn serve(
     address: SocketAddr,
     readiness: Readiness,

@@ -1,28 +1,29 @@
-//! Delays between attempts: exponential, capped, with full jitter above a floor.
+//! Delays between attempts: exponential, capped, with jitter.
 
 use std::time::Duration;
 
-/// Settings of a backoff. Copy it; it holds no state.
+/// Settings of a backoff. It holds no state: the caller counts the attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// The first delay, and the least of all.
+    /// The shortest delay, and the base of the exponential steps.
     pub first: Duration,
-    /// No delay is longer.
+    /// The longest delay.
     pub max: Duration,
 }
 
 impl Backoff {
-    /// For a watch that broke: soon back, since every moment without it is blindness.
+    /// For a watch that broke: short, because no changes are seen meanwhile.
     pub const WATCH: Self = Self::new(Duration::from_millis(25), Duration::from_secs(5));
-    /// For work on one object that failed.
+    /// For failed work on one object.
     pub const OBJECT: Self = Self::new(Duration::from_millis(20), Duration::from_mins(1));
 
-    /// Delays from `first` to `max`.
+    /// Makes a backoff with delays from `first` to `max`.
     pub const fn new(first: Duration, max: Duration) -> Self {
         Self { first, max }
     }
 
-    /// The delay before attempt `attempt`, counted from 0: between half of the exponential step and the whole.
+    /// Returns the delay after failed attempt `attempt`, counted from 0: a random one between half of the exponential step and
+    /// the whole, but at least `first`.
     pub fn delay(&self, attempt: u32) -> Duration {
         let step = self.first.saturating_mul(1_u32 << attempt.min(20)).min(self.max);
         step.mul_f64(0.5 + rand::random::<f64>() * 0.5).max(self.first)

@@ -1,10 +1,9 @@
-//! Kubernetes clients with limits chosen for a controller: no request is delayed, none hangs, and retries are left to
-//! the caller, who knows what the request means.
+//! Kubernetes clients for controllers: no request is delayed by the client, none hangs, and the caller decides about retries.
 
-mod line;
-mod meter;
-mod pace;
-mod streams;
+mod h2_pool;
+mod rate_limit;
+mod request;
+mod traffic;
 mod transport;
 
 use std::{
@@ -29,33 +28,33 @@ use tower::{
     util::{Either, MapResponseLayer},
 };
 
-use meter::PoolMeter;
-use transport::Reach;
+use traffic::PoolTraffic;
+use transport::Endpoint;
 
-pub(crate) use line::Line;
-pub use meter::{Meter, Totals, Traffic};
-pub use pace::Pace;
+pub use rate_limit::RateLimit;
+pub(crate) use request::{RequestKind, ResponseTimer};
+pub use traffic::{ClusterTraffic, TrafficMetrics, TrafficTotals};
 
 /// A request that is not a watch must be answered within this time.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Why no client could be made. No variant carries a credential.
+/// Why a client cannot be built. No variant holds a credential.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The kubeconfig is not there, or names no usable cluster, context or user.
+    /// The kubeconfig does not exist, or names no usable cluster, context or user.
     #[error("cannot use the kubeconfig{}: {source}", of(.path.as_deref()))]
     Kubeconfig {
-        /// The file, if one was named.
+        /// The file; `None` if it was found as kubectl finds it.
         path: Option<PathBuf>,
-        /// What is wrong.
+        /// What is wrong with it.
         source: KubeconfigError,
     },
-    /// What should be a kubeconfig is none. Its text is not repeated, as the parser would: it holds credentials.
-    #[error("the kubeconfig{} is none: its YAML cannot be parsed{}", of(.path.as_deref()), at(.line.as_ref()))]
+    /// The kubeconfig is not valid YAML. Its text is not repeated, as the parser would do: it holds credentials.
+    #[error("the kubeconfig{} is not valid: its YAML cannot be parsed{}", of(.path.as_deref()), at(.line.as_ref()))]
     Unparsable {
-        /// The file, if one was named.
+        /// The file; `None` if it was found as kubectl finds it.
         path: Option<PathBuf>,
-        /// Where the parser gave up.
+        /// The line at which the parser failed, counted from one.
         line: Option<u64>,
     },
     /// Neither a kubeconfig nor an in-cluster environment was found.
@@ -64,50 +63,50 @@ pub enum ClientError {
     /// TLS or credentials could not be set up.
     #[error("cannot set up the connection: {0}")]
     Setup(#[from] kube::Error),
-    /// The name that the certificate of the API server is to have is none.
-    #[error("the TLS server name {0:?} is no name")]
+    /// The kubeconfig's `tls-server-name` is not a valid name.
+    #[error("the TLS server name {0:?} is not a valid name")]
     ServerName(String),
-    /// A token holds bytes that no HTTP header may hold.
-    #[error("the token is not one: it holds characters that a header cannot")]
+    /// The bearer token contains bytes that an HTTP header must not.
+    #[error("the token contains characters that an HTTP header must not")]
     Token,
 }
 
-/// A bearer token that every request reads anew: a renewed one takes effect with no new connection and no pause.
+/// A bearer token that every request reads anew, so that a renewed token takes effect without a new client. Clones share it.
 #[derive(Clone)]
-pub struct SharedToken(Arc<Cell>);
+pub struct SharedToken(Arc<TokenCell>);
 
-struct Cell {
+struct TokenCell {
     header: ArcSwap<HeaderValue>,
     refused: Notify,
 }
 
-/// Clients for one cluster, one connection pool per kind of traffic, so that none waits behind another.
+/// Clients for one cluster. Each has connections of its own, so that no kind of traffic waits for another.
 #[derive(Clone)]
 pub struct Clients {
-    /// Watches and large lists: never time out as a whole.
+    /// For watches and large lists, which have no time limit as a whole.
     pub watch: Client,
-    /// Writes and small reads.
+    /// For writes and small reads, which must be answered within 20 s.
     pub write: Client,
-    /// Leases and heartbeats, which a burst of writes must not starve.
+    /// For leases and heartbeats, which a burst of writes must not delay.
     pub lease: Client,
 }
 
-/// What a person wants the requests of a command to keep to.
+/// Limits that the user of a command sets for its requests.
 #[derive(Clone, Debug, Default)]
-pub struct Limits {
-    /// Within which time each must be answered; zero for no limit at all. `None` leaves it at what [`Clients`] say.
+pub struct RequestLimits {
+    /// Time within which each request must be answered; zero means no limit, `None` the defaults of [`Clients`].
     pub request_timeout: Option<Duration>,
-    /// How many there may be in a second, but for those about leases.
-    pub pace: Option<Pace>,
+    /// Requests per second, those for leases excepted; `None` means no limit.
+    pub rate: Option<RateLimit>,
 }
 
-/// What is done to the requests of a pool.
-struct Layers<'a> {
+/// Layers around the transport of one client.
+struct ClientLayers<'a> {
     config: &'a Config,
     token: Option<&'a SharedToken>,
-    meter: PoolMeter,
+    traffic: PoolTraffic,
     timeout: Option<Duration>,
-    pace: Option<&'a Pace>,
+    rate: Option<&'a RateLimit>,
 }
 
 impl std::fmt::Debug for Clients {
@@ -117,63 +116,63 @@ impl std::fmt::Debug for Clients {
 }
 
 impl Clients {
-    /// Builds the clients of one cluster. Connects nowhere yet. `idle_max` bounds the idle connections of a pool.
+    /// Builds the clients of one cluster without connecting. Each client keeps `idle_max` idle connections at most.
     pub fn new(config: &Config, idle_max: usize) -> Result<Self, ClientError> {
-        Self::metered(config, None, idle_max, &Meter::default())
+        Self::counted(config, None, idle_max, &ClusterTraffic::default())
     }
 
-    /// As [`Clients::new`], for a person who set limits.
-    pub fn limited(config: &Config, idle_max: usize, limits: &Limits) -> Result<Self, ClientError> {
-        Self::build(config, None, idle_max, limits, &Meter::default())
+    /// As [`Clients::new`], with the limits of a command's user.
+    pub fn limited(config: &Config, idle_max: usize, limits: &RequestLimits) -> Result<Self, ClientError> {
+        Self::build(config, None, idle_max, limits, &ClusterTraffic::default())
     }
 
-    /// As [`Clients::new`], with a token in place of what the configuration has for credentials.
+    /// As [`Clients::new`], with a token in place of the credentials of the configuration.
     pub fn with_token(config: &Config, idle_max: usize, token: &SharedToken) -> Result<Self, ClientError> {
-        Self::metered(config, Some(token), idle_max, &Meter::default())
+        Self::counted(config, Some(token), idle_max, &ClusterTraffic::default())
     }
 
-    /// As [`Clients::new`], with a token where there is one, and counting what goes over the wire.
-    pub fn metered(
+    /// As [`Clients::with_token`] if there is a token, with counters of the traffic.
+    pub fn counted(
         config: &Config,
         token: Option<&SharedToken>,
         idle_max: usize,
-        meter: &Meter,
+        traffic: &ClusterTraffic,
     ) -> Result<Self, ClientError> {
-        Self::build(config, token, idle_max, &Limits::default(), meter)
+        Self::build(config, token, idle_max, &RequestLimits::default(), traffic)
     }
 
     fn build(
         config: &Config,
         token: Option<&SharedToken>,
         idle_max: usize,
-        limits: &Limits,
-        meter: &Meter,
+        limits: &RequestLimits,
+        traffic: &ClusterTraffic,
     ) -> Result<Self, ClientError> {
         let wanted = |default: Option<Duration>| limits.request_timeout.or(default).filter(|limit| !limit.is_zero());
-        let reach = Reach::new(config)?;
-        let layers = |meter: &PoolMeter, timeout, pace| Layers {
+        let endpoint = Endpoint::new(config)?;
+        let layers = |traffic: &PoolTraffic, timeout, rate| ClientLayers {
             config,
             token,
-            meter: meter.clone(),
+            traffic: traffic.clone(),
             timeout,
-            pace,
+            rate,
         };
-        let (pace, request_timeout) = (limits.pace.as_ref(), Some(REQUEST_TIMEOUT));
-        let (watch, write, lease) = (meter.watch(), meter.write(), meter.lease());
+        let (rate, request_timeout) = (limits.rate.as_ref(), Some(REQUEST_TIMEOUT));
+        let (watch, write, lease) = (traffic.watch(), traffic.write(), traffic.lease());
         Ok(Self {
-            watch: layers(watch, wanted(None), pace).around(reach.watches(watch, idle_max))?,
-            write: layers(write, wanted(request_timeout), pace).around(reach.plain(write, idle_max))?,
-            // A lease that is renewed too late is lost.
-            lease: layers(lease, request_timeout, None).around(reach.plain(lease, 2))?,
+            watch: layers(watch, wanted(None), rate).client(endpoint.watches(watch, idle_max))?,
+            write: layers(write, wanted(request_timeout), rate).client(endpoint.plain(write, idle_max))?,
+            // A lease that is renewed too late is lost, so the user's limits do not apply.
+            lease: layers(lease, request_timeout, None).client(endpoint.plain(lease, 2))?,
         })
     }
 }
 
-// === impl Layers ===
+// === impl ClientLayers ===
 
-impl Layers<'_> {
-    /// A client whose requests are carried so.
-    fn around<S, B>(self, transport: S) -> Result<Client, ClientError>
+impl ClientLayers<'_> {
+    /// Builds a client on this transport.
+    fn client<S, B>(self, transport: S) -> Result<Client, ClientError>
     where
         S: Service<Request<Body>, Response = Response<B>, Error: Into<BoxError>> + Clone + Send + 'static,
         S::Future: Send,
@@ -182,9 +181,9 @@ impl Layers<'_> {
         let Self {
             config,
             token,
-            meter,
+            traffic,
             timeout,
-            pace,
+            rate,
         } = self;
         let transport = match timeout {
             Some(limit) => Either::Left(ServiceBuilder::new().timeout(limit).service(transport)),
@@ -192,7 +191,7 @@ impl Layers<'_> {
         };
         let service = ServiceBuilder::new()
             .layer(config.base_uri_layer())
-            .option_layer(pace.cloned())
+            .option_layer(rate.cloned())
             .layer(config.extra_headers_layer()?)
             .option_layer(if token.is_some() { None } else { config.auth_layer()? })
             .option_layer(token.cloned().map(|token| {
@@ -206,10 +205,10 @@ impl Layers<'_> {
             .option_layer(
                 token
                     .cloned()
-                    .map(|token| MapResponseLayer::new(move |response| token.heed(response))),
+                    .map(|token| MapResponseLayer::new(move |response| token.notice(response))),
             )
             .map_request(move |request: Request<Body>| {
-                meter.request(request.method());
+                traffic.request(request.method());
                 request
             })
             .map_err(BoxError::from)
@@ -221,27 +220,27 @@ impl Layers<'_> {
 // === impl SharedToken ===
 
 impl SharedToken {
-    /// A cell that holds this token.
+    /// Shares a token. Fails if an HTTP header cannot hold it.
     pub fn new(token: &SecretString) -> Result<Self, ClientError> {
-        Ok(Self(Arc::new(Cell {
+        Ok(Self(Arc::new(TokenCell {
             header: ArcSwap::from_pointee(bearer(token)?),
             refused: Notify::new(),
         })))
     }
 
-    /// Replaces the token, for all clients that share the cell.
+    /// Replaces the token in all clients that share it. Fails if an HTTP header cannot hold it.
     pub fn set(&self, token: &SecretString) -> Result<(), ClientError> {
         self.0.header.store(Arc::new(bearer(token)?));
         Ok(())
     }
 
-    /// Waits until some request was answered 401 since this was last waited for. That may have been with a token that
-    /// was replaced meanwhile.
+    /// Waits until a request was answered 401 since the last call returned; the token may have been replaced since that request.
     pub async fn refused(&self) {
         self.0.refused.notified().await;
     }
 
-    fn heed<B>(&self, response: Response<B>) -> Response<B> {
+    /// Wakes [`SharedToken::refused`] where an answer says 401.
+    fn notice<B>(&self, response: Response<B>) -> Response<B> {
         if response.status() == StatusCode::UNAUTHORIZED {
             self.0.refused.notify_one();
         }
@@ -262,7 +261,7 @@ fn bearer(token: &SecretString) -> Result<HeaderValue, ClientError> {
     Ok(value)
 }
 
-/// Reads a kubeconfig (of the path, else as kubectl finds it) or the in-cluster environment.
+/// Reads the kubeconfig at a path; without a path, the one that kubectl would use, else the in-cluster environment.
 pub async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Config, ClientError> {
     let options = KubeConfigOptions {
         context: context.map(str::to_owned),
@@ -271,7 +270,7 @@ pub async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<
     config_with(kubeconfig, &options).await
 }
 
-/// As [`config`], with a choice of cluster and user too.
+/// As [`config`], with a choice of context, cluster and user.
 pub async fn config_with(kubeconfig: Option<&Path>, options: &KubeConfigOptions) -> Result<Config, ClientError> {
     let is_chosen = options.context.is_some() || options.cluster.is_some() || options.user.is_some();
     let read = match kubeconfig {
@@ -324,7 +323,7 @@ mod tests {
     use crate::errors;
 
     #[tokio::test]
-    async fn a_refused_token_is_told_of_once_and_replaced_without_a_new_client() {
+    async fn a_refused_token_is_reported_once_and_replaced_without_a_new_client() {
         let answer = async |headers: HeaderMap| {
             let good = headers.get(AUTHORIZATION).is_some_and(|value| value == "Bearer new");
             if good { StatusCode::OK } else { StatusCode::UNAUTHORIZED }

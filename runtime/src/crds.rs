@@ -1,5 +1,5 @@
-//! Installs CustomResourceDefinitions without taking anything away: versions that we do not know stay, and a newer
-//! release's definition is left as it is.
+//! Installs Bindery's CustomResourceDefinitions. Unknown versions of a definition stay, and the definition of a newer release is
+//! left as it is.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::{backoff::Backoff, errors, json::contains};
 
-/// Who wrote a definition last, as a number that grows with each release that changes one.
+/// Annotation with the revision of a definition: a number that grows with each release that changes a definition.
 pub const REVISION_ANNOTATION: &str = "kube-bind.io/crd-revision";
-/// The revision of the definitions in this release.
+/// Revision of the definitions in this release.
 pub const REVISION: u32 = 1;
 
 const FIELD_MANAGER: &str = "bindery";
@@ -27,25 +27,25 @@ const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(30);
 /// Why a definition is not installed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// The API server refused, or could not be asked.
+    /// The API server refused the definition or did not answer.
     #[error("cannot install the CustomResourceDefinition {name}: {}", errors::explain(.source))]
     Write {
         /// Name of the definition.
         name: String,
-        /// The refusal.
+        /// The error.
         source: kube::Error,
     },
-    /// It is written, and the API server does not serve it.
+    /// The definition is stored, but the API server does not serve it after 30 s.
     #[error("the CustomResourceDefinition {name} is not established: {message}")]
     NotEstablished {
         /// Name of the definition.
         name: String,
-        /// What the API server says of it.
+        /// The reason that the API server gives.
         message: String,
     },
 }
 
-/// Installs definitions and waits until the API server serves them.
+/// Installs definitions and waits until the API server serves them, 30 s for each at most.
 pub async fn install(client: &Client, wanted: Vec<CustomResourceDefinition>) -> Result<(), InstallError> {
     let api = Api::all(client.clone());
     for definition in &wanted {
@@ -115,12 +115,12 @@ async fn established(api: &Api<CustomResourceDefinition>, name: &str) -> Result<
     }
 }
 
-/// True if the API server serves the definition.
+/// Whether the API server serves the definition.
 pub fn is_established(definition: &CustomResourceDefinition) -> bool {
     condition(definition, "Established").is_some_and(|(status, _)| status == "True")
 }
 
-/// What the API server complains of in a definition, in its own words.
+/// Returns why the API server does not accept a definition, in its own words.
 pub fn complaint(definition: &CustomResourceDefinition) -> String {
     ["NamesAccepted", "Established", "NonStructuralSchema"]
         .into_iter()
@@ -139,8 +139,8 @@ fn condition(definition: &CustomResourceDefinition, kind: &str) -> Option<(Strin
 }
 
 fn revision(definition: &CustomResourceDefinition) -> u32 {
-    let mark = definition.annotations().get(REVISION_ANNOTATION);
-    mark.and_then(|mark| mark.parse().ok()).unwrap_or(0)
+    let revision = definition.annotations().get(REVISION_ANNOTATION);
+    revision.and_then(|revision| revision.parse().ok()).unwrap_or(0)
 }
 
 fn stamp(definition: &mut CustomResourceDefinition) {
@@ -149,8 +149,7 @@ fn stamp(definition: &mut CustomResourceDefinition) {
         .insert(REVISION_ANNOTATION.to_owned(), REVISION.to_string());
 }
 
-/// The merge patch that brings a definition up to date; `None` where there is nothing to do, or where a newer release
-/// has been at work.
+/// Returns the merge patch that brings a definition up to date; `None` if it is, or if a newer release wrote it.
 pub fn merge(existing: &CustomResourceDefinition, wanted: &CustomResourceDefinition) -> Option<Value> {
     if revision(existing) > REVISION {
         return None;
@@ -170,8 +169,8 @@ pub fn merge(existing: &CustomResourceDefinition, wanted: &CustomResourceDefinit
     Some(patch)
 }
 
-/// Our versions as we want them, the others as they are. One version is stored: ours, unless a version that Kubernetes
-/// ranks higher than all of ours is stored already.
+/// Merges the versions of a definition: the wanted ones replace those of their names, all others stay. The wanted storage version
+/// is stored, unless one that Kubernetes ranks higher than all wanted ones is stored already.
 pub fn merge_versions(
     existing: &[CustomResourceDefinitionVersion],
     wanted: &[CustomResourceDefinitionVersion],
@@ -203,7 +202,7 @@ pub fn merge_versions(
     versions
 }
 
-/// Kubernetes' order of versions: generally available before beta before alpha, then by number.
+/// Returns the rank of a version in Kubernetes' order: generally available before beta before alpha, then by number.
 fn priority(version: &str) -> impl Ord + use<> {
     kube::core::Version::parse(version).priority()
 }

@@ -1,12 +1,12 @@
-//! How many files and sockets the process may have open.
+//! The limit on open files and sockets of the process.
 
 use nix::{
     errno::Errno,
     sys::resource::{Resource, getrlimit, setrlimit},
 };
 
-/// Raises the soft limit to the hard one, and answers it. The soft limit is low, often 1,024, for the sake of programs that
-/// use `select`; ours would stop to accept connections, or to make them, long before they run out of anything else.
+/// Raises the soft limit on open files to the hard limit, and returns that. The soft limit is often 1,024, for programs that use
+/// `select`; with it, a busy server or konnector could not open further connections.
 pub fn raise() -> Result<u64, Errno> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     if soft < hard {

@@ -1,8 +1,8 @@
-//! What an answer of an API server means to a controller, and how to say it to a person.
+//! Classifies errors of Kubernetes requests, and explains them in one sentence.
 
 use kube::Error;
 
-/// The HTTP status code of a refusal, if the API server answered at all.
+/// Returns the HTTP status code of a refusal; `None` if the API server did not answer.
 pub fn code(error: &Error) -> Option<u16> {
     match error {
         Error::Api(status) => Some(status.code),
@@ -10,13 +10,13 @@ pub fn code(error: &Error) -> Option<u16> {
     }
 }
 
-/// True for 404.
+/// Whether the answer is 404.
 pub fn is_not_found(error: &Error) -> bool {
     code(error) == Some(404)
 }
 
-/// True if the API server says that the object of this name does not exist. A 404 that names no object may come from a proxy
-/// on the way, or speak of the whole API: it says nothing of the object.
+/// Whether the API server says that the object of this name does not exist. A 404 that names no object may come from a proxy, or
+/// mean that the whole API is not served: it proves nothing about the object.
 pub fn is_object_gone(error: &Error, name: &str) -> bool {
     let Error::Api(status) = error else {
         return false;
@@ -24,22 +24,22 @@ pub fn is_object_gone(error: &Error, name: &str) -> bool {
     status.is_not_found() && status.details.as_ref().is_some_and(|details| details.name == name)
 }
 
-/// True for 409 because the object exists.
+/// Whether the answer is 409 because the object exists.
 pub fn is_already_exists(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.is_already_exists())
 }
 
-/// True for 409 because the object is not, or no longer, what the writer thought.
+/// Whether the answer is 409 because the object does not meet the preconditions of the write.
 pub fn is_conflict(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.is_conflict())
 }
 
-/// True for 403.
+/// Whether the answer is 403.
 pub fn is_forbidden(error: &Error) -> bool {
     code(error) == Some(403)
 }
 
-/// True where the same request may succeed later without anybody mending anything: no answer, overload, a failing server.
+/// Whether the same request may succeed later by itself: there was no answer, or the API server is overloaded or failing.
 pub fn is_transient(error: &Error) -> bool {
     match error {
         Error::Api(status) => status.code == 429 || status.code >= 500,
@@ -48,7 +48,7 @@ pub fn is_transient(error: &Error) -> bool {
     }
 }
 
-/// True if nobody was there to send the request to.
+/// Whether no connection could be made, so that the request was certainly not sent.
 pub fn is_unsent(error: &Error) -> bool {
     let mut cause = match error {
         Error::Service(source) => Some(&**source as &(dyn std::error::Error + 'static)),
@@ -63,10 +63,10 @@ pub fn is_unsent(error: &Error) -> bool {
     false
 }
 
-/// What [`explain`] begins with where no API server answered.
+/// The beginning of what [`explain`] returns if no API server answered.
 pub const UNREACHABLE: &str = "cannot reach the API server";
 
-/// One sentence for a condition or a log line: the API server's own message, or why it could not be asked.
+/// Explains an error in one sentence for a condition or log line: by the API server's own message, or by why it did not answer.
 pub fn explain(error: &Error) -> String {
     match error {
         Error::Api(status) if !status.message.is_empty() => status.message.clone(),
@@ -77,7 +77,7 @@ pub fn explain(error: &Error) -> String {
     }
 }
 
-/// An error with all its sources, outermost first.
+/// Formats an error with all its sources, outermost first.
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

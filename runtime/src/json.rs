@@ -1,10 +1,10 @@
-//! Comparing what is wanted with what an API server made of it.
+//! Compares a desired JSON value with what an API server stored for it.
 
 use serde_json::Value;
 
-/// True if all that is wanted is there: every field of an object, every element of a list at its place. What a server,
-/// a webhook or another writer added is no difference, nor is a wanted `null`, empty object or empty list that the
-/// server left out.
+/// Whether a value contains everything that is wanted: every field of an object, and all elements of a list in their order.
+/// Fields that the API server, a webhook or another writer added are ignored, and a wanted `null`, empty object or empty list
+/// may be absent.
 pub fn contains(actual: &Value, wanted: &Value) -> bool {
     match (actual, wanted) {
         (Value::Object(actual), Value::Object(wanted)) => wanted.iter().all(|(key, wanted)| match actual.get(key) {
@@ -23,7 +23,7 @@ pub fn contains(actual: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// What a server may leave out.
+/// Whether an API server may leave a value out.
 fn is_void(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -1,13 +1,15 @@
-//! Leader election by a Lease: of several replicas one works, and another takes over when it is gone.
+//! Leader election by a Lease: one of several replicas works, and another takes over when its leader is gone.
 //!
-//! Who waits compares times that it measured itself, never the time written in the Lease, so clocks may differ by any
-//! amount. Who leads stops on its own before anybody else may start: the process is expected to end when
-//! [`Leadership::lost`] returns.
+//! A candidate measures with its own clock how long the Lease has not changed, and ignores the times written in it, so clocks may
+//! differ by any amount. A leader stops before another replica may start: the process has to end when [`Leadership::lost`]
+//! returns.
 //!
-//! A Lease may as well stand for one piece of work that ends: whoever does it makes one [`Candidate::attempt`] after the
-//! other, sees who else is at work, and takes the Lease away with [`Leadership::end`].
+//! A Lease may also guard one piece of work that ends: the worker repeats [`Candidate::attempt`], which names the other holder,
+//! and deletes the Lease with [`Leadership::end`].
 
-use std::time::{Duration, SystemTime};
+mod leadership;
+
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -16,14 +18,14 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client,
-    api::{DeleteParams, ObjectMeta, PostParams},
+    api::{ObjectMeta, PostParams},
 };
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep, timeout},
-};
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::{errors, preconditions::unchanged};
+use self::leadership::RenewalTime;
+use crate::errors;
+
+pub use self::leadership::{Leadership, Renewals};
 
 /// Flags for leader election. Names and defaults are those that Kubernetes components use.
 #[derive(Clone, Debug, clap::Args)]
@@ -34,10 +36,10 @@ pub struct LeaseArgs {
     /// Namespace of that Lease; where the process runs, if not given.
     #[arg(long, env = "POD_NAMESPACE")]
     pub lease_namespace: Option<String>,
-    /// Who this replica is; made up if not given.
+    /// Name of this replica; a random one if not given.
     #[arg(long, env = "POD_NAME", hide = true)]
     pub lease_identity: Option<String>,
-    /// How long a leader that is not heard of still leads, in seconds.
+    /// How long a leader that does not renew the Lease still leads, in seconds.
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(2..=600))]
     pub lease_duration: u32,
     /// How long a leader tries to renew before it gives up, in seconds. Less than the duration.
@@ -48,7 +50,7 @@ pub struct LeaseArgs {
     pub lease_retry_period: u32,
 }
 
-/// Why the flags are refused.
+/// The flags could make two replicas lead at the same time.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "--lease-duration {duration}, --lease-renew-deadline {deadline} and --lease-retry-period {retry} could make two replicas \
@@ -61,90 +63,62 @@ pub struct InvalidLease {
     retry: u32,
 }
 
-/// One candidate for leadership.
+/// A replica that competes for a Lease.
 #[derive(Clone)]
 pub struct Candidate {
     api: Api<Lease>,
     name: String,
     identity: String,
-    duration: Duration,
-    renew_deadline: Duration,
-    renew_period: Duration,
-    retry_period: Duration,
-    believed: Duration,
+    timing: LeaseTiming,
 }
 
-/// How long a Lease lasts, and how it is kept.
+/// How long a Lease lasts, and when its holder renews it.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
-    /// How long a holder that is not heard of still holds it.
+pub struct LeaseTiming {
+    /// How long a holder that does not renew the Lease still holds it.
     pub duration: Duration,
-    /// How long a holder tries to renew it before it gives up. Less than the duration.
+    /// How long a holder tries to renew the Lease before it gives up; less than `duration`.
     pub renew_deadline: Duration,
-    /// How long after one renewal the next one is due. Less than the deadline.
+    /// Pause between two renewals; less than `renew_deadline`.
     pub renew_period: Duration,
-    /// How long to wait after an attempt that failed.
+    /// Pause after a failed attempt to acquire or renew.
     pub retry_period: Duration,
-    /// How long a Lease of another holder may last at most, whatever it says itself.
-    pub believed: Duration,
+    /// Limit on the duration that another holder wrote into the Lease; a longer one is cut to this.
+    pub foreign_duration_max: Duration,
 }
 
-/// What one attempt to hold the Lease came to.
+/// Result of one attempt to acquire the Lease.
 #[derive(Debug)]
-pub enum Attempt {
-    /// It is held now.
+pub enum LeaseAttempt {
+    /// This candidate holds the Lease now.
     Won(Box<Leadership>),
-    /// Somebody else holds it.
-    Held(Holder),
-    /// Somebody else wrote it at the same moment.
+    /// Another candidate holds the Lease.
+    Held(LeaseHolder),
+    /// Another candidate wrote the Lease at the same moment.
     Raced,
 }
 
-/// Who holds a Lease.
+/// The other holder of a Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
-    /// What it calls itself.
+pub struct LeaseHolder {
+    /// The identity that it wrote into the Lease.
     pub identity: String,
-    /// Since when, by its own clock.
+    /// When it acquired the Lease, by its own clock.
     pub since: Option<Timestamp>,
-    /// Whether the Lease was written by its holder while we looked on.
+    /// Whether the holder renewed the Lease between two attempts of this candidate.
     pub alive: bool,
 }
 
-/// What a candidate saw of the Lease so far.
+/// What a candidate observed of the Lease in its attempts so far.
 #[derive(Debug, Default)]
-pub struct Sightings {
-    last: Option<Sighting>,
+pub struct LeaseObservations {
+    last: Option<LeaseVersion>,
     alive: bool,
 }
 
-/// Proof of leadership, kept by renewing the Lease.
+/// A version of a held Lease, and when the candidate saw it first.
 #[derive(Debug)]
-pub struct Leadership {
-    candidate: Candidate,
-    lease: Lease,
-    renewed: watch::Sender<Renewed>,
-    /// False after an attempt to renew that failed.
-    renewing: bool,
-}
-
-/// When a Lease was last renewed, for whoever works under it.
-#[derive(Clone, Debug)]
-pub struct Renewals {
-    last: watch::Receiver<Renewed>,
-    deadline: Duration,
-}
-
-/// A moment, by both clocks of the machine: the first stands still while the machine sleeps, the second may be set.
-#[derive(Clone, Copy, Debug)]
-struct Renewed {
-    at: Instant,
-    wall: SystemTime,
-}
-
-/// What a candidate last saw of a held Lease, and when it saw that for the first time.
-#[derive(Debug)]
-struct Sighting {
+struct LeaseVersion {
     version: Option<String>,
     since: Instant,
 }
@@ -161,7 +135,7 @@ impl std::fmt::Debug for Candidate {
 }
 
 impl Candidate {
-    /// A candidate with the flags given, else with the defaults of the component.
+    /// Makes a candidate from flags. `name` and `namespace` are those of the Lease if the flags do not say.
     pub fn new(client: Client, args: &LeaseArgs, name: &str, namespace: &str) -> Result<Self, InvalidLease> {
         let (duration, deadline, retry) = (args.lease_duration, args.lease_renew_deadline, args.lease_retry_period);
         if duration <= deadline + retry || deadline <= retry {
@@ -172,108 +146,102 @@ impl Candidate {
             });
         }
         let retry_period = Duration::from_secs(retry.into());
-        let pace = Pace {
+        let timing = LeaseTiming {
             duration: Duration::from_secs(duration.into()),
             renew_deadline: Duration::from_secs(deadline.into()),
             renew_period: retry_period,
             retry_period,
-            believed: Duration::MAX,
+            foreign_duration_max: Duration::MAX,
         };
         let namespace = args.lease_namespace.as_deref().unwrap_or(namespace);
         let name = args.lease_name.as_deref().unwrap_or(name);
         // Two processes with one name (a restart on the same host) are still two.
         let identity = format!("{}_{:016x}", identity(args), rand::random::<u64>());
-        Ok(Self::with(client, namespace, name, identity, pace))
+        Ok(Self::with(client, namespace, name, identity, timing))
     }
 
-    /// A candidate whose identity no other process has.
-    pub fn with(client: Client, namespace: &str, name: &str, identity: String, pace: Pace) -> Self {
+    /// Makes a candidate. Its identity must be unique among all processes.
+    pub fn with(client: Client, namespace: &str, name: &str, identity: String, timing: LeaseTiming) -> Self {
         Self {
             api: Api::namespaced(client, namespace),
             name: name.to_owned(),
             identity,
-            duration: pace.duration,
-            renew_deadline: pace.renew_deadline,
-            renew_period: pace.renew_period,
-            retry_period: pace.retry_period,
-            believed: pace.believed,
+            timing,
         }
     }
 
-    /// Waits until this candidate leads.
+    /// Repeats attempts until this candidate leads. Never fails: failures are logged.
     pub async fn elected(self) -> Leadership {
-        let mut sightings = Sightings::default();
+        let mut observations = LeaseObservations::default();
         loop {
-            match timeout(self.retry_period, self.attempt(&mut sightings)).await {
-                Ok(Ok(Attempt::Won(leadership))) => {
+            match timeout(self.timing.retry_period, self.attempt(&mut observations)).await {
+                Ok(Ok(LeaseAttempt::Won(leadership))) => {
                     tracing::info!(lease = self.name, identity = self.identity, "leading");
                     return *leadership;
                 }
-                Ok(Ok(Attempt::Held(_) | Attempt::Raced)) => {}
+                Ok(Ok(LeaseAttempt::Held(_) | LeaseAttempt::Raced)) => {}
                 Ok(Err(error)) => {
                     tracing::warn!(lease = self.name, error = %errors::explain(&error), "cannot take part in the election");
                 }
                 Err(_) => tracing::warn!(lease = self.name, "the API server does not answer; not elected yet"),
             }
-            sleep(self.retry_period.mul_f64(0.8 + rand::random::<f64>() * 0.4)).await;
+            sleep(self.timing.retry_period.mul_f64(0.8 + rand::random::<f64>() * 0.4)).await;
         }
     }
 
-    /// Takes the Lease if it is free, or if nothing was heard of its holder for so long that it cannot work any more. All
-    /// attempts of one candidate share their `sightings`.
-    pub async fn attempt(&self, sightings: &mut Sightings) -> Result<Attempt, kube::Error> {
+    /// Acquires the Lease if it is free, or if its holder has not renewed it for its duration. All attempts of one candidate
+    /// share their `observations`.
+    pub async fn attempt(&self, observations: &mut LeaseObservations) -> Result<LeaseAttempt, kube::Error> {
         // Counted from before the request: the Lease may be written as early as that.
-        let renewed = Renewed::now();
+        let renewed = RenewalTime::now();
         let held = self.api.get_opt(&self.name).await?;
-        if let Some(holder) = held.as_ref().and_then(|held| self.other(held, sightings)) {
-            return Ok(Attempt::Held(holder));
+        if let Some(holder) = held.as_ref().and_then(|held| self.other(held, observations)) {
+            return Ok(LeaseAttempt::Held(holder));
         }
         match self.write(&self.claim(held)).await {
-            Ok(lease) => Ok(Attempt::Won(Box::new(Leadership {
-                candidate: self.clone(),
-                lease,
-                renewed: watch::Sender::new(renewed),
-                renewing: true,
-            }))),
-            Err(error) if errors::code(&error) == Some(409) => Ok(Attempt::Raced),
+            Ok(lease) => {
+                let leadership = Leadership::new(self.clone(), lease, renewed);
+                Ok(LeaseAttempt::Won(Box::new(leadership)))
+            }
+            Err(error) if errors::code(&error) == Some(409) => Ok(LeaseAttempt::Raced),
             Err(error) => Err(error),
         }
     }
 
-    /// Who else holds the Lease, as far as it is known to live.
-    fn other(&self, held: &Lease, sightings: &mut Sightings) -> Option<Holder> {
+    /// Returns the other holder of the Lease, unless it has not renewed it for its duration.
+    fn other(&self, held: &Lease, observations: &mut LeaseObservations) -> Option<LeaseHolder> {
         let spec = held.spec.as_ref()?;
         let identity = spec.holder_identity.as_deref().unwrap_or_default();
-        // Our own name: the answer to an earlier attempt was lost.
+        // With this candidate's identity, the answer to an earlier attempt was lost.
         if identity.is_empty() || identity == self.identity {
-            sightings.last = None;
+            observations.last = None;
             return None;
         }
         let version = &held.metadata.resource_version;
-        let seen = sightings.last.as_ref();
+        let seen = observations.last.as_ref();
         if seen.is_none_or(|seen| seen.version != *version) {
-            sightings.alive |= seen.is_some();
-            sightings.last = Some(Sighting {
+            observations.alive |= seen.is_some();
+            observations.last = Some(LeaseVersion {
                 version: version.clone(),
                 since: Instant::now(),
             });
         }
-        // The holder's own promise counts where it is longer than ours.
+        // The holder's own duration counts where it is longer than this candidate's.
         let promised = u64::try_from(spec.lease_duration_seconds.unwrap_or(0)).unwrap_or(0);
-        let promised = Duration::from_secs(promised).min(self.believed);
-        let patience = self.duration.max(promised);
-        let silent = sightings
+        let promised = Duration::from_secs(promised).min(self.timing.foreign_duration_max);
+        let patience = self.timing.duration.max(promised);
+        let silent = observations
             .last
             .as_ref()
             .is_some_and(|seen| seen.since.elapsed() >= patience);
-        (!silent).then(|| Holder {
+        (!silent).then(|| LeaseHolder {
             identity: identity.to_owned(),
             since: spec.acquire_time.as_ref().map(|time| time.0),
-            alive: sightings.alive,
+            alive: observations.alive,
         })
     }
 
-    /// The Lease with us as its holder.
+    /// Returns the Lease with this candidate as its holder, renewed now.
     fn claim(&self, held: Option<Lease>) -> Lease {
         let mut lease = held.unwrap_or_else(|| Lease {
             metadata: ObjectMeta {
@@ -290,7 +258,7 @@ impl Candidate {
             spec.acquire_time.clone_from(&now);
             spec.lease_transitions = Some(spec.lease_transitions.unwrap_or(0).saturating_add(1));
         }
-        spec.lease_duration_seconds = i32::try_from(self.duration.as_secs()).ok();
+        spec.lease_duration_seconds = i32::try_from(self.timing.duration.as_secs()).ok();
         spec.renew_time = now;
         lease
     }
@@ -309,182 +277,5 @@ fn identity(args: &LeaseArgs) -> &str {
     args.lease_identity.as_deref().unwrap_or("replica")
 }
 
-// === impl Leadership ===
-
-impl Leadership {
-    /// Renews until that fails for too long, or another holds the Lease. The caller then stops all work at once.
-    pub async fn lost(&mut self) {
-        loop {
-            let left = self.candidate.renew_deadline.saturating_sub(self.since_renewal());
-            let pause = if self.renewing {
-                self.candidate.renew_period
-            } else {
-                self.candidate.retry_period
-            };
-            sleep(pause.min(left)).await;
-            self.renewing = false;
-            let before = Renewed::now();
-            let wanted = self.candidate.claim(Some(self.lease.clone()));
-            let left = self.candidate.renew_deadline.saturating_sub(self.since_renewal());
-            match timeout(
-                left.min(self.candidate.renew_deadline / 2),
-                self.candidate.write(&wanted),
-            )
-            .await
-            {
-                Ok(Ok(lease)) => {
-                    self.lease = lease;
-                    self.renewed.send_replace(before);
-                    self.renewing = true;
-                }
-                Ok(Err(error)) if errors::is_object_gone(&error, &self.candidate.name) => {
-                    tracing::error!(
-                        lease = self.candidate.name,
-                        "the Lease was deleted; another replica may lead"
-                    );
-                    return;
-                }
-                Ok(Err(error)) if errors::code(&error) == Some(409) => {
-                    if !self.reread().await {
-                        tracing::error!(lease = self.candidate.name, "another replica leads");
-                        return;
-                    }
-                }
-                Ok(Err(error)) => {
-                    tracing::warn!(lease = self.candidate.name, error = %errors::explain(&error), "cannot renew");
-                }
-                Err(_) => tracing::warn!(
-                    lease = self.candidate.name,
-                    "the API server does not answer; cannot renew"
-                ),
-            }
-            if self.since_renewal() >= self.candidate.renew_deadline {
-                tracing::error!(lease = self.candidate.name, "leadership lost: not renewed in time");
-                return;
-            }
-        }
-    }
-
-    fn since_renewal(&self) -> Duration {
-        self.renewed.borrow().at.elapsed()
-    }
-
-    /// When the Lease was last renewed, to be asked while [`Leadership::lost`] is waited for elsewhere.
-    pub fn renewals(&self) -> Renewals {
-        Renewals {
-            last: self.renewed.subscribe(),
-            deadline: self.candidate.renew_deadline,
-        }
-    }
-
-    /// After a conflict: true while the Lease is still ours, as after an answer that was lost.
-    async fn reread(&mut self) -> bool {
-        let read = timeout(
-            self.candidate.retry_period,
-            self.candidate.api.get(&self.candidate.name),
-        )
-        .await;
-        let Ok(Ok(lease)) = read else {
-            return true;
-        };
-        let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
-        let ours = holder.as_ref() == Some(&self.candidate.identity);
-        if ours {
-            self.lease = lease;
-        }
-        ours
-    }
-
-    /// Gives the Lease back, so that a successor need not wait. Call when all work has stopped.
-    pub async fn release(self) {
-        let mut lease = self.lease;
-        if let Some(spec) = &mut lease.spec {
-            spec.holder_identity = None;
-        }
-        lease.metadata.managed_fields = None;
-        let _ = timeout(self.candidate.retry_period, self.candidate.write(&lease)).await;
-    }
-
-    /// Deletes the Lease, so that nothing is left of it. Call when all work has stopped. A Lease that went to somebody else
-    /// meanwhile stays.
-    pub async fn end(mut self) -> Result<(), kube::Error> {
-        match self.delete().await {
-            // Written since we last saw it: perhaps by ourselves, with an answer that was lost.
-            Err(error) if errors::code(&error) == Some(409) => {
-                if self.reread().await {
-                    self.delete().await
-                } else {
-                    Ok(())
-                }
-            }
-            deleted => deleted,
-        }
-    }
-
-    async fn delete(&self) -> Result<(), kube::Error> {
-        let params = DeleteParams::default().preconditions(unchanged(&self.lease.metadata));
-        match self.candidate.api.delete(&self.candidate.name, &params).await {
-            Err(error) if !errors::is_not_found(&error) => Err(error),
-            _ => Ok(()),
-        }
-    }
-}
-
-// === impl Renewals ===
-
-impl Renewals {
-    /// Whether the last renewal is so long ago that another may hold the Lease: true at once in a process that was stopped
-    /// for a while, or whose machine slept.
-    pub fn is_overdue(&self) -> bool {
-        let last = *self.last.borrow();
-        let slept = last.wall.elapsed().is_ok_and(|elapsed| elapsed >= self.deadline);
-        slept || last.at.elapsed() >= self.deadline
-    }
-}
-
-// === impl Renewed ===
-
-impl Renewed {
-    fn now() -> Self {
-        Self {
-            at: Instant::now(),
-            wall: SystemTime::now(),
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn flags_that_could_make_two_lead_are_refused() {
-        let client = Client::new(
-            tower::service_fn(|_: http::Request<kube::client::Body>| async {
-                Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("nowhere"))
-            }),
-            "default",
-        );
-        for (duration, deadline, retry, fine) in [
-            (15, 10, 2, true),
-            (5, 3, 1, true),
-            (15, 14, 2, false),
-            (15, 10, 60, false),
-            (15, 2, 2, false),
-        ] {
-            let args = LeaseArgs {
-                lease_name: None,
-                lease_namespace: None,
-                lease_identity: None,
-                lease_duration: duration,
-                lease_renew_deadline: deadline,
-                lease_retry_period: retry,
-            };
-            assert_eq!(
-                Candidate::new(client.clone(), &args, "a", "b").is_ok(),
-                fine,
-                "{args:?}"
-            );
-        }
-    }
-}
+mod tests;

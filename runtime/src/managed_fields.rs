@@ -1,8 +1,8 @@
-//! Who owns the fields of an object, as an API server keeps it in `metadata.managedFields`: sets of fields, written as trees.
+//! Field ownership in `metadata.managedFields`: sets of fields, written as trees (`FieldsV1`).
 
 use serde_json::{Map, Value, json};
 
-/// An entry of what a manager applied.
+/// Builds the entry of a manager that applied these fields.
 pub fn applied(manager: &str, api_version: &str, fields: Map<String, Value>) -> Value {
     let mut entry = json!({
         "manager": manager, "operation": "Apply", "apiVersion": api_version, "fieldsType": "FieldsV1",
@@ -11,22 +11,22 @@ pub fn applied(manager: &str, api_version: &str, fields: Map<String, Value>) -> 
     entry
 }
 
-/// Whether an entry is of writes to the object itself, not to a subresource.
+/// Whether an entry is for writes to the object itself, not to a subresource.
 pub fn is_whole(entry: &Value) -> bool {
     entry["subresource"].as_str().is_none_or(str::is_empty)
 }
 
-/// The fields of a value that a source says, and those that it does not.
-pub fn split(fields: Map<String, Value>, said: &Value) -> (Map<String, Value>, Map<String, Value>) {
+/// Splits a set of fields into those that a value has and those that it does not have.
+pub fn split(fields: Map<String, Value>, value: &Value) -> (Map<String, Value>, Map<String, Value>) {
     let (mut moved, mut left) = (Map::new(), Map::new());
     for (key, below) in fields {
-        // That there is such a value at all is said by whoever says something of it.
+        // `.` stands for the parent itself, which exists with any of its fields.
         if key == "." {
             continue;
         }
-        match (child(said, &key), below) {
-            (Some(said), Value::Object(below)) if !below.is_empty() => {
-                let (up, stays) = split(below, said);
+        match (child(value, &key), below) {
+            (Some(value), Value::Object(below)) if !below.is_empty() => {
+                let (up, stays) = split(below, value);
                 put(&mut moved, &key, up);
                 put(&mut left, &key, stays);
             }
@@ -37,14 +37,14 @@ pub fn split(fields: Map<String, Value>, said: &Value) -> (Map<String, Value>, M
     (moved, left)
 }
 
-/// What a value says at an element of a path, as managed fields write it: a field, or an item of a list by its keys, its
-/// value or its place. A key that an item leaves out is taken to be the one that its default makes.
-pub fn child<'a>(said: &'a Value, element: &str) -> Option<&'a Value> {
+/// Returns the part of a value at a path element of `FieldsV1`: a field (`f:`), or an item of a list by its keys (`k:`), value
+/// (`v:`) or index (`i:`). A key that an item leaves out matches any value, since the API server fills in its default.
+pub fn child<'a>(value: &'a Value, element: &str) -> Option<&'a Value> {
     let (kind, name) = element.split_once(':')?;
     if kind == "f" {
-        return said.get(name);
+        return value.get(name);
     }
-    let items = said.as_array()?;
+    let items = value.as_array()?;
     match kind {
         "k" => {
             let keys: Map<String, Value> = serde_json::from_str(name).ok()?;
@@ -63,7 +63,7 @@ pub fn child<'a>(said: &'a Value, element: &str) -> Option<&'a Value> {
     }
 }
 
-/// Whether an item may get these keys: it has one of them, and no other value for any.
+/// Whether an item has one of these keys, and no other value for any of them.
 fn may_be(item: &Value, keys: &Map<String, Value>) -> bool {
     let mut has_one = false;
     keys.iter().all(|(key, value)| match item.get(key) {
@@ -81,7 +81,7 @@ fn put(fields: &mut Map<String, Value>, key: &str, below: Map<String, Value>) {
     }
 }
 
-/// Adds a set of fields to another.
+/// Adds one set of fields to another.
 pub fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
     for (key, value) in from {
         match (into.get_mut(&key), value) {

@@ -1,9 +1,9 @@
-//! How a process ends: by a signal, or because it is broken.
+//! How a process ends: by a signal, or by a panic.
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// A token that is cancelled by SIGTERM or SIGINT. A second signal ends the process at once.
+/// Returns a token that SIGTERM or SIGINT cancels. A second signal ends the process at once, with exit code 130.
 pub fn on_signal() -> std::io::Result<CancellationToken> {
     let token = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate())?;
@@ -22,7 +22,7 @@ pub fn on_signal() -> std::io::Result<CancellationToken> {
     Ok(token)
 }
 
-/// Ends the process on a panic of any task: a part that is gone without a word is worse than a restart.
+/// Makes a panic in any task abort the process: a missing task would go unnoticed, a restart does not.
 pub fn end_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

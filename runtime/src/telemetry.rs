@@ -3,13 +3,13 @@
 use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// Plain text, for people.
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line, for programs.
     Json,
 }
 
@@ -24,17 +24,17 @@ pub struct LogArgs {
     pub log_format: LogFormat,
 }
 
-/// Metrics of a process, served by its admin port.
+/// The metrics of a process, served by its admin port at `/metrics`.
 pub type Registry = prometheus_client::registry::Registry;
 
-/// An empty registry whose metrics are named `bindery_…`.
+/// Makes an empty registry, which names its metrics `bindery_…`.
 pub fn registry() -> Registry {
     Registry::with_prefix("bindery")
 }
 
-/// Starts logging to standard error. Call once.
+/// Starts logging to standard error. Call it once per process. Fails if the filter is not valid.
 pub fn init(args: &LogArgs) -> Result<(), tracing_subscriber::filter::ParseError> {
-    // kube logs an answer that it cannot decode with its whole text, Secrets included: kept out.
+    // kube logs the whole text of an answer that it cannot decode, Secrets included: only its errors are let through.
     let filter = EnvFilter::try_new(format!("{},kube_client=error", args.log))?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -1,4 +1,4 @@
-//! What the commands for people share: tables, ages, durations, YAML, errors and exit codes.
+//! Output and input of commands: tables, ages, durations, YAML, errors and exit codes.
 
 mod exit;
 
@@ -12,7 +12,7 @@ pub use exit::{Exit, error_text};
 
 use crate::telemetry::{self, LogArgs, LogFormat};
 
-/// The first columns of a table, set as kubectl sets them.
+/// Formats the first `columns` columns of a table as kubectl does.
 pub fn table(headings: &[&str], rows: impl Iterator<Item = Vec<String>>, columns: usize) -> String {
     let mut table = Table::new();
     table
@@ -28,7 +28,7 @@ pub fn table(headings: &[&str], rows: impl Iterator<Item = Vec<String>>, columns
     format!("{}\n", table.trim_fmt())
 }
 
-/// How long ago something was, as kubectl says it: `5s`, `3m`, `2h`, `4d`.
+/// Formats how long ago a time was, as kubectl does: `5s`, `3m`, `2h`, `4d`; `<unknown>` without a time.
 pub fn age(since: Option<Timestamp>, now: Timestamp) -> String {
     since.map_or_else(
         || "<unknown>".to_owned(),
@@ -36,7 +36,7 @@ pub fn age(since: Option<Timestamp>, now: Timestamp) -> String {
     )
 }
 
-/// A time in the largest unit that gives at least two of it.
+/// Formats seconds in the largest unit of which there are at least two; negative ones as `0s`.
 pub fn span(seconds: i64) -> String {
     let seconds = seconds.max(0);
     match seconds {
@@ -47,25 +47,25 @@ pub fn span(seconds: i64) -> String {
     }
 }
 
-/// A duration as it is typed, such as `90s` or `1m30s`; longer than nothing.
+/// Parses a duration such as `90s` or `1m30s`; zero and negative ones are refused.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let parsed: jiff::SignedDuration = text
         .parse()
         .map_err(|_| "write a duration such as 90s or 1m30s".to_owned())?;
     match Duration::try_from(parsed) {
         Ok(duration) if !duration.is_zero() => Ok(duration),
-        _ => Err("must be longer than nothing".to_owned()),
+        _ => Err("must be longer than zero".to_owned()),
     }
 }
 
-/// Without what could rewrite the terminal: names and messages come from others.
+/// Replaces control characters by spaces: names and messages come from others and could rewrite the terminal.
 pub fn printable(text: &str) -> String {
     text.chars()
         .map(|char| if char.is_control() { ' ' } else { char })
         .collect()
 }
 
-/// The text without control characters, in as many lines as it has.
+/// Replaces control characters in each line of a text by spaces.
 pub fn printable_lines(text: &str) -> String {
     text.lines().map(printable).collect::<Vec<_>>().join("\n")
 }
@@ -81,9 +81,9 @@ pub fn set_up(log: Option<&str>) -> Result<(), tracing_subscriber::filter::Parse
     })
 }
 
-/// A YAML document with a line feed at its end.
+/// Serializes a YAML document, with a line feed at its end.
 pub fn yaml(document: &impl Serialize) -> Result<String, String> {
-    // By way of a Value, so that quantities and times look as they do in JSON.
+    // A detour through JSON, so that quantities and times look as they do there.
     let value = serde_json::to_value(document).map_err(|error| error.to_string())?;
     let mut text = serde_saphyr::to_string(&value).map_err(|error| error.to_string())?;
     if !text.ends_with('\n') {

@@ -9,7 +9,7 @@ use std::{future::Future, time::Duration};
 use bindery_runtime::{
     client::Clients,
     errors,
-    lease::{Attempt, Candidate, Holder, Leadership, Pace, Renewals, Sightings},
+    lease::{Candidate, Leadership, LeaseAttempt, LeaseHolder, LeaseObservations, LeaseTiming, Renewals},
 };
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
@@ -26,12 +26,12 @@ use crate::{
     wire::SetName,
 };
 
-const PACE: Pace = Pace {
+const TIMING: LeaseTiming = LeaseTiming {
     duration: Duration::from_secs(15),
     renew_deadline: Duration::from_secs(10),
     renew_period: Duration::from_secs(5),
     retry_period: Duration::from_secs(1),
-    believed: Duration::from_mins(2),
+    foreign_duration_max: Duration::from_mins(2),
 };
 /// Pause between two checks of a held Lease.
 const LOOK: Duration = Duration::from_millis(500);
@@ -63,15 +63,15 @@ impl Lock {
     /// [`Failure::Held`], or the Lease expires and is taken.
     pub async fn take(clients: &Clients, target: &Target, on: &Listener<'_>) -> Result<Held, Failure> {
         let name = target.set.lease();
-        let candidate = Candidate::with(clients.lease.clone(), &target.namespace, &name, identity(), PACE);
-        let mut sightings = Sightings::default();
+        let candidate = Candidate::with(clients.lease.clone(), &target.namespace, &name, identity(), TIMING);
+        let mut observations = LeaseObservations::default();
         let mut told = false;
         let mut silent = 0;
         loop {
-            match candidate.attempt(&mut sightings).await {
-                Ok(Attempt::Won(leadership)) => return Ok(Held::keep(target, *leadership)),
-                Ok(Attempt::Held(holder)) if holder.alive => return Err(held(&target.set, holder)),
-                Ok(Attempt::Held(holder)) => {
+            match candidate.attempt(&mut observations).await {
+                Ok(LeaseAttempt::Won(leadership)) => return Ok(Held::keep(target, *leadership)),
+                Ok(LeaseAttempt::Held(holder)) if holder.alive => return Err(held(&target.set, holder)),
+                Ok(LeaseAttempt::Held(holder)) => {
                     if !told {
                         on(Event::Held {
                             holder: &holder.identity,
@@ -79,7 +79,7 @@ impl Lock {
                     }
                     (told, silent) = (true, 0);
                 }
-                Ok(Attempt::Raced) => silent = 0,
+                Ok(LeaseAttempt::Raced) => silent = 0,
                 Err(error) if errors::is_transient(&error) && silent < PATIENCE => silent += 1,
                 Err(error) => {
                     let what = format!("take Lease {name} in namespace {}", target.namespace);
@@ -134,7 +134,7 @@ impl Lock {
     }
 }
 
-fn held(set: &SetName, holder: Holder) -> Failure {
+fn held(set: &SetName, holder: LeaseHolder) -> Failure {
     Failure::Held {
         set: set.clone(),
         holder: holder.identity,

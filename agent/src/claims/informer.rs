@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bindery_api::v1alpha2::InformerScope;
 use bindery_runtime::{
     errors,
-    watch::{self, Event, Name, Source},
+    watch::{self, Event, ObjectName, Source},
 };
 use kube::{Client, Error};
 use tokio_util::task::AbortOnDropHandle;
@@ -88,7 +88,7 @@ fn copy_of(event: &Event<Object>) -> Event<Object> {
         Event::Rewound => Event::Rewound,
         Event::Reset => Event::Reset,
         Event::Listed(object) => Event::Listed(object.clone()),
-        Event::Unreadable(name) => Event::Unreadable(Name {
+        Event::Unreadable(name) => Event::Unreadable(ObjectName {
             namespace: Arc::clone(&name.namespace),
             name: Arc::clone(&name.name),
         }),

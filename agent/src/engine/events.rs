@@ -6,7 +6,7 @@ use bindery_api::annotations;
 use bindery_runtime::{
     cache::ObjectKey,
     queue::Lane,
-    watch::{Event, Name},
+    watch::{Event, ObjectName},
 };
 
 use crate::{
@@ -129,7 +129,7 @@ pub(crate) fn provider_cluster<F: Flavour>(shared: Arc<Shared<F>>) -> impl FnMut
     let mut places = Vec::new();
     // What cannot be read, by provider namespace, mapped or not: places are assigned while a long list runs. All else that
     // lies in such a place is shown by its own list.
-    let mut unreadable: Vec<Name> = Vec::new();
+    let mut unreadable: Vec<ObjectName> = Vec::new();
     let mut is_rewound = false;
     move |event| {
         shared.watch_state(&Watched::Provider("".into()), &event);
@@ -162,7 +162,7 @@ pub(crate) fn provider_cluster<F: Flavour>(shared: Arc<Shared<F>>) -> impl FnMut
                 };
                 let mut index = shared.index.lock();
                 shared.begin_count(std::mem::take(&mut is_rewound));
-                for Name { namespace, name } in std::mem::take(&mut unreadable) {
+                for ObjectName { namespace, name } in std::mem::take(&mut unreadable) {
                     if let Some(consumer_namespace) = index.consumer_namespace(&namespace) {
                         listing.saw(ObjectKey::new(consumer_namespace, name));
                     }

@@ -9,7 +9,7 @@ use std::{
 
 use bindery_runtime::{
     backoff::Backoff,
-    client::{ClientError, Clients, Meter, SharedToken},
+    client::{ClientError, Clients, ClusterTraffic, SharedToken},
     errors,
     kubeconfig::{Fingerprint, ProviderAccess},
     queue::Queue,
@@ -104,7 +104,7 @@ pub enum ConnectError {
 pub struct Connector {
     attempts: Mutex<HashMap<AttemptKey, Weak<ConnectAttempt>>>,
     backoff: Backoff,
-    traffic: Meter,
+    traffic: ClusterTraffic,
 }
 
 /// The attempts that one binding or bundle waits for. Each outcome queues its key.
@@ -117,7 +117,7 @@ pub struct ConnectAttempts<K> {
 
 impl Connector {
     /// A connector that pauses at most this long between tries. It counts the traffic to providers.
-    pub fn new(pause_max: Duration, traffic: Meter) -> Self {
+    pub fn new(pause_max: Duration, traffic: ClusterTraffic) -> Self {
         Self {
             traffic,
             attempts: Mutex::default(),
@@ -187,7 +187,7 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> ConnectAttempts<K> {
 }
 
 /// Tries once to reach the contract of a kubeconfig. A refused credential is renewed at its backend first.
-async fn reach(given: Arc<ProviderAccess>, traffic: Meter) -> Result<Arc<ContractConnection>, ConnectError> {
+async fn reach(given: Arc<ProviderAccess>, traffic: ClusterTraffic) -> Result<Arc<ContractConnection>, ConnectError> {
     let origin = given.fingerprint.clone();
     let (access, renewed, opened) = match open(&given, &traffic).await {
         Err(refusal @ ConnectError::Unauthorized { .. }) => {
@@ -221,10 +221,10 @@ async fn reach(given: Arc<ProviderAccess>, traffic: Meter) -> Result<Arc<Contrac
 type Opened = (Contract, Clients, Option<SharedToken>);
 
 /// Makes clients from a kubeconfig and reads its contract.
-async fn open(access: &ProviderAccess, traffic: &Meter) -> Result<Opened, ConnectError> {
+async fn open(access: &ProviderAccess, traffic: &ClusterTraffic) -> Result<Opened, ConnectError> {
     let clients = || {
         let token = access.token.as_ref().map(SharedToken::new).transpose()?;
-        let clients = Clients::metered(&access.config, token.as_ref(), IDLE_MAX, traffic)?;
+        let clients = Clients::counted(&access.config, token.as_ref(), IDLE_MAX, traffic)?;
         Ok((clients, token))
     };
     let (clients, token) = clients().map_err(|error: ClientError| ConnectError::Setup {

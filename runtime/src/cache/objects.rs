@@ -1,10 +1,10 @@
-//! Objects by namespace and name, so that those of one namespace are found without looking at all others.
+//! A map of objects by namespace and name, in which those of one namespace are found without looking at all others.
 
 use std::{collections::HashMap, sync::Arc};
 
 use super::ObjectKey;
 
-/// What a cache holds. A namespace without objects is not kept.
+/// The objects of a cache. A namespace without objects has no entry.
 pub(super) struct Objects<K> {
     namespaces: HashMap<Arc<str>, HashMap<Arc<str>, Arc<K>>>,
 }
@@ -18,7 +18,7 @@ impl<K> Objects<K> {
         self.namespaces.get(namespace)?.get(name)
     }
 
-    /// Puts an object in its place, and gives the one that was there.
+    /// Stores an object; returns the one that it replaces.
     pub(super) fn insert(&mut self, key: &ObjectKey, object: Arc<K>) -> Option<Arc<K>> {
         let namespace = self.namespaces.entry(Arc::clone(&key.namespace)).or_default();
         namespace.insert(Arc::clone(&key.name), object)

@@ -1,4 +1,4 @@
-//! What carries requests: connections that delay nothing, and of which one that is dead is noticed.
+//! Connections to an API server: none delays a request, and one that is dead is noticed within half a minute.
 
 use std::{
     sync::Arc,
@@ -25,31 +25,32 @@ use tokio::{
 use tower::{BoxError, Service};
 
 use super::{
-    ClientError, Line,
-    meter::{Metered, PoolMeter},
-    streams::{Held, Sent, Streams},
+    ClientError, RequestKind, ResponseTimer,
+    h2_pool::{H2Pool, PermitBody, PoolAnswer},
+    traffic::{CountedStream, PoolTraffic},
 };
 
 /// Idle connections are closed before the API server (90 s) closes them under a request.
 const POOL_IDLE: Duration = Duration::from_mins(1);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Lists that are read at once. More would only wait in the API server, each on a connection of its own. See [`Line`].
-const LISTS: usize = 16;
+/// Lists that are read at the same time. More would only wait in the API server, each on a connection of its own.
+const LISTS_MAX: usize = 16;
 
-/// How to reach one API server. All pools share it, and with it the TLS sessions that can be resumed.
-pub(super) struct Reach {
+/// Settings of connections to one API server. Its pools share them, and so the TLS sessions that can be resumed.
+pub(super) struct Endpoint {
     tls: ClientConfig,
     names: Arc<dyn ResolveServerName + Send + Sync>,
 }
 
-/// Gives each request a connection of its own for as long as it takes.
-pub(super) type Plain = HyperClient<HttpsConnector<Connector>, Body>;
+/// Carries each request on a connection of its own (HTTP/1.1) until its answer was read.
+pub(super) type PlainTransport = HyperClient<HttpsConnector<Connector>, Body>;
 
-/// Carries watches on connections that they share where that is possible, and lists only so many at once.
+/// Carries watches on shared connections where the API server speaks HTTP/2, and limits how many lists are read at the same
+/// time. What a request is stands in its extension [`RequestKind`].
 #[derive(Clone, Debug)]
-pub(super) struct Watches {
-    streams: Streams<HttpsConnector<Connector>>,
-    plain: Plain,
+pub(super) struct WatchTransport {
+    shared: H2Pool<HttpsConnector<Connector>>,
+    plain: PlainTransport,
     lists: Arc<Semaphore>,
 }
 
@@ -57,12 +58,12 @@ pub(super) struct Watches {
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
     http: HttpConnector,
-    meter: PoolMeter,
+    traffic: PoolTraffic,
 }
 
-// === impl Reach ===
+// === impl Endpoint ===
 
-impl Reach {
+impl Endpoint {
     pub(super) fn new(config: &Config) -> Result<Self, ClientError> {
         let names: Arc<dyn ResolveServerName + Send + Sync> = match &config.tls_server_name {
             Some(name) => {
@@ -75,72 +76,62 @@ impl Reach {
         Ok(Self { tls, names })
     }
 
-    pub(super) fn plain(&self, meter: &PoolMeter, idle_max: usize) -> Plain {
+    pub(super) fn plain(&self, traffic: &PoolTraffic, idle_max: usize) -> PlainTransport {
         HyperClient::builder(TokioExecutor::new())
             .pool_idle_timeout(POOL_IDLE)
             .pool_timer(TokioTimer::new())
             .pool_max_idle_per_host(idle_max)
-            .build(self.connector(meter, &[]))
+            .build(self.connector(traffic, &[]))
     }
 
-    pub(super) fn watches(&self, meter: &PoolMeter, idle_max: usize) -> Watches {
-        Watches {
-            streams: Streams::new(self.connector(meter, &[b"h2", b"http/1.1"])),
-            plain: self.plain(meter, idle_max),
-            lists: Arc::new(Semaphore::new(LISTS)),
+    pub(super) fn watches(&self, traffic: &PoolTraffic, idle_max: usize) -> WatchTransport {
+        WatchTransport {
+            shared: H2Pool::new(self.connector(traffic, &[b"h2", b"http/1.1"])),
+            plain: self.plain(traffic, idle_max),
+            lists: Arc::new(Semaphore::new(LISTS_MAX)),
         }
     }
 
-    fn connector(&self, meter: &PoolMeter, protocols: &[&[u8]]) -> HttpsConnector<Connector> {
+    fn connector(&self, traffic: &PoolTraffic, protocols: &[&[u8]]) -> HttpsConnector<Connector> {
         let mut tls = self.tls.clone();
         tls.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-        HttpsConnector::new(Connector::new(meter.clone()), tls, false, Arc::clone(&self.names))
+        HttpsConnector::new(Connector::new(traffic.clone()), tls, false, Arc::clone(&self.names))
     }
 }
 
-// === impl Watches ===
+// === impl WatchTransport ===
 
-impl Watches {
-    async fn send(self, request: Request<Body>) -> Result<Response<Held>, BoxError> {
-        if !is_watch(request.uri()) {
-            let turn = if is_small(request.uri()) {
+impl WatchTransport {
+    async fn send(self, mut request: Request<Body>) -> Result<Response<PermitBody>, BoxError> {
+        let permit = match request.extensions().get() {
+            Some(RequestKind::List(timer)) => Some(self.list_permit(timer).await?),
+            // Without TLS, nothing negotiates HTTP/2.
+            Some(RequestKind::Watch) if request.uri().scheme() == Some(&Scheme::HTTPS) => {
+                match self.shared.send(request).await? {
+                    PoolAnswer::Answered(answer) => return Ok(answer),
+                    PoolAnswer::NotSpoken(unsent) => request = unsent,
+                }
                 None
-            } else {
-                Some(self.turn(request.extensions().get()).await?)
-            };
-            let answer = self.plain.request(request).await?;
-            return Ok(answer.map(|body| Held::new(body, turn)));
-        }
-        // Without TLS nobody says which protocols he speaks.
-        let request = if request.uri().scheme() == Some(&Scheme::HTTPS) {
-            match self.streams.send(request).await? {
-                Sent::Answered(answer) => return Ok(answer),
-                Sent::Refused(request) => request,
             }
-        } else {
-            request
+            Some(RequestKind::Watch) | None => None,
         };
         let answer = self.plain.request(request).await?;
-        Ok(answer.map(|body| Held::new(body, None)))
+        Ok(answer.map(|body| PermitBody::new(body, permit)))
     }
 
-    /// Waits for the turn of a list.
-    async fn turn(&self, line: Option<&Line>) -> Result<OwnedSemaphorePermit, BoxError> {
-        if let Some(line) = line {
-            line.wait();
-        }
-        let turn = Arc::clone(&self.lists).acquire_owned().await?;
-        if let Some(line) = line {
-            line.go();
-        }
-        Ok(turn)
+    /// Waits for a permit to read a list, with the timer of the list stopped.
+    async fn list_permit(&self, timer: &ResponseTimer) -> Result<OwnedSemaphorePermit, BoxError> {
+        timer.stop();
+        let permit = Arc::clone(&self.lists).acquire_owned().await?;
+        timer.start();
+        Ok(permit)
     }
 }
 
-impl Service<Request<Body>> for Watches {
-    type Response = Response<Held>;
+impl Service<Request<Body>> for WatchTransport {
+    type Response = Response<PermitBody>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<Held>, BoxError>>;
+    type Future = BoxFuture<'static, Result<Response<PermitBody>, BoxError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         Poll::Ready(Ok(()))
@@ -151,23 +142,10 @@ impl Service<Request<Body>> for Watches {
     }
 }
 
-fn is_watch(uri: &Uri) -> bool {
-    pairs(uri).any(|pair| pair == "watch=1" || pair == "watch=true")
-}
-
-/// One object says how far an API server has come, and is quickly read.
-fn is_small(uri: &Uri) -> bool {
-    pairs(uri).any(|pair| pair == "limit=1")
-}
-
-fn pairs(uri: &Uri) -> impl Iterator<Item = &str> {
-    uri.query().unwrap_or_default().split('&')
-}
-
 // === impl Connector ===
 
 impl Connector {
-    fn new(meter: PoolMeter) -> Self {
+    fn new(traffic: PoolTraffic) -> Self {
         let mut http = HttpConnector::new();
         http.enforce_http(false);
         http.set_nodelay(true);
@@ -178,12 +156,12 @@ impl Connector {
         http.set_keepalive_retries(Some(3));
         #[cfg(target_os = "linux")]
         http.set_tcp_user_timeout(Some(Duration::from_secs(20)));
-        Self { http, meter }
+        Self { http, traffic }
     }
 }
 
 impl Service<Uri> for Connector {
-    type Response = TokioIo<Metered<TcpStream>>;
+    type Response = TokioIo<CountedStream<TcpStream>>;
     type Error = <HttpConnector as Service<Uri>>::Error;
     type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
 
@@ -192,9 +170,9 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let meter = self.meter.clone();
-        let metered = |stream: TokioIo<TcpStream>| TokioIo::new(Metered::new(stream.into_inner(), meter));
-        self.http.call(uri).map_ok(metered).boxed()
+        let traffic = self.traffic.clone();
+        let trafficed = |stream: TokioIo<TcpStream>| TokioIo::new(CountedStream::new(stream.into_inner(), traffic));
+        self.http.call(uri).map_ok(trafficed).boxed()
     }
 }
 

@@ -1,3 +1,4 @@
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -231,17 +232,42 @@ fn what_is_no_kubeconfig_is_refused_without_repeating_it() {
     assert_eq!(ProviderAccess::parse(&long).expect_err("a refusal").reason(), "TooLong");
 }
 
+/// Whatever is read, it is either refused in words that repeat nothing of it, or safe to connect to.
+fn check_any(bytes: &[u8]) -> Result<(), TestCaseError> {
+    match ProviderAccess::parse(bytes) {
+        Ok(access) => {
+            prop_assert_eq!(access.config.cluster_url.scheme_str(), Some("https"));
+            prop_assert!(access.config.proxy_url.is_none() && !access.config.accept_invalid_certs);
+            prop_assert!(access.config.auth_info.exec.is_none() && access.config.auth_info.token_file.is_none());
+            let has_certificate = access.config.auth_info.client_certificate_data.is_some();
+            prop_assert!(access.token.is_some() || has_certificate, "no credential");
+            let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+            prop_assert!(!access.namespace.is_empty() && access.namespace.bytes().all(is_inner));
+        }
+        Err(refusal) => {
+            let message = refusal.to_string();
+            prop_assert!(
+                !message.contains("e30") && !message.contains("api.example"),
+                "{}",
+                message
+            );
+            prop_assert!(!refusal.reason().is_empty());
+        }
+    }
+    Ok(())
+}
+
 proptest! {
     #[test]
-    fn no_bytes_make_it_fail(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
-        let _ = ProviderAccess::parse(&bytes);
+    fn any_bytes_are_refused_or_safe(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
+        check_any(&bytes)?;
     }
 
     #[test]
-    fn no_damage_makes_it_fail(at in 0_usize..600, byte: u8, cut: bool) {
+    fn a_damaged_kubeconfig_is_refused_or_safe(at in 0_usize..600, byte: u8, cut: bool) {
         let mut bytes = good().to_string().into_bytes();
         let at = at % bytes.len();
         if cut { bytes.truncate(at) } else { bytes[at] = byte }
-        let _ = ProviderAccess::parse(&bytes);
+        check_any(&bytes)?;
     }
 }

@@ -1,37 +1,38 @@
-//! Takes a list apart as it arrives, so that no more than one of its objects is held at a time, however many there are.
+//! Takes a list apart as it arrives, so that only one of its objects is in memory at a time.
 
-/// The longest object that is read: one is at most some 1.5 MiB at rest, and JSON may escape it to more.
+/// The longest object that is read, in bytes: one has some 1.5 MiB at rest at most, which JSON may escape to more.
 const ITEM_BYTES_MAX: usize = 16 << 20;
-/// What is told beside the objects is short.
+/// The longest text that a list may have besides its objects, in bytes.
 const REST_BYTES_MAX: usize = 1 << 20;
 
-/// Reads the text of a list, piece by piece.
+/// Reads the JSON text of a list in pieces of any length.
 #[derive(Debug, Default)]
-pub(super) struct Items {
-    /// The object that has begun.
+pub(super) struct ItemReader {
+    /// Text of the object that has begun.
     item: Vec<u8>,
-    /// The list without its objects.
+    /// Text of the list without its objects.
     rest: Vec<u8>,
+    /// Open brackets and braces.
     depth: usize,
-    /// The list of its objects has begun, and has not ended.
+    /// The array `items` has begun, and has not ended.
     is_inside: bool,
     in_string: bool,
     is_escaped: bool,
 }
 
-/// Where the objects are.
-const ITEMS: usize = 2;
+/// Depth of the array `items` and of what is between its objects.
+const ITEMS_DEPTH: usize = 2;
 
-// === impl Items ===
+// === impl ItemReader ===
 
-impl Items {
-    /// Reads on, and hands over each object that is complete.
-    pub(super) fn feed(
+impl ItemReader {
+    /// Reads the next piece, and calls `each` with the text of every object that it completes.
+    pub(super) fn read(
         &mut self,
         text: &[u8],
         mut each: impl FnMut(&str) -> Result<(), &'static str>,
     ) -> Result<(), &'static str> {
-        // What was seen and is not taken yet begins here.
+        // Start of the text that belongs to no complete object yet.
         let mut from = 0;
         for (at, byte) in text.iter().enumerate() {
             if self.in_string {
@@ -50,7 +51,7 @@ impl Items {
                         from = at;
                     }
                     self.depth += 1;
-                    if self.depth == ITEMS && *byte == b'[' {
+                    if self.depth == ITEMS_DEPTH && *byte == b'[' {
                         self.rest.extend_from_slice(&text[from..at]);
                         self.is_inside = is_after_key(&self.rest);
                         self.rest.push(*byte);
@@ -73,20 +74,20 @@ impl Items {
                 _ => {}
             }
         }
-        self.keep(&text[from..])
+        self.buffer(&text[from..])
     }
 
-    /// The list without its objects, once it was read.
+    /// Returns the text of the list without its objects, once all of it was read.
     pub(super) fn rest(&self) -> &[u8] {
         &self.rest
     }
 
-    /// Between two objects, or before the first or after the last.
+    /// Whether the reader is inside `items`, but not inside of an object.
     fn is_between(&self) -> bool {
-        self.is_inside && self.depth == ITEMS
+        self.is_inside && self.depth == ITEMS_DEPTH
     }
 
-    fn keep(&mut self, text: &[u8]) -> Result<(), &'static str> {
+    fn buffer(&mut self, text: &[u8]) -> Result<(), &'static str> {
         if self.is_between() {
             return Ok(());
         }
@@ -103,7 +104,7 @@ impl Items {
     }
 }
 
-/// Whether a list of objects comes next.
+/// Whether a text ends with the key `items`, so that a bracket that follows opens the array of objects.
 fn is_after_key(text: &[u8]) -> bool {
     let key = text.trim_ascii_end().strip_suffix(b":");
     key.is_some_and(|key| key.trim_ascii_end().ends_with(b"\"items\""))
@@ -118,7 +119,7 @@ mod tests {
 
     /// The objects of a list and what else it says, read in pieces that end at these places.
     fn read(text: &str, ends: &[usize]) -> (Vec<Value>, Value) {
-        let (mut items, mut found, mut from) = (Items::default(), Vec::new(), 0);
+        let (mut items, mut found, mut from) = (ItemReader::default(), Vec::new(), 0);
         let mut ends: Vec<_> = ends.iter().map(|end| end % (text.len() + 1)).collect();
         ends.push(text.len());
         ends.sort_unstable();
@@ -127,7 +128,7 @@ mod tests {
                 found.push(serde_json::from_str(item).unwrap());
                 Ok(())
             };
-            items.feed(&text.as_bytes()[from..end], each).unwrap();
+            items.read(&text.as_bytes()[from..end], each).unwrap();
             from = end;
         }
         (found, serde_json::from_slice(items.rest()).unwrap())
@@ -163,12 +164,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_given_up() {
-        let mut items = Items::default();
-        items.feed(br#"{"items":[{"a":""#, |_| Ok(())).unwrap();
+    fn an_object_that_is_too_long_is_refused() {
+        let mut items = ItemReader::default();
+        items.read(br#"{"items":[{"a":""#, |_| Ok(())).unwrap();
         let part = vec![b'x'; ITEM_BYTES_MAX / 4];
-        let fed = (0..5).try_for_each(|_| items.feed(&part, |_| Ok(())));
-        assert!(fed.is_err());
+        let result = (0..5).try_for_each(|_| items.read(&part, |_| Ok(())));
+        assert!(result.is_err());
     }
 
     fn value() -> impl Strategy<Value = Value> {
@@ -204,13 +205,22 @@ mod tests {
         }
 
         #[test]
-        fn no_text_breaks_it(pieces in proptest::collection::vec(r#"["\\\[\]{}:,a]{0,9}|"items":\["#, 0..8)) {
-            let mut items = Items::default();
+        fn any_text_is_kept_once_or_refused(pieces in proptest::collection::vec(r#"["\\\[\]{}:,a]{0,9}|"items":\["#, 0..8)) {
+            let (mut items, mut objects, mut whole) = (ItemReader::default(), Vec::new(), 0);
             for piece in pieces {
-                if items.feed(piece.as_bytes(), |_| Ok(())).is_err() {
-                    break;
+                let each = |item: &str| {
+                    objects.push(item.to_owned());
+                    Ok(())
+                };
+                whole += piece.len();
+                if items.read(piece.as_bytes(), each).is_err() {
+                    return Ok(());
                 }
             }
+            let is_closed = |object: &String| object.starts_with(['{', '[']) && object.ends_with(['}', ']']);
+            prop_assert!(objects.iter().all(is_closed), "{objects:?}");
+            let objects: usize = objects.iter().map(String::len).sum();
+            prop_assert!(objects + items.item.len() + items.rest().len() <= whole, "text was made up");
         }
     }
 }

@@ -1,112 +1,136 @@
-//! Lists: the first of a watch as a whole, later ones in pages.
+//! Lists: the first of a watcher in one request, later ones in pages.
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::{
-    Decode, Event, Name, PAGE_BYTES_MAX, Page, Pump,
-    items::Items,
-    read::{answer, answer_in_turn, io_error, read_chunk, read_on, utf8},
+    Decode, Event, ObjectName,
+    items::ItemReader,
+    read::{ApiServer, get_list, io_error, read_all, read_on, utf8, within_limit},
+    watcher::Watcher,
 };
 use crate::errors;
 
+/// Objects per page of a list; halved whenever a page is longer than is read.
+pub(super) const PAGE_OBJECTS: usize = 500;
+
+/// A list, or one page of it.
 #[derive(Deserialize)]
-struct Named {
-    metadata: Name,
+pub(super) struct Page<'a> {
+    pub(super) metadata: PageMeta,
+    #[serde(borrow, default)]
+    items: Option<Vec<&'a RawValue>>,
 }
 
-impl<D, S> Pump<D, S>
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PageMeta {
+    pub(super) resource_version: String,
+    #[serde(default, rename = "continue")]
+    next: String,
+}
+
+/// The part of an object that every object has.
+#[derive(Deserialize)]
+struct AnyObject {
+    metadata: ObjectName,
+}
+
+impl<C, D, H> Watcher<C, D, H>
 where
+    C: ApiServer,
     D: Decode,
-    S: FnMut(Event<D::Object>) + Send,
+    H: FnMut(Event<D::Object>) + Send,
 {
-    /// Lists once.
+    /// Lists once; returns the resource version of the list.
     pub(super) async fn list(&mut self) -> Result<String, kube::Error> {
-        // A list that may be older than what was told before has to say so before it shows anything: a page does, for it is
-        // read to its end first.
-        if self.whole && self.seen == 0 {
+        // A list that may be older than what the handler knows has to say so before it shows anything. Only pages can: they
+        // are read to their end first.
+        if self.is_whole && self.seen == 0 {
             self.list_whole().await
         } else {
             self.list_pages().await
         }
     }
 
-    /// Lists with one request, which API servers of today answer from memory, unlike those for later pages. Objects are handed
+    /// Lists with one request, which the API server answers from memory, unlike requests for later pages. Objects are handed
     /// over as they arrive.
     async fn list_whole(&mut self) -> Result<String, kube::Error> {
         let request = self.source.request(&[("limit", "0")])?;
-        let body = answer_in_turn(&self.client, request).await;
-        // What fails may be too much at a time, for the API server or for a slow line, and is asked for in pages from then on;
-        // but not because nobody was there to ask.
-        self.whole = body.as_ref().is_err_and(errors::is_unsent);
-        let mut body = std::pin::pin!(body?);
-        (self.sink)(Event::Reset);
-        let mut items = Items::default();
-        while answer(read_on(&mut body, |text| items.feed(text, |item| self.listed(item)))).await? {}
+        let body = get_list(&self.api, request).await;
+        // What fails may be too much at once, for the API server or for a slow connection, and is asked for in pages from then
+        // on; but not if the API server was never reached.
+        self.is_whole = body.as_ref().is_err_and(errors::is_unsent);
+        let mut body = body?;
+        (self.handler)(Event::Reset);
+        let mut items = ItemReader::default();
+        while within_limit(read_on(&mut body, |text| items.read(text, |item| self.listed(item)))).await? {}
         let page: Page<'_> = serde_json::from_str(utf8(items.rest())?).map_err(kube::Error::SerdeError)?;
         if !page.metadata.next.is_empty() {
             return Err(io_error("the list is cut into pages; they are asked for"));
         }
-        self.rewind(&page.metadata.resource_version);
-        (self.sink)(Event::Complete(page.metadata.resource_version.clone()));
-        Ok(page.metadata.resource_version)
+        self.begin(&page.metadata.resource_version);
+        Ok(self.complete(page.metadata.resource_version))
     }
 
     async fn list_pages(&mut self) -> Result<String, kube::Error> {
         let limit = self.page.to_string();
         let mut next = String::new();
-        let mut first = true;
-        // One for all pages, and gone with the list.
+        // One buffer for all pages, freed with the list.
         let mut text = Vec::new();
         loop {
+            let is_first = next.is_empty();
             let mut pairs = vec![("limit", limit.as_str())];
-            if !next.is_empty() {
+            if !is_first {
                 pairs.push(("continue", &next));
             }
-            let mut body = std::pin::pin!(answer_in_turn(&self.client, self.source.request(&pairs)?).await?);
+            let mut body = get_list(&self.api, self.source.request(&pairs)?).await?;
             text.clear();
-            while answer(read_chunk(&mut body, &mut text)).await? {
-                if text.len() > PAGE_BYTES_MAX {
-                    self.page = (self.page / 2).max(1);
-                    return Err(io_error("a page of the list is too long; smaller ones are asked for"));
-                }
+            if !read_all(&mut body, &mut text).await? {
+                self.page = (self.page / 2).max(1);
+                return Err(io_error("a page of the list is too long; smaller ones are asked for"));
             }
             let page: Page<'_> = serde_json::from_str(utf8(&text)?).map_err(kube::Error::SerdeError)?;
-            if std::mem::take(&mut first) {
-                self.rewind(&page.metadata.resource_version);
-                (self.sink)(Event::Reset);
+            if is_first {
+                self.begin(&page.metadata.resource_version);
+                (self.handler)(Event::Reset);
             }
             for item in page.items.into_iter().flatten() {
                 self.listed(item.get()).map_err(io_error)?;
             }
             if page.metadata.next.is_empty() {
-                (self.sink)(Event::Complete(page.metadata.resource_version.clone()));
-                return Ok(page.metadata.resource_version);
+                return Ok(self.complete(page.metadata.resource_version));
             }
             next = page.metadata.next;
         }
     }
 
-    /// Hands over an object of a list. One that has no name, even, would count as gone: such a list says nothing.
+    /// Hands over an object of a list. A list with an object whose name cannot be read fails: the object would count as gone.
     fn listed(&mut self, item: &str) -> Result<(), &'static str> {
         if let Some(object) = self.decode(item) {
-            (self.sink)(Event::Listed(object));
+            (self.handler)(Event::Listed(object));
             return Ok(());
         }
-        let named: Named =
+        let object: AnyObject =
             serde_json::from_str(item).map_err(|_| "an object of the list has no name that can be read")?;
-        (self.sink)(Event::Unreadable(named.metadata));
+        (self.handler)(Event::Unreadable(object.metadata));
         Ok(())
     }
 
-    /// Takes the version of a list that begins. One that is older than what was told before is the truth all the same.
-    fn rewind(&mut self, version: &str) {
+    /// Notes the version of a list. One that is older than what was seen before shows that the API server was restored.
+    fn begin(&mut self, version: &str) {
         let Ok(version) = version.parse() else {
             return;
         };
         if version < self.seen {
             tracing::info!(path = %self.source.path, "the API server has gone back in time");
-            (self.sink)(Event::Rewound);
+            (self.handler)(Event::Rewound);
         }
         self.seen = version;
+    }
+
+    fn complete(&mut self, version: String) -> String {
+        (self.handler)(Event::Complete(version.clone()));
+        version
     }
 }

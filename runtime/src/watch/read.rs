@@ -1,39 +1,53 @@
-//! Reads answers piece by piece, each within limits of length and time.
+//! Sends the requests of a watcher and reads the answers piece by piece, each within limits of length and time.
 
-use std::time::Duration;
+use std::{pin::Pin, time::Duration};
 
 use futures::{AsyncBufRead, AsyncBufReadExt as _};
 use http::Request;
 use kube::Client;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::client::Line;
+use crate::client::{RequestKind, ResponseTimer};
 
-/// The longest line of a watch: an object is at most some 1.5 MiB at rest, and JSON may escape it to more.
+/// The longest text of an event that is read, in bytes: an object has some 1.5 MiB at rest at most, which JSON may escape to
+/// more.
 const LINE_BYTES_MAX: usize = 16 << 20;
-/// Without a first or a next byte for this long, a list, or the answer to a watch request, has failed.
+/// The longest page of a list that is read, in bytes.
+const PAGE_BYTES_MAX: usize = 64 << 20;
+/// A request without an answer, or a list without its next byte, for this long has failed.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 const NO_ANSWER: &str = "the API server does not answer";
 
-/// Waits for an answer, though not for ever.
-pub(super) async fn answer<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
-    timeout(ANSWER_MAX, request)
-        .await
-        .unwrap_or_else(|_| Err(io_error(NO_ANSWER)))
+/// Body of an answer of the API server.
+pub(super) type Body = Pin<Box<dyn AsyncBufRead + Send>>;
+
+/// Sends the requests of a watcher. Tests script the answers.
+pub(super) trait ApiServer: Send + Sync {
+    /// Sends a request and returns the body of its answer. Fails if the request is refused.
+    fn get(&self, request: Request<Vec<u8>>) -> impl Future<Output = Result<Body, kube::Error>> + Send;
 }
 
-/// Sends a request for a list and waits for the head of its answer. The time begins when its turn has come, however long other
-/// lists take until then.
-pub(super) async fn answer_in_turn(
-    client: &Client,
-    mut request: Request<Vec<u8>>,
-) -> Result<impl AsyncBufRead + Send + use<>, kube::Error> {
-    let line = Line::new();
-    request.extensions_mut().insert(line.clone());
-    let mut answer = std::pin::pin!(client.request_stream(request));
+impl ApiServer for Client {
+    async fn get(&self, request: Request<Vec<u8>>) -> Result<Body, kube::Error> {
+        Ok(Box::pin(self.request_stream(request).await?))
+    }
+}
+
+/// Fails if a request or a read takes longer than 30 s.
+pub(super) async fn within_limit<T>(work: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
+    let done = timeout(ANSWER_MAX, work).await;
+    done.unwrap_or_else(|_| Err(io_error(NO_ANSWER)))
+}
+
+/// Sends a request for a list and waits for the head of its answer. The time limit counts from when the list got its permit,
+/// however long other lists take until then.
+pub(super) async fn get_list(api: &impl ApiServer, mut request: Request<Vec<u8>>) -> Result<Body, kube::Error> {
+    let timer = ResponseTimer::new();
+    request.extensions_mut().insert(RequestKind::List(timer.clone()));
+    let mut answer = std::pin::pin!(api.get(request));
     loop {
         let now = Instant::now();
-        let late = line.since().unwrap_or(now) + ANSWER_MAX;
+        let late = timer.started().unwrap_or(now) + ANSWER_MAX;
         if late <= now {
             return Err(io_error(NO_ANSWER));
         }
@@ -44,44 +58,42 @@ pub(super) async fn answer_in_turn(
     }
 }
 
-/// A failure of our own making.
+/// Makes an error of the watcher's own, which counts as a broken connection.
 pub(super) fn io_error(message: &'static str) -> kube::Error {
     kube::Error::ReadEvents(std::io::Error::other(message))
 }
 
-/// Hands over what has arrived, waiting for some. False at the end of the body.
-pub(super) async fn read_on<R>(
-    body: &mut std::pin::Pin<&mut R>,
+/// Hands over what has arrived of a body, waiting for some. Returns false at its end.
+pub(super) async fn read_on(
+    body: &mut (impl AsyncBufRead + Unpin),
     take: impl FnOnce(&[u8]) -> Result<(), &'static str>,
-) -> Result<bool, kube::Error>
-where
-    R: AsyncBufRead,
-{
+) -> Result<bool, kube::Error> {
     let chunk = body.fill_buf().await.map_err(kube::Error::ReadEvents)?;
     let length = chunk.len();
     take(chunk).map_err(io_error)?;
-    body.as_mut().consume(length);
+    body.consume_unpin(length);
     Ok(length > 0)
 }
 
-/// Appends what has arrived, waiting for some. False at the end of the body.
-pub(super) async fn read_chunk<R>(body: &mut std::pin::Pin<&mut R>, text: &mut Vec<u8>) -> Result<bool, kube::Error>
-where
-    R: AsyncBufRead,
-{
-    let append = |chunk: &[u8]| {
-        text.extend_from_slice(chunk);
-        Ok(())
-    };
-    read_on(body, append).await
+/// Appends a whole body to a text. Returns false, without reading on, where the text gets longer than a page may be.
+pub(super) async fn read_all(body: &mut (impl AsyncBufRead + Unpin), text: &mut Vec<u8>) -> Result<bool, kube::Error> {
+    loop {
+        let append = |chunk: &[u8]| {
+            text.extend_from_slice(chunk);
+            Ok(())
+        };
+        if !within_limit(read_on(body, append)).await? {
+            return Ok(true);
+        }
+        if text.len() > PAGE_BYTES_MAX {
+            return Ok(false);
+        }
+    }
 }
 
-/// Reads up to and with the next line break. False at the end of the body; a last line without a break is dropped,
-/// for it may be half an event.
-pub(super) async fn read_line<R>(body: &mut std::pin::Pin<&mut R>, line: &mut Vec<u8>) -> Result<bool, kube::Error>
-where
-    R: AsyncBufRead,
-{
+/// Appends the text up to and with the next line break. Returns false at the end of the body; what came without a line break
+/// is half an event.
+pub(super) async fn read_line(body: &mut (impl AsyncBufRead + Unpin), line: &mut Vec<u8>) -> Result<bool, kube::Error> {
     loop {
         let chunk = body.fill_buf().await.map_err(kube::Error::ReadEvents)?;
         if chunk.is_empty() {
@@ -93,14 +105,14 @@ where
             return Err(io_error("an event is too long"));
         }
         line.extend_from_slice(&chunk[..length]);
-        body.as_mut().consume(length);
+        body.consume_unpin(length);
         if end.is_some() {
             return Ok(true);
         }
     }
 }
 
-/// What was read, as text: to look once at the whole of it is quicker than to look at each string.
+/// Checks that what was read is UTF-8: one pass over the whole is quicker than a check of each string.
 pub(super) fn utf8(text: &[u8]) -> Result<&str, kube::Error> {
     std::str::from_utf8(text).map_err(|error| kube::Error::ReadEvents(std::io::Error::other(error)))
 }
@@ -116,15 +128,17 @@ mod tests {
         let (wait, begin) = (20 * ANSWER_MAX + ANSWER_MAX / 3, Instant::now());
         let client = Client::new(
             tower::service_fn(move |request: Request<Body>| async move {
-                let line = request.extensions().get::<Line>().expect("a line");
-                line.wait();
+                let Some(RequestKind::List(timer)) = request.extensions().get() else {
+                    panic!("not sent as a list");
+                };
+                timer.stop();
                 sleep_until(begin + wait).await;
-                line.go();
+                timer.start();
                 std::future::pending::<Result<http::Response<Body>, std::io::Error>>().await
             }),
             "default",
         );
-        let answer = answer_in_turn(&client, Request::get("/").body(Vec::new()).unwrap()).await;
+        let answer = get_list(&client, Request::get("/").body(Vec::new()).unwrap()).await;
         let failure = answer.err().expect("there is no answer");
         assert!(failure.to_string().contains(NO_ANSWER), "{failure}");
         assert_eq!(begin.elapsed().as_secs(), (wait + ANSWER_MAX).as_secs());
@@ -132,7 +146,7 @@ mod tests {
 
     #[tokio::test]
     async fn lines_are_read_whole_and_a_torn_one_is_dropped() {
-        let mut body = std::pin::pin!(&b"one\ntwo\nhal"[..]);
+        let mut body = &b"one\ntwo\nhal"[..];
         let mut lines = Vec::new();
         let mut line = Vec::new();
         while read_line(&mut body, &mut line).await.unwrap() {

@@ -1,10 +1,10 @@
-//! Which collection is watched, and the requests for it.
+//! The collection that a watch is about, and the requests for it.
 
 use std::sync::Arc;
 
 use http::Request;
 
-/// The collection to watch.
+/// A collection of objects of one kind, and selectors that limit it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// Path of the collection, such as `/apis/wildwest.dev/v1alpha1/cowboys`.
@@ -18,7 +18,7 @@ pub struct Source {
 // === impl Source ===
 
 impl Source {
-    /// All objects of a kind, in one namespace or in all.
+    /// All objects of a kind, in one namespace or, with `None`, in all.
     pub fn of<K>(namespace: Option<&str>) -> Self
     where
         K: kube::Resource,
@@ -27,7 +27,7 @@ impl Source {
         Self::path(K::url_path(&K::DynamicType::default(), namespace))
     }
 
-    /// All objects of a collection.
+    /// All objects of the collection at this path.
     pub fn path(path: impl Into<Arc<str>>) -> Self {
         Self {
             path: path.into(),
@@ -36,20 +36,21 @@ impl Source {
         }
     }
 
-    /// Only what carries these labels.
+    /// Limits the collection by a label selector, in the syntax of kubectl's `-l`.
     #[must_use]
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.labels = selector.into();
         self
     }
 
-    /// Only what has these fields.
+    /// Limits the collection by a field selector, such as `metadata.name=cluster`.
     #[must_use]
     pub fn fields(mut self, selector: impl Into<String>) -> Self {
         self.fields = selector.into();
         self
     }
 
+    /// Builds a GET request with these query parameters and the selectors.
     pub(super) fn request(&self, pairs: &[(&str, &str)]) -> Result<Request<Vec<u8>>, kube::Error> {
         let mut query = form(pairs);
         for (name, value) in [("labelSelector", &self.labels), ("fieldSelector", &self.fields)] {
@@ -64,7 +65,7 @@ impl Source {
     }
 }
 
-/// Encodes query parameters: everything but unreserved characters is escaped.
+/// Encodes query parameters; all but unreserved characters are escaped.
 fn form(pairs: &[(&str, &str)]) -> String {
     use std::fmt::Write as _;
 

@@ -9,14 +9,22 @@ use hyper_util::{
 use kube::client::Body;
 use parking_lot::Mutex;
 use serde::Deserialize;
-use tokio::net::TcpStream;
+use tokio::{
+    net::TcpStream,
+    time::{Duration, Instant, sleep, timeout},
+};
 use tower::BoxError;
 
-use super::*;
+use super::{
+    read::{ApiServer, Body as AnswerBody},
+    watcher::is_later,
+    *,
+};
+use crate::errors;
 
 #[derive(Deserialize)]
 struct Thing {
-    metadata: Name,
+    metadata: ObjectName,
     /// A word; numbers make an object unreadable.
     #[serde(default)]
     says: String,
@@ -365,4 +373,83 @@ async fn lists_that_cannot_be_gone_on_from_are_spaced() {
 fn versions_are_compared_as_numbers() {
     assert!(is_later("10", "9") && !is_later("9", "10") && !is_later("9", "9"));
     assert!(!is_later("9", "x") && !is_later("x", "9"));
+}
+
+/// Answers in the order of a script. A watch ends when its text does.
+struct Script(Mutex<VecDeque<Result<&'static str, u16>>>);
+
+impl ApiServer for Script {
+    async fn get(&self, _: http::Request<Vec<u8>>) -> Result<AnswerBody, kube::Error> {
+        match self.0.lock().pop_front().expect("an answer in the script") {
+            Ok(text) => Ok(Box::pin(text.as_bytes())),
+            Err(code) => Err(kube::Error::Api(
+                kube::core::Status::failure("", "").with_code(code).boxed(),
+            )),
+        }
+    }
+}
+
+/// Walks from one state through a script; compares the states after each step, and the time that all took in milliseconds.
+async fn check_steps(begin: State, script: &[Result<&'static str, u16>], expect: &[&str], time: std::ops::Range<u128>) {
+    let api = Script(Mutex::new(script.iter().copied().collect()));
+    let mut watcher = Watcher::new(api, Source::path("/api/v1/things"), Things, |_| {});
+    let (mut state, begun, mut states) = (begin, Instant::now(), Vec::new());
+    for _ in expect {
+        state = watcher.step(state).await;
+        states.push(match &state {
+            State::Listing => "listing".to_owned(),
+            State::Checking(version) => format!("checking {version}"),
+            State::Starting(version) => format!("starting {version}"),
+            State::Watching(_) => "watching".to_owned(),
+        });
+    }
+    assert_eq!(states, expect);
+    let took = begun.elapsed().as_millis();
+    assert!(time.contains(&took), "{states:?} took {took} ms");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_answer_leads_to_one_state() {
+    const BOOKMARK: &str = "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"9\"}}}\n";
+    const TORN: &str = "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"9\"}}}\n{\"type\"";
+    const GONE: &str = "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"status\":\"Failure\",\"code\":410,\"reason\":\"Expired\"}}\n";
+    let at = |version: &str| version.to_owned();
+    // A list leads to a watch; one that is refused is tried again after a pause.
+    check_steps(State::Listing, &[Ok(LIST)], &["starting 5"], 0..1).await;
+    check_steps(
+        State::Listing,
+        &[Err(500), Ok(LIST)],
+        &["listing", "starting 5"],
+        1..60_000,
+    )
+    .await;
+    // An API server that was out of sight is asked how far it has come.
+    check_steps(State::Checking(at("5")), &[Ok(LIST)], &["starting 5"], 0..1).await;
+    check_steps(State::Checking(at("6")), &[Ok(LIST)], &["listing"], 0..1).await;
+    check_steps(State::Checking(at("6")), &[Err(410)], &["listing"], 1..60_000).await;
+    // Refusals in a row make it list anew.
+    let refused = ["checking 5", "checking 5", "checking 5", "listing"];
+    check_steps(State::Starting(at("5")), &[Err(500); 4], &refused, 1..60_000).await;
+    // Events are read one by one. In good order but early, the end means a new list; amid an event, a broken connection.
+    check_steps(
+        State::Starting(at("5")),
+        &[Ok(BOOKMARK)],
+        &["watching", "watching", "listing"],
+        1..60_000,
+    )
+    .await;
+    check_steps(
+        State::Starting(at("5")),
+        &[Ok(TORN)],
+        &["watching", "watching", "checking 9"],
+        0..1,
+    )
+    .await;
+    check_steps(
+        State::Starting(at("5")),
+        &[Ok(GONE)],
+        &["watching", "listing"],
+        1..60_000,
+    )
+    .await;
 }

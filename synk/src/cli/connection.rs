@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use bindery_runtime::client::{self, ClientError, Clients, Limits, Pace};
+use bindery_runtime::client::{self, ClientError, Clients, RateLimit, RequestLimits};
 use kube::{
     Config,
     config::{AuthInfo, KubeConfigOptions},
@@ -29,9 +29,9 @@ impl Connection {
     /// Sets up the connection without sending a request.
     pub(super) async fn open(args: &ConnectionArgs, qps: Qps) -> Result<Self, Failure> {
         let config = overridden(config(args).await?, args)?;
-        let limits = Limits {
+        let limits = RequestLimits {
             request_timeout: args.request_timeout,
-            pace: qps.0.map(Pace::per_second),
+            rate: qps.0.map(RateLimit::per_second),
         };
         Ok(Self {
             clients: Clients::limited(&config, IDLE_MAX, &limits)?,

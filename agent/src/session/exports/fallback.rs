@@ -163,7 +163,7 @@ fn named(export: &AnyExport) -> (String, ExportEntry) {
 
 #[cfg(test)]
 mod tests {
-    use bindery_runtime::watch::Name;
+    use bindery_runtime::watch::ObjectName;
     use serde_json::json;
 
     use super::{super::ExportLookup, *};
@@ -236,7 +236,7 @@ mod tests {
         assert!(matches!(exports.get("b"), ExportLookup::Present(_)));
         handler.handle(Event::Reset);
         for name in ["b", "c"] {
-            handler.handle(Event::Unreadable(Name {
+            handler.handle(Event::Unreadable(ObjectName {
                 namespace: "kube-bind-x".into(),
                 name: name.into(),
             }));

@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
-use crate::client::{Clients, Meter};
+use crate::client::{Clients, ClusterTraffic};
 
 /// The one name in the certificate of the server; its address is not.
 const NAME: &str = "kubernetes";
@@ -67,17 +67,28 @@ async fn connections(protocols: &[&[u8]]) -> (u64, u64) {
     let mut config = Config::new(format!("https://{address}/").parse().unwrap());
     config.root_cert = Some(vec![key.cert.der().to_vec()]);
     config.tls_server_name = Some(NAME.to_owned());
-    let meter = Meter::default();
-    let watch = Clients::metered(&config, None, 8, &meter).unwrap().watch;
-    let _watches = join_all((0..10).map(|_| get(&watch, "/api/v1/pods?watch=1&resourceVersion=5"))).await;
-    let of_watches = meter.totals().connections;
-    let _lists = join_all((0..10).map(|_| get(&watch, "/api/v1/pods?limit=5"))).await;
-    (of_watches, meter.totals().connections - of_watches)
+    let traffic = ClusterTraffic::default();
+    let watch = Clients::counted(&config, None, 8, &traffic).unwrap().watch;
+    let _watches = join_all((0..10).map(|_| get(&watch, Some(RequestKind::Watch)))).await;
+    let of_watches = traffic.totals().connections;
+    let _lists = join_all((0..10).map(|_| get(&watch, Some(list())))).await;
+    (of_watches, traffic.totals().connections - of_watches)
 }
 
-async fn get(client: &Client, path: &str) -> Response<Body> {
-    let request = Request::get(path).body(Body::empty()).unwrap();
-    client.send(request).await.unwrap()
+fn request(kind: Option<RequestKind>) -> Request<Body> {
+    let mut request = Request::get("/api/v1/pods").body(Body::empty()).unwrap();
+    if let Some(kind) = kind {
+        request.extensions_mut().insert(kind);
+    }
+    request
+}
+
+fn list() -> RequestKind {
+    RequestKind::List(ResponseTimer::new())
+}
+
+async fn get(client: &Client, kind: Option<RequestKind>) -> Response<Body> {
+    client.send(request(kind)).await.unwrap()
 }
 
 #[tokio::test]
@@ -93,7 +104,7 @@ async fn where_it_is_not_each_watch_has_a_connection() {
 }
 
 #[tokio::test]
-async fn only_so_many_lists_are_read_at_once() {
+async fn lists_wait_for_a_permit_with_their_timer_stopped() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     tokio::spawn(async move {
@@ -102,22 +113,16 @@ async fn only_so_many_lists_are_read_at_once() {
         }
     });
     let watch = Clients::new(&Config::new(url.parse().unwrap()), 8).unwrap().watch;
-    let mut lists = join_all((0..LISTS).map(|_| get(&watch, "/api/v1/pods"))).await;
-    let line = Line::new();
-    let mut request = Request::get("/api/v1/pods").body(Body::empty()).unwrap();
-    request.extensions_mut().insert(line.clone());
-    let mut one_more = std::pin::pin!(watch.send(request));
+    let mut lists = join_all((0..LISTS_MAX).map(|_| get(&watch, Some(list())))).await;
+    let timer = ResponseTimer::new();
+    let mut one_more = std::pin::pin!(watch.send(request(Some(RequestKind::List(timer.clone())))));
     // All that can happen has happened when a watch, asked for later, was answered.
     assert!(futures::poll!(&mut one_more).is_pending());
-    let _watch = get(&watch, "/api/v1/pods?watch=true").await;
+    let _watch = get(&watch, Some(RequestKind::Watch)).await;
     assert!(futures::poll!(&mut one_more).is_pending());
-    assert_eq!(
-        line.since(),
-        None,
-        "it waits for the others, and not for the API server"
-    );
-    let _probe = get(&watch, "/api/v1/pods?limit=1").await;
+    assert_eq!(timer.started(), None, "it waits for a permit, not for the API server");
+    let _probe = get(&watch, None).await;
     lists.pop();
     one_more.await.unwrap();
-    assert!(line.since().is_some());
+    assert!(timer.started().is_some());
 }

@@ -13,9 +13,9 @@ use tokio::{
 
 use super::*;
 
-/// An API server that answers every request with a watch that says nothing, and allows so many streams a connection.
+/// An API server that answers every request with a watch that says nothing, and allows this many streams on a connection.
 #[derive(Clone, Default)]
-struct Fake {
+struct FakeServer {
     allowed: u32,
     speaks_h2: bool,
     connections: Arc<AtomicUsize>,
@@ -32,7 +32,7 @@ struct End(DuplexStream, bool);
 /// The other end, which somebody else holds open too.
 struct Kept(Arc<Lock<DuplexStream>>);
 
-impl Fake {
+impl FakeServer {
     fn new(allowed: u32) -> Self {
         Self {
             allowed,
@@ -66,7 +66,7 @@ impl Fake {
     }
 }
 
-impl Service<Uri> for Fake {
+impl Service<Uri> for FakeServer {
     type Response = TokioIo<End>;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<TokioIo<End>, Infallible>>;
@@ -161,60 +161,60 @@ fn request() -> Request<Body> {
     request.body(Body::empty()).unwrap()
 }
 
-async fn watch(streams: &Streams<Fake>) -> Response<Held> {
-    match streams.send(request()).await.unwrap() {
-        Sent::Answered(answer) => answer,
-        Sent::Refused(_) => panic!("it was not sent"),
+async fn watch(pool: &H2Pool<FakeServer>) -> Response<PermitBody> {
+    match pool.send(request()).await.unwrap() {
+        PoolAnswer::Answered(answer) => answer,
+        PoolAnswer::NotSpoken(_) => panic!("it was not sent"),
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_connection_carries_more_than_the_other_side_allows() {
-    let fake = Fake::new(3);
-    let streams = Streams::new(fake.clone());
-    let seven = futures::future::join_all((0..7).map(|_| watch(&streams))).await;
+async fn no_connection_carries_more_streams_than_the_server_allows() {
+    let fake = FakeServer::new(3);
+    let pool = H2Pool::new(fake.clone());
+    let seven = futures::future::join_all((0..7).map(|_| watch(&pool))).await;
     assert_eq!((seven.len(), fake.connections()), (7, 3));
     // Nor all of many: one that was given up may be counted still.
-    let fake = Fake::new(20);
-    let streams = Streams::new(fake.clone());
-    let held = futures::future::join_all((0..19).map(|_| watch(&streams))).await;
+    let fake = FakeServer::new(20);
+    let pool = H2Pool::new(fake.clone());
+    let held = futures::future::join_all((0..19).map(|_| watch(&pool))).await;
     assert_eq!((held.len(), fake.connections()), (19, 2));
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_that_share_a_connection_are_bounded_whatever_the_other_side_allows() {
-    let fake = Fake::new(100_000);
-    let streams = Streams::new(fake.clone());
-    let mut held = futures::future::join_all((0..PLACES).map(|_| watch(&streams))).await;
+async fn streams_of_a_connection_are_limited_whatever_the_server_allows() {
+    let fake = FakeServer::new(100_000);
+    let pool = H2Pool::new(fake.clone());
+    let mut held = futures::future::join_all((0..STREAMS_MAX).map(|_| watch(&pool))).await;
     assert_eq!(fake.connections(), 1);
-    held.push(watch(&streams).await);
+    held.push(watch(&pool).await);
     assert_eq!(fake.connections(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_place_of_a_watch_that_ended_is_free_again() {
-    let fake = Fake::new(2);
-    let streams = Streams::new(fake.clone());
-    let mut held = vec![watch(&streams).await, watch(&streams).await];
+async fn the_permit_of_a_watch_that_ended_is_free_again() {
+    let fake = FakeServer::new(2);
+    let pool = H2Pool::new(fake.clone());
+    let mut held = vec![watch(&pool).await, watch(&pool).await];
     for _ in 0..20 {
         held.remove(0);
-        held.push(watch(&streams).await);
+        held.push(watch(&pool).await);
     }
     assert_eq!(fake.connections(), 1);
     // One that was given up before it was answered holds none either.
     held.pop();
     for _ in 0..20 {
-        assert!(streams.send(request()).now_or_never().is_none());
+        assert!(pool.send(request()).now_or_never().is_none());
     }
-    held.push(watch(&streams).await);
+    held.push(watch(&pool).await);
     assert_eq!(fake.connections(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_vanished_is_noticed_and_left() {
-    let fake = Fake::new(100);
-    let streams = Streams::new(fake.clone());
-    let mut body = watch(&streams).await.into_body();
+    let fake = FakeServer::new(100);
+    let pool = H2Pool::new(fake.clone());
+    let mut body = watch(&pool).await.into_body();
     // It lives, though it says nothing.
     let silence = timeout(10 * (PING_AFTER + PONG_WITHIN), body.frame()).await;
     assert!(silence.is_err(), "{silence:?}");
@@ -222,28 +222,28 @@ async fn a_peer_that_vanished_is_noticed_and_left() {
     fake.vanish();
     let end = timeout(2 * (PING_AFTER + PONG_WITHIN), body.frame()).await;
     assert!(matches!(end, Ok(Some(Err(_)))), "{end:?}");
-    let _other = watch(&streams).await;
+    let _other = watch(&pool).await;
     assert_eq!(fake.connections(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_was_closed_is_replaced() {
-    let fake = Fake::new(100);
-    let streams = Streams::new(fake.clone());
-    drop(watch(&streams).await);
+    let fake = FakeServer::new(100);
+    let pool = H2Pool::new(fake.clone());
+    drop(watch(&pool).await);
     fake.close();
     // Until that is seen.
     sleep(SETTINGS_PAUSE).await;
-    let _other = watch(&streams).await;
+    let _other = watch(&pool).await;
     assert_eq!(fake.connections(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn however_many_connections_end_in_good_order_they_are_replaced() {
-    let fake = Fake::new(2);
-    let streams = Streams::new(fake.clone());
-    let count = 4 * TRIES;
-    let mut held = futures::future::join_all((0..count).map(|_| watch(&streams))).await;
+    let fake = FakeServer::new(2);
+    let pool = H2Pool::new(fake.clone());
+    let count = 4 * CONNECTIONS_PER_REQUEST_MAX;
+    let mut held = futures::future::join_all((0..count).map(|_| watch(&pool))).await;
     assert_eq!(fake.connections(), count / 2);
     // A free place on each, and a watch that keeps it open.
     let mut number = 0;
@@ -253,20 +253,20 @@ async fn however_many_connections_end_in_good_order_they_are_replaced() {
     });
     fake.leave();
     sleep(SETTINGS_PAUSE).await;
-    let _one = watch(&streams).await;
+    let _one = watch(&pool).await;
     assert_eq!(fake.connections(), count / 2 + 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_speaks_only_http_1_is_asked_once() {
-    let fake = Fake {
+async fn a_server_that_speaks_only_http_1_is_asked_once() {
+    let fake = FakeServer {
         speaks_h2: false,
-        ..Fake::new(100)
+        ..FakeServer::new(100)
     };
-    let streams = Streams::new(fake.clone());
-    let asked = futures::future::join_all((0..5).map(|_| streams.send(request()))).await;
+    let pool = H2Pool::new(fake.clone());
+    let asked = futures::future::join_all((0..5).map(|_| pool.send(request()))).await;
     for sent in asked {
-        assert!(matches!(sent, Ok(Sent::Refused(_))), "{sent:?}");
+        assert!(matches!(sent, Ok(PoolAnswer::NotSpoken(_))), "{sent:?}");
     }
     assert_eq!(fake.connections(), 1);
 }

@@ -1,4 +1,4 @@
-//! Counts what goes over the wire: requests, bytes, and the connections that are open.
+//! Metrics of the traffic with API servers: requests, bytes, and open connections.
 
 use std::{
     io::{self, IoSlice},
@@ -19,53 +19,53 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::telemetry::Registry;
 
-/// What is counted, by cluster.
+/// The metrics `kubernetes_requests`, `kubernetes_bytes` and `kubernetes_connections` of all clusters.
 #[derive(Debug, Default)]
-pub struct Traffic {
+pub struct TrafficMetrics {
     requests: Family<RequestLabels, Counter>,
     bytes: Family<ByteLabels, Counter>,
     connections: Family<ConnectionLabels, Gauge>,
 }
 
-/// Counts for one cluster. Clones share the counts.
+/// Counters of the traffic with one cluster. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Meter(Arc<Pools>);
+pub struct ClusterTraffic(Arc<PoolsTraffic>);
 
 #[derive(Debug)]
-struct Pools {
-    watch: PoolMeter,
-    write: PoolMeter,
-    lease: PoolMeter,
+struct PoolsTraffic {
+    watch: PoolTraffic,
+    write: PoolTraffic,
+    lease: PoolTraffic,
 }
 
-/// Counts for one pool of connections.
+/// Counters of one pool of connections.
 #[derive(Clone, Debug)]
-pub(super) struct PoolMeter {
-    requests: [Counter; METHODS.len()],
+pub(super) struct PoolTraffic {
+    requests: [Counter; METHOD_LABELS.len()],
     connections: Gauge,
-    /// Those of all pools of the cluster.
+    /// Bytes of all pools of the cluster.
     sent: Counter,
     received: Counter,
 }
 
-/// What was counted so far, of all pools.
+/// Traffic with one cluster, summed over its pools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Totals {
-    /// Requests that were sent, whatever came of them.
+pub struct TrafficTotals {
+    /// Requests that were sent, whether or not they were answered.
     pub requests: u64,
-    /// Bytes that were sent, as TCP carries them.
+    /// Bytes that were sent, after TLS encryption.
     pub bytes_sent: u64,
-    /// Bytes that were received, as TCP carries them.
+    /// Bytes that were received, before TLS decryption.
     pub bytes_received: u64,
     /// Connections that are open.
     pub connections: u64,
 }
 
-/// A stream whose bytes are counted, and which counts as a connection while it is there.
+/// A stream whose bytes are counted, and which counts as an open connection until it is dropped.
 #[derive(Debug)]
-pub(super) struct Metered<S> {
+pub(super) struct CountedStream<S> {
     stream: S,
-    meter: PoolMeter,
+    traffic: PoolTraffic,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -87,13 +87,13 @@ struct ConnectionLabels {
     pool: &'static str,
 }
 
-/// All other methods count as the last.
-const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "other"];
+/// Values of the label `method`; all other methods count as the last.
+const METHOD_LABELS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "other"];
 
-// === impl Traffic ===
+// === impl TrafficMetrics ===
 
-impl Traffic {
-    /// Makes the counters and has them served.
+impl TrafficMetrics {
+    /// Makes the metrics and adds them to a registry.
     pub fn register(registry: &mut Registry) -> Self {
         let traffic = Self::default();
         registry.register(
@@ -114,12 +114,12 @@ impl Traffic {
         traffic
     }
 
-    /// Counts for the clients of a cluster.
-    pub fn meter(&self, cluster: &'static str) -> Meter {
+    /// Returns the counters of one cluster, for its clients. The name is the value of the label `cluster`.
+    pub fn of_cluster(&self, cluster: &'static str) -> ClusterTraffic {
         let bytes = |direction| self.bytes.get_or_create_owned(&ByteLabels { cluster, direction });
         let (sent, received) = (bytes("sent"), bytes("received"));
-        let pool = |pool| PoolMeter {
-            requests: METHODS.map(|method| {
+        let pool = |pool| PoolTraffic {
+            requests: METHOD_LABELS.map(|method| {
                 self.requests
                     .get_or_create_owned(&RequestLabels { cluster, pool, method })
             }),
@@ -129,7 +129,7 @@ impl Traffic {
             sent: sent.clone(),
             received: received.clone(),
         };
-        Meter(Arc::new(Pools {
+        ClusterTraffic(Arc::new(PoolsTraffic {
             watch: pool("watch"),
             write: pool("write"),
             lease: pool("lease"),
@@ -137,14 +137,14 @@ impl Traffic {
     }
 }
 
-// === impl Meter ===
+// === impl ClusterTraffic ===
 
-impl Meter {
-    /// What was counted so far.
-    pub fn totals(&self) -> Totals {
+impl ClusterTraffic {
+    /// Returns the traffic since the process began.
+    pub fn totals(&self) -> TrafficTotals {
         let pools = [&self.0.watch, &self.0.write, &self.0.lease];
         let requests = pools.iter().flat_map(|pool| &pool.requests);
-        Totals {
+        TrafficTotals {
             requests: requests.map(Counter::get).sum(),
             bytes_sent: self.0.watch.sent.get(),
             bytes_received: self.0.watch.received.get(),
@@ -152,43 +152,43 @@ impl Meter {
         }
     }
 
-    pub(super) fn watch(&self) -> &PoolMeter {
+    pub(super) fn watch(&self) -> &PoolTraffic {
         &self.0.watch
     }
 
-    pub(super) fn write(&self) -> &PoolMeter {
+    pub(super) fn write(&self) -> &PoolTraffic {
         &self.0.write
     }
 
-    pub(super) fn lease(&self) -> &PoolMeter {
+    pub(super) fn lease(&self) -> &PoolTraffic {
         &self.0.lease
     }
 }
 
-impl Default for Meter {
-    /// Counts that nobody serves.
+impl Default for ClusterTraffic {
+    /// Makes counters that no registry serves.
     fn default() -> Self {
-        Traffic::default().meter("")
+        TrafficMetrics::default().of_cluster("")
     }
 }
 
-// === impl PoolMeter ===
+// === impl PoolTraffic ===
 
-impl PoolMeter {
+impl PoolTraffic {
     pub(super) fn request(&self, method: &Method) {
-        let known = METHODS.iter().position(|known| *known == method.as_str());
-        if let Some(counter) = self.requests.get(known.unwrap_or(METHODS.len() - 1)) {
+        let known = METHOD_LABELS.iter().position(|known| *known == method.as_str());
+        if let Some(counter) = self.requests.get(known.unwrap_or(METHOD_LABELS.len() - 1)) {
             counter.inc();
         }
     }
 }
 
-// === impl Totals ===
+// === impl TrafficTotals ===
 
-impl Sub for Totals {
+impl Sub for TrafficTotals {
     type Output = Self;
 
-    /// What came to it since; the connections are those of now.
+    /// Returns the traffic since an earlier total; connections are those that are open now.
     fn sub(self, before: Self) -> Self {
         Self {
             requests: self.requests - before.requests,
@@ -199,28 +199,28 @@ impl Sub for Totals {
     }
 }
 
-// === impl Metered ===
+// === impl CountedStream ===
 
-impl<S> Metered<S> {
-    pub(super) fn new(stream: S, meter: PoolMeter) -> Self {
-        meter.connections.inc();
-        Self { stream, meter }
+impl<S> CountedStream<S> {
+    pub(super) fn new(stream: S, traffic: PoolTraffic) -> Self {
+        traffic.connections.inc();
+        Self { stream, traffic }
     }
 }
 
-impl<S> Drop for Metered<S> {
+impl<S> Drop for CountedStream<S> {
     fn drop(&mut self) {
-        self.meter.connections.dec();
+        self.traffic.connections.dec();
     }
 }
 
-impl<S: Connection> Connection for Metered<S> {
+impl<S: Connection> Connection for CountedStream<S> {
     fn connected(&self) -> Connected {
         self.stream.connected()
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for CountedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -228,15 +228,15 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
-        self.meter.received.inc_by((buffer.filled().len() - before) as u64);
+        self.traffic.received.inc_by((buffer.filled().len() - before) as u64);
         Poll::Ready(Ok(()))
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for CountedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
-        self.meter.sent.inc_by(written as u64);
+        self.traffic.sent.inc_by(written as u64);
         Poll::Ready(Ok(written))
     }
 
@@ -246,7 +246,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, parts))?;
-        self.meter.sent.inc_by(written as u64);
+        self.traffic.sent.inc_by(written as u64);
         Poll::Ready(Ok(written))
     }
 
@@ -296,26 +296,26 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         let mut registry = telemetry::registry();
-        let traffic = Traffic::register(&mut registry);
-        let meter = traffic.meter("consumer");
-        let clients = Clients::metered(&Config::new(url.parse().unwrap()), None, 1, &meter).unwrap();
-        let before = meter.totals();
+        let traffic = TrafficMetrics::register(&mut registry);
+        let counted = traffic.of_cluster("consumer");
+        let clients = Clients::counted(&Config::new(url.parse().unwrap()), None, 1, &counted).unwrap();
+        let before = counted.totals();
 
         let maps: Api<ConfigMap> = Api::all(clients.write);
         let params = ListParams::default();
         let (received, listed) = tokio::join!(answer_once(listener, &answer), maps.list(&params));
         listed.unwrap();
         // The connection goes as soon as its task sees that the server has closed it.
-        while meter.totals().connections > 0 {
+        while counted.totals().connections > 0 {
             tokio::task::yield_now().await;
         }
-        let expect = Totals {
+        let expect = TrafficTotals {
             requests: 1,
             bytes_sent: received,
             bytes_received: answer.len() as u64,
             connections: 0,
         };
-        assert_eq!(meter.totals() - before, expect);
+        assert_eq!(counted.totals() - before, expect);
 
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();

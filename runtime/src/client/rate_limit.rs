@@ -1,4 +1,4 @@
-//! No more requests in a second than a person wants there to be.
+//! A client-side limit on requests per second, as a user of a command sets it.
 
 use std::{
     mem,
@@ -13,36 +13,37 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 use tower::{Layer, Service};
 
-/// So many requests in a second, evenly spread. Clones share the count.
+/// A limit on requests per second. Requests are spread evenly: unused slots are not saved up. Clones share the limit.
 #[derive(Clone, Debug)]
-pub struct Pace(Arc<State>);
+pub struct RateLimit(Arc<NextSlot>);
 
 #[derive(Debug)]
-struct State {
+struct NextSlot {
     interval: Duration,
-    /// When the next request may go.
+    /// When the next request may be sent; `None` before the first.
     next: Mutex<Option<Instant>>,
 }
 
-/// Delays requests as a [`Pace`] says.
+/// Delays requests by a [`RateLimit`].
 #[derive(Clone, Debug)]
-pub struct Paced<S> {
+pub struct RateLimited<S> {
     inner: S,
-    pace: Pace,
+    limit: RateLimit,
 }
 
-// === impl Pace ===
+// === impl RateLimit ===
 
-impl Pace {
-    /// This many requests a second.
+impl RateLimit {
+    /// Makes a limit of this many requests per second.
     pub fn per_second(requests: NonZeroU32) -> Self {
-        Self(Arc::new(State {
+        Self(Arc::new(NextSlot {
             interval: Duration::from_secs(1) / requests.get(),
             next: Mutex::new(None),
         }))
     }
 
-    async fn turn(&self) {
+    /// Takes the next free slot and waits for it.
+    async fn wait(&self) {
         let at = {
             let mut next = self.0.next.lock();
             let now = Instant::now();
@@ -54,18 +55,18 @@ impl Pace {
     }
 }
 
-impl<S> Layer<S> for Pace {
-    type Service = Paced<S>;
+impl<S> Layer<S> for RateLimit {
+    type Service = RateLimited<S>;
 
-    fn layer(&self, inner: S) -> Paced<S> {
-        let pace = self.clone();
-        Paced { inner, pace }
+    fn layer(&self, inner: S) -> RateLimited<S> {
+        let limit = self.clone();
+        RateLimited { inner, limit }
     }
 }
 
-// === impl Paced ===
+// === impl RateLimited ===
 
-impl<S, R> Service<R> for Paced<S>
+impl<S, R> Service<R> for RateLimited<S>
 where
     S: Service<R> + Clone + Send + 'static,
     S::Future: Send,
@@ -83,9 +84,9 @@ where
         // The one that said it is ready takes the request.
         let next = self.inner.clone();
         let mut ready = mem::replace(&mut self.inner, next);
-        let pace = self.pace.clone();
+        let limit = self.limit.clone();
         async move {
-            pace.turn().await;
+            limit.wait().await;
             ready.call(request).await
         }
         .boxed()
@@ -100,10 +101,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn requests_are_spread_over_the_second() {
-        let pace = Pace::per_second(NonZeroU32::new(10).unwrap());
+        let limit = RateLimit::per_second(NonZeroU32::new(10).unwrap());
         let start = Instant::now();
         let service = || {
-            pace.layer(service_fn(
+            limit.layer(service_fn(
                 move |()| async move { Ok::<_, ()>(start.elapsed().as_millis()) },
             ))
         };

@@ -1,0 +1,113 @@
+use k8s_openapi::api::core::v1::ConfigMap;
+use parking_lot::Mutex;
+
+use super::*;
+
+fn map(name: &str, version: &str) -> ConfigMap {
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some(name.to_owned());
+    map.metadata.namespace = Some("ns".to_owned());
+    map.metadata.resource_version = Some(version.to_owned());
+    map
+}
+
+#[test]
+fn a_second_list_reports_only_what_differs() {
+    let shared = Arc::new(Shared {
+        objects: RwLock::default(),
+        handlers: RwLock::default(),
+        health: channel::Sender::default(),
+    });
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&seen);
+    let handler: Handler<ConfigMap> = Arc::new(move |change: &Change<'_, ConfigMap>| {
+        log.lock().push((change.key.name.to_string(), change.new.is_some()));
+    });
+    shared.handlers.write().push((0, handler));
+    let mut handle = event_handler(Arc::clone(&shared));
+    let mut list = |objects: Vec<ConfigMap>| {
+        handle(Event::Reset);
+        for object in objects {
+            handle(Event::Listed(object));
+        }
+        handle(Event::Complete("9".to_owned()));
+        let mut changes = std::mem::take(&mut *seen.lock());
+        changes.sort();
+        changes
+    };
+    let change = |name: &str, there: bool| (name.to_owned(), there);
+    assert_eq!(
+        list(vec![map("a", "1"), map("b", "1")]),
+        [change("a", true), change("b", true)]
+    );
+    assert_eq!(
+        list(vec![map("a", "1"), map("c", "2")]),
+        [change("b", false), change("c", true)]
+    );
+    assert_eq!(list(vec![map("a", "1"), map("c", "3")]), [change("c", true)]);
+    assert!(shared.health.borrow().synced);
+}
+
+#[tokio::test]
+async fn a_handler_may_read_the_cache_though_somebody_waits_to_write() {
+    let cache = Cache {
+        shared: Arc::new(Shared {
+            objects: RwLock::default(),
+            handlers: RwLock::default(),
+            health: channel::Sender::default(),
+        }),
+        watch: Arc::new(AbortOnDropHandle::new(tokio::spawn(std::future::pending()))),
+    };
+    let first = Arc::new(map("a", "1"));
+    cache.shared.set(&ObjectKey::of(&*first), Some(&first), Lane::Live);
+    let (sender, found) = std::sync::mpsc::channel();
+    let task = std::thread::spawn(move || {
+        let (inner, writer) = (cache.clone(), Arc::clone(&cache.shared));
+        let _subscription = cache.subscribe(move |_| {
+            let writer = Arc::clone(&writer);
+            let shared = Arc::clone(&writer);
+            std::thread::spawn(move || {
+                let second = Arc::new(map("b", "1"));
+                writer.objects.write().insert(&ObjectKey::of(&*second), second);
+            });
+            // Nobody else can begin to read once somebody waits to write.
+            while shared.objects.try_read().is_some() {
+                std::thread::yield_now();
+            }
+            let one = inner.get("ns", "a").is_some();
+            let _ = sender.send((one, inner.list(|_| true).len(), inner.list_in("ns").len()));
+        });
+    });
+    let found = tokio::task::spawn_blocking(move || found.recv_timeout(std::time::Duration::from_secs(30)));
+    assert_eq!(found.await.unwrap().expect("it hangs"), (true, 1, 1));
+    task.join().unwrap();
+}
+
+#[test]
+fn an_object_that_cannot_be_read_stays_as_it_was() {
+    let shared = Arc::new(Shared {
+        objects: RwLock::default(),
+        handlers: RwLock::default(),
+        health: channel::Sender::default(),
+    });
+    let mut handle = event_handler(Arc::clone(&shared));
+    for event in [
+        Event::Reset,
+        Event::Listed(map("a", "1")),
+        Event::Complete("1".to_owned()),
+        Event::Reset,
+        Event::Unreadable(ObjectName {
+            namespace: "ns".into(),
+            name: "a".into(),
+        }),
+        Event::Unreadable(ObjectName {
+            namespace: "ns".into(),
+            name: "never-read".into(),
+        }),
+        Event::Complete("2".to_owned()),
+    ] {
+        handle(event);
+    }
+    let known: Vec<_> = shared.objects.read().iter().map(|(key, _)| key.to_string()).collect();
+    assert_eq!(known, ["ns/a"]);
+}
