@@ -6,7 +6,7 @@ use bindery_api::{
 };
 use bindery_runtime::{
     cache::ObjectKey,
-    watch::{Event, Name},
+    watch::{Event, ObjectName},
 };
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -40,7 +40,7 @@ fn key(name: &str) -> ObjectKey {
 fn listed(paused: bool, with_broken: bool) -> DrainState {
     let mut state = DrainState::new(DrainMode::Copies, [secrets()]);
     assert_eq!(state.progress(), DrainProgress::default(), "nothing is listed yet");
-    let broken = Event::Unreadable(Name {
+    let broken = Event::Unreadable(ObjectName {
         namespace: "west".into(),
         name: "broken".into(),
     });
