@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::{names::hex, v1alpha2::BoundSchemaSpec};
+use crate::v1alpha2::BoundSchemaSpec;
 
 /// Returns the SHA-256 of a list of parts. Each part is preceded by its length in bytes (64 bits, big endian), so that no two
 /// lists give the same input.
@@ -26,6 +26,16 @@ pub fn add_part(hash: &mut Sha256, part: impl AsRef<[u8]>) {
 
 /// Below this, every whole number is exactly representable as a float.
 const EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// Formats bytes as lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    bytes
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 0xf])
+        .map(|nibble| char::from(DIGITS[usize::from(nibble)]))
+        .collect()
+}
 
 /// Returns the value of `kube-bind.io/source-spec-hash` on a BoundSchema.
 pub fn schema_hash(spec: &BoundSchemaSpec) -> String {

@@ -1,8 +1,8 @@
 //! Names of objects. A name that fits is exactly kube-bind's; a longer one is shortened by a hash.
 
-use sha2::{Digest, Sha224, Sha256};
+use sha2::{Digest as _, Sha224};
 
-use crate::v1alpha2::GroupResource;
+use crate::{hash, v1alpha2::GroupResource};
 
 mod rbac;
 mod typed;
@@ -105,13 +105,8 @@ pub fn custom_resource_definition(plural: &str, group: &str) -> String {
 
 /// Returns the object name of a BindableResourcesRequest that a principal made over gRPC for a cluster under a name.
 pub fn bind_request(principal: &str, cluster_identity: &str, name: &str) -> String {
-    let mut hash = Sha256::new();
-    for part in [principal, cluster_identity, name] {
-        // Each part with its length, so that no two triples read the same.
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part.as_bytes());
-    }
-    format!("bind-{}", hex(&hash.finalize()[..20]))
+    let hash = hash::of_parts([principal, cluster_identity, name]);
+    format!("bind-{}", hash::hex(&hash[..20]))
 }
 
 /// Returns the Secret for the response to a request that names no Secret: `<request>-binding-response`.
@@ -160,16 +155,6 @@ pub fn fit(name: String, length_max: usize) -> String {
     let hash = short_hash(name.as_bytes());
     let kept = &name[..name.floor_char_boundary(length_max.saturating_sub(hash.len() + 1))];
     format!("{}-{hash}", kept.trim_end_matches(['-', '.']))
-}
-
-/// Formats bytes as lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    bytes
-        .iter()
-        .flat_map(|byte| [byte >> 4, byte & 0xf])
-        .map(|nibble| char::from(DIGITS[usize::from(nibble)]))
-        .collect()
 }
 
 fn short_hash(bytes: &[u8]) -> String {
