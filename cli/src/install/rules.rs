@@ -1,12 +1,10 @@
 //! The rules that give the konnector rights on bound and claimed resources.
 
 use bindery_api::{
-    consumer_rules::{OBJECT_VERBS, STATUS_VERBS, consumer_rules},
+    consumer_rules::{OBJECT_VERBS, STATUS_VERBS, claim_rule, consumer_rules},
     v1alpha2::GroupResource,
 };
 use k8s_openapi::api::rbac::v1::PolicyRule;
-
-pub(crate) use bindery_api::consumer_rules::claim_rule;
 
 /// The rules for what bundles bind: exported resources, and claimed core resources, which have no status to write.
 pub(crate) fn bundle_rules<'a>(resources: impl IntoIterator<Item = &'a GroupResource>) -> Vec<PolicyRule> {

@@ -3,7 +3,7 @@ use bindery_api::v1alpha2::APIServiceBindingStatus;
 use super::*;
 use crate::{
     claims::tests::claim,
-    install::manifests::{Kubeconfig, claim_rule, tests::manifests},
+    install::manifests::{Kubeconfig, tests::manifests},
 };
 
 fn core(resources: &[&str]) -> Vec<GroupResource> {
@@ -23,7 +23,12 @@ fn seen(rejected: &[&str], in_effect: &[&str], rights: &[&str]) -> Installed {
         permission_claims: in_effect.iter().map(|resource| claim(resource, None)).collect(),
         ..APIServiceBindingStatus::default()
     });
-    role.rules = Some(core(rights).iter().map(claim_rule).collect());
+    role.rules = Some(
+        core(rights)
+            .iter()
+            .map(bindery_api::consumer_rules::claim_rule)
+            .collect(),
+    );
     Installed {
         owner: Some(binding.into()),
         cluster_role: Some(role),

@@ -18,7 +18,12 @@ fn check(rejected: bool, in_effect: bool, offered: bool, right: Option<bool>, ex
         ..APIServiceBindingStatus::default()
     });
     let known = Known {
-        rules: right.map(|right| right.then(|| manifests::claim_rule(&secrets)).into_iter().collect()),
+        rules: right.map(|right| {
+            right
+                .then(|| bindery_api::consumer_rules::claim_rule(&secrets))
+                .into_iter()
+                .collect()
+        }),
         offered: Some(one(offered)),
     };
     let states = states(&binding, &known);

@@ -31,7 +31,7 @@ impl Peer {
     /// The network of the peer that a request came from, as tonic attaches it.
     pub(crate) fn network_of(request: &http::Extensions) -> IpAddr {
         let peer = request.get::<Self>();
-        peer.map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.network())
+        peer.map_or_else(|| Ipv4Addr::UNSPECIFIED.into(), |peer| peer.network())
     }
 }
 

@@ -104,9 +104,10 @@ fn record(metrics: &Metrics, response: &Response<CaughtBody>, latency: Duration,
     let status = Status::from_header_map(response.headers()).filter(|status| status.code() != Code::Ok);
     let code = status.as_ref().map_or(Code::Ok, Status::code);
     span.record("code", bindery_proto::code_name(code));
-    match &status {
-        Some(status) => tracing::info!(why = status.message(), "refused"),
-        None => tracing::debug!("answered"),
+    if let Some(status) = &status {
+        tracing::info!(why = status.message(), "refused");
+    } else {
+        tracing::debug!("answered");
     }
     // The interceptor names the method on each response; the response to a panic has none.
     let method = response.extensions().get::<&'static Method>();

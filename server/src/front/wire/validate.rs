@@ -34,11 +34,15 @@ pub(crate) struct PageRequest {
     pub token: String,
 }
 
-/// Collects the fields that are wrong. A method that finds one returns none.
+/// Collects the fields that are wrong. A method that finds one returns [`Invalid`].
 #[derive(Debug, Default)]
 struct Check {
     violations: Vec<FieldViolation>,
 }
+
+/// A field is wrong, as a violation of the [`Check`] says.
+#[derive(Debug)]
+struct Invalid;
 
 /// The template of a request to bind. It is read before all else, for a caller without the right to bind it learns nothing of
 /// the rest.
@@ -49,68 +53,68 @@ pub(crate) fn template_name(message: &proto::CreateBindableResourcesRequestReque
     let mut check = Check::default();
     let name = template.map_or("", |template| &template.name);
     let name = check.name("bindable_resources_request.spec.template_ref.name", name);
-    name.ok_or_else(|| Failure::invalid(check.violations))
+    name.map_err(|Invalid| Failure::invalid(check.violations))
 }
 
 impl Check {
-    fn wrong<T>(&mut self, field: &str, description: impl Into<String>) -> Option<T> {
+    fn wrong<T>(&mut self, field: &str, description: impl Into<String>) -> Result<T, Invalid> {
         self.violations.push(FieldViolation::new(field, description));
-        None
+        Err(Invalid)
     }
 
-    fn name<T: FromStr<Err = InvalidName>>(&mut self, field: &str, value: &str) -> Option<T> {
+    fn name<T: FromStr<Err = InvalidName>>(&mut self, field: &str, value: &str) -> Result<T, Invalid> {
         match value.parse() {
-            Ok(name) => Some(name),
+            Ok(name) => Ok(name),
             Err(invalid) => self.wrong(field, invalid.to_string()),
         }
     }
 
-    fn optional_name<T: FromStr<Err = InvalidName>>(&mut self, field: &str, value: &str) -> Option<Option<T>> {
+    fn optional_name<T: FromStr<Err = InvalidName>>(&mut self, field: &str, value: &str) -> Result<Option<T>, Invalid> {
         match value {
-            "" => Some(None),
+            "" => Ok(None),
             value => self.name(field, value).map(Some),
         }
     }
 
-    fn text(&mut self, field: &str, value: String, length_max: usize) -> Option<String> {
+    fn text(&mut self, field: &str, value: String, length_max: usize) -> Result<String, Invalid> {
         match plain_text(&value, length_max) {
-            Ok(()) => Some(value),
+            Ok(()) => Ok(value),
             Err(invalid) => self.wrong(field, invalid.to_string()),
         }
     }
 
-    fn page(&mut self, size: i32, token: String) -> Option<PageRequest> {
+    fn page(&mut self, size: i32, token: String) -> Result<PageRequest, Invalid> {
         let size = match usize::try_from(size) {
-            Ok(size) => Some(size),
+            Ok(size) => Ok(size),
             Err(_) => self.wrong("page_size", "must not be negative; 0 is the default"),
         };
         let token = self.text("page_token", token, TOKEN_LENGTH_MAX)?;
-        Some(PageRequest { size: size?, token })
+        Ok(PageRequest { size: size?, token })
     }
 
-    fn selector(&mut self, value: String) -> Option<LabelSelector> {
+    fn selector(&mut self, value: String) -> Result<LabelSelector, Invalid> {
         let text = self.text("label_selector", value, TEXT_LENGTH_MAX)?;
         match LabelSelector::parse(&text) {
-            Ok(selector) => Some(selector),
+            Ok(selector) => Ok(selector),
             Err(error) => self.wrong("label_selector", error.to_string()),
         }
     }
 
-    fn wait(&mut self, value: Option<ProtoDuration>) -> Option<Option<Duration>> {
+    fn wait(&mut self, value: Option<ProtoDuration>) -> Result<Option<Duration>, Invalid> {
         match value.map(Duration::try_from).transpose() {
-            Ok(wait) => Some(wait),
+            Ok(wait) => Ok(wait),
             Err(_) => self.wrong("wait", "must not be negative"),
         }
     }
 
-    fn lifetime(&mut self, field: &str, value: Option<ProtoDuration>) -> Option<Option<Duration>> {
+    fn lifetime(&mut self, field: &str, value: Option<ProtoDuration>) -> Result<Option<Duration>, Invalid> {
         match value.map(Duration::try_from).transpose() {
-            Ok(lifetime) if lifetime.is_none_or(|time| !time.is_zero() && time <= LIFETIME_MAX) => Some(lifetime),
+            Ok(lifetime) if lifetime.is_none_or(|time| !time.is_zero() && time <= LIFETIME_MAX) => Ok(lifetime),
             _ => self.wrong(field, "must be more than 0 and at most 10 years"),
         }
     }
 
-    fn watched_names(&mut self, names: &[String]) -> Option<BTreeSet<RequestName>> {
+    fn watched_names(&mut self, names: &[String]) -> Result<BTreeSet<RequestName>, Invalid> {
         if names.len() > WATCHED_NAMES_MAX {
             let most = format!("must be at most {WATCHED_NAMES_MAX}; leave it empty to watch all");
             return self.wrong("names", most);
@@ -122,14 +126,14 @@ impl Check {
         names.into_iter().collect()
     }
 
-    fn compatibility(&mut self, field: &str, value: i32) -> Option<Option<api::Compatibility>> {
+    fn compatibility(&mut self, field: &str, value: i32) -> Result<Option<api::Compatibility>, Invalid> {
         if proto::Compatibility::try_from(value).is_err() {
             return self.wrong(field, "is no value that this server knows");
         }
-        Some(enums::compatibility_of(value))
+        Ok(enums::compatibility_of(value))
     }
 
-    fn bind_request(&mut self, request: Option<proto::BindableResourcesRequest>) -> Option<BindRequest> {
+    fn bind_request(&mut self, request: Option<proto::BindableResourcesRequest>) -> Result<BindRequest, Invalid> {
         let at = |field: &str| format!("bindable_resources_request.{field}");
         let Some(request) = request else {
             return self.wrong("bindable_resources_request", "is required");
@@ -146,7 +150,7 @@ impl Check {
         let pretty_name = self.text(&pretty_name, cluster.pretty_name, NAME_LENGTH_MAX);
         let lifetime = self.lifetime(&at("spec.ttl_after_finished"), spec.ttl_after_finished);
         let compatibility = self.compatibility(&at("spec.compatibility"), spec.compatibility);
-        Some(BindRequest {
+        Ok(BindRequest {
             name: name?,
             template: template?,
             identity: identity?,
@@ -198,8 +202,8 @@ macro_rules! validated {
             fn try_from($sent: proto::$message) -> Outcome<Self> {
                 let mut check = Check::default();
                 let $check = &mut check;
-                $(let $field: Option<$type> = $value;)+
-                let ($(Some($field),)+) = ($($field,)+) else {
+                $(let $field: Result<$type, Invalid> = $value;)+
+                let ($(Ok($field),)+) = ($($field,)+) else {
                     return Err(Failure::invalid(check.violations));
                 };
                 Ok(Self { $($field,)+ })
@@ -227,7 +231,7 @@ validated! {
     CreateRequest from CreateBindableResourcesRequestRequest: |sent, check| {
         request: BindRequest = check.bind_request(sent.bindable_resources_request),
         wait: Option<Duration> = check.wait(sent.wait),
-        validate_only: bool = Some(sent.validate_only),
+        validate_only: bool = Ok(sent.validate_only),
     }
     GetRequest from GetBindableResourcesRequestRequest: |sent, check| {
         name: RequestName = check.name("name", &sent.name),
@@ -247,7 +251,7 @@ validated! {
         identity: ClusterIdentity = check.name("cluster_identity", &sent.cluster_identity),
         uid: Option<Uid> = check.optional_name("uid", &sent.uid),
         resource_version: String = check.text("resource_version", sent.resource_version, NAMESPACE_LENGTH_MAX),
-        allow_missing: bool = Some(sent.allow_missing),
+        allow_missing: bool = Ok(sent.allow_missing),
     }
     ListExports from ListExportsRequest: |sent, check| {
         page: PageRequest = check.page(sent.page_size, sent.page_token),
@@ -276,9 +280,9 @@ validated! {
             uid => check.name("uid", uid),
         },
         wait: Option<Duration> = check.wait(sent.wait),
-        force: bool = Some(sent.force),
-        validate_only: bool = Some(sent.validate_only),
-        allow_missing: bool = Some(sent.allow_missing),
+        force: bool = Ok(sent.force),
+        validate_only: bool = Ok(sent.validate_only),
+        allow_missing: bool = Ok(sent.allow_missing),
     }
     RenewKubeconfig from RenewKubeconfigRequest: |sent, check| {
         contract: Option<ContractName> = check.optional_name("contract", &sent.contract),
