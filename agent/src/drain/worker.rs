@@ -96,7 +96,9 @@ pub(super) async fn drain(shared: Arc<Shared>, drained: Drained) {
                 _ => Lane::Live,
             };
             let keys = shared.update(|state| state.watched(&resource, event));
-            keys.into_iter().for_each(|key| queue.add(key, lane));
+            for key in keys {
+                queue.add(key, lane);
+            }
         }
     };
     // The tasks end with the set, when the drain is dropped.

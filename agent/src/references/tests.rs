@@ -53,7 +53,7 @@ fn set_up() -> (References, ReferenceIndexer, Arc<Mutex<Vec<ReferenceChange>>>) 
     references.listen(
         &secrets(),
         Some(Arc::new(move |changed: &ReferenceChange| {
-            into.lock().push(changed.clone())
+            into.lock().push(changed.clone());
         })),
     );
     references.set_rules(&secrets(), vec![rule("spec.refs", None)]);

@@ -19,26 +19,26 @@ fn object(deleting: bool, finalizers: &[&str]) -> ObjectMeta {
 }
 
 #[track_caller]
-fn check(deleting: bool, finalizers: &[&str], mode: DrainMode, expect: Option<DrainOp>) {
-    assert_eq!(plan(&object(deleting, finalizers), mode), expect);
+fn check(deleting: bool, finalizers: &[&str], mode: DrainMode, expect: Option<&DrainOp>) {
+    assert_eq!(plan(&object(deleting, finalizers), mode).as_ref(), expect);
 }
 
 #[test]
 fn only_objects_that_are_deleted_lose_a_finalizer_and_only_ours() {
     use DrainMode::{All, Copies, Deleted};
-    let delete = || Some(DrainOp::Delete { uid: "u".to_owned() });
+    let delete = DrainOp::Delete { uid: "u".to_owned() };
     let remove = |others: &[&str]| {
         let patch = json!({"metadata": {"uid": "u", "resourceVersion": "7", "finalizers": others}});
-        Some(DrainOp::RemoveFinalizer(patch))
+        DrainOp::RemoveFinalizer(patch)
     };
     check(false, &[SYNCER], Deleted, None);
     for mode in [All, Copies] {
-        check(false, &[SYNCER], mode, delete());
-        check(false, &[], mode, delete());
+        check(false, &[SYNCER], mode, Some(&delete));
+        check(false, &[], mode, Some(&delete));
     }
     for mode in [Deleted, All] {
-        check(true, &[SYNCER], mode, remove(&[]));
-        check(true, &["other", SYNCER], mode, remove(&["other"]));
+        check(true, &[SYNCER], mode, Some(&remove(&[])));
+        check(true, &["other", SYNCER], mode, Some(&remove(&["other"])));
         check(true, &["other"], mode, None);
     }
     check(true, &[SYNCER], Copies, None);
