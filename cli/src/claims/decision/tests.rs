@@ -1,3 +1,4 @@
+use bindery_api::consumer_rules::claim_rule;
 use bindery_api::v1alpha2::APIServiceBindingStatus;
 
 use super::*;
