@@ -191,7 +191,7 @@ impl Finding {
     }
 
     fn unknown(what: &str, why: &str) -> Self {
-        Self::new(Level::Unknown, format!("{what} cannot be seen: {why}"))
+        Self::new(Level::Unknown, format!("{what} cannot be read: {why}"))
     }
 
     fn since(mut self, since: Option<Timestamp>) -> Self {
@@ -244,7 +244,7 @@ pub(crate) fn diagnose(facts: &Facts) -> Vec<Finding> {
         Seen::Is(events) if lines.iter().any(|line| line.level != Level::Well) => {
             lines.extend(events.iter().filter(|event| event.warning).take(1).map(reported));
         }
-        Seen::Unknown(why) => lines.push(Finding::unknown("what the konnector reported of it", why)),
+        Seen::Unknown(why) => lines.push(Finding::unknown("what the konnector reported about it", why)),
         Seen::Is(_) | Seen::Absent => {}
     }
     lines

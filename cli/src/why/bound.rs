@@ -189,7 +189,7 @@ fn from_afar(object: &ObjectFacts) -> Finding {
         }
         (Some(namespace), None) => Finding::new(
             Level::Waits,
-            format!("the konnector has taken it up for namespace {namespace:?} of the provider, and noted no copy yet"),
+            format!("the konnector has begun to copy it to namespace {namespace:?} of the provider, and has noted no copy yet"),
         )
         .since(object.written)
         .waits_for(format!("{KONNECTOR}, or {PROVIDER}")),
@@ -201,7 +201,7 @@ fn not_taken_up(object: &ObjectFacts) -> Finding {
     Finding::new(Level::Waits, "the konnector has not taken it up yet")
         .since(object.created)
         .waits_for(KONNECTOR)
-        .mend("see that the konnector runs, and what it logs")
+        .mend("check that the konnector runs, and what it logs")
 }
 
 fn without_copy(object: &ObjectFacts, link: &BindingLink) -> Finding {
@@ -227,7 +227,7 @@ fn without_copy(object: &ObjectFacts, link: &BindingLink) -> Finding {
         _ => Finding::new(Level::Waits, "the provider has no copy of it")
             .since(object.written.or(object.created))
             .waits_for(KONNECTOR)
-            .mend("the konnector makes one, again if the provider deleted it; what hinders it is in its events"),
+            .mend("the konnector creates the copy, also again if the provider deleted it; events of the object say what keeps it from that"),
     }
 }
 
@@ -287,7 +287,7 @@ fn not_the_same(copy: &ObjectFacts, path: &str) -> Finding {
     }
     Finding::new(
         Level::Waits,
-        format!("{path} of the copy {} is not what stands here", copy.key()),
+        format!("{path} of the copy {} differs from this object", copy.key()),
     )
     .since(copy.written)
     .waits_for(KONNECTOR)
@@ -300,7 +300,7 @@ fn conflict(object: &ObjectFacts, copy: &ObjectFacts, link: &BindingLink) -> Opt
             return None;
         }
         Marked::OfConsumer { contract, uid } if Some(contract) == contract_of(link) => {
-            format!("was made of another object of this name (UID {uid})")
+            format!("was made from another object of this name (UID {uid})")
         }
         Marked::OfConsumer { contract, .. } if link.last_wins => {
             return Some(
@@ -323,9 +323,9 @@ fn conflict(object: &ObjectFacts, copy: &ObjectFacts, link: &BindingLink) -> Opt
     };
     let mend = match copy.marked() {
         Marked::OfConsumer { contract, .. } if Some(contract) == contract_of(link) => {
-            "have the provider delete its copy, or restore the object that it was made of"
+            "ask the provider to delete its copy, or restore the object that it was made from"
         }
-        _ => "give this object another name, or have the provider delete its own",
+        _ => "give this object another name, or ask the provider to delete its own",
     };
     Some(
         Finding::new(

@@ -41,8 +41,8 @@ pub(super) fn lines(facts: &Facts, link: &BindingLink, claim: &ClaimFacts) -> Ve
     match object.marked() {
         Marked::OfProvider { contract, uid } => of_provider(object, (contract, uid), link, claim),
         Marked::OfConsumer { contract, .. } => {
-            vec![Finding::new(Level::Broken, format!("it carries the marks of a copy under contract {contract}")).waits_for("you").mend(
-                "it was brought here from a provider's cluster; remove the annotations of kube-bind.io if it is yours",
+            vec![Finding::new(Level::Broken, format!("it has the labels and annotations of a copy under contract {contract}")).waits_for("you").mend(
+                "it was copied here from a provider's cluster by hand; if it is yours, remove its kube-bind.io annotations",
             )]
         }
         Marked::Released | Marked::Not => of_consumer(facts, object, link, claim),
@@ -65,14 +65,14 @@ fn absent(facts: &Facts, link: &BindingLink, claim: &ClaimFacts) -> Vec<Finding>
                 && claim.selected == Seen::Absent
                 && claim.would_select != Seen::Absent =>
         {
-            let what = format!("the provider has one of its own at {}", source.key());
+            let what = format!("the provider has an object of its own at {}", source.key());
             vec![not_accepted(facts, link, claim, &what)]
         }
         Seen::Is(source) if source.marked() == Marked::Not => vec![
             Finding::new(
                 Level::Waits,
                 format!(
-                    "the provider has one of its own at {}, and it is not here",
+                    "the provider has an object of its own at {}, and it is not here",
                     source.key()
                 ),
             )
@@ -86,7 +86,7 @@ fn absent(facts: &Facts, link: &BindingLink, claim: &ClaimFacts) -> Vec<Finding>
                 format!("it is not here, and the provider has its copy {}", copy.key()),
             )
             .waits_for(KONNECTOR)
-            .mend("the konnector deletes the copy when it knows for certain that the object is gone"),
+            .mend("the konnector deletes the copy when it is certain that the object is gone"),
         ],
         Seen::Absent => vec![Finding::new(
             Level::Broken,
@@ -110,7 +110,7 @@ fn of_provider(
         return vec![Finding::new(
             Level::Well,
             format!(
-                "it is the copy of a provider's under contract {contract}, and not of binding {}",
+                "it is the copy of a provider's object under contract {contract}, and not of binding {}",
                 name(link)
             ),
         )];
@@ -130,11 +130,11 @@ fn of_provider(
             Some(path) => vec![
                 Finding::new(
                     Level::Waits,
-                    format!("{path} is not what the provider's {} says", source.key()),
+                    format!("{path} differs from the provider's {}", source.key()),
                 )
                 .since(object.written)
                 .waits_for(KONNECTOR)
-                .mend("what is written here into a copy is put back; change it on the provider"),
+                .mend("the konnector undoes changes of a copy; change the object on the provider"),
             ],
         },
         Seen::Is(source) => vec![
@@ -161,7 +161,7 @@ fn of_provider(
 }
 
 fn withdrawn(object: &ObjectFacts, why: &str) -> Finding {
-    Finding::new(Level::Waits, format!("{why}, and this copy is to be taken away"))
+    Finding::new(Level::Waits, format!("{why}, and this copy will be deleted"))
         .since(object.written)
         .waits_for(KONNECTOR)
 }
@@ -173,7 +173,7 @@ fn of_consumer(facts: &Facts, object: &ObjectFacts, link: &BindingLink, claim: &
     if claim.rejected {
         let what = format!("binding {} rejects the claim on {}", name(link), facts.kind.resource());
         return vec![if copied {
-            Finding::new(Level::Waits, format!("{what}, and its copy is to be taken away")).waits_for(KONNECTOR)
+            Finding::new(Level::Waits, format!("{what}, and its copy will be deleted")).waits_for(KONNECTOR)
         } else {
             Finding::new(Level::Well, format!("{what}: nothing of it is read or written")).mend(format!(
                 "kubectl bind claims {} --accept {}",
@@ -194,7 +194,7 @@ fn of_consumer(facts: &Facts, object: &ObjectFacts, link: &BindingLink, claim: &
             lines.push(
                 Finding::new(
                     Level::Waits,
-                    "no claim selects it any more, and its copy is to be taken away",
+                    "no claim selects it any more, and its copy will be deleted",
                 )
                 .waits_for(KONNECTOR),
             );
@@ -223,18 +223,18 @@ fn not_accepted(facts: &Facts, link: &BindingLink, claim: &ClaimFacts, what: &st
     let (binding, resource) = (name(link), facts.kind.resource());
     match &claim.would_select {
         Seen::Unknown(why) => Finding::unknown(
-            &format!("whether what the provider of binding {binding} claims now, and nobody has accepted, selects it"),
+            &format!("whether the claims of the provider of binding {binding} that are not accepted select it"),
             why,
         ),
         Seen::Absent => Finding::new(Level::Well, what),
         Seen::Is(why) => Finding::new(
             Level::Waits,
-            format!("{what}: the provider of binding {binding} claims it now, {why}, and nobody has accepted that"),
+            format!("{what}: the provider of binding {binding} claims it now, {why}, and that claim is not accepted"),
         )
         .waits_for("you")
         .mend(format!(
             "kubectl bind claims {binding} shows what is new; kubectl bind claims {binding} --accept {resource} accepts it, \
-             --reject {resource} ends it for good"
+             --reject {resource} rejects it for good"
         )),
     }
 }
@@ -249,17 +249,17 @@ fn counterpart(object: &ObjectFacts, link: &BindingLink) -> Finding {
         (Seen::Unknown(why), _) => Finding::unknown("the copy on the provider", why),
         (Seen::Is(copy), _) if is_copy_of(copy, object, link) => match difference(object, copy, &LOCAL) {
             None => in_sync(copy, format!("it is in sync with its copy {}", copy.key())),
-            Some(path) => Finding::new(Level::Waits, format!("{path} of the copy {} is not what stands here", copy.key()))
+            Some(path) => Finding::new(Level::Waits, format!("{path} of the copy {} differs from this object", copy.key()))
                 .since(copy.written)
                 .waits_for(KONNECTOR),
         },
         (Seen::Is(copy), _) => Finding::new(
             Level::Broken,
-            format!("conflict: the provider has {} already, which is no copy of it, and is left alone", copy.key()),
+            format!("conflict: the provider has {} already, which is not its copy and is left alone", copy.key()),
         )
         .since(copy.created)
         .waits_for("you, or the provider")
-        .mend("give this object another name, or have the provider delete its own"),
+        .mend("give this object another name, or ask the provider to delete its own"),
         (Seen::Absent, Seen::Is(CopyLocation::Unmapped { namespace, why })) => {
             let why = if why.is_empty() { String::new() } else { format!(": {why}") };
             Finding::new(Level::Waits, format!("the provider has no namespace for namespace {namespace} yet{why}"))
@@ -269,7 +269,7 @@ fn counterpart(object: &ObjectFacts, link: &BindingLink) -> Finding {
         (Seen::Absent, _) => Finding::new(Level::Waits, "the provider has no copy of it yet")
             .since(object.created)
             .waits_for(KONNECTOR)
-            .mend("see that the konnector runs; what hinders it is in the condition PermissionClaimsInSync of the binding"),
+            .mend("check that the konnector runs; the condition PermissionClaimsInSync of the binding says what keeps it from copying"),
     }
 }
 

@@ -34,7 +34,7 @@ fn link(link: &BindingLink, now: Timestamp) -> Node {
     let mut text = match &link.binding {
         Seen::Is(binding) => format!("binding {}", binding.name),
         Seen::Absent => "no binding".to_owned(),
-        Seen::Unknown(_) => "a binding that you cannot see".to_owned(),
+        Seen::Unknown(_) => "a binding that you cannot read".to_owned(),
     };
     if let Relation::Claimed(claim) = &link.relation {
         text.push_str(if claim.rejected {
@@ -72,7 +72,7 @@ fn side(seen: &Seen<ObjectFacts>, now: Timestamp) -> String {
     let object = match seen {
         Seen::Is(object) => object,
         Seen::Absent => return "not there".to_owned(),
-        Seen::Unknown(_) => return "not to be seen".to_owned(),
+        Seen::Unknown(_) => return "cannot be read".to_owned(),
     };
     let mut text = format!("{} old", age(object.created, now));
     if let Some(written) = object.written {

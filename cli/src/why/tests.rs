@@ -220,7 +220,7 @@ fn a_deletion_says_what_holds_it() {
         (
             Waits,
             "kept by its finalizers example.com/stable, example.com/bank",
-            "whoever works on example.com/stable",
+            "the controller of example.com/stable",
         ),
     );
     assert_eq!(diagnose(&facts(going(syncer.clone()), held))[0].since, Some(at(6)));
@@ -232,12 +232,12 @@ fn a_deletion_says_what_holds_it() {
     check_pair(
         going(syncer.clone()),
         Seen::Absent,
-        (Waits, "has not let it go yet", "konnector"),
+        (Waits, "has not removed its finalizer yet", "konnector"),
     );
     check_pair(
         going(json!(["x/y"])),
         Seen::Absent,
-        (Waits, "finalizers of this cluster: x/y", "whoever works on x/y"),
+        (Waits, "finalizers of this cluster: x/y", "the controller of x/y"),
     );
     check_pair(
         going(json!([])),
@@ -445,8 +445,8 @@ Cowboy west/billy
 ├─ binding cowboys, contract kube-bind-x at https://api.example.com
 │  └─ there: kube-bind-x-west/billy, 59s old, written by the konnector 57s ago, being deleted for 54s
 └─ … the provider's copy kube-bind-x-west/billy is being deleted and is kept by its finalizers a/b, since 54s
-   ├─ waits for the provider: whoever works on a/b
-   └─ mend: the provider's controllers take their finalizers off when they have cleaned up; if they never will, ask the provider
+   ├─ waits for the provider: the controller of a/b
+   └─ mend: the provider's controllers remove their finalizers when they have cleaned up; if they do not, ask the provider
 "
     );
 }

@@ -263,8 +263,8 @@ async fn partly_blind(world: &World) -> Result<()> {
     ended.expect(
         0,
         &[
-            "a binding that you cannot see",
-            "? the binding cannot be seen",
+            "a binding that you cannot read",
+            "? the binding cannot be read",
             "apiservicebindings",
             "taken it up",
         ],
@@ -285,7 +285,7 @@ async fn on_its_way_out(world: &World) -> Result<()> {
         0,
         &[
             "kept by its finalizers example.com/stable",
-            "waits for the provider: whoever works on example.com/stable",
+            "waits for the provider: the controller of example.com/stable",
         ],
     )?;
     let free = |namespace: &'static str| {
@@ -304,7 +304,7 @@ async fn on_its_way_out(world: &World) -> Result<()> {
     world
         .bind(&why)
         .await?
-        .expect(0, &["has not let it go yet", "the konnector"])?;
+        .expect(0, &["has not removed its finalizer yet", "the konnector"])?;
     world.plane.kubectl(&free("west")).await?;
     Ok(())
 }

@@ -42,8 +42,8 @@ pub(super) fn gone(link: &BindingLink) -> Vec<Finding> {
         )
         .waits_for(KONNECTOR)
         .mend(
-            "the konnector deletes the copy when it knows for certain that the object is gone; if the binding says \
-             DeletionsSynced=False, it waits for your word",
+            "the konnector deletes the copy when it is certain that the object is gone; if the binding says DeletionsSynced=False, \
+             it waits for your consent",
         ),
     };
     vec![found]
@@ -65,8 +65,8 @@ pub(super) fn held_there(copy: &ObjectFacts, since: jiff::Timestamp) -> Finding 
         ),
         ..line
     }
-    .waits_for(format!("{PROVIDER}: whoever works on {}", copy.finalizers.join(", ")))
-    .mend("the provider's controllers take their finalizers off when they have cleaned up; if they never will, ask the provider")
+    .waits_for(format!("{PROVIDER}: the controller of {}", copy.finalizers.join(", ")))
+    .mend("the provider's controllers remove their finalizers when they have cleaned up; if they do not, ask the provider")
 }
 
 /// Its deletion was asked for.
@@ -81,13 +81,14 @@ pub(super) fn deleting(object: &ObjectFacts, link: &BindingLink) -> Vec<Finding>
                 None => wait(format!("its deletion has not reached the copy {} yet", copy.key())).waits_for(KONNECTOR),
             },
             Seen::Is(_) | Seen::Absent => {
-                wait("its copy is gone, and the konnector has not let it go yet".to_owned()).waits_for(KONNECTOR)
+                wait("its copy is gone, and the konnector has not removed its finalizer yet".to_owned())
+                    .waits_for(KONNECTOR)
             }
-            Seen::Unknown(_) => {
-                wait("it is being deleted, and waits for its copy on the provider to be gone".to_owned())
-                    .waits_for(format!("{PROVIDER}, or {KONNECTOR}"))
-                    .mend("if the provider is gone for good, kubectl bind unbind BINDING --force lets its objects go")
-            }
+            Seen::Unknown(_) => wait(
+                "it is being deleted, and waits for its copy on the provider to be gone".to_owned(),
+            )
+            .waits_for(format!("{PROVIDER}, or {KONNECTOR}"))
+            .mend("if the provider does not exist any more, kubectl bind unbind BINDING --force releases its objects"),
         });
         if let Seen::Unknown(why) = &link.copy {
             lines.push(Finding::unknown("the copy on the provider", why));
@@ -99,7 +100,7 @@ pub(super) fn deleting(object: &ObjectFacts, link: &BindingLink) -> Vec<Finding>
             wait(format!(
                 "it is being deleted and is kept by finalizers of this cluster: {others}"
             ))
-            .waits_for(format!("whoever works on {others} on this cluster")),
+            .waits_for(format!("the controller of {others} on this cluster")),
         );
     } else if !object.is_held() {
         lines.push(wait("it is being deleted, and nothing keeps it".to_owned()).waits_for("the API server"));

@@ -105,7 +105,7 @@ fn what_is_not_claimed_stays_here() {
     );
     check(
         &rejected(claimed(secret(&json!({})), copy(), by_label())),
-        &[(Waits, "its copy is to be taken away", "konnector")],
+        &[(Waits, "its copy will be deleted", "konnector")],
     );
     for (name, change) in [
         ("token", json!({ "type": "kubernetes.io/service-account-token" })),
@@ -129,7 +129,7 @@ fn what_only_a_wider_claim_takes_waits_for_you() {
     };
     let every = || Seen::Is("it selects every one".to_owned());
     let waits = wider(secret(&json!({})), Seen::Absent, Seen::Absent, every());
-    let says = "it stays here: the provider of binding cowboys claims it now, it selects every one, and nobody has";
+    let says = "it stays here: the provider of binding cowboys claims it now, it selects every one, and that claim";
     check(&waits, &[(Waits, says, "you")]);
     let mend = diagnose(&waits)[0].mend.clone().unwrap();
     assert!(mend.contains("kubectl bind claims cowboys --accept secrets"), "{mend}");
@@ -138,7 +138,7 @@ fn what_only_a_wider_claim_takes_waits_for_you() {
         &theirs,
         &[(
             Waits,
-            "the provider has one of its own at west/permit: the provider of",
+            "the provider has an object of its own at west/permit: the provider of",
             "you",
         )],
     );
@@ -204,7 +204,7 @@ fn a_copy_of_the_providers_follows_it() {
     );
     check(
         &claimed(copy(), source(&json!({ "data": { "permit": "eA==" } })), by_label()),
-        &[(Waits, "data.permit is not what the provider's", "konnector")],
+        &[(Waits, "data.permit differs from the provider's", "konnector")],
     );
     check(
         &claimed(copy(), source(&json!({ "metadata": { "uid": "s10" } })), by_label()),
@@ -212,19 +212,15 @@ fn a_copy_of_the_providers_follows_it() {
     );
     check(
         &claimed(copy(), Seen::Absent, by_label()),
-        &[(Waits, "is to be taken away", "konnector")],
+        &[(Waits, "will be deleted", "konnector")],
     );
     check(
         &rejected(claimed(copy(), source(&json!({})), by_label())),
-        &[(
-            Waits,
-            "rejects the claim, and this copy is to be taken away",
-            "konnector",
-        )],
+        &[(Waits, "rejects the claim, and this copy will be deleted", "konnector")],
     );
     check(
         &claimed(Seen::Absent, source(&json!({})), by_label()),
-        &[(Waits, "the provider has one of its own", "konnector")],
+        &[(Waits, "the provider has an object of its own", "konnector")],
     );
 }
 
