@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt as _};
 
 use crate::{
-    ControlPlane, Process, Provider, eventually, http, lease, manifests,
+    ControlPlane, Process, Provider, eventually, http, lease,
     process::{Programs, run},
     provider::{NAMESPACE, free_port},
 };
@@ -52,17 +52,13 @@ impl Consumer {
 
     /// As [`Consumer::start_on`], with konnector and command line of a build of the caller's choice.
     pub async fn start_from(programs: Programs, plane: ControlPlane, extra: &[&str]) -> Result<Self> {
-        plane.apply(&manifests::folder("konnector")?).await?;
+        plane.apply(&programs.manifests("konnector")?).await?;
         plane.restart_controller_manager()?;
-        Box::pin(Self::start_with_programs(programs, plane, extra)).await
+        Box::pin(Self::start_installed(programs, plane, extra)).await
     }
 
-    /// As [`Consumer::start_on`], on a cluster that has the manifests of the konnector already.
-    pub async fn start_installed(plane: ControlPlane, extra: &[&str]) -> Result<Self> {
-        Self::start_with_programs(Programs::default(), plane, extra).await
-    }
-
-    async fn start_with_programs(programs: Programs, plane: ControlPlane, extra: &[&str]) -> Result<Self> {
+    /// As [`Consumer::start_from`], on a cluster that has the manifests of the konnector already.
+    pub async fn start_installed(programs: Programs, plane: ControlPlane, extra: &[&str]) -> Result<Self> {
         let kubeconfig = plane.service_account_kubeconfig(NAMESPACE, "konnector").await?;
         let mut consumer = Self {
             plane,
@@ -103,6 +99,11 @@ impl Consumer {
             Ok((http::get(admin, "/readyz").await?.0 == 200).then_some(()))
         })
         .await
+    }
+
+    /// Sets the build of konnectors and commands that are started from now on.
+    pub fn set_programs(&mut self, programs: Programs) {
+        self.programs = programs;
     }
 
     /// Sets an environment variable for konnectors that are started from now on.

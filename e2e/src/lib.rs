@@ -13,6 +13,7 @@ pub mod claiming;
 mod consumer;
 pub mod control_plane;
 mod eventually;
+pub mod former;
 mod gate;
 pub mod guide;
 pub mod http;

@@ -7,9 +7,13 @@ use serde_json::Value;
 
 /// All YAML files of a folder of `deploy/`, in the order of their names, as one stream.
 pub fn folder(name: &str) -> Result<String> {
-    let folder = deploy().join(name);
+    stream(&deploy().join(name))
+}
+
+/// All YAML files of a folder, in the order of their names, as one stream.
+pub(crate) fn stream(folder: &Path) -> Result<String> {
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+    for entry in std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
         files.push(entry?.path());
     }
     files.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));

@@ -17,7 +17,7 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::{ControlPlane, Process, control_plane, eventually, http, lease, manifests, process::Programs, rights};
+use crate::{ControlPlane, Process, control_plane, eventually, http, lease, process::Programs, rights};
 
 /// The namespace of the backend.
 pub const NAMESPACE: &str = "kube-bind";
@@ -63,10 +63,10 @@ impl Provider {
 
     /// As [`Provider::start_on`], with the server of another build.
     pub async fn start_from(programs: Programs, plane: ControlPlane, extra: &[&str]) -> Result<Self> {
-        plane.apply(&manifests::folder("crds")?).await?;
+        plane.apply(&programs.manifests("crds")?).await?;
         plane.restart_controller_manager()?;
-        plane.apply(&manifests::folder("server")?).await?;
-        plane.apply(&manifests::folder("examples/cowboys/provider")?).await?;
+        plane.apply(&programs.manifests("server")?).await?;
+        plane.apply(&programs.manifests("examples/cowboys/provider")?).await?;
         let kubeconfig = plane.service_account_kubeconfig(NAMESPACE, "bindery-server").await?;
         let identity = plane.authority().server(&["127.0.0.1", "localhost"])?;
         std::fs::write(plane.workdir().path().join("grpc.crt"), &identity.certificate)?;
@@ -142,6 +142,18 @@ impl Provider {
         self.kubeconfig = self.plane.workdir().write("detour.kubeconfig", kubeconfig)?;
         self.extra.extend(["--external-address".to_owned(), direct]);
         Ok(())
+    }
+
+    /// Ends all servers, installs another build of the backend and starts one server of it.
+    pub async fn upgrade(&mut self, programs: Programs) -> Result<()> {
+        for mut server in self.servers.drain(..) {
+            server.terminate(START_TIMEOUT).await?;
+            server.hush();
+        }
+        self.replicas.clear();
+        self.plane.apply(&programs.manifests("server")?).await?;
+        self.programs = programs;
+        self.start_server().await
     }
 
     /// Sets an environment variable for servers that are started from now on.

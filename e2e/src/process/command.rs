@@ -11,6 +11,8 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use tokio::{io::AsyncWriteExt, time::timeout};
 
+use crate::manifests;
+
 /// Runs a command to its end and returns its output. A command that takes longer than `limit` is killed, and that is an error.
 pub async fn run(command: Command, limit: Duration) -> Result<Output> {
     run_with_input(command, Vec::new(), limit).await
@@ -71,16 +73,36 @@ pub fn cargo_bin_path(name: &str) -> Result<PathBuf> {
         })
 }
 
-/// The folder of the project's own programs: that of the running executable, unless another one is given.
+/// A build of the project's programs, with the manifests that install it. The default is the build of the running executable
+/// and the folder `deploy`.
 #[derive(Clone, Debug, Default)]
 pub struct Programs {
     folder: Option<PathBuf>,
+    deploy: Option<PathBuf>,
 }
 
 impl Programs {
     /// The programs in a folder, such as `target/release`.
     pub fn in_folder(folder: PathBuf) -> Self {
-        Self { folder: Some(folder) }
+        Self {
+            folder: Some(folder),
+            deploy: None,
+        }
+    }
+
+    /// The same programs, installed by the manifests of another folder `deploy`.
+    #[must_use]
+    pub fn with_manifests(mut self, deploy: PathBuf) -> Self {
+        self.deploy = Some(deploy);
+        self
+    }
+
+    /// The manifests of a folder of `deploy`, as one stream of YAML.
+    pub fn manifests(&self, name: &str) -> Result<String> {
+        match &self.deploy {
+            Some(deploy) => manifests::stream(&deploy.join(name)),
+            None => manifests::folder(name),
+        }
     }
 
     /// Returns the path of a program.

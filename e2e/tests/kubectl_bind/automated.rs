@@ -37,7 +37,7 @@ fn a_request_becomes_a_binding_by_one_command() -> Result<()> {
         )?;
         kubectl_bind(&plane, &["deploy"]).await?;
         // It runs with what the command has installed, and nothing else.
-        let consumer = Consumer::start_installed(plane, &[]).await?;
+        let consumer = Consumer::start_installed(process::Programs::default(), plane, &[]).await?;
         let world = World {
             contract: Provider::contract(&consumer.identity().await?),
             provider,
