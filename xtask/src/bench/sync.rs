@@ -35,7 +35,7 @@ const EXAMPLES: &str = "\
 Examples:
   cargo xtask bench sync                                          a burst of 1,000 objects, and 20 and 50 changes per second
   cargo xtask bench sync --measure burst --objects 10000          a longer burst
-  cargo xtask bench sync --measure rate --rate 100 --plot a.png   another rate, with a picture of all latencies
+  cargo xtask bench sync --measure rate --rate 100 --plot a.svg   another rate, with a picture of all latencies
   cargo xtask bench sync --output json > result.json              for programs
 
 Two control planes, the server and the konnector run as processes of their own on this machine. Whom the konnector is
@@ -77,7 +77,7 @@ pub(crate) struct Args {
     /// Objects that a floor works on at once: as many as the konnector's, if not given.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
     floor_concurrency: u16,
-    /// Writes the time of each change over time to this PNG, of the first round.
+    /// Writes the time of each change over time to this SVG file, of the first round.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
