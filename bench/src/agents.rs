@@ -3,6 +3,7 @@
 //!
 //! One command per line comes on standard input, one answer per line goes out on standard output.
 
+mod bare;
 mod bind;
 mod change;
 mod crowd;
@@ -88,6 +89,9 @@ struct Answer {
     /// How long each took, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     percentiles: Option<Percentiles>,
+    /// How long each change took to show on a bare watch of the API server, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bare: Option<Percentiles>,
 }
 
 /// The program at work.
@@ -145,7 +149,7 @@ impl Program {
                 let time = Duration::from_secs_f64(seconds);
                 Ok(list::run(what, time, concurrency, &self.owners, self.crowd.clients()).await)
             }
-            Command::Change(load) => Ok(change::run(load, &self.admin.write, &self.contracts, &mut self.crowd).await),
+            Command::Change(load) => change::run(load, &self.admin, &self.contracts, &mut self.crowd).await,
             Command::Mark => {
                 self.mark = Instant::now();
                 let count = self.crowd.mark();

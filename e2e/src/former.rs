@@ -3,7 +3,7 @@
 use std::{
     env,
     fs::{self, File},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Stdio},
 };
 

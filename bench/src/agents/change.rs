@@ -1,14 +1,16 @@
 //! Changes of exports: written through the Kubernetes API, and seen by the agents that they are for.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use anyhow::Result;
 use bindery_api::v1alpha2::APIServiceExport;
+use bindery_runtime::client::Clients;
 use kube::{
-    Api, Client,
+    Api,
     api::{Patch, PatchParams},
 };
 use serde::Deserialize;
@@ -17,6 +19,7 @@ use tokio::{sync::Semaphore, task::JoinSet, time::sleep_until};
 
 use super::{
     Answer,
+    bare::BareWatch,
     bind::Contract,
     crowd::{Crowd, What},
 };
@@ -47,19 +50,22 @@ pub(super) struct Load {
 }
 
 /// Changes exports until each change has arrived. A change counts from the time that it was meant for.
-pub(super) async fn run(load: Load, admin: &Client, contracts: &[Contract], crowd: &mut Crowd) -> Answer {
+pub(super) async fn run(load: Load, admin: &Clients, contracts: &[Contract], crowd: &mut Crowd) -> Result<Answer> {
     crowd.drain();
+    let bare = BareWatch::open(admin.watch.clone()).await?;
     let start = Instant::now();
     let times = load.times(start);
     let places = Arc::new(Semaphore::new(load.concurrency.clamp(1, CONCURRENCY_MAX)));
     let mut writes = JoinSet::new();
     // What each agent waits for: the number of a change, and when it was meant.
     let mut awaited: Vec<HashMap<u64, Instant>> = (0..contracts.len()).map(|_| HashMap::new()).collect();
+    let mut meant = HashMap::new();
     for ((index, at), number) in times.iter().enumerate().zip(load.from..) {
         let agent = index % contracts.len();
         let contract = &contracts[agent];
         awaited[agent].insert(number, at.unwrap_or(start));
-        let api: Api<APIServiceExport> = Api::namespaced(admin.clone(), &contract.namespace);
+        meant.insert(number, at.unwrap_or(start));
+        let api: Api<APIServiceExport> = Api::namespaced(admin.write.clone(), &contract.namespace);
         let (export, at, places) = (Arc::clone(&contract.export), *at, Arc::clone(&places));
         writes.spawn(async move {
             let _place = match at {
@@ -114,10 +120,16 @@ pub(super) async fn run(load: Load, admin: &Client, contracts: &[Contract], crow
     answer.seconds = last_seen.saturating_duration_since(start).as_secs_f64();
     answer.load_seconds = Some(last_write.saturating_duration_since(start).as_secs_f64());
     answer.percentiles = Percentiles::of(latencies);
-    answer
+    answer.bare = Percentiles::of(bare.latencies(&meant));
+    Ok(answer)
 }
 
-async fn write(api: &Api<APIServiceExport>, export: &str, number: u64) -> Result<(), kube::Error> {
+/// The number of the change that the labels of an export tell of.
+pub(super) fn number(labels: Option<&BTreeMap<String, String>>) -> Option<u64> {
+    labels?.get(LABEL)?.parse().ok()
+}
+
+async fn write(api: &Api<APIServiceExport>, export: &str, number: u64) -> kube::Result<()> {
     let patch = json!({"metadata": {"labels": {LABEL: number.to_string()}}});
     let params = PatchParams::default();
     api.patch_metadata(export, &params, &Patch::Merge(patch))

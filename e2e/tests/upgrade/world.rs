@@ -16,8 +16,8 @@ use bindery_e2e::{
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
-    Api, ResourceExt as _,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    Api,
+    api::{ListParams, PostParams},
 };
 use serde_json::json;
 

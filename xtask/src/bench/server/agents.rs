@@ -49,6 +49,8 @@ pub(super) struct Answer {
     pub(super) errors: usize,
     pub(super) error: Option<String>,
     pub(super) percentiles: Option<Percentiles>,
+    /// Of the same changes, on a bare watch of the API server.
+    pub(super) bare: Option<Percentiles>,
 }
 
 /// In microseconds.

@@ -1,0 +1,62 @@
+//! Sees changes of exports on one bare watch of the API server: the least time in which any server could tell of them.
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bindery_api::v1alpha2::APIServiceExport;
+use futures::{StreamExt as _, TryStreamExt as _};
+use kube::{
+    Api, Client,
+    api::{ListParams, WatchEvent, WatchParams},
+};
+use parking_lot::Mutex;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::change;
+
+/// A watch that notes when it showed each change. It ends when this is dropped.
+pub(super) struct BareWatch {
+    seen: Arc<Mutex<HashMap<u64, Instant>>>,
+    _task: AbortOnDropHandle<()>,
+}
+
+// === impl BareWatch ===
+
+impl BareWatch {
+    /// Opens the watch. Changes that are written from now on are seen.
+    pub(super) async fn open(client: Client) -> kube::Result<Self> {
+        let exports: Api<APIServiceExport> = Api::all(client);
+        let list = exports.list_metadata(&ListParams::default().limit(1)).await?;
+        let version = list.metadata.resource_version.unwrap_or_default();
+        // Longer than a load takes that has as many changes a second as are of use.
+        let params = WatchParams::default().timeout(290);
+        let mut events = exports.watch_metadata(&params, &version).await?.boxed();
+        let seen = Arc::new(Mutex::new(HashMap::new()));
+        let task = tokio::spawn({
+            let seen = Arc::clone(&seen);
+            async move {
+                while let Ok(Some(event)) = events.try_next().await {
+                    if let WatchEvent::Modified(export) = event
+                        && let Some(number) = change::number(export.metadata.labels.as_ref())
+                    {
+                        seen.lock().insert(number, Instant::now());
+                    }
+                }
+            }
+        });
+        Ok(Self {
+            seen,
+            _task: AbortOnDropHandle::new(task),
+        })
+    }
+
+    /// Returns how long after its time each of these changes was shown.
+    pub(super) fn latencies(&self, meant: &HashMap<u64, Instant>) -> Vec<Duration> {
+        let seen = self.seen.lock();
+        let latency = |(number, meant): (&u64, &Instant)| Some(seen.get(number)?.saturating_duration_since(*meant));
+        meant.iter().filter_map(latency).collect()
+    }
+}
