@@ -11,7 +11,7 @@ mod suite;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
-use bindery_e2e::binaries::Binaries;
+use bindery_e2e::{binaries::Binaries, former};
 
 use self::schedule::Lanes;
 use crate::cargo::{TESTED, step};
@@ -62,7 +62,9 @@ fn all() -> Result<()> {
     Ok(())
 }
 
-/// Provides control planes. They are built here and not in the first test, which would time out on a fresh machine.
+/// Provides control planes, and the former version for suite `upgrade`. They are built here and not in the first test, which
+/// would time out on a fresh machine.
 fn provide() -> Result<()> {
-    Binaries::locate().map(drop).context("cannot provide control planes")
+    Binaries::locate().context("cannot provide control planes")?;
+    former::locate().map(drop)
 }
