@@ -197,17 +197,17 @@ async fn it_is_lost_before_others_may_pass_when_the_api_server_is_away() {
     let begun = Instant::now();
     memory.silence(true);
     timeout(Duration::from_secs(15), held.lost()).await.unwrap();
-    assert!(begun.elapsed() < PACE.duration, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < TIMING.duration, "{:?}", begun.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_process_that_stood_still_knows_before_its_tasks_ran() {
     let (memory, told) = (Memory::default(), Told::default());
     let held = take(&memory, &told).await.unwrap();
-    tokio::time::advance(PACE.renew_deadline.checked_sub(Duration::from_millis(1)).unwrap()).await;
+    tokio::time::advance(TIMING.renew_deadline.checked_sub(Duration::from_millis(1)).unwrap()).await;
     assert!(!held.is_lost());
     memory.silence(true);
-    tokio::time::advance(PACE.renew_deadline).await;
+    tokio::time::advance(TIMING.renew_deadline).await;
     assert!(held.is_lost());
 }
 
