@@ -174,7 +174,7 @@ fn nonsense_is_refused_with_the_flag_s_name() {
     );
     check_refused(&TLS, &["--pretty-name", " "], "--pretty-name");
     check_refused(&TLS, &["--token-lifetime", "9m"], "at least 10m");
-    check_refused(&TLS, &["--token-lifetime", "soon"], "no duration");
+    check_refused(&TLS, &["--token-lifetime", "soon"], "is not a duration");
     check_refused(&TLS, &["--token-lifetime", "200h"], "--renewal-lifetime");
     check_refused(&TLS, &["--external-ca-file", "/no/such/file"], "--external-ca-file");
 }
