@@ -20,7 +20,7 @@ const PROGRAMS: [&str; 4] = ["bindery-server", "bindery-konnector", "kubectl-bin
 /// Finds the former programs and their manifests in the cache. Builds them first if they are not there, which takes minutes,
 /// blocks, and needs the project's git history.
 pub fn locate() -> Result<Programs> {
-    let folder = binaries::cache_folder()?.join("bindery/former").join(&COMMIT[..12]);
+    let folder = binaries::cache_folder()?.join("former").join(&COMMIT[..12]);
     let bin = folder.join("bin");
     if !bin.is_dir() {
         fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
