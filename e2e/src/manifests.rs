@@ -35,6 +35,6 @@ pub fn documents(yaml: &str) -> Result<Vec<Value>> {
     Ok(documents.into_iter().flatten().collect())
 }
 
-fn deploy() -> PathBuf {
+pub(crate) fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
 }

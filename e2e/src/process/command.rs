@@ -105,6 +105,13 @@ impl Programs {
         }
     }
 
+    /// One file of `deploy`.
+    pub fn manifest(&self, name: &str) -> Result<String> {
+        let deploy = self.deploy.clone().unwrap_or_else(manifests::deploy);
+        let path = deploy.join(name);
+        std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    }
+
     /// Returns the path of a program.
     pub fn path(&self, name: &str) -> Result<PathBuf> {
         let Some(folder) = &self.folder else {

@@ -58,10 +58,14 @@ impl World {
             Consumer::start_installed(former.clone(), plane, &lease::PATIENT).await
         };
         let (provider, consumer) = tokio::try_join!(Box::pin(provider), Box::pin(consumer))?;
-        provider
-            .plane
-            .apply(&former.manifests("examples/bundle/provider")?)
-            .await?;
+        let example = |name: &str| former.manifest(&format!("examples/bundle/provider/{name}.yaml"));
+        provider.plane.apply(&example("requester")?).await?;
+        // The author's right to bind is known to the API server a moment after it is given.
+        let request = example("request")?;
+        eventually_ok("the request to be accepted", SOON, async || {
+            provider.plane.apply(&request).await
+        })
+        .await?;
         for cell in &CELLS {
             provider.plane.apply(&cell.offer().to_string()).await?;
         }
