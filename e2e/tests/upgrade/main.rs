@@ -99,7 +99,7 @@ async fn commands(world: &World) -> Result<()> {
     world.bind("renew", &[CELLS[0].name]).await?;
     world.ready(CELLS[0].name).await?;
     for cell in &CELLS {
-        world.bind("unbind", &[cell.name, "--yes"]).await?;
+        world.bind("unbind", &[cell.name]).await?;
         for name in KEPT {
             cell.is_gone(world, name).await?;
         }
