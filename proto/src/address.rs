@@ -288,7 +288,7 @@ mod tests {
                 Ok(first) => {
                     let has_scheme = first.starts_with("https://") || first.starts_with("http://");
                     prop_assert!(has_scheme && !first.contains(['@', '?', '#', ' ']), "{}", first);
-                    prop_assert_eq!(audience(&first), Ok(first.clone()));
+                    prop_assert_eq!(audience(&first), Ok(first));
                 }
                 Err(error) => prop_assert!(!error.to_string().is_empty()),
             }

@@ -393,19 +393,19 @@ impl ApiServer for Script {
 async fn check_steps(begin: State, script: &[Result<&'static str, u16>], expect: &[&str], time: std::ops::Range<u128>) {
     let api = Script(Mutex::new(script.iter().copied().collect()));
     let mut watcher = Watcher::new(api, Source::path("/api/v1/things"), Things, |_| {});
-    let (mut state, begun, mut states) = (begin, Instant::now(), Vec::new());
+    let (mut state, begun, mut reached) = (begin, Instant::now(), Vec::new());
     for _ in expect {
         state = watcher.step(state).await;
-        states.push(match &state {
+        reached.push(match &state {
             State::Listing => "listing".to_owned(),
             State::Checking(version) => format!("checking {version}"),
             State::Starting(version) => format!("starting {version}"),
             State::Watching(_) => "watching".to_owned(),
         });
     }
-    assert_eq!(states, expect);
+    assert_eq!(reached, expect);
     let took = begun.elapsed().as_millis();
-    assert!(time.contains(&took), "{states:?} took {took} ms");
+    assert!(time.contains(&took), "{reached:?} took {took} ms");
 }
 
 #[tokio::test(start_paused = true)]
