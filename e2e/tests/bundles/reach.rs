@@ -52,7 +52,8 @@ pub(crate) async fn without_backend_api_server_or_both_nothing_is_lost() -> Resu
             .backend_through(lines.backend.address());
         let bundle = case.bundle("");
         bundle.give(&credential.yaml()?).await?;
-        let spec = json!({"pollingInterval": "1s", "maxRetries": 3, "backoffMultiplier": 1.0});
+        // Two pauses between three failures are longer than statuses are held back, so that the warning is written.
+        let spec = json!({"pollingInterval": "3s", "maxRetries": 3, "backoffMultiplier": 1.0});
         bundle.apply(spec).await?;
         bundle.binds(&[FIRST.name]).await?;
         let pair = case.object(&contract, FIRST, "one").await?;
