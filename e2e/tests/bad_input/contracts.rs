@@ -238,7 +238,7 @@ fn a_contracts_own_token_opens_its_exports_and_nothing_else() -> Result<()> {
         let binder = case.client(&backend.token)?;
 
         let denied = |outcome: Result<(), Error>| {
-            let says = ["ServiceAccount of a contract", "call as the one who binds"];
+            let says = ["ServiceAccount of a contract", "call with the token of a principal"];
             refused(outcome, Code::PermissionDenied, ErrorReason::MethodDenied, &says).map(drop)
         };
         denied(

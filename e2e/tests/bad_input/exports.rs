@@ -111,7 +111,7 @@ fn who_owns_several_contracts_must_name_one() -> Result<()> {
         owner.bind("cowboys", &case.identity()).await?;
         owner.bind("cowboys", "another-cluster-of-several").await?;
         let ambiguous = owner.client.get_export("", "cowboys").await;
-        let says = ["2 contracts", "name the one that is meant"];
+        let says = ["2 contracts", "name one of them"];
         refused(ambiguous, Code::InvalidArgument, ErrorReason::ContractAmbiguous, &says)?;
         owner.client.get_export(&case.contract(), "cowboys").await?;
         ensure!(owner.client.list_exports(ListExportsRequest::default()).await?.len() == 2);

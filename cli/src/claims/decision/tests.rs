@@ -24,12 +24,7 @@ fn seen(rejected: &[&str], in_effect: &[&str], rights: &[&str]) -> Installed {
         permission_claims: in_effect.iter().map(|resource| claim(resource, None)).collect(),
         ..APIServiceBindingStatus::default()
     });
-    role.rules = Some(
-        core(rights)
-            .iter()
-            .map(bindery_api::consumer_rules::claim_rule)
-            .collect(),
-    );
+    role.rules = Some(core(rights).iter().map(claim_rule).collect());
     Installed {
         owner: Some(binding.into()),
         cluster_role: Some(role),
