@@ -266,7 +266,7 @@ async fn partly_blind(world: &World) -> Result<()> {
             "a binding that you cannot read",
             "? the binding cannot be read",
             "apiservicebindings",
-            "taken it up",
+            "has begun to copy it",
         ],
     )?;
     Ok(())
