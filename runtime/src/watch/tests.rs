@@ -390,10 +390,10 @@ impl ApiServer for Script {
 }
 
 /// Walks from one state through a script; compares the states after each step, and the time that all took in milliseconds.
-async fn check_steps(begin: State, script: &[Result<&'static str, u16>], expect: &[&str], time: std::ops::Range<u128>) {
+async fn check_steps(first: State, script: &[Result<&'static str, u16>], expect: &[&str], time: std::ops::Range<u128>) {
     let api = Script(Mutex::new(script.iter().copied().collect()));
     let mut watcher = Watcher::new(api, Source::path("/api/v1/things"), Things, |_| {});
-    let (mut state, begun, mut reached) = (begin, Instant::now(), Vec::new());
+    let (mut state, begun, mut reached) = (first, Instant::now(), Vec::new());
     for _ in expect {
         state = watcher.step(state).await;
         reached.push(match &state {
