@@ -1,6 +1,6 @@
 //! The index of references: which objects bound objects refer to.
 //!
-//! The engine of a bound resource shows every object that it sees to its [`ReferenceIndexer`]. The indexer notes what the
+//! The engine of a bound resource shows every object that it sees to its `ReferenceIndexer`. The indexer notes what the
 //! object refers to, by the reference paths of the claims, and calls the listeners of claims whose objects are now referred
 //! to, or no longer.
 

@@ -1,6 +1,6 @@
 //! Lists a resource, then follows its changes until it is dropped.
 //!
-//! The watcher is a state machine ([`watcher`]): it lists, watches from the version of the list, resumes where it was after a
+//! The watcher is a state machine (`watcher`): it lists, watches from the version of the list, resumes where it was after a
 //! broken connection, and lists again when the API server has forgotten that version (410), does not know it yet (as after a
 //! restore from a backup), or ended a watch before its time. Everything that was not listed between [`Event::Reset`] and
 //! [`Event::Complete`] is gone.
