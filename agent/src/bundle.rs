@@ -1,7 +1,8 @@
 //! The controller of APIServiceBindingBundles, which makes a binding of every export of a contract.
 //!
-//! One worker at a time handles each bundle. `observe` collects the state, all of it from caches; `plan` decides; `apply`
-//! writes; `status` reports. The controller of bindings serves the bindings of a bundle like any other, and publishes how
+//! No two workers handle the same bundle at the same time. `observe` collects the state, all of it from caches; `plan`
+//! decides; `apply` writes; `status` computes the status. The controller of bindings serves the bindings of a bundle
+//! like any other, and publishes how
 //! many objects each has: a binding whose export was removed ends with its last object.
 
 mod apply;

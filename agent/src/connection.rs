@@ -1,4 +1,4 @@
-//! What leads to the two clusters: clients, and the requests that every engine makes.
+//! Clients of both clusters, and the requests that every engine makes with them.
 
 mod writer;
 

@@ -41,7 +41,8 @@ pub(crate) struct Args {
     /// CA of the server's certificate, PEM.
     #[arg(long)]
     ca: PathBuf,
-    /// File with the token of somebody who binds; may be given several times, for each may send so many calls a second.
+    /// File with the token of somebody who binds; may be given several times, for the server limits the calls per
+    /// second of each.
     #[arg(long = "token", required = true)]
     tokens: Vec<PathBuf>,
     /// The template that is bound.
@@ -49,15 +50,15 @@ pub(crate) struct Args {
     template: String,
 }
 
-/// What is to be done.
+/// A command of the program.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(tag = "phase", rename_all = "snake_case")]
 enum Command {
     /// Binds more clusters.
     Bind { count: usize, concurrency: usize },
-    /// Opens the stream of each, and waits until all have a complete snapshot.
+    /// Opens the stream of each agent, and waits until all have a complete snapshot.
     Connect { timeout_s: u64 },
-    /// Lists for so long.
+    /// Lists again and again for `seconds`.
     List {
         what: Listed,
         seconds: f64,
@@ -65,28 +66,28 @@ enum Command {
     },
     /// Changes exports, and waits until each change has arrived.
     Change(Load),
-    /// Notes how many streams are whole now, and from when on time counts.
+    /// Sets the mark: notes the time, and how many streams are complete now.
     Mark,
-    /// Waits until each agent was told everything once more since the mark.
+    /// Waits until each agent has received a complete snapshot since the mark.
     Served { timeout_s: u64 },
 }
 
-/// What came of it.
+/// The answer to a command.
 #[derive(Debug, Default, Serialize)]
 struct Answer {
-    /// How many of what was asked for came about.
+    /// How many of the requested operations succeeded.
     count: usize,
-    /// From the first request until the last of it was seen.
+    /// From the first request until the last result was seen.
     seconds: f64,
-    /// Until the last request was answered, where that is something else.
+    /// From the first request until the last one was answered, for commands whose results are seen later.
     #[serde(skip_serializing_if = "Option::is_none")]
     load_seconds: Option<f64>,
-    /// What failed, or did not come in time.
+    /// Number of operations that failed or timed out.
     errors: usize,
-    /// The first of that, for people.
+    /// The first error, as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
-    /// How long each took, in microseconds.
+    /// How long each operation took, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     percentiles: Option<Percentiles>,
     /// How long each change took to show on a bare watch of the API server, in microseconds.

@@ -1,5 +1,6 @@
-//! `bindery-bench floor`: what a konnector can be at best. It holds the watches of one and lets them pass by; whoever makes
-//! the changes tells it of each, and it makes just the writes that follow from that.
+//! `bindery-bench floor`: shows the best throughput that a konnector can have. It keeps a konnector's watches open and
+//! ignores their events; the driver (`load`) tells it each change, and it sends only the writes that follow from the
+//! change.
 
 use std::{collections::HashMap, io::ErrorKind, path::PathBuf, sync::Arc};
 
@@ -25,7 +26,7 @@ use crate::{
 pub(crate) struct Args {
     #[command(flatten)]
     sides: sides::Args,
-    /// The socket that orders come by. It is made.
+    /// Path of the Unix socket on which orders are received. The program creates it.
     #[arg(long)]
     socket: PathBuf,
     /// Objects worked on at once.
@@ -33,7 +34,7 @@ pub(crate) struct Args {
     concurrency: u16,
 }
 
-/// Whoever carries orders out.
+/// Carries out orders.
 struct Floor {
     writer: Arc<Writer>,
     permits: Arc<Semaphore>,

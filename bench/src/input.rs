@@ -1,4 +1,4 @@
-//! What programs are told by whoever started them: lines of standard input.
+//! Reads the commands of the process that started this program: lines of standard input.
 
 use std::{io, thread};
 

@@ -1,4 +1,4 @@
-//! What `load` tells `floor` that it has changed.
+//! The messages by which `load` tells `floor` what it has changed.
 
 use std::{fmt, str::FromStr};
 

@@ -1,4 +1,4 @@
-//! What programs tell whoever started them: one JSON document a line.
+//! Writes answers for the process that started this program: one JSON document a line.
 
 use std::io::{self, Write as _};
 

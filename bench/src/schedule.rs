@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
-/// The times of so many Poisson arrivals at a rate per second, from the begin on. The same for the same seed.
+/// Times of `count` Poisson arrivals with `rate` per second, as delays from the begin. The same seed gives the same
+/// times.
 pub(crate) fn poisson(seed: u64, rate: f64, count: usize) -> Vec<Duration> {
     let mut random = StdRng::seed_from_u64(seed);
     let mut at = 0.0;

@@ -19,7 +19,7 @@ pub(crate) struct Answer {
     pub metadata: Meta,
 }
 
-/// Its metadata.
+/// The metadata of the object that was written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Meta {

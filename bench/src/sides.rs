@@ -1,4 +1,4 @@
-//! What `floor`, `relay` and `list` are told: two clusters, and what is bound between them.
+//! Flags of `floor`, `relay` and `list`: two clusters, and the resources that are bound between them.
 
 use std::{
     collections::BTreeMap,

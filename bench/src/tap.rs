@@ -1,4 +1,4 @@
-//! A watch with nothing behind it: the lines as they come.
+//! A bare watch: hands over its lines without parsing or caching objects.
 
 use std::time::Duration;
 

@@ -18,11 +18,11 @@ use crate::{
     sides::Sides,
 };
 
-/// Who writes.
+/// The field manager of all writes, the same as the konnector's.
 const FIELD_MANAGER: &str = "kube-bind.io";
-/// With it server-side apply creates only.
+/// A resource version that no object has: server-side apply with it creates, and fails if the object exists.
 const CREATE_ONLY: &str = "1";
-/// As long as a fingerprint of content.
+/// Stands for the fingerprint of an object's content, with the same length.
 const FINGERPRINT: &str = "00000000000000000000000000000000";
 
 /// A consumer's object.
@@ -61,7 +61,7 @@ enum Write {
     Release,
 }
 
-/// A [`Tally`] as it is told.
+/// A [`Tally`] as it is printed.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     orders: u64,
@@ -69,7 +69,7 @@ pub(crate) struct Report {
     errors: u64,
     error: Option<String>,
     by: BTreeMap<&'static str, u64>,
-    /// As TCP carries them, in both directions and of both clusters; since the program began.
+    /// Bytes that TCP carried since the program began, in both directions, to both clusters.
     wire_bytes: u64,
 }
 

@@ -32,7 +32,7 @@ pub enum User {
 }
 
 impl Kubeconfig {
-    /// The same for another address of the API server, such as a [`Proxy`](crate::Proxy)'s.
+    /// The same kubeconfig for another address of the API server, such as a [`Proxy`](crate::Proxy)'s.
     #[must_use]
     pub fn with_server(&self, server: impl Into<String>) -> Self {
         Self {

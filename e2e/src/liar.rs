@@ -278,7 +278,7 @@ fn is_watch(uri: &Uri) -> bool {
     query.split('&').any(|pair| pair == "watch=1" || pair == "watch=true")
 }
 
-/// A body that fails after so many bytes.
+/// A body that fails after `after` bytes.
 fn cut(body: Body, after: usize) -> Body {
     let mut left = after;
     let chunks = body.into_data_stream().map(move |chunk| {

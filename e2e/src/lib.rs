@@ -3,6 +3,24 @@
 //! A [`ControlPlane`] is an etcd, an API server and a controller manager of its own on loopback, with its own CA.
 //! [`Process`] runs the project's binaries against it. Whatever either starts ends with its owner, also when the test
 //! process panics or is killed. [`Provider`] and [`Consumer`] are control planes with the project installed as it ships.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`bound`] | starts a provider and a consumer with a binding of `cowboys` |
+//! | [`bundle`] | creates APIServiceBindingBundles |
+//! | [`call`] | builds the gRPC messages that programs send to the backend, also malformed ones |
+//! | [`claiming`] | installs a binding with permission claims by a program that is not `kubectl bind` |
+//! | [`former`] | builds the programs of an earlier commit, for tests of upgrades |
+//! | [`guide`] | runs the commands of a page of `docs/guides` |
+//! | [`lease`] | flags of programs: how long a leader holds its Lease without renewing it |
+//! | [`offer`] | publishes an API of its own for each test case |
+//! | [`remains`] | waits until nothing of a binding is left |
+//! | [`rights`] | asks the API server what a user may do |
+//! | [`synk`] | runs the project's command `synk`, which applies sets of manifests |
+//! | [`wildwest`] | the example API `cowboys.wildwest.dev` |
+//!
+//! [`Gate`] and [`Proxy`] cut a program off from its API server, [`Liar`] answers some requests wrongly, and
+//! [`Kubelet`] runs the konnector's Deployment as a process, because the control planes have no nodes.
 
 mod audit;
 pub mod binaries;

@@ -14,7 +14,7 @@ const COWBOY: &str = "billy-the-kid";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Without a command line of ours and without a human: from an empty consumer and one Secret by `kubectl apply` alone.
+    /// Bind without `kubectl bind` and without a user: from an empty consumer and one Secret, by `kubectl apply` alone.
     #[arg(long)]
     headless: bool,
     /// Leave everything running at the end, and print what to try.

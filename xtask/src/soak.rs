@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: what takes too long for every change.
+//! `cargo xtask soak`: the tests that take too long to run for every change.
 
 mod faults;
 mod fuzz;
@@ -16,14 +16,14 @@ pub(crate) struct Args {
     /// The seed of an earlier run, to have the same moments again.
     #[arg(long)]
     seed: Option<u64>,
-    /// For how long what reads manifests is fuzzed.
+    /// Seconds for which the parser of manifests is fuzzed.
     #[arg(long, default_value_t = 60)]
     fuzz_seconds: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
-    /// What reads manifests is given whatever a fuzzer makes up.
+    /// The parser of manifests gets input from a fuzzer.
     Fuzz,
     /// Server and konnector are killed at random moments.
     Faults,

@@ -1,4 +1,4 @@
-//! Decides about the CRD of one exported resource on the consumer.
+//! Decides about the CRD of one exported resource on the consumer. Nothing is written here.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Requests the deletion of a provider's export.
+//! Requests from the provider's backend that it deletes the export of a binding that ends.
 
 use std::{sync::Arc, time::Duration};
 

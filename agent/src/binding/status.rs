@@ -1,4 +1,4 @@
-//! The status of a binding.
+//! Computes the status of a binding. Nothing is written here.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The status of a bundle.
+//! Computes the status of a bundle. Nothing is written here.
 
 use std::{collections::BTreeMap, time::Duration};
 

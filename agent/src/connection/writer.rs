@@ -1,4 +1,5 @@
-//! Requests to both clusters, as every engine makes them.
+//! Requests to the consumer's and the provider's API servers, as every engine (the sync loop of one bound resource)
+//! makes them.
 
 use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
@@ -14,14 +15,14 @@ use crate::model::{
     object::{Object, Version},
 };
 
-/// Answers carry metadata only: the content is ours or comes by the watch.
+/// Accept header for answers that carry metadata only: the konnector wrote the content itself, or gets it by the watch.
 pub(crate) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-/// The whole object is needed.
+/// Accept header for answers that carry the whole object.
 pub(crate) const FULL: &str = "application/json";
 /// A resource version that no object has: server-side apply with it creates, and refuses to touch what exists.
 const CREATE_ONLY: &str = "1";
 
-/// No request takes longer, its answer included.
+/// Time limit of [`Writer::in_time`] for a request with its answer.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 /// Writes to both sides of one bound resource.
@@ -30,12 +31,14 @@ pub(crate) struct Writer {
     pub consumer: Client,
     pub provider: Client,
     pub resource: Arc<BoundResource>,
+    /// The contract namespace on the provider.
     pub contract: Arc<str>,
-    /// Several consumers write one object, so that what each wrote last is noted for itself.
+    /// Several consumers may write the same provider object, and the last write wins. The object then records for each
+    /// contract what it wrote last.
     pub last_wins: bool,
 }
 
-/// Where an operation goes.
+/// A consumer's object, and where its copy is on the provider.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target<'a> {
     /// The consumer's object.
@@ -46,7 +49,8 @@ pub(crate) struct Target<'a> {
     pub name: &'a str,
 }
 
-/// The metadata of an answer.
+/// What is read of an API server's answer. A `kind` of `Status` instead of the object's means that a deletion is
+/// complete.
 #[derive(Deserialize)]
 pub(crate) struct Answer {
     #[serde(default)]
@@ -63,7 +67,8 @@ pub(crate) struct AnswerMeta {
     pub resource_version: Version,
 }
 
-/// The body of a server-side apply, or of a creation.
+/// The body of a server-side apply or a creation: the source's content (all top-level fields in its `body`) under new
+/// metadata.
 pub(crate) struct CopyBody<'a> {
     pub source: &'a Object,
     pub resource: &'a BoundResource,
@@ -87,14 +92,14 @@ pub(crate) struct Meta<'a> {
     pub finalizers: &'a [&'a str],
 }
 
-/// The copy that was written.
+/// UID and version of a copy after a write.
 pub(crate) struct Answered {
     pub uid: Arc<str>,
     pub version: Version,
 }
 
 impl<'a> Meta<'a> {
-    /// That of the copy of this UID, or of one that is to be created.
+    /// The metadata to write to the copy with this UID; without a UID, the copy is created and must not exist.
     pub(crate) fn of_copy(
         name: &'a str,
         namespace: &'a str,
@@ -115,13 +120,14 @@ impl<'a> Meta<'a> {
 }
 
 impl Writer {
-    /// An answer, within that time.
+    /// Fails a request that takes longer than 30 s, its answer included.
     pub(crate) async fn in_time<T>(work: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
         let answer = timeout(ANSWER_MAX, work).await;
         answer.unwrap_or_else(|late| Err(kube::Error::Service(late.into())))
     }
 
-    /// Writes what a source says to its copy, all of it and nothing of what others wrote there.
+    /// Writes the content of a source to its copy by server-side apply, forced. Fields that the source does not have
+    /// stay with the managers that wrote them.
     pub(crate) async fn write(
         &self,
         client: &Client,
@@ -142,7 +148,8 @@ impl Writer {
         })
     }
 
-    /// Deletes an object of this UID; true if it is gone, false if finalizers hold it.
+    /// Deletes an object of this UID; true if it is gone, false if finalizers hold it. Fails with a conflict if the
+    /// object has another UID.
     pub(crate) async fn delete(&self, client: &Client, path: &str, uid: &str) -> Result<bool, kube::Error> {
         let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}});
         match send::<Answer>(client, Method::DELETE, path, PLAIN, &body).await {
@@ -152,6 +159,7 @@ impl Writer {
         }
     }
 
+    /// Reads an object; `None` if it does not exist.
     pub(crate) async fn read(&self, client: &Client, path: &str) -> Result<Option<Object>, kube::Error> {
         let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
         match client.request(request).await {
@@ -175,11 +183,13 @@ fn last_segment(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }
 
+// Content types of request bodies.
 pub(crate) const MERGE: &str = "application/merge-patch+json";
 pub(crate) const JSON: &str = "application/json-patch+json";
 pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 pub(crate) const PLAIN: &str = "application/json";
 
+/// Sends a request. Its answer carries metadata only.
 pub(crate) async fn send<T: serde::de::DeserializeOwned>(
     client: &Client,
     method: Method,
@@ -190,6 +200,7 @@ pub(crate) async fn send<T: serde::de::DeserializeOwned>(
     send_accepting(client, method, path, (content_type, METADATA_ONLY), body).await
 }
 
+/// Sends a request with a content type and an Accept header.
 pub(crate) async fn send_accepting<T: serde::de::DeserializeOwned>(
     client: &Client,
     method: Method,

@@ -60,11 +60,12 @@ impl Decode for Lean {
     }
 }
 
-/// Names that many objects have in common: one text for all of them, as long as it is used.
+/// Interned names that many objects have in common: all share one `Arc<str>`.
 #[derive(Debug, Default)]
 pub(crate) struct Names(HashSet<Arc<str>>);
 
-/// So many names are shared. Whoever notes others on each object has a text for each.
+/// At most this many names are interned; once full, unused ones are removed, and further ones are allocated for each
+/// object.
 const NAMES_MAX: usize = 4096;
 
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {

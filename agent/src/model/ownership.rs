@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 
 use crate::model::{FIELD_MANAGER, object::Object, projection::carried};
 
-/// The managed fields of an object after its content has become ours: all that the source says, of whatever manager. `None`
-/// where that is so already. What others added since, and what belongs to the provider's cluster, stays with whoever wrote it,
-/// and so outlives our next write.
+/// Returns the managed fields after the konnector took over every field that the source has, from any manager; `None`
+/// if nothing changes. Fields that others added, or that belong to the provider's cluster, stay with their managers, so
+/// the konnector's next write does not remove them.
 pub(crate) fn disowned(entries: &[Value], api_version: &str, source: &Object) -> Option<Vec<Value>> {
     let said = said(source);
     let (mut ours, mut others) = (Map::new(), Vec::new());

@@ -1,4 +1,5 @@
-//! The provider namespaces that copies live in: an APIServiceNamespace asks for one, the backend assigns it.
+//! Decides which APIServiceNamespaces to write: each requests the provider namespace for one consumer namespace, and
+//! the backend assigns it.
 
 use std::sync::Arc;
 
@@ -16,44 +17,44 @@ use crate::model::Placement;
 /// Value of the label `kube-bind.io/owner` on what the provider made before any consumer asked for it.
 const OWNER_PROVIDER: &str = "provider";
 
-/// What is known when a consumer namespace is looked at.
+/// The state of one consumer namespace that the decision is made from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Observed<'a> {
-    /// The consumer has objects there that need a place.
+    /// The consumer namespace has objects that need a provider namespace.
     pub wanted: bool,
     /// The consumer namespace exists.
     pub exists: bool,
-    /// The request for a place, if there is one.
+    /// The APIServiceNamespace of the consumer namespace, if there is one.
     pub request: Option<&'a APIServiceNamespace>,
-    /// The exports that the place is for.
+    /// The exports whose objects are in the consumer namespace.
     pub exports: &'a [OwnerReference],
 }
 
 /// One write to an APIServiceNamespace.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum PlaceOp {
-    /// Asks for a place.
+    /// Creates the APIServiceNamespace, with these exports as owners.
     Request { owners: Vec<OwnerReference> },
-    /// Says that these exports use the place too, so that another's end does not take it away.
+    /// Replaces the owners: these exports use the provider namespace too, so it stays when another export ends.
     Share {
         owners: Vec<OwnerReference>,
         version: Option<String>,
     },
-    /// Gives the place back: nobody needs it.
+    /// Gives up the provider namespace, which is no longer needed.
     GiveBack {
         uid: Option<String>,
         version: Option<String>,
     },
 }
 
-/// Decides what is to be written, if anything.
+/// Decides what to write; `None` if nothing.
 pub(crate) fn plan(seen: &Observed<'_>) -> Option<PlaceOp> {
     let Some(request) = seen.request else {
         let owners = seen.exports.to_vec();
         return seen.wanted.then_some(PlaceOp::Request { owners });
     };
     if request.metadata.deletion_timestamp.is_some() {
-        // It ends first; then there is none.
+        // A new one can be created once this one is gone.
         return None;
     }
     if seen.wanted {
@@ -76,12 +77,13 @@ pub(crate) fn plan(seen: &Observed<'_>) -> Option<PlaceOp> {
     })
 }
 
-/// Whether a place is kept for an export, among others.
+/// Whether an export is among the owners of an APIServiceNamespace.
 pub(crate) fn is_for(request: &APIServiceNamespace, export: &OwnerReference) -> bool {
     request.owner_references().iter().any(|owner| owner.uid == export.uid)
 }
 
-/// The provider namespace that was assigned, also while it is being taken away: what is in it goes by us.
+/// The provider namespace that was assigned, also while it is being deleted, because the konnector deletes the copies
+/// in it.
 pub(crate) fn assigned(request: &APIServiceNamespace, placement: &Placement) -> Option<Arc<str>> {
     let status = request.status.as_ref()?;
     let namespace = match placement {
@@ -91,7 +93,7 @@ pub(crate) fn assigned(request: &APIServiceNamespace, placement: &Placement) -> 
     (!namespace.is_empty()).then(|| namespace.into())
 }
 
-/// Why the backend gives no provider namespace, in its own words.
+/// The backend's message about why it assigns no provider namespace.
 pub(crate) fn refusal(request: &APIServiceNamespace, placement: &Placement) -> Option<Arc<str>> {
     let ready = request
         .condition(READY)

@@ -1,4 +1,4 @@
-//! Binds: one contract for each cluster that there is to be, by a few owners.
+//! Creates one contract for each simulated cluster, by binding the template with the tokens of a few owners.
 
 use std::{
     fs,
@@ -22,7 +22,7 @@ use crate::percentiles::Percentiles;
 /// How long a bind may take in all.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// Those who bind.
+/// The users who bind, with a client for each token.
 pub(super) struct Owners {
     clients: Vec<Client>,
     template: Arc<str>,
@@ -61,7 +61,7 @@ impl Owners {
         self.clients.clone()
     }
 
-    /// Binds clusters by their numbers, so many at once.
+    /// Binds `count` clusters, numbered from `from`, with `concurrency` requests at once.
     pub(super) async fn bind(&self, from: usize, count: usize, concurrency: usize) -> (Answer, Vec<Contract>) {
         let start = Instant::now();
         let one = async |number: usize| {

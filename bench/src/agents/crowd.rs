@@ -1,4 +1,4 @@
-//! The agents: what each was told, and when.
+//! The simulated agents, and when each received which messages of its stream.
 
 use std::{
     collections::HashMap,
@@ -30,7 +30,7 @@ const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a konnector waits, as it ships, before it asks a server again that refused it for good.
 const REFUSED_PAUSE: Duration = Duration::from_secs(15);
 
-/// What an agent was told.
+/// What an agent has received.
 #[derive(Debug)]
 pub(super) struct Told {
     pub(super) agent: usize,
@@ -58,9 +58,9 @@ pub(super) struct Crowd {
 
 struct Agent {
     client: Client,
-    /// Its stream lives, and has told everything.
+    /// The stream is open, and its snapshot is complete.
     whole: bool,
-    /// When it was told everything since the mark.
+    /// When the snapshot was complete again after the mark.
     served: Option<Instant>,
 }
 
@@ -145,7 +145,7 @@ impl Crowd {
         Some(told)
     }
 
-    /// Takes note of what came while nobody waited.
+    /// Handles the messages that came while no command waited for them.
     pub(super) fn drain(&mut self) {
         while let Some(told) = self.told.as_mut().and_then(|(_, receiver)| receiver.try_recv().ok()) {
             self.note(&told);

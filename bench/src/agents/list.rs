@@ -1,4 +1,4 @@
-//! Lists, so many at once, by one caller after the other.
+//! Lists resources with a number of concurrent requests, by each caller in turn.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Where `floor` hears of what was changed.
+//! Tells `floor` over a socket which changes the API server has acknowledged.
 
 use anyhow::{Context as _, Result};
 use tokio::{

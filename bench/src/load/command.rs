@@ -1,4 +1,4 @@
-//! What `load` is told to do.
+//! The commands of `load`.
 
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -111,7 +111,7 @@ const fn timeout() -> u64 {
 // === impl Command ===
 
 impl Command {
-    /// The consumers that it is about, of so many.
+    /// Numbers of the consumers that the command is about; `consumers` is the number of all.
     pub(crate) fn chosen(&self, consumers: usize) -> Result<Vec<usize>> {
         let chosen = self.consumers.clone().unwrap_or_else(|| (0..consumers).collect());
         ensure!(!chosen.is_empty(), "no consumer is chosen");

@@ -85,7 +85,7 @@ fn steps(load: &Load, command: &Command, chosen: &[usize]) -> Result<Vec<Step>> 
     Ok(keys.into_iter().map(|key| Step { key, seq: 0 }).collect())
 }
 
-/// All at once, with so many requests under way.
+/// Makes all changes as fast as possible, with `concurrency` requests at once.
 async fn at_once(drive: &Arc<Drive>, concurrency: usize) -> Result<()> {
     let next = Arc::new(AtomicUsize::new(0));
     let mut tasks = JoinSet::new();
@@ -104,7 +104,8 @@ async fn at_once(drive: &Arc<Drive>, concurrency: usize) -> Result<()> {
     joined(tasks).await
 }
 
-/// Each at its time, whatever became of those before. The timers of the runtime count whole milliseconds, so that a thread
+/// Makes each change at its scheduled time, also if earlier ones are not answered yet. The timers of the runtime count
+/// whole milliseconds, so that a thread
 /// keeps the times. It ends by itself once nobody waits for it any more, and holds up no end of the program.
 async fn paced(drive: &Arc<Drive>, begun: Instant, rate: f64, seed: u64) -> Result<()> {
     ensure!(rate > 0.0, "a rate is more than nothing");

@@ -80,7 +80,7 @@ pub(crate) struct Outline<'a> {
     pub chosen: &'a [usize],
 }
 
-/// So many of those that are missing are named.
+/// At most this many missing objects are named in an answer.
 const NAMED: usize = 10;
 
 fn unix_ms(at: Instant) -> u64 {
@@ -92,7 +92,7 @@ fn unix_ms(at: Instant) -> u64 {
 // === impl Record ===
 
 impl Record {
-    /// Of so many changes.
+    /// The record of a phase with this number of changes.
     pub(crate) fn new(changes: usize) -> Self {
         Self {
             changes: Mutex::new(Changes {
@@ -105,7 +105,7 @@ impl Record {
         }
     }
 
-    /// A change is sent now, which was to be sent then.
+    /// Notes when a change was sent, and when it was scheduled.
     pub(crate) fn sent(&self, number: usize, intended: Instant, sent: Instant) {
         let times = &mut self.changes.lock().each[number];
         (times.intended, times.sent) = (Some(intended), Some(sent));

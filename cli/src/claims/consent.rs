@@ -1,4 +1,4 @@
-//! Decides whether the user has to be asked before a claim takes effect.
+//! Decides whether the user has to be asked before a provider's permission claim takes effect on the consumer.
 
 use bindery_api::{
     Accepted,
@@ -11,11 +11,11 @@ use crate::install::plan::Installed;
 /// What the user is asked to consent to, in the order of its weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Question {
-    /// Nothing: all claims were accepted before.
+    /// Nothing: no claim is newly accepted.
     Nothing,
-    /// Claims on some objects.
+    /// Newly accepted claims, none of them on all Secrets.
     Claims,
-    /// A claim on all Secrets of the cluster.
+    /// A newly accepted claim on all Secrets of the cluster.
     Everything,
 }
 
@@ -26,11 +26,12 @@ pub(crate) enum Verdict {
     Proceed,
     /// The command asks, and goes on after a yes.
     Ask,
-    /// The command fails, because there is no terminal to ask on.
+    /// The command fails, because it would have to ask about all Secrets and has no terminal.
     Refuse,
 }
 
-/// What the user has to consent to before these claims take effect.
+/// What the user has to consent to before the claims that `decision` accepts take effect. Claims that the installed
+/// binding has accepted before need no consent.
 pub(crate) fn question(claims: &[PermissionClaim], decision: &Decision, seen: &Installed) -> Question {
     let news = claims.iter().filter(|claim| {
         let was_accepted = seen.binding().is_some_and(|binding| was_accepted(binding, claim));
@@ -39,7 +40,8 @@ pub(crate) fn question(claims: &[PermissionClaim], decision: &Decision, seen: &I
     news.map(question_of).max().unwrap_or(Question::Nothing)
 }
 
-/// Whether a claim was accepted before. Without a record, claims that are in effect were.
+/// Whether the user accepted everything that a claim selects before, by the annotation of the binding. If the
+/// annotation is missing, the claims in the status of the binding count as accepted.
 fn was_accepted(binding: &APIServiceBinding, claim: &PermissionClaim) -> bool {
     match Accepted::of(binding) {
         Accepted::Unrecorded => {
@@ -59,7 +61,8 @@ pub(crate) fn question_of(claim: &PermissionClaim) -> Question {
     }
 }
 
-/// How the command goes on. `answered`: a flag says yes; `is_terminal`: there is a terminal to ask on.
+/// How the command goes on. `answered`: a flag says yes; `is_terminal`: there is a terminal to ask on. Without a
+/// terminal, a script is stopped only by a claim on all Secrets.
 pub(crate) fn verdict(question: Question, answered: bool, is_terminal: bool) -> Verdict {
     match question {
         Question::Nothing => Verdict::Proceed,

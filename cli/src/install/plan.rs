@@ -237,7 +237,7 @@ fn keeps_credential(wanted: &Manifests, seen: &Installed, now: Timestamp) -> boo
     same && installed.is_valid_at(now) && !seen.owner.as_ref().is_some_and(CredentialOwner::credential_fails)
 }
 
-/// The write of the owner. A bundle of another manager stays as it is.
+/// Plans the write of the owner: the binding or bundle. A bundle of another manager is not changed.
 fn plan_owner(wanted: &CredentialOwner, seen: Option<&CredentialOwner>) -> Result<Option<Write>, Failure> {
     let kind = match (wanted, seen) {
         (CredentialOwner::Binding(wanted), Some(CredentialOwner::Binding(seen))) => return plan_binding(wanted, seen),
@@ -252,8 +252,8 @@ fn plan_owner(wanted: &CredentialOwner, seen: Option<&CredentialOwner>) -> Resul
     either!(wanted, object => Write::new(kind, object.as_ref())).map(Some)
 }
 
-/// The write of a binding. A binding of another manager is used as it is, if it rejects what is to be rejected. Only its record of accepted
-/// claims is extended, if the user accepts more than it says.
+/// Plans the write of a binding. A binding of another manager must reject the claims that the user rejects; only its
+/// record of accepted claims is extended, if the user accepts more.
 fn plan_binding(wanted: &APIServiceBinding, seen: &APIServiceBinding) -> Result<Option<Write>, Failure> {
     let rejected = |binding: &APIServiceBinding| -> BTreeSet<GroupResource> {
         binding.spec.rejected_permission_claims.iter().cloned().collect()

@@ -107,7 +107,7 @@ impl<W: Write> Printer<W> {
         self.flush()
     }
 
-    /// Prints a text as it is.
+    /// Prints a text without changing it.
     pub(crate) fn text(&mut self, text: &str) -> Result<(), Failure> {
         self.out.write_all(text.as_bytes())?;
         self.flush()

@@ -20,7 +20,7 @@ impl Steps {
         }
     }
 
-    /// Prints that a step is done. It took the time since the step before.
+    /// Prints that a step is done, with the time since the previous step was done.
     pub(crate) fn done(&mut self, what: &str) {
         let took = std::mem::replace(&mut self.last, Instant::now()).elapsed();
         self.line(&finished(what, took));
@@ -47,6 +47,7 @@ fn finished(what: &str, took: Duration) -> String {
     format!("{took:>9}  {}", one_line(what))
 }
 
+/// Replaces control characters, also ends of lines, by spaces: a provider's text must not rewrite the terminal.
 fn one_line(text: &str) -> String {
     crate::render::output::printable(text)
 }

@@ -17,8 +17,8 @@ pub(crate) fn selected_by(part: SelectedBy) -> String {
     .to_owned()
 }
 
-/// Looks for the first of these bound objects that refers to an object, and says so. `cluster_scoped_namespace` is that of the
-/// export.
+/// Looks for the first of these bound objects that refers to an object, and says so. `cluster_scoped_namespace` is the
+/// field of that name of the export.
 pub(crate) fn named_by(
     paths: &ReferencePaths,
     resource: &str,

@@ -90,7 +90,7 @@ impl Programs {
         }
     }
 
-    /// The same programs, installed by the manifests of another folder `deploy`.
+    /// Makes the programs use the manifests of another folder `deploy`.
     #[must_use]
     pub fn with_manifests(mut self, deploy: PathBuf) -> Self {
         self.deploy = Some(deploy);

@@ -1,4 +1,4 @@
-//! Lists: the first of a watcher in one request, later ones in pages.
+//! How a watcher lists all objects: the first time in one request, later in pages.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::errors;
 
-/// Objects per page of a list; halved whenever a page is longer than is read.
+/// Objects per page of a list. A watcher halves its own number whenever a page exceeds the size limit.
 pub(super) const PAGE_OBJECTS: usize = 500;
 
 /// A list, or one page of it.
@@ -44,8 +44,8 @@ where
 {
     /// Lists once; returns the resource version of the list.
     pub(super) async fn list(&mut self) -> Result<String, kube::Error> {
-        // A list that may be older than what the handler knows has to say so before it shows anything. Only pages can: they
-        // are read to their end first.
+        // If a list is older than what the handler saw, the handler must learn it (`Rewound`) before the first object.
+        // Only a page is read whole, and so its version known, before its objects are handed over.
         if self.is_whole && self.seen == 0 {
             self.list_whole().await
         } else {
@@ -58,8 +58,8 @@ where
     async fn list_whole(&mut self) -> Result<String, kube::Error> {
         let request = self.source.request(&[("limit", "0")])?;
         let body = get_list(&self.api, request).await;
-        // What fails may be too much at once, for the API server or for a slow connection, and is asked for in pages from then
-        // on; but not if the API server was never reached.
+        // A watcher lists in one request only once: if it fails, the list may be too large for the API server or the
+        // connection. It tries again only if the API server was never reached.
         self.is_whole = body.as_ref().is_err_and(errors::is_unsent);
         let mut body = body?;
         (self.handler)(Event::Reset);
@@ -73,6 +73,8 @@ where
         Ok(self.complete(page.metadata.resource_version))
     }
 
+    /// Lists page by page. If a page is too long, the page size is halved and the list fails, so that the caller starts
+    /// again.
     async fn list_pages(&mut self) -> Result<String, kube::Error> {
         let limit = self.page.to_string();
         let mut next = String::new();
@@ -117,7 +119,8 @@ where
         Ok(())
     }
 
-    /// Notes the version of a list. One that is older than what was seen before shows that the API server was restored.
+    /// Notes the version of a list. If it is older than the latest version seen, the API server was restored from a
+    /// backup.
     fn begin(&mut self, version: &str) {
         let Ok(version) = version.parse() else {
             return;
@@ -129,6 +132,7 @@ where
         self.seen = version;
     }
 
+    /// Tells the handler that the list is complete; returns its version.
     fn complete(&mut self, version: String) -> String {
         (self.handler)(Event::Complete(version.clone()));
         version

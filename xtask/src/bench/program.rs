@@ -1,4 +1,4 @@
-//! A program that is told things line by line, and answers so.
+//! A child process that takes commands and gives answers, one JSON document a line.
 
 use std::{
     fs::{self, File},
@@ -16,22 +16,22 @@ use tokio::{
     time::timeout,
 };
 
-/// How long a program may take to follow, to count, or to end.
+/// Time limit for a program to get ready, to answer, or to end.
 const LIMIT: Duration = Duration::from_mins(2);
 
-/// A program that runs. It ends when its input does, which is also when its owner ends, however that was.
+/// A running program. It ends when its standard input is closed, which also happens when its owner dies.
 #[derive(Debug)]
 pub(super) struct Program {
     name: String,
     child: Child,
-    /// None once there is no more to tell.
+    /// Standard input of the program; `None` once it is closed.
     stdin: Option<ChildStdin>,
     lines: Lines<BufReader<ChildStdout>>,
     log: PathBuf,
 }
 
 impl Program {
-    /// Starts one, and waits until it is ready.
+    /// Starts a program, and waits until it is ready.
     pub(super) async fn start(name: &str, command: Command, folder: &Path) -> Result<Self> {
         let mut program = Self::spawn(name, command, folder)?;
         let ready: Value = program.hear(LIMIT).await?;
@@ -39,7 +39,7 @@ impl Program {
         Ok(program)
     }
 
-    /// Runs one that only says one thing and ends.
+    /// Runs a program that gives one answer and ends.
     pub(super) async fn once<T: DeserializeOwned>(name: &str, command: Command, folder: &Path) -> Result<T> {
         let mut program = Self::spawn(name, command, folder)?;
         let said = program.hear(LIMIT).await?;
@@ -69,24 +69,24 @@ impl Program {
         })
     }
 
-    /// Its process id.
+    /// The process id.
     pub(super) fn id(&self) -> Result<u32> {
         self.child.id().with_context(|| format!("{} has ended", self.name))
     }
 
-    /// Tells it something.
+    /// Sends a command to the program, as JSON.
     pub(super) async fn tell(&mut self, what: &impl Serialize) -> Result<()> {
         self.say(&serde_json::to_string(what)?).await
     }
 
-    /// Tells it one word.
+    /// Sends a line of text to the program.
     pub(super) async fn say(&mut self, line: &str) -> Result<()> {
         let stdin = self.stdin.as_mut().context("it was told to end")?;
         let told = stdin.write_all(format!("{line}\n").as_bytes()).await;
         told.with_context(|| format!("{} does not listen: {}", self.name, self.log()))
     }
 
-    /// Waits for the next thing that it says.
+    /// Waits for the next answer of the program.
     pub(super) async fn hear<T: DeserializeOwned>(&mut self, limit: Duration) -> Result<T> {
         let line = timeout(limit, self.lines.next_line()).await;
         let line = line.with_context(|| format!("{} says nothing for {limit:?}: {}", self.name, self.log()))??;
@@ -94,7 +94,7 @@ impl Program {
         serde_json::from_str(&line).with_context(|| format!("{} says {line}", self.name))
     }
 
-    /// Has it end, and returns its last words.
+    /// Ends the program, and returns its last answer.
     pub(super) async fn end<T: DeserializeOwned>(mut self) -> Result<T> {
         self.stdin.take();
         let last = self.hear(LIMIT).await?;
@@ -102,7 +102,7 @@ impl Program {
         Ok(last)
     }
 
-    /// Waits until it ends, which it is not to do before it is told to.
+    /// Fails when the program ends by itself, which it must not.
     pub(super) async fn ended(&mut self) -> Result<()> {
         let status = self.child.wait().await?;
         bail!("{} has ended ({status}): {}", self.name, self.log())

@@ -1,4 +1,5 @@
-//! `cargo xtask bench sync`: objects of a bound API, beside clients that only send the writes that have to be.
+//! `cargo xtask bench sync`: measures how the konnector syncs objects of a bound API, and compares it with clients that
+//! send only the necessary writes.
 
 mod api;
 mod backlog;

@@ -16,10 +16,10 @@ use self::{
 };
 use super::{measure::measure, quiet::quiet};
 
-/// What a first apply may cost, in terms of the bare client.
+/// The most that a first apply may cost, as a multiple of the bare client's cost.
 const BAR: f64 = 1.3;
 
-/// Of fewer objects than this, most of the cost is in the books of the set, and not in them.
+/// With fewer objects, bars are not checked: most of the cost is the records of the set (versions, Lease, history).
 const JUDGED: u32 = 1000;
 
 #[derive(Clone, Copy, Debug, clap::Args)]

@@ -5,7 +5,7 @@ use std::fmt;
 /// Lines of cells below a head. Columns are as wide as their widest cell.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
-    /// So many columns hold names, to the left; the others hold numbers, to the right.
+    /// Number of first columns that hold names, aligned left; the others hold numbers, aligned right.
     names: usize,
     lines: Vec<Vec<String>>,
 }

@@ -11,7 +11,7 @@ impl Times {
         Self(times)
     }
 
-    /// What so many of a hundred did not exceed; 0 of nothing.
+    /// The time that this percentage of the samples did not exceed; 0 without samples.
     pub(super) fn percentile(&self, percent: usize) -> f64 {
         let index = (self.0.len() * percent).div_ceil(100).saturating_sub(1);
         self.0.get(index).copied().unwrap_or_default()

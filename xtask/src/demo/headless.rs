@@ -1,4 +1,5 @@
-//! From an empty consumer and one Secret to a synced object, with nothing but `kubectl apply`.
+//! `cargo xtask demo --headless`: gets from an empty consumer and one Secret to a synced object by `kubectl apply`
+//! alone, without the command line tool and without a user.
 //!
 //! Both sides are applied as GitOps tools do it: all at once, again and again until the API servers have taken all of it.
 
@@ -26,13 +27,19 @@ use crate::cargo::root;
 /// The requester's namespace on the provider.
 const ORDERS: &str = "orders";
 const REQUEST: &str = "bindableresourcesrequest/cowboys";
-/// The consumer's identity, and the Secret with its kubeconfig.
+/// Names two things: the consumer cluster, in the request (`clusterIdentity`), and the Secrets that hold its
+/// kubeconfig.
 const WEST: &str = "west";
+/// The APIServiceBindingBundle on the consumer, which keeps a binding for each export that the kubeconfig gives access
+/// to.
 const BUNDLE: &str = "wildwest";
+/// The longest wait for each step.
 const LIMIT: Duration = Duration::from_mins(2);
+/// Pause between two attempts to apply.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// What is applied to the consumer, all at once.
+/// Folders and files of `deploy/` that are applied to the consumer in one `kubectl apply`: the konnector (the agent
+/// that syncs), its rights on the APIs that bundles bind, a bundle, and a Cowboy to sync.
 const CONSUMER: [&str; 4] = [
     "konnector",
     "konnector/optional/bundles.yaml",
@@ -82,7 +89,8 @@ impl Demo<'_> {
         if keep { self.keep().await } else { Ok(()) }
     }
 
-    /// The provider's side: a request as a resource, by an account that may do no more than that.
+    /// Applies a BindableResourcesRequest on the provider, by an account that has no rights but those it
+    /// needs for that. Returns the file with the Secret for the consumer.
     async fn ask(&mut self) -> Result<PathBuf> {
         let start = Instant::now();
         let plane = &self.provider.plane;
@@ -102,7 +110,7 @@ impl Demo<'_> {
         self.carry(&response)
     }
 
-    /// The one Secret of the consumer: the kubeconfig of the response, as it is.
+    /// Writes the Secret for the consumer to a file: it holds the kubeconfig of the response, unchanged.
     fn carry(&self, response: &Value) -> Result<PathBuf> {
         let kubeconfig = response["data"]["kubeconfig"]
             .as_str()
@@ -116,7 +124,7 @@ impl Demo<'_> {
         self.consumer.workdir().write("secret.json", secret.to_string())
     }
 
-    /// The consumer's side. Gives the time from the first apply to the first synced object.
+    /// Applies everything on the consumer. Returns the time from the first apply to the first synced object.
     async fn apply(&mut self, secret: PathBuf) -> Result<Duration> {
         let start = Instant::now();
         let (applied, ready, (copy, took)) =
@@ -133,13 +141,14 @@ impl Demo<'_> {
         Ok(took)
     }
 
-    /// How often it took, and how long.
+    /// Applies all manifests. Returns how many times `kubectl apply` ran, and the time since `start`.
     async fn applied(&self, secret: PathBuf, start: Instant) -> Result<(usize, Duration)> {
         let files: Vec<_> = CONSUMER.into_iter().map(deploy).chain([secret]).collect();
         let times = apply(self.consumer, self.consumer.kubeconfig_path(), &files).await?;
         Ok((times, start.elapsed()))
     }
 
+    /// Waits until the bundle is Ready. `kubectl wait` fails, and is tried again, while the bundle does not exist.
     async fn ready(&self, start: Instant) -> Result<Duration> {
         let bundle = format!("apiservicebindingbundle/{BUNDLE}");
         let wait = ["wait", "--for=condition=Ready", "--timeout=2m", &bundle];
@@ -151,6 +160,7 @@ impl Demo<'_> {
         Ok(start.elapsed())
     }
 
+    /// Waits until the provider has the copy of the Cowboy.
     async fn copied(&self, start: Instant) -> Result<(DynamicObject, Duration)> {
         let copies = self.copies();
         let what = "the Cowboy on the provider";
@@ -158,7 +168,7 @@ impl Demo<'_> {
         Ok((copy, start.elapsed()))
     }
 
-    /// The stand-in for the provider's operator.
+    /// Writes a status to the provider's copy, as the provider's operator would, and waits until the consumer has it.
     async fn report(&mut self) -> Result<()> {
         let start = Instant::now();
         let patch = Patch::Merge(json!({"status": {"result": "the ranch is safe"}}));
@@ -174,6 +184,8 @@ impl Demo<'_> {
         show(&format!("  {NAMESPACE}/{COWBOY} {}\n", seen.data["status"]))
     }
 
+    /// The Cowboys in the provider namespace that mirrors the consumer's namespace. The contract is the relation of
+    /// this consumer to the provider.
     fn copies(&self) -> Api<DynamicObject> {
         let namespace = bindery_api::names::provider_namespace(&Provider::contract(WEST), NAMESPACE);
         Api::namespaced_with(self.provider.plane.client(), &namespace, &wildwest::resource())
@@ -197,7 +209,8 @@ impl Demo<'_> {
     }
 }
 
-/// Applies until all is taken: kinds are not served before what defines them is. Answers how often.
+/// Runs `kubectl apply` until it succeeds: objects are refused until the CRDs applied with them are served. Returns the
+/// number of attempts.
 async fn apply(plane: &ControlPlane, kubeconfig: &Path, files: &[PathBuf]) -> Result<usize> {
     let start = Instant::now();
     let mut args = vec!["apply".to_owned()];
@@ -213,6 +226,7 @@ async fn apply(plane: &ControlPlane, kubeconfig: &Path, files: &[PathBuf]) -> Re
     bail!("never applied")
 }
 
+/// Runs kubectl and returns its standard output. Fails if the exit code is not 0.
 async fn kubectl(plane: &ControlPlane, kubeconfig: &Path, args: &[&str]) -> Result<String> {
     let mut command: Command = plane.kubectl_command(kubeconfig);
     command.args(args);

@@ -1,4 +1,4 @@
-//! Bind an API with the command line, sync objects, unbind.
+//! `cargo xtask demo`: binds an API with `kubectl bind`, syncs objects, and unbinds.
 
 use std::{
     path::{Path, PathBuf},

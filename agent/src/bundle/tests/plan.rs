@@ -189,7 +189,7 @@ fn accepted_claims_and_consent_are_passed_on() {
     check(&seen, &[], "but to another contract");
 }
 
-/// Bound, with so many objects, and the export is gone for so long.
+/// A bound bundle with `objects` objects, whose export has been gone for `seconds`.
 fn removed(objects: Option<usize>, seconds: u64, policy: RemovedExports) -> ObservedBundle {
     with(bound(&["a", "b"]), |seen| {
         respec(seen, |spec| spec.removed_exports = Some(policy));

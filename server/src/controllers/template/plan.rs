@@ -1,4 +1,4 @@
-//! The condition `Ready` of templates and collections.
+//! Plans the condition `Ready` of templates, and of collections: named lists of templates in the catalog.
 
 use bindery_api::{
     Condition, Severity,
@@ -8,6 +8,7 @@ use bindery_api::{
 
 use crate::template::{ExportPlan, Refusal};
 
+/// A template is ready if its export can be planned; otherwise the condition carries the refusal.
 pub(super) fn template(verdict: &Result<ExportPlan, Refusal>) -> Condition {
     match verdict {
         Ok(_) => true_condition(READY),
@@ -15,6 +16,8 @@ pub(super) fn template(verdict: &Result<ExportPlan, Refusal>) -> Condition {
     }
 }
 
+/// A collection is ready if all its templates exist. Else the severity is only Warning: those that exist can still be
+/// bound.
 pub(super) fn collection(collection: &Collection, exists: impl Fn(&str) -> bool) -> Condition {
     let templates = collection.spec.templates.iter().map(|template| template.name.as_str());
     let missing: Vec<_> = templates.filter(|template| !exists(template)).collect();

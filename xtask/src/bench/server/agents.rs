@@ -1,4 +1,4 @@
-//! The program that is all agents, and what it is told.
+//! The program `bindery-bench agents`, which simulates all agents, and the commands for it.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::bench::program::Program;
 /// How long anything may take that it does: it ends most of it by limits of its own.
 const LIMIT: Duration = Duration::from_mins(30);
 
-/// What the program is to do; see `bindery-bench agents`.
+/// A command of the program; see `bindery-bench agents`.
 #[derive(Debug, Serialize)]
 #[serde(tag = "phase", rename_all = "snake_case")]
 pub(super) enum Order {
@@ -40,7 +40,7 @@ pub(super) enum Order {
     },
 }
 
-/// What came of it.
+/// The answer to a command.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Answer {
     pub(super) count: usize,
@@ -49,11 +49,11 @@ pub(super) struct Answer {
     pub(super) errors: usize,
     pub(super) error: Option<String>,
     pub(super) percentiles: Option<Percentiles>,
-    /// Of the same changes, on a bare watch of the API server.
+    /// Latencies of the same changes on a bare watch of the API server.
     pub(super) bare: Option<Percentiles>,
 }
 
-/// In microseconds.
+/// Percentiles of latencies, in microseconds.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(super) struct Percentiles {
     pub(super) p50: u64,

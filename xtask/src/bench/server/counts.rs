@@ -1,4 +1,4 @@
-//! What the server asks of the API server.
+//! Counts the server's requests to the API server.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ pub(super) struct Counted {
     pub(super) writes: usize,
     /// Questions that are asked by creating something: reviews of tokens and rights.
     pub(super) reviews: usize,
-    /// Of its Lease, which are in none of these numbers.
+    /// Requests about its Lease, which the other numbers leave out.
     pub(super) leases: usize,
     /// Each by verb and resource.
     pub(super) each: BTreeMap<String, usize>,
 }
 
-/// What the server asked since a moment, with what it does for its Lease apart.
+/// The server's requests to the API server since a moment. Those about its Lease are counted apart.
 pub(super) fn since(audit: &Audit, from: Moment) -> Result<Counted> {
     let by = format!("system:serviceaccount:{NAMESPACE}:bindery-server");
     let asked = audit.since(from)?;

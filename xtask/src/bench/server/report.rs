@@ -1,4 +1,4 @@
-//! What is shown, and what is too little.
+//! The report of the server benchmark, and the bars that it misses.
 
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ const ARRIVAL_RATIO: f64 = 1.3;
 /// How many times as long as to connect it may take until all agents are served again after a restart.
 const RESTART_RATIO: f64 = 3.0;
 
-/// What is judged of fewer agents, or of fewer changes, would hold however bad the server is.
+/// With fewer agents or changes, bars are not checked: even a bad server would meet them.
 const AGENTS: u32 = 5000;
 const CHANGES: usize = 500;
 
@@ -27,7 +27,7 @@ pub(crate) struct Report {
     rows: Vec<Row>,
     notes: Vec<String>,
     missed: Vec<String>,
-    /// Of what there is too little to judge it.
+    /// Bars that are not checked, because there are too few agents or changes.
     not_judged: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Row {
     pub(super) plane_cpu_seconds: Option<f64>,
     /// Of the server.
     pub(super) memory: Memory,
-    /// What the server asked meanwhile.
+    /// The server's requests to the API server in the phase.
     pub(super) asked: Option<Counted>,
 }
 
@@ -59,9 +59,9 @@ pub(super) struct Row {
 pub(super) struct Settled {
     /// Streams that are whole with all agents connected.
     pub(super) streams: usize,
-    /// What the server asks while nothing happens.
+    /// The server's requests to the API server while nothing happens.
     pub(super) at_rest: Counted,
-    /// What it asked from its restart on.
+    /// The server's requests to the API server since its restart.
     pub(super) after: Counted,
 }
 

@@ -17,7 +17,7 @@ use crate::bench::{proc, quiet::quiet};
 /// What is bound.
 const TEMPLATE: &str = "bench";
 
-/// So many bind and list: the server limits how often one may call.
+/// Number of users that bind and list. One is not enough, because the server limits the rate of each.
 const OWNERS: usize = 64;
 
 /// Where they live.
@@ -26,7 +26,7 @@ const OWNERS_NAMESPACE: &str = "bench-owners";
 /// How long their tokens hold: longer than any run.
 const TOKEN_SECONDS: i64 = 24 * 3600;
 
-/// As the server is shipped, and not as suites have it that kill leaders.
+/// Flags of the Lease as the server ships, and not as in suites that kill leaders.
 const LEASE: [&str; 2] = ["--lease-duration", "15"];
 
 /// How long nothing is done, to see what the server does then.

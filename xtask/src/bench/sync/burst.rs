@@ -13,13 +13,13 @@ use super::{
     stage::{Scene, Stage},
 };
 
-/// What of the floor's objects per second is wanted.
+/// The share of the floor's objects per second that the konnector must reach.
 const BAR: f64 = 0.8;
 
-/// Of fewer objects than this, most of the time is the driver's own.
+/// With fewer objects, bars are not checked: the driver itself takes most of the time.
 const JUDGED: u32 = 1000;
 
-/// What a server does for the first time takes longer, and is nobody's to pay for.
+/// Objects of a first phase that is not measured, because API servers do things slower for the first time.
 const WARM_UP: u32 = 200;
 
 pub(super) async fn run(bench: &Bench) -> Result<Section> {
@@ -40,7 +40,7 @@ pub(super) async fn run(bench: &Bench) -> Result<Section> {
     section(objects, lanes)
 }
 
-/// All phases by one, and then by the other.
+/// Runs all phases with the konnector and with the floor, one after the other.
 async fn round(bench: &Bench, stage: &mut Stage, (number, objects): (u32, u32), lanes: &mut Lanes) -> Result<()> {
     let mut written: Vec<Vec<Written>> = Vec::new();
     for contestant in Contestant::in_turn(number, Contestant::Floor) {

@@ -15,13 +15,13 @@ use super::{
 };
 use crate::bench::{spread::Spread, table::Table};
 
-/// What of the floors' objects per second is wanted.
+/// The share of the floors' objects per second that the konnectors must reach.
 const BAR: f64 = 0.7;
 
-/// Of fewer objects in all, most of the time is the driver's own.
+/// With fewer objects in all, bars are not checked: the driver itself takes most of the time.
 const JUDGED: u32 = 1000;
 
-/// What servers do for the first time takes longer, and is nobody's to pay for: objects of each consumer.
+/// Objects per consumer of a first phase that is not measured, because API servers do things slower for the first time.
 const WARM_UP: u32 = 20;
 
 pub(super) async fn run(bench: &Bench) -> Result<Section> {
@@ -44,7 +44,7 @@ pub(super) async fn run(bench: &Bench) -> Result<Section> {
     section(consumers, each, &rows)
 }
 
-/// All phases by the ones, and then by the others.
+/// Runs all phases with the konnectors and with the floors, one after the other.
 async fn round(bench: &Bench, crowd: &mut Crowd, (number, each): (u32, u32), rows: &mut Vec<Row>) -> Result<()> {
     for contestant in Contestant::in_turn(number, Contestant::Floor) {
         crowd.enter(contestant).await?;

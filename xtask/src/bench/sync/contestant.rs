@@ -1,16 +1,18 @@
-//! Who is measured.
+//! The programs that the sync benchmarks compare.
 
 use serde::Serialize;
 
-/// Who does the work of the same binding, with the same credentials.
+/// A program that syncs the objects of the binding. All use the same credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Contestant {
-    /// Ours.
+    /// The project's agent.
     Konnector,
-    /// Is told by the driver what changed, and sends the writes that have to be: the floor of what moves in a burst.
+    /// Keeps the same watches open but ignores their events: the driver tells it each change, and it sends only the
+    /// necessary writes. No agent can have a higher throughput in a burst of changes.
     Floor,
-    /// Sends them for each line that a watch brings: the floor of the time from write to write.
+    /// Sends the necessary writes for each line of a watch at once. No agent can have a shorter latency from the write
+    /// on one cluster to the write on the other.
     Relay,
 }
 
@@ -23,7 +25,8 @@ impl Contestant {
         }
     }
 
-    /// Ours and another in the order of a round: who is first changes.
+    /// The konnector and another contestant, in the order in which they run. Which is first alternates from round to
+    /// round.
     pub(super) fn in_turn(round: u32, beside: Self) -> [Self; 2] {
         if round.is_multiple_of(2) {
             [Self::Konnector, beside]

@@ -19,13 +19,13 @@ pub(super) struct Moments {
 /// Requests between two moments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Asks {
-    /// Of any kind and about anything.
+    /// All requests.
     pub(super) requests: usize,
-    /// To objects of the bound resources.
+    /// Writes to objects of the bound resources.
     pub(super) writes: usize,
     /// Which follow the bound resources.
     pub(super) watches: usize,
-    /// What is written, by verb, resource and side.
+    /// Writes by verb, resource and cluster.
     pub(super) by: BTreeMap<String, usize>,
 }
 
@@ -47,7 +47,7 @@ impl Stage {
         })
     }
 
-    /// What was asked since a moment.
+    /// Counts the requests since a moment.
     pub(super) fn asked(&self, since: &Moments) -> Result<Asks> {
         let consumer = self.consumer.plane.audit()?.since(since.consumer)?;
         let provider = self.provider.plane.audit()?.since(since.provider)?;
@@ -61,7 +61,7 @@ impl Stage {
         Ok(asks)
     }
 
-    /// What was refused so far, by either side.
+    /// Counts the requests that either API server has refused so far.
     pub(super) async fn refused(&self) -> Result<Refused> {
         let of = async |plane: &ControlPlane| Refused::of(&plane.client()).await;
         let (consumer, provider) = tokio::try_join!(of(&self.consumer.plane), of(&self.provider.plane))?;

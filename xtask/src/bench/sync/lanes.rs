@@ -2,13 +2,13 @@
 
 use super::{contestant::Contestant, row::Row, turn::Sample};
 
-/// In the order in which phases were first measured.
+/// All samples, in the order in which phases were first measured.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     lanes: Vec<Lane>,
 }
 
-/// Of one contestant in one phase, round by round.
+/// The samples of one contestant in one phase, round by round.
 #[derive(Debug)]
 struct Lane {
     phase: String,
@@ -29,7 +29,7 @@ impl Lanes {
         }
     }
 
-    /// Where ours did not make the same number of writes as the floor.
+    /// Lists the rounds in which konnector and floor made different numbers of writes.
     pub(super) fn unequal(&self) -> Vec<String> {
         let of_pair = |(ours, floor): (&Lane, &Lane)| {
             let counts = ours.samples.iter().zip(&floor.samples);
@@ -42,7 +42,7 @@ impl Lanes {
         self.pairs().flat_map(of_pair).collect()
     }
 
-    /// What that is about, for people.
+    /// Explains the result of [`Lanes::unequal`] in a sentence.
     pub(super) fn says(unequal: &[String]) -> String {
         match unequal {
             [] => "the konnector made the same number of writes in each phase as the one beside it".to_owned(),
@@ -53,7 +53,7 @@ impl Lanes {
         }
     }
 
-    /// Ours and the floor's, phase by phase.
+    /// The rows of the konnector and of the floor or relay, phase by phase.
     pub(super) fn rows(self) -> Vec<Row> {
         let mut rows = Vec::new();
         for (ours, floor) in self.pairs() {

@@ -1,4 +1,5 @@
-//! The driver: it makes changes, and sees what comes of them.
+//! The driver (`bindery-bench load`): a program that changes objects on both clusters and measures when the results are
+//! seen.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,22 +15,22 @@ use super::{
 };
 use crate::bench::program::Program;
 
-/// What a driver is for.
+/// A consumer cluster whose objects the driver changes.
 pub(super) struct Cluster {
-    /// Of an admin of the consumer.
+    /// Kubeconfig of an admin of the consumer.
     pub(super) kubeconfig: PathBuf,
-    /// The consumer's namespace on the provider.
+    /// The consumer's contract namespace on the provider.
     pub(super) contract: String,
 }
 
-/// A driver that follows both sides.
+/// A running driver, which watches both clusters.
 #[derive(Debug)]
 pub(super) struct Load {
     program: Program,
 }
 
 impl Load {
-    /// Starts one for some resources of a provider and its consumers; it writes its log to a folder.
+    /// Starts a driver for some resources of a provider and its consumers; it writes its log to a folder.
     pub(super) async fn start(
         programs: &Programs,
         (provider, consumers): (&Path, &[Cluster]),
@@ -48,7 +49,7 @@ impl Load {
         })
     }
 
-    /// Gives an order and waits until all of it was seen.
+    /// Gives an order, and waits until the results of all its changes were seen.
     pub(super) async fn order(&mut self, order: &Order) -> Result<Answer> {
         self.give(order).await?;
         let answer = self.next(order.limit()).await?;

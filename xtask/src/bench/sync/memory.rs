@@ -25,7 +25,7 @@ const BARS: [(f64, f64); 3] = [(0.0, 20.0), (10_000.0, 64.0), (100_000.0, 320.0)
 /// Larger objects are not judged.
 const SIZE: usize = 1024;
 
-/// So much of what it has at most, above what it has idle, may be left when all objects are gone.
+/// The share of its peak memory, less its idle memory, that the konnector may keep when all objects are gone.
 const LEFT: f64 = 0.5;
 
 /// An allocator may take its time to give memory back, but not longer.
@@ -174,7 +174,7 @@ pub(super) async fn at_rest(pid: u32) -> Result<Memory> {
     proc::memory(pid)
 }
 
-/// What is wanted at most with so many objects.
+/// The most memory that the konnector may use with this number of objects, in MiB.
 fn wanted(objects: u32) -> f64 {
     let objects = f64::from(objects);
     let beyond = BARS.iter().position(|(bar, _)| *bar >= objects);

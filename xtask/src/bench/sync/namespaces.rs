@@ -29,7 +29,7 @@ const SHARED: usize = 80;
 /// konnector reads of its contract and tells of itself.
 const OTHERS: usize = 16 + 16 + 8;
 
-/// What a namespace may take in memory, in MiB, besides the 20 that the konnector may have idle.
+/// Most memory per namespace, in MiB, besides the 20 MiB that the konnector may use idle.
 const PER_NAMESPACE: f64 = 0.1;
 const IDLE: f64 = 20.0;
 
@@ -41,7 +41,7 @@ const LIMIT: Duration = Duration::from_mins(3);
 struct Row {
     scope: &'static str,
     namespaces: u32,
-    /// Of bound objects, on both sides, since the process began.
+    /// Watches of bound objects on both clusters, since the process began.
     watches: usize,
     to_provider: usize,
     to_consumer: usize,

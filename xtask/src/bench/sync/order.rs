@@ -7,30 +7,30 @@ use serde::{Deserialize, Serialize};
 
 use super::Args;
 
-/// Requests of the driver under way at once, if not said.
+/// Concurrent requests of the driver, unless the order says otherwise.
 pub(super) const CONCURRENCY: u32 = 32;
 
-/// How long the driver waits for what is missing, besides [`SLOWEST`].
+/// Seconds that the driver waits for missing results, besides the time that [`SLOWEST`] gives.
 const PATIENCE_S: u64 = 300;
 
-/// Objects in a second: slower than any konnector should be, or any API server.
+/// Objects per second that even a slow konnector and API server reach: the time limit of a phase follows from it.
 const SLOWEST: u32 = 20;
 
 /// One kind of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Phase {
-    /// Objects on the consumer, seen once they are copied and held.
+    /// Creates objects on the consumer. Seen when their copies exist and they have the finalizer.
     Create,
-    /// Their spec on the consumer, seen in the copies.
+    /// Changes their spec on the consumer. Seen in the copies.
     Update,
-    /// The status of their copies, seen on the consumer.
+    /// Changes the status of their copies. Seen on the consumer.
     Status,
-    /// They are deleted on the consumer, and seen to be gone on both sides.
+    /// Deletes them on the consumer. Seen when they are gone on both clusters.
     Delete,
-    /// As create, without the time of each.
+    /// Creates objects as `Create` does, without measuring each.
     Fill,
-    /// As delete, of all that there are, without the time of each.
+    /// Deletes all objects that exist, without measuring each.
     Clear,
 }
 
@@ -39,36 +39,36 @@ pub(super) enum Phase {
 pub(super) struct Order {
     pub(super) phase: Phase,
     pub(super) label: String,
-    /// Which of the bound resources.
+    /// Number of the bound resource, among those that the driver was started with.
     pub(super) resource: usize,
-    /// Which consumers' objects; all if none is named.
+    /// Numbers of the consumers whose objects change; `None` for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) consumers: Option<Vec<usize>>,
     pub(super) prefix: String,
     pub(super) from: u32,
     pub(super) count: u32,
     pub(super) namespaces: u32,
-    /// Bytes of the object.
+    /// Size of an object in bytes.
     pub(super) size: usize,
-    /// Changes per second, at random moments; all at once if none is said.
+    /// Changes per second, at random moments; `None` for all at once.
     pub(super) rate: Option<f64>,
-    /// How many changes of the objects; one of each if not said.
+    /// Number of changes; `None` for one of each object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) changes: Option<u32>,
-    /// How many requests of the driver are under way at once, if all at once.
+    /// Concurrent requests of the driver, if there is no `rate`.
     pub(super) concurrency: u32,
-    /// Of the random moments: contestants meet the same.
+    /// Seed of the random moments, the same for all contestants.
     pub(super) seed: u64,
-    /// By which the change is told from those before it.
+    /// Number that the changed field gets, so that the driver can tell the change from earlier ones.
     pub(super) seq: u64,
-    /// Where a floor is told of each change, by consumer.
+    /// Sockets, one per consumer, at which the driver tells each floor what it changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) acks: Option<Vec<PathBuf>>,
-    /// For how long the driver waits after the last answer to it.
+    /// Seconds that the driver waits for results after the API server's last answer.
     pub(super) timeout_s: u64,
 }
 
-/// What came of an order.
+/// The driver's answer to an order.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Answer {
     #[serde(default)]
@@ -77,7 +77,7 @@ pub(super) struct Answer {
     ok: bool,
     #[serde(default)]
     pub(super) count: u32,
-    /// From the first request to the last thing seen.
+    /// From the first request to the last result that was seen.
     #[serde(default)]
     pub(super) seconds: f64,
     /// From the first request to the last answer of the API server.
@@ -95,17 +95,17 @@ pub(super) struct Answer {
     pub(super) latencies_us: Vec<(f64, u64)>,
     #[serde(default)]
     pub(super) percentiles: Option<Percentiles>,
-    /// Of the time that the API server took to answer the driver.
+    /// Time that the API server took to answer the driver.
     #[serde(default)]
     pub(super) ack_percentiles: Option<Percentiles>,
-    /// How late the driver itself was, at a rate.
+    /// How late the driver sent its requests, if the order has a rate.
     #[serde(default)]
     pub(super) late_us: Option<Percentiles>,
     #[serde(default)]
     pub(super) seconds_by_consumer: Vec<f64>,
 }
 
-/// Of latencies, in microseconds.
+/// Percentiles of latencies, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Percentiles {
     pub(super) p50: u64,

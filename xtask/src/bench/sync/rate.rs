@@ -13,7 +13,7 @@ use super::{
     stage::{Scene, Stage},
 };
 
-/// What is wanted in terms of the relay's.
+/// The konnector's latencies may be at most this many times the relay's.
 const BAR_P50: f64 = 1.5;
 const BAR_P99: f64 = 2.0;
 
@@ -22,7 +22,7 @@ const BAR_P99: f64 = 2.0;
 const ROUNDS: u32 = 4;
 const SECONDS: u32 = 8;
 
-/// Of fewer changes than this, of all rounds, the slowest of a hundred is chance.
+/// With fewer changes in all rounds, p99 is not checked, because it would be chance.
 const JUDGED: u32 = 500;
 
 /// Before anything is measured, at each rate.

@@ -1,4 +1,4 @@
-//! What is printed: a section for each measure.
+//! The report of the sync benchmarks: a section for each measure, as text and as JSON.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -6,39 +6,39 @@ use serde_json::Value;
 
 use super::super::{Report as Printed, plot::Panel, table::Table};
 
-/// The result.
+/// The report of a run.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
     pub(super) bench: &'static str,
-    /// With which settings.
+    /// The settings of the run.
     pub(super) settings: Value,
     pub(super) sections: Vec<Section>,
 }
 
-/// What one measure found.
+/// The results of one measure.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Section {
     pub(super) measure: &'static str,
-    /// For programs.
+    /// The rows of the table as JSON.
     rows: Value,
-    /// What to know when reading it.
+    /// What a reader has to know about the numbers.
     notes: Vec<String>,
-    /// What is wanted, and is so.
+    /// Bars that the results meet.
     holds: Vec<String>,
-    /// What is not good enough.
+    /// Bars that the results miss.
     missed: Vec<String>,
-    /// Of what there is too little to judge it.
+    /// Bars that are not checked, because there are too few samples.
     not_judged: Vec<String>,
     #[serde(skip)]
     table: Table,
-    /// To be drawn.
+    /// Diagrams for `--plot`.
     #[serde(skip)]
     pub(super) panels: Vec<Panel>,
 }
 
-/// Why something is not judged of which there are fewer than this.
+/// Returns why a bar is not checked, if there are fewer than `least` samples.
 pub(super) fn too_few(count: u32, least: u32, what: &str) -> Option<String> {
     (count < least).then(|| format!("of fewer than {least} {what}"))
 }
@@ -46,7 +46,7 @@ pub(super) fn too_few(count: u32, least: u32, what: &str) -> Option<String> {
 // === impl Section ===
 
 impl Section {
-    /// Of rows for programs, and the same for people.
+    /// A section with its rows twice: `rows` for JSON, `table` for text.
     pub(super) fn new(measure: &'static str, rows: &impl Serialize, table: Table) -> Result<Self> {
         Ok(Self {
             measure,
@@ -60,18 +60,18 @@ impl Section {
         })
     }
 
-    /// What to know when reading it.
+    /// Adds a note for the reader.
     pub(super) fn note(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
         self
     }
 
-    /// What is wanted, and whether it is so.
+    /// Adds a bar, and whether the results meet it.
     pub(super) fn bar(self, holds: bool, what: impl Into<String>) -> Self {
         self.bar_unless(None, holds, what)
     }
 
-    /// The same, unless there is a reason not to judge it.
+    /// Adds a bar; it counts as not checked if `why_not` gives a reason.
     pub(super) fn bar_unless(mut self, why_not: Option<String>, holds: bool, what: impl Into<String>) -> Self {
         let what = what.into();
         match why_not {

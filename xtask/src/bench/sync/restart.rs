@@ -21,7 +21,7 @@ use crate::bench::{
 /// How many times the lists a restart may take.
 const BAR: f64 = 2.0;
 
-/// Of fewer objects than this, most of the time goes to the start of a process.
+/// With fewer objects, bars are not checked: the start of the process takes most of the time.
 const JUDGED: u32 = 5000;
 
 const LIMIT: Duration = Duration::from_mins(2);

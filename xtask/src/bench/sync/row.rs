@@ -16,19 +16,19 @@ use crate::bench::{
 pub(super) struct Row {
     pub(super) phase: String,
     pub(super) by: &'static str,
-    /// Of all rounds.
+    /// Number of changes in all rounds.
     pub(super) changes: u32,
     pub(super) objects_per_second: Spread,
-    /// In milliseconds, of the changes of all rounds.
+    /// Median latency of the changes of all rounds, in milliseconds, as the three below.
     pub(super) p50: f64,
     p90: f64,
     p99: f64,
     max: f64,
-    /// Of the API server's answers to the driver, the median of the rounds.
+    /// Median time of the API server's answers to the driver, in milliseconds; the median of the rounds.
     ack_p50: f64,
-    /// How late the driver was at most, p99 of a round.
+    /// How late the driver sent changes: the p99 of the worst round.
     pub(super) late_p99: f64,
-    /// Beside the floor; none for the floor itself.
+    /// The konnector's results divided by the floor's or the relay's; `None` for the latter's own row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ratios: Option<Ratios>,
     cpu_seconds_per1000: f64,
@@ -44,7 +44,8 @@ pub(super) struct Row {
     samples: Vec<Sample>,
 }
 
-/// Ours in terms of the floor, round by round: the two of a round met the same machine.
+/// The konnector's results divided by those of the floor or relay in the same round, when the machine was in the same
+/// state.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Ratios {
@@ -56,16 +57,16 @@ pub(super) struct Ratios {
 /// Which ratios a table shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judged {
-    /// How much moves.
+    /// Objects per second.
     Throughput,
-    /// How long one takes.
+    /// Time of one change.
     Latency,
 }
 
 // === impl Row ===
 
 impl Row {
-    /// Of the samples of one contestant, beside those of the floor in the same order.
+    /// The row of one contestant's samples. `floor` has the samples to compare them with, in the same order of rounds.
     pub(super) fn new(phase: String, by: &'static str, samples: Vec<Sample>, floor: Option<&[Sample]>) -> Self {
         let median = |of: fn(&Sample) -> f64| Spread::of(samples.iter().map(of)).median;
         let most = |of: fn(&Sample) -> f64| Spread::of(samples.iter().map(of)).max;
@@ -219,7 +220,7 @@ impl Sample {
     }
 }
 
-/// Of the changes of all rounds.
+/// The latencies of the changes of all rounds.
 fn times(samples: &[Sample]) -> Times {
     Times::of(samples.iter().flat_map(Sample::points).map(|(_, ms)| ms))
 }

@@ -1,4 +1,4 @@
-//! Whether contestants write the same: whoever leaves out work is fast.
+//! Checks that contestants write the same objects: one that left out work would look fast.
 
 use anyhow::{Result, ensure};
 use bindery_api::{annotations, names::provider_namespace};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{api::BenchApi, stage::Stage};
 
-/// What one object and its copy say, but for what differs with whoever made them, and when.
+/// Content of one object and its copy, without the fields that differ from run to run, such as UIDs and times.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Written {
     object: Value,
@@ -15,7 +15,7 @@ pub(super) struct Written {
 }
 
 impl Stage {
-    /// What was written of an object of the first namespace.
+    /// Reads an object of the first namespace, and its copy.
     pub(super) async fn written(&self, name: &str) -> Result<Written> {
         let namespace = "bench-0";
         let place = provider_namespace(&self.contract, namespace);
@@ -56,7 +56,7 @@ impl Written {
         })
     }
 
-    /// Fails where two did not write the same, phase by phase.
+    /// Fails if two contestants did not write the same in a phase.
     pub(super) fn check_same(by_contestant: &[Vec<Self>]) -> Result<()> {
         for pair in by_contestant.windows(2) {
             for (one, other) in pair[0].iter().zip(&pair[1]) {

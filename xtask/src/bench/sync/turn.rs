@@ -1,4 +1,4 @@
-//! One phase by one contestant, and what it costs.
+//! Measures one contestant in one phase.
 
 use std::collections::BTreeMap;
 
@@ -15,28 +15,28 @@ use crate::bench::proc;
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Sample {
-    /// Changes.
+    /// Number of changes.
     pub(super) count: u32,
-    /// From the first change to the moment when all was seen.
+    /// From the first change to the moment when the driver saw the results of all.
     pub(super) seconds: f64,
     /// From the first change to the API server's last answer to the driver.
     pub(super) load_seconds: f64,
-    /// Of the time until a change was seen, in microseconds.
+    /// Time from a change to the moment when the driver saw its result, in microseconds.
     pub(super) percentiles: Percentiles,
-    /// Of the time until the API server answered the driver, which is part of it.
+    /// The part of that time until the API server answered the driver's change.
     pub(super) acks: Percentiles,
-    /// How late the driver was; only at a rate.
+    /// How late the driver sent changes, if the order has a rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) late: Option<Percentiles>,
     pub(super) cpu_seconds: f64,
-    /// When all was seen.
+    /// Resident memory of the contestant when the results of all changes were seen.
     pub(super) rss_mib: f64,
-    /// The most within the phase.
+    /// Peak of its resident memory in the phase.
     pub(super) peak_mib: f64,
     pub(super) requests: usize,
-    /// To objects of the bound resource.
+    /// Writes to objects of the bound resource, on both clusters.
     pub(super) writes: usize,
-    /// All that was written, by kind.
+    /// All writes, by kind.
     pub(super) by: BTreeMap<String, usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bytes: Option<u64>,
@@ -48,7 +48,7 @@ pub(super) struct Sample {
 }
 
 impl Stage {
-    /// Has whoever works do a phase.
+    /// Runs a phase with the contestant that is working now.
     pub(super) async fn phase(&mut self, order: Order) -> Result<Sample> {
         let pid = self.pid()?;
         let refused_before = self.refused().await?;

@@ -1,4 +1,4 @@
-//! What is asked of the API server, and what may be at most.
+//! Counts the requests to the API server, and limits them.
 
 use anyhow::{Result, ensure};
 use bindery_e2e::{Asked, Audit, Moment};

@@ -173,7 +173,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Whoever leaves out work is fast.
+    /// Checks that a contestant left the right number of objects: one that left out work would look fast.
     pub(super) async fn check_left(&self, turn: Turn) -> Result<()> {
         let left = self.objects(turn.contestant, turn.round).await?.len();
         let expect = turn.step.left(&self.args) as usize;
@@ -239,7 +239,7 @@ fn core(kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", kind))
 }
 
-/// What an object says but for whose it is and when it was written.
+/// The content of an object, without its owner and the times of its writes.
 fn written(object: &DynamicObject, account: &str) -> Result<Value> {
     let uids = object.owner_references().iter().map(|owner| owner.uid.clone());
     let mut value = serde_json::to_value(object)?;

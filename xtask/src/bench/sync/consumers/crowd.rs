@@ -1,4 +1,4 @@
-//! Many consumers of one provider, and who works for them.
+//! Many consumers of one provider, each with a konnector or a floor.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -242,7 +242,7 @@ impl Member {
         Ok(())
     }
 
-    /// Waits until who works for it ends, which is not to happen.
+    /// Fails when the konnector or floor of the consumer ends by itself, which it must not.
     async fn ended(&mut self) -> Result<()> {
         if let Some(floor) = &mut self.floor {
             return floor.ended().await;
@@ -263,7 +263,7 @@ impl Member {
         }
     }
 
-    /// Where its floor is told what changed.
+    /// The socket on which its floor is told what changed.
     fn socket(&self) -> PathBuf {
         self.consumer.plane.workdir().path().join("floor.sock")
     }

@@ -1,4 +1,4 @@
-//! One phase by all konnectors, or by all floors.
+//! Results of one phase, by all konnectors or by all floors.
 
 use serde::Serialize;
 
@@ -17,7 +17,7 @@ pub(super) struct Row {
     pub(super) seconds: f64,
     /// In microseconds.
     pub(super) percentiles: Percentiles,
-    /// From the begin until all of a consumer's objects were seen.
+    /// Time from the begin until the results for all objects of a consumer were seen.
     pub(super) seconds_by_consumer: Vec<f64>,
     pub(super) cpu_seconds: f64,
     /// Of all control planes, until the last object was seen.
@@ -75,13 +75,13 @@ impl Row {
     }
 }
 
-/// Ours in terms of the floors of the same round; none for the floors.
+/// The konnectors' results divided by the floors' of the same round; `None` for the floors' own row.
 pub(super) fn ratio(rows: &[Row], ours: &Row) -> Option<f64> {
     let floor = floor_of(rows, ours)?;
     Some(ours.rate() / floor.rate())
 }
 
-/// Where konnectors did not make the same number of writes as floors.
+/// Lists the phases in which konnectors and floors made different numbers of writes.
 pub(super) fn unequal(rows: &[Row]) -> Vec<String> {
     let text = |ours: &Row| {
         let floor = floor_of(rows, ours)?;
