@@ -12,7 +12,7 @@ use std::{
 
 use bindery_runtime::{
     backoff::Backoff,
-    queue::{Lane, Queue},
+    queue::{Priority, Queue},
 };
 use tokio::{
     sync::watch,
@@ -131,7 +131,7 @@ impl Link {
                     changes.mark_unchanged();
                 }
                 last = Instant::now();
-                queue.add(key.clone(), Lane::Live);
+                queue.add(key.clone(), Priority::Live);
             }
         });
         Self {

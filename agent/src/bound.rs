@@ -22,7 +22,7 @@ use bindery_api::{
     adoption::Adoption,
     v1alpha2::{GroupResource, InformerScope},
 };
-use bindery_runtime::queue::Lane;
+use bindery_runtime::queue::Priority;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tokio::sync::watch as channel;
@@ -66,7 +66,7 @@ pub struct Target {
     /// Which objects of the provider are created on the consumer.
     pub adoption: Adoption,
     /// The konnector's own namespace, where nothing is created.
-    pub home: Arc<str>,
+    pub own_namespace: Arc<str>,
 }
 
 // === impl Engine ===
@@ -87,7 +87,7 @@ impl Engine {
             since: target.since,
             last_wins: target.last_wins,
             adoption: target.adoption,
-            home: target.home,
+            own_namespace: target.own_namespace,
             status_subresource: target.resource.status_subresource,
             references: references.indexer(resource, Arc::clone(&target.resource.version)),
             deletions: Arc::clone(&deletions),
@@ -125,16 +125,16 @@ impl Engine {
     /// From now on deletes every object of the consumer, and with it its copy.
     pub fn drain(&self) {
         let shared = &self.running.shared;
-        if !shared.flavour.draining.swap(true, Ordering::Relaxed) {
-            shared.enqueue_all(Lane::Backlog);
+        if !shared.strategy.draining.swap(true, Ordering::Relaxed) {
+            shared.enqueue_all(Priority::Backlog);
         }
     }
 
     /// Whether copies of objects that are no more go to those that have their names now.
     pub fn relink(&self, relink: bool) {
         let shared = &self.running.shared;
-        if shared.flavour.relink.swap(relink, Ordering::Relaxed) != relink && relink {
-            shared.enqueue_all(Lane::Backlog);
+        if shared.strategy.relink.swap(relink, Ordering::Relaxed) != relink && relink {
+            shared.enqueue_all(Priority::Backlog);
         }
     }
 

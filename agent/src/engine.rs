@@ -15,7 +15,7 @@ pub use deletion_guard::{Deletions, Frozen, Kind};
 use metrics::Meter;
 pub use metrics::Metrics;
 use report::Issues;
-use strategy::Flavour;
+use strategy::SyncStrategy;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -29,7 +29,7 @@ use std::{
 use bindery_api::v1alpha2::{APIServiceNamespace, InformerScope};
 use bindery_runtime::{
     cache::{Cache, ObjectKey, Subscription},
-    queue::{Lane, Queue},
+    queue::{Priority, Queue},
     watch::{self, Source},
 };
 use k8s_openapi::api::core::v1::Namespace;
@@ -90,7 +90,7 @@ pub struct Progress {
     pub remaining: Option<usize>,
 }
 
-/// What an engine syncs, whatever its flavour.
+/// What an engine syncs, whatever its strategy.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     /// The binding; of a claimed resource, which bindings share, the contract.
@@ -107,15 +107,15 @@ pub(crate) struct Frame {
 }
 
 /// Keeps one resource in sync until it is dropped.
-pub(crate) struct Running<F: Flavour> {
+pub(crate) struct Running<F: SyncStrategy> {
     pub(crate) shared: Arc<Shared<F>>,
     _subscriptions: [Subscription; 2],
     _tasks: Vec<AbortOnDropHandle<()>>,
 }
 
 /// What the tasks of an engine share.
-pub(crate) struct Shared<F: Flavour> {
-    pub(crate) flavour: F,
+pub(crate) struct Shared<F: SyncStrategy> {
+    pub(crate) strategy: F,
     pub(crate) frame: Frame,
     pub(crate) sides: Sides,
     pub(super) writer: Writer,
@@ -150,9 +150,9 @@ pub(crate) struct Shared<F: Flavour> {
 
 // === impl Running ===
 
-impl<F: Flavour> Running<F> {
+impl<F: SyncStrategy> Running<F> {
     /// Starts to sync.
-    pub(crate) fn start(frame: Frame, sides: Sides, around: Surroundings, flavour: F, index: Index<F::Pair>) -> Self {
+    pub(crate) fn start(frame: Frame, sides: Sides, around: Surroundings, strategy: F, index: Index<F::Pair>) -> Self {
         let writer = Writer {
             consumer: sides.consumer.write.clone(),
             provider: sides.provider.write.clone(),
@@ -164,7 +164,7 @@ impl<F: Flavour> Running<F> {
         let shared = Arc::new(Shared {
             index: Mutex::new(index),
             meter: Meter::new(&around.metrics, &frame.holder, &frame.resource),
-            flavour,
+            strategy,
             frame,
             sides,
             writer,
@@ -199,15 +199,15 @@ impl<F: Flavour> Running<F> {
     }
 }
 
-impl<F: Flavour> Drop for Running<F> {
+impl<F: SyncStrategy> Drop for Running<F> {
     fn drop(&mut self) {
-        for guard in self.shared.flavour.guards() {
+        for guard in self.shared.strategy.guards() {
             guard.forget(self.shared.id);
         }
     }
 }
 
-impl<F: Flavour> std::fmt::Debug for Running<F> {
+impl<F: SyncStrategy> std::fmt::Debug for Running<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.shared.fmt(f)
     }
@@ -215,7 +215,7 @@ impl<F: Flavour> std::fmt::Debug for Running<F> {
 
 // === impl Shared ===
 
-impl<F: Flavour> std::fmt::Debug for Shared<F> {
+impl<F: SyncStrategy> std::fmt::Debug for Shared<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared")
             .field("frame", &self.frame)
@@ -223,7 +223,7 @@ impl<F: Flavour> std::fmt::Debug for Shared<F> {
     }
 }
 
-impl<F: Flavour> Shared<F> {
+impl<F: SyncStrategy> Shared<F> {
     /// How it is going, to read or to wait for.
     pub(crate) fn progress(&self) -> channel::Receiver<F::Progress> {
         self.progress.subscribe()
@@ -241,16 +241,16 @@ impl<F: Flavour> Shared<F> {
     }
 
     /// Looks at all objects again.
-    pub(crate) fn enqueue_all(&self, lane: Lane) {
+    pub(crate) fn enqueue_all(&self, priority: Priority) {
         let keys = self.index.lock().keys();
-        self.enqueue(keys, lane);
+        self.enqueue(keys, priority);
     }
 
     fn subscribe(self: &Arc<Self>) -> [Subscription; 2] {
         let shared = Arc::downgrade(self);
         let places = self.around.namespaces.subscribe(move |change| {
             if let Some(shared) = shared.upgrade() {
-                shared.place_queue.add(Arc::clone(&change.key.name), change.lane);
+                shared.place_queue.add(Arc::clone(&change.key.name), change.priority);
             }
         });
         let shared = Arc::downgrade(self);
@@ -263,10 +263,10 @@ impl<F: Flavour> Shared<F> {
                 shared.ended_namespaces.lock().remove(&name);
                 return;
             }
-            if change.lane == Lane::Live {
+            if change.priority == Priority::Live {
                 shared.ended_namespaces.lock().insert(Arc::clone(&name));
             }
-            shared.place_queue.add(name, change.lane);
+            shared.place_queue.add(name, change.priority);
         });
         [places, consumer_namespaces]
     }
@@ -300,7 +300,7 @@ impl<F: Flavour> Shared<F> {
 
     /// Watches the consumer's objects; begins anew whenever they are all to be shown again.
     async fn watch_consumer(self: Arc<Self>, collection: Source) {
-        let mut rounds = self.flavour.rounds();
+        let mut rounds = self.strategy.relists();
         loop {
             let client = self.sides.consumer.watch.clone();
             let watch = watch::run(client, collection.clone(), Lean, events::consumer(Arc::clone(&self)));
@@ -355,7 +355,7 @@ impl<F: Flavour> Shared<F> {
         };
         let is_quiet = self.queue.is_quiet();
         self.meter.tell(&common, is_quiet);
-        self.flavour.observe(common, is_quiet, &index, &issues)
+        self.strategy.observe(common, is_quiet, &index, &issues)
     }
 }
 

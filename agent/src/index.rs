@@ -11,9 +11,11 @@ use crate::model::{
     uid::Uid,
 };
 
+mod contents;
 mod listing;
 mod tally;
 
+pub(crate) use contents::{Compared, Contents, Shown};
 pub(crate) use listing::Listing;
 pub(crate) use tally::Tally;
 
@@ -57,7 +59,7 @@ struct Entry<P> {
 const SPARE: usize = 256;
 
 /// What is known of one object on both clusters.
-pub(crate) trait Known: Default + Send + 'static {
+pub(crate) trait Known: Contents + Default + Send + 'static {
     /// What it takes to read an object.
     type Reader: Send;
 
@@ -108,9 +110,10 @@ pub(crate) struct Place {
     pub closing: bool,
 }
 
-/// Who stood where when a plan was made: an answer that comes after somebody else took the name says nothing of that one.
+/// The UIDs of the objects that a plan was made for. The answer to a request of the plan says nothing of an object that took the
+/// name since.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Cast {
+pub(crate) struct PlannedUids {
     pub consumer: Option<Uid>,
     pub provider: Option<Uid>,
 }
@@ -420,9 +423,9 @@ fn is_successor(known: Option<(&Uid, Version)>, gone: Option<&str>) -> bool {
     known.is_some_and(|(known, _)| gone.is_some_and(|gone| *known != *gone))
 }
 
-// === impl Cast ===
+// === impl PlannedUids ===
 
-impl Cast {
+impl PlannedUids {
     pub(crate) fn of(pair: &impl Known) -> Self {
         let uid = |known: Option<(&Uid, Version)>| known.map(|(uid, _)| uid.clone());
         Self {

@@ -10,7 +10,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     errors,
-    queue::Lane,
+    queue::Priority,
     watch::{self, Decode, Event, ObjectName, Source},
 };
 
@@ -37,7 +37,7 @@ pub struct Change<'a, K> {
     /// The object as the cache holds it now; `None` if it was deleted.
     pub new: Option<&'a Arc<K>>,
     /// Whether the object changed just now or was found in a list.
-    pub lane: Lane,
+    pub priority: Priority,
 }
 
 type Handler<K> = Arc<dyn Fn(&Change<'_, K>) + Send + Sync>;
@@ -201,7 +201,7 @@ where
                 key: &key,
                 old: None,
                 new: Some(object),
-                lane: Lane::Backlog,
+                priority: Priority::Backlog,
             });
         }
         drop(objects);
@@ -250,11 +250,11 @@ fn event_handler<K: Resource + Send + Sync + 'static>(shared: Arc<Shared<K>>) ->
         Event::Rewound => {}
         Event::Applied(object) => {
             shared.recovered();
-            shared.set(&ObjectKey::of(&object), Some(&Arc::new(object)), Lane::Live);
+            shared.set(&ObjectKey::of(&object), Some(&Arc::new(object)), Priority::Live);
         }
         Event::Deleted(object) => {
             shared.recovered();
-            shared.set(&ObjectKey::of(&object), None, Lane::Live);
+            shared.set(&ObjectKey::of(&object), None, Priority::Live);
         }
         Event::Failed(error) => {
             let failure = errors::explain(&error);
@@ -274,7 +274,7 @@ impl<K: Resource> Shared<K> {
     }
 
     /// Stores or removes an object, and calls the handlers.
-    fn set(&self, key: &ObjectKey, new: Option<&Arc<K>>, lane: Lane) {
+    fn set(&self, key: &ObjectKey, new: Option<&Arc<K>>, priority: Priority) {
         let old = {
             let mut objects = self.objects.write();
             match new {
@@ -288,7 +288,7 @@ impl<K: Resource> Shared<K> {
                 key,
                 old: old.as_ref(),
                 new,
-                lane,
+                priority,
             });
         }
     }
@@ -303,14 +303,14 @@ impl<K: Resource> Shared<K> {
                 .collect()
         };
         for key in gone {
-            self.set(&key, None, Lane::Backlog);
+            self.set(&key, None, Priority::Backlog);
         }
         for (key, object) in listed.iter() {
             let known = self.objects.read().get(&key.namespace, &key.name).is_some_and(|known| {
                 known.meta().resource_version == object.meta().resource_version && known.meta().uid == object.meta().uid
             });
             if !known {
-                self.set(&key, Some(object), Lane::Backlog);
+                self.set(&key, Some(object), Priority::Backlog);
             }
         }
     }

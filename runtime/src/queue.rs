@@ -18,7 +18,7 @@ use crate::backoff::Backoff;
 
 /// How urgent a key is. A smaller value is more urgent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lane {
+pub enum Priority {
     /// The object changed just now.
     Live,
     /// The object was part of a list, as after a start or a reconnect.
@@ -75,8 +75,8 @@ impl<K: Eq + Hash + Clone> Queue<K> {
     }
 
     /// Queues a key. A delayed key is queued at once; a key of the backlog moves up if it is now added as live.
-    pub fn add(&self, key: K, lane: Lane) {
-        self.shared.state.lock().add(key, lane, Instant::now());
+    pub fn add(&self, key: K, priority: Priority) {
+        self.shared.state.lock().add(key, priority, Instant::now());
         self.shared.wake.notify_one();
     }
 
@@ -116,7 +116,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
 
     /// Waits for a key and takes it, the most urgent and oldest first; returns `None` once the queue is closed.
     pub async fn next(&self) -> Option<Work<K>> {
-        while self.ready(Lane::Backlog).await.is_some() {
+        while self.ready(Priority::Backlog).await.is_some() {
             let work = self.try_next();
             if work.is_some() {
                 return work;
@@ -145,7 +145,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
 
     /// Waits until a key of this priority or a more urgent one is queued, and returns the priority of the first key, which stays
     /// queued; returns `None` once the queue is closed.
-    pub async fn ready(&self, least: Lane) -> Option<Lane> {
+    pub async fn ready(&self, least: Priority) -> Option<Priority> {
         loop {
             let wake = self.shared.wake.notified();
             let due = {
@@ -157,8 +157,8 @@ impl<K: Eq + Hash + Clone> Queue<K> {
                     return None;
                 }
                 state.queue_due(Instant::now());
-                if let Some(lane) = state.first_lane().filter(|lane| *lane <= least) {
-                    return Some(lane);
+                if let Some(priority) = state.first_priority().filter(|priority| *priority <= least) {
+                    return Some(priority);
                 }
                 state.delayed.keys().next().map(|(at, _)| *at)
             };

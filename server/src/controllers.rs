@@ -221,7 +221,7 @@ impl Running {
         let queue = queue.clone();
         self.subscriptions.push(cache.subscribe(move |change| {
             for key in keys(change) {
-                queue.add(key, change.lane);
+                queue.add(key, change.priority);
             }
         }));
     }

@@ -197,7 +197,7 @@ impl BindingController {
             informer_scope: spec.informer_scope,
             last_wins: spec.last_wins,
             adoption: context.options.adoption,
-            home: Arc::clone(&context.consumer.namespace),
+            own_namespace: Arc::clone(&context.consumer.namespace),
         };
         let (sides, around) = (session.sides().clone(), session.surroundings().clone());
         Engine::start(target, sides, around, deletions, session.claims().references())

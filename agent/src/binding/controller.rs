@@ -11,7 +11,7 @@ use bindery_api::{
 };
 use bindery_runtime::{
     cache::{Change, Subscription},
-    queue::{Lane, Queue},
+    queue::{Priority, Queue},
 };
 use kube::ResourceExt as _;
 use parking_lot::Mutex;
@@ -74,27 +74,27 @@ impl BindingController {
             consumer.bindings.subscribe(move |change| {
                 let Some(controller) = bindings.upgrade() else { return };
                 let key = BindingKey::Binding(Arc::clone(&change.key.name));
-                controller.queue.add(key, change.lane);
+                controller.queue.add(key, change.priority);
                 let (old, new) = (change.old.map(AsRef::as_ref), change.new.map(AsRef::as_ref));
                 if claims_changed(old, new) {
-                    controller.enqueue_all(change.lane);
+                    controller.enqueue_all(change.priority);
                 }
                 if let Some(uid) = abandoned_contract(old, new) {
-                    controller.queue.add(BindingKey::Contract(uid.into()), change.lane);
+                    controller.queue.add(BindingKey::Contract(uid.into()), change.priority);
                 }
             }),
             consumer.secrets.subscribe(move |change| {
                 let Some(controller) = secrets.upgrade() else { return };
                 let secret = change.new.or(change.old);
                 let contract = secret.and_then(|secret| secret.labels().get(labels::CONTRACT_UID).cloned());
-                controller.secret_changed(&change.key.name, contract.as_deref(), change.lane);
+                controller.secret_changed(&change.key.name, contract.as_deref(), change.priority);
             }),
             consumer.crds.subscribe(move |change| {
                 let Some(controller) = crds.upgrade() else { return };
                 let needed = controller.needed_crds.lock();
                 for (binding, _) in needed.iter().filter(|(_, names)| names.contains(&*change.key.name)) {
                     let key = BindingKey::Binding(Arc::clone(binding));
-                    controller.queue.add(key, change.lane);
+                    controller.queue.add(key, change.priority);
                 }
             }),
             consumer.bundles.subscribe(move |change| {
@@ -106,10 +106,10 @@ impl BindingController {
 
     /// Queues the bindings of a bundle that changed, and the contract that it no longer names.
     fn bundle_changed(&self, change: &Change<'_, APIServiceBindingBundle>) {
-        let (old, new, lane) = (change.old, change.new, change.lane);
+        let (old, new, priority) = (change.old, change.new, change.priority);
         let before = old.and_then(|bundle| bundle.contract_uid());
         if let Some(uid) = before.filter(|_| new.and_then(|bundle| bundle.contract_uid()) != before) {
-            self.queue.add(BindingKey::Contract(uid.into()), lane);
+            self.queue.add(BindingKey::Contract(uid.into()), priority);
         }
         if let Some((old, new)) = old.zip(new)
             && !contract_pin::concerns_bindings(old, new)
@@ -121,33 +121,33 @@ impl BindingController {
             .flatten()
             .filter_map(|bundle| bundle.uid())
             .collect();
-        self.enqueue(lane, |binding| {
+        self.enqueue(priority, |binding| {
             bundle_of(binding).is_some_and(|owner| uids.contains(&owner.uid))
         });
     }
 
     /// Queues all bindings that were observed at least once.
-    fn enqueue_all(&self, lane: Lane) {
+    fn enqueue_all(&self, priority: Priority) {
         for binding in self.needed_crds.lock().keys() {
-            self.queue.add(BindingKey::Binding(Arc::clone(binding)), lane);
+            self.queue.add(BindingKey::Binding(Arc::clone(binding)), priority);
         }
     }
 
     /// Queues the bindings that a Secret concerns: by its name, or as the stored credential of their contract.
-    fn secret_changed(&self, name: &str, contract: Option<&str>, lane: Lane) {
-        self.enqueue(lane, |binding| {
+    fn secret_changed(&self, name: &str, contract: Option<&str>, priority: Priority) {
+        self.enqueue(priority, |binding| {
             binding.spec.kubeconfig_secret_ref.name == name
                 || (contract.is_some() && binding.contract_uid() == contract)
         });
         if let Some(contract) = contract {
-            self.queue.add(BindingKey::Contract(contract.into()), lane);
+            self.queue.add(BindingKey::Contract(contract.into()), priority);
         }
     }
 
     /// Queues the bindings that a change concerns.
-    fn enqueue(&self, lane: Lane, is_concerned: impl Fn(&APIServiceBinding) -> bool) {
+    fn enqueue(&self, priority: Priority, is_concerned: impl Fn(&APIServiceBinding) -> bool) {
         for binding in self.context.consumer.bindings.list(is_concerned) {
-            self.queue.add(BindingKey::Binding(binding.name_any().into()), lane);
+            self.queue.add(BindingKey::Binding(binding.name_any().into()), priority);
         }
     }
 }

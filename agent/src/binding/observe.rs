@@ -9,7 +9,7 @@ use bindery_api::{
     annotations,
     v1alpha2::{APIServiceBinding, APIServiceBindingBundle, PermissionClaim},
 };
-use bindery_runtime::queue::Lane;
+use bindery_runtime::queue::Priority;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
@@ -150,7 +150,7 @@ impl BindingController {
         let before = self.needed_crds.lock().insert(seen.name().into(), needed.clone());
         if before.as_ref() != Some(&needed) {
             // A CRD may have changed after it was read and before the binding was known to need it.
-            self.queue.add(key.clone(), Lane::Backlog);
+            self.queue.add(key.clone(), Priority::Backlog);
         }
     }
 

@@ -125,7 +125,7 @@ impl BindingRuntime {
         self.claims = None;
         self.poll_request = None;
         let enqueue = self.connection.enqueue();
-        self.schemas = Some(session.schemas().subscribe(move |change| enqueue(change.lane)));
+        self.schemas = Some(session.schemas().subscribe(move |change| enqueue(change.priority)));
     }
 
     /// Requests how often exports are polled where they cannot be watched; `None` leaves that to the bundle.

@@ -9,7 +9,7 @@ use crate::{
         pair::{Consumer, Owner, Pair, Provider},
         plan,
     },
-    index::{Cast, Index, Known, Tally},
+    index::{Contents as _, Index, Known, PlannedUids, Tally},
     model::{
         Placement,
         object::{Names, Object, Version},
@@ -168,7 +168,7 @@ impl Index<Pair> {
     }
 
     /// Notes what an operation taught, of those that were there when it was planned.
-    pub(crate) fn learn(&mut self, key: &ObjectKey, learned: Learned, cast: &Cast) {
+    pub(crate) fn learn(&mut self, key: &ObjectKey, learned: Learned, planned: &PlannedUids) {
         match learned {
             Learned::Consumer(Some(object)) => drop(self.consumer_seen(key, object)),
             Learned::Provider(Some(object)) => drop(self.provider_seen(key, object)),
@@ -179,8 +179,8 @@ impl Index<Pair> {
                     .pair(key)
                     .and_then(|pair| pair.consumer.as_ref())
                     .map(|consumer| &consumer.uid);
-                if current == cast.consumer.as_ref() {
-                    let ended = cast.consumer.as_ref().filter(|_| ended).map(Uid::text);
+                if current == planned.consumer.as_ref() {
+                    let ended = planned.consumer.as_ref().filter(|_| ended).map(Uid::text);
                     self.consumer_deleted(key, ended.as_deref());
                 }
             }
@@ -189,13 +189,13 @@ impl Index<Pair> {
                     .pair(key)
                     .and_then(|pair| pair.provider.as_ref())
                     .map(|provider| &provider.uid);
-                if current == cast.provider.as_ref() {
+                if current == planned.provider.as_ref() {
                     self.provider_deleted(key, None);
                 }
             }
             Learned::ProviderDeleting => self.note(key, |pair| {
                 let provider = pair.provider.as_mut();
-                if let Some(provider) = provider.filter(|provider| Some(&provider.uid) == cast.provider.as_ref()) {
+                if let Some(provider) = provider.filter(|provider| Some(&provider.uid) == planned.provider.as_ref()) {
                     provider.deleting = true;
                 }
             }),
@@ -207,7 +207,7 @@ impl Index<Pair> {
             } => self.note(key, |pair| pair.written(Uid::from(&uid), &source_uid, version, last)),
             Learned::Held { .. } | Learned::StatusWritten { .. } => self.note(key, |pair| {
                 let consumer = pair.consumer.as_mut();
-                if let Some(consumer) = consumer.filter(|consumer| Some(&consumer.uid) == cast.consumer.as_ref()) {
+                if let Some(consumer) = consumer.filter(|consumer| Some(&consumer.uid) == planned.consumer.as_ref()) {
                     consumer.learn(learned);
                 }
             }),

@@ -1,18 +1,20 @@
 //! What is known of one object on both clusters: what each side last showed, and what we wrote since.
 //!
 //! Of an object that is in sync, UIDs, versions and fingerprints are kept, and that is some 300 bytes. Contents are held only
-//! from when a side shows them until nothing is to be done with them: [`Pair::settle`] lets them go as soon as both sides
-//! agree, so that a list of what is in sync leaves none behind.
+//! from when a side shows them until nothing is to be done with them ([`Contents`]).
 
 use std::sync::Arc;
 
 use bindery_api::{adoption::Candidate, annotations, finalizers};
 use jiff::Timestamp;
 
-use crate::model::{
-    object::{Names, Object, Version},
-    projection::{self, Fingerprint, LastProjection},
-    uid::Uid,
+use crate::{
+    index::{Compared, Contents, Shown},
+    model::{
+        object::{Names, Object, Version},
+        projection::{self, Fingerprint, LastProjection},
+        uid::Uid,
+    },
 };
 
 /// An object and its copy.
@@ -117,14 +119,6 @@ pub(crate) struct Released {
     pub at: Option<Timestamp>,
 }
 
-/// The outcome of comparing a projection with the provider's content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Compared {
-    pub projection: Fingerprint,
-    pub content: Fingerprint,
-    pub holds: bool,
-}
-
 // === impl Consumer ===
 
 impl Consumer {
@@ -145,7 +139,8 @@ impl Consumer {
             adopted: mark(annotations::ADOPTED).map(|uid| Box::new(uid.into())),
             projection: projection::fingerprint(&object),
             status: projection::status_fingerprint(object.status.as_deref()),
-            content: Some(Arc::new(object)),
+            // Of an object that ends, only its marks matter.
+            content: (!object.meta.deletion_timestamp).then(|| Arc::new(object)),
         }
     }
 }
@@ -215,50 +210,23 @@ impl Provider {
 
 // === impl Pair ===
 
-impl Pair {
-    /// Whether the copy holds all that the object says. `None` while that is not known: it takes the contents of both.
-    pub(crate) fn holds(&self) -> Option<bool> {
+impl Contents for Pair {
+    fn source_and_copy(&self) -> Option<(Shown<'_>, Shown<'_>)> {
         let (consumer, provider) = self.consumer.as_ref().zip(self.provider.as_ref())?;
-        let (wanted, actual) = (consumer.projection, provider.seen?.content);
-        let is_known = |known: &&Compared| known.projection == wanted && known.content == actual;
-        let compared = || self.compared.as_deref().filter(is_known);
-        if wanted == actual {
-            Some(true)
-        } else {
-            compared().map(|compared| compared.holds)
-        }
+        Some((
+            Shown::of(consumer.projection, consumer.content.as_ref()),
+            Shown::of(provider.seen?.content, provider.content.as_ref()),
+        ))
     }
 
-    /// Compares the contents where both are at hand and that was not done yet. What is the same needs no comparison.
-    pub(crate) fn compare(&mut self) {
-        if self.holds().is_some() {
-            return;
-        }
-        let (Some(consumer), Some(provider)) = (&self.consumer, &self.provider) else {
-            return;
-        };
-        let (Some(seen), Some(wanted), Some(actual)) = (provider.seen, &consumer.content, &provider.content) else {
-            return;
-        };
-        self.compared = Some(Box::new(Compared {
-            projection: consumer.projection,
-            content: seen.content,
-            holds: projection::holds(actual, wanted),
-        }));
+    fn compared(&self) -> Option<&Compared> {
+        self.compared.as_deref()
     }
 
-    /// Lets go of the contents if no plan can want them: those of a pair that agrees, and that of an object which ends.
-    pub(crate) fn settle(&mut self) {
-        self.compare();
-        if self.agrees() {
-            return self.forget_content();
-        }
-        if let Some(consumer) = self.consumer.as_mut().filter(|consumer| consumer.deleting) {
-            consumer.content = None;
-        }
+    fn set_compared(&mut self, compared: Compared) {
+        self.compared = Some(Box::new(compared));
     }
 
-    /// True if the copy was made of this object, says what it says and was so written by us, and their statuses are the same.
     fn agrees(&self) -> bool {
         let Some((consumer, provider)) = self.consumer.as_ref().zip(self.provider.as_ref()) else {
             return false;
@@ -271,6 +239,21 @@ impl Pair {
         is_its_own && is_written && is_status_down && provider.bound && self.holds() == Some(true)
     }
 
+    fn is_unseen(&self) -> bool {
+        self.provider.as_ref().is_some_and(|provider| provider.seen.is_none())
+    }
+
+    fn forget_content(&mut self) {
+        if let Some(consumer) = &mut self.consumer {
+            consumer.content = None;
+        }
+        if let Some(provider) = &mut self.provider {
+            provider.content = None;
+        }
+    }
+}
+
+impl Pair {
     /// The last object of the consumer whose end was seen.
     pub(crate) fn ended_source(&self) -> Option<&Uid> {
         self.ended.as_ref()?.source.as_ref()
@@ -279,20 +262,5 @@ impl Pair {
     /// The last copy whose end was seen.
     pub(crate) fn ended_copy(&self) -> Option<&Uid> {
         self.ended.as_ref()?.copy.as_ref()
-    }
-
-    /// Lets go of the contents.
-    pub(crate) fn forget_content(&mut self) {
-        if let Some(consumer) = &mut self.consumer {
-            consumer.content = None;
-        }
-        if let Some(provider) = &mut self.provider {
-            provider.content = None;
-        }
-    }
-
-    /// True while our own write has not come back by the watch, which is when contents are compared.
-    pub(crate) fn is_unseen(&self) -> bool {
-        self.provider.as_ref().is_some_and(|provider| provider.seen.is_none())
     }
 }

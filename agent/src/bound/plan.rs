@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use crate::{
     bound::pair::{Consumer, Owner, Pair, Provider},
+    index::Contents as _,
     model::projection::LastProjection,
 };
 
@@ -63,6 +64,17 @@ pub(crate) fn plan(pair: &Pair, place: &Arc<str>, mode: Mode) -> Plan {
         (Some(_), None) if mode.closing => Plan::default(),
         (Some(consumer), None) => missing(consumer),
         (Some(consumer), Some(provider)) => present(pair, consumer, provider, place, mode),
+    }
+}
+
+/// True if there is nothing to do for a pair in any case: it is in sync, or the provider's object alone is none of ours.
+pub(crate) fn is_at_rest(pair: &Pair, place: &Arc<str>, mode: Mode) -> bool {
+    match (&pair.consumer, &pair.provider) {
+        (None, Some(provider)) => !matches!(provider.owner, Owner::Ours { .. } | Owner::Fresh { .. }),
+        (Some(consumer), Some(provider)) => {
+            !mode.draining && !consumer.deleting && pair.agrees() && hold(consumer, provider, place).is_none()
+        }
+        _ => false,
     }
 }
 

@@ -21,9 +21,9 @@ use crate::{
     engine::{
         Deletions, Progress,
         report::{Issue, Issues},
-        strategy::{Flavour, Operation, Steps},
+        strategy::{Operation, Steps, SyncStrategy},
     },
-    index::{Cast, Index, Place},
+    index::{Index, Place, PlannedUids},
     model::object::{Object, Version},
     references::ReferenceIndexer,
 };
@@ -36,7 +36,7 @@ pub(crate) struct Bound {
     pub(super) last_wins: bool,
     pub(super) status_subresource: bool,
     pub(super) adoption: Adoption,
-    pub(super) home: Arc<str>,
+    pub(super) own_namespace: Arc<str>,
     pub(super) deletions: Arc<Deletions>,
     pub(super) references: ReferenceIndexer,
     pub(super) draining: AtomicBool,
@@ -47,7 +47,7 @@ pub(crate) struct Bound {
 
 impl Bound {
     fn mode(&self, key: &ObjectKey, closing: bool) -> Mode {
-        let adoption = if is_protected_namespace(&key.namespace, &self.home) {
+        let adoption = if is_protected_namespace(&key.namespace, &self.own_namespace) {
             Adoption::Off
         } else {
             self.adoption
@@ -64,7 +64,7 @@ impl Bound {
     }
 }
 
-impl Flavour for Bound {
+impl SyncStrategy for Bound {
     type Pair = Pair;
     type Op = Op;
     type Learned = Learned;
@@ -73,14 +73,12 @@ impl Flavour for Bound {
     const HAS_PROVIDERS_SOURCES: bool = false;
     const SHARES_WATCHES: bool = false;
 
-    fn plan(&self, key: &ObjectKey, pair: &mut Pair, place: &Place) -> Steps<Op> {
-        pair.compare();
-        let plan = plan::plan(pair, &place.namespace, self.mode(key, place.closing));
-        // What our own write has to be compared with is still to come.
-        if plan.ops.is_empty() && !pair.is_unseen() {
-            pair.forget_content();
-        }
-        steps(plan)
+    fn plan(&self, key: &ObjectKey, pair: &Pair, place: &Place) -> Steps<Op> {
+        steps(plan::plan(pair, &place.namespace, self.mode(key, place.closing)))
+    }
+
+    fn is_at_rest(&self, key: &ObjectKey, pair: &Pair, place: &Place) -> bool {
+        plan::is_at_rest(pair, &place.namespace, self.mode(key, place.closing))
     }
 
     fn unplaced(&self, key: &ObjectKey, pair: &Pair, has_place: bool) -> Option<Steps<Op>> {
@@ -102,8 +100,8 @@ impl Flavour for Bound {
         }
     }
 
-    fn learn(&self, index: &mut Index<Pair>, key: &ObjectKey, learned: Learned, cast: &Cast) {
-        index.learn(key, learned, cast);
+    fn learn(&self, index: &mut Index<Pair>, key: &ObjectKey, learned: Learned, planned: &PlannedUids) {
+        index.learn(key, learned, planned);
     }
 
     fn exports(&self) -> Vec<OwnerReference> {
@@ -114,7 +112,7 @@ impl Flavour for Bound {
         vec![Arc::clone(&self.deletions)]
     }
 
-    fn hear(&self, event: &Event<Object>) {
+    fn consumer_event(&self, event: &Event<Object>) {
         match event {
             Event::Reset => self.references.listing(),
             Event::Listed(object) | Event::Applied(object) => self.references.seen(object),
@@ -132,8 +130,8 @@ impl Flavour for Bound {
         }
     }
 
-    fn rounds(&self) -> Option<channel::Receiver<u64>> {
-        self.references.rounds()
+    fn relists(&self) -> Option<channel::Receiver<u64>> {
+        self.references.relists()
     }
 
     fn observe(&self, common: Progress, _: bool, index: &Index<Pair>, _: &Issues) -> Progress {

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use bindery_api::v1alpha2::{APIServiceBinding, APIServiceBindingBundle};
 use bindery_runtime::{
     cache::{Change, Subscription},
-    queue::{Lane, Queue},
+    queue::{Priority, Queue},
 };
 use kube::ResourceExt as _;
 use parking_lot::Mutex;
@@ -64,10 +64,10 @@ impl BundleController {
         [
             consumer.bundles.subscribe(move |change| {
                 let Some(controller) = bundles.upgrade() else { return };
-                controller.queue.add(Arc::clone(&change.key.name), change.lane);
-                if concerns_all(change.old.is_some(), change.new.is_some(), change.lane) {
+                controller.queue.add(Arc::clone(&change.key.name), change.priority);
+                if concerns_all(change.old.is_some(), change.new.is_some(), change.priority) {
                     // Others may wait for the end of its bindings, or have to leave exports to it.
-                    controller.enqueue(change.lane, |_| true);
+                    controller.enqueue(change.priority, |_| true);
                 }
             }),
             consumer.bindings.subscribe(move |change| {
@@ -77,7 +77,7 @@ impl BundleController {
             consumer.secrets.subscribe(move |change| {
                 let Some(controller) = secrets.upgrade() else { return };
                 // A stored credential helps a bundle that cannot reach its provider.
-                controller.enqueue(change.lane, |bundle| {
+                controller.enqueue(change.priority, |bundle| {
                     bundle.spec.kubeconfig_secret_ref.name == *change.key.name
                         || bundle
                             .contract_uid()
@@ -88,9 +88,9 @@ impl BundleController {
     }
 
     /// Queues the bundles that a change concerns.
-    fn enqueue(&self, lane: Lane, is_concerned: impl Fn(&APIServiceBindingBundle) -> bool) {
+    fn enqueue(&self, priority: Priority, is_concerned: impl Fn(&APIServiceBindingBundle) -> bool) {
         for bundle in self.context.consumer.bundles.list(is_concerned) {
-            self.queue.add(bundle.name_any().into(), lane);
+            self.queue.add(bundle.name_any().into(), priority);
         }
     }
 
@@ -104,10 +104,10 @@ impl BundleController {
             )
         };
         if change.old.map(relations) != change.new.map(relations) {
-            return self.enqueue(change.lane, |_| true);
+            return self.enqueue(change.priority, |_| true);
         }
         if let Some(owner) = change.new.and_then(|binding| bundle_of(binding)) {
-            self.queue.add(owner.name.as_str().into(), change.lane);
+            self.queue.add(owner.name.as_str().into(), change.priority);
         }
     }
 
@@ -158,8 +158,8 @@ impl BundleController {
 }
 
 /// Whether a change of one bundle concerns all bundles. The first list queues each bundle anyway.
-fn concerns_all(existed: bool, exists: bool, lane: Lane) -> bool {
-    !exists || (!existed && lane == Lane::Live)
+fn concerns_all(existed: bool, exists: bool, priority: Priority) -> bool {
+    !exists || (!existed && priority == Priority::Live)
 }
 
 /// Reconciles queued bundles until dropped.
@@ -175,14 +175,14 @@ mod tests {
 
     #[test]
     fn a_bundle_that_a_list_finds_does_not_concern_the_others() {
-        for (existed, exists, lane, expect) in [
-            (false, true, Lane::Backlog, false),
-            (false, true, Lane::Live, true),
-            (true, true, Lane::Live, false),
-            (true, false, Lane::Live, true),
-            (true, false, Lane::Backlog, true),
+        for (existed, exists, priority, expect) in [
+            (false, true, Priority::Backlog, false),
+            (false, true, Priority::Live, true),
+            (true, true, Priority::Live, false),
+            (true, false, Priority::Live, true),
+            (true, false, Priority::Backlog, true),
         ] {
-            assert_eq!(concerns_all(existed, exists, lane), expect, "{existed} {exists}");
+            assert_eq!(concerns_all(existed, exists, priority), expect, "{existed} {exists}");
         }
     }
 }

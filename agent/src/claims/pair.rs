@@ -9,7 +9,7 @@ use bindery_runtime::cache::ObjectKey;
 
 use super::rules::{ClaimChoice, ClaimRules};
 use crate::{
-    index::{Known, Tally},
+    index::{Compared, Contents, Known, Shown, Tally},
     model::{
         labels::Marks,
         object::{Object, Version},
@@ -82,14 +82,6 @@ pub(crate) enum Role {
     Released,
     /// It is synced because its API is bound.
     Bound,
-}
-
-/// The outcome of comparing what a source says with its copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Compared {
-    pub source: Fingerprint,
-    pub copy: Fingerprint,
-    pub holds: bool,
 }
 
 // === impl Cluster ===
@@ -179,6 +171,10 @@ impl Side {
         side
     }
 
+    fn shown(&self) -> Option<Shown<'_>> {
+        Some(Shown::of(self.print?, self.content.as_ref()))
+    }
+
     pub(crate) fn is_source(&self) -> bool {
         self.role == Role::Source
     }
@@ -254,70 +250,6 @@ impl Pair {
         }
     }
 
-    /// Whether the copy holds all that its source says. `None` while that is not known: it takes the contents of both.
-    pub(crate) fn holds(&self) -> Option<bool> {
-        let (_, source, copy) = self.parts()?;
-        let (wanted, actual) = source.print.zip(copy.print)?;
-        let is_known = |known: &&Compared| known.source == wanted && known.copy == actual;
-        let compared = || self.compared.as_deref().filter(is_known);
-        if wanted == actual {
-            Some(true)
-        } else {
-            compared().map(|compared| compared.holds)
-        }
-    }
-
-    /// Compares the contents where both are at hand and that was not done yet. What is the same needs no comparison.
-    pub(crate) fn compare(&mut self) {
-        if self.holds().is_some() {
-            return;
-        }
-        let Some((_, source, copy)) = self.parts() else {
-            return;
-        };
-        let (Some(wanted), Some(actual)) = (&source.content, &copy.content) else {
-            return;
-        };
-        let (Some(of_source), Some(of_copy)) = (source.print, copy.print) else {
-            return;
-        };
-        self.compared = Some(Box::new(Compared {
-            source: of_source,
-            copy: of_copy,
-            holds: projection::holds(actual, wanted),
-        }));
-    }
-
-    /// Lets go of the contents if no plan can want them: those of a copy that says what its own source says.
-    fn settle(&mut self) {
-        self.compare();
-        let is_written = |(_, source, copy): (Cluster, &Side, &Side)| match &copy.role {
-            Role::Copy { source_uid, last } => {
-                *source_uid == source.uid && last.map(|last| last.fingerprint) == source.print
-            }
-            _ => false,
-        };
-        if self.holds() == Some(true) && self.parts().is_some_and(is_written) {
-            self.forget_content();
-        }
-    }
-
-    /// Lets go of the contents.
-    pub(crate) fn forget_content(&mut self) {
-        for side in [&mut self.sides.consumer, &mut self.sides.provider]
-            .into_iter()
-            .flatten()
-        {
-            side.content = None;
-        }
-    }
-
-    /// True while our own write has not come back by the watch, which is when contents are compared.
-    pub(crate) fn is_unseen(&self) -> bool {
-        let mut sides = [&self.sides.consumer, &self.sides.provider].into_iter().flatten();
-        sides.any(|side| side.print.is_none())
-    }
-
     /// Notes our own write of a copy, unless the watch was quicker, also with its end.
     pub(crate) fn written(&mut self, on: Cluster, copy: Side) {
         let known = |known: &Side| known.uid == copy.uid && known.version >= copy.version;
@@ -375,6 +307,43 @@ impl Pair {
         let source = self.sides.of(cluster.other()).as_ref().map(|source| &source.uid);
         let ended = self.ended.of(cluster.other()).as_ref();
         !copy.deleting && source != copy.source_uid() && ended != copy.source_uid()
+    }
+}
+
+impl Contents for Pair {
+    fn source_and_copy(&self) -> Option<(Shown<'_>, Shown<'_>)> {
+        let (_, source, copy) = self.parts()?;
+        Some((source.shown()?, copy.shown()?))
+    }
+
+    fn compared(&self) -> Option<&Compared> {
+        self.compared.as_deref()
+    }
+
+    fn set_compared(&mut self, compared: Compared) {
+        self.compared = Some(Box::new(compared));
+    }
+
+    fn agrees(&self) -> bool {
+        let is_written = |(_, source, copy): (Cluster, &Side, &Side)| match &copy.role {
+            Role::Copy { source_uid, last } => {
+                *source_uid == source.uid && last.map(|last| last.fingerprint) == source.print
+            }
+            _ => false,
+        };
+        self.holds() == Some(true) && self.parts().is_some_and(is_written)
+    }
+
+    fn is_unseen(&self) -> bool {
+        let mut sides = [&self.sides.consumer, &self.sides.provider].into_iter().flatten();
+        sides.any(|side| side.print.is_none())
+    }
+
+    fn forget_content(&mut self) {
+        let sides = [&mut self.sides.consumer, &mut self.sides.provider];
+        for side in sides.into_iter().flatten() {
+            side.content = None;
+        }
     }
 }
 

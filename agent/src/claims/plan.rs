@@ -6,7 +6,10 @@ use super::{
     pair::{Both, Cluster, Pair, Role, Side},
     rules::ClaimChoice,
 };
-use crate::model::{object::Object, projection::LastProjection, uid::Uid};
+use crate::{
+    index::Contents as _,
+    model::{object::Object, projection::LastProjection, uid::Uid},
+};
 
 /// What a plan depends on besides the object itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -142,6 +145,21 @@ pub(crate) fn plan(pair: &Pair, mode: Mode, choose: Choose<'_>) -> Plan {
         blocked: plan.ops.iter().any(is_deletion).then_some(Blocked::Paused),
         ops: Vec::new(),
     }
+}
+
+/// True if there is nothing to do for a pair in any case: a claimed source and its copy agree, or nothing is claimed and
+/// nothing is a copy.
+pub(crate) fn is_at_rest(pair: &Pair, choose: Choose<'_>) -> bool {
+    let is_claimed = |source: &Side| choose(source) == ClaimChoice::Selected;
+    if let Some((_, source, _)) = pair.parts() {
+        return !source.deleting && pair.agrees() && is_claimed(source);
+    }
+    let mut sides = [&pair.sides.consumer, &pair.sides.provider].into_iter().flatten();
+    sides.all(|side| match side.role {
+        Role::Source => !is_claimed(side),
+        Role::Copy { .. } => false,
+        Role::Others { .. } | Role::Released | Role::Bound => true,
+    })
 }
 
 fn unpaused(pair: &Pair, mode: Mode, choose: Choose<'_>) -> Plan {

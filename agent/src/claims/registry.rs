@@ -40,7 +40,7 @@ pub(crate) struct Site {
     pub sides: Sides,
     pub around: Surroundings,
     /// The konnector's own namespace.
-    pub home: Arc<str>,
+    pub own_namespace: Arc<str>,
 }
 
 struct Shared {

@@ -66,7 +66,7 @@ impl ClaimRunner {
         let rules = ClaimRules::new(
             claim.clone(),
             (Arc::clone(&site.contract.namespace), Arc::clone(&site.contract.uid)),
-            Arc::clone(&site.home),
+            Arc::clone(&site.own_namespace),
             references.clone(),
             terms,
         );

@@ -22,9 +22,9 @@ use crate::{
     engine::{
         self, Deletions,
         report::{Issue, Issues, Trouble},
-        strategy::{Flavour, Operation, Steps},
+        strategy::{Operation, Steps, SyncStrategy},
     },
-    index::{Cast, Index, Place},
+    index::{Index, Place, PlannedUids},
     model::object::{Object, Version},
 };
 
@@ -82,7 +82,7 @@ fn issue(blocked: &Blocked) -> Issue {
     Issue::blocked(blocked.reason(), blocked)
 }
 
-impl Flavour for Claimed {
+impl SyncStrategy for Claimed {
     type Pair = Pair;
     type Op = Op;
     type Learned = Learned;
@@ -91,17 +91,16 @@ impl Flavour for Claimed {
     const HAS_PROVIDERS_SOURCES: bool = true;
     const SHARES_WATCHES: bool = true;
 
-    fn plan(&self, key: &ObjectKey, pair: &mut Pair, place: &Place) -> Steps<Op> {
-        pair.compare();
+    fn plan(&self, key: &ObjectKey, pair: &Pair, place: &Place) -> Steps<Op> {
         let plan = plan::plan(pair, self.mode(key, place), &|side| self.rules.choose(key, side));
-        // Contents are compared once more when the watch shows our own write.
-        if plan.ops.is_empty() && !pair.is_unseen() {
-            pair.forget_content();
-        }
         Steps {
             issue: plan.blocked.as_ref().map(issue),
             ops: plan.ops,
         }
+    }
+
+    fn is_at_rest(&self, key: &ObjectKey, pair: &Pair, _: &Place) -> bool {
+        plan::is_at_rest(pair, &|side| self.rules.choose(key, side))
     }
 
     fn unplaced(&self, _: &ObjectKey, pair: &Pair, has_place: bool) -> Option<Steps<Op>> {
@@ -138,8 +137,8 @@ impl Flavour for Claimed {
         }
     }
 
-    fn learn(&self, index: &mut Index<Pair>, key: &ObjectKey, learned: Learned, cast: &Cast) {
-        write::learn(index, key, learned, cast);
+    fn learn(&self, index: &mut Index<Pair>, key: &ObjectKey, learned: Learned, planned: &PlannedUids) {
+        write::learn(index, key, learned, planned);
     }
 
     fn exports(&self) -> Vec<OwnerReference> {
@@ -150,9 +149,9 @@ impl Flavour for Claimed {
         self.guards.lock().values().cloned().collect()
     }
 
-    fn hear(&self, _: &Event<Object>) {}
+    fn consumer_event(&self, _: &Event<Object>) {}
 
-    fn rounds(&self) -> Option<channel::Receiver<u64>> {
+    fn relists(&self) -> Option<channel::Receiver<u64>> {
         None
     }
 

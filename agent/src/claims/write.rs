@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     connection::{Answered, Meta, Target, Writer},
-    index::{Cast, Index},
+    index::{Index, PlannedUids},
     model::{
         object::Object,
         projection::{LastProjection, carried},
@@ -121,14 +121,14 @@ fn path<'a>(writer: &'a Writer, target: Target<'_>, on: Cluster) -> (&'a Client,
 }
 
 /// Notes the outcome of an operation in the index. Outcomes for objects of other UIDs than the plan's are discarded.
-pub(crate) fn learn(index: &mut Index<Pair>, key: &ObjectKey, learned: Learned, cast: &Cast) {
+pub(crate) fn learn(index: &mut Index<Pair>, key: &ObjectKey, learned: Learned, planned: &PlannedUids) {
     let current = |index: &Index<Pair>, on: Cluster| {
         let side = index.pair(key).and_then(|pair| pair.sides.of(on).as_ref());
         side.map(|side| side.uid.clone())
     };
-    let planned = |on: Cluster| match on {
-        Cluster::Consumer => cast.consumer.clone(),
-        Cluster::Provider => cast.provider.clone(),
+    let planned_for = |on: Cluster| match on {
+        Cluster::Consumer => planned.consumer.clone(),
+        Cluster::Provider => planned.provider.clone(),
     };
     match learned {
         Learned::Read {
@@ -144,7 +144,7 @@ pub(crate) fn learn(index: &mut Index<Pair>, key: &ObjectKey, learned: Learned, 
             index.note(key, |pair| pair.written(on, copy));
         }
         Learned::Read { on, .. } | Learned::Deleted { on, is_gone: true } => {
-            if current(index, on) == planned(on) {
+            if current(index, on) == planned_for(on) {
                 // The end of a copy is no evidence that its source ended, and where the absence of a source matters it is read again.
                 match on {
                     Cluster::Consumer => index.consumer_deleted(key, None),
@@ -153,7 +153,7 @@ pub(crate) fn learn(index: &mut Index<Pair>, key: &ObjectKey, learned: Learned, 
             }
         }
         Learned::Deleted { on, is_gone: false } => {
-            if current(index, on) == planned(on) {
+            if current(index, on) == planned_for(on) {
                 index.note(key, |pair| {
                     if let Some(side) = pair.sides.of_mut(on) {
                         side.deleting = true;

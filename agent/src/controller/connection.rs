@@ -5,7 +5,7 @@ use std::{hash::Hash, sync::Arc};
 use bindery_runtime::{
     cache::Subscription,
     errors,
-    queue::{Lane, Queue},
+    queue::{Priority, Queue},
 };
 use tokio::sync::watch;
 
@@ -78,7 +78,9 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> ProviderConnection<K> {
             ],
             _subscription: {
                 let enqueue = self.enqueue();
-                session.cluster_binding().subscribe(move |change| enqueue(change.lane))
+                session
+                    .cluster_binding()
+                    .subscribe(move |change| enqueue(change.priority))
             },
             session: Arc::clone(session),
         });
@@ -104,9 +106,9 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> ProviderConnection<K> {
     }
 
     /// Returns a function that queues the key.
-    pub fn enqueue(&self) -> impl Fn(Lane) + Send + Sync + use<K> {
+    pub fn enqueue(&self) -> impl Fn(Priority) + Send + Sync + use<K> {
         let (queue, key) = (self.queue.clone(), self.key.clone());
-        move |lane| queue.add(key.clone(), lane)
+        move |priority| queue.add(key.clone(), priority)
     }
 
     /// Queues the key at every change, until the link is dropped.

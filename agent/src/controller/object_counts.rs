@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use bindery_runtime::queue::{Lane, Queue};
+use bindery_runtime::queue::{Priority, Queue};
 use parking_lot::Mutex;
 
 /// The object count of a binding.
@@ -51,7 +51,7 @@ impl ObjectCounts {
             count.as_ref().map(ObjectCount::milestones),
         );
         if let Some(queue) = self.queue.get().filter(|_| before != now) {
-            queue.add(bundle.into(), Lane::Live);
+            queue.add(bundle.into(), Priority::Live);
         }
     }
 

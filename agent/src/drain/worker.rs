@@ -8,7 +8,7 @@ use bindery_runtime::{
     cache::ObjectKey,
     client::Clients,
     errors, preconditions,
-    queue::{Lane, Queue},
+    queue::{Priority, Queue},
     watch::{self, Event, Source},
 };
 use kube::{
@@ -91,13 +91,13 @@ pub(super) async fn drain(shared: Arc<Shared>, drained: Drained) {
     let handler = {
         let (shared, resource, queue) = (Arc::clone(&shared), drained.resource.clone(), queue.clone());
         move |event: Event<DrainedObject>| {
-            let lane = match &event {
-                Event::Complete(_) => Lane::Backlog,
-                _ => Lane::Live,
+            let priority = match &event {
+                Event::Complete(_) => Priority::Backlog,
+                _ => Priority::Live,
             };
             let keys = shared.update(|state| state.watched(&resource, event));
             for key in keys {
-                queue.add(key, lane);
+                queue.add(key, priority);
             }
         }
     };

@@ -12,7 +12,7 @@ mod turns;
 
 use std::{sync::Arc, time::Duration};
 
-use bindery_runtime::queue::Lane;
+use bindery_runtime::queue::Priority;
 use parking_lot::Mutex;
 use tokio::{sync::oneshot, time::Instant};
 
@@ -48,7 +48,7 @@ pub(crate) struct Share<'a> {
 #[derive(Debug)]
 pub(crate) struct Turn {
     budget: Budget,
-    lane: Lane,
+    priority: Priority,
 }
 
 impl Default for Budget {
@@ -76,10 +76,10 @@ impl Budget {
     }
 
     /// Waits for a place. Whoever waits no more has only to drop this.
-    pub(crate) async fn turn(&self, lane: Lane) -> Turn {
+    pub(crate) async fn turn(&self, priority: Priority) -> Turn {
         loop {
             let (sender, receiver) = oneshot::channel();
-            self.turns.lock().wait(lane, sender);
+            self.turns.lock().wait(priority, sender);
             self.give();
             if let Ok(turn) = receiver.await {
                 return turn;
@@ -91,14 +91,14 @@ impl Budget {
     fn give(&self) {
         loop {
             let next = self.turns.lock().next();
-            let Some((sender, lane)) = next else { return };
+            let Some((sender, priority)) = next else { return };
             if sender.is_closed() {
-                self.turns.lock().give_back(lane);
+                self.turns.lock().give_back(priority);
                 continue;
             }
             let budget = self.clone();
             // Not locked meanwhile: where nobody takes it after all, it is given back.
-            drop(sender.send(Turn { budget, lane }));
+            drop(sender.send(Turn { budget, priority }));
         }
     }
 }
@@ -129,22 +129,22 @@ impl Share<'_> {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.budget.turns.lock().give_back(self.lane);
+        self.budget.turns.lock().give_back(self.priority);
         self.budget.give();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use Lane::{Backlog, Live};
+    use Priority::{Backlog, Live};
     use futures::FutureExt as _;
     use tokio::time::advance;
 
     use super::*;
 
-    fn place(budget: &Budget, lane: Lane) -> impl Future<Output = Turn> + Unpin {
+    fn place(budget: &Budget, priority: Priority) -> impl Future<Output = Turn> + Unpin {
         let budget = budget.clone();
-        Box::pin(async move { budget.turn(lane).await })
+        Box::pin(async move { budget.turn(priority).await })
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn a_place_that_is_given_and_not_taken_goes_to_the_next() {
         let budget = Budget::new(2);
-        let taken = [Live, Live].map(|lane| place(&budget, lane).now_or_never().unwrap());
+        let taken = [Live, Live].map(|priority| place(&budget, priority).now_or_never().unwrap());
         let (mut given, mut waits) = (place(&budget, Live), place(&budget, Live));
         assert!((&mut given).now_or_never().is_none() && (&mut waits).now_or_never().is_none());
         let [first, second] = taken;

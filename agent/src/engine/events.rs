@@ -5,24 +5,24 @@ use std::sync::{Arc, Weak, atomic::Ordering};
 use bindery_api::annotations;
 use bindery_runtime::{
     cache::ObjectKey,
-    queue::Lane,
+    queue::Priority,
     watch::{Event, ObjectName},
 };
 
 use crate::{
-    engine::{Shared, report::Watched, strategy::Flavour},
-    index::{Index, Listing, Place},
+    engine::{Shared, report::Watched, strategy::SyncStrategy},
+    index::{Contents as _, Index, Listing, Place},
     model::object::{Meta, Object, Version},
 };
 
 /// The sink of the watch of the consumer's objects.
-pub(crate) fn consumer<F: Flavour>(shared: Arc<Shared<F>>) -> impl FnMut(Event<Object>) + Send {
+pub(crate) fn consumer<F: SyncStrategy>(shared: Arc<Shared<F>>) -> impl FnMut(Event<Object>) + Send {
     let mut listing = None;
     let mut is_rewound = false;
     move |event| {
         shared.watch_state(&Watched::Consumer, &event);
         if !matches!(event, Event::Complete(_)) {
-            shared.flavour.hear(&event);
+            shared.strategy.consumer_event(&event);
         }
         match event {
             Event::Rewound => {
@@ -51,25 +51,25 @@ pub(crate) fn consumer<F: Flavour>(shared: Arc<Shared<F>>) -> impl FnMut(Event<O
                 let places = index.listed_places();
                 // Before others draw conclusions from what is missing, or from that nothing is queued.
                 shared.begin_count(std::mem::take(&mut is_rewound));
-                shared.enqueue(gone.into_iter().chain(keys), Lane::Backlog);
+                shared.enqueue(gone.into_iter().chain(keys), Priority::Backlog);
                 drop(index);
                 shared.count_missing();
-                shared.flavour.hear(&Event::Complete(version));
+                shared.strategy.consumer_event(&Event::Complete(version));
                 for place in &places {
-                    shared.look_at_place(place, Lane::Backlog);
+                    shared.look_at_place(place, Priority::Backlog);
                 }
             }
             Event::Applied(object) => {
                 let key = key_of(&object);
                 let mut index = shared.index.lock();
                 if index.consumer_seen(&key, object) && shared.is_due(&mut index, &key) {
-                    shared.queue.add(key, Lane::Live);
+                    shared.queue.add(key, Priority::Live);
                 }
             }
             Event::Deleted(object) => {
                 let key = key_of(&object);
                 shared.index.lock().consumer_deleted(&key, Some(&object.meta.uid));
-                shared.queue.add(key, Lane::Live);
+                shared.queue.add(key, Priority::Live);
             }
             Event::Failed(_) | Event::Following => {}
         }
@@ -78,7 +78,7 @@ pub(crate) fn consumer<F: Flavour>(shared: Arc<Shared<F>>) -> impl FnMut(Event<O
 
 /// The sink of the watch of one provider namespace, which holds the copies of one consumer namespace. It keeps no engine
 /// alive, for the engine holds the watch.
-pub(crate) fn provider_namespace<F: Flavour>(
+pub(crate) fn provider_namespace<F: SyncStrategy>(
     shared: Weak<Shared<F>>,
     consumer_namespace: Arc<str>,
     namespace: Arc<str>,
@@ -114,8 +114,8 @@ pub(crate) fn provider_namespace<F: Flavour>(
                 shared.begin_count(std::mem::take(&mut is_rewound));
                 let gone = index.provider_listed(&consumer_namespace, &listing, parse(&version));
                 let keys = shared.due(&mut index, Some(&consumer_namespace));
-                shared.enqueue(gone.into_iter().chain(keys), Lane::Backlog);
-                shared.look_at_place(&consumer_namespace, Lane::Backlog);
+                shared.enqueue(gone.into_iter().chain(keys), Priority::Backlog);
+                shared.look_at_place(&consumer_namespace, Priority::Backlog);
             }
             other => live(&shared, &consumer_namespace, other),
         }
@@ -123,7 +123,7 @@ pub(crate) fn provider_namespace<F: Flavour>(
 }
 
 /// The sink of a watch over the whole provider: objects outside the places in use are none of ours.
-pub(crate) fn provider_cluster<F: Flavour>(shared: Arc<Shared<F>>) -> impl FnMut(Event<Object>) + Send {
+pub(crate) fn provider_cluster<F: SyncStrategy>(shared: Arc<Shared<F>>) -> impl FnMut(Event<Object>) + Send {
     let mut listing: Option<Listing> = None;
     // The places that were there when a list began, which shows all that is in them.
     let mut places = Vec::new();
@@ -175,8 +175,8 @@ pub(crate) fn provider_cluster<F: Flavour>(shared: Arc<Shared<F>>) -> impl FnMut
                     }
                     let gone = index.provider_listed(&namespace, &listing, parse(&version));
                     let keys = shared.due(&mut index, Some(&namespace));
-                    shared.enqueue(gone.into_iter().chain(keys), Lane::Backlog);
-                    shared.look_at_place(&namespace, Lane::Backlog);
+                    shared.enqueue(gone.into_iter().chain(keys), Priority::Backlog);
+                    shared.look_at_place(&namespace, Priority::Backlog);
                 }
             }
             Event::Applied(ref object) | Event::Deleted(ref object) => {
@@ -191,7 +191,7 @@ pub(crate) fn provider_cluster<F: Flavour>(shared: Arc<Shared<F>>) -> impl FnMut
     }
 }
 
-fn live<F: Flavour>(shared: &Shared<F>, consumer_namespace: &Arc<str>, event: Event<Object>) {
+fn live<F: SyncStrategy>(shared: &Shared<F>, consumer_namespace: &Arc<str>, event: Event<Object>) {
     match event {
         Event::Applied(object) => {
             let Some(key) = shared.source_of(consumer_namespace, &object.meta) else {
@@ -199,7 +199,7 @@ fn live<F: Flavour>(shared: &Shared<F>, consumer_namespace: &Arc<str>, event: Ev
             };
             let mut index = shared.index.lock();
             if index.provider_seen(&key, object) && shared.is_due(&mut index, &key) {
-                shared.queue.add(key, Lane::Live);
+                shared.queue.add(key, Priority::Live);
             }
         }
         Event::Deleted(object) => {
@@ -207,7 +207,7 @@ fn live<F: Flavour>(shared: &Shared<F>, consumer_namespace: &Arc<str>, event: Ev
                 return;
             };
             shared.index.lock().provider_deleted(&key, Some(&object.meta.uid));
-            shared.queue.add(key, Lane::Live);
+            shared.queue.add(key, Priority::Live);
         }
         _ => {}
     }
@@ -222,7 +222,7 @@ fn parse(version: &str) -> Version {
     Version(version.parse().unwrap_or(0))
 }
 
-impl<F: Flavour> Shared<F> {
+impl<F: SyncStrategy> Shared<F> {
     /// The object that a copy in the place of a consumer namespace was made of, or would be. Names come from the other
     /// cluster, and go into the paths of requests: what is no name of an object is nobody's.
     fn source_of(&self, consumer_namespace: &Arc<str>, copy: &Meta) -> Option<ObjectKey> {
@@ -267,12 +267,9 @@ impl<F: Flavour> Shared<F> {
                 return true;
             }
             match place {
-                Some((place, true)) => {
-                    let steps = self.flavour.plan(key, pair, place);
-                    !steps.ops.is_empty() || steps.issue.is_some()
-                }
+                Some((place, true)) => !self.is_at_rest(key, pair, place),
                 // The other side is listed too, and then they are looked at.
-                Some((_, false)) => self.flavour.unplaced(key, pair, true).is_some(),
+                Some((_, false)) => self.strategy.unplaced(key, pair, true).is_some(),
                 None => true,
             }
         })
@@ -283,8 +280,16 @@ impl<F: Flavour> Shared<F> {
         let Some((pair, place)) = index.known(key) else {
             return true;
         };
-        let steps = self.flavour.plan(key, pair, &place);
-        !steps.ops.is_empty() || steps.issue.is_some() || self.issues.lock().is_noted(key)
+        !self.is_at_rest(key, pair, &place) || self.issues.lock().is_noted(key)
+    }
+
+    /// Lets go of the contents of what needs no plan.
+    fn is_at_rest(&self, key: &ObjectKey, pair: &mut F::Pair, place: &Place) -> bool {
+        let is_at_rest = self.strategy.is_at_rest(key, pair, place);
+        if is_at_rest {
+            pair.forget_content();
+        }
+        is_at_rest
     }
 
     fn watch_state(&self, watched: &Watched, event: &Event<Object>) {
@@ -301,14 +306,14 @@ impl<F: Flavour> Shared<F> {
         if issues.set_watch(watched.clone(), failure) {
             let waiting = issues.transient();
             drop(issues);
-            self.enqueue(waiting, Lane::Live);
+            self.enqueue(waiting, Priority::Live);
         }
         self.changed.notify_one();
     }
 
-    pub(crate) fn enqueue(&self, keys: impl IntoIterator<Item = ObjectKey>, lane: Lane) {
+    pub(crate) fn enqueue(&self, keys: impl IntoIterator<Item = ObjectKey>, priority: Priority) {
         for key in keys {
-            self.queue.add(key, lane);
+            self.queue.add(key, priority);
         }
         self.changed.notify_one();
     }

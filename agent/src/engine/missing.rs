@@ -6,11 +6,11 @@ use std::{
 };
 
 use bindery_api::v1alpha2::APIServiceNamespace;
-use bindery_runtime::queue::Lane;
+use bindery_runtime::queue::Priority;
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    engine::{Deletions, Kind, Shared, strategy::Flavour},
+    engine::{Deletions, Kind, Shared, strategy::SyncStrategy},
     index::Tally,
     namespaces::mapped,
 };
@@ -20,7 +20,7 @@ const COUNT_INTERVAL: Duration = Duration::from_secs(1);
 /// And, while deletions are held back, at least this often.
 const RECOUNT_INTERVAL: Duration = Duration::from_secs(2);
 
-impl<F: Flavour> Shared<F> {
+impl<F: SyncStrategy> Shared<F> {
     /// Whether copies may go whose sources are missing. Counted anew at most every so often, for many may be missing.
     pub(super) fn may_delete(&self) -> bool {
         let epoch = self.epoch.load(Ordering::Acquire);
@@ -38,7 +38,7 @@ impl<F: Flavour> Shared<F> {
     }
 
     fn is_allowed(&self) -> bool {
-        self.flavour.guards().iter().all(|guard| guard.allows())
+        self.strategy.guards().iter().all(|guard| guard.allows())
     }
 
     pub(crate) fn count_missing(&self) {
@@ -71,7 +71,7 @@ impl<F: Flavour> Shared<F> {
     }
 
     fn count(&self, kind: Kind, tally: Option<Tally>) {
-        for guard in self.flavour.guards() {
+        for guard in self.strategy.guards() {
             guard.count(self.id, kind, tally);
         }
     }
@@ -79,7 +79,7 @@ impl<F: Flavour> Shared<F> {
     /// Whether the mapping of a consumer namespace may go that is missing.
     pub(crate) fn may_give_back(&self) -> bool {
         let ended = self.ended_namespaces.lock().clone();
-        let exports = self.flavour.exports();
+        let exports = self.strategy.exports();
         let requests = self
             .around
             .namespaces
@@ -135,10 +135,10 @@ impl<F: Flavour> Shared<F> {
 
     fn resume(&self) {
         tracing::info!(resource = %self.frame.resource, "deletions that were held back go on");
-        self.enqueue_all(Lane::Backlog);
+        self.enqueue_all(Priority::Backlog);
         for request in self.around.namespaces.list(|_| true) {
             if let Some(name) = &request.metadata.name {
-                self.place_queue.add(name.as_str().into(), Lane::Backlog);
+                self.place_queue.add(name.as_str().into(), Priority::Backlog);
             }
         }
     }

@@ -6,18 +6,18 @@ use bindery_api::v1alpha2::InformerScope;
 use bindery_runtime::{
     backoff::Backoff,
     errors,
-    queue::Lane,
+    queue::Priority,
     watch::{self, Source},
 };
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    engine::{Shared, events, report::Watched, strategy::Flavour},
+    engine::{Shared, events, report::Watched, strategy::SyncStrategy},
     model::object::Lean,
     namespaces::mapped::{self, Observed, PlaceOp},
 };
 
-impl<F: Flavour> Shared<F> {
+impl<F: SyncStrategy> Shared<F> {
     /// Works on APIServiceNamespaces, one at a time.
     pub(super) async fn keep_places(self: Arc<Self>) {
         self.around.namespaces.synced().await;
@@ -73,7 +73,7 @@ impl<F: Flavour> Shared<F> {
             wanted: self.index.lock().is_wanted(&consumer_namespace),
             exists: self.around.consumer_namespaces.get("", name).is_some(),
             request: request.as_deref(),
-            exports: &self.flavour.exports(),
+            exports: &self.strategy.exports(),
         };
         match mapped::plan(&seen) {
             Some(PlaceOp::GiveBack { .. })
@@ -93,7 +93,7 @@ impl<F: Flavour> Shared<F> {
         }
         let keys = index.keys_in(consumer_namespace);
         drop(index);
-        self.enqueue(keys, Lane::Live);
+        self.enqueue(keys, Priority::Live);
     }
 
     /// Takes the provider namespace into use that a consumer namespace has been given, in place of one before it.
@@ -120,7 +120,7 @@ impl<F: Flavour> Shared<F> {
             self.issues.lock().set_watch(Watched::Provider(before), None);
         }
         let Some(namespace) = assigned else {
-            self.enqueue(keys, Lane::Backlog);
+            self.enqueue(keys, Priority::Backlog);
             return;
         };
         if is_listed {

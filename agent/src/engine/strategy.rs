@@ -1,4 +1,4 @@
-//! What engines of bound and of claimed objects do each in their own way.
+//! What the engine of bound objects and that of claimed ones do each in their own way.
 
 use std::{future::Future, sync::Arc};
 
@@ -12,12 +12,12 @@ use crate::{
         Deletions, Progress,
         report::{Issue, Issues},
     },
-    index::{Cast, Index, Known, Place},
+    index::{Index, Known, Place, PlannedUids},
     model::object::{Object, Version},
 };
 
-/// What an engine is run with.
-pub(crate) trait Flavour: Send + Sync + Sized + 'static {
+/// How objects of one kind, bound or claimed, are read, compared, planned and written. The engine does the rest.
+pub(crate) trait SyncStrategy: Send + Sync + Sized + 'static {
     /// What is known of one object.
     type Pair: Known;
     /// One write or read.
@@ -34,7 +34,11 @@ pub(crate) trait Flavour: Send + Sync + Sized + 'static {
     const SHARES_WATCHES: bool;
 
     /// What to do for a pair whose two sides are known, with the place of the provider's.
-    fn plan(&self, key: &ObjectKey, pair: &mut Self::Pair, place: &Place) -> Steps<Self::Op>;
+    fn plan(&self, key: &ObjectKey, pair: &Self::Pair, place: &Place) -> Steps<Self::Op>;
+
+    /// True if it takes no plan to tell that there is nothing to do for such a pair, as for most that a watch shows. Where it
+    /// is false, a plan decides.
+    fn is_at_rest(&self, key: &ObjectKey, pair: &Self::Pair, place: &Place) -> bool;
 
     /// What can be done for a pair whose place is not known well enough: there is none, or, with `has_place`, it is still to
     /// be listed.
@@ -52,7 +56,7 @@ pub(crate) trait Flavour: Send + Sync + Sized + 'static {
     fn written(learned: &Self::Learned) -> Option<Version>;
 
     /// Notes what an operation taught, of those that were there when it was planned.
-    fn learn(&self, index: &mut Index<Self::Pair>, key: &ObjectKey, learned: Self::Learned, cast: &Cast);
+    fn learn(&self, index: &mut Index<Self::Pair>, key: &ObjectKey, learned: Self::Learned, planned: &PlannedUids);
 
     /// The exports that provider namespaces are kept for.
     fn exports(&self) -> Vec<OwnerReference>;
@@ -61,10 +65,10 @@ pub(crate) trait Flavour: Send + Sync + Sized + 'static {
     fn guards(&self) -> Vec<Arc<Deletions>>;
 
     /// The watch of the consumer's objects brought something.
-    fn hear(&self, event: &Event<Object>);
+    fn consumer_event(&self, event: &Event<Object>);
 
     /// Changes whenever the consumer's objects are all to be shown again.
-    fn rounds(&self) -> Option<watch::Receiver<u64>>;
+    fn relists(&self) -> Option<watch::Receiver<u64>>;
 
     /// How it is going; `is_idle` if no object is being worked on or waits to be.
     fn observe(&self, common: Progress, is_idle: bool, index: &Index<Self::Pair>, issues: &Issues) -> Self::Progress;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bindery_runtime::{
     backoff::Backoff,
     cache::ObjectKey,
-    queue::{Lane, Work},
+    queue::{Priority, Work},
 };
 use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::{task::JoinSet, time::Instant};
@@ -16,9 +16,9 @@ use crate::{
         Shared,
         budget::Turn,
         report::{INVALID_RETRY, Issue},
-        strategy::{Flavour, Operation, Steps},
+        strategy::{Operation, Steps, SyncStrategy},
     },
-    index::{Cast, Index, Known},
+    index::{Contents as _, Index, Known, PlannedUids},
     model::object::Version,
 };
 
@@ -30,7 +30,7 @@ struct Planned<O> {
     steps: Steps<O>,
     /// The provider namespace of its copy.
     place: Arc<str>,
-    cast: Cast,
+    uids: PlannedUids,
     versions: Versions,
 }
 
@@ -48,7 +48,7 @@ fn versions_in(index: &Index<impl Known>, key: &ObjectKey) -> Versions {
 impl<O> Planned<O> {
     fn of(pair: &impl Known, steps: Steps<O>, place: Arc<str>) -> Self {
         Self {
-            cast: Cast::of(pair),
+            uids: PlannedUids::of(pair),
             versions: versions(pair),
             steps,
             place,
@@ -56,21 +56,21 @@ impl<O> Planned<O> {
     }
 }
 
-impl<F: Flavour> Shared<F> {
+impl<F: SyncStrategy> Shared<F> {
     /// Takes objects into work as long as there are any, in the engine's turn.
     pub(super) async fn work(self: Arc<Self>) {
         let mut paused = self.paused.subscribe();
         let mut tasks = JoinSet::new();
         let mut share = self.around.budget.share();
-        while let Some(lane) = self.queue.ready(Lane::Backlog).await {
+        while let Some(priority) = self.queue.ready(Priority::Backlog).await {
             while tasks.try_join_next().is_some() {}
             while tasks.len() >= share.places() {
                 tasks.join_next().await;
             }
-            share.begin(lane == Lane::Live && tasks.is_empty() && self.queue.len() == 1);
+            share.begin(priority == Priority::Live && tasks.is_empty() && self.queue.len() == 1);
             // The sender lives as long as this task.
             let _ = paused.wait_for(|paused| !paused).await;
-            let Some(turn) = self.turn(lane).await else { return };
+            let Some(turn) = self.turn(priority).await else { return };
             let is_paused = *paused.borrow();
             if let Some(work) = (!is_paused).then(|| self.queue.try_next()).flatten() {
                 let shared = Arc::clone(&self);
@@ -83,16 +83,16 @@ impl<F: Flavour> Shared<F> {
     }
 
     /// Waits for a place, and more urgently as soon as something more urgent is queued.
-    async fn turn(&self, lane: Lane) -> Option<Turn> {
+    async fn turn(&self, priority: Priority) -> Option<Turn> {
         let budget = &self.around.budget;
-        if lane == Lane::Backlog {
+        if priority == Priority::Backlog {
             tokio::select! {
                 biased;
-                turn = budget.turn(lane) => return Some(turn),
-                ready = self.queue.ready(Lane::Live) => ready?,
+                turn = budget.turn(priority) => return Some(turn),
+                ready = self.queue.ready(Priority::Live) => ready?,
             };
         }
-        Some(budget.turn(Lane::Live).await)
+        Some(budget.turn(Priority::Live).await)
     }
 
     async fn work_on(&self, work: Work<ObjectKey>) {
@@ -111,7 +111,7 @@ impl<F: Flavour> Shared<F> {
             let Some(Planned {
                 steps,
                 place,
-                cast,
+                uids,
                 versions,
             }) = self.plan(key)
             else {
@@ -130,7 +130,7 @@ impl<F: Flavour> Shared<F> {
                 }
                 match self.apply(key, &place, op).await {
                     Ok(Some(learned)) => {
-                        self.learn(key, learned, &cast, op, known);
+                        self.learn(key, learned, &uids, op, known);
                         learned_any = true;
                     }
                     Ok(None) => {}
@@ -148,7 +148,7 @@ impl<F: Flavour> Shared<F> {
                             .await
                             .map_err(|error| issue(&error, &read))?;
                         if let Some(learned) = learned {
-                            self.learn(key, learned, &cast, &read, known);
+                            self.learn(key, learned, &uids, &read, known);
                         }
                         learned_any = true;
                         break;
@@ -173,16 +173,20 @@ impl<F: Flavour> Shared<F> {
     fn plan(&self, key: &ObjectKey) -> Option<Planned<F::Op>> {
         let mut index = self.index.lock();
         if let Some((pair, place)) = index.known(key) {
-            let steps = self.flavour.plan(key, pair, &place);
+            let steps = self.strategy.plan(key, pair, &place);
+            // What is not seen yet has to be compared once it is.
+            if steps.ops.is_empty() && !pair.is_unseen() {
+                pair.forget_content();
+            }
             return Some(Planned::of(pair, steps, place.namespace));
         }
         let pair = index.pair(key)?;
         let has_place = index.place(&key.namespace).is_some();
-        if let Some(steps) = self.flavour.unplaced(key, pair, has_place) {
+        if let Some(steps) = self.strategy.unplaced(key, pair, has_place) {
             return Some(Planned::of(pair, steps, "".into()));
         }
         if index.needs_place(key) {
-            self.look_at_place(&key.namespace, Lane::Live);
+            self.look_at_place(&key.namespace, Priority::Live);
         }
         None
     }
@@ -193,9 +197,9 @@ impl<F: Flavour> Shared<F> {
     }
 
     /// Has the place of a consumer namespace looked at, if it has one that is asked for.
-    pub(crate) fn look_at_place(&self, consumer_namespace: &Arc<str>, lane: Lane) {
+    pub(crate) fn look_at_place(&self, consumer_namespace: &Arc<str>, priority: Priority) {
         if let Some(request) = self.frame.placement.request(consumer_namespace) {
-            self.place_queue.add(request, lane);
+            self.place_queue.add(request, priority);
         }
     }
 
@@ -203,7 +207,7 @@ impl<F: Flavour> Shared<F> {
         let start = Instant::now();
         let name = &*self.frame.placement.copy_name(&self.frame.contract, &key.name);
         let target = Target { key, place, name };
-        let outcome = self.flavour.apply(&self.writer, target, op).await;
+        let outcome = self.strategy.apply(&self.writer, target, op).await;
         self.meter
             .answered(op.is_on_consumer(), op.name(), outcome.is_ok(), start.elapsed());
         let resource = &self.frame.resource.plural;
@@ -212,7 +216,7 @@ impl<F: Flavour> Shared<F> {
     }
 
     /// Notes what an operation taught. What was known stays behind if the watch has shown something else meanwhile.
-    fn learn(&self, key: &ObjectKey, learned: F::Learned, cast: &Cast, op: &F::Op, known: &mut Versions) {
+    fn learn(&self, key: &ObjectKey, learned: F::Learned, planned: &PlannedUids, op: &F::Op, known: &mut Versions) {
         let mut index = self.index.lock();
         let is_as_known = versions_in(&index, key) == *known;
         if let Some(version) = F::written(&learned) {
@@ -223,7 +227,7 @@ impl<F: Flavour> Shared<F> {
                 known.is_some_and(|(_, known)| known >= version)
             });
         }
-        self.flavour.learn(&mut index, key, learned, cast);
+        self.strategy.learn(&mut index, key, learned, planned);
         if is_as_known {
             *known = versions_in(&index, key);
         }
@@ -233,7 +237,7 @@ impl<F: Flavour> Shared<F> {
         let namespace = &work.key().namespace;
         if self.index.lock().is_vacant(namespace) {
             // With its last object gone, its place may be given back.
-            self.look_at_place(namespace, Lane::Backlog);
+            self.look_at_place(namespace, Priority::Backlog);
         }
         let (issue, failed) = match &outcome {
             Ok(issue) => (issue.as_ref(), false),
@@ -249,7 +253,7 @@ impl<F: Flavour> Shared<F> {
             }
             // A change that ends it may have come before it was noted, and was let pass as nothing to be done.
             if issue.is_some() && self.versions(work.key()) != known {
-                self.queue.add(work.key().clone(), Lane::Live);
+                self.queue.add(work.key().clone(), Priority::Live);
             }
         }
         match outcome {

@@ -91,7 +91,7 @@ fn what_is_older_than_our_own_write_is_passed_over() {
         version: Version(20),
         last,
     };
-    index.learn(&key("a"), written, &Cast::default());
+    index.learn(&key("a"), written, &PlannedUids::default());
     assert!(!index.provider_seen(&key("a"), object("contract-ns", "a", "p", 19)));
     assert!(index.provider_seen(&key("a"), object("contract-ns", "a", "p", 20)));
     // A successor of another UID is news whatever its version.
@@ -144,10 +144,10 @@ fn an_answer_says_nothing_of_whoever_took_the_name_since() {
     let mut index = index();
     index.consumer_seen(&key("a"), object("ns", "a", "first", 5));
     index.provider_seen(&key("a"), object("contract-ns", "a", "copy", 6));
-    let cast = Cast::of(index.pair(&key("a")).unwrap());
+    let planned = PlannedUids::of(index.pair(&key("a")).unwrap());
     index.consumer_seen(&key("a"), object("ns", "a", "second", 8));
     index.provider_deleted(&key("a"), Some("copy"));
-    index.learn(&key("a"), Learned::ConsumerGone, &cast);
+    index.learn(&key("a"), Learned::ConsumerGone, &planned);
     assert_eq!(
         index.pair(&key("a")).unwrap().consumer.as_ref().unwrap().uid,
         Uid::from("second")
@@ -163,7 +163,7 @@ fn an_answer_says_nothing_of_whoever_took_the_name_since() {
         version: Version(7),
         last,
     };
-    index.learn(&key("a"), written, &cast);
+    index.learn(&key("a"), written, &planned);
     assert!(index.pair(&key("a")).unwrap().provider.is_none());
 }
 

@@ -42,7 +42,7 @@ impl Drop for ReferenceIndexer {
 
 impl ReferenceIndexer {
     /// Subscribes to a number that changes whenever all objects have to be shown again; `None` if a later indexer took over.
-    pub(crate) fn rounds(&self) -> Option<watch::Receiver<u64>> {
+    pub(crate) fn relists(&self) -> Option<watch::Receiver<u64>> {
         let mut state = self.references.state.lock();
         self.referrers(&mut state).map(|referrers| referrers.round.subscribe())
     }

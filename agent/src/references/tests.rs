@@ -163,7 +163,7 @@ fn a_namespace_is_said_meant_or_any() {
 #[test]
 fn new_rules_need_all_objects_again() {
     let (references, indexer, heard) = set_up();
-    let mut rounds = indexer.rounds().unwrap();
+    let mut rounds = indexer.relists().unwrap();
     indexer.seen(&sheriff("west", "wyatt", &["colt"]));
     indexer.listing();
     references.set_rules(&secrets(), vec![rule("metadata.name", None)]);
@@ -250,7 +250,7 @@ fn an_indexer_that_was_replaced_changes_nothing() {
     indexer.gone(&key("west", "wyatt"));
     indexer.listing();
     indexer.listed();
-    assert!(indexer.rounds().is_none() && told(&heard).is_empty());
+    assert!(indexer.relists().is_none() && told(&heard).is_empty());
     assert_eq!(
         references.referenced(&secrets(), &key("west", "colt")),
         Referenced::Unknown

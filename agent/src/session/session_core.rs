@@ -85,7 +85,7 @@ impl SessionCore {
             contract: reached.contract.clone(),
             sides: sides.clone(),
             around: surroundings.clone(),
-            home: Arc::clone(&consumer.namespace),
+            own_namespace: Arc::clone(&consumer.namespace),
         });
         Self {
             contract: reached.contract.clone(),

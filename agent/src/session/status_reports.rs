@@ -9,7 +9,7 @@ use bindery_api::{
 use bindery_runtime::{
     backoff::Backoff,
     errors,
-    queue::{Lane, Queue},
+    queue::{Priority, Queue},
 };
 use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -56,7 +56,7 @@ impl StatusReports {
         let name: Arc<str> = name.into();
         let before = self.exports.lock().insert(Arc::clone(&name), report.clone());
         if before.as_ref() != Some(report) {
-            self.queue.add(ReportSubject::Export(name), Lane::Live);
+            self.queue.add(ReportSubject::Export(name), Priority::Live);
         }
     }
 
@@ -65,17 +65,19 @@ impl StatusReports {
         let name: Arc<str> = name.into();
         let before = self.schemas.lock().insert(Arc::clone(&name), Arc::clone(crd));
         if before.is_none_or(|before| before.status != crd.status) {
-            self.queue.add(ReportSubject::Schema(name), Lane::Live);
+            self.queue.add(ReportSubject::Schema(name), Priority::Live);
         }
     }
 
     /// Queues all reports, since exports or schemas changed on the provider.
     pub(super) fn requeue_all(&self) {
         for name in self.exports.lock().keys() {
-            self.queue.add(ReportSubject::Export(Arc::clone(name)), Lane::Backlog);
+            self.queue
+                .add(ReportSubject::Export(Arc::clone(name)), Priority::Backlog);
         }
         for name in self.schemas.lock().keys() {
-            self.queue.add(ReportSubject::Schema(Arc::clone(name)), Lane::Backlog);
+            self.queue
+                .add(ReportSubject::Schema(Arc::clone(name)), Priority::Backlog);
         }
     }
 }

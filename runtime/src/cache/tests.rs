@@ -59,7 +59,7 @@ async fn a_handler_may_read_the_cache_though_somebody_waits_to_write() {
         watch: Arc::new(AbortOnDropHandle::new(tokio::spawn(std::future::pending()))),
     };
     let first = Arc::new(map("a", "1"));
-    cache.shared.set(&ObjectKey::of(&*first), Some(&first), Lane::Live);
+    cache.shared.set(&ObjectKey::of(&*first), Some(&first), Priority::Live);
     let (sender, found) = std::sync::mpsc::channel();
     let task = std::thread::spawn(move || {
         let (inner, writer) = (cache.clone(), Arc::clone(&cache.shared));

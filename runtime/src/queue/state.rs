@@ -8,7 +8,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::Lane;
+use super::Priority;
 use crate::backoff::Backoff;
 
 /// Number of keys that an empty queue keeps its capacity for.
@@ -42,7 +42,7 @@ pub(super) struct Fifo<K> {
 #[derive(Debug, Default)]
 pub(super) struct KeyState {
     /// The priority in which the key is queued and since when; or, while a worker has the key, in which it is queued afterwards.
-    wanted: Option<(Lane, Instant)>,
+    wanted: Option<(Priority, Instant)>,
     /// Whether a worker has the key.
     running: bool,
     /// Entry of the key in `delayed`.
@@ -80,21 +80,21 @@ impl<K> Default for State<K> {
 
 impl<K: Eq + Hash + Clone> State<K> {
     /// Queues a key, or moves it to a more urgent priority.
-    pub(super) fn add(&mut self, key: K, lane: Lane, now: Instant) {
+    pub(super) fn add(&mut self, key: K, priority: Priority, now: Instant) {
         let known = self.keys.entry(key.clone()).or_default();
         if let Some(at) = known.due.take() {
             self.delayed.remove(&at);
         }
         let before = known.wanted;
-        if before.is_some_and(|(before, _)| before <= lane) {
+        if before.is_some_and(|(before, _)| before <= priority) {
             return;
         }
-        known.wanted = Some((lane, before.map_or(now, |(_, since)| since)));
+        known.wanted = Some((priority, before.map_or(now, |(_, since)| since)));
         if !known.running {
             if let Some((before, _)) = before {
                 self.fifo(before).remove();
             }
-            self.fifo(lane).push(key);
+            self.fifo(priority).push(key);
         }
     }
 
@@ -119,15 +119,18 @@ impl<K: Eq + Hash + Clone> State<K> {
     }
 
     /// Returns the priority of the first queued key.
-    pub(super) fn first_lane(&self) -> Option<Lane> {
-        let lanes = [(Lane::Live, &self.live), (Lane::Backlog, &self.backlog)];
-        lanes.into_iter().find(|(_, fifo)| fifo.len > 0).map(|(lane, _)| lane)
+    pub(super) fn first_priority(&self) -> Option<Priority> {
+        let priorities = [(Priority::Live, &self.live), (Priority::Backlog, &self.backlog)];
+        priorities
+            .into_iter()
+            .find(|(_, fifo)| fifo.len > 0)
+            .map(|(priority, _)| priority)
     }
 
-    fn fifo(&mut self, lane: Lane) -> &mut Fifo<K> {
-        match lane {
-            Lane::Live => &mut self.live,
-            Lane::Backlog => &mut self.backlog,
+    fn fifo(&mut self, priority: Priority) -> &mut Fifo<K> {
+        match priority {
+            Priority::Live => &mut self.live,
+            Priority::Backlog => &mut self.backlog,
         }
     }
 
@@ -138,23 +141,23 @@ impl<K: Eq + Hash + Clone> State<K> {
             if let Some(known) = self.keys.get_mut(&key) {
                 known.due = None;
             }
-            self.add(key, Lane::Live, due);
+            self.add(key, Priority::Live, due);
         }
     }
 
     /// Takes the first key for a worker; returns it and since when it has been queued.
     pub(super) fn take(&mut self, now: Instant) -> Option<(K, Instant)> {
         self.queue_due(now);
-        let lane = self.first_lane()?;
+        let priority = self.first_priority()?;
         loop {
-            let key = self.fifo(lane).entries.pop_front()?;
+            let key = self.fifo(priority).entries.pop_front()?;
             let Some(known) = self.keys.get_mut(&key).filter(|known| !known.running) else {
                 continue;
             };
-            if let Some((_, since)) = known.wanted.take_if(|(wanted, _)| *wanted == lane) {
+            if let Some((_, since)) = known.wanted.take_if(|(wanted, _)| *wanted == priority) {
                 known.running = true;
                 self.running += 1;
-                self.fifo(lane).remove();
+                self.fifo(priority).remove();
                 return Some((key, since));
             }
         }
@@ -173,8 +176,8 @@ impl<K: Eq + Hash + Clone> State<K> {
             Outcome::Retry(_) => failures.saturating_add(1),
             Outcome::Forget | Outcome::Later(_) => 0,
         };
-        if let Some((lane, _)) = known.wanted {
-            self.fifo(lane).push(key.clone());
+        if let Some((priority, _)) = known.wanted {
+            self.fifo(priority).push(key.clone());
             return;
         }
         match outcome {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     bound::learn::Learned,
-    index::{Cast, Index},
+    index::{Index, PlannedUids},
     model::{
         Placement,
         object::{Names, Object, Version},
@@ -155,12 +155,17 @@ impl World {
         let Some((pair, place)) = self.index.known(&Self::key()) else {
             return Plan::default();
         };
-        pair.compare();
         let mode = Mode {
             closing: place.closing || mode.closing,
             ..mode
         };
         let plan = plan(pair, &place.namespace, mode);
+        if is_at_rest(pair, &place.namespace, mode) {
+            assert!(
+                plan.ops.is_empty() && plan.blocked.is_none(),
+                "at rest, with a plan: {plan:?}"
+            );
+        }
         if plan.ops.is_empty() {
             pair.forget_content();
         }
@@ -189,13 +194,13 @@ impl World {
         match op {
             Op::ReadConsumer => {
                 let read = self.consumer.as_ref().map(parse);
-                let cast = self.cast();
-                self.index.learn(&Self::key(), Learned::Consumer(read), &cast);
+                let planned = self.planned();
+                self.index.learn(&Self::key(), Learned::Consumer(read), &planned);
             }
             Op::ReadProvider => {
                 let read = self.provider.as_ref().map(parse);
-                let cast = self.cast();
-                self.index.learn(&Self::key(), Learned::Provider(read), &cast);
+                let planned = self.planned();
+                self.index.learn(&Self::key(), Learned::Provider(read), &planned);
             }
             Op::Adopt { source, place } => {
                 assert!(self.consumer.is_none(), "would take over an object");
@@ -257,8 +262,8 @@ impl World {
         }
     }
 
-    fn cast(&self) -> Cast {
-        self.index.pair(&Self::key()).map(Cast::of).unwrap_or_default()
+    fn planned(&self) -> PlannedUids {
+        self.index.pair(&Self::key()).map(PlannedUids::of).unwrap_or_default()
     }
 
     fn annotate_consumer(&mut self, key: &str, value: &str) {
@@ -329,8 +334,8 @@ impl World {
             version: Version(self.version),
             last,
         };
-        let cast = self.cast();
-        self.index.learn(&Self::key(), learned, &cast);
+        let planned = self.planned();
+        self.index.learn(&Self::key(), learned, &planned);
         // The watch shows the write after its answer.
         self.show_provider();
     }
@@ -627,7 +632,7 @@ fn a_status_that_the_consumer_cannot_hold_is_written_once() {
         panic!("{plan:?}");
     };
     // The API server prunes what it does not know: the object, and its version, stay what they were.
-    let (cast, version) = (world.cast(), world.version);
+    let (planned, version) = (world.planned(), world.version);
     let consumer = world.consumer.as_ref().unwrap()["metadata"]["resourceVersion"].clone();
     assert!(consumer.as_str().unwrap().parse::<u64>().unwrap() <= version);
     let version = Version(consumer.as_str().unwrap().parse().unwrap());
@@ -635,7 +640,7 @@ fn a_status_that_the_consumer_cannot_hold_is_written_once() {
         version,
         status: fingerprint,
     };
-    world.index.learn(&World::key(), learned, &cast);
+    world.index.learn(&World::key(), learned, &planned);
     assert!(world.plan(MODE).ops.is_empty());
 }
 
@@ -850,6 +855,8 @@ proptest! {
             (plan.ops.iter().map(Op::name).collect::<Vec<_>>(), plan.blocked)
         };
         let before = names(&pair);
+        let is_at_rest = is_at_rest(&pair, &PLACE.into(), mode);
+        prop_assert!(!is_at_rest || before == (Vec::new(), None), "at rest, with a plan: {:?}", before);
         pair.settle();
         prop_assert_eq!(names(&pair), before);
     }

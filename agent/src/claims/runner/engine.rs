@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use bindery_api::{placement::ClaimedPlacement, v1alpha2::InformerScope};
 use bindery_runtime::{
     cache::Subscription,
-    queue::{Lane, Queue},
+    queue::{Priority, Queue},
 };
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -78,7 +78,7 @@ impl Engine {
         });
         rules.listen(&listener);
         // References may have changed before the listener was there.
-        running.shared.enqueue_all(Lane::Backlog);
+        running.shared.enqueue_all(Priority::Backlog);
         let progress = running.shared.progress();
         let (subscription, task) = on_new_namespace(&running.shared);
         let mut engine = Self {
@@ -96,7 +96,7 @@ impl Engine {
     /// Replaces the guards of the bindings that claim the resource. Each of them may freeze deletions.
     pub(super) fn guard(&mut self, guards: &Guards) {
         let shared = &self.running.shared;
-        let before = std::mem::replace(&mut *shared.flavour.guards.lock(), guards.clone());
+        let before = std::mem::replace(&mut *shared.strategy.guards.lock(), guards.clone());
         for (binding, guard) in before {
             let stays = guards.get(&binding).is_some_and(|now| Arc::ptr_eq(now, &guard));
             if !stays {
@@ -115,7 +115,7 @@ impl Engine {
 
     /// The first of the other bindings, by name, that freezes deletions for all of them.
     pub(super) fn frozen_by_another(&self, binding: &str) -> Option<Arc<str>> {
-        let guards = self.running.shared.flavour.guards.lock();
+        let guards = self.running.shared.strategy.guards.lock();
         let is_frozen = |guard: &Deletions| guard.frozen().borrow().is_some();
         if guards.get(binding).is_some_and(|own| is_frozen(own)) {
             return None;
@@ -129,7 +129,7 @@ impl Engine {
     /// Looks at all objects again, because other objects are claimed than before.
     pub(super) fn look_again(&self) {
         let shared = &self.running.shared;
-        shared.enqueue_all(Lane::Backlog);
+        shared.enqueue_all(Priority::Backlog);
         // Published at once: the counts of before are of other claims.
         shared.tell_progress();
     }
@@ -138,7 +138,7 @@ impl Engine {
 /// Looks at the objects again whose references changed.
 fn references_changed(shared: &Shared<Claimed>, change: &ReferenceChange) {
     let objects = match change {
-        ReferenceChange::All => return shared.enqueue_all(Lane::Backlog),
+        ReferenceChange::All => return shared.enqueue_all(Priority::Backlog),
         ReferenceChange::Objects(objects) => objects,
     };
     let index = shared.index.lock();
@@ -150,7 +150,7 @@ fn references_changed(shared: &Shared<Claimed>, change: &ReferenceChange) {
         }
     }
     drop(index);
-    shared.enqueue(keys, Lane::Live);
+    shared.enqueue(keys, Priority::Live);
 }
 
 /// Looks at the objects of a consumer namespace again when the namespace is created.
@@ -158,16 +158,16 @@ fn on_new_namespace(shared: &Arc<Shared<Claimed>>) -> (Subscription, AbortOnDrop
     // The callback runs inside the cache, which plans read while they hold the lock of the index: so it only queues.
     let queue: Queue<Arc<str>> = Queue::new();
     let news = queue.clone();
-    let subscription = shared.flavour.consumer_namespaces.subscribe(move |change| {
+    let subscription = shared.strategy.consumer_namespaces.subscribe(move |change| {
         if change.old.is_none() {
-            news.add(Arc::clone(&change.key.name), change.lane);
+            news.add(Arc::clone(&change.key.name), change.priority);
         }
     });
     let shared = Arc::clone(shared);
     let task = tokio::spawn(async move {
         while let Some(work) = queue.next().await {
             let keys = shared.index.lock().keys_in(work.key());
-            shared.enqueue(keys, Lane::Backlog);
+            shared.enqueue(keys, Priority::Backlog);
         }
     });
     (subscription, AbortOnDropHandle::new(task))

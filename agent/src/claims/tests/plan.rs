@@ -60,7 +60,6 @@ impl Scene {
     }
 
     fn plan(&mut self) -> Plan {
-        self.pair.compare();
         let choice = self.choice;
         plan(&self.pair, self.mode, &|_| choice)
     }
@@ -515,6 +514,8 @@ proptest! {
                 pair.compare();
             }
             let plan = plan(&pair, mode, &|_| choice);
+            let is_at_rest = is_at_rest(&pair, &|_| choice);
+            prop_assert!(!is_at_rest || (plan.ops.is_empty() && plan.blocked.is_none()), "at rest, with a plan: {plan:?}");
             if plan.ops.is_empty() {
                 break plan;
             }

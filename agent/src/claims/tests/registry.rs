@@ -48,7 +48,7 @@ fn claims(consumer: &Fake, provider: &Fake) -> Claims {
             consumer: here,
             provider: there,
         },
-        home: "kube-bind".into(),
+        own_namespace: "kube-bind".into(),
     })
 }
 

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use bindery_runtime::queue::Lane;
+use bindery_runtime::queue::Priority;
 
-/// Places, how many are taken, and those who wait for one, each in the line of a lane.
+/// Places, how many are taken, and those who wait for one, each in the line of a priority.
 #[derive(Debug)]
 pub(super) struct Turns<T> {
     places: usize,
@@ -18,7 +18,7 @@ struct Line<T> {
     waiting: VecDeque<T>,
 }
 
-/// The part of the places that either lane, and whoever comes next, can count on.
+/// The part of the places that either priority, and whoever comes next, can count on.
 pub(super) fn quarter(places: usize) -> usize {
     (places / 4).max(1)
 }
@@ -37,12 +37,12 @@ impl<T> Turns<T> {
     }
 
     /// Stands in line for a place.
-    pub(super) fn wait(&mut self, lane: Lane, who: T) {
-        self.line(lane).waiting.push_back(who);
+    pub(super) fn wait(&mut self, priority: Priority, who: T) {
+        self.line(priority).waiting.push_back(who);
     }
 
     /// Takes a place for whoever is next.
-    pub(super) fn next(&mut self) -> Option<(T, Lane)> {
+    pub(super) fn next(&mut self) -> Option<(T, Priority)> {
         let next = self.choose()?;
         let line = self.line(next);
         let who = line.waiting.pop_front()?;
@@ -51,51 +51,51 @@ impl<T> Turns<T> {
     }
 
     /// A place is free again.
-    pub(super) fn give_back(&mut self, lane: Lane) {
-        self.line(lane).taken -= 1;
+    pub(super) fn give_back(&mut self, priority: Priority) {
+        self.line(priority).taken -= 1;
     }
 
     /// Live changes pass the backlog, which leaves a quarter of the places to them. It has a quarter itself, or a stream of
     /// changes could hold it up for ever.
-    fn choose(&self) -> Option<Lane> {
+    fn choose(&self) -> Option<Priority> {
         let taken = self.live.taken + self.backlog.taken;
         let quarter = quarter(self.places);
         let (live_waits, backlog_waits) = (!self.live.waiting.is_empty(), !self.backlog.waiting.is_empty());
         if taken >= self.places {
             None
         } else if backlog_waits && self.backlog.taken < quarter {
-            Some(Lane::Backlog)
+            Some(Priority::Backlog)
         } else if live_waits {
-            Some(Lane::Live)
+            Some(Priority::Live)
         } else {
-            (backlog_waits && self.backlog.taken < self.places - quarter).then_some(Lane::Backlog)
+            (backlog_waits && self.backlog.taken < self.places - quarter).then_some(Priority::Backlog)
         }
     }
 
-    fn line(&mut self, lane: Lane) -> &mut Line<T> {
-        match lane {
-            Lane::Live => &mut self.live,
-            Lane::Backlog => &mut self.backlog,
+    fn line(&mut self, priority: Priority) -> &mut Line<T> {
+        match priority {
+            Priority::Live => &mut self.live,
+            Priority::Backlog => &mut self.backlog,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use Lane::{Backlog, Live};
+    use Priority::{Backlog, Live};
     use proptest::prelude::*;
 
     use super::*;
 
     /// What eight places are given to, in turns, when so many are taken and so many wait.
     #[track_caller]
-    fn check(taken: (usize, usize), waiting: (usize, usize), expect: &[Lane]) {
+    fn check(taken: (usize, usize), waiting: (usize, usize), expect: &[Priority]) {
         let mut turns = Turns::new(8);
         (turns.live.taken, turns.backlog.taken) = taken;
-        for (lane, count) in [(Live, waiting.0), (Backlog, waiting.1)] {
-            (0..count).for_each(|_| turns.wait(lane, ()));
+        for (priority, count) in [(Live, waiting.0), (Backlog, waiting.1)] {
+            (0..count).for_each(|_| turns.wait(priority, ()));
         }
-        let given: Vec<_> = std::iter::from_fn(|| turns.next().map(|((), lane)| lane)).collect();
+        let given: Vec<_> = std::iter::from_fn(|| turns.next().map(|((), priority)| priority)).collect();
         assert_eq!(given, expect, "taken {taken:?}, waiting {waiting:?}");
     }
 
@@ -115,7 +115,7 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Step {
-        Wait(Lane),
+        Wait(Priority),
         GiveBack(usize),
     }
 
@@ -139,21 +139,21 @@ mod tests {
             let mut passed = 0;
             for (number, step) in steps.into_iter().enumerate() {
                 match step {
-                    Step::Wait(lane) => turns.wait(lane, number),
+                    Step::Wait(priority) => turns.wait(priority, number),
                     Step::GiveBack(at) if !taken.is_empty() => turns.give_back(taken.remove(at % taken.len())),
                     Step::GiveBack(_) => {}
                 }
-                while let Some((who, lane)) = turns.next() {
-                    taken.push(lane);
+                while let Some((who, priority)) = turns.next() {
+                    taken.push(priority);
                     prop_assert!(taken.len() <= places);
                     // Whoever came first in a line goes first.
-                    prop_assert!(last[lane as usize].is_none_or(|before| before < who));
-                    last[lane as usize] = Some(who);
-                    let backlog = taken.iter().filter(|lane| **lane == Backlog).count();
+                    prop_assert!(last[priority as usize].is_none_or(|before| before < who));
+                    last[priority as usize] = Some(who);
+                    let backlog = taken.iter().filter(|priority| **priority == Backlog).count();
                     prop_assert!(backlog <= places - quarter(places));
                     // A backlog that has not its quarter lets no live change pass.
                     let waits = !turns.backlog.waiting.is_empty() && backlog < quarter(places);
-                    passed = if lane == Live && waits { passed + 1 } else { 0 };
+                    passed = if priority == Live && waits { passed + 1 } else { 0 };
                     prop_assert_eq!(passed, 0);
                 }
                 // No place is left free that somebody may have.

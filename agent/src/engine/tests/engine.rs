@@ -43,7 +43,7 @@ pub(super) fn engine() -> Engine {
         informer_scope: InformerScope::Namespaced,
         last_wins: false,
         adoption: bindery_api::adoption::Adoption::Off,
-        home: "kube-bind".into(),
+        own_namespace: "kube-bind".into(),
     };
     let (consumer, provider) = (silent(), silent());
     let around = Surroundings {

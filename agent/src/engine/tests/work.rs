@@ -46,7 +46,7 @@ fn sync(shared: &Shared<Bound>) -> (Result<Option<Issue>, Issue>, Versions) {
 #[tokio::test]
 async fn an_issue_that_ended_before_it_was_noted_is_looked_at_again() {
     let (_engine, shared) = taken();
-    shared.queue.add(key(), Lane::Live);
+    shared.queue.add(key(), Priority::Live);
     let work = shared.queue.try_next().unwrap();
     let (outcome, known) = sync(&shared);
     assert!(matches!(outcome, Ok(Some(_))), "{outcome:?}");
@@ -67,7 +67,7 @@ async fn an_issue_that_ended_before_it_was_noted_is_looked_at_again() {
 #[tokio::test]
 async fn an_issue_that_stays_is_not_looked_at_all_the_time() {
     let (_engine, shared) = taken();
-    shared.queue.add(key(), Lane::Live);
+    shared.queue.add(key(), Priority::Live);
     let work = shared.queue.try_next().unwrap();
     let (outcome, known) = sync(&shared);
     shared.finish(work, outcome, known);
@@ -79,7 +79,7 @@ async fn an_issue_that_stays_is_not_looked_at_all_the_time() {
     index.set_place(&key().namespace, None, false);
     index.set_refusal(&key().namespace, Some(&"taken".into()));
     drop(index);
-    shared.queue.add(key(), Lane::Live);
+    shared.queue.add(key(), Priority::Live);
     let work = shared.queue.try_next().unwrap();
     let (outcome, known) = sync(&shared);
     assert_eq!(
@@ -95,13 +95,13 @@ async fn what_we_wrote_ourselves_is_no_change_and_what_came_beside_it_is() {
     let check = |comes_between: bool| {
         let (_engine, shared) = taken();
         let mut known = shared.versions(&key());
-        let cast = Cast::of(shared.index.lock().pair(&key()).unwrap());
+        let planned = PlannedUids::of(shared.index.lock().pair(&key()).unwrap());
         if comes_between {
             let changed = object("wild-west", "u", 7, &json!({}));
             shared.index.lock().consumer_seen(&key(), changed);
         }
         let learned = Learned::Provider(Some(object("place", "p", 8, &json!({}))));
-        shared.learn(&key(), learned, &cast, &Op::ReadProvider, &mut known);
+        shared.learn(&key(), learned, &planned, &Op::ReadProvider, &mut known);
         assert_eq!(known != shared.versions(&key()), comes_between);
     };
     check(false);

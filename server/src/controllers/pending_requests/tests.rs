@@ -2,7 +2,7 @@ use bindery_api::{
     annotations, labels,
     v1alpha2::{BindableResourcesRequestSpec, BindableResourcesRequestStatus, NameRef},
 };
-use bindery_runtime::queue::Lane;
+use bindery_runtime::queue::Priority;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt as _;
 
@@ -48,7 +48,7 @@ fn change<'a, K>(key: &'a ObjectKey, old: Option<&'a Arc<K>>, new: Option<&'a Ar
         key,
         old,
         new,
-        lane: Lane::Live,
+        priority: Priority::Live,
     }
 }
 

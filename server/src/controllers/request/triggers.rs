@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bindery_api::v1alpha2::BindableResourcesRequest;
 use bindery_runtime::{
     cache::{Cache, Change, ObjectKey},
-    queue::{Lane, Queue},
+    queue::{Priority, Queue},
 };
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::Resource;
@@ -35,12 +35,12 @@ impl Queues {
     }
 
     /// Queues pending requests, each given with whether a call made it, after a change of something that they wait for.
-    pub(super) fn wake(&self, woken: Vec<(ObjectKey, bool)>, lane: Lane) {
+    pub(super) fn wake(&self, woken: Vec<(ObjectKey, bool)>, priority: Priority) {
         for (key, is_call) in woken {
             if is_call {
-                self.calls.add(key, lane);
+                self.calls.add(key, priority);
             } else {
-                self.resources.add(key, Lane::Backlog);
+                self.resources.add(key, Priority::Backlog);
             }
         }
     }
@@ -91,7 +91,7 @@ fn watch_requests(context: &Context, running: &mut Running, queues: &Queues) {
             return;
         };
         if is_grpc(request, &state.settings.namespace) {
-            queues.calls.add(change.key.clone(), change.lane);
+            queues.calls.add(change.key.clone(), change.priority);
             return;
         }
         if let Some(old) = change.old.filter(|old| is_another(old, change.new)) {
@@ -100,7 +100,7 @@ fn watch_requests(context: &Context, running: &mut Running, queues: &Queues) {
         if let Some(new) = change.new {
             state.author_verifier.note(new);
         }
-        queues.resources.add(change.key.clone(), change.lane);
+        queues.resources.add(change.key.clone(), change.priority);
     });
     running.subscriptions.push(subscription);
 }
@@ -120,7 +120,7 @@ fn wake<K>(
     K: Resource + DeserializeOwned + Send + Sync + 'static,
 {
     let (queues, pending) = (queues.clone(), context.pending_requests.clone());
-    let subscription = cache.subscribe(move |change| queues.wake(woken(&pending, change), change.lane));
+    let subscription = cache.subscribe(move |change| queues.wake(woken(&pending, change), change.priority));
     running.subscriptions.push(subscription);
 }
 
@@ -155,7 +155,7 @@ mod tests {
             ObjectKey::new("tenants", "riders"),
             ObjectKey::new("kube-bind", "bind-0"),
         );
-        queues.wake(vec![(resource, false), (call.clone(), true)], Lane::Live);
+        queues.wake(vec![(resource, false), (call.clone(), true)], Priority::Live);
         assert_eq!((queues.calls.len(), queues.resources.len()), (1, 1));
         let work = queues.calls.next().await.expect("a call");
         assert_eq!(*work.key(), call);

@@ -87,7 +87,7 @@ fn progress<'a, K: Resource + Checksum>(change: &Change<'a, K>, kind: usize) -> 
     Progress {
         kind,
         version,
-        lane: change.lane,
+        priority: change.priority,
     }
 }
 

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use bindery_runtime::queue::Lane;
+use bindery_runtime::queue::Priority;
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
@@ -67,7 +67,7 @@ pub(crate) struct Progress<'a> {
     /// The object as it is now; none if it was removed.
     pub version: Option<Version<'a>>,
     /// Whether the change was followed live or found in a list.
-    pub lane: Lane,
+    pub priority: Priority,
 }
 
 /// An object that was removed, as clients know it.
@@ -243,9 +243,9 @@ impl HubState {
             self.checksums[kind].push(version, checksum);
         }
         let live_since = &mut self.live_since[kind];
-        match progress.lane {
-            Lane::Backlog => *live_since = None,
-            Lane::Live => *live_since = live_since.or(progress.version.map(|version| version.number)),
+        match progress.priority {
+            Priority::Backlog => *live_since = None,
+            Priority::Live => *live_since = live_since.or(progress.version.map(|version| version.number)),
         }
         if self.cursor.sequence.is_multiple_of(SWEEP_EVERY) {
             self.sweep();

@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
-use bindery_runtime::{queue::Lane, telemetry};
+use bindery_runtime::{queue::Priority, telemetry};
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture};
 use http::HeaderMap;
 use jiff::Timestamp;
@@ -40,7 +40,7 @@ impl Numbers {
         let progress = Progress {
             kind: 0,
             version: Some(Version { number, object: &name }),
-            lane: Lane::Live,
+            priority: Priority::Live,
         };
         hub.record(["a"], name, None, progress);
     }
@@ -50,7 +50,7 @@ impl Numbers {
         let progress = Progress {
             kind: 0,
             version: None,
-            lane: Lane::Live,
+            priority: Priority::Live,
         };
         hub.record(["a"], name, Some(&removed(name)), progress);
     }

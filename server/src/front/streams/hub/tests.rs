@@ -6,7 +6,7 @@ struct Change<'a> {
     name: &'a str,
     removed: Option<RemovedObject>,
     version: Option<u64>,
-    lane: Lane,
+    priority: Priority,
 }
 
 impl Hub {
@@ -15,7 +15,7 @@ impl Hub {
         let progress = Progress {
             kind: 0,
             version: change.version.map(|number| Version { number, object: &"x" }),
-            lane: change.lane,
+            priority: change.priority,
         };
         self.record([change.scope], change.name, change.removed.as_ref(), progress);
     }
@@ -27,7 +27,7 @@ fn live(name: &str, version: u64) -> Change<'_> {
         name,
         removed: None,
         version: Some(version),
-        lane: Lane::Live,
+        priority: Priority::Live,
     }
 }
 
@@ -44,7 +44,7 @@ fn removed(name: &str) -> Change<'_> {
 
 fn listed(name: &str, version: u64) -> Change<'_> {
     Change {
-        lane: Lane::Backlog,
+        priority: Priority::Backlog,
         ..live(name, version)
     }
 }
@@ -248,12 +248,16 @@ impl serde::Serialize for Unlocked {
 async fn checksums_are_computed_outside_of_the_lock_in_a_first_list_too() {
     let hub = hub();
     let object = Unlocked(Arc::clone(&hub));
-    for (number, lane) in [(1, Lane::Backlog), (2, Lane::Backlog), (3, Lane::Live)] {
+    for (number, priority) in [(1, Priority::Backlog), (2, Priority::Backlog), (3, Priority::Live)] {
         let version = Some(Version {
             number,
             object: &object,
         });
-        let progress = Progress { kind: 0, version, lane };
+        let progress = Progress {
+            kind: 0,
+            version,
+            priority,
+        };
         hub.record(["a"], "x", None, progress);
     }
     let (_, cursor) = hub.subscribe("a", None).0.drain();
