@@ -1,6 +1,7 @@
 //! Which versions of a resource a cluster serves.
 
 use bindery_api::{
+    claims::core_kind,
     v1alpha2::{GroupResource, Scope},
     versions::{self, Listed},
 };
@@ -9,13 +10,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
 use kube::Client;
 
 use crate::model::BoundResource;
-
-/// Kinds of the core resources, which every cluster serves.
-const CORE: [(&str, &str); 3] = [
-    ("configmaps", "ConfigMap"),
-    ("secrets", "Secret"),
-    ("serviceaccounts", "ServiceAccount"),
-];
 
 /// One version of a resource, as a cluster serves it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,14 +22,12 @@ pub(crate) struct Served {
 /// The versions that a cluster serves; none if it does not serve the resource.
 pub(crate) async fn served(client: &Client, resource: &GroupResource) -> Result<Vec<Served>, kube::Error> {
     if resource.is_core() {
-        let core = CORE.iter().filter(|(plural, _)| *plural == resource.resource);
-        return Ok(core
-            .map(|(_, kind)| Served {
-                version: "v1".to_owned(),
-                kind: (*kind).to_owned(),
-                is_namespaced: true,
-            })
-            .collect());
+        let served = core_kind(resource).map(|kind| Served {
+            version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            is_namespaced: true,
+        });
+        return Ok(served.into_iter().collect());
     }
     let group: APIGroup = match get(client, format!("/apis/{}", resource.group)).await {
         Err(error) if errors::is_not_found(&error) => return Ok(Vec::new()),

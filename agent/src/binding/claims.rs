@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bindery_api::{
     Accepted, annotations,
+    claims::is_claimable_core,
     meta::{is_annotated, owner_reference},
     names,
     placement::ClaimedPlacement,
@@ -26,9 +27,6 @@ use crate::{
 mod withdraw;
 
 pub use withdraw::{Withdrawal, Withdrawer, abandoned_copies, withdraw};
-
-/// Resources of the core group that may be claimed.
-const CLAIMABLE: [&str; 3] = ["configmaps", "secrets", "serviceaccounts"];
 
 /// State of the claims of a binding.
 #[derive(Clone, Debug, Default)]
@@ -209,8 +207,8 @@ fn refusal(export: &APIServiceExport, resource: &GroupResource) -> Option<&'stat
     if is_bound {
         Some("the same export binds this resource, so all its objects are synced already")
     } else if resource.is_core() {
-        let may = CLAIMABLE.contains(&resource.resource.as_str());
-        (!may).then_some("of the core group only configmaps, secrets and serviceaccounts can be claimed")
+        (!is_claimable_core(resource))
+            .then_some("of the core group only configmaps, secrets and serviceaccounts can be claimed")
     } else {
         names::owner_of_group(&resource.group).map(|_| "its group belongs to Kubernetes or kube-bind")
     }

@@ -5,7 +5,7 @@ mod search;
 
 use std::{sync::Arc, time::Duration};
 
-use bindery_api::v1alpha2::InformerScope;
+use bindery_api::{claims::SECRETS, v1alpha2::InformerScope};
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
@@ -15,7 +15,7 @@ use super::{
     strategy::{Claimed, ClaimedProgress},
 };
 use crate::{
-    engine::Shared,
+    engine::{Shared, report::Cause},
     references::{ClaimKey, References},
 };
 use engine::{Engine, Guards};
@@ -38,7 +38,7 @@ pub(crate) struct ClaimRunner {
 
 /// Decides whether the provider is watched cluster-wide for a claim. A binding that only withdraws may have lost the right to.
 pub(crate) fn informer_scope(claim: &ClaimKey, wanted: &[&Wanted]) -> InformerScope {
-    let is_secrets = claim.resource.is_core() && claim.resource.resource == "secrets";
+    let is_secrets = claim.resource.is_core() && claim.resource.resource == SECRETS;
     let may = |wanted: &&&Wanted| {
         wanted.informer_scope == InformerScope::Cluster
             && (!is_secrets || wanted.cluster_wide_secrets)
@@ -118,7 +118,7 @@ impl ClaimRunner {
         };
         let trouble = engine.progress.borrow().trouble.clone();
         // Clusters always serve core resources.
-        if self.claim.resource.is_core() || trouble.is_none_or(|trouble| trouble.reason != "Unreachable") {
+        if self.claim.resource.is_core() || trouble.is_none_or(|trouble| trouble.cause != Cause::Unreachable) {
             self.staleness = None;
             return;
         }
@@ -194,7 +194,7 @@ impl ClaimRunner {
             return Some(Problem {
                 reason: trouble.reason,
                 message: trouble.message,
-                lacks_right: trouble.lacks_right,
+                lacks_right: trouble.cause == Cause::ConsumerForbids,
             });
         }
         if progress.leftovers > 0 || progress.missing > 0 {

@@ -21,7 +21,7 @@ use crate::{
     connection::{Target, Writer},
     engine::{
         self, Deletions,
-        report::{Issue, Issues, Trouble},
+        report::{Cause, Issue, Issues, Trouble},
         strategy::{Operation, Steps, SyncStrategy},
     },
     index::{Index, Place, PlannedUids},
@@ -170,7 +170,7 @@ impl SyncStrategy for Claimed {
             common,
             ..ClaimedProgress::default()
         };
-        let is_refused = |trouble: &Trouble| trouble.reason == "Forbidden" && !trouble.lacks_right;
+        let is_refused = |trouble: &Trouble| trouble.cause == Cause::ProviderForbids;
         progress.out_of_reach = self.rules.is_dropped() && progress.trouble.as_ref().is_some_and(is_refused);
         for (key, pair) in index.pairs() {
             for (cluster, copy) in pair.copies() {

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use bindery_api::v1alpha2::{APIServiceBindingBundleSpec, APIServiceExport};
+use bindery_api::{
+    label_evaluator,
+    v1alpha2::{APIServiceBindingBundleSpec, APIServiceExport},
+};
 use kube::{
     ResourceExt as _,
     core::{Selector, SelectorExt as _},
@@ -51,8 +54,8 @@ impl BundleSettings {
         let multiplier = spec.backoff_multiplier.filter(|multiplier| multiplier.is_finite());
         let selector = spec
             .selector
-            .clone()
-            .map_or_else(|| Ok(Selector::default()), Selector::try_from);
+            .as_ref()
+            .map_or_else(|| Ok(Selector::default()), label_evaluator);
         Self {
             polling: PollPolicy::new(
                 read.flatten().unwrap_or(interval),
@@ -151,5 +154,7 @@ mod tests {
         check_selects(&expression("Exists", &[]), &[], Some(false));
         check_selects(&expression("DoesNotExist", &[]), &[], Some(true));
         check_selects(&expression("Near", &["a"]), &[("tier", "a")], None);
+        // An API server refuses it, and kube's own evaluator would select all with it.
+        check_selects(&expression("NotIn", &[]), &[("tier", "a")], None);
     }
 }

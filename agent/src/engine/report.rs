@@ -25,8 +25,7 @@ pub(crate) struct Trouble {
     pub reason: &'static str,
     /// In one sentence.
     pub message: String,
-    /// The consumer refused it for want of a right.
-    pub lacks_right: bool,
+    pub cause: Cause,
 }
 
 /// What is wrong with one object.
@@ -36,8 +35,22 @@ pub(crate) struct Issue {
     pub message: String,
     /// Worth another look as soon as a cluster is reachable again.
     pub transient: bool,
-    /// The consumer refused it for want of a right.
-    pub lacks_right: bool,
+    pub cause: Cause,
+}
+
+/// What lies behind an issue, as far as anything depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The consumer refused a request for want of a right.
+    ConsumerForbids,
+    /// The provider refused a request for want of a right.
+    ProviderForbids,
+    /// A cluster cannot be watched for any other reason.
+    Unreachable,
+    /// A cluster takes the object only after a change of the object or its schema.
+    Invalid,
+    /// Anything else.
+    Other,
 }
 
 /// One of the watches of an engine.
@@ -107,14 +120,17 @@ impl Issues {
 
     /// The same, with its reason.
     pub(crate) fn trouble(&self) -> Option<Trouble> {
-        let watches = self.watch.iter().map(|(watched, failure)| Trouble {
-            reason: if failure.is_forbidden {
-                "Forbidden"
-            } else {
-                "Unreachable"
-            },
-            message: format!("cannot {watched}: {}", failure.message),
-            lacks_right: failure.is_forbidden && *watched == Watched::Consumer,
+        let watches = self.watch.iter().map(|(watched, failure)| {
+            let (reason, cause) = match (failure.is_forbidden, watched) {
+                (true, Watched::Consumer) => ("Forbidden", Cause::ConsumerForbids),
+                (true, Watched::Provider(_) | Watched::Place(_)) => ("Forbidden", Cause::ProviderForbids),
+                (false, _) => ("Unreachable", Cause::Unreachable),
+            };
+            Trouble {
+                reason,
+                message: format!("cannot {watched}: {}", failure.message),
+                cause,
+            }
         });
         let first = watches.min_by(|one, other| one.message.cmp(&other.message));
         first.or_else(|| {
@@ -122,7 +138,7 @@ impl Issues {
             Some(Trouble {
                 reason: issue.reason,
                 message: format!("{key}: {}", issue.message),
-                lacks_right: issue.lacks_right,
+                cause: issue.cause,
             })
         })
     }
@@ -150,7 +166,7 @@ impl Issue {
             reason,
             message: message.to_string(),
             transient: false,
-            lacks_right: false,
+            cause: Cause::Other,
         }
     }
 
@@ -160,25 +176,26 @@ impl Issue {
             reason: "NoProviderNamespace",
             message: format!("the object's namespace gets none on the provider: {refusal}"),
             transient: false,
-            lacks_right: false,
+            cause: Cause::Other,
         }
     }
 
-    /// What a refused or failed request means. `side` names the cluster.
-    pub(crate) fn of_error(error: &kube::Error, side: &str) -> Self {
-        let reason = match errors::code(error) {
-            Some(403) => "Forbidden",
-            _ if is_too_large(error) => "TooLarge",
-            Some(400 | 422) => "Invalid",
-            _ => "SyncFailed",
+    /// What it means that the consumer's or the provider's cluster refused a request, or did not answer it.
+    pub(crate) fn of_error(error: &kube::Error, is_on_consumer: bool) -> Self {
+        let (reason, cause) = match errors::code(error) {
+            Some(403) if is_on_consumer => ("Forbidden", Cause::ConsumerForbids),
+            Some(403) => ("Forbidden", Cause::ProviderForbids),
+            _ if is_too_large(error) => ("TooLarge", Cause::Invalid),
+            Some(400 | 422) => ("Invalid", Cause::Invalid),
+            _ => ("SyncFailed", Cause::Other),
         };
-        let only_a_change_helps = matches!(reason, "TooLarge" | "Invalid");
+        let side = if is_on_consumer { "consumer" } else { "provider" };
         Self {
             reason,
             message: format!("the {side} refused: {}", errors::explain(error)),
-            transient: !only_a_change_helps
+            transient: cause != Cause::Invalid
                 && (errors::is_transient(error) || errors::code(error).is_none_or(|code| code == 409 || code == 404)),
-            lacks_right: side == "consumer" && errors::is_forbidden(error),
+            cause,
         }
     }
 }
@@ -219,7 +236,7 @@ mod tests {
         let gone = kube::Error::Api(kube::core::Status::failure("gone", "Gone").with_code(403).boxed());
         issues.set_watch(Watched::Consumer, Some(&gone));
         assert_eq!(issues.problem().unwrap(), "cannot watch the consumer: gone");
-        assert!(issues.trouble().unwrap().lacks_right);
+        assert_eq!(issues.trouble().unwrap().cause, Cause::ConsumerForbids);
         assert!(issues.set_watch(Watched::Consumer, None));
         assert!(!issues.set_watch(Watched::Consumer, None));
     }

@@ -15,7 +15,7 @@ use crate::{
     engine::{
         Shared,
         budget::Turn,
-        report::{INVALID_RETRY, Issue},
+        report::{Cause, INVALID_RETRY, Issue},
         strategy::{Operation, Steps, SyncStrategy},
     },
     index::{Contents as _, Index, Known, PlannedUids},
@@ -165,7 +165,7 @@ impl<F: SyncStrategy> Shared<F> {
             reason: "Unstable",
             message: "the object changes faster than it can be written".to_owned(),
             transient: true,
-            lacks_right: false,
+            cause: Cause::Other,
         })
     }
 
@@ -258,7 +258,7 @@ impl<F: SyncStrategy> Shared<F> {
         }
         match outcome {
             Ok(_) => drop(work),
-            Err(issue) if matches!(issue.reason, "Invalid" | "TooLarge") => work.again_after(INVALID_RETRY),
+            Err(issue) if issue.cause == Cause::Invalid => work.again_after(INVALID_RETRY),
             Err(_) => work.retry(Backoff::OBJECT),
         }
     }
@@ -290,7 +290,7 @@ fn is_stale(error: &kube::Error) -> bool {
 }
 
 fn issue(error: &kube::Error, op: &impl Operation) -> Issue {
-    Issue::of_error(error, if op.is_on_consumer() { "consumer" } else { "provider" })
+    Issue::of_error(error, op.is_on_consumer())
 }
 
 #[cfg(test)]

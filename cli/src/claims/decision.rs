@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use bindery_api::v1alpha2::{GroupResource, PermissionClaim};
+use bindery_api::{
+    claims::is_claimable_core,
+    v1alpha2::{GroupResource, PermissionClaim},
+};
 
 use crate::{
     install::{manifests, plan::Installed},
     render::output::joined,
 };
-
-/// Core resources that a provider may claim.
-pub(crate) const CLAIMABLE: [&str; 3] = ["configmaps", "secrets", "serviceaccounts"];
 
 /// Which claims of an offer a bind accepts and rejects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,9 +47,7 @@ pub(crate) fn check_rejected<'a>(
     rejected: impl IntoIterator<Item = &'a GroupResource>,
 ) -> Result<(), Unclaimed> {
     let claimed: BTreeSet<_> = claims.iter().map(|claim| claim.group_resource.clone()).collect();
-    let is_known = |resource: &GroupResource| {
-        claimed.contains(resource) || (resource.is_core() && CLAIMABLE.contains(&resource.resource.as_str()))
-    };
+    let is_known = |resource: &GroupResource| claimed.contains(resource) || is_claimable_core(resource);
     match rejected.into_iter().find(|resource| !is_known(resource)) {
         None => Ok(()),
         Some(resource) => Err(Unclaimed {

@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 
 pub(crate) use bindery_api::names::{KONNECTOR_ADOPTION_ROLE as ADOPTION_ROLE, KONNECTOR_BUNDLES_ROLE as BUNDLES_ROLE};
-use bindery_api::{names, v1alpha2::GroupResource};
+use bindery_api::{
+    claims::{CORE_PLURALS, is_claimable_core},
+    names,
+    v1alpha2::GroupResource,
+};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::{Value, json};
 
 use crate::{
-    claims::CLAIMABLE,
     errors::Failure,
     install::{
         manifests::{bundle_rules, holds_bundled},
@@ -20,7 +23,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Refuses a resource that no provider can export or claim.
 pub(crate) fn check(resource: &GroupResource) -> Result<(), Failure> {
-    if resource.is_core() && CLAIMABLE.contains(&resource.resource.as_str()) {
+    if is_claimable_core(resource) {
         return Ok(());
     }
     match names::owner_of_group(&resource.group) {
@@ -28,7 +31,7 @@ pub(crate) fn check(resource: &GroupResource) -> Result<(), Failure> {
         Some(owner) => Err(Failure::Usage(format!(
             "--bundle-resource {resource}: the resource belongs to {owner}, and no provider can bind it; write the resource of an \
              export, such as cowboys.wildwest.dev, or of a claim: {}",
-            CLAIMABLE.join(", ")
+            CORE_PLURALS.join(", ")
         ))),
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use bindery_api::{
+    claims::is_claimable_core,
     consumer_rules::OBJECT_VERBS,
     names,
     v1alpha2::{GroupResource, PermissionClaim},
@@ -10,10 +11,7 @@ use bindery_api::{
 use bindery_proto::v1alpha2::{BindingResourceResponse, ConsumerRule};
 use bindery_sdk::objects;
 
-use crate::{
-    claims::{CLAIMABLE, selection},
-    render::output::joined,
-};
+use crate::{claims::selection, render::output::joined};
 
 /// What a provider wants installed, after it was judged.
 #[derive(Clone, Debug, PartialEq)]
@@ -192,7 +190,7 @@ fn judge_claim(claim: &GroupResource, resources: &BTreeSet<GroupResource>) -> Re
         return refuse("it exports itself");
     }
     if claim.is_core() {
-        if CLAIMABLE.contains(&claim.resource.as_str()) {
+        if is_claimable_core(claim) {
             return Ok(());
         }
         return refuse("nobody can claim: of the core group, only configmaps, secrets and serviceaccounts can be");

@@ -6,7 +6,9 @@
 use std::collections::BTreeSet;
 
 use bindery_api::{
-    annotations, labels, meta, names,
+    annotations,
+    claims::{SECRETS, is_claimable_core},
+    labels, meta, names,
     v1alpha2::{APIServiceExport, APIServiceExportSpec, GroupResource, InformerScope},
 };
 use k8s_openapi::api::{
@@ -19,13 +21,9 @@ use super::{Grant, READ_VERBS, Scopes, WRITE_VERBS, account, export_meta, role_r
 
 pub use bindery_api::placement::ClaimedPlacement;
 
-/// The core resources that may be claimed.
-pub const CORE: [&str; 3] = ["configmaps", SECRETS, "serviceaccounts"];
 /// The shipped ClusterRole by which the server lists claimed core objects in namespaces that it created. The RoleBinding there
 /// has the same name, and its label `kube-bind.io/component` the same value.
 pub const SERVER_ROLE: &str = "bindery-server-claims";
-
-const SECRETS: &str = "secrets";
 
 /// One right in a namespace: a role and its binding.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,11 +40,6 @@ pub fn placement(export: &APIServiceExportSpec, scopes: &Scopes) -> Option<Claim
     // All resources of an export have one scope.
     let scope = resources.find_map(|resource| scopes.of(&resource.group_resource))?;
     Some(ClaimedPlacement::of(export.isolation, scope))
-}
-
-/// Whether a resource is one of the three core ones.
-pub fn is_core(resource: &GroupResource) -> bool {
-    resource.is_core() && CORE.contains(&resource.resource.as_str())
 }
 
 /// The resources that an export claims.
@@ -79,7 +72,7 @@ pub fn rights(contract: &str, export: &APIServiceExport, namespace: &str, served
         role_ref,
         subjects: Some(vec![account(contract)]),
     };
-    let (core, others): (BTreeSet<_>, BTreeSet<_>) = claimed(export).cloned().partition(is_core);
+    let (core, others): (BTreeSet<_>, BTreeSet<_>) = claimed(export).cloned().partition(is_claimable_core);
     let core = core.iter().map(|GroupResource { resource, .. }| Right {
         role: None,
         binding: binding(
@@ -151,9 +144,9 @@ pub fn is_marked(export: &APIServiceExport) -> bool {
 /// bind by name.
 pub fn held(spec: &APIServiceExportSpec, secrets: bool) -> Vec<(GroupResource, &'static [&'static str])> {
     let claimed = spec.permission_claims.iter().map(|claim| &claim.group_resource);
-    let others = claimed.filter(|resource| !is_core(resource));
+    let others = claimed.filter(|resource| !is_claimable_core(resource));
     let mut held: Vec<(_, &'static [_])> = others.map(|resource| (resource.clone(), &WRITE_VERBS[..])).collect();
-    let read = read_cluster_wide(spec, secrets).filter(is_core);
+    let read = read_cluster_wide(spec, secrets).filter(is_claimable_core);
     held.extend(read.map(|resource| (resource, &READ_VERBS[..])));
     held
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bindery_api::{
-    claims::is_reference_path,
+    claims::{CORE_PLURALS, is_claimable_core, is_reference_path},
     label_evaluator, names,
     v1alpha2::{
         APIServiceExportTemplateSpec, ExportResource, GroupResource, Isolation, NamedResource, PermissionClaim,
@@ -12,7 +12,6 @@ use bindery_api::{
 };
 
 use super::Refusal;
-use crate::rbac::claims::{CORE, is_core};
 
 /// The longest path of a reference, in bytes.
 const PATH_LENGTH_MAX: usize = 256;
@@ -59,11 +58,11 @@ fn check_resource(
             "the template offers the resource itself, and its objects are synced already; drop the claim".into(),
         );
     }
-    if is_core(resource) {
+    if is_claimable_core(resource) {
         return Ok(());
     }
     if let Some(owner) = names::owner_of_group(&resource.group) {
-        let core = CORE.join(", ");
+        let core = CORE_PLURALS.join(", ");
         return Err(format!(
             "it belongs to {owner}, of which only {core} can be claimed; drop the claim"
         ));

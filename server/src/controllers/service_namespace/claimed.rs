@@ -4,7 +4,11 @@
 
 use std::collections::BTreeSet;
 
-use bindery_api::{annotations, claims::TOKEN_SECRET_TYPES, v1alpha2::GroupResource};
+use bindery_api::{
+    annotations,
+    claims::{TOKEN_SECRET_TYPES, is_claimable_core},
+    v1alpha2::GroupResource,
+};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use kube::{
     Api,
@@ -39,7 +43,7 @@ pub(super) struct ClaimedObject {
 
 /// Whether the server needs a role binding of its own in a namespace to list what is claimed there.
 pub(super) fn needs_server_binding(claimed: &BTreeSet<GroupResource>) -> bool {
-    claimed.iter().any(claims::is_core)
+    claimed.iter().any(is_claimable_core)
 }
 
 /// The objects of these resources in a namespace, without those that are created in every namespace, and without tokens.
@@ -83,7 +87,7 @@ fn core_kind(resource: &GroupResource) -> Option<ApiResource> {
         ApiResource::erase::<Secret>(&()),
         ApiResource::erase::<ServiceAccount>(&()),
     ];
-    let mut kinds = kinds.into_iter().filter(|_| claims::is_core(resource));
+    let mut kinds = kinds.into_iter().filter(|_| is_claimable_core(resource));
     kinds.find(|kind| kind.plural == resource.resource)
 }
 
@@ -124,7 +128,7 @@ mod tests {
         assert!(!claimed(&[]));
         assert!(!claimed(&[("bank.dev", "safes")]));
         assert!(claimed(&[("", "configmaps"), ("bank.dev", "safes")]));
-        for plural in claims::CORE {
+        for plural in bindery_api::claims::CORE_PLURALS {
             assert_eq!(core_kind(&GroupResource::new("", plural)).unwrap().plural, plural);
             assert_eq!(core_kind(&GroupResource::new("bank.dev", plural)), None);
         }

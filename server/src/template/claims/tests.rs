@@ -194,7 +194,7 @@ proptest! {
         group in prop_oneof![Just(String::new()), "[a-z]{1,8}", "[a-z]{1,5}\\.k8s\\.io", "[a-z]{1,5}\\.kube-bind\\.io"],
     ) {
         let resource = GroupResource::new(group, resource);
-        prop_assume!(!is_core(&resource));
+        prop_assume!(!is_claimable_core(&resource));
         let mut settings = settings();
         settings.claimable_resources.insert(resource.clone());
         let mut template = cowboys();
