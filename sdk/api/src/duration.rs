@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct Duration(String);
 
 /// The longest duration that is accepted, ten years, so that its sum with the present time is a valid time.
-const LONGEST: time::Duration = time::Duration::from_hours(10 * 365 * 24);
+pub const DURATION_MAX: time::Duration = time::Duration::from_hours(10 * 365 * 24);
 
 /// The text is not a duration, or one that is negative or longer than ten years.
 #[derive(thiserror::Error, Clone, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ fn parse(text: &str) -> Option<time::Duration> {
         rest = after;
     }
     let duration = time::Duration::from_nanos(u64::try_from(nanos).ok()?);
-    (duration <= LONGEST).then_some(duration)
+    (duration <= DURATION_MAX).then_some(duration)
 }
 
 /// Returns the nanoseconds of a decimal number of units.
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn ten_years_are_the_end() {
         let read = |text: &str| Duration(text.to_owned()).parse().ok();
-        assert_eq!(read("87600h"), Some(LONGEST));
+        assert_eq!(read("87600h"), Some(DURATION_MAX));
         for long in [
             "87600h1ns",
             "99999999999999999999999h",
@@ -200,7 +200,7 @@ mod tests {
         fn any_text_is_refused_or_reads_back(text in ".*|[0-9.]{0,60}(ns|us|ms|s|m|h)") {
             match Duration(text.clone()).parse() {
                 Ok(read) => {
-                    prop_assert!(read <= LONGEST);
+                    prop_assert!(read <= DURATION_MAX);
                     prop_assert_eq!(Duration::from(read).parse(), Ok(read));
                 }
                 Err(error) => prop_assert_eq!(error, InvalidDuration { text }),

@@ -4,6 +4,7 @@
 use std::{collections::BTreeSet, str::FromStr, time::Duration};
 
 use bindery_api::{
+    duration::DURATION_MAX,
     names::{
         BoundSchemaName, ClusterIdentity, CollectionName, ContractName, ExportName, InvalidName, NAME_LENGTH_MAX,
         NAMESPACE_LENGTH_MAX, RequestName, TemplateName, Uid, plain_text,
@@ -22,8 +23,6 @@ use crate::front::{
 const TEXT_LENGTH_MAX: usize = 1_024;
 const TOKEN_LENGTH_MAX: usize = 2_048;
 const WATCHED_NAMES_MAX: usize = 100;
-/// Longest lifetime that a caller can ask for: ten years.
-const LIFETIME_MAX: Duration = Duration::from_hours(24 * 3_653);
 
 /// The page of a list that is requested.
 #[derive(Clone, Debug)]
@@ -109,7 +108,7 @@ impl Check {
 
     fn lifetime(&mut self, field: &str, value: Option<ProtoDuration>) -> Result<Option<Duration>, Invalid> {
         match value.map(Duration::try_from).transpose() {
-            Ok(lifetime) if lifetime.is_none_or(|time| !time.is_zero() && time <= LIFETIME_MAX) => Ok(lifetime),
+            Ok(lifetime) if lifetime.is_none_or(|time| !time.is_zero() && time <= DURATION_MAX) => Ok(lifetime),
             _ => self.wrong(field, "must be more than 0 and at most 10 years"),
         }
     }

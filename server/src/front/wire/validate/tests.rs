@@ -96,6 +96,10 @@ fn durations_are_more_than_nothing_and_less_than_for_ever() {
     check::<CreateRequest, _>(ttl(seconds(i64::MAX)), field);
     check::<CreateRequest, _>(ttl(seconds(11 * 366 * 86_400)), field);
     check::<CreateRequest, _>(ttl(ProtoDuration { seconds: 0, nanos: -1 }), field);
+    // The longest lifetime is the longest that a stored request may have.
+    let longest = i64::try_from(DURATION_MAX.as_secs()).expect("ten years");
+    check::<CreateRequest, _>(ttl(seconds(longest)), &[]);
+    check::<CreateRequest, _>(ttl(seconds(longest + 1)), field);
     let wait = |wait| CreateBindableResourcesRequestRequest {
         wait: Some(wait),
         ..create()
