@@ -143,22 +143,23 @@ fn join(value: &Value, name: &[Step], namespace: Option<&[Step]>, found: &mut Fo
     cross(&scalars(value, name), &namespaces, found);
 }
 
-/// Joins each name with each namespace, or with none if there is none.
+/// Joins each name with each namespace, or with none if there is none. It stops at [`REFERENCES_MAX`] without making
+/// further pairs: an object with thousands of names and of namespaces has millions of them.
 fn cross(names: &[Box<str>], namespaces: &[Box<str>], found: &mut Found) {
-    for name in names {
-        let namespaces: Vec<_> = if namespaces.is_empty() {
-            vec![None]
-        } else {
-            namespaces.iter().cloned().map(Some).collect()
-        };
-        let room = REFERENCES_MAX.saturating_sub(found.len());
-        found.extend(
-            namespaces
-                .into_iter()
-                .take(room)
-                .map(|namespace| (name.clone(), namespace)),
-        );
-    }
+    let namespaces: Vec<_> = if namespaces.is_empty() {
+        vec![None]
+    } else {
+        namespaces.iter().map(Some).collect()
+    };
+    let pairs = names
+        .iter()
+        .flat_map(|name| namespaces.iter().map(move |namespace| (name, *namespace)));
+    let room = REFERENCES_MAX.saturating_sub(found.len());
+    found.extend(
+        pairs
+            .take(room)
+            .map(|(name, namespace)| (name.clone(), namespace.cloned())),
+    );
 }
 
 /// The scalars at the end of a path, and those in a list there, as names.

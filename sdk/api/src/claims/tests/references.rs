@@ -176,6 +176,12 @@ fn what_one_object_refers_to_is_bounded() {
     let many = json!({"spec": {"names": names, "more": names}});
     let paths = parse("spec.names", Some("spec.more")).unwrap();
     assert_eq!(evaluate(&paths, &many).len(), REFERENCES_MAX);
+    // As many names as there are namespaces mean millions of pairs, of which only the first are made.
+    let all: Vec<_> = (0..REFERENCES_MAX).collect();
+    let many = json!({"spec": {"names": all, "more": all}});
+    let found = evaluate(&paths, &many);
+    assert_eq!(found.len(), REFERENCES_MAX);
+    assert!(found.iter().all(|one| &*one.name == "0" && one.namespace.is_some()));
 }
 
 fn any_value() -> impl Strategy<Value = Value> {
