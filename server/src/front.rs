@@ -11,6 +11,8 @@ use crate::{credentials::Issuer, state::State};
 
 mod access;
 mod auth;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod services;
 mod streams;
 pub mod transport;

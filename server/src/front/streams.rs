@@ -37,7 +37,7 @@ pub(crate) mod changes;
 pub(crate) mod hub;
 mod recheck;
 mod task;
-mod token;
+pub(crate) mod token;
 
 use hub::{Hub, RemovedObject};
 use task::{StreamResume, Task};

@@ -27,7 +27,7 @@ impl Filter {
 }
 
 /// The token of a stream with this filter at this cursor.
-pub(super) fn write(filter: Filter, cursor: &Cursor) -> String {
+pub(in crate::front) fn write(filter: Filter, cursor: &Cursor) -> String {
     let mut bytes = Vec::with_capacity(LENGTH);
     bytes.push(VERSION);
     bytes.extend(filter.0);
@@ -39,7 +39,7 @@ pub(super) fn write(filter: Filter, cursor: &Cursor) -> String {
 }
 
 /// Reads a token. None says that it is of another filter.
-pub(super) fn read(filter: Filter, token: &str) -> Outcome<Option<Cursor>> {
+pub(in crate::front) fn read(filter: Filter, token: &str) -> Outcome<Option<Cursor>> {
     let malformed = || {
         Failure::new(
             ErrorReason::ResumeTokenInvalid,

@@ -25,7 +25,8 @@ const TOKEN_LENGTH_MAX: usize = 2_048;
 #[derive(Debug)]
 pub(crate) struct Page {
     size: usize,
-    after: Option<String>,
+    /// The key after which the page begins; none for the first page.
+    pub(in crate::front) after: Option<String>,
     arguments: [u8; 8],
 }
 
@@ -108,12 +109,13 @@ impl Page {
 }
 
 /// Each argument with its length, so that no two lists of arguments read the same.
-fn digest(arguments: &[&str]) -> [u8; 8] {
+pub(in crate::front) fn digest(arguments: &[&str]) -> [u8; 8] {
     let digest = bindery_api::hash::of_parts(arguments);
     digest.first_chunk().copied().unwrap_or_default()
 }
 
-fn encode(key: &str, arguments: [u8; 8]) -> String {
+/// The token of the page after `key`.
+pub(in crate::front) fn encode(key: &str, arguments: [u8; 8]) -> String {
     let bytes = [&[TOKEN_VERSION], arguments.as_slice(), key.as_bytes()].concat();
     URL_SAFE_NO_PAD.encode(bytes)
 }

@@ -20,8 +20,10 @@ use crate::front::{
     wire::{convert::enums, selector::LabelSelector},
 };
 
-const TEXT_LENGTH_MAX: usize = 1_024;
-const TOKEN_LENGTH_MAX: usize = 2_048;
+/// Longest text of no particular form, in bytes.
+pub(in crate::front) const TEXT_LENGTH_MAX: usize = 1_024;
+/// Longest token, in bytes.
+pub(in crate::front) const TOKEN_LENGTH_MAX: usize = 2_048;
 const WATCHED_NAMES_MAX: usize = 100;
 
 /// The page of a list that is requested.
