@@ -27,7 +27,7 @@ enum Command {
     Demo(demo::Args),
     /// Runs all checks: format, lints, docs, unit tests, end-to-end tests.
     Test(test::Args),
-    /// Kills server and konnector at random moments, round after round, and fuzzes what reads manifests.
+    /// Kills server and konnector at random moments, round after round, and fuzzes what reads the bytes of strangers.
     Soak(soak::Args),
     /// Measures what something costs, beside the least that it could cost, in the same run.
     Bench(bench::Args),

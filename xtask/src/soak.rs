@@ -16,14 +16,14 @@ pub(crate) struct Args {
     /// The seed of an earlier run, to have the same moments again.
     #[arg(long)]
     seed: Option<u64>,
-    /// Seconds for which the parser of manifests is fuzzed.
-    #[arg(long, default_value_t = 60)]
+    /// For how many seconds the fuzz targets run in all; each gets the same share.
+    #[arg(long, default_value_t = 300)]
     fuzz_seconds: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
-    /// The parser of manifests gets input from a fuzzer.
+    /// A fuzzer makes up input for each program part that reads bytes of strangers.
     Fuzz,
     /// Server and konnector are killed at random moments.
     Faults,
