@@ -18,7 +18,6 @@ use kube::{
 
 use crate::{
     leftovers::{self, SyncedObject},
-    rbac::claims,
     state::State,
     writes::WriteError,
 };
