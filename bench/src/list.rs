@@ -1,4 +1,5 @@
-//! `bindery-bench list`: reads both sides once and keeps nothing, as fast as it goes. No restart can be quicker.
+//! `bindery-bench list`: lists all objects of both clusters once, as fast as possible, and keeps none. A konnector must list
+//! them too when it starts, so no restart can be faster.
 
 use std::time::Instant;
 
@@ -10,10 +11,10 @@ use serde_json::json;
 
 use crate::{output, sides};
 
-/// Collections of the provider that are read at once.
+/// Number of collections that are listed concurrently.
 const AT_ONCE: usize = 8;
 
-/// What is read of an answer at once.
+/// Number of bytes of an answer that are read at a time.
 const CHUNK: usize = 64 * 1024;
 
 /// Flags.
@@ -52,8 +53,8 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     }))
 }
 
-/// One request for a whole collection, which API servers answer from what they hold in memory; pages after the first
-/// would come from etcd, at some times the price. Answers how many bytes came.
+/// Lists a collection by one request without pages, and returns the number of bytes received. The API server answers it from
+/// its memory; it would read pages after the first from etcd, which takes several times as long.
 async fn list(client: &Client, path: String) -> Result<usize> {
     let request = Request::get(format!("{path}?limit=0")).body(Vec::new())?;
     let body = client.request_stream(request).await;

@@ -1,5 +1,5 @@
-//! `bindery-bench relay`: the shortest way from a line of a watch to the writes that follow from it. It remembers nothing
-//! and orders nothing, so that it has to be told what is being changed.
+//! `bindery-bench relay`: syncs objects with the least work possible. For each line of a watch, it sends the writes that
+//! follow from this line alone. It keeps no state, so the driver must tell it which kind of change comes next.
 
 use std::sync::{
     Arc,
@@ -23,7 +23,7 @@ pub(crate) struct Args {
     sides: sides::Args,
 }
 
-/// What is being changed.
+/// The kind of change that the driver makes now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Op {
@@ -75,7 +75,7 @@ struct Meta<'a> {
     annotations: Marks<'a>,
 }
 
-/// The marks of an object, or of a copy.
+/// Annotations of a consumer's object (`copy`) or of a copy (the others).
 #[derive(Default, Deserialize)]
 struct Marks<'a> {
     #[serde(borrow, rename = "kube-bind.io/provider-uid")]
@@ -88,7 +88,7 @@ struct Marks<'a> {
     uid: Option<&'a str>,
 }
 
-/// What follows from a line.
+/// The write that follows from a line of a watch, and the consumer's object that it is about.
 #[derive(Debug, PartialEq, Eq)]
 struct Work {
     namespace: Box<str>,
@@ -126,7 +126,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     stand_in::run(&writer, take, command).await
 }
 
-/// What follows from a line of a watch.
+/// Returns the write that follows from a line of a watch; `None` if the line is not about the present kind of change.
 fn work(op: Op, is_consumer: bool, contract: &str, line: &[u8]) -> serde_json::Result<Option<Work>> {
     if op == Op::None || is_consumer == (op == Op::Status) {
         return Ok(None);
@@ -174,6 +174,7 @@ fn work(op: Op, is_consumer: bool, contract: &str, line: &[u8]) -> serde_json::R
     }))
 }
 
+/// Sends a write, and counts its outcome.
 async fn relay(writer: Arc<Writer>, resource: usize, work: Result<Work>) {
     let outcome = async {
         let work = work?;

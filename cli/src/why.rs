@@ -20,16 +20,16 @@ pub(crate) use place::{CopyLocation, MappedNamespaces, claimed_place, place};
 pub(crate) use render::render;
 pub(crate) use select::{named_by, selected_by};
 
-/// The outcome of looking for something.
+/// The outcome of a read of `T`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Seen<T> {
-    /// It is there.
+    /// It exists.
     Is(T),
-    /// It is not there.
+    /// It does not exist.
     #[default]
     Absent,
-    /// It could not be read, and why.
+    /// It could not be read; the text says why.
     Unknown(String),
 }
 

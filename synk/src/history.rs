@@ -20,16 +20,18 @@ pub struct Stored {
     /// The stored version.
     #[serde(serialize_with = "as_text")]
     pub version: Version,
-    /// The time of its application; `None` if the Secrets do not record it any more.
+    /// The time of its application. Each Secret of a version records it; `None` if no annotations of them can be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<Timestamp>,
-    /// The number of its objects.
+    /// The number of its objects; `None` if the time is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<usize>,
-    /// False if some of its Secrets are missing.
+    /// False if some of its Secrets are missing, or their annotations are damaged: there is no rollback to this version. The
+    /// content of the Secrets is verified only by [`load`].
     pub whole: bool,
 }
 
+/// Serializes a version as its name, such as `web.v2`.
 fn as_text<S: serde::Serializer>(version: &Version, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(version)
 }

@@ -32,22 +32,23 @@ pub use takeover::{move_owner, release, takeover};
 
 use crate::{input::Origin, object::ObjectRef, wire::SetName};
 
-/// What may be done that is refused otherwise, and where objects may live.
+/// What the user allows that is refused otherwise, and in which namespaces objects may be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Allowed {
-    /// An empty set, and one that takes away more than half of what is there.
+    /// Allows an empty set, and a plan that deletes more than half of the set's objects.
     pub prune: bool,
-    /// Objects of another set or of a newer version, and a set that was applied with another namespace.
+    /// Allows to take over objects of another set or of a newer version, and to apply a set with another namespace than
+    /// before.
     pub take_over: bool,
-    /// Namespaces besides the given one and `kube-system`.
+    /// Namespaces that objects may be in, besides the given one and `kube-system`.
     pub namespaces: Vec<String>,
-    /// Field managers whose fields become synk's before an object is applied, however they were written: what they set, and
-    /// the manifests do not say, goes.
+    /// Field managers whose fields are transferred to synk before an object is applied. Those of the fields that the
+    /// manifest does not set are removed.
     pub fields_of: Vec<String>,
 }
 
-/// What an apply is to do.
+/// What an apply will do.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The set.
@@ -56,53 +57,54 @@ pub struct Plan {
     pub namespace: String,
     /// The highest version that exists.
     pub current: Option<u64>,
-    /// The version that the apply makes; `None` if nothing is to be done.
+    /// The version that the apply creates; `None` if there is nothing to do.
     pub next: Option<u64>,
-    /// What is to become of each object of the set, in the order in which they are applied.
+    /// A step for each object of the set, in the order in which they are applied.
     pub steps: Vec<Step>,
-    /// What left the set.
+    /// Objects that are no longer in the set, which are deleted.
     pub prune: Vec<Prune>,
-    /// Namespaces that left the set and stay, without an owner: with them would go what lives in them.
+    /// Namespaces that are no longer in the set. They only lose their owner, since deleting them would delete all objects
+    /// in them.
     pub released: Vec<Prune>,
-    /// Why it is refused as a whole.
+    /// Why the plan is refused as a whole; empty if it is not.
     pub refusals: Vec<Refusal>,
 }
 
-/// What is to become of one object.
+/// What an apply will do with one object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// The object.
     pub object: ObjectRef,
-    /// Where its manifest stands.
+    /// File and line of its manifest.
     pub origin: Origin,
-    /// What is to be done.
+    /// The decision about the object.
     pub decision: Decision,
-    /// What differs between what is and what is to be. Values of Secrets are left out.
+    /// The fields in which the live object differs from the desired one, without values of Secrets.
     pub changes: Vec<FieldChange>,
     /// UID of the live object.
     pub uid: Option<String>,
-    /// Tells two plans for the object apart, what they do not show included. For saved plans, not for people.
+    /// A hash of the step with the values that it does not show. A saved plan holds only while the hash stays the same.
     pub fingerprint: String,
 }
 
-/// What is to be done about an object.
+/// The decision about one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It is made.
+    /// The object is created.
     Create,
-    /// It is changed.
+    /// The object is changed.
     Change,
-    /// It cannot be changed: it is deleted and made anew.
+    /// The object cannot be changed, so it is deleted and created again.
     Recreate,
-    /// It is as it is to be. If the set gets a new version, its owner is moved.
+    /// The live object already matches the manifest. If the set gets a new version, only its owner reference changes.
     Unchanged,
-    /// Somebody wants it to be left alone; only its owner is moved.
+    /// The live object has the annotation [`IGNORE`](crate::wire::IGNORE), so only its owner reference changes.
     Ignored,
-    /// It may differ, or only look so: the API server has to be asked (a server-side dry-run).
+    /// Only the API server can tell whether the object would change, by a server-side dry run.
     Unsure,
-    /// It cannot be applied, and why.
+    /// The object cannot be applied.
     Impossible {
-        /// Why, naming what to do.
+        /// The reason, and what to do.
         problem: String,
         /// Whether a later attempt may succeed.
         transient: bool,
@@ -112,47 +114,47 @@ pub enum Decision {
 /// A field that differs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FieldChange {
-    /// Such as `spec.template.spec.containers[name=web].image`.
+    /// Path of the field, such as `spec.template.spec.containers[name=web].image`.
     pub path: String,
-    /// What it is; `None` if it is not there, or not to be shown.
+    /// The live value; `None` if the field does not exist or its value must not be shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Value>,
-    /// What it is to be; `None` if it goes, or is not to be shown.
+    /// The desired value; `None` if the field is removed or its value must not be shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<Value>,
-    /// True if the values are not to be shown.
+    /// True if the values must not be shown.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
 }
 
-/// An object that left the set.
+/// An object that is no longer in the set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prune {
     /// The object.
     pub object: ObjectRef,
-    /// Its UID: only this one is deleted.
+    /// UID of the object. Another object of the same name is not deleted.
     pub uid: String,
 }
 
 /// Why a plan is not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Nothing is given.
+    /// The input has no objects.
     #[error("set {set} is given no objects{}: if that is meant, say --allow-prune", all_go(*.live))]
     Empty {
         /// The set.
         set: SetName,
-        /// How many objects it has.
+        /// The number of live objects of the set.
         live: usize,
     },
-    /// More than half of what is there would go.
+    /// More than half of the set's objects would be deleted.
     #[error("{pruned} of the {live} objects of set {set} would be deleted: if that is meant, say --allow-prune")]
     TooMuch {
         /// The set.
         set: SetName,
-        /// How many would go.
+        /// The number of objects that would be deleted.
         pruned: usize,
-        /// How many there are.
+        /// The number of live objects of the set.
         live: usize,
     },
     /// An object belongs to another set, or to a newer version of this one.
@@ -170,9 +172,9 @@ pub enum Refusal {
     OtherNamespace {
         /// The set.
         set: SetName,
-        /// The namespace it has.
+        /// The namespace that the set was applied with.
         recorded: String,
-        /// The one that is given.
+        /// The namespace that is given now.
         given: String,
     },
 }
@@ -180,7 +182,7 @@ pub enum Refusal {
 // === impl Plan ===
 
 impl Plan {
-    /// Whether anything is to be done.
+    /// Whether there is anything to do.
     pub fn is_pending(&self) -> bool {
         self.next.is_some()
     }
@@ -189,7 +191,7 @@ impl Plan {
 // === impl Decision ===
 
 impl Decision {
-    /// In a word, as programs and saved plans have it.
+    /// The decision as one word, which documents for programs and saved plans contain.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Create => "create",

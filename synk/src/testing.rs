@@ -22,11 +22,11 @@ struct State {
     writes: Vec<String>,
     /// How many writes may still succeed.
     left: Option<usize>,
-    /// Namespaces that are not there, or not for long.
+    /// Namespaces that do not exist, and those that are terminating.
     missing: Vec<String>,
     terminating: Vec<String>,
     silent: bool,
-    /// Objects that may not be applied.
+    /// Paths of objects whose writes are refused.
     refused: Vec<String>,
     /// Requests that are answered by an error: method, beginning of the path, code.
     faults: Vec<(Method, String, u16)>,
@@ -76,27 +76,27 @@ impl Memory {
         self.0.lock().objects.remove(path);
     }
 
-    /// The paths of all that is there.
+    /// The paths of all objects.
     pub(crate) fn paths(&self) -> Vec<String> {
         self.0.lock().objects.keys().cloned().collect()
     }
 
-    /// What was written since the last call.
+    /// The writes since the last call.
     pub(crate) fn writes(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().writes)
     }
 
-    /// Refuses all writes after so many, as if the process ended there.
+    /// Refuses all writes after this number, as if the process of synk had ended.
     pub(crate) fn end_after(&self, writes: Option<usize>) {
         self.0.lock().left = writes;
     }
 
-    /// Answers nothing any more, or again.
+    /// Stops answering requests, or answers them again.
     pub(crate) fn silence(&self, silent: bool) {
         self.0.lock().silent = silent;
     }
 
-    /// Does not let an object be applied, or lets it.
+    /// Refuses writes of an object, or allows them again.
     pub(crate) fn refuse(&self, path: &str, refused: bool) {
         let mut state = self.0.lock();
         state.refused.retain(|known| known != path);
@@ -105,7 +105,7 @@ impl Memory {
         }
     }
 
-    /// Answers requests on what begins with a path by an error, until [`Memory::mend`].
+    /// Answers requests by an error if their path begins with `path`, until [`Memory::mend`].
     pub(crate) fn fault(&self, method: Method, path: &str, code: u16) {
         self.0.lock().faults.push((method, path.to_owned(), code));
     }

@@ -55,7 +55,7 @@ pub struct ObservedBundle {
 pub struct RemovedExport {
     /// For how long this was observed.
     pub removed_for: Duration,
-    /// Whether it was deleted for a successor to be created.
+    /// Whether it was deleted to be created again under its name. The new export is its successor.
     pub replaced: bool,
 }
 

@@ -25,22 +25,27 @@ use crate::{
 /// The tasks that run for a bundle. Dropping it ends them all.
 #[derive(Debug)]
 pub(super) struct BundleRuntime {
-    /// The way to the provider.
+    /// The attempts to reach the provider, and the session with it.
     pub(super) connection: ProviderConnection<BundleKey>,
+    /// The probes of the provider; `None` before it was first reached.
     probes: Option<RunningProbes>,
-    /// The last failed attempt to reach the provider: the count of failures, and its time.
+    /// The last failed attempt to reach the provider: the count of failures in a row, and when this count was first seen.
     failed_attempt: Option<(u32, Timestamp)>,
-    /// Since when each export is no longer to be bound, by its name, and whether a successor is announced.
+    /// By name of each export that is no longer to be bound: since when, and whether the provider announced a successor. A
+    /// successor is the same export, deleted and created again under its name, because its spec cannot be changed.
     removed: HashMap<String, (Instant, bool)>,
 }
 
-/// The probes of a provider. Dropping it stops them.
+/// Probes that run, and what they were started for. Dropping it stops them.
 #[derive(Debug)]
 struct RunningProbes {
+    /// Id of the session that is probed.
     session: u64,
     policy: PollPolicy,
     prober: ProviderProber,
+    /// Makes the session poll at the interval of the policy.
     _request: PollRequest,
+    /// Queues the bundle at every new result.
     _link: Link,
 }
 
@@ -55,7 +60,8 @@ impl BundleRuntime {
         }
     }
 
-    /// Serves the bundle by this session from now on, and probes its provider as the policy says.
+    /// Uses this session for the bundle from now on, and probes its provider as the policy says. Probes that run already
+    /// for the same session and policy go on.
     pub(super) fn attach(&mut self, session: &Arc<Session>, policy: PollPolicy) {
         self.connection.attach(session);
         let is_same = |probes: &RunningProbes| probes.session == session.id() && probes.policy == policy;
@@ -77,7 +83,7 @@ impl BundleRuntime {
         if let ContractAccess::Failed(problem) = access {
             return Some(self.failed_probe(problem, now));
         }
-        // The next failure belongs to another row of attempts.
+        // The next failure is the first of another row.
         self.failed_attempt = None;
         match access {
             ContractAccess::Reached(_) => self.probes.as_ref()?.prober.last_result().borrow().clone(),
@@ -85,7 +91,8 @@ impl BundleRuntime {
         }
     }
 
-    /// Returns a failed attempt to reach the provider as a probe, with the time of its first failure.
+    /// Returns the last failed attempt to reach the provider as a probe. Until the next attempt fails, every call returns
+    /// the same time.
     fn failed_probe(&mut self, problem: &ConnectError, now: Timestamp) -> ProbeResult {
         let failures = self.connection.attempts.failures();
         let at = match self.failed_attempt {
@@ -101,9 +108,9 @@ impl BundleRuntime {
         }
     }
 
-    /// Notes which exports are no longer to be bound, each with whether a successor is announced. Returns for how long each
-    /// is removed, counting only time in which the exports were read without a break, so that a successor would have been
-    /// seen.
+    /// Notes all exports that are no longer to be bound, each with whether a successor is announced. Returns how long ago
+    /// each was first noted, but at most `read_for`: for so long the list of exports has been read without a break, so that
+    /// a successor would have been seen.
     pub(super) fn removed_exports<'a>(
         &mut self,
         exports: impl IntoIterator<Item = (&'a str, bool)>,

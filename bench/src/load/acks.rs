@@ -11,7 +11,7 @@ use tokio::{
 use super::command::Command;
 use crate::order::Order;
 
-/// One socket per consumer, or none at all.
+/// Connections to the sockets of `floor`: one per consumer, or none if no floor runs.
 #[derive(Debug, Default)]
 pub(crate) struct Acks {
     to: Vec<UnboundedSender<Order>>,
@@ -21,7 +21,7 @@ pub(crate) struct Acks {
 // === impl Acks ===
 
 impl Acks {
-    /// Connects to all sockets that a command names.
+    /// Connects to the sockets that a command names.
     pub(crate) async fn connect(command: &Command, consumers: usize) -> Result<Self> {
         let mut acks = Self::default();
         let Some(paths) = &command.acks else {
@@ -41,15 +41,15 @@ impl Acks {
         Ok(acks)
     }
 
-    /// Tells of a change of a consumer's object.
+    /// Sends an order for a change of a consumer's object. Without a socket, it does nothing.
     pub(crate) fn tell(&self, consumer: usize, order: impl FnOnce() -> Order) {
         if let Some(to) = self.to.get(consumer) {
-            // A socket that broke is told of at the end.
+            // `close` reports a socket that broke.
             let _ = to.send(order());
         }
     }
 
-    /// Waits until all was passed on.
+    /// Waits until all orders are written to the sockets; fails if a socket broke.
     pub(crate) async fn close(self) -> Result<()> {
         let Self { to, mut tasks } = self;
         drop(to);
@@ -60,6 +60,7 @@ impl Acks {
     }
 }
 
+/// Writes orders to a socket, one a line, until the sender is dropped.
 async fn pass_on(mut orders: UnboundedReceiver<Order>, mut socket: UnixStream) -> Result<()> {
     use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What the watches of `load` have shown of each object, and what they are still to show.
+//! Keeps what the watches of `load` have shown of each object, and what each change must still cause.
 
 use std::{collections::HashMap, sync::Arc, time::Instant};
 
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use super::phase::{Arrival, Record};
 use crate::order::Change;
 
-/// The consumer's object, whichever side was seen.
+/// Identifies a consumer's object. Its copy on the provider has the same key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub resource: usize,
@@ -20,40 +20,41 @@ pub(crate) struct Key {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub uid: Box<str>,
-    /// Where it is: for a copy, not where its source is.
+    /// The namespace that the object is in. For a copy, this is the provider namespace.
     pub namespace: Box<str>,
+    /// The sequence number in the spec, and that in the status: each change writes a higher one.
     pub seq: Option<u64>,
     pub status_seq: Option<u64>,
-    /// It bears our finalizer.
+    /// Whether the object has the konnector's finalizer.
     pub held: bool,
 }
 
-/// Which side.
+/// The cluster on which an object was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
     Consumer,
     Provider,
 }
 
-/// What one change must cause.
+/// A change that was requested, and what the watches must show before it counts as arrived.
 #[derive(Debug)]
 pub(crate) struct Goal {
     pub record: Arc<Record>,
-    /// The number of the change.
+    /// The number of the change within its phase.
     pub number: usize,
     pub change: Change,
     pub seq: u64,
     pub arrival: Partial,
 }
 
-/// When the two things were seen that a change causes, as far as they were.
+/// When the two effects of a change were seen; `None` for an effect that was not seen yet. See `is_there`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Partial {
     first: Option<Instant>,
     second: Option<Instant>,
 }
 
-/// All objects.
+/// All objects, with what is known of each.
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     entries: Mutex<HashMap<Key, Entry>>,
@@ -61,12 +62,14 @@ pub(crate) struct Board {
 
 #[derive(Debug, Default)]
 struct Entry {
+    /// The consumer's object and its copy, each with the number of the listing in which it was last seen.
     ours: Option<(Seen, u64)>,
     copy: Option<(Seen, u64)>,
+    /// Changes that have not arrived yet.
     goals: Vec<Goal>,
 }
 
-/// How many objects there are.
+/// How many objects the consumers and the provider have, and how many of the consumers' have the konnector's finalizer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count {
     pub consumer: usize,
@@ -74,8 +77,8 @@ pub(crate) struct Count {
     pub held: usize,
 }
 
-/// Whether the two things are there that a change causes. The first is what its latency is about, where the second is not
-/// what ends it all the same.
+/// Whether each of the two effects of a change is there. The latency of a create ends with the first; every other latency,
+/// and every change, ends with both.
 fn is_there(change: Change, seq: u64, ours: Option<&Seen>, copy: Option<&Seen>) -> [bool; 2] {
     let copied = copy.is_some_and(|copy| copy.seq >= Some(seq));
     match change {
@@ -89,7 +92,7 @@ fn is_there(change: Change, seq: u64, ours: Option<&Seen>, copy: Option<&Seen>) 
 // === impl Board ===
 
 impl Board {
-    /// An object was seen, by a watch that has listed so often.
+    /// Notes that a watch showed an object. `listing` counts the lists of this watch.
     pub(crate) fn saw(&self, at: At, key: Key, seen: Seen, when: Instant, listing: u64) {
         let mut entries = self.entries.lock();
         let entry = entries.entry(key).or_default();
@@ -97,7 +100,7 @@ impl Board {
         entry.settle(when);
     }
 
-    /// An object was deleted.
+    /// Notes that a watch showed the deletion of an object.
     pub(crate) fn lost(&self, at: At, key: &Key, when: Instant) {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.get_mut(key) else {
@@ -110,7 +113,7 @@ impl Board {
         }
     }
 
-    /// A list is complete: what it did not show is gone.
+    /// Notes that a list is complete. Objects of the watch (`is_about`) that this list did not show are gone.
     pub(crate) fn listed(&self, at: At, is_about: impl Fn(&Key) -> bool, listing: u64, when: Instant) {
         self.entries.lock().retain(|key, entry| {
             if is_about(key) {
@@ -122,13 +125,13 @@ impl Board {
         });
     }
 
-    /// Expects what a change is to cause.
+    /// Adds a goal to an object.
     pub(crate) fn expect(&self, key: &Key, goal: Goal) {
         let mut entries = self.entries.lock();
         entries.entry(key.clone()).or_default().goals.push(goal);
     }
 
-    /// Expects it no more; answers what was seen of it, if something was still to come.
+    /// Removes the goal of a change. Returns what was seen of it; `None` if the change has arrived.
     pub(crate) fn withdraw(&self, key: &Key, record: &Arc<Record>, number: usize) -> Option<Partial> {
         let mut entries = self.entries.lock();
         let entry = entries.get_mut(key)?;
@@ -141,7 +144,7 @@ impl Board {
         Some(goal.arrival)
     }
 
-    /// The UID of an object, and the namespace of its copy.
+    /// Returns the UID of an object and the namespace of its copy; `None` unless both exist.
     pub(crate) fn pair(&self, key: &Key) -> Option<(Box<str>, Box<str>)> {
         let entries = self.entries.lock();
         let entry = entries.get(key)?;
@@ -149,7 +152,7 @@ impl Board {
         Some((ours.0.uid.clone(), copy.0.namespace.clone()))
     }
 
-    /// The consumers' objects.
+    /// Returns the keys of those consumers' objects that exist.
     pub(crate) fn keys(&self, is_about: impl Fn(&Key) -> bool) -> Vec<Key> {
         let entries = self.entries.lock();
         let there = entries
@@ -158,7 +161,7 @@ impl Board {
         there.map(|(key, _)| key.clone()).collect()
     }
 
-    /// How many objects there are.
+    /// Counts objects.
     pub(crate) fn count(&self, is_about: impl Fn(&Key) -> bool) -> Count {
         let entries = self.entries.lock();
         let mut count = Count::default();
@@ -185,7 +188,7 @@ impl Entry {
         self.ours.is_none() && self.copy.is_none() && self.goals.is_empty()
     }
 
-    /// Tells of each goal that is reached.
+    /// Removes each goal that is reached, and notes its arrival in its record.
     fn settle(&mut self, when: Instant) {
         let (ours, copy) = (self.ours.as_ref().map(|it| &it.0), self.copy.as_ref().map(|it| &it.0));
         self.goals.retain_mut(|goal| {
@@ -211,7 +214,7 @@ impl Entry {
 // === impl Partial ===
 
 impl Partial {
-    /// What is missing.
+    /// Says in words which effect of a change was not seen.
     pub(crate) fn lacks(self, change: Change) -> &'static str {
         match (change, self.first, self.second) {
             (Change::Create, None, None) => "neither copied nor held",
@@ -257,7 +260,7 @@ mod tests {
         check(Change::Update, 2, Some(&held), Some(&copy), [false, true]);
         check(Change::Update, 2, Some(&held), Some(&newer), [true, true]);
         check(Change::Update, 1, Some(&held), Some(&newer), [true, true]);
-        // The copy's own status is no news.
+        // A status counts only once it is on the consumer's object.
         check(Change::Status, 3, Some(&held), Some(&copy), [false, true]);
         check(
             Change::Status,

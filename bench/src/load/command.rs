@@ -11,52 +11,58 @@ use crate::order::Change;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Command {
     pub phase: Phase,
-    /// Comes back with the answer.
+    /// A text that the answer repeats, so that the caller can match the two.
     #[serde(default)]
     pub label: String,
-    /// Which of the resources.
+    /// Index of the resource to change.
     #[serde(default)]
     pub resource: usize,
-    /// Which of the consumers; all of them for none.
+    /// Indexes of the consumers whose objects change; `None` for all consumers.
     #[serde(default)]
     consumers: Option<Vec<usize>>,
+    /// Objects are named `<prefix>-<number>`; the numbers begin with `from`.
     #[serde(default)]
     prefix: String,
     #[serde(default)]
     from: usize,
+    /// Number of objects.
     #[serde(default)]
     count: usize,
+    /// Number of namespaces that the objects are spread over. They are named `<base>-<number>`.
     #[serde(default = "one")]
     namespaces: usize,
     #[serde(default = "base")]
     base: String,
-    /// The length of an object.
+    /// The length of an object in bytes.
     #[serde(default = "size")]
     pub size: usize,
-    /// The length of a status.
+    /// The length of a status in bytes.
     #[serde(default = "status_size")]
     pub status_size: usize,
-    /// Changes per second, whatever comes of them; all at once for none.
+    /// Changes per second, also if earlier ones are not answered yet; `None` for as fast as possible.
     #[serde(default)]
     pub rate: Option<f64>,
+    /// Number of updates or statuses, which go over all objects in turn; `None` for one of each object.
     #[serde(default)]
     changes: Option<usize>,
-    /// Requests under way at once.
+    /// Number of concurrent requests, if there is no rate.
     #[serde(default = "concurrency")]
     pub concurrency: usize,
+    /// Seed of the random times of changes, if there is a rate.
     #[serde(default)]
     pub seed: u64,
+    /// The sequence number of the first change of each object; each further change of it adds one.
     #[serde(default = "first")]
     seq: u64,
-    /// Where each consumer's orders go.
+    /// Paths of the sockets on which the floor of each consumer gets its orders, in the order of the consumers.
     #[serde(default)]
     pub acks: Option<Vec<String>>,
-    /// How long the last change may take, after the last request was answered.
+    /// Seconds that the last change may take to arrive after the last request was answered.
     #[serde(default = "timeout")]
     pub timeout_s: u64,
 }
 
-/// What is to be done.
+/// What a command asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Phase {
@@ -64,11 +70,11 @@ pub(crate) enum Phase {
     Update,
     Status,
     Delete,
-    /// Creates, without telling of each.
+    /// Creates objects. The answer does not list the latency of each.
     Fill,
-    /// Deletes all there is.
+    /// Deletes all objects of the resource and the consumers. The answer does not list the latency of each.
     Clear,
-    /// Tells what there is.
+    /// Counts objects and changes nothing.
     Count,
 }
 
@@ -76,7 +82,7 @@ pub(crate) enum Phase {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub key: Key,
-    /// What the changed part says after it.
+    /// The sequence number that the change writes into the spec or the status.
     pub seq: u64,
 }
 
@@ -111,7 +117,7 @@ const fn timeout() -> u64 {
 // === impl Command ===
 
 impl Command {
-    /// Numbers of the consumers that the command is about; `consumers` is the number of all.
+    /// Indexes of the consumers whose objects change. `consumers` is the number of all consumers.
     pub(crate) fn chosen(&self, consumers: usize) -> Result<Vec<usize>> {
         let chosen = self.consumers.clone().unwrap_or_else(|| (0..consumers).collect());
         ensure!(!chosen.is_empty(), "no consumer is chosen");
@@ -143,7 +149,7 @@ impl Command {
         Ok((0..changes).map(step).collect())
     }
 
-    /// The length of what is changed.
+    /// The length in bytes of what a change writes.
     pub(crate) fn length(&self) -> usize {
         if self.phase == Phase::Status {
             self.status_size
@@ -156,7 +162,7 @@ impl Command {
 // === impl Phase ===
 
 impl Phase {
-    /// The change of each object.
+    /// The change that is made to each object; `None` if there is none.
     pub(crate) const fn change(self) -> Option<Change> {
         match self {
             Self::Create | Self::Fill => Some(Change::Create),
@@ -167,7 +173,7 @@ impl Phase {
         }
     }
 
-    /// Whether the latency of each change is told.
+    /// Whether the answer lists the latency of each change.
     pub(crate) const fn tells_each(self) -> bool {
         !matches!(self, Self::Fill | Self::Clear)
     }

@@ -21,12 +21,12 @@ use super::{
 };
 use crate::{order::Change, schedule};
 
-/// One phase under way.
+/// A phase that is under way.
 struct Drive {
     load: Arc<Load>,
     change: Change,
     steps: Vec<Step>,
-    /// The length of what is changed.
+    /// The length in bytes of what a change writes.
     size: usize,
     record: Arc<Record>,
     acks: Acks,
@@ -69,13 +69,14 @@ pub(crate) async fn drive(load: &Arc<Load>, command: Command) -> Result<Answer> 
         consumers: drive.steps.iter().map(|step| step.key.consumer).collect(),
         chosen: &chosen,
     });
-    // Nobody else has it: all tasks have ended.
+    // All tasks have ended, so this is the last reference.
     if let Some(drive) = Arc::into_inner(drive) {
         drive.acks.close().await?;
     }
     Ok(answer)
 }
 
+/// The changes of a phase: those that the command describes, or one for each existing object.
 fn steps(load: &Load, command: &Command, chosen: &[usize]) -> Result<Vec<Step>> {
     if command.phase != Phase::Clear {
         return command.steps(chosen);
@@ -104,9 +105,9 @@ async fn at_once(drive: &Arc<Drive>, concurrency: usize) -> Result<()> {
     joined(tasks).await
 }
 
-/// Makes each change at its scheduled time, also if earlier ones are not answered yet. The timers of the runtime count
-/// whole milliseconds, so that a thread
-/// keeps the times. It ends by itself once nobody waits for it any more, and holds up no end of the program.
+/// Makes each change at its scheduled time, also if earlier ones are not answered yet. A thread keeps the times, because
+/// the timers of the runtime count whole milliseconds. The thread ends when its receiver is dropped, and the program does
+/// not wait for it.
 async fn paced(drive: &Arc<Drive>, begun: Instant, rate: f64, seed: u64) -> Result<()> {
     ensure!(rate > 0.0, "a rate is more than nothing");
     let runtime = Handle::current();
@@ -123,7 +124,7 @@ async fn paced(drive: &Arc<Drive>, begun: Instant, rate: f64, seed: u64) -> Resu
             let drive = Arc::clone(&drive);
             tasks.spawn_on(async move { drive.perform(number, intended).await }, &runtime);
         }
-        // What was started ends with whoever waited for it.
+        // If the receiver is gone, this drops the tasks, which ends them.
         let _ = sender.send(tasks);
     });
     joined(started.await.context("the thread that keeps the times has ended")?).await
@@ -139,7 +140,7 @@ async fn joined(mut tasks: JoinSet<()>) -> Result<()> {
 // === impl Drive ===
 
 impl Drive {
-    /// Makes one change that was to be made at this time.
+    /// Makes one change, which was scheduled for this time.
     async fn perform(&self, number: usize, intended: Instant) {
         let step = &self.steps[number];
         let goal = Goal {
@@ -150,7 +151,7 @@ impl Drive {
             arrival: Partial::default(),
         };
         self.record.sent(number, intended, Instant::now());
-        // What it causes may be there before its answer.
+        // A watch may show the effects of the change before its answer arrives.
         self.load.board.expect(&step.key, goal);
         match self.load.change(self.change, step, self.size).await {
             Ok(order) => {
@@ -167,7 +168,7 @@ impl Drive {
         }
     }
 
-    /// Waits no more; tells what is missing.
+    /// Stops waiting for changes. Returns the objects whose change has not arrived, each with what is missing.
     fn give_up(&self) -> Vec<String> {
         let left = self.steps.iter().enumerate().filter_map(|(number, step)| {
             let left = self.load.board.withdraw(&step.key, &self.record, number)?;

@@ -1,4 +1,4 @@
-//! What came of the changes of one phase.
+//! Records the times of the changes of one phase, and makes the answer to its command from them.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -19,7 +19,7 @@ pub(crate) struct Record {
 #[derive(Debug)]
 struct Changes {
     each: Vec<Times>,
-    /// Neither arrived nor refused yet.
+    /// Number of changes that have neither arrived nor been refused.
     open: usize,
     errors: usize,
     error: Option<String>,
@@ -27,19 +27,19 @@ struct Changes {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Times {
-    /// When it was to be made, and when it was.
+    /// When the change was scheduled, when it was sent, and when the API server acknowledged it.
     intended: Option<Instant>,
     sent: Option<Instant>,
     acked: Option<Instant>,
     arrival: Option<Arrival>,
 }
 
-/// When all was seen that a change causes.
+/// When the watches showed the effects of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival {
-    /// What its latency is about.
+    /// The end of its latency: for a create, when the copy was there; else the same as `done`.
     pub told: Instant,
-    /// The last of it.
+    /// When its last effect was seen.
     pub done: Instant,
 }
 
@@ -50,24 +50,32 @@ pub(crate) struct Answer {
     pub phase: command::Phase,
     pub ok: bool,
     count: usize,
+    /// From the first request until all effects of the last change were seen.
     seconds: f64,
+    /// From the first request until the last one was acknowledged.
     load_seconds: f64,
     errors: usize,
     error: Option<String>,
     missing: usize,
     missing_names: Vec<String>,
+    /// For each change: milliseconds from the begin of the phase to its scheduled time, and its latency.
     #[serde(skip_serializing_if = "Option::is_none")]
     latencies_us: Option<Vec<(f64, u64)>>,
+    /// Latencies: from the scheduled time to [`Arrival::told`].
     percentiles: Option<Percentiles>,
+    /// Of creates: from the scheduled time to [`Arrival::done`].
     done_percentiles: Option<Percentiles>,
+    /// How long the API server took to acknowledge each request.
     ack_percentiles: Option<Percentiles>,
+    /// How late each request was sent, if the changes had a rate.
     late_us: Option<Percentiles>,
+    /// As `seconds`, for the changes of each chosen consumer.
     seconds_by_consumer: Vec<f64>,
     begun_unix_ms: u64,
     ended_unix_ms: u64,
 }
 
-/// What an answer is made of beside the times.
+/// The parts of an answer that the record does not hold.
 #[derive(Debug)]
 pub(crate) struct Outline<'a> {
     pub label: String,
@@ -92,7 +100,7 @@ fn unix_ms(at: Instant) -> u64 {
 // === impl Record ===
 
 impl Record {
-    /// The record of a phase with this number of changes.
+    /// Makes the record of a phase with this number of changes, none of them sent.
     pub(crate) fn new(changes: usize) -> Self {
         Self {
             changes: Mutex::new(Changes {
@@ -111,12 +119,12 @@ impl Record {
         (times.intended, times.sent) = (Some(intended), Some(sent));
     }
 
-    /// The API server has made a change.
+    /// Notes that the API server has acknowledged a change.
     pub(crate) fn acked(&self, number: usize) {
         self.changes.lock().each[number].acked = Some(Instant::now());
     }
 
-    /// The API server has refused a change; it is waited for no more if `is_dropped`.
+    /// Notes that the API server has refused a change. If `is_dropped`, [`Record::over`] does not wait for it.
     pub(crate) fn refused(&self, error: impl FnOnce() -> String, is_dropped: bool) {
         let mut changes = self.changes.lock();
         changes.errors += 1;
@@ -126,7 +134,7 @@ impl Record {
         }
     }
 
-    /// All was seen that a change causes.
+    /// Notes that all effects of a change were seen.
     pub(crate) fn arrived(&self, number: usize, arrival: Arrival) {
         let mut changes = self.changes.lock();
         changes.each[number].arrival = Some(arrival);
@@ -140,20 +148,20 @@ impl Record {
         }
     }
 
-    /// Waits for all changes, which one waiter may.
+    /// Waits until every change has arrived or was refused. Only one task may wait.
     pub(crate) async fn over(&self) {
         while self.changes.lock().open > 0 {
             self.is_over.notified().await;
         }
     }
 
-    /// When all was seen of one change.
+    /// When the effects of one change were seen.
     #[cfg(test)]
     pub(crate) fn arrival(&self, number: usize) -> Option<Arrival> {
         self.changes.lock().each[number].arrival
     }
 
-    /// Sums up.
+    /// Makes the answer to the command.
     pub(crate) fn answer(&self, outline: Outline<'_>) -> Answer {
         let changes = self.changes.lock();
         let each = &changes.each;

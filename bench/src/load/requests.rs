@@ -1,4 +1,4 @@
-//! The requests of users and of a provider's operator.
+//! Sends the requests that a consumer's users and a provider's operator would send.
 
 use anyhow::{Context as _, Result};
 use bindery_runtime::errors;
@@ -18,11 +18,11 @@ use crate::{
     send::{JSON, MERGE, send},
 };
 
-/// Namespaces made at once.
+/// Number of namespaces that are created concurrently.
 const NAMESPACES: usize = 16;
 
 impl Load {
-    /// Makes one change; answers what follows for a floor, if anything does.
+    /// Makes one change. Returns the order by which a floor copies it; `None` if there is nothing to copy.
     pub(crate) async fn change(&self, change: Change, step: &Step, size: usize) -> Result<Option<Order>> {
         let (key, seq) = (&step.key, step.seq);
         let resource = &self.resources[key.resource];
@@ -57,7 +57,7 @@ impl Load {
             .map_err(|error| anyhow::anyhow!("{}", errors::explain(&error)))?
             .metadata;
         let uid = source.unwrap_or(meta.uid);
-        // What nobody held is gone at once, and its answer has no object.
+        // An object without a finalizer is deleted at once, and the answer does not contain it.
         Ok((!uid.is_empty()).then(|| Order {
             change,
             resource: key.resource,
@@ -70,7 +70,7 @@ impl Load {
         }))
     }
 
-    /// Makes the namespaces of objects, where they are missing.
+    /// Creates those namespaces of objects that do not exist.
     pub(crate) async fn make_namespaces(&self, steps: &[Step]) -> Result<()> {
         let mut wanted: Vec<_> = steps
             .iter()

@@ -1,4 +1,4 @@
-//! The watches of `load`: of each object just what tells how far it has come, with the time at which it was read.
+//! The watches of `load`. They read only those fields of an object that show which change has reached it, and note the time.
 
 use std::{sync::Arc, time::Instant};
 
@@ -14,19 +14,19 @@ use crate::resource::Resource;
 /// Whose objects are watched.
 #[derive(Clone, Debug)]
 pub(crate) enum Side {
-    /// Those of this consumer.
+    /// The objects of the consumer with this index.
     Consumer(usize),
-    /// The copies of all consumers, which have these contracts.
+    /// The copies of all consumers' objects; these are the consumers' contracts, in their order.
     Provider(Arc<[String]>),
 }
 
-/// Reads one object.
+/// Decodes the objects of one resource.
 struct Lean {
     resource: usize,
     side: Side,
 }
 
-/// An object that was read.
+/// A decoded object, and when it was read.
 struct Receipt {
     when: Instant,
     key: Key,
@@ -53,7 +53,7 @@ struct Meta<'a> {
     annotations: Marks<'a>,
 }
 
-/// The marks of a copy.
+/// Annotations of a copy: its contract, and the namespace of its source.
 #[derive(Default, Deserialize)]
 struct Marks<'a> {
     #[serde(borrow, rename = "kube-bind.io/cluster-namespace")]
@@ -67,7 +67,7 @@ struct Said {
     seq: Option<u64>,
 }
 
-/// Watches until dropped, and tells once all is listed.
+/// Watches one resource until the future is dropped. The receiver gets a value once the first list is complete.
 pub(crate) fn watch(
     client: &Client,
     (number, resource): (usize, &Resource),
@@ -110,7 +110,7 @@ fn sink(
             };
             board.listed(at, is_about, listing, Instant::now());
             if let Some(listed) = listed.take() {
-                // Nobody waits any more where the program ends.
+                // There is no receiver any more if the program is about to end.
                 let _ = listed.send(());
             }
         }
@@ -122,7 +122,7 @@ fn sink(
 // === impl Lean ===
 
 impl Decode for Lean {
-    /// `None` for what is no copy of a consumer's.
+    /// `None` for an object of the provider that is not a copy of one of the consumers' objects.
     type Object = Option<Receipt>;
 
     fn decode(&self, json: &str) -> serde_json::Result<Option<Receipt>> {

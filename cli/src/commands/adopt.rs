@@ -28,12 +28,16 @@ use crate::{
     why::ObjectFacts,
 };
 
-/// What the provider of one binding shows.
+/// One binding, and what was read from its provider.
 struct Seen<'a> {
+    /// Name of the APIServiceBinding.
     binding: &'a str,
+    /// The consumer namespace that the konnector runs in. Nothing is adopted into it.
     konnector_namespace: String,
+    /// The contract of this cluster on the provider, which is read with the binding's credential.
     contract: Contract,
     export: APIServiceExportSpec,
+    /// The APIServiceNamespaces of the contract. Each maps a consumer namespace to a provider namespace.
     mapped: Vec<APIServiceNamespace>,
 }
 
@@ -101,6 +105,8 @@ async fn namespaces(consumer: &Consumer) -> Result<BTreeSet<String>, Failure> {
     Ok(all.iter().map(ResourceExt::name_any).collect())
 }
 
+/// Adds an item for each object that the provider of one binding holds. After a failure, `items` keeps those that were added
+/// before it.
 async fn of_binding(
     consumer: &Consumer,
     binding: &APIServiceBinding,
@@ -126,6 +132,8 @@ async fn of_binding(
 }
 
 impl Seen<'_> {
+    /// Adds an item for each of the provider's objects of one exported resource. Each is compared with the consumer's
+    /// object of the same name, if there is one.
     async fn resource(
         &self,
         consumer: &Consumer,
@@ -159,8 +167,10 @@ impl Seen<'_> {
         for pair in namespace_pairs(&placement, &self.contract.name, &self.mapped) {
             for object in self.contract.objects(&api, &pair.provider).await? {
                 let object = ObjectFacts::of(object);
+                // The full name on the consumer, which the provider's copy notes if its own name is shortened.
                 let noted = object.annotations.get(annotations::CONSUMER_NAME).map(String::as_str);
                 let Some(name) = placement.source_name(&self.contract.name, &object.name, noted) else {
+                    // It belongs to another contract.
                     continue;
                 };
                 let key = (pair.consumer.to_string(), name.to_owned());

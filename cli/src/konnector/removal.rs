@@ -38,7 +38,7 @@ pub(crate) fn nothing_bound(
     bindings: &[APIServiceBinding],
     bundles: &[APIServiceBindingBundle],
 ) -> Result<(), Conflict> {
-    // Those of a bundle go with it.
+    // The konnector deletes the bindings of a bundle with the bundle, so those are not named.
     let is_single = |binding: &&APIServiceBinding| {
         let uid = bundle_of(binding).map(|(_, uid)| uid);
         bundles.iter().all(|bundle| bundle.metadata.uid.as_deref() != uid)

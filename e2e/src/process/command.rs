@@ -74,10 +74,12 @@ pub fn cargo_bin_path(name: &str) -> Result<PathBuf> {
 }
 
 /// A build of the project's programs, with the manifests that install it. The default is the build of the running executable
-/// and the folder `deploy`.
+/// and the folder `deploy`; suite `upgrade` also uses those of an earlier version.
 #[derive(Clone, Debug, Default)]
 pub struct Programs {
+    /// The folder with the programs; `None` for that of the running executable.
     folder: Option<PathBuf>,
+    /// The folder with the manifests; `None` for `deploy` of this project.
     deploy: Option<PathBuf>,
 }
 
@@ -97,7 +99,7 @@ impl Programs {
         self
     }
 
-    /// The manifests of a folder of `deploy`, as one stream of YAML.
+    /// The manifests in the subfolder `name` of `deploy`, as one stream of YAML.
     pub fn manifests(&self, name: &str) -> Result<String> {
         match &self.deploy {
             Some(deploy) => manifests::stream(&deploy.join(name)),
@@ -105,7 +107,7 @@ impl Programs {
         }
     }
 
-    /// One file of `deploy`.
+    /// The content of the file `name` in `deploy`.
     pub fn manifest(&self, name: &str) -> Result<String> {
         let deploy = self.deploy.clone().unwrap_or_else(manifests::deploy);
         let path = deploy.join(name);

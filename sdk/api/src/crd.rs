@@ -20,7 +20,7 @@ pub mod compat;
 /// How a CRD is offered to a consumer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offer<'a> {
-    /// Whether the konnector watches cluster-wide or per namespace.
+    /// Whether the konnector watches the provider cluster-wide or per namespace.
     pub informer_scope: InformerScope,
     /// The scope on the consumer; `None` means the CRD's own.
     pub scope: Option<Scope>,

@@ -1,10 +1,11 @@
 //! Names of finalizers.
 
-/// On a consumer's synced object until its copy on the provider is gone. Spelled without a dash, as on the wire.
+/// Kept on a consumer's synced object until its copy on the provider no longer exists. It is spelled `kubebind`, as
+/// kube-bind does.
 pub const SYNCER: &str = "kubebind.io/syncer";
-/// On an APIServiceBinding from before its konnector creates anything for it until all of that is deleted.
+/// Kept on an APIServiceBinding until everything that the konnector created for it is deleted.
 pub const KONNECTOR: &str = "kube-bind.io/konnector";
-/// On an APIServiceExport until the rights made for it outside its namespace are gone.
+/// Kept on an APIServiceExport until the rights that the server gave for it outside the export's namespace are removed.
 pub const EXPORT: &str = "kube-bind.io/export";
-/// On an APIServiceNamespace until its provider namespace is empty of synced objects, and gone.
+/// Kept on an APIServiceNamespace until its provider namespace has no synced objects any more and is deleted.
 pub const NAMESPACE: &str = "kube-bind.io/namespace";

@@ -15,7 +15,8 @@ use crate::controllers::request::{is_grpc, phase};
 /// Number of requests that are recorded by UID. If there are more, only a request that is newer than all ends the revocation.
 const REQUESTS_MAX: usize = 1_000;
 
-/// The record that the credentials of a contract are revoked.
+/// The record that the credentials of a contract are revoked. It is removed when an owner of the contract makes a new request
+/// to bind that the server can serve.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Revocation {
@@ -26,11 +27,12 @@ pub struct Revocation {
     /// The reason, in the words of the caller who revoked them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// UIDs of requests that do not end the revocation: those that were pending, and all that were made as resources, since
-    /// others can write their status. They are recorded by UID, for their times are of another clock.
+    /// UIDs of requests that do not end the revocation: those that were pending, and all that users created as resources
+    /// and not by a gRPC call, since others can set the status of those back to pending. They are recorded by UID and not
+    /// compared by time, because the API server's clock may differ.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<String>,
-    /// Creation time of the newest of them, if there are too many to record each.
+    /// Creation time of the newest of these requests, if there are more than `REQUESTS_MAX`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub newest: Option<Timestamp>,
 }
@@ -41,7 +43,8 @@ pub fn revocation(binding: &ClusterBinding) -> Option<Revocation> {
     Some(serde_json::from_str(text).unwrap_or_default())
 }
 
-/// The id of the last revocation that ended, by which new anchors differ from revoked ones.
+/// The id of the last revocation that ended. It is part of the names of anchors, the Secrets that tokens are bound to, so
+/// that new tokens never get an anchor that was revoked.
 pub(super) fn last(binding: &ClusterBinding) -> Option<&str> {
     let id = binding.annotations().get(annotations::LAST_REVOCATION)?;
     let is_id = !id.is_empty()
@@ -96,7 +99,8 @@ impl Revocation {
         } })
     }
 
-    /// The patch that ends this revocation, and fails if another one has replaced it.
+    /// The patch that ends this revocation. It fails if the binding was changed since it was read, since another revocation
+    /// may have replaced this one.
     pub(super) fn end_patch(&self, binding: &ClusterBinding) -> Value {
         json!({ "metadata": {
             "uid": binding.metadata.uid,
@@ -106,6 +110,7 @@ impl Revocation {
     }
 }
 
+/// When a request was created.
 fn made(request: &BindableResourcesRequest) -> Option<Timestamp> {
     request.metadata.creation_timestamp.as_ref().map(|made| made.0)
 }
@@ -149,7 +154,7 @@ pub(crate) mod tests {
         request
     }
 
-    /// The server's own record of a call.
+    /// A request that the server created for a gRPC call.
     fn call(uid: &str, phase: Phase) -> BindableResourcesRequest {
         let mut request = request(uid, "a", phase);
         request.metadata.namespace = Some(OWN_NAMESPACE.to_owned());
@@ -183,7 +188,7 @@ pub(crate) mod tests {
             call("calls", Phase::Pending),
         ];
         let revocation = Revocation::new(Timestamp::UNIX_EPOCH, None, Some("a"), &then, OWN_NAMESPACE);
-        // Whoever may write a status could set the decided one back.
+        // A user who may write the status could set `decided` back to pending.
         assert_eq!(revocation.requests, ["older", "decided", "calls"]);
         assert!(!revocation.is_before(&then[0]));
         assert!(!revocation.is_before(&request("decided", "a", Phase::Pending)));

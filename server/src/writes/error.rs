@@ -22,7 +22,8 @@ pub enum WriteError {
     /// The API server refused the request, or could not be reached.
     #[error("{}", errors::explain(.0))]
     Api(#[from] kube::Error),
-    /// The write depends on a question that the API server did not answer.
+    /// Nothing was written: the server could not find out whether it holds the rights that the write needs. Writes that
+    /// wait for the same answer share the error.
     #[error("{}", errors::explain(.0))]
     Unasked(Arc<kube::Error>),
 }
@@ -30,11 +31,12 @@ pub enum WriteError {
 // === impl WriteError ===
 
 impl WriteError {
-    /// The error that an existing object belongs to somebody else.
+    /// Makes [`WriteError::Foreign`] for an existing object.
     pub fn foreign<K: Resource<DynamicType = ()>>(object: &K) -> Self {
         Self::foreign_of(&ApiResource::erase::<K>(&()), object.meta())
     }
 
+    /// Makes [`WriteError::Foreign`] from the kind and the metadata of an existing object.
     pub(super) fn foreign_of(resource: &ApiResource, object: &ObjectMeta) -> Self {
         let name = object.name.clone().unwrap_or_default();
         Self::Foreign {

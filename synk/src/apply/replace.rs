@@ -13,6 +13,7 @@ use crate::{
 
 /// Greatest time that a deleted object may take to disappear.
 const PATIENCE: Duration = Duration::from_mins(2);
+/// Delays between the reads that check whether a deleted object still exists.
 const LOOK: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
 
 impl Writer<'_> {
@@ -27,11 +28,14 @@ impl Writer<'_> {
                 _ => self.gone(subject, seen.uid).await?,
             }
         }
+        // The Lease may have been lost during the wait.
         self.may_write()?;
         let anew = Subject { live: None, ..subject };
         self.put(anew).await.map_err(refused)
     }
 
+    /// Waits until the object with this UID no longer exists. After [`PATIENCE`] it fails with a problem that a retry may
+    /// solve.
     async fn gone(&self, subject: Subject<'_>, uid: &str) -> Result<(), Problem> {
         let object = &subject.manifest.object;
         let deadline = Instant::now() + PATIENCE;

@@ -48,7 +48,7 @@ fn path(name: &str) -> String {
     format!("/api/v1/namespaces/shop/configmaps/{name}")
 }
 
-/// What is left when all is done: one settled version that owns all there is, and what is kept for a rollback.
+/// Checks that an apply is complete: one Settled version owns these objects, and the history is stored.
 #[track_caller]
 fn check_settled(memory: &Memory, number: u64, names: &[&str]) {
     let paths = memory.paths();

@@ -1,4 +1,4 @@
-//! Waits until what was deleted is gone, and tells what it waits for.
+//! Waits until deleted versions and their objects no longer exist, and reports what it waits for.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -19,31 +19,32 @@ use crate::{
     wire::SetName,
 };
 
+/// Delays between two reads of the versions.
 const LOOK: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
-/// After which time, and how often from then on, it is looked which objects are left: most sets go sooner.
+/// Interval of the reads of all objects that are left. The first is made after this time, since most sets are gone sooner.
 const OBJECTS: Duration = Duration::from_secs(3);
-/// How long an API server may take at least, however little time is left.
+/// Least timeout of a request, even if less time is left.
 const ANSWER: Duration = Duration::from_secs(5);
 /// How many objects an error names.
 const NAMED: usize = 5;
 
-/// What is known of what is left.
+/// What still exists, as far as it is known.
 struct Wait<'a> {
     job: &'a Job<'a>,
     set: &'a SetName,
     gone: &'a [Known],
     deadline: Instant,
     kinds: Option<Kinds>,
-    /// The versions that are left.
+    /// The versions that still exist.
     versions: Vec<&'a Known>,
-    /// What they own that is left, and why; `None` if that is not known.
+    /// Objects of the versions that still exist, each with the reason; `None` if they were not read.
     objects: Option<Vec<(ObjectRef, String)>>,
-    /// Why nothing could be read the last time.
+    /// Why the last read failed, if it did.
     unread: Option<String>,
 }
 
-/// Waits until versions are gone, and what they own: a ResourceSet that is deleted in the foreground goes after all that the
-/// garbage collector knows it to own, which may be less than was just applied.
+/// Waits until versions and the objects that they own no longer exist. It looks at the objects too: the garbage collector
+/// removes a ResourceSet after the objects that it knows of, and may not know those that were applied a moment ago.
 pub(super) async fn until_gone(job: &Job<'_>, set: &SetName, gone: &[Known]) -> Result<(), Failure> {
     let mut wait = Wait {
         job,
@@ -64,7 +65,7 @@ pub(super) async fn until_gone(job: &Job<'_>, set: &SetName, gone: &[Known]) -> 
             wait.look_at_objects().await;
             look_at = now + OBJECTS;
         }
-        // Whoever may not read the objects has the word of the garbage collector.
+        // A user who may not read the objects must rely on the garbage collector.
         if wait.versions.is_empty() && wait.objects.as_ref().is_none_or(Vec::is_empty) {
             return Ok(());
         }
@@ -79,7 +80,7 @@ pub(super) async fn until_gone(job: &Job<'_>, set: &SetName, gone: &[Known]) -> 
 // === impl Wait ===
 
 impl Wait<'_> {
-    /// Which versions are left.
+    /// Reads which versions still exist.
     async fn look(&mut self) -> Result<(), Failure> {
         let read = sets::list(self.job.rest, Some(self.set));
         match timeout(self.patience(), read).await {
@@ -97,7 +98,7 @@ impl Wait<'_> {
         Ok(())
     }
 
-    /// Which objects are left, as far as they may be read, and tells of it.
+    /// Reads which objects still exist, as far as the user may read them, and reports them.
     async fn look_at_objects(&mut self) {
         if self.unread.is_some() {
             return;
@@ -120,6 +121,7 @@ impl Wait<'_> {
         }
     }
 
+    /// Timeout of a request.
     fn patience(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now()).max(ANSWER)
     }
@@ -152,7 +154,8 @@ impl Wait<'_> {
     }
 }
 
-/// The objects that are there and owned by one of these, those first that something holds back; and why they are there.
+/// Returns the live objects that one of these UIDs owns, each with the reason why it still exists. Objects that are kept by
+/// finalizers come first.
 fn left(listed: Vec<ObjectRef>, live: &[Option<Value>], owners: &[&str]) -> Vec<(ObjectRef, String)> {
     let is_owned = |live: &Value| {
         let references = live["metadata"]["ownerReferences"].as_array();
@@ -188,7 +191,7 @@ fn finalizers(live: &Value) -> Vec<&str> {
     finalizers.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// The first few, and how many more there are.
+/// Names the first few objects, and says how many more there are.
 fn named(left: &[(ObjectRef, String)]) -> String {
     let first = left.iter().take(NAMED);
     let mut names: Vec<_> = first.map(|(object, why)| format!("{object} ({why})")).collect();

@@ -46,7 +46,7 @@ fn in_namespace(namespace: &str) -> Deletion {
     }
 }
 
-/// The Lease of an apply that is at work, or was.
+/// A Lease of the set that another process holds or held.
 fn lease_of_another() -> serde_json::Value {
     json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "synk-web"},
@@ -93,7 +93,7 @@ async fn what_is_not_there_is_said_to_be_not() {
     assert_eq!(memory.paths(), Vec::<String>::new());
 }
 
-/// Another apply ends while the deletion waits for the Lease.
+/// Checks a deletion during which another apply ends while the deletion waits for the Lease.
 async fn check_overtaken(namespace: &'static str) {
     let memory = Memory::default();
     let synk = applied(&memory).await;
@@ -226,7 +226,7 @@ async fn what_holds_a_deletion_up_is_told() {
     assert!(told.len() > 2, "it is told while it waits");
 }
 
-/// A set with an object that stays until somebody takes it away.
+/// An applied set with an object that does not disappear by itself after its deletion.
 async fn applied_and_held() -> (Memory, Synk) {
     let memory = Memory::default();
     let synk = applied(&memory).await;

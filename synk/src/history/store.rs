@@ -52,7 +52,7 @@ pub async fn store(
     .await
 }
 
-/// As [`store`], of so many objects.
+/// As [`store`]. `packed` holds the chunks and the number of objects; `None` if no version is kept.
 async fn put(
     clients: &Clients,
     target: &Target,

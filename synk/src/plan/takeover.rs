@@ -413,7 +413,7 @@ mod tests {
             check_given(&live, &["helm", "kubectl"], Some(&[other.clone(), scale.clone(), ours]));
         }
 
-        // With what is ours already; but no manifest says a status.
+        // The fields are added to those that synk owns already, except the status, which no manifest sets.
         let ours = entry("synk", "Apply", &json!({"f:data": {"f:key": {}, "f:mine": {}}}));
         let with_status = entry(
             "kubectl",
@@ -432,7 +432,7 @@ mod tests {
             Some(&[status, both]),
         );
 
-        // Paths of another version of the API may mean other fields, and what is ours in one is not mixed with another.
+        // In another API version the same path may mean another field, so fields of two versions are never put into one entry.
         let mut older = entry("kubectl", "Apply", &fields);
         older["apiVersion"] = json!("v0");
         let mut left = entry(

@@ -34,7 +34,7 @@ fn paths(changes: &[FieldChange]) -> Vec<&str> {
     changes.iter().map(|change| change.path.as_str()).collect()
 }
 
-/// What becomes of the one object of a set that was applied, after something has happened.
+/// Checks the decision about the only object of an applied set after `happens` has changed the world.
 #[track_caller]
 fn check(manifest: Manifest, happens: impl FnOnce(&mut World), decision: &str, changed: &[&str]) {
     let mut world = World::applied(&[manifest]);
@@ -93,7 +93,8 @@ fn what_others_add_is_theirs_and_what_leaves_the_manifest_goes() {
     check(config_map("a", "1"), both, "unchanged", &[]);
 }
 
-/// What a server makes of an object by itself is told from a change by what it was applied as, and by its generation.
+/// An API server may store an applied value in another form. The applied manifest and the generation show that nobody
+/// changed it.
 #[test]
 fn what_the_server_writes_another_way_is_no_change() {
     let rewritten = |world: &mut World| container(world.live(0))["resources"]["limits"]["cpu"] = json!("1");
@@ -185,7 +186,8 @@ fn defaults_are_no_change() {
     check(service, added, "unchanged", &[]);
 }
 
-/// What is of one piece is replaced as one: a part that was said and is not any more goes, a default stays.
+/// A field without owners for its parts is replaced as a whole. A part that the manifest no longer has is removed; a default
+/// that the server added stays.
 #[test]
 fn parts_of_what_is_of_one_piece() {
     let object = |value: &Value| {
@@ -214,7 +216,7 @@ fn parts_of_what_is_of_one_piece() {
         world.manifests[0] = object(&json!([{"a": 1, "b": 2}]));
     };
     check(object(&first), shrinks, "change", &["whole"]);
-    // Without a note of what was applied nobody knows but the server.
+    // Without the annotation of the last apply, only the server knows.
     let unknown = |world: &mut World| {
         whole(world, &json!([{"a": 1, "b": 2, "c": 3}, {"a": 2}]));
         world.live(0)["metadata"]["annotations"]
@@ -280,7 +282,8 @@ fn an_object_without_our_owner_gets_it() {
     check(config_map("a", "1"), stale, "change", &["metadata.ownerReferences"]);
 }
 
-/// An updating synk, helm and two kinds of kubectl: what an apply noted becomes ours, what others say stays theirs.
+/// Objects that an updating synk, helm and two kinds of kubectl applied: fields in the annotation of the last apply are
+/// transferred to synk, and other fields keep their managers.
 #[test]
 fn objects_that_others_made_are_continued() {
     let by = |manager: &'static str, noted: bool| {
@@ -398,7 +401,7 @@ fn what_belongs_to_others_is_refused() {
     assert_eq!(world.plan().refusals, []);
 }
 
-/// Half may go, more may not.
+/// A plan that deletes half of the objects is allowed, and one that deletes more is refused.
 #[test]
 fn a_set_that_loses_most_of_itself_is_refused() {
     let all: Vec<_> = ["a", "b", "c", "d"].map(|name| config_map(name, "1")).to_vec();
@@ -516,7 +519,7 @@ fn the_server_settles_what_is_unsure() {
     assert!(matches!(busy.decision, Decision::Impossible { transient: true, .. }));
 }
 
-/// What was said, and is what is there by default as well.
+/// The manifest no longer sets a field, and the default has the same value: the field's owner still changes.
 #[test]
 fn what_is_not_said_any_more_is_a_change_also_where_nothing_differs() {
     let mut world = World::applied(&[deployment("1")]);
@@ -532,7 +535,7 @@ fn what_is_not_said_any_more_is_a_change_also_where_nothing_differs() {
     );
 }
 
-/// A dry run cannot know what becomes ours before the apply, and is no reason to leave it.
+/// A dry run does not see the fields that the apply will transfer to synk, so its answer does not make the object unchanged.
 #[test]
 fn a_take_over_is_not_settled_by_what_the_server_says() {
     let mut world = World::applied(&[config_map("a", "1")]);
@@ -549,7 +552,7 @@ fn a_take_over_is_not_settled_by_what_the_server_says() {
     assert_eq!(paths(&step.changes), ["metadata.managedFields", "data.key", "data.new"]);
 }
 
-/// As `kubectl apply --server-side` left it, which notes nothing.
+/// The object was applied by `kubectl apply --server-side`, which writes no annotation of the last apply.
 #[test]
 fn what_a_given_manager_set_goes_unless_it_is_said() {
     let mut world = World::applied(&[config_map("a", "1")]);
@@ -565,7 +568,7 @@ fn what_a_given_manager_set_goes_unless_it_is_said() {
     assert_eq!(plan.steps[0].decision, Decision::Change);
     assert!(old(&plan), "{:?}", plan.steps[0].changes);
     assert_eq!(plan.steps[0].changes[0].path, "metadata.managedFields");
-    // A dry run cannot know of it.
+    // A dry run does not see that the field will be transferred to synk and removed.
     let (mut step, live) = (plan.steps[0].clone(), world.live(0).clone());
     let given = world.allowed.fields_of.clone();
     settle(&mut step, &world.manifests[0], Some(&live), (&given, true), Ok(&live));
@@ -620,7 +623,7 @@ fn definitions_are_owned_by_nobody_and_stay() {
     assert_eq!((plan.prune.len(), plan.refusals.len(), plan.next), (0, 0, Some(2)));
 }
 
-/// An object as [`ObjectRef`] has it.
+/// The manifest and the live object have different API versions.
 #[test]
 fn a_pruned_object_is_named_by_what_it_was_read_as() {
     let scaler = |version: &str, name: &str| {
@@ -658,7 +661,7 @@ fn check_left(world: &World, pruned: &[&str], released: &[&str]) {
     assert!(plan.is_pending());
 }
 
-/// With it would go what lives in it, whoever made that.
+/// Deleting the namespace would delete the objects in it, including those of others.
 #[test]
 fn a_namespace_that_is_used_leaves_the_set_and_stays() {
     let namespace =
@@ -683,17 +686,17 @@ fn a_namespace_that_is_used_leaves_the_set_and_stays() {
             .filter(|manifest| names.contains(&manifest.object.name.as_str()));
         kept.cloned().collect::<Vec<_>>()
     };
-    // The set's own, though nothing is in it.
+    // The namespace that the set is applied with is never deleted, even if it is empty.
     world.manifests = keep(&["b", "x", "y"]);
     world.allowed.prune = true;
     check_left(&world, &["c", "a"], &["shop"]);
-    // Something stays in it.
+    // An object stays in the namespace.
     world.manifests = keep(&["shop", "x", "a", "c"]);
     check_left(&world, &["y"], &["b"]);
-    // All that was in it goes with it.
+    // All objects in the namespace leave the set too, so it is deleted with them.
     world.manifests = keep(&["shop", "a", "c"]);
     check_left(&world, &["y", "x", "b"], &[]);
-    // But for what belongs to another besides.
+    // One of the objects has another owner besides, so the namespace stays.
     let y = all[3].object.identity();
     let owners = world.live.get_mut(&y).unwrap()["metadata"]["ownerReferences"]
         .as_array_mut()
@@ -714,7 +717,7 @@ fn a_namespace_that_is_used_leaves_the_set_and_stays() {
     check_left(&world, &["y", "x"], &["b"]);
 }
 
-/// The API server would refuse what it will take once the definition is applied.
+/// The API server would refuse the dry run of a version that it serves only after the CRD is applied.
 #[test]
 fn what_is_unsure_is_not_asked_for_before_its_definition_is_applied() {
     let definition = |served: &[&str]| {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Answer, State, refusal};
 
-/// What is served: root of the API, plural, kind, and whether in namespaces.
+/// The served kinds: group, version, plural, kind, and whether objects have namespaces.
 const SERVED: [(&str, &str, &str, &str, bool); 5] = [
     ("", "v1", "configmaps", "ConfigMap", true),
     ("", "v1", "secrets", "Secret", true),
@@ -42,7 +42,7 @@ pub(super) fn discovery(path: &str) -> Option<Answer> {
     Some((200, json!({"kind": "APIGroupDiscoveryList", "items": items})))
 }
 
-/// Whether a path is one of many objects.
+/// Whether a path is that of a collection.
 pub(super) fn is_collection(path: &str) -> bool {
     let parts: Vec<_> = path.trim_start_matches('/').split('/').collect();
     let root = if parts[0] == "api" { 2 } else { 3 };
@@ -129,7 +129,7 @@ impl State {
     }
 }
 
-/// The fields that who applied this owns. Lists are one value but for owners.
+/// The `fieldsV1` of the manager that applied this object. A list is one value, except the list of owner references.
 fn owned(value: &Value) -> Value {
     let mut fields = Map::new();
     for (key, value) in value.as_object().into_iter().flatten() {

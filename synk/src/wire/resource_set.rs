@@ -45,7 +45,7 @@ pub struct ResourceSet {
 /// The list of objects of a version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Spec {
-    /// Objects by kind, in the order of the wire.
+    /// Objects by kind: first Namespaces, ServiceAccounts and Secrets, then the other kinds by group, version and kind.
     pub resources: Vec<Group<Item>>,
     /// True if the list contains entries that could not be read.
     #[serde(skip)]
@@ -76,7 +76,7 @@ pub struct Status {
 /// The progress of applying a version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
-    /// The application has begun.
+    /// The application has begun and has not ended.
     #[default]
     Pending,
     /// All objects are applied.
@@ -151,7 +151,7 @@ pub enum Action {
 // === impl ResourceSet ===
 
 impl ResourceSet {
-    /// Makes the ResourceSet of a version whose application begins now.
+    /// Makes the ResourceSet of a version whose application begins now. `namespace` is the one that the set is applied with.
     pub fn begin(version: &Version, namespace: &str, objects: &[ObjectRef], now: Timestamp) -> Self {
         let mut objects: Vec<_> = objects.iter().collect();
         objects.sort_by_key(|object| order::wire_key(object));
@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(set.spec.objects().collect::<Vec<_>>(), objects);
     }
 
-    /// That one element of a list cannot be read hides no other, and is known.
+    /// An element that cannot be read sets `odd`, and the other elements of the list are still read.
     #[test]
     fn what_is_odd_in_a_list_is_told() {
         #[track_caller]
@@ -435,7 +435,7 @@ mod tests {
         assert_eq!(status.applied[0].items[0].name, "a");
     }
 
-    /// Whoever wrote it: what cannot be read of a version must not hide that it is there.
+    /// A field that cannot be read gets its default, so that the version itself is still known.
     #[test]
     fn what_is_odd_in_a_set_is_taken_as_absent() {
         let set: ResourceSet = serde_json::from_value(json!({

@@ -69,9 +69,9 @@ fn the_record_says_what_was_accepted_and_nothing_else() {
     check(Some(&offered), now, &["secrets"], &[], None);
     check(Some(&offered), now, &[], &["secrets"], Some(one_map));
     check(Some(one_map), now, &[], &["secrets"], None);
-    // Claimed no more.
+    // The provider no longer makes the claim.
     check(Some(&offered), Some(one_map), &["secrets"], &[], Some(one_map));
-    // What nobody can see is not accepted anew, and what was accepted stays.
+    // Without the export, claims cannot be accepted as they are now, and those accepted before stay.
     check(Some(one_old), None, &["secrets"], &[], None);
     check(Some(&both), None, &["secrets"], &["configmaps"], Some(one_old));
     check(None, now, &[], &["secrets"], None);

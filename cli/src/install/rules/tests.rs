@@ -18,7 +18,7 @@ fn rights_on_a_claim_come_and_go() {
     let with = with_claim(&with_claim(&without, &secrets), &secrets);
     assert_eq!(with.len(), before.len());
     assert!(holds_claim(&with, &secrets) && !holds_claim(&with, &configmaps));
-    // One rule for two, as somebody may have written it.
+    // One rule for two resources, as a user may write it.
     let both = [rule("", ["secrets", "configmaps"], &OBJECT_VERBS)];
     assert!(holds_claim(&both, &secrets));
     let left = without_claim(&both, &secrets);

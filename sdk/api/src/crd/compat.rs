@@ -83,7 +83,7 @@ fn spec(crd: &CustomResourceDefinition) -> Result<BoundSchemaSpec, Incompatible>
 fn version(old: &BoundSchemaVersion, new: &BoundSchemaVersion, walk: &mut Walk) {
     match (old.has_status(), new.has_status()) {
         (true, false) => walk.found("subresource status removed"),
-        // Who wrote the status with the object writes it no more.
+        // Clients that wrote the status together with the object can no longer do so.
         (false, true) => walk.found("subresource status added"),
         (true, true) | (false, false) => {}
     }

@@ -38,7 +38,7 @@ pub struct APIServiceExportSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(validation = Rule::new("self == oldSelf").message("permissionClaims are immutable"))]
     pub permission_claims: Vec<PermissionClaim>,
-    /// Whether the konnector watches cluster-wide or per namespace.
+    /// Whether the konnector watches the provider cluster-wide or per namespace.
     #[x_kube(validation = Rule::new("self == oldSelf").message("informerScope is immutable"))]
     pub informer_scope: InformerScope,
     /// How cluster-scoped objects are placed on the provider.

@@ -30,7 +30,7 @@ use crate::Condition;
 #[serde(rename_all = "camelCase", from = "Option<ReadSpec>")]
 #[schemars(!from)]
 pub struct BoundSchemaSpec {
-    /// Whether the konnector watches cluster-wide or per namespace.
+    /// Whether the konnector watches the provider cluster-wide or per namespace.
     pub informer_scope: InformerScope,
     /// The API group of the resource.
     pub group: String,

@@ -59,7 +59,7 @@ impl Requests {
         }
         let seen = self.observe(request, Some(secret), now).await?;
         let next = self.advance(&seen, plan::plan(&seen)).await?;
-        // What it waits for may be in no cache, and others can write what it says that it waits for.
+        // The request may wait for something that no cache shows. Its status does not decide that, since users can write it.
         Ok(if next == Next::Change {
             Next::Seldom(WAITING)
         } else {

@@ -26,7 +26,7 @@ fn owner(number: u64, uid: &str) -> Value {
     }])
 }
 
-/// What it owns is still there, and will not be for long.
+/// The objects of the set still exist, and the garbage collector is about to delete them.
 #[tokio::test(start_paused = true)]
 async fn a_set_that_is_being_deleted_is_waited_for() {
     let memory = Memory::default();
@@ -116,7 +116,7 @@ async fn a_version_that_no_list_shows_is_named_and_not_tried_again() {
     );
 }
 
-/// The garbage collector would take the namespace with the version before, and all that is in it.
+/// If the namespace kept its owner, the garbage collector would delete it with the former version, and all objects in it.
 #[tokio::test(start_paused = true)]
 async fn a_namespace_that_left_the_set_and_is_used_is_let_go() {
     let memory = Memory::default();
@@ -184,7 +184,7 @@ async fn a_namespace_that_cannot_be_let_go_keeps_the_version_that_owns_it() {
     assert!(memory.get(&version(1)).is_some());
 }
 
-/// Its objects were not read, and are there for all that is known.
+/// The objects of the failed version cannot be read, so they may still exist.
 #[tokio::test(start_paused = true)]
 async fn a_failed_version_of_objects_that_cannot_be_read_is_kept() {
     let memory = Memory::default();
@@ -200,7 +200,8 @@ async fn a_failed_version_of_objects_that_cannot_be_read_is_kept() {
     assert!(memory.get(&version(2)).is_none(), "{:?}", memory.paths());
 }
 
-/// Of two that begin with nothing. The namespace and the Lease come right after the version was made.
+/// Runs the second of two applies that begin at the same time on an empty cluster. The first creates the namespace and the
+/// Lease after the second has made its plan.
 async fn second_of_two(memory: &Memory, namespace_owner: &Value) -> Result<Report, Failure> {
     memory.without_namespace("shop");
     let first = json!({
@@ -256,7 +257,7 @@ async fn the_second_of_two_says_so_in_the_version_that_owns_something() {
     assert!(error.contains("ada@elsewhere"), "{error}");
 }
 
-/// What is left to be done after a part of it is not what was planned.
+/// After a part of a plan is done, what remains is another plan than the saved one.
 #[tokio::test(start_paused = true)]
 async fn a_saved_plan_is_not_tried_again_once_it_was_begun() {
     let memory = Memory::default();
@@ -270,7 +271,7 @@ async fn a_saved_plan_is_not_tried_again_once_it_was_begun() {
     let retries = parking_lot::Mutex::new(0);
     let on = |event: Event<'_>| match event {
         Event::Retry { .. } => *retries.lock() += 1,
-        // Its version is made, and no answer comes.
+        // The ResourceSet is requested, and the API server answers with an error.
         Event::Planned(_) => memory.fault(http::Method::POST, RESOURCE_SETS, 503),
         _ => {}
     };

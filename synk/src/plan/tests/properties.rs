@@ -21,7 +21,7 @@ fn leaf() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// What a server may leave out.
+/// An empty value, which a server may leave out.
 fn void() -> impl Strategy<Value = Value> {
     prop_oneof![Just(Value::Null), Just(json!({})), Just(json!([]))]
 }
@@ -66,7 +66,7 @@ fn manifests() -> impl Strategy<Value = Vec<Manifest>> {
     })
 }
 
-/// As a server leaves out what is empty.
+/// Removes empty values, as a server may.
 fn without_voids(value: &mut Value) {
     if let Value::Object(fields) = value {
         fields.values_mut().for_each(without_voids);
@@ -74,7 +74,7 @@ fn without_voids(value: &mut Value) {
     }
 }
 
-/// The places of all scalars below fields that a manifest may change.
+/// Finds the JSON pointers of all scalars that a manifest may change.
 fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
@@ -92,7 +92,7 @@ fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// The path of a place, as far as a change names it: without what lists and brackets do to it.
+/// The names of the fields in a path, without indexes and selectors of list items, in which pointers and changes differ.
 fn words(path: &str) -> Vec<String> {
     let is_split = |c: char| !c.is_ascii_alphanumeric();
     let words = path
@@ -110,7 +110,7 @@ fn body(manifest: &Manifest) -> Value {
 }
 
 proptest! {
-    /// Nothing is pending right after an apply, whatever the server left out of what is empty and put in besides.
+    /// Nothing is pending right after an apply, also if the server left out empty fields and added others.
     #[test]
     fn what_was_just_applied_is_unchanged(manifests in manifests(), drops in any::<bool>(), adds in any::<bool>()) {
         let mut world = World::applied(&manifests);
@@ -131,7 +131,7 @@ proptest! {
         prop_assert!(!plan.is_pending() && plan.refusals.is_empty() && plan.prune.is_empty());
     }
 
-    /// One field that is set to something else, or taken out, is seen, and it alone.
+    /// If one field is changed or removed, the plan shows this field and no other.
     #[test]
     fn one_change_is_one_change(manifests in manifests(), object in any::<Index>(), place in any::<Index>(), takes_out in any::<bool>()) {
         let mut world = World::applied(&manifests);
@@ -166,7 +166,7 @@ proptest! {
         prop_assert_eq!(step.changes[0].hidden, step.object.gvk.is_secret() && !step.changes[0].path.starts_with("type"));
     }
 
-    /// Nothing goes that is wanted, that somebody else owns, or that is a definition.
+    /// No object is pruned that is in the set or has another owner, and no CRD.
     #[test]
     fn only_what_left_the_set_is_pruned(
         manifests in manifests(),
@@ -198,7 +198,7 @@ proptest! {
         prop_assert_eq!(pruned, expect);
     }
 
-    /// A saved plan holds for what it was made of, and for no other decision.
+    /// A saved plan holds while every decision stays the same, and no longer.
     #[test]
     fn a_saved_plan_holds_until_a_decision_changes(manifests in manifests(), live in any::<bool>(), place in any::<Index>()) {
         let mut world = World::applied(&manifests);

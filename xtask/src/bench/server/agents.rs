@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::program::Program;
 
-/// How long anything may take that it does: it ends most of it by limits of its own.
+/// Timeout of a command. The program itself has shorter timeouts for most of what it does.
 const LIMIT: Duration = Duration::from_mins(30);
 
 /// A command of the program; see `bindery-bench agents`.
@@ -62,7 +62,7 @@ pub(super) struct Percentiles {
     pub(super) max: u64,
 }
 
-/// The program, which ends with this.
+/// The running program. Dropping it ends the program.
 pub(super) struct Agents(Program);
 
 // === impl Agents ===
@@ -86,7 +86,7 @@ impl Agents {
         Ok(Self(Program::start("agents", command, folder).await?))
     }
 
-    /// Has it do something, and waits until that is done.
+    /// Sends a command and waits for the answer.
     pub(super) async fn order(&mut self, order: &Order) -> Result<Answer> {
         self.0.tell(order).await?;
         self.0.hear(LIMIT).await

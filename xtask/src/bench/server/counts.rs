@@ -6,16 +6,16 @@ use anyhow::Result;
 use bindery_e2e::{Asked, Audit, Moment, NAMESPACE};
 use serde::Serialize;
 
-/// Requests of the server.
+/// Numbers of the server's requests to the API server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Counted {
     pub(super) reads: usize,
     pub(super) writes: usize,
-    /// Questions that are asked by creating something: reviews of tokens and rights.
+    /// Creations of TokenReviews and SubjectAccessReviews, which are questions and no writes.
     pub(super) reviews: usize,
     /// Requests about its Lease, which the other numbers leave out.
     pub(super) leases: usize,
-    /// Each by verb and resource.
+    /// Number of requests by verb and resource, such as `create namespaces`. Without the Lease.
     pub(super) each: BTreeMap<String, usize>,
 }
 

@@ -1,24 +1,24 @@
-//! The report of the server benchmark, and the bars that it misses.
+//! The report of the server benchmark, with the bars (limits of what is measured) that it misses.
 
 use serde::Serialize;
 
 use super::{Answer, agents::Percentiles, counts::Counted};
 use crate::bench::{self, proc::Memory, table::Table};
 
-/// What the server may have with all agents connected.
+/// The most MiB of memory that the server may use with all agents connected.
 const MEMORY_MIB: f64 = 400.0;
-/// How many times as long as on a bare watch of the API server a change may take (p99).
+/// A change may take at most this many times as long as on a bare watch of the API server (p99).
 const CHANGE_RATIO: f64 = 3.0;
-/// How many times the time of the writes it may take until all changes arrived.
+/// Until all changes have arrived, it may take at most this many times as long as all the writes took.
 const ARRIVAL_RATIO: f64 = 1.3;
-/// How many times as long as to connect it may take until all agents are served again after a restart.
+/// After a restart of the server, it may take at most this many times as long to serve all agents as it took to connect them.
 const RESTART_RATIO: f64 = 3.0;
 
 /// With fewer agents or changes, bars are not checked: even a bad server would meet them.
 const AGENTS: u32 = 5000;
 const CHANGES: usize = 500;
 
-/// The result.
+/// The result of the benchmark.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Report {
@@ -31,33 +31,33 @@ pub(crate) struct Report {
     not_judged: Vec<String>,
 }
 
-/// One phase.
+/// What was measured in one phase.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Row {
     pub(super) phase: String,
     pub(super) count: Option<usize>,
     pub(super) seconds: Option<f64>,
-    /// Until the last request was answered.
+    /// Time until the last request was answered.
     pub(super) load_seconds: Option<f64>,
-    /// Milliseconds: p50, p90, p99, max.
+    /// Latencies in milliseconds: p50, p90, p99, max.
     pub(super) percentiles: Option<[f64; 4]>,
-    /// The same of a bare watch of the API server.
+    /// Latencies of the same changes on a bare watch of the API server.
     pub(super) bare: Option<[f64; 4]>,
-    /// Of the server.
+    /// Processor time of the server.
     pub(super) cpu_seconds: Option<f64>,
-    /// Of the control plane.
+    /// Processor time of the control plane.
     pub(super) plane_cpu_seconds: Option<f64>,
-    /// Of the server.
+    /// Memory of the server.
     pub(super) memory: Memory,
     /// The server's requests to the API server in the phase.
     pub(super) asked: Option<Counted>,
 }
 
-/// What is not of one phase.
+/// Measurements that belong to no single phase.
 #[derive(Debug)]
 pub(super) struct Settled {
-    /// Streams that are whole with all agents connected.
+    /// Number of streams with a complete snapshot, with all agents connected.
     pub(super) streams: usize,
     /// The server's requests to the API server while nothing happens.
     pub(super) at_rest: Counted,
@@ -216,7 +216,7 @@ impl Report {
         self.bar_of(true, holds, text);
     }
 
-    /// The same, if there is enough to judge it.
+    /// Adds a bar. If there are too few agents or changes, the bar is listed as not judged.
     fn bar_of(&mut self, is_enough: bool, holds: bool, text: String) {
         if !is_enough {
             self.not_judged.push(text);

@@ -1,4 +1,4 @@
-//! A provider with a server, and the agents beside it.
+//! A provider with a server, and the program that simulates all agents.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -14,25 +14,25 @@ use super::{
 };
 use crate::bench::{proc, quiet::quiet};
 
-/// What is bound.
+/// Name of the template that is bound.
 const TEMPLATE: &str = "bench";
 
 /// Number of users that bind and list. One is not enough, because the server limits the rate of each.
 const OWNERS: usize = 64;
 
-/// Where they live.
+/// Namespace of these users' ServiceAccounts.
 const OWNERS_NAMESPACE: &str = "bench-owners";
 
-/// How long their tokens hold: longer than any run.
+/// Lifetime of their tokens, longer than any run.
 const TOKEN_SECONDS: i64 = 24 * 3600;
 
-/// Flags of the Lease as the server ships, and not as in suites that kill leaders.
+/// The flag with the server's default duration of its Lease. The e2e suites use others.
 const LEASE: [&str; 2] = ["--lease-duration", "15"];
 
-/// How long nothing is done, to see what the server does then.
+/// For how long requests of the idle server are counted.
 const REST: Duration = Duration::from_secs(10);
 
-/// After this time a restarted server leads, and has done what there was to do.
+/// After this time, a restarted server is the leader and has reconciled everything.
 const LEADS: Duration = Duration::from_secs(20);
 
 /// The provider, and all agents.
@@ -40,7 +40,7 @@ pub(super) struct Stage {
     pub(super) provider: Provider,
     pub(super) args: Args,
     agents: Agents,
-    /// Exports were changed so often.
+    /// Number of changes of exports so far.
     changes: u64,
 }
 
@@ -58,19 +58,19 @@ impl Stage {
         })
     }
 
-    /// All went well: nobody needs logs.
+    /// Shows no logs at the end, since all went well.
     pub(super) fn hush(&mut self) {
         self.provider.servers.iter_mut().for_each(bindery_e2e::Process::hush);
     }
 
-    /// The number of the first of so many changes.
+    /// Reserves numbers for `count` changes, and returns the first.
     pub(super) fn next_change(&mut self, count: u32) -> u64 {
         let first = self.changes + 1;
         self.changes += u64::from(count);
         first
     }
 
-    /// Has the agents do something, which must succeed.
+    /// Sends a command to the agents, and fails if any part of it does.
     pub(super) async fn order(&mut self, order: &Order) -> Result<Answer> {
         let answer = self.agents.order(order).await?;
         let why = answer.error.as_deref().unwrap_or_default();
@@ -78,7 +78,7 @@ impl Stage {
         Ok(answer)
     }
 
-    /// The same, with what it costs the server.
+    /// As [`Stage::order`], and measures processor time, memory and requests of the server.
     pub(super) async fn phase(&mut self, name: &str, order: &Order) -> Result<Row> {
         eprintln!("==> {name}");
         quiet(&self.provider.plane).await?;
@@ -93,18 +93,18 @@ impl Stage {
         })
     }
 
-    /// What the server is when nobody asks anything.
+    /// Measures the memory of the idle server.
     pub(super) async fn idle(&self, name: &str) -> Result<Row> {
         quiet(&self.provider.plane).await?;
         Ok(Row::new(name, None, proc::memory(self.server())?))
     }
 
-    /// How many streams are whole now.
+    /// Counts the streams whose snapshot is complete.
     pub(super) async fn streams(&mut self) -> Result<usize> {
         Ok(self.order(&Order::Mark).await?.count)
     }
 
-    /// What the server asks while nothing happens.
+    /// Counts the server's requests to the API server while nothing happens.
     pub(super) async fn at_rest(&self) -> Result<Counted> {
         let audit = self.provider.plane.audit()?;
         quiet(&self.provider.plane).await?;
@@ -113,7 +113,8 @@ impl Stage {
         counts::since(audit, from)
     }
 
-    /// Kills the server and starts it again, until all agents have everything; and what it asks from then on.
+    /// Kills the server, starts it again, and measures until all agents are served. Also counts the requests of the new
+    /// server.
     pub(super) async fn restart(&mut self) -> Result<(Row, Counted)> {
         eprintln!("==> restart");
         quiet(&self.provider.plane).await?;
@@ -141,14 +142,14 @@ impl Stage {
         self.provider.servers[0].id()
     }
 
-    /// Processor time of the server, and of the control plane.
+    /// Processor seconds that the server and the control plane have used so far.
     fn cpu(&self) -> Result<(f64, f64)> {
         let plane = proc::cpu_seconds_of_all(self.provider.plane.pids());
         Ok((proc::cpu_seconds(self.server())?, plane))
     }
 }
 
-/// ServiceAccounts that may bind, and files with their tokens.
+/// Creates ServiceAccounts that may bind, and returns the files with their tokens.
 async fn owners(provider: &Provider) -> Result<Vec<PathBuf>> {
     let rbac = "rbac.authorization.k8s.io";
     let account = |owner: usize| {

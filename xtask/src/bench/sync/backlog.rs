@@ -1,4 +1,5 @@
-//! Single changes in one binding while another of the same konnector has very much to do.
+//! Measures the latency of single changes in one binding while another binding of the same konnector has a backlog: many
+//! objects that wait to be synced.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -20,29 +21,29 @@ use crate::bench::{
     times::Times,
 };
 
-/// How many times its unloaded value the p99 may be.
+/// The bar: p99 beside a backlog may be at most this many times p99 without one.
 const BAR: f64 = 3.0;
 
-/// A smaller backlog is over before it is seen.
+/// With fewer objects, bars are not checked: so small a backlog is over before it is seen.
 const JUDGED: u32 = 2000;
 
-/// Objects whose changes are timed, and how many of them are made in a second.
+/// Number of objects whose changes are timed, and number of changes per second.
 const SINGLES: u32 = 100;
 const RATE: f64 = 10.0;
 
-/// For how long they are made, in seconds, if not said.
+/// Default of the flag for how many seconds changes are made.
 const SECONDS: u32 = 30;
 
-/// Fewer tell nothing of the slowest of a hundred.
+/// With fewer changes, p99 is not judged.
 const CHANGES: usize = 50;
 
-/// What part of its objects waits at once, at some time, if it is a backlog.
+/// The share of the backlog's objects that must wait at the same time at least once. Otherwise there was no backlog.
 const DEPTH: f64 = 0.25;
 
-/// How often it is asked how many wait.
+/// Pause between two reads of the metric that says how many objects wait.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Which of the two bindings.
+/// Indexes of the two bindings: the one with the backlog, and the one with single changes.
 const BUSY: usize = 0;
 const SINGLE: usize = 1;
 
@@ -56,13 +57,13 @@ struct Row {
     p90: f64,
     p99: f64,
     max: f64,
-    /// How long there was a backlog.
+    /// From the first object of the backlog until all were in sync.
     backlog_seconds: f64,
-    /// Of these, how long until the last of its objects was made.
+    /// From the first object of the backlog until the last one was created.
     load_seconds: f64,
-    /// How many of its objects waited: half of the time, and at most.
+    /// How many objects of the backlog waited: median and maximum.
     depth: Option<Spread>,
-    /// Seconds since the first, and milliseconds.
+    /// For each change: when it was scheduled, in seconds from the begin, and its latency in milliseconds.
     latencies: Vec<(f64, f64)>,
 }
 
@@ -103,7 +104,7 @@ pub(super) async fn run(bench: &Bench) -> Result<Section> {
     section(objects, &rows)
 }
 
-/// Changes at random moments for as long as was asked for.
+/// The order for single changes at random times.
 fn changes(bench: &Bench, round: u32) -> Order {
     let changes = f64::from(bench.args.seconds.unwrap_or(SECONDS)) * RATE;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some thousands")]
@@ -113,13 +114,14 @@ fn changes(bench: &Bench, round: u32) -> Order {
         resource: SINGLE,
         rate: Some(RATE),
         changes: Some(changes),
-        // Each round goes over all objects some times.
+        // A round changes each object several times, so the numbers of two rounds never overlap.
         seq: u64::from(round) * 10_000,
         seed: u64::from(round),
         ..Order::new(Phase::Update, SINGLES, &bench.args)
     }
 }
 
+/// Creates a backlog and makes single changes at the same time.
 async fn beside_backlog(bench: &Bench, stage: &mut Stage, objects: u32, round: u32) -> Result<Row> {
     let backlog = Order {
         label: "backlog".to_owned(),
@@ -147,12 +149,12 @@ async fn beside_backlog(bench: &Bench, stage: &mut Stage, objects: u32, round: u
         backlog.label == "backlog" && changes.label == "changes",
         "other answers"
     );
-    // It waits for something as long as there is a backlog.
+    // No objects wait before and after the backlog.
     let depths = depths.into_iter().filter(|depth| *depth > 0.0);
     Ok(Row::new("beside", &changes, Some(&backlog), Some(Spread::of(depths))))
 }
 
-/// Notes how many objects of the backlog wait, whenever the konnector tells.
+/// Reads again and again how many objects of the backlog wait, and adds that to `depths`. Never returns.
 async fn look(port: u16, depths: &mut Vec<f64>) -> Infallible {
     let binding = BenchApi::ALL[BUSY].name();
     loop {
@@ -164,8 +166,8 @@ async fn look(port: u16, depths: &mut Vec<f64>) -> Infallible {
 }
 
 impl Row {
-    /// Of the changes that were made while there was a backlog, if there was one: after its last object was made, for before
-    /// that it is the driver that they share the API server with.
+    /// Makes a row of those changes that were scheduled while there was a backlog, or of all changes without one. The time
+    /// before the last object of the backlog was created does not count, since the driver itself loads the API server then.
     fn new(when: &'static str, changes: &Answer, backlog: Option<&Answer>, depth: Option<Spread>) -> Self {
         let (from, until) = backlog.map_or((0.0, f64::MAX), |backlog| (backlog.load_seconds, backlog.seconds));
         let within = changes.latencies_us.iter().map(|(at, us)| {
@@ -264,7 +266,7 @@ fn section(objects: u32, rows: &[Row]) -> Result<Section> {
     Ok(section)
 }
 
-/// Of the worst round; none if there are too few changes.
+/// The worst round's p99 beside a backlog, divided by that without; `None` if there are too few changes.
 fn ratio(rows: &[Row]) -> Option<f64> {
     if rows.iter().any(|row| row.changes < CHANGES) {
         return None;

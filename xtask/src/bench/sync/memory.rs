@@ -1,5 +1,5 @@
-//! How much memory the konnector has: idle, with all in sync, after each was changed, after all are gone, and restarted
-//! with as many in sync.
+//! Measures the memory of the konnector: without objects, with all objects in sync, after each was changed, after all were
+//! deleted, and after a restart with all objects in sync.
 
 use std::time::Duration;
 
@@ -19,24 +19,24 @@ use crate::bench::{
     table::Table,
 };
 
-/// What is wanted at most with so many objects of [`SIZE`] in sync, in MiB; in between, what lies between.
+/// Pairs of a number of objects and the most MiB that the konnector may use with them. Numbers in between are interpolated.
 const BARS: [(f64, f64); 3] = [(0.0, 20.0), (10_000.0, 64.0), (100_000.0, 320.0)];
 
-/// Larger objects are not judged.
+/// The bars hold for objects of at most this many bytes; larger ones are not judged.
 const SIZE: usize = 1024;
 
 /// The share of its peak memory, less its idle memory, that the konnector may keep when all objects are gone.
 const LEFT: f64 = 0.5;
 
-/// An allocator may take its time to give memory back, but not longer.
+/// How long the allocator may take to give memory back to the system.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Memory is at rest once it has not gone down for so long.
+/// Memory counts as given back once it has not gone down for this time.
 const REST: Duration = Duration::from_secs(4);
 
 const POLL: Duration = Duration::from_millis(500);
 
-/// One moment.
+/// The memory at one moment of the run.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Row {
@@ -44,7 +44,7 @@ struct Row {
     objects: u32,
     #[serde(flatten)]
     memory: Memory,
-    /// None where nothing is asked for.
+    /// The most MiB that the konnector may use; `None` if there is no bar.
     #[serde(skip_serializing_if = "Option::is_none")]
     wanted: Option<f64>,
 }
@@ -58,7 +58,7 @@ pub(super) async fn run(bench: &Bench) -> Result<Section> {
     };
     let mut stage = Stage::prepare(bench, scene).await?;
     let mut rows = Vec::new();
-    // Not the one that mapped the namespaces.
+    // A new process, since the first one has already mapped namespaces.
     restart(&mut stage).await?;
     rows.push(Row::now("idle", 0, &stage).await?.wanted(SIZE));
     for (when, phase) in [("in sync", Phase::Fill), ("all changed", Phase::Update)] {
@@ -66,7 +66,7 @@ pub(super) async fn run(bench: &Bench) -> Result<Section> {
         give(bench, &mut stage, phase, objects).await?;
         rows.push(Row::now(when, objects, &stage).await?.wanted(bench.args.size));
     }
-    // Of the same process, which has had the burst.
+    // Measured in the process that synced all the objects.
     proc::forget_peak(stage.pid()?)?;
     give(bench, &mut stage, Phase::Clear, objects).await?;
     rows.push(Row::now("all gone", 0, &stage).await?);
@@ -121,7 +121,7 @@ fn section(rows: &[Row]) -> Result<Section> {
     Ok(section)
 }
 
-/// Whether what the objects took is given back once they are gone, all of it within one process.
+/// Whether the konnector gives memory back once all objects are deleted. All rows must be of one process.
 fn comes_down(rows: &[Row]) -> (bool, String) {
     let most = rows.iter().map(|row| row.memory.rss_mib).fold(0.0, f64::max);
     let at = |row: Option<&Row>| row.map_or(0.0, |row| row.memory.rss_mib);
@@ -134,7 +134,7 @@ fn comes_down(rows: &[Row]) -> (bool, String) {
 // === impl Row ===
 
 impl Row {
-    /// Once nobody has much to do.
+    /// Waits until the control planes and the memory are at rest, and measures.
     async fn now(when: &'static str, objects: u32, stage: &Stage) -> Result<Self> {
         stage.quiet().await?;
         let memory = at_rest(stage.pid()?).await?;
@@ -150,6 +150,7 @@ impl Row {
         })
     }
 
+    /// Adds the bar, if objects of this size have one.
     fn wanted(self, size: usize) -> Self {
         Self {
             wanted: (size <= SIZE).then(|| wanted(self.objects)),

@@ -1,4 +1,5 @@
-//! A konnector that starts where all is in sync, beside a client that lists both sides once.
+//! Measures how long a konnector takes from its start until it reports that all is in sync, when nothing has changed. A bare
+//! client that lists both clusters once is the comparison.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use crate::bench::{
     table::Table,
 };
 
-/// How many times the lists a restart may take.
+/// The bar: a restart may take at most this many times as long as the bare client's lists.
 const BAR: f64 = 2.0;
 
 /// With fewer objects, bars are not checked: the start of the process takes most of the time.
@@ -32,17 +33,17 @@ const LIMIT: Duration = Duration::from_mins(2);
 struct Row {
     /// From the start of the process until all is in sync.
     seconds: f64,
-    /// What the bare client took just before.
+    /// Time of the bare client's lists, just before the restart.
     list_seconds: f64,
     ratio: f64,
-    /// Up to the moment when all is in sync.
+    /// Processor time of the konnector until all is in sync.
     cpu_seconds: f64,
     #[serde(flatten)]
     memory: Memory,
     requests: usize,
-    /// To bound objects.
+    /// Number of writes to bound objects.
     writes: usize,
-    /// Of bound objects.
+    /// Number of watches of bound objects, and how many there should be.
     watches: usize,
     watches_wanted: usize,
     /// How many objects it knew when it said that all is in sync.
@@ -58,7 +59,7 @@ pub(super) async fn run(bench: &Bench) -> Result<Section> {
     };
     let mut stage = Stage::prepare(bench, scene).await?;
     stage.give(Order::new(Phase::Fill, objects, &bench.args)).await?;
-    // Whoever lists first has API servers fill what they hold in memory.
+    // The first lists fill the caches of the API servers, so they are not measured.
     stage.list().await?;
     let mut rows = Vec::new();
     for round in 1..=bench.args.repeat.unwrap_or(3) {
@@ -83,7 +84,7 @@ fn section(objects: u32, rows: &[Row]) -> Result<Section> {
     }
     let ratio = Spread::of(rows.iter().map(|row| row.ratio)).median;
     let writes: usize = rows.iter().map(|row| row.writes).sum();
-    // Nobody writes who does nothing.
+    // A konnector that does nothing also writes nothing, so the number of objects and watches is checked too.
     let is_whole =
         |row: &Row| row.objects.to_bits() == f64::from(objects).to_bits() && row.watches == row.watches_wanted;
     let section = Section::new("restart", &rows, table)?
@@ -117,7 +118,7 @@ impl Row {
         let seconds = start.elapsed().as_secs_f64();
         let objects = stage.metrics().await?.sum("sync_objects", &[]);
         let cpu_seconds = proc::cpu_seconds(stage.pid()?)?;
-        // What it writes afterwards counts too.
+        // Writes that the konnector makes later count too.
         stage.quiet().await?;
         let Asks {
             requests,

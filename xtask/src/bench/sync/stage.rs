@@ -1,4 +1,5 @@
-//! Two control planes with APIs bound between them, on which contestants take their turns.
+//! A provider and a consumer with APIs bound between them. The contestants (konnector, floor, relay) run on it one after the
+//! other.
 
 use std::{
     ffi::OsString,
@@ -24,23 +25,23 @@ use super::{
 };
 use crate::bench::{program::Program, quiet::quiet};
 
-/// How long something that is no measurement may take.
+/// Timeout of steps that are not measured.
 const LIMIT: Duration = Duration::from_mins(5);
 
-/// Longer than any phase.
+/// A timeout that no phase reaches.
 pub(super) const FOREVER: Duration = Duration::from_hours(24);
 
-/// How often it is asked whether all is in sync.
+/// Pause between two reads of the metrics that say whether all is in sync.
 const POLL: Duration = Duration::from_millis(10);
 
-/// The objects that show that a contestant works.
+/// Prefix of the names of objects that are created to check that a contestant syncs.
 const PROBE: &str = "probe";
 
-/// What a measure needs.
+/// The setup that a benchmark needs.
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     pub(super) name: &'static str,
-    /// The first of [`BenchApi::ALL`], each bound by itself.
+    /// How many of [`BenchApi::ALL`] are bound, each by a binding of its own.
     pub(super) resources: usize,
     /// How many namespaces are mapped.
     pub(super) namespaces: u32,
@@ -52,7 +53,8 @@ pub(super) struct Scene {
     pub(super) controllers: bool,
 }
 
-/// A provider, a consumer with the APIs bound, and a driver that follows both.
+/// A provider, a consumer with the APIs bound, and the driver (`bindery-bench load`), which changes objects and watches both
+/// clusters.
 pub(super) struct Stage {
     pub(super) provider: Provider,
     pub(super) consumer: Consumer,
@@ -65,10 +67,11 @@ pub(super) struct Stage {
     working: Option<Working>,
 }
 
-/// Who works.
+/// The contestant that runs.
 #[derive(Debug)]
 enum Working {
     Konnector,
+    /// A program that runs in place of the konnector.
     Beside(Contestant, Box<Program>),
 }
 
@@ -92,7 +95,7 @@ impl Scene {
         &BenchApi::ALL[..self.resources.min(BenchApi::ALL.len())]
     }
 
-    /// A provider that offers the APIs.
+    /// Starts a provider that exports the APIs.
     pub(super) async fn provider(&self, programs: &Programs) -> Result<Provider> {
         let plane = ControlPlane::start_audited(&format!("{}-provider", self.name)).await?;
         let flags = flags(&self.server);
@@ -103,7 +106,7 @@ impl Scene {
         Ok(provider)
     }
 
-    /// A consumer with a konnector.
+    /// Starts a consumer with a konnector.
     pub(super) async fn consumer(&self, programs: &Programs, name: &str) -> Result<Consumer> {
         let plane = if self.controllers {
             ControlPlane::start_audited(name).await?
@@ -113,7 +116,7 @@ impl Scene {
         Consumer::start_from(programs.clone(), plane, &flags(&self.konnector)).await
     }
 
-    /// Binds the APIs, each by itself. `owner` is to be a name of the consumer's own.
+    /// Binds each API by a binding of its own. `owner` is the user who binds; consumers must not share one.
     pub(super) async fn bind(&self, provider: &Provider, consumer: &Consumer, owner: &str) -> Result<()> {
         let names: Vec<_> = self.apis().iter().map(|api| api.name()).collect();
         let token = provider.principal(owner, &names).await?;
@@ -124,7 +127,7 @@ impl Scene {
     }
 }
 
-/// No Lease is to be lost on a busy machine.
+/// Adds flags by which no leader loses its Lease because the machine is busy.
 fn flags(own: &[String]) -> Vec<&str> {
     lease::PATIENT
         .into_iter()
@@ -154,7 +157,7 @@ impl Stage {
             scene,
             working: Some(Working::Konnector),
         };
-        // Maps all namespaces, which stay mapped.
+        // This maps all namespaces, and they stay mapped.
         stage.probe(stage.scene.namespaces).await?;
         eprintln!(
             "==> {}: bound after {:.0} s",
@@ -179,7 +182,7 @@ impl Stage {
         Load::start(programs, sides, scene.apis(), consumer.plane.workdir().path()).await
     }
 
-    /// Has this contestant work, and waits until it does.
+    /// Stops the running contestant and starts this one, and waits until it syncs. Does nothing if it runs already.
     pub(super) async fn enter(&mut self, contestant: Contestant) -> Result<()> {
         if self.who() == Some(contestant) {
             return Ok(());
@@ -203,7 +206,7 @@ impl Stage {
         self.probe(1).await
     }
 
-    /// Has whoever works end.
+    /// Stops the running contestant, if there is one. Fails if it counted errors.
     pub(super) async fn stop(&mut self) -> Result<()> {
         match self.working.take() {
             Some(Working::Konnector) => self.consumer.stop_konnectors().await,
@@ -216,7 +219,7 @@ impl Stage {
         }
     }
 
-    /// Who works.
+    /// The contestant that runs; `None` if there is none.
     pub(super) fn who(&self) -> Option<Contestant> {
         self.working.as_ref().map(|working| match working {
             Working::Konnector => Contestant::Konnector,
@@ -224,7 +227,7 @@ impl Stage {
         })
     }
 
-    /// Process id of whoever works.
+    /// Process id of the running contestant.
     pub(super) fn pid(&self) -> Result<u32> {
         match self.working.as_ref().context("nobody works")? {
             Working::Konnector => Ok(self.consumer.konnectors.last().context("no konnector")?.id()),
@@ -237,16 +240,17 @@ impl Stage {
         metrics(self.consumer.admin_port()).await
     }
 
-    /// How many watches of bound objects a konnector has, where the scope is the namespace.
+    /// How many watches of bound objects a konnector must have with informer scope Namespaced: for each API one on the
+    /// consumer, and one for each mapped namespace on the provider.
     pub(super) fn watches(&self) -> usize {
         self.scene.apis().len() * (1 + self.scene.namespaces as usize)
     }
 
-    /// Waits until the konnector says that everything is in sync; answers how long that took.
+    /// Waits until the konnector reports that all bindings are in sync. Returns how long that took.
     pub(super) async fn synced(&self, limit: Duration) -> Result<Duration> {
         let start = Instant::now();
         while start.elapsed() < limit {
-            // It may not listen yet.
+            // The konnector may not serve metrics yet.
             let metrics = self.metrics().await.unwrap_or_default();
             let mut bindings = metrics.each("sync_synced").peekable();
             if bindings.peek().is_some() && bindings.all(|binding| binding.value > 0.0) {
@@ -257,12 +261,12 @@ impl Stage {
         bail!("not in sync after {limit:?}")
     }
 
-    /// Waits until nobody has much to do.
+    /// Waits until both control planes use little processor time.
     pub(super) async fn quiet(&self) -> Result<()> {
         tokio::try_join!(quiet(&self.provider.plane), quiet(&self.consumer.plane)).map(drop)
     }
 
-    /// How long a bare client takes to list both sides.
+    /// Measures how many seconds a bare client takes to list all objects of both clusters.
     pub(super) async fn list(&self) -> Result<f64> {
         let command = self.with_credentials("list").await?;
         let folder = self.consumer.plane.workdir().path();
@@ -270,13 +274,13 @@ impl Stage {
         said["seconds"].as_f64().with_context(|| format!("list says {said}"))
     }
 
-    /// All went well: no logs are shown at the end.
+    /// Shows no logs at the end, since all went well.
     pub(super) fn hush(&mut self) {
         self.provider.servers.iter_mut().for_each(Process::hush);
         self.consumer.konnectors.iter_mut().for_each(Process::hush);
     }
 
-    /// Makes objects in these namespaces and has them gone again.
+    /// Creates an object in each of so many namespaces and deletes it again, for each API; fails if they are not synced.
     async fn probe(&mut self, namespaces: u32) -> Result<()> {
         for resource in 0..self.scene.apis().len() {
             for phase in [Phase::Create, Phase::Delete] {
@@ -287,6 +291,7 @@ impl Stage {
         Ok(())
     }
 
+    /// An order about the objects of a probe.
     fn order(&self, phase: Phase, resource: usize, namespaces: u32) -> Order {
         Order {
             resource,
@@ -296,7 +301,8 @@ impl Stage {
         }
     }
 
-    /// Gives an order to the driver, with whoever works told of it as it has to be.
+    /// Gives an order to the driver and waits for the answer; fails if the running contestant ends meanwhile. A relay is
+    /// told the kind of the changes first, and a floor gets each change on its socket.
     pub(super) async fn give(&mut self, mut order: Order) -> Result<super::order::Answer> {
         match &mut self.working {
             Some(Working::Beside(Contestant::Floor, _)) => order.acks = Some(vec![self.socket()]),
@@ -320,7 +326,7 @@ impl Stage {
         }
     }
 
-    /// Bytes that whoever works has sent and received so far, if it counts them.
+    /// Number of bytes that the running contestant has sent and received so far; `None` if it does not count them.
     pub(super) async fn bytes(&mut self) -> Result<Option<u64>> {
         if let Some(Working::Beside(_, program)) = &mut self.working {
             program.say("report").await?;
@@ -338,26 +344,27 @@ impl Stage {
         self.consumer.plane.workdir().path().join("floor.sock")
     }
 
-    /// A program of the bench with what the konnector is told and what it is given by the provider.
+    /// The command for a subcommand of `bindery-bench`, with the konnector's credentials for both clusters.
     async fn with_credentials(&self, subcommand: &str) -> Result<Command> {
         let contract = (&self.consumer, self.contract.as_str());
         stand_in(&self.programs, &self.scene, contract, subcommand).await
     }
 }
 
-/// The metrics of the konnector with this admin port.
+/// Reads the metrics of the konnector with this admin port.
 pub(super) async fn metrics(port: u16) -> Result<Metrics> {
     let (_, text) = http::get(port, "/metrics").await?;
     Ok(Metrics::parse(&text, |_| true))
 }
 
-/// What a floor is told besides.
+/// The flags that only a floor has.
 pub(super) fn floor_flags(socket: &Path, concurrency: u16) -> [OsString; 4] {
     let concurrency = concurrency.to_string().into();
     ["--socket".into(), socket.into(), "--concurrency".into(), concurrency]
 }
 
-/// A program of the bench with the credentials of a konnector, whose consumer this is.
+/// The command for a subcommand of `bindery-bench`, with the credentials that the konnector of this consumer has for both
+/// clusters.
 pub(super) async fn stand_in(
     programs: &Programs,
     scene: &Scene,
@@ -379,12 +386,12 @@ pub(super) async fn stand_in(
 /// The flag of a server that lets consumers watch the whole cluster.
 pub(super) const CLUSTER_SCOPE: &str = "--consumer-scope=cluster";
 
-/// A file with what the konnector uses for the provider: what it was given last.
+/// Writes the konnector's newest kubeconfig for the provider to a file.
 async fn contract_kubeconfig(consumer: &Consumer) -> Result<PathBuf> {
     let api: Api<Secret> = Api::namespaced(consumer.plane.client(), NAMESPACE);
     let found = eventually("the kubeconfig of the contract", LIMIT, async || {
         let mut secrets = api.list(&ListParams::default()).await?.items;
-        // A renewed one is marked.
+        // A kubeconfig that the konnector renewed has this label, and comes first.
         secrets.sort_by_key(|secret| !secret.labels().contains_key(labels::CONTRACT_UID));
         let kubeconfig = |secret: Secret| secret.data?.remove(names::KUBECONFIG_KEY);
         Ok(secrets.into_iter().find_map(kubeconfig))

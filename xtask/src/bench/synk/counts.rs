@@ -1,4 +1,4 @@
-//! Counts the requests to the API server, and limits them.
+//! Counts the requests of a contestant to the API server, and fails if there are more than needed.
 
 use anyhow::{Result, ensure};
 use bindery_e2e::{Asked, Audit, Moment};
@@ -9,21 +9,21 @@ use super::{
     stage::{NAMESPACE, Turn},
 };
 
-/// Kinds of the set, times its namespaces.
+/// Collections that synk lists: kinds of the set times its namespaces.
 const COLLECTIONS: usize = 1;
-/// Discovery, in two requests, and the versions of the set.
+/// Reads that do not depend on the set's objects: two for discovery, and one for the versions of the set.
 const CONSTANT: usize = 3;
 /// Writes of an apply besides those of objects: versions, Lease and history.
 const BOOKS: usize = 12;
 
-/// Requests of one turn.
+/// Numbers of requests of one turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counted {
     pub(super) reads: usize,
     pub(super) writes: usize,
 }
 
-/// What a contestant asked since a moment.
+/// Counts the requests of a contestant since a moment.
 pub(super) fn since(audit: &Audit, from: Moment, contestant: Contestant) -> Result<Counted> {
     let by = format!("system:serviceaccount:{NAMESPACE}:{}", contestant.account());
     let mut asked = audit.since(from)?;
@@ -33,7 +33,7 @@ pub(super) fn since(audit: &Audit, from: Moment, contestant: Contestant) -> Resu
     Ok(Counted { reads, writes })
 }
 
-/// Fails where more was asked than has to be.
+/// Fails if a contestant made more requests than its turn needs.
 pub(super) fn check(turn: Turn, args: &Args, counted: &Counted) -> Result<()> {
     let objects = args.objects as usize;
     let Counted { reads, writes } = *counted;
@@ -42,7 +42,7 @@ pub(super) fn check(turn: Turn, args: &Args, counted: &Counted) -> Result<()> {
         (Contestant::Bare, Step::Unchanged) => (reads, writes) == (1, 0),
         (Contestant::Bare, _) => (reads, writes) == (0, objects),
         (Contestant::Synk, Step::Unchanged) => writes == 0 && reads <= COLLECTIONS + CONSTANT,
-        // Planned once before and once under the Lease, which is looked at as well.
+        // Synk plans once before it takes the Lease and once under it, and reads the Lease as well.
         (Contestant::Synk, _) => writes <= objects + BOOKS && reads <= 4 * (COLLECTIONS + CONSTANT),
     };
     ensure!(

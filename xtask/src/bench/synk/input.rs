@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::{Args, Step};
 
-/// On all objects.
+/// Label of all objects, as key and value.
 pub(super) const LABEL: (&str, &str) = ("app", "bench");
 
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The version that owns what the bare client writes.
+/// The ResourceSet that owns the objects that the bare client writes.
 #[derive(Clone, Debug)]
 pub(super) struct Owner {
     pub(super) namespace: String,
@@ -19,12 +19,12 @@ pub(super) struct Owner {
     pub(super) uid: String,
 }
 
-/// What synk and kubectl are given.
+/// The manifests that synk and kubectl apply, as YAML.
 pub(super) fn manifests(args: &Args, step: Step) -> String {
     documents(args, step, 0..step.left(args))
 }
 
-/// What is not in [`manifests`] any more.
+/// The manifests that a step leaves out of [`manifests`], for `kubectl delete`.
 pub(super) fn gone(args: &Args, step: Step) -> String {
     documents(args, step, step.left(args)..args.objects)
 }
@@ -42,7 +42,8 @@ fn documents(args: &Args, step: Step, which: Range<u32>) -> String {
     which.map(document).collect()
 }
 
-/// What a bare client is given: the writes that synk makes of [`manifests`], or one list where nothing is to be written.
+/// The requests that a bare client sends, one a line: the writes that synk makes for [`manifests`], or one list if the step
+/// writes nothing.
 pub(super) fn requests(args: &Args, step: Step, owner: &Owner) -> String {
     let collection = format!("/api/v1/namespaces/{}/configmaps", owner.namespace);
     if step == Step::Unchanged {

@@ -1,33 +1,35 @@
-//! What is printed: each step as ours, as its floor, and as whom else it is compared with.
+//! The report of the benchmarks of synk. Each step has a row for every contestant: synk, the bare client (the floor), and
+//! kubectl.
 
 use serde::Serialize;
 
 use super::super::{Report as Printed, measure::Cost, spread::Spread, table::Table};
 
-/// The result.
+/// The result of a benchmark.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
-    /// What was measured.
+    /// Name of the benchmark.
     pub(super) bench: &'static str,
-    /// With which settings.
+    /// The flags of the run.
     pub(super) settings: serde_json::Value,
     pub(super) rows: Vec<Row>,
-    /// What to know when reading it.
+    /// Sentences that explain the table.
     pub(super) notes: Vec<String>,
     /// Why the result is not good enough.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) missed: Option<String>,
 }
 
-/// A step, as one contestant does it.
+/// The measurements of one step by one contestant.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Row {
     pub(super) step: &'static str,
     pub(super) by: &'static str,
     pub(super) seconds: Spread,
-    /// How many times the floor, run by run: the two of a run met the same machine. None for the floor itself.
+    /// The time divided by that of the floor in the same round, since the machine may be slower in another round. `None`
+    /// for the floor itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ratio: Option<Spread>,
     pub(super) objects_per_second: f64,
@@ -48,7 +50,8 @@ pub(super) struct Sample {
 // === impl Row ===
 
 impl Row {
-    /// Of the runs of one contestant, beside those of the floor in the same order; `objects` is how many a run deals with.
+    /// Sums up the runs of one contestant. `floor` has the runs of the floor in the same order; `objects` is the number of
+    /// objects of a run.
     pub(super) fn new(
         step: &'static str,
         by: &'static str,

@@ -1,4 +1,4 @@
-//! The cluster on which contestants take their turns.
+//! The cluster on which the contestants run, one after the other.
 
 use std::{
     collections::BTreeMap,
@@ -22,17 +22,17 @@ use super::{
     input::{self, LABEL, Owner},
 };
 
-/// Where the ServiceAccounts of the contestants live.
+/// Namespace of the contestants' ServiceAccounts.
 pub(super) const NAMESPACE: &str = "bench";
 
-/// How long something that is no measurement may take.
+/// Timeout of steps that are not measured.
 const LIMIT: Duration = Duration::from_mins(2);
 
-/// A control plane with all that contestants need.
+/// A control plane with the accounts, rights and CRD that the contestants need.
 pub(super) struct Stage {
     pub(super) plane: ControlPlane,
     pub(super) args: Args,
-    /// Where the programs are.
+    /// The folder with the programs.
     folder: PathBuf,
     kubeconfigs: BTreeMap<&'static str, PathBuf>,
 }
@@ -79,12 +79,12 @@ impl Stage {
         })
     }
 
-    /// An empty namespace for a contestant.
+    /// Creates an empty namespace for a contestant, and waits until it is ready.
     pub(super) async fn open(&self, contestant: Contestant, round: u32) -> Result<()> {
         let namespace = contestant.namespace(round);
         self.plane.kubectl(&["create", "namespace", &namespace]).await?;
         let accounts = Api::<DynamicObject>::namespaced_with(self.client(), &namespace, &core("ServiceAccount"));
-        // The last that is done to a new namespace.
+        // Kubernetes creates this ServiceAccount last in a new namespace.
         eventually("a new namespace to be ready", LIMIT, async || {
             Ok(accounts.get_opt("default").await?)
         })
@@ -92,7 +92,8 @@ impl Stage {
         Ok(())
     }
 
-    /// What a contestant runs in its turn. What it is given is made here, and not measured.
+    /// The commands that a contestant runs in its turn. This also writes their input files, so that the turn does not
+    /// measure that.
     pub(super) async fn commands(&self, turn: Turn) -> Result<Vec<Command>> {
         let namespace = turn.contestant.namespace(turn.round);
         let account = turn.contestant.account();
@@ -113,7 +114,7 @@ impl Stage {
         Ok(vec![command])
     }
 
-    /// It knows no sets: what left is deleted by the names that it is told.
+    /// The commands of kubectl. It knows no sets, so a second command deletes the objects that the step leaves out.
     fn kubectl(&self, turn: Turn, kubeconfig: &Path, input: &Path) -> Result<Vec<Command>> {
         let namespace = turn.contestant.namespace(turn.round);
         let command = |args: &[&str], input: &Path| {
@@ -140,7 +141,7 @@ impl Stage {
         self.plane.workdir().write(name, text)
     }
 
-    /// What the bare client sends, owned by a version of its own that is made for it.
+    /// The requests of the bare client. Creates the ResourceSet that owns its objects.
     async fn requests(&self, turn: Turn) -> Result<String> {
         let namespace = turn.contestant.namespace(turn.round);
         let mut owner = Owner {
@@ -163,7 +164,7 @@ impl Stage {
         Ok(input::requests(&self.args, turn.step, &owner))
     }
 
-    /// The version before goes, as it does with synk.
+    /// Ends a turn: deletes the bare client's former ResourceSet, as synk does by itself.
     pub(super) async fn end(&self, turn: Turn) -> Result<()> {
         let before = Contestant::version(turn.step).filter(|number| *number > 1);
         if let (Contestant::Bare, Some(number)) = (turn.contestant, before) {
@@ -186,7 +187,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The bare client is a floor only as long as it writes what synk writes.
+    /// Fails if synk and the bare client wrote different objects, since the bare client would be no floor then.
     pub(super) async fn same_writes(&self, round: u32) -> Result<()> {
         let all = [Contestant::Synk, Contestant::Bare].map(|contestant| async move {
             let objects = self.objects(contestant, round).await?;
@@ -199,7 +200,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Takes away what a round left.
+    /// Deletes the namespaces and ResourceSets of a round.
     pub(super) async fn clear(&self, round: u32) -> Result<()> {
         let namespaces = Contestant::ALL.map(|contestant| contestant.namespace(round));
         let [a, b, c] = &namespaces;

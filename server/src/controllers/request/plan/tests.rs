@@ -461,7 +461,7 @@ fn a_final_refusal_names_a_mend_after_which_it_goes_on() {
         RequestStep::Report(RequestOutcome::Failed(refused)) => refused.message,
         step => panic!("{step:?}"),
     };
-    // A call is made again by who makes it.
+    // A caller simply makes the call again, so nothing has to be deleted first.
     assert!(!message(&world).contains("create it again"));
     world.secret = Some(secret());
     assert!(message(&world).ends_with("delete this request and create it again"));

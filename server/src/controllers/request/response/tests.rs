@@ -100,7 +100,7 @@ fn a_secret_is_written_only_if_it_was_made_for_the_request_or_names_it() {
         |secret| mark(secret, annotations::REQUEST, Some("others/riders")),
         "foreign",
     );
-    // Whoever makes a request of the name anew takes over no response that was issued to another.
+    // Another author who makes a request of the same name must not get the response of the first.
     check(|secret| mark(secret, annotations::AUTHOR, Some("john")), "foreign");
     check(|secret| secret.type_ = Some("kubernetes.io/tls".to_owned()), "foreign");
     check(|secret| secret.type_ = None, "written");

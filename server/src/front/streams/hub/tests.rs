@@ -112,7 +112,7 @@ async fn on_the_same_replica_exactly_what_is_missing_is_replayed() {
 async fn another_replica_resumes_what_it_followed_live() {
     let hub = hub();
     hub.note(&listed("x", 5));
-    // Deleted between 5 and what the list showed: nobody here knows.
+    // This replica cannot know which objects were deleted between version 5 and the list.
     assert!(matches!(
         hub.subscribe("a", Some(&foreign(5))).1,
         StreamStart::Snapshot(Some(_))
@@ -152,7 +152,7 @@ async fn nobody_resumes_across_a_restore() {
         checksums: ["something else".checksum(), 0],
         ..foreign(8)
     };
-    // What was there until the restore and is not any more, nobody here knows.
+    // This replica cannot know which objects the restore removed.
     assert!(matches!(
         hub.subscribe("a", Some(&elsewhere)).1,
         StreamStart::Snapshot(Some(_))

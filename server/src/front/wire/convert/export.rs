@@ -5,7 +5,7 @@ use bindery_proto::v1alpha2 as proto;
 
 use crate::front::wire::convert::{claims::claims, condition::conditions, enums, meta};
 
-/// The message of an export with references to its schemas.
+/// The message of an export. `bound_schemas` refers to the BoundSchemas of its resources, which hold their CRD schemas.
 pub(crate) fn export(export: &api::APIServiceExport, bound_schemas: Vec<proto::BoundSchemaRef>) -> proto::Export {
     proto::Export {
         metadata: Some(meta::metadata(&export.metadata)),
