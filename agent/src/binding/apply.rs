@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     bound::{Engine, Target},
-    controller::{conditions::turned, crd_objects, ownership::by_export},
+    controller::{conditions::turned, crd_objects},
     drain::Drain,
     engine::Deletions,
     patch, rights,
@@ -190,7 +190,7 @@ impl BindingController {
         let target = Target {
             binding: binding.name_any().into(),
             contract: Arc::clone(&session.contract().namespace),
-            export: by_export(&spec.export.0, &spec.export.1),
+            export: spec.export.clone(),
             since: spec.since,
             resource: spec.resource.clone(),
             placement: spec.placement.clone(),

@@ -7,7 +7,10 @@ use bindery_api::{
     v1alpha2::{APIServiceBinding, APIServiceExport, DeletionPolicy, GroupResource, InformerScope, RemovedExports},
 };
 use jiff::Timestamp;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::{
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
 use kube::ResourceExt as _;
 
 use super::{claims::ObservedClaims, crd::ObservedSchema};
@@ -80,12 +83,12 @@ pub struct ObservedEngine {
 }
 
 /// What an engine is started with. If it changes, the engine is replaced.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct EngineSpec {
     /// Number of the session that the engine runs in.
     pub session: u64,
-    /// Name and UID of the export.
-    pub export: (String, String),
+    /// The export, as the owner of what is made for it on the provider.
+    pub export: OwnerReference,
     /// When the export was created.
     pub since: Option<Timestamp>,
     /// The bound resource.
@@ -115,7 +118,7 @@ impl EngineSpec {
         let placement = Placement::of(&export.spec, resource.scope);
         Self {
             session,
-            export: (export.name_any(), export.metadata.uid.clone().unwrap_or_default()),
+            export: meta::owner_reference(export),
             since: export.metadata.creation_timestamp.as_ref().map(|created| created.0),
             resource,
             informer_scope: export.spec.informer_scope,

@@ -131,7 +131,7 @@ impl Consumer {
             uid: Uid::from(&meta.uid),
             version: meta.resource_version,
             deleting: meta.deletion_timestamp,
-            paused: mark(annotations::PAUSED) == Some(annotations::TRUE),
+            paused: meta.is_paused(),
             held: other_finalizers.len() < meta.finalizers.len(),
             other_finalizers,
             noted_namespace: mark(annotations::PROVIDER_NAMESPACE).map(|name| names.shared(name)),

@@ -128,7 +128,6 @@ impl Side {
     /// Reads an object that somebody made here. Its content is not kept yet.
     pub(crate) fn source(object: &Object) -> Self {
         let meta = &object.meta;
-        let is_true = |text: &str| text == annotations::TRUE;
         let field = |name: &str| {
             let found = object.body.iter().find(|(key, _)| **key == *name);
             found.map(|(_, text)| text.get())
@@ -137,11 +136,11 @@ impl Side {
             uid: Uid::from(&meta.uid),
             version: meta.resource_version,
             deleting: meta.deletion_timestamp,
-            paused: meta.annotations.get(annotations::PAUSED).is_some_and(is_true),
+            paused: meta.is_paused(),
             role: Role::Source,
             labels: meta.labels.clone(),
             secret_type: field("type").and_then(|text| serde_json::from_str(text).ok()),
-            immutable: field("immutable").is_some_and(is_true),
+            immutable: field("immutable") == Some("true"),
             print: Some(projection::fingerprint(object)),
             content: None,
         }

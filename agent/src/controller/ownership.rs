@@ -2,13 +2,13 @@
 
 use bindery_api::{
     meta::{controller, controller_reference},
-    v1alpha2::{API_VERSION, APIServiceBinding, APIServiceBindingBundle},
+    v1alpha2::{APIServiceBinding, APIServiceBindingBundle},
 };
 use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
-use kube::ResourceExt as _;
+use kube::Resource as _;
 
 /// Returns the owner reference of a binding that a bundle made.
 pub fn by_bundle(bundle: &APIServiceBindingBundle) -> OwnerReference {
@@ -18,27 +18,16 @@ pub fn by_bundle(bundle: &APIServiceBindingBundle) -> OwnerReference {
     }
 }
 
-/// Returns the owner reference of an object on the provider that was made for an export.
-pub fn by_export(name: &str, uid: &str) -> OwnerReference {
-    OwnerReference {
-        api_version: API_VERSION.to_owned(),
-        kind: "APIServiceExport".to_owned(),
-        name: name.to_owned(),
-        uid: uid.to_owned(),
-        ..OwnerReference::default()
-    }
-}
-
 /// Whether a binding is the controller of a CRD.
 pub fn owns_crd(binding: &APIServiceBinding, crd: &CustomResourceDefinition) -> bool {
     let owner = controller_reference(binding);
-    crd.owner_references().iter().any(|other| {
-        other.uid == owner.uid && other.name == owner.name && other.kind == owner.kind && other.controller == Some(true)
-    })
+    controller(&crd.metadata)
+        .is_some_and(|other| other.uid == owner.uid && other.name == owner.name && other.kind == owner.kind)
 }
 
 /// Returns the reference to the bundle that made a binding, whether or not that bundle still exists.
 pub fn bundle_of(binding: &APIServiceBinding) -> Option<&OwnerReference> {
-    controller(&binding.metadata)
-        .filter(|owner| owner.kind == "APIServiceBindingBundle" && owner.api_version.starts_with("kube-bind.io/"))
+    controller(&binding.metadata).filter(|owner| {
+        owner.kind == APIServiceBindingBundle::kind(&()) && owner.api_version.starts_with("kube-bind.io/")
+    })
 }

@@ -6,6 +6,7 @@
 
 use std::{collections::HashSet, fmt, marker::PhantomData, sync::Arc};
 
+use bindery_api::annotations;
 use bindery_runtime::watch::Decode;
 use serde::{
     Deserialize, Deserializer,
@@ -88,6 +89,15 @@ impl Names {
             self.0.insert(Arc::clone(&name));
         }
         name
+    }
+}
+
+// === impl Meta ===
+
+impl Meta {
+    /// Whether the user paused the synchronization of the object. See [`annotations::PAUSED`].
+    pub(crate) fn is_paused(&self) -> bool {
+        self.annotations.get(annotations::PAUSED) == Some(annotations::TRUE)
     }
 }
 

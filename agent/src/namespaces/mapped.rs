@@ -9,8 +9,9 @@ use bindery_api::{
     labels,
     v1alpha2::APIServiceNamespace,
 };
+use bindery_runtime::preconditions::unchanged;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::ResourceExt as _;
+use kube::{ResourceExt as _, api::Preconditions};
 
 use crate::model::Placement;
 
@@ -41,10 +42,7 @@ pub(crate) enum PlaceOp {
         version: Option<String>,
     },
     /// Gives up the provider namespace, which is no longer needed.
-    GiveBack {
-        uid: Option<String>,
-        version: Option<String>,
-    },
+    GiveBack { preconditions: Preconditions },
 }
 
 /// Decides what to write; `None` if nothing.
@@ -72,8 +70,7 @@ pub(crate) fn plan(seen: &Observed<'_>) -> Option<PlaceOp> {
         .is_some_and(|owner| owner == OWNER_PROVIDER);
     // A namespace that does not exist has objects of no export.
     (!seen.exists && ours && !provided).then(|| PlaceOp::GiveBack {
-        uid: request.uid(),
-        version: request.resource_version(),
+        preconditions: unchanged(&request.metadata),
     })
 }
 

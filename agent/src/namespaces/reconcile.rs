@@ -5,7 +5,7 @@ use bindery_runtime::errors;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -33,7 +33,7 @@ impl Writer {
                     .await
                     .map(drop)
             }
-            PlaceOp::GiveBack { uid, version } => {
+            PlaceOp::GiveBack { preconditions } => {
                 let namespaces: Api<Namespace> = Api::all(self.consumer.clone());
                 match namespaces.get_metadata(consumer_namespace).await {
                     // The cache was behind; the watch brings the namespace, or has brought it.
@@ -42,10 +42,7 @@ impl Writer {
                     Err(error) => return Err(error),
                 }
                 let params = DeleteParams {
-                    preconditions: Some(Preconditions {
-                        uid,
-                        resource_version: version,
-                    }),
+                    preconditions: Some(preconditions),
                     ..DeleteParams::default()
                 };
                 match api.delete(consumer_namespace, &params).await {
