@@ -28,5 +28,5 @@ mod wanted;
 mod write;
 
 pub use registry::Claims;
-pub(crate) use registry::Site;
+pub(crate) use runner::Site;
 pub use wanted::{ClaimProgress, Problem, Progress, Wanted};

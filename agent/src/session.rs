@@ -31,6 +31,8 @@ pub mod polling;
 pub mod provider_probe;
 mod registry;
 pub mod renewal;
+pub mod renewal_schedule;
+mod report_writer;
 mod session_core;
 mod staleness_check;
 pub mod status_reports;
@@ -47,8 +49,7 @@ use credential::SessionCredential;
 use exports::{Exports, follower::ExportFollower};
 use heartbeat::Heartbeat;
 use polling::PollRequest;
-use registry::SessionTools;
-use session_core::SessionCore;
+use session_core::{SessionCore, SessionTools};
 use status_reports::StatusReports;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -114,7 +115,7 @@ impl Session {
             tokio::spawn(heartbeat::run(Arc::clone(&core), Arc::clone(&wake))),
             tokio::spawn(renewal::run(Arc::clone(&core))),
             tokio::spawn(credential_secret::run(Arc::clone(&core))),
-            tokio::spawn(status_reports::run(Arc::clone(&core))),
+            tokio::spawn(report_writer::run(Arc::clone(&core))),
             tokio::spawn(wake_on(core.credential.changes(), Arc::clone(&wake))),
             tokio::spawn(wake_on(core.consent.subscribe(), Arc::clone(&wake))),
             tokio::spawn(requeue_reports_on(core.exports.changes(), Arc::clone(&core))),

@@ -1,4 +1,4 @@
-//! The modules at the top of the crate import each other in one direction only.
+//! Modules that stand side by side, at any depth of the crate, import each other in one direction only.
 
 #![expect(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
@@ -8,68 +8,108 @@ use std::{
     path::Path,
 };
 
-/// By module, the modules at the top of the crate that its code names as `crate::MODULE`, tests left out.
+/// Names of the modules on the way to a module, such as `binding` and `status`.
+type Module = Vec<String>;
+
+/// By module, such as `binding/status`, its siblings that its code or that of its children imports, tests left out.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
 fn imports() -> Imports {
+    let mut sources = BTreeMap::new();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    read_folder(&folder, &Module::new(), &mut sources);
     let mut imports = Imports::new();
-    read_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), None, &mut imports);
-    // They join all others into a program.
-    for top in ["lib", "main", "run"] {
-        imports.remove(top);
+    for (module, source) in &sources {
+        for path in paths(source) {
+            let mut imported = resolve(module, &path);
+            while !imported.is_empty() && !sources.contains_key(&imported) {
+                imported.pop();
+            }
+            let both = module.iter().zip(&imported);
+            let shared = both.take_while(|(own, other)| own == other).count();
+            if shared < module.len().min(imported.len()) {
+                let sibling = |module: &Module| module[..=shared].join("/");
+                let siblings = imports.entry(sibling(module)).or_default();
+                siblings.insert(sibling(&imported));
+            }
+        }
     }
     imports
 }
 
-fn read_folder(folder: &Path, module: Option<&str>, imports: &mut Imports) {
+/// Reads the modules in a folder, without comments and tests.
+fn read_folder(folder: &Path, parent: &Module, sources: &mut BTreeMap<Module, String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
         if name == "tests" {
             continue;
         }
-        let module = module.unwrap_or(&name);
+        let module: Module = parent.iter().cloned().chain([name]).collect();
         if path.is_dir() {
-            read_folder(&path, Some(module), imports);
+            read_folder(&path, &module, sources);
         } else {
-            let named = named(&fs::read_to_string(&path).unwrap());
-            let others = named.into_iter().filter(|other| other != module);
-            imports.entry(module.to_owned()).or_default().extend(others);
+            let source = fs::read_to_string(&path).unwrap();
+            let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
+            let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
+            sources.insert(module, code.collect::<Vec<_>>().join("\n"));
         }
     }
 }
 
-/// The first names of all paths that begin with `crate::`, also in `use crate::{a, b::{c, d}}`.
-fn named(source: &str) -> BTreeSet<String> {
-    let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
-    let mut named = BTreeSet::new();
-    for rest in source.split("crate::").skip(1) {
-        match rest.strip_prefix('{') {
-            None => named.extend(first_name(rest)),
-            Some(list) => {
-                let mut depth = 0;
-                let end = list.find(|char| {
-                    depth += i32::from(char == '{') - i32::from(char == '}');
-                    depth < 0
-                });
-                let end = end.unwrap_or(list.len());
-                let mut depth = 0;
-                let items = list[..end].split(|char| {
-                    depth += i32::from(char == '{') - i32::from(char == '}');
-                    char == ',' && depth == 0
-                });
-                named.extend(items.filter_map(first_name));
+/// All paths that begin with `crate` or `super`, also those in `use crate::{a, b::{c, d}}`.
+fn paths(source: &str) -> Vec<Vec<&str>> {
+    let mut paths = Vec::new();
+    for root in ["crate::", "super::"] {
+        for (at, _) in source.match_indices(root) {
+            // Of `super::super::a`, the second part is no path of its own.
+            if !source[..at].ends_with(':') {
+                collect_paths(&[], &source[at..], &mut paths);
             }
         }
     }
-    named
+    paths
 }
 
-fn first_name(path: &str) -> Option<String> {
-    let path = path.trim();
-    let end = path.find(|char: char| !char.is_ascii_lowercase() && char != '_');
-    let name = &path[..end.unwrap_or(path.len())];
-    (!name.is_empty()).then(|| name.to_owned())
+/// Collects the paths at the begin of a text that goes on after these names.
+fn collect_paths<'a>(names: &[&'a str], text: &'a str, paths: &mut Vec<Vec<&'a str>>) {
+    let text = text.trim_start();
+    if let Some(list) = text.strip_prefix('{') {
+        let nesting = |char| i32::from(char == '{') - i32::from(char == '}');
+        let mut depth = 0;
+        let end = list.find(|char| {
+            depth += nesting(char);
+            depth < 0
+        });
+        let mut depth = 0;
+        let items = list[..end.unwrap_or(list.len())].split(|char| {
+            depth += nesting(char);
+            char == ',' && depth == 0
+        });
+        let items = items.filter(|item| !item.trim().is_empty());
+        items.for_each(|item| collect_paths(names, item, paths));
+        return;
+    }
+    let end = text.find(|char: char| !char.is_alphanumeric() && char != '_');
+    let (name, rest) = text.split_at(end.unwrap_or(text.len()));
+    let names = [names, &[name]].concat();
+    match rest.strip_prefix("::") {
+        Some(rest) => collect_paths(&names, rest, paths),
+        None => paths.push(names),
+    }
+}
+
+/// Returns what a path in a module names.
+fn resolve(module: &Module, path: &[&str]) -> Module {
+    let mut target = module.clone();
+    for name in path {
+        match *name {
+            "crate" => target.clear(),
+            "super" => target.truncate(target.len().saturating_sub(1)),
+            name => target.push(name.to_owned()),
+        }
+    }
+    target
 }
 
 /// True if a module is imported by what it imports itself; `way` is then the way from one to the other.
@@ -98,19 +138,21 @@ fn is_in_circle<'a>(
 
 #[test]
 fn imports_are_read_from_every_form_of_a_path() {
-    let source = "use crate::{\n    a::{b, c},\n    d,\n    e::F,\n};\nuse crate::g;\npub(in crate::h) fn i() { crate::j::k() }\n\
-                  #[cfg(test)]\nmod tests {\n    use crate::z;\n}";
-    let expect = ["a", "d", "e", "g", "h", "j"].map(str::to_owned);
-    assert_eq!(named(source), BTreeSet::from(expect));
+    let source = "use crate::{\n    a::{b, c},\n    d,\n};\nuse super::e;\nfn f() { super::super::g::h() }";
+    let module = ["x", "y", "z"].map(str::to_owned).to_vec();
+    let found: Vec<_> = paths(source)
+        .iter()
+        .map(|path| resolve(&module, path).join("/"))
+        .collect();
+    assert_eq!(found, ["a/b", "a/c", "d", "x/y/e", "x/g/h"]);
 }
 
 #[test]
-fn no_module_imports_itself_over_others() {
+fn no_module_imports_itself_over_siblings() {
     let imports = imports();
-    assert!(
-        imports.contains_key("engine") && imports["engine"].contains("index"),
-        "{imports:?}"
-    );
+    for (module, sibling) in [("engine", "index"), ("session/renewal", "session/credential")] {
+        assert!(imports[module].contains(sibling), "{imports:?}");
+    }
     for module in imports.keys() {
         let mut way = Vec::new();
         assert!(

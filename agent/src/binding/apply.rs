@@ -25,7 +25,7 @@ use super::{
     controller::BindingController,
     export_deletion,
     observed::EngineSpec,
-    plan::BindingOp,
+    op::BindingOp,
     runtime::BindingRuntime,
     status::{self, CrdFailure, CrdFailures},
 };

@@ -16,39 +16,14 @@ use bindery_api::{
 
 use super::{
     crd::ObservedSchema,
-    observed::{ObservedBinding, crd_names},
-    plan::BindingOp,
+    observed::{ClaimSpec, ObservedBinding, ObservedClaims, crd_names},
+    op::BindingOp,
 };
-use crate::{
-    claims::{Progress, Wanted},
-    drain::DrainProgress,
-};
+use crate::claims::Wanted;
 
 mod withdraw;
 
 pub use withdraw::{Withdrawal, Withdrawer, abandoned_copies, withdraw};
-
-/// State of the claims of a binding.
-#[derive(Clone, Debug, Default)]
-pub struct ObservedClaims {
-    /// The claims that are registered with the session.
-    pub running: Option<ClaimSpec>,
-    /// Progress of the registered claims.
-    pub progress: Progress,
-    /// Resources that are cleaned up without the provider, and the progress of that.
-    pub cleanup: Option<(BTreeSet<GroupResource>, DrainProgress)>,
-    /// The claims that the status of other bindings of the contract lists, by name of the binding.
-    pub elsewhere: BTreeMap<String, Vec<PermissionClaim>>,
-}
-
-/// The claims of a binding as they are registered with a session.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ClaimSpec {
-    /// Number of the session.
-    pub session: u64,
-    /// The wanted claims. Pause and consent to a takeover are added by the runtime of the binding.
-    pub wanted: Wanted,
-}
 
 /// What to do about each claim of a binding.
 #[derive(Clone, Debug, Default, PartialEq)]

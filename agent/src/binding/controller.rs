@@ -17,20 +17,14 @@ use kube::ResourceExt as _;
 use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{contract_pin, runtime::BindingRuntime};
+use super::{
+    contract_pin,
+    runtime::{BindingKey, BindingRuntime},
+};
 use crate::controller::{context::ControllerContext, ownership::bundle_of};
 
 /// Bindings that are reconciled at the same time.
 const WORKERS: usize = 4;
-
-/// What the controller of bindings works on.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum BindingKey {
-    /// A binding, by name.
-    Binding(Arc<str>),
-    /// A contract, by UID, whose stored credential may be no longer needed.
-    Contract(Arc<str>),
-}
 
 /// The controller of bindings.
 #[derive(Debug)]

@@ -14,12 +14,11 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::{
-    claims::ObservedClaims,
     contract_pin::ContractPin,
-    controller::{BindingController, BindingKey},
+    controller::BindingController,
     crd::ObservedSchema,
-    observed::{ObservedBinding, OwningBundle, crd_names},
-    runtime::BindingRuntime,
+    observed::{ObservedBinding, ObservedClaims, OwningBundle, crd_names},
+    runtime::{BindingKey, BindingRuntime},
 };
 use crate::{
     controller::{

@@ -1,10 +1,16 @@
 //! The state of a binding that decisions are made from.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use bindery_api::{
     annotations, finalizers, meta, names,
-    v1alpha2::{APIServiceBinding, APIServiceExport, DeletionPolicy, GroupResource, InformerScope, RemovedExports},
+    v1alpha2::{
+        APIServiceBinding, APIServiceExport, DeletionPolicy, GroupResource, InformerScope, PermissionClaim,
+        RemovedExports,
+    },
 };
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -13,8 +19,9 @@ use k8s_openapi::{
 };
 use kube::ResourceExt as _;
 
-use super::{claims::ObservedClaims, crd::ObservedSchema};
+use super::crd::ObservedSchema;
 use crate::{
+    claims::{self, Wanted},
     controller::{
         access::ContractAccess, consent::Consent, crd_objects::was_never_served, observed_session::ObservedSession,
         ownership::owns_crd,
@@ -99,6 +106,28 @@ pub struct EngineSpec {
     pub placement: Placement,
     /// Whether consumers share names and each write replaces the one before.
     pub last_wins: bool,
+}
+
+/// State of the claims of a binding.
+#[derive(Clone, Debug, Default)]
+pub struct ObservedClaims {
+    /// The claims that are registered with the session.
+    pub running: Option<ClaimSpec>,
+    /// Progress of the registered claims.
+    pub progress: claims::Progress,
+    /// Resources that are cleaned up without the provider, and the progress of that.
+    pub cleanup: Option<(BTreeSet<GroupResource>, DrainProgress)>,
+    /// The claims that the status of other bindings of the contract lists, by name of the binding.
+    pub elsewhere: BTreeMap<String, Vec<PermissionClaim>>,
+}
+
+/// The claims of a binding as they are registered with a session.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClaimSpec {
+    /// Number of the session.
+    pub session: u64,
+    /// The wanted claims. Pause and consent to a takeover are added by the runtime of the binding.
+    pub wanted: Wanted,
 }
 
 /// Progress of the deletion of an export.

@@ -9,10 +9,11 @@ use kube::{Resource as _, ResourceExt as _};
 use super::{
     apply::ApplyOutcome,
     claims,
-    controller::{BindingController, BindingKey},
+    controller::BindingController,
     observed::ObservedBinding,
-    plan::{self, BindingOp},
-    runtime::BindingRuntime,
+    op::BindingOp,
+    plan,
+    runtime::{BindingKey, BindingRuntime},
     status, unbind,
 };
 use crate::{controller::requeue::Requeue, session::credential_secret};

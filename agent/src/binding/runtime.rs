@@ -10,10 +10,7 @@ use bindery_runtime::{cache::Subscription, queue::Queue};
 use jiff::Timestamp;
 use tokio::{sync::watch, time::Instant};
 
-use super::{
-    controller::BindingKey,
-    observed::{EngineSpec, ExportDeletion, ObservedEngine},
-};
+use super::observed::{EngineSpec, ExportDeletion, ObservedEngine};
 use crate::{
     attempt::{Attempt, Link},
     bound::Engine,
@@ -28,6 +25,15 @@ mod claims;
 
 /// A schema may appear this much later than its export, since the two are watched separately.
 const SCHEMA_PATIENCE: Duration = Duration::from_secs(3);
+
+/// What the controller of bindings works on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum BindingKey {
+    /// A binding, by name.
+    Binding(Arc<str>),
+    /// A contract, by UID, whose stored credential may be no longer needed.
+    Contract(Arc<str>),
+}
 
 /// The tasks that run for a binding. Dropping it ends them all.
 #[derive(Debug)]

@@ -8,7 +8,8 @@ use bindery_api::{annotations, v1alpha2::PermissionClaim};
 use super::{
     claims::{self, Withdrawer},
     observed::ObservedBinding,
-    plan::{BindingOp, paused},
+    op::BindingOp,
+    plan::paused,
 };
 use crate::{
     controller::{

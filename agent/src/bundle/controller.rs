@@ -11,7 +11,12 @@ use kube::ResourceExt as _;
 use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{blocker::PATIENCE, plan, runtime::BundleRuntime, status};
+use super::{
+    blocker::PATIENCE,
+    plan,
+    runtime::{BundleKey, BundleRuntime},
+    status,
+};
 use crate::{
     controller::{context::ControllerContext, ownership::bundle_of, requeue::Requeue},
     session::credential_secret,
@@ -19,9 +24,6 @@ use crate::{
 
 /// Bundles that are reconciled at the same time.
 const WORKERS: usize = 2;
-
-/// Name of a bundle.
-pub(super) type BundleKey = Arc<str>;
 
 /// The controller of bundles.
 #[derive(Debug)]

@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::{
-    controller::{BundleController, BundleKey},
+    controller::BundleController,
     observed::{ObservedBundle, RemovedExport},
-    runtime::BundleRuntime,
+    runtime::{BundleKey, BundleRuntime},
 };
 use crate::{
     controller::{

@@ -10,7 +10,7 @@ use bindery_runtime::queue::Queue;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::{controller::BundleKey, observed::RemovedExport};
+use super::observed::RemovedExport;
 use crate::{
     attempt::Link,
     controller::{access::ContractAccess, connection::ProviderConnection},
@@ -21,6 +21,9 @@ use crate::{
         provider_probe::{ProbeResult, ProviderProber},
     },
 };
+
+/// Name of a bundle.
+pub(super) type BundleKey = Arc<str>;
 
 /// The tasks that run for a bundle. Dropping it ends them all.
 #[derive(Debug)]

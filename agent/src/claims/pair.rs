@@ -178,6 +178,11 @@ impl Side {
         self.role == Role::Source
     }
 
+    /// Whether the object is claimed. A copy is asked only if its source is missing.
+    pub(crate) fn choice(&self, key: &ObjectKey, rules: &ClaimRules) -> ClaimChoice {
+        rules.choose(key, &self.labels, self.secret_type.as_deref())
+    }
+
     /// The UID of the source, of a copy of ours.
     pub(crate) fn source_uid(&self) -> Option<&Uid> {
         match &self.role {
@@ -277,7 +282,7 @@ impl Pair {
         let mut side = Side::read(&object, cluster, rules);
         let is_needed = match side.role {
             Role::Copy { .. } => true,
-            Role::Source => rules.choose(key, &side) == ClaimChoice::Selected,
+            Role::Source => side.choice(key, rules) == ClaimChoice::Selected,
             Role::Others { .. } | Role::Released | Role::Bound => false,
         };
         side.content = is_needed.then(|| Arc::new(object));
@@ -402,7 +407,7 @@ impl Known for Pair {
             .consumer
             .as_ref()
             .filter(|side| side.is_source() && !side.deleting);
-        source.is_some_and(|source| rules.choose(key, source) == ClaimChoice::Selected)
+        source.is_some_and(|source| source.choice(key, rules) == ClaimChoice::Selected)
     }
 
     fn tally(&self) -> Tally {

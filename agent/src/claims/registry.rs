@@ -18,12 +18,10 @@ use super::{
     Progress, Wanted,
     informer::SharedInformer,
     rules::{self, ClaimTerms},
-    runner::{self, ClaimRunner},
+    runner::{self, ClaimRunner, Site},
 };
 use crate::{
-    connection::Sides,
-    contract::Contract,
-    engine::{Deletions, Surroundings},
+    engine::Deletions,
     references::{ClaimKey, References},
 };
 
@@ -31,16 +29,6 @@ use crate::{
 pub struct Claims {
     shared: Arc<Shared>,
     _task: AbortOnDropHandle<()>,
-}
-
-/// What the claims of a session are served with.
-#[derive(Clone, Debug)]
-pub(crate) struct Site {
-    pub contract: Contract,
-    pub sides: Sides,
-    pub around: Surroundings,
-    /// The konnector's own namespace.
-    pub own_namespace: Arc<str>,
 }
 
 struct Shared {

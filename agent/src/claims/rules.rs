@@ -11,8 +11,11 @@ use bindery_runtime::cache::ObjectKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use parking_lot::RwLock;
 
-use super::{Wanted, pair::Side};
-use crate::references::{ClaimKey, ReferenceListener, ReferenceRule, References, Subscriber};
+use super::Wanted;
+use crate::{
+    model::labels::Marks,
+    references::{ClaimKey, ReferenceListener, ReferenceRule, References, Subscriber},
+};
 
 /// Whether an object is claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,14 +136,14 @@ impl ClaimRules {
         self.terms.read().relink
     }
 
-    /// Decides whether an object is claimed. `side` is its source, or the copy if there is no source.
-    pub(crate) fn choose(&self, key: &ObjectKey, side: &Side) -> ClaimChoice {
+    /// Decides whether an object is claimed, by its labels and, of a Secret, its type.
+    pub(crate) fn choose(&self, key: &ObjectKey, labels: &Marks, secret_type: Option<&str>) -> ClaimChoice {
         let terms = self.terms.read();
-        if self.is_never_claimed(key, side) {
+        if self.is_never_claimed(key, secret_type) {
             return ClaimChoice::Unselected;
         }
-        let active = self.select(&terms.active, false, key, side);
-        match (active, self.select(&terms.kept, true, key, side)) {
+        let active = self.select(&terms.active, false, key, labels);
+        match (active, self.select(&terms.kept, true, key, labels)) {
             (Selected::Yes(_), _) => ClaimChoice::Selected,
             (_, Selected::Yes(_)) => ClaimChoice::Kept,
             (Selected::No, Selected::No) if terms.keeps_withdrawn => ClaimChoice::Kept,
@@ -150,10 +153,11 @@ impl ClaimRules {
     }
 
     /// Tells whether no claim selects the object of a copy, so that the copy is a leftover.
-    pub(crate) fn is_leftover(&self, key: &ObjectKey, copy: &Side) -> bool {
+    pub(crate) fn is_leftover(&self, key: &ObjectKey, labels: &Marks, secret_type: Option<&str>) -> bool {
         let terms = self.terms.read();
-        let is_unselected = |set, kept| self.select(set, kept, key, copy) == Selected::No;
-        self.is_never_claimed(key, copy) || (is_unselected(&terms.active, false) && is_unselected(&terms.kept, true))
+        let is_unselected = |set, kept| self.select(set, kept, key, labels) == Selected::No;
+        self.is_never_claimed(key, secret_type)
+            || (is_unselected(&terms.active, false) && is_unselected(&terms.kept, true))
     }
 
     /// Says why it is not known which objects are referred to; `None` if it is known.
@@ -161,15 +165,8 @@ impl ClaimRules {
         self.references.complaint(&self.subscriber(false))
     }
 
-    fn select(&self, set: &ClaimSet, kept: bool, key: &ObjectKey, side: &Side) -> Selected {
-        let labels = || {
-            Cow::Owned(
-                side.labels
-                    .iter()
-                    .map(|(key, value)| (key.into(), value.into()))
-                    .collect(),
-            )
-        };
+    fn select(&self, set: &ClaimSet, kept: bool, key: &ObjectKey, labels: &Marks) -> Selected {
+        let labels = || Cow::Owned(labels.iter().map(|(key, value)| (key.into(), value.into())).collect());
         let referenced = || self.references.referenced(&self.subscriber(kept), key);
         set.selection.select((&key.namespace, &key.name), labels, referenced)
     }
@@ -181,10 +178,9 @@ impl ClaimRules {
         }
     }
 
-    fn is_never_claimed(&self, key: &ObjectKey, side: &Side) -> bool {
-        let kind = side.secret_type.as_deref();
+    fn is_never_claimed(&self, key: &ObjectKey, secret_type: Option<&str>) -> bool {
         let key = (&*key.namespace, &*key.name);
-        never_claimed(&self.claim.resource, key, kind, &self.konnector_namespace).is_some()
+        never_claimed(&self.claim.resource, key, secret_type, &self.konnector_namespace).is_some()
     }
 }
 

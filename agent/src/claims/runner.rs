@@ -10,12 +10,13 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::{
     ClaimProgress, Problem, Wanted,
-    registry::Site,
     rules::{self, ClaimRules, ClaimTerms},
     strategy::{Claimed, ClaimedProgress},
 };
 use crate::{
-    engine::{Shared, report::Cause},
+    connection::Sides,
+    contract::Contract,
+    engine::{Shared, Surroundings, report::Cause},
     references::{ClaimKey, References},
 };
 use engine::{Engine, Guards};
@@ -23,6 +24,16 @@ use search::{SearchFailure, StalenessCheck, Verdict, VersionSearch};
 
 /// The time until references that are not all known are reported as a problem.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the claims of a session are served with.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    pub contract: Contract,
+    pub sides: Sides,
+    pub around: Surroundings,
+    /// The konnector's own namespace.
+    pub own_namespace: Arc<str>,
+}
 
 /// Serves one claimed resource until it is dropped.
 pub(crate) struct ClaimRunner {

@@ -92,7 +92,7 @@ impl SyncStrategy for Claimed {
     const SHARES_WATCHES: bool = true;
 
     fn plan(&self, key: &ObjectKey, pair: &Pair, place: &Place) -> Steps<Op> {
-        let plan = plan::plan(pair, self.mode(key, place), &|side| self.rules.choose(key, side));
+        let plan = plan::plan(pair, self.mode(key, place), &|side| side.choice(key, &self.rules));
         Steps {
             issue: plan.blocked.as_ref().map(issue),
             ops: plan.ops,
@@ -100,7 +100,7 @@ impl SyncStrategy for Claimed {
     }
 
     fn is_at_rest(&self, key: &ObjectKey, pair: &Pair, _: &Place) -> bool {
-        plan::is_at_rest(pair, &|side| self.rules.choose(key, side))
+        plan::is_at_rest(pair, &|side| side.choice(key, &self.rules))
     }
 
     fn unplaced(&self, _: &ObjectKey, pair: &Pair, has_place: bool) -> Option<Steps<Op>> {
@@ -110,7 +110,7 @@ impl SyncStrategy for Claimed {
         let goes = matches!(copy.role, Role::Copy { .. })
             && !copy.deleting
             && (withdrawn || has_lost_place)
-            && self.rules.choose(key, copy) == ClaimChoice::Unselected;
+            && copy.choice(key, &self.rules) == ClaimChoice::Unselected;
         goes.then(|| {
             if copy.paused {
                 return Steps {
@@ -180,7 +180,9 @@ impl SyncStrategy for Claimed {
                 }
                 let by = pair.parts().map_or(copy, |(_, source, _)| source);
                 let is_countable = !progress.out_of_reach || cluster == Cluster::Consumer;
-                progress.leftovers += usize::from(is_countable && self.rules.is_leftover(&key, by));
+                let secret_type = by.secret_type.as_deref();
+                let is_leftover = || self.rules.is_leftover(&key, &by.labels, secret_type);
+                progress.leftovers += usize::from(is_countable && is_leftover());
             }
         }
         progress

@@ -9,7 +9,7 @@ use bindery_sdk::{BuildError, Client, Code, Error, TokenSource};
 use secrecy::SecretSlice;
 use tokio::time::Instant;
 
-use super::renewal::RenewalSchedule;
+use super::renewal_schedule::RenewalSchedule;
 
 /// A credential that a backend granted.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use secrecy::SecretString;
 use tokio::{sync::watch, time::Instant};
 
-use super::{backend, renewal::RenewalSchedule};
+use super::{backend, renewal_schedule::RenewalSchedule};
 
 /// The count of remembered kubeconfigs. It exceeds the kubeconfigs that bindings of one contract have and that renewals bring.
 const RECENT_MAX: usize = 64;

@@ -25,7 +25,7 @@ use secrecy::{ExposeSecret as _, SecretSlice};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::session_core::SessionCore;
+use super::session_core::{DesiredSecret, SessionCore};
 use crate::patch::unchanged;
 
 /// Annotation with the digests of the kubeconfigs that reach the contract, newest last.
@@ -34,15 +34,6 @@ const ORIGINS: &str = "kube-bind.io/kubeconfig-origins";
 const ORIGINS_MAX: usize = 64;
 /// Pauses between failed writes of the Secret.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
-
-/// The desired content of the Secret.
-#[derive(Clone, Debug, Default)]
-pub struct DesiredSecret {
-    /// The newest credential and its fingerprint, once one was granted.
-    pub document: Option<(Fingerprint, SecretSlice<u8>)>,
-    /// The kubeconfigs of bindings and bundles that are known to reach the contract, by name of the binding or bundle.
-    pub origins: BTreeMap<Arc<str>, Fingerprint>,
-}
 
 /// What to do with the Secret.
 #[derive(Debug, PartialEq)]

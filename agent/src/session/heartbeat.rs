@@ -20,6 +20,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
+pub use super::session_core::Heartbeat;
 use super::session_core::SessionCore;
 use crate::patch;
 
@@ -27,26 +28,6 @@ use crate::patch;
 const RETRY: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(15));
 /// The least pause between two decisions, however often the task is woken.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
-
-/// The outcome of the last heartbeat.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Heartbeat {
-    /// No heartbeat was sent yet.
-    #[default]
-    Pending,
-    /// The provider accepted the last heartbeat.
-    Beating,
-    /// The provider did not accept the last heartbeat.
-    Failing {
-        /// Why the provider did not accept it.
-        message: String,
-    },
-    /// The contract serves another cluster, so nothing may be written.
-    OtherCluster {
-        /// UID of that cluster's kube-system namespace.
-        recorded: String,
-    },
-}
 
 /// The konnector as it presents itself in a heartbeat.
 #[derive(Clone, Debug)]

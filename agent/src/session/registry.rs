@@ -8,7 +8,7 @@ use std::{
 use bindery_runtime::kubeconfig::ProviderAccess;
 use parking_lot::Mutex;
 
-use super::{Session, SessionSettings, connect::ContractConnection};
+use super::{Session, SessionSettings, connect::ContractConnection, session_core::SessionTools};
 use crate::{consumer::Consumer, engine, events::Recorder, metrics::Metrics};
 
 /// The open sessions.
@@ -17,15 +17,6 @@ pub struct Sessions {
     /// By UID of the contract. Bindings and bundles own the sessions.
     open: Mutex<HashMap<Arc<str>, Weak<Session>>>,
     tools: SessionTools,
-}
-
-/// What all sessions use.
-#[derive(Clone, Debug)]
-pub(super) struct SessionTools {
-    pub(super) consumer: Consumer,
-    pub(super) recorder: Recorder,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) sync_metrics: Arc<engine::Metrics>,
 }
 
 impl Sessions {

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     backend::{self, RenewError},
     credential::{HeldCredential, RenewalState, SessionCredential},
+    renewal_schedule::RenewalSchedule,
     session_core::SessionCore,
 };
 
@@ -19,20 +20,8 @@ use super::{
 const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
 /// Pause before a backend that refused is asked again, since an admin may lift a revocation.
 const DENIED_PAUSE: Duration = Duration::from_mins(10);
-/// RenewedCredential at this part of the lifetime at the latest.
-const LIFETIME_SHARE: f64 = 2.0 / 3.0;
 /// A renewal may be earlier by this part, so that konnectors do not renew all at once.
 const JITTER: f64 = 0.15;
-
-/// Lifetime of a credential, counted from when it was received.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RenewalSchedule {
-    received: Instant,
-    /// Time to expiry when it was received; `None` if it never expires.
-    remaining: Option<Duration>,
-    /// Time to renewal when it was received; `None` if it is never renewed.
-    due: Option<Duration>,
-}
 
 /// The input of a decision about a renewal.
 #[derive(Clone, Debug)]
@@ -62,36 +51,6 @@ pub enum RenewalStep {
     Wait(Duration),
     /// Decide again when the credential changes.
     Rest,
-}
-
-impl RenewalSchedule {
-    /// The schedule of a credential that was just granted, with durations from its issuer.
-    pub fn granted(received: Instant, expires_in: Option<Duration>, renew_after: Option<Duration>) -> Self {
-        let latest = expires_in.map(|left| left.mul_f64(LIFETIME_SHARE));
-        Self {
-            received,
-            remaining: expires_in,
-            due: match (renew_after, latest) {
-                (Some(after), Some(latest)) => Some(after.min(latest)),
-                (after, latest) => after.or(latest),
-            },
-        }
-    }
-
-    /// The schedule of a credential from a Secret: its whole lifetime, and its estimated age.
-    pub fn estimated(received: Instant, total: Option<Duration>, age: Duration) -> Self {
-        Self {
-            received,
-            remaining: total.map(|total| total.saturating_sub(age)),
-            due: total.map(|total| total.mul_f64(LIFETIME_SHARE).saturating_sub(age)),
-        }
-    }
-
-    /// Whether the credential has expired, by this machine's clock.
-    pub fn is_over(&self, now: Instant) -> bool {
-        self.remaining
-            .is_some_and(|left| now.duration_since(self.received) >= left)
-    }
 }
 
 /// Decides whether to renew a credential now.

@@ -1,13 +1,14 @@
 //! The state that the tasks of a session share.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use bindery_api::{
     names::CLUSTER_BINDING,
     v1alpha2::{APIServiceNamespace, BoundSchema, ClusterBinding},
 };
-use bindery_runtime::{cache::Cache, watch::Source};
+use bindery_runtime::{cache::Cache, kubeconfig::Fingerprint, watch::Source};
 use jiff::Timestamp;
+use secrecy::SecretSlice;
 use tokio::sync::watch;
 
 use super::{
@@ -15,12 +16,9 @@ use super::{
     backend::RenewedCredential,
     connect::ContractConnection,
     credential::{self, SessionCredential},
-    credential_secret::DesiredSecret,
     exports::Exports,
-    heartbeat::Heartbeat,
     polling::PollIntervals,
-    registry::SessionTools,
-    renewal::RenewalSchedule,
+    renewal_schedule::RenewalSchedule,
     status_reports::StatusReports,
 };
 use crate::{
@@ -28,7 +26,8 @@ use crate::{
     connection::Sides,
     consumer::Consumer,
     contract::Contract,
-    engine::{Budget, Surroundings},
+    engine::{self, Budget, Surroundings},
+    events::Recorder,
     metrics::Metrics,
 };
 
@@ -52,6 +51,44 @@ pub(super) struct SessionCore {
     pub(super) desired_secret: watch::Sender<DesiredSecret>,
     /// Until when the user consents to take the contract over from another cluster.
     pub(super) consent: watch::Sender<Option<Timestamp>>,
+}
+
+/// What all sessions use.
+#[derive(Clone, Debug)]
+pub(super) struct SessionTools {
+    pub(super) consumer: Consumer,
+    pub(super) recorder: Recorder,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) sync_metrics: Arc<engine::Metrics>,
+}
+
+/// The outcome of the last heartbeat.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Heartbeat {
+    /// No heartbeat was sent yet.
+    #[default]
+    Pending,
+    /// The provider accepted the last heartbeat.
+    Beating,
+    /// The provider did not accept the last heartbeat.
+    Failing {
+        /// Why the provider did not accept it.
+        message: String,
+    },
+    /// The contract serves another cluster, so nothing may be written.
+    OtherCluster {
+        /// UID of that cluster's kube-system namespace.
+        recorded: String,
+    },
+}
+
+/// The desired content of the konnector's own Secret of the contract.
+#[derive(Clone, Debug, Default)]
+pub struct DesiredSecret {
+    /// The newest credential and its fingerprint, once one was granted.
+    pub document: Option<(Fingerprint, SecretSlice<u8>)>,
+    /// The kubeconfigs of bindings and bundles that are known to reach the contract, by name of the binding or bundle.
+    pub origins: BTreeMap<Arc<str>, Fingerprint>,
 }
 
 impl SessionCore {

@@ -1,42 +1,30 @@
 //! Reports the state of exports and schemas on the consumer to the provider, as conditions there.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc};
 
 use bindery_api::{
     Condition, Severity, conditions,
     v1alpha2::{APIServiceExport, BoundSchema, BoundSchemaStatus},
 };
-use bindery_runtime::{
-    backoff::Backoff,
-    errors,
-    queue::{Priority, Queue},
-};
+use bindery_runtime::queue::{Priority, Queue};
 use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::{exports::ExportLookup, session_core::SessionCore};
 use crate::patch;
-
-/// Pauses between failed writes of a report.
-const RETRY: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_mins(1));
 
 /// The reports to write, one per export and schema.
 #[derive(Debug, Default)]
 pub struct StatusReports {
-    queue: Queue<ReportSubject>,
-    exports: Mutex<HashMap<Arc<str>, ExportReport>>,
-    schemas: Mutex<HashMap<Arc<str>, Arc<CustomResourceDefinition>>>,
+    pub(super) queue: Queue<ReportSubject>,
+    pub(super) exports: Mutex<HashMap<Arc<str>, ExportReport>>,
+    pub(super) schemas: Mutex<HashMap<Arc<str>, Arc<CustomResourceDefinition>>>,
 }
 
 /// The export or schema that a report is about, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum ReportSubject {
+pub(super) enum ReportSubject {
     Export(Arc<str>),
     Schema(Arc<str>),
 }
@@ -133,59 +121,6 @@ fn from_crd(
         reason: condition.reason.unwrap_or_default(),
         message: condition.message.unwrap_or_default(),
         ..conditions::true_condition(condition.type_)
-    }
-}
-
-/// Writes queued reports until dropped.
-pub(super) async fn run(core: Arc<SessionCore>) {
-    while let Some(work) = core.reports.queue.next().await {
-        match write(&core, work.key()).await {
-            Ok(()) => drop(work),
-            Err(error) => {
-                tracing::debug!(subject = ?work.key(), error = %errors::explain(&error), "report not written");
-                work.retry(RETRY);
-            }
-        }
-    }
-}
-
-/// Writes one report if the provider does not have it already.
-async fn write(core: &SessionCore, subject: &ReportSubject) -> Result<(), kube::Error> {
-    // A contract that serves another cluster is not written to.
-    if core.serves_other_cluster() {
-        return Ok(());
-    }
-    let (client, namespace) = (core.sides.provider.write.clone(), &core.contract.namespace);
-    let params = PatchParams::default();
-    let (ReportSubject::Export(object) | ReportSubject::Schema(object)) = subject;
-    let written = match subject {
-        ReportSubject::Export(name) => {
-            let report = core.reports.exports.lock().get(name).cloned();
-            let (Some(report), ExportLookup::Present(export)) = (report, core.exports.get(name)) else {
-                return Ok(());
-            };
-            let Some(patch) = export_patch(&export, &report, Timestamp::now()) else {
-                return Ok(());
-            };
-            let api: Api<APIServiceExport> = Api::namespaced(client, namespace);
-            api.patch_status(name, &params, &Patch::Merge(patch)).await.map(|_| ())
-        }
-        ReportSubject::Schema(name) => {
-            let crd = core.reports.schemas.lock().get(name).cloned();
-            let (Some(crd), Some(schema)) = (crd, core.schemas.get(namespace, name)) else {
-                return Ok(());
-            };
-            let Some(patch) = schema_patch(&schema, &crd, Timestamp::now()) else {
-                return Ok(());
-            };
-            let api: Api<BoundSchema> = Api::namespaced(client, namespace);
-            api.patch_status(name, &params, &Patch::Merge(patch)).await.map(|_| ())
-        }
-    };
-    match written {
-        // It was deleted meanwhile.
-        Err(error) if errors::is_object_gone(&error, object) => Ok(()),
-        written => written,
     }
 }
 

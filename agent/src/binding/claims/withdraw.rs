@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use bindery_api::v1alpha2::{GroupResource, PermissionClaim};
 
-use super::{BindingOp, elsewhere, is_cleaned, is_withdrawn, listed_claims, place, resources, spec, steps};
-use crate::binding::observed::ObservedBinding;
+use super::{elsewhere, is_cleaned, is_withdrawn, listed_claims, place, resources, spec, steps};
+use crate::binding::{observed::ObservedBinding, op::BindingOp};
 
 /// Progress of the withdrawal of all claims of a binding that is being deleted.
 #[derive(Clone, Debug, PartialEq)]

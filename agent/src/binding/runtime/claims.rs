@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::{BindingRuntime, is_done};
 use crate::{
     attempt::Link,
-    binding::claims::{ClaimSpec, ObservedClaims},
+    binding::observed::{ClaimSpec, ObservedClaims},
     claims::{Progress, Wanted},
     drain::Drain,
     session::Session,

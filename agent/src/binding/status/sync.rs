@@ -7,9 +7,8 @@ use bindery_api::{
 
 use super::{CrdFailures, types};
 use crate::{
-    binding::{crd::CrdState, observed::ObservedBinding, plan::BindingPlan},
+    binding::{crd::CrdState, frozen::frozen_message, observed::ObservedBinding, plan::BindingPlan},
     controller::conditions::TOO_MANY_MISSING,
-    engine::{Frozen, Kind},
     rights,
 };
 
@@ -149,26 +148,4 @@ pub(super) fn deletions_synced(seen: &ObservedBinding) -> Option<Condition> {
         TOO_MANY_MISSING,
         frozen_message(seen, frozen),
     ))
-}
-
-/// Tells which objects are missing, what to check, and how to consent to the deletion of their copies.
-pub(in crate::binding) fn frozen_message(seen: &ObservedBinding, frozen: &Frozen) -> String {
-    let (name, allow) = (seen.name(), annotations::ALLOW_DELETIONS);
-    let Frozen { missing, known, kind } = frozen;
-    let bound: Vec<_> = seen
-        .engines
-        .values()
-        .map(|engine| engine.spec.resource.to_string())
-        .collect();
-    let (what, look) = match kind {
-        Kind::Objects => ("objects", format!("kubectl get {} --all-namespaces", bound.join(","))),
-        Kind::Namespaces => ("namespaces", "kubectl get namespaces".to_owned()),
-    };
-    format!(
-        "{missing} of {known} {what} that have copies on the provider are missing here at once, so no copy is deleted; check \
-         that this is the right cluster and that it lost nothing ({look}): copies stay until their objects are back; if they \
-         are gone for good, consent for an hour: kubectl annotate apiservicebinding {name} --overwrite \
-         {allow}=$(date -u -d +1hour +%Y-%m-%dT%H:%M:%SZ){}",
-        seen.deletions_allowed().complaint(allow)
-    )
 }

@@ -15,10 +15,10 @@ use kube::ResourceExt as _;
 use serde_json::json;
 
 use super::{
-    claims::{ClaimSpec, ObservedClaims},
     crd::{self, CrdOp, CrdState, ObservedSchema},
-    observed::{EngineSpec, ExportDeletion, ObservedBinding, ObservedEngine},
-    plan::{self, BindingOp},
+    observed::{ClaimSpec, EngineSpec, ExportDeletion, ObservedBinding, ObservedClaims, ObservedEngine},
+    op::BindingOp,
+    plan,
 };
 use crate::{
     claims::ClaimProgress,

@@ -1,6 +1,6 @@
 use bindery_api::{
     annotations,
-    v1alpha2::{BoundSchemaVersion, ConflictPolicy, ExportResource, Isolation},
+    v1alpha2::{BoundSchemaVersion, ConflictPolicy, ExportResource, GroupResource, Isolation},
 };
 use kube::ResourceExt as _;
 use serde_json::json;

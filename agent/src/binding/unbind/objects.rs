@@ -9,9 +9,10 @@ use super::{FORCE, UnbindPlan};
 use crate::{
     binding::{
         crd::{self, CrdState, ObservedSchema},
+        frozen::frozen_message,
         observed::{EngineSpec, ObservedBinding},
-        plan::{BindingOp, release},
-        status::sync::frozen_message,
+        op::BindingOp,
+        plan::release,
     },
     controller::crd_objects::was_never_served,
     drain::DrainMode,

@@ -11,10 +11,9 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::search::forward;
+use super::{Site, search::forward};
 use crate::{
     claims::{
-        registry::Site,
         rules::ClaimRules,
         strategy::{Claimed, ClaimedProgress},
     },

@@ -10,12 +10,8 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::{
-    attempt::Attempt,
-    claims::{Problem, registry::Site},
-    discovery,
-    model::BoundResource,
-};
+use super::Site;
+use crate::{attempt::Attempt, claims::Problem, discovery, model::BoundResource};
 
 /// The pauses between two searches.
 const SEARCH: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));

@@ -16,7 +16,9 @@ use crate::{
         fake::{Fake, eventually},
         testing::{object, wanted},
     },
-    engine::{Budget, Metrics},
+    connection::Sides,
+    contract::Contract,
+    engine::{Budget, Metrics, Surroundings},
     events::Recorder,
 };
 

@@ -2,7 +2,10 @@ use bindery_api::{placement::ClaimedPlacement, v1alpha2::GroupResource};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::claims::testing::{object, rules, secret, terms, wanted};
+use crate::claims::{
+    pair::Side,
+    testing::{object, rules, secret, terms, wanted},
+};
 
 fn named(name: &str) -> Value {
     json!({"namedResources": [{"name": name}]})
@@ -11,7 +14,7 @@ fn named(name: &str) -> Value {
 fn choose(wanted: &[Wanted], namespace: &str, name: &str) -> ClaimChoice {
     let rules = rules(wanted, &References::default());
     let side = Side::source(&object(&secret(namespace, name, "u", 1)));
-    rules.choose(&ObjectKey::new(namespace, name), &side)
+    side.choice(&ObjectKey::new(namespace, name), &rules)
 }
 
 #[track_caller]
@@ -120,7 +123,7 @@ fn a_copy_is_a_leftover_when_no_claim_selects_it() {
     let is_leftover = |wanted: &[Wanted]| {
         let rules = rules(wanted, &References::default());
         let side = Side::source(&object(&secret("west", "colt", "u", 1)));
-        rules.is_leftover(&ObjectKey::new("west", "colt"), &side)
+        rules.is_leftover(&ObjectKey::new("west", "colt"), &side.labels, None)
     };
     let referenced = json!({"references": [
         {"group": "wildwest.dev", "resource": "sheriffs", "jsonPath": {"name": "spec.ref"}},

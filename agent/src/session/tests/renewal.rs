@@ -2,7 +2,7 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use super::*;
-use crate::session::kubeconfigs;
+use crate::session::{kubeconfigs, renewal_schedule::LIFETIME_SHARE};
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
