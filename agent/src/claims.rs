@@ -29,4 +29,4 @@ mod write;
 
 pub use registry::Claims;
 pub(crate) use runner::Site;
-pub use wanted::{ClaimProgress, Problem, Progress, Wanted};
+pub use wanted::{ClaimProgress, Progress, Wanted};

@@ -15,6 +15,7 @@ pub use deletion_guard::{Deletions, Frozen, Kind};
 use metrics::Meter;
 pub use metrics::Metrics;
 use report::Issues;
+pub use report::{Cause, Problem};
 use strategy::SyncStrategy;
 
 use std::{
@@ -85,7 +86,7 @@ pub struct Progress {
     /// Objects whose last attempt failed, or that are left alone because of a conflict.
     pub failing: usize,
     /// What is amiss, in one sentence: a cluster that cannot be reached, or the first failing object.
-    pub problem: Option<String>,
+    pub problem: Option<Problem>,
     /// While draining, once both sides are known: objects left on either side.
     pub remaining: Option<usize>,
 }
@@ -355,7 +356,7 @@ impl<F: SyncStrategy> Shared<F> {
         };
         let is_quiet = self.queue.is_quiet();
         self.meter.tell(&common, is_quiet);
-        self.strategy.observe(common, is_quiet, &index, &issues)
+        self.strategy.observe(common, is_quiet, &index)
     }
 }
 

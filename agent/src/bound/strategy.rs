@@ -20,7 +20,7 @@ use crate::{
     connection::{Target, Writer},
     engine::{
         Deletions, Progress,
-        report::{Issue, Issues},
+        report::Issue,
         strategy::{Operation, Steps, SyncStrategy},
     },
     index::{Index, Place, PlannedUids},
@@ -134,7 +134,7 @@ impl SyncStrategy for Bound {
         self.references.relists()
     }
 
-    fn observe(&self, common: Progress, _: bool, index: &Index<Pair>, _: &Issues) -> Progress {
+    fn observe(&self, common: Progress, _: bool, index: &Index<Pair>) -> Progress {
         let draining = self.draining.load(Ordering::Relaxed);
         let is_known = common.consumer_synced && common.provider_synced;
         Progress {

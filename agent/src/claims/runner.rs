@@ -9,14 +9,14 @@ use bindery_api::{claims::SECRETS, v1alpha2::InformerScope};
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
-    ClaimProgress, Problem, Wanted,
+    ClaimProgress, Wanted,
     rules::{self, ClaimRules, ClaimTerms},
     strategy::{Claimed, ClaimedProgress},
 };
 use crate::{
     connection::Sides,
     contract::Contract,
-    engine::{Shared, Surroundings, report::Cause},
+    engine::{Cause, Problem, Shared, Surroundings},
     references::{ClaimKey, References},
 };
 use engine::{Engine, Guards};
@@ -127,9 +127,9 @@ impl ClaimRunner {
         let Some(engine) = &self.engine else {
             return;
         };
-        let trouble = engine.progress.borrow().trouble.clone();
+        let problem = engine.progress.borrow().common.problem.clone();
         // Clusters always serve core resources.
-        if self.claim.resource.is_core() || trouble.is_none_or(|trouble| trouble.cause != Cause::Unreachable) {
+        if self.claim.resource.is_core() || problem.is_none_or(|problem| problem.cause != Cause::Unreachable) {
             self.staleness = None;
             return;
         }
@@ -201,12 +201,9 @@ impl ClaimRunner {
     }
 
     fn problem(&self, binding: &str, progress: ClaimedProgress) -> Option<Problem> {
-        if let Some(trouble) = progress.trouble.filter(|_| !progress.out_of_reach) {
-            return Some(Problem {
-                reason: trouble.reason,
-                message: trouble.message,
-                lacks_right: trouble.cause == Cause::ConsumerForbids,
-            });
+        let problem = progress.common.problem.filter(|_| !progress.out_of_reach);
+        if problem.is_some() {
+            return problem;
         }
         if progress.leftovers > 0 || progress.missing > 0 {
             let by = self.engine.as_ref()?.frozen_by_another(binding);
@@ -217,7 +214,7 @@ impl ClaimRunner {
                         "copies that are to go stay for now: too many objects of APIServiceBinding {other}, which claims the \
                          same, are missing at once; its condition DeletionsSynced says what to do"
                     ),
-                    lacks_right: false,
+                    cause: Cause::Other,
                 });
             }
         }
@@ -227,7 +224,7 @@ impl ClaimRunner {
         progress.complaint.filter(|_| is_late).map(|message| Problem {
             reason: "ReferencesUnknown",
             message,
-            lacks_right: false,
+            cause: Cause::Other,
         })
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     connection::{Target, Writer},
     engine::{
         self, Deletions,
-        report::{Cause, Issue, Issues, Trouble},
+        report::{Cause, Issue, Problem},
         strategy::{Operation, Steps, SyncStrategy},
     },
     index::{Index, Place, PlannedUids},
@@ -55,7 +55,6 @@ pub(crate) struct ClaimedProgress {
     pub is_idle: bool,
     /// Why not all references are known.
     pub complaint: Option<String>,
-    pub trouble: Option<Trouble>,
 }
 
 impl Claimed {
@@ -155,23 +154,16 @@ impl SyncStrategy for Claimed {
         None
     }
 
-    fn observe(
-        &self,
-        common: engine::Progress,
-        is_idle: bool,
-        index: &Index<Pair>,
-        issues: &Issues,
-    ) -> ClaimedProgress {
+    fn observe(&self, common: engine::Progress, is_idle: bool, index: &Index<Pair>) -> ClaimedProgress {
         let mut progress = ClaimedProgress {
             is_idle,
             complaint: self.rules.complaint(),
-            trouble: issues.trouble(),
             missing: index.tally().missing,
             common,
             ..ClaimedProgress::default()
         };
-        let is_refused = |trouble: &Trouble| trouble.cause == Cause::ProviderForbids;
-        progress.out_of_reach = self.rules.is_dropped() && progress.trouble.as_ref().is_some_and(is_refused);
+        let is_refused = |problem: &Problem| problem.cause == Cause::ProviderForbids;
+        progress.out_of_reach = self.rules.is_dropped() && progress.common.problem.as_ref().is_some_and(is_refused);
         for (key, pair) in index.pairs() {
             for (cluster, copy) in pair.copies() {
                 match cluster {

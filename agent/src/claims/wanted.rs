@@ -8,6 +8,8 @@ use bindery_api::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
+use crate::engine::Problem;
+
 /// What one binding wants of the claims of its session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wanted {
@@ -67,15 +69,4 @@ pub struct ClaimProgress {
     pub remaining: Option<usize>,
     /// The provider claims the resource no more and refuses access to it, so that only copies on the consumer are counted.
     pub out_of_reach: bool,
-}
-
-/// Why a claim is not in sync.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// The stable reason of the condition.
-    pub reason: &'static str,
-    /// What is wrong, and what the user can do.
-    pub message: String,
-    /// The konnector lacks a right on the claimed resource on the consumer.
-    pub lacks_right: bool,
 }

@@ -18,13 +18,14 @@ struct Failure {
     is_forbidden: bool,
 }
 
-/// What is amiss before all else.
+/// Why an engine or a claim is not in sync.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Trouble {
-    /// Stable, in CamelCase.
+pub struct Problem {
+    /// The stable reason of the condition.
     pub reason: &'static str,
-    /// In one sentence.
+    /// What is wrong, and what the user can do.
     pub message: String,
+    /// What lies behind the problem, as far as anything depends on it.
     pub cause: Cause,
 }
 
@@ -40,7 +41,7 @@ pub(crate) struct Issue {
 
 /// What lies behind an issue, as far as anything depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub enum Cause {
     /// The consumer refused a request for want of a right.
     ConsumerForbids,
     /// The provider refused a request for want of a right.
@@ -113,20 +114,15 @@ impl Issues {
         self.by_key.len()
     }
 
-    /// One sentence: an unreachable cluster before an object, the first object by name.
-    pub(crate) fn problem(&self) -> Option<String> {
-        self.trouble().map(|trouble| trouble.message)
-    }
-
-    /// The same, with its reason.
-    pub(crate) fn trouble(&self) -> Option<Trouble> {
+    /// The problem to report: an unreachable cluster before an object, the first object by name.
+    pub(crate) fn problem(&self) -> Option<Problem> {
         let watches = self.watch.iter().map(|(watched, failure)| {
             let (reason, cause) = match (failure.is_forbidden, watched) {
                 (true, Watched::Consumer) => ("Forbidden", Cause::ConsumerForbids),
                 (true, Watched::Provider(_) | Watched::Place(_)) => ("Forbidden", Cause::ProviderForbids),
                 (false, _) => ("Unreachable", Cause::Unreachable),
             };
-            Trouble {
+            Problem {
                 reason,
                 message: format!("cannot {watched}: {}", failure.message),
                 cause,
@@ -135,7 +131,7 @@ impl Issues {
         let first = watches.min_by(|one, other| one.message.cmp(&other.message));
         first.or_else(|| {
             let (key, issue) = self.by_key.iter().min_by_key(|(key, _)| *key)?;
-            Some(Trouble {
+            Some(Problem {
                 reason: issue.reason,
                 message: format!("{key}: {}", issue.message),
                 cause: issue.cause,
@@ -232,11 +228,12 @@ mod tests {
             &ObjectKey::new("ns", "a"),
             Some(&Issue::blocked("Conflict", &"somebody else's")),
         );
-        assert!(issues.problem().unwrap().starts_with("ns/a: "));
+        assert!(issues.problem().unwrap().message.starts_with("ns/a: "));
         let gone = kube::Error::Api(kube::core::Status::failure("gone", "Gone").with_code(403).boxed());
         issues.set_watch(Watched::Consumer, Some(&gone));
-        assert_eq!(issues.problem().unwrap(), "cannot watch the consumer: gone");
-        assert_eq!(issues.trouble().unwrap().cause, Cause::ConsumerForbids);
+        let problem = issues.problem().unwrap();
+        assert_eq!(problem.message, "cannot watch the consumer: gone");
+        assert_eq!(problem.cause, Cause::ConsumerForbids);
         assert!(issues.set_watch(Watched::Consumer, None));
         assert!(!issues.set_watch(Watched::Consumer, None));
     }

@@ -8,10 +8,7 @@ use tokio::sync::watch;
 
 use crate::{
     connection::{Target, Writer},
-    engine::{
-        Deletions, Progress,
-        report::{Issue, Issues},
-    },
+    engine::{Deletions, Progress, report::Issue},
     index::{Index, Known, Place, PlannedUids},
     model::object::{Object, Version},
 };
@@ -71,7 +68,7 @@ pub(crate) trait SyncStrategy: Send + Sync + Sized + 'static {
     fn relists(&self) -> Option<watch::Receiver<u64>>;
 
     /// How it is going; `is_idle` if no object is being worked on or waits to be.
-    fn observe(&self, common: Progress, is_idle: bool, index: &Index<Self::Pair>, issues: &Issues) -> Self::Progress;
+    fn observe(&self, common: Progress, is_idle: bool, index: &Index<Self::Pair>) -> Self::Progress;
 }
 
 /// An operation, as far as an engine is concerned.

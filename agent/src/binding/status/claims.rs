@@ -12,6 +12,7 @@ use super::{sync::before, types};
 use crate::{
     binding::{claims::ClaimsPlan, observed::ObservedBinding, plan::BindingPlan},
     claims::Progress,
+    engine::Cause,
     rights,
 };
 
@@ -94,12 +95,12 @@ fn problem(seen: &ObservedBinding, claims: &ClaimsPlan, progress: &Progress) -> 
     let effective = claims.effective.iter().map(|claim| &claim.group_resource);
     effective.chain(&claims.withdrawn).find_map(|resource| {
         let problem = progress.claims.get(resource)?.problem.as_ref()?;
-        let reason = match problem.reason {
-            "Forbidden" => "RightsMissing",
-            _ => "ClaimFailing",
+        let reason = match problem.cause {
+            Cause::ConsumerForbids | Cause::ProviderForbids => "RightsMissing",
+            Cause::Unreachable | Cause::Invalid | Cause::Other => "ClaimFailing",
         };
         let mut message = format!("{resource}: {}", problem.message);
-        if problem.lacks_right {
+        if problem.cause == Cause::ConsumerForbids {
             let role = rights::role(&seen.name(), seen.bundle.is_some());
             let mend = rights::claimed_resource(&role, &resource.group, &resource.resource);
             message = format!("{message}; {mend}");

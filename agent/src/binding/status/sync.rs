@@ -9,6 +9,7 @@ use super::{CrdFailures, types};
 use crate::{
     binding::{crd::CrdState, frozen::frozen_message, observed::ObservedBinding, plan::BindingPlan},
     controller::conditions::TOO_MANY_MISSING,
+    engine::Cause,
     rights,
 };
 
@@ -96,13 +97,13 @@ pub(super) fn informers_synced(seen: &ObservedBinding) -> Option<Condition> {
             message,
         ));
     };
-    let mend = if !engine.progress.consumer_synced && problem.contains("forbidden") {
+    let mend = if !engine.progress.consumer_synced && problem.cause == Cause::ConsumerForbids {
         let role = rights::role(&seen.name(), seen.bundle.is_some());
         format!("; {}", rights::bound_resource(&role, &resource.group, &resource.plural))
     } else {
         String::new()
     };
-    let message = format!("{resource}: {problem}{mend}");
+    let message = format!("{resource}: {}{mend}", problem.message);
     Some(false_condition(
         types::INFORMERS_SYNCED,
         Severity::Error,
@@ -121,7 +122,8 @@ pub(super) fn objects_in_sync(seen: &ObservedBinding) -> Option<Condition> {
     Some(match failing {
         None => true_condition(types::OBJECTS_IN_SYNC),
         Some(engine) => {
-            let problem = engine.progress.problem.as_deref().unwrap_or("see their events");
+            let problem = engine.progress.problem.as_ref();
+            let problem = problem.map_or("see their events", |problem| problem.message.as_str());
             let message = format!("some {} are not in sync: {problem}", engine.spec.resource);
             false_condition(types::OBJECTS_IN_SYNC, Severity::Warning, "ObjectsFailing", message)
         }

@@ -12,6 +12,7 @@ use crate::{
     },
     controller::{access::SecretProblem, conditions::turned, observed_session::ClusterPin},
     drain::{DrainMode, DrainProgress},
+    engine::{Cause, Problem},
     session::{connect::ConnectError, exports::ExportLookup, heartbeat::Heartbeat},
 };
 
@@ -238,7 +239,7 @@ fn what_the_consumer_refuses_is_named() {
     let blind = with(served(), |seen| {
         let progress = &mut seen.engines.get_mut(CRD).unwrap().progress;
         progress.consumer_synced = false;
-        progress.problem = Some("cowboys.wildwest.dev is forbidden".to_owned());
+        progress.problem = Some(problem("no right", Cause::ConsumerForbids));
     });
     check(
         &blind,
@@ -250,7 +251,7 @@ fn what_the_consumer_refuses_is_named() {
     let failing = with(served(), |seen| {
         let progress = &mut seen.engines.get_mut(CRD).unwrap().progress;
         progress.failing = 1;
-        progress.problem = Some("billy: quota".to_owned());
+        progress.problem = Some(problem("billy: quota is forbidden", Cause::ProviderForbids));
     });
     check(
         &failing,
@@ -468,6 +469,14 @@ fn bundled(mut seen: ObservedBinding, removed: RemovedExports, selects: bool) ->
     seen
 }
 
+fn problem(message: &str, cause: Cause) -> Problem {
+    Problem {
+        reason: "Any",
+        message: message.to_owned(),
+        cause,
+    }
+}
+
 fn released(remaining: Option<usize>) -> ObservedBinding {
     with(installed(), |seen| {
         let released = DrainProgress {
@@ -560,7 +569,7 @@ fn a_right_that_a_bundles_binding_lacks_belongs_into_the_bundles_role() {
     let forbidden = with(bundled(served(), RemovedExports::Keep, true), |seen| {
         let progress = &mut seen.engines.get_mut(CRD).unwrap().progress;
         progress.consumer_synced = false;
-        progress.problem = Some("cannot watch the consumer: forbidden".to_owned());
+        progress.problem = Some(problem("no right", Cause::ConsumerForbids));
     });
     let says = "ClusterRole kube-bind-konnector-bundles: {";
     check(

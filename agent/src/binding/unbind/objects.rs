@@ -72,7 +72,7 @@ pub(super) fn drain(seen: &ObservedBinding, session: u64) -> UnbindPlan {
             .filter(|_| engine.draining && engine.progress.consumer_synced);
         plan.remaining = plan.remaining.zip(left).map(|(sum, left)| sum + left);
         if let Some(problem) = &engine.progress.problem {
-            plan.message = format!("{problem}; {FORCE}");
+            plan.message = format!("{}; {FORCE}", problem.message);
         }
     }
     if let Some(frozen) = seen.frozen.as_ref().filter(|_| plan.remaining != Some(0)) {

@@ -11,7 +11,12 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Site;
-use crate::{attempt::Attempt, claims::Problem, discovery, model::BoundResource};
+use crate::{
+    attempt::Attempt,
+    discovery,
+    engine::{Cause, Problem},
+    model::BoundResource,
+};
 
 /// The pauses between two searches.
 const SEARCH: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
@@ -124,7 +129,7 @@ impl SearchFailure {
         Problem {
             reason,
             message,
-            lacks_right: false,
+            cause: Cause::Other,
         }
     }
 }

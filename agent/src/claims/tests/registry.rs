@@ -18,7 +18,7 @@ use crate::{
     },
     connection::Sides,
     contract::Contract,
-    engine::{Budget, Metrics, Surroundings},
+    engine::{Budget, Cause, Metrics, Surroundings},
     events::Recorder,
 };
 
@@ -433,7 +433,7 @@ async fn a_missing_right_is_told_as_one() {
     let problem = town.progress("cowboys").problem.unwrap();
     assert_eq!(problem.reason, "Forbidden");
     assert!(
-        problem.lacks_right && problem.message.contains("secrets is forbidden"),
+        problem.cause == Cause::ConsumerForbids && problem.message.contains("secrets is forbidden"),
         "{problem:?}"
     );
     assert!(!town.progress("cowboys").synced && town.progress("cowboys").remaining.is_none());

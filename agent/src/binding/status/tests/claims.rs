@@ -13,7 +13,8 @@ use crate::{
         plan,
         status::tests::{check, status_of, with},
     },
-    claims::{ClaimProgress, Problem},
+    claims::ClaimProgress,
+    engine::Problem,
     session::exports::ExportLookup,
 };
 
@@ -117,24 +118,19 @@ fn what_is_amiss_with_a_claim_is_named() {
         change(progress(&mut seen, "secrets"));
         seen
     };
-    let problem = |reason| Problem {
-        reason,
+    let problem = |cause| Problem {
+        reason: "Any",
         message: "no right to list".to_owned(),
-        lacks_right: false,
+        cause,
     };
-    let forbidden = claimed(&|progress| progress.problem = Some(problem("Forbidden")));
+    let forbidden = claimed(&|progress| progress.problem = Some(problem(Cause::ProviderForbids)));
     check(
         &forbidden,
         "RightsMissing",
         Severity::Warning,
         "secrets: no right to list",
     );
-    let mut lacking = claimed(&|progress| {
-        progress.problem = Some(Problem {
-            lacks_right: true,
-            ..problem("Forbidden")
-        });
-    });
+    let mut lacking = claimed(&|progress| progress.problem = Some(problem(Cause::ConsumerForbids)));
     for (bundled, role) in [
         (false, "kube-bind-konnector-cowboys"),
         (true, "kube-bind-konnector-bundles"),
@@ -152,7 +148,7 @@ fn what_is_amiss_with_a_claim_is_named() {
             "; the konnector needs this rule in ClusterRole kube",
         );
     }
-    let conflict = claimed(&|progress| progress.problem = Some(problem("Conflict")));
+    let conflict = claimed(&|progress| progress.problem = Some(problem(Cause::Other)));
     check(&conflict, "ClaimFailing", Severity::Warning, "secrets: ");
     let listing = claimed(&|progress| progress.synced = false);
     check(&listing, "ClaimsSyncing", Severity::Info, "first lists of secrets");
