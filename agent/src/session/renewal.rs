@@ -19,7 +19,7 @@ use super::{
 const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
 /// Pause before a backend that refused is asked again, since an admin may lift a revocation.
 const DENIED_PAUSE: Duration = Duration::from_mins(10);
-/// RenewedCredential at this part of the lifetime at the latest.
+/// A credential is renewed after this part of its lifetime at the latest.
 const LIFETIME_SHARE: f64 = 2.0 / 3.0;
 /// A renewal may be earlier by this part, so that konnectors do not renew all at once.
 const JITTER: f64 = 0.15;
