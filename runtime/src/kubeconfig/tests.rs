@@ -232,7 +232,7 @@ fn what_is_no_kubeconfig_is_refused_without_repeating_it() {
     assert_eq!(ProviderAccess::parse(&long).expect_err("a refusal").reason(), "TooLong");
 }
 
-/// Whatever is read, it is either refused in words that repeat nothing of it, or safe to connect to.
+/// Checks that any bytes are either refused in words that repeat none of them, or safe to connect to.
 fn check_any(bytes: &[u8]) -> Result<(), TestCaseError> {
     match ProviderAccess::parse(bytes) {
         Ok(access) => {
