@@ -99,7 +99,7 @@ fn check_selector(selector: Selector, expect: Result<(), &str>) {
 
 #[test]
 fn what_may_be_claimed_is_core_or_allowed_and_namespaced() {
-    for core in CORE {
+    for core in CORE_PLURALS {
         check_resource(core, Ok(()));
     }
     check_resource("horses.wildwest.dev", Ok(()));
