@@ -9,7 +9,9 @@ use std::{
 };
 
 use bindery_api::{
-    annotations, labels, names,
+    annotations,
+    claims::CORE_PLURALS,
+    labels, names,
     v1alpha2::{APIServiceExportTemplate, Collection, GroupResource},
 };
 use bindery_server::{
@@ -211,7 +213,7 @@ fn the_shipped_roles_for_claims_are_those_that_are_bound() {
             .collect::<Vec<_>>()
     };
     let server = role(&roles, claims::SERVER_ROLE);
-    for resource in claims::CORE {
+    for resource in CORE_PLURALS {
         let consumers = role(&roles, &claims::core_role(resource));
         let wanted = rbac::rules(&[GroupResource::new("", resource)], &rbac::WRITE_VERBS);
         assert_eq!(consumers.rules, Some(wanted), "{resource}");
