@@ -2,10 +2,10 @@
 //!
 //! One engine serves one resource of one binding. Its parts, in the way of one change:
 //!
-//! 1. `engine` runs a watch on each side and puts what they show into the `index`, which holds a `pair` of what is
-//!    known of each object here and there.
-//! 2. Each change queues the object's key; a worker takes it and asks `plan`, a pure function, what is to be done.
-//! 3. `write` does it, one request an operation, and what it learns (`learn`) goes into the index for the next plan.
+//! 1. `engine` runs a watch on each side and puts what they show into the `index`, which holds a `pair` for each object:
+//!    what is known of it on both clusters.
+//! 2. Each change queues the object's key; a worker takes it and asks `plan`, a pure function, what to do.
+//! 3. `write` sends one request per operation, and `learn` notes the outcome in the index for the next plan.
 
 pub(crate) mod learn;
 pub(crate) mod pair;
@@ -37,43 +37,42 @@ use crate::{
 };
 use strategy::Bound;
 
-/// Keeps one resource in sync until it is dropped.
+/// The engine of one bound resource. It keeps the resource in sync until it is dropped.
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) running: Running<Bound>,
     _thaw: AbortOnDropHandle<()>,
 }
 
-/// What an engine syncs, and for whom.
+/// What an engine syncs, and for which binding.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// Name of the APIServiceBinding.
     pub binding: Arc<str>,
     /// The contract namespace on the provider.
     pub contract: Arc<str>,
-    /// The APIServiceExport, as a plain owner of the APIServiceNamespaces that are made for it.
+    /// The APIServiceExport, as an owner reference for the APIServiceNamespaces that are requested for it.
     pub export: OwnerReference,
-    /// When that was made: what was let go before may be in use again.
+    /// When the export was created. Copies that were released before may be used again.
     pub since: Option<Timestamp>,
-    /// The resource.
+    /// The bound resource, in the version to sync.
     pub resource: BoundResource,
-    /// Where copies go.
+    /// The rule for the namespace and the name of a copy on the provider.
     pub placement: Placement,
-    /// Whether the provider is watched by namespace or as a whole.
+    /// Whether the provider is watched by namespace or cluster-wide.
     pub informer_scope: InformerScope,
-    /// Several consumers share names, and each write replaces the one before it.
+    /// Several consumers may write the same provider object, and the last write wins.
     pub last_wins: bool,
     /// Which objects of the provider are created on the consumer.
     pub adoption: Adoption,
-    /// The konnector's own namespace, where nothing is created.
+    /// The konnector's own namespace, in which adoption creates nothing.
     pub own_namespace: Arc<str>,
 }
 
 // === impl Engine ===
 
 impl Engine {
-    /// Starts to sync. `deletions` holds deletions back, for all engines of the binding; `references` are told what the
-    /// objects refer to.
+    /// Starts to sync. `deletions` is the deletion guard of the binding; `references` indexes what the objects refer to.
     pub fn start(
         target: Target,
         sides: Sides,
@@ -95,7 +94,7 @@ impl Engine {
             relink: AtomicBool::new(false),
         };
         let index = Index::new(Arc::clone(&target.contract), target.placement.clone());
-        // Copies that are all in one place need one watch of that, and nobody has a right to look beyond it.
+        // If one namespace holds all copies, one watch of that is enough, and the konnector has no right to watch more.
         let informer_scope = match target.placement {
             Placement::Mapped | Placement::Shared => target.informer_scope,
             Placement::None | Placement::Prefixed | Placement::Contract | Placement::Beside(_) => {
@@ -117,12 +116,12 @@ impl Engine {
         }
     }
 
-    /// How it is going, to read or to wait for.
+    /// The progress of the engine, to read or to wait for.
     pub fn progress(&self) -> channel::Receiver<Progress> {
         self.running.shared.progress()
     }
 
-    /// From now on deletes every object of the consumer, and with it its copy.
+    /// Deletes, from now on, every object of the consumer, and with it its copy.
     pub fn drain(&self) {
         let shared = &self.running.shared;
         if !shared.strategy.draining.swap(true, Ordering::Relaxed) {
@@ -130,7 +129,7 @@ impl Engine {
         }
     }
 
-    /// Whether copies of objects that are no more go to those that have their names now.
+    /// Sets whether a copy whose source is gone becomes the copy of the object that has its name now.
     pub fn relink(&self, relink: bool) {
         let shared = &self.running.shared;
         if shared.strategy.relink.swap(relink, Ordering::Relaxed) != relink && relink {
@@ -138,7 +137,7 @@ impl Engine {
         }
     }
 
-    /// Stops or resumes all writes. What is under way is finished.
+    /// Stops or resumes all writes. Work that is under way is finished.
     pub fn pause(&self, paused: bool) {
         self.running.shared.pause(paused);
     }

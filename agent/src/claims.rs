@@ -1,8 +1,8 @@
 //! Permission claims: objects of the consumer that the provider may read, and objects of the provider that it may write on
 //! the consumer, such as the Secrets that bound objects refer to.
 //!
-//! Every claimed object has a source on one cluster, made there by somebody else, and a copy on the other, made here. The
-//! source is never written or deleted. Its parts, in the way of one change:
+//! Every claimed object has a source on one cluster, which a user or the provider made there, and a copy on the other,
+//! which the konnector makes. It never writes or deletes the source. The parts, in the way of one change:
 //!
 //! 1. `rules` decide which objects are claimed, by what the bindings say and what bound objects refer to.
 //! 2. `pair` holds what is known of an object on both clusters, and which of the two is the source.

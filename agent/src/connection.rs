@@ -9,8 +9,8 @@ pub(crate) use writer::*;
 /// Clients of the two clusters.
 #[derive(Clone, Debug)]
 pub struct Sides {
-    /// Where the user's objects are.
+    /// Clients of the consumer cluster, where the user's objects are.
     pub consumer: Clients,
-    /// Where the copies go.
+    /// Clients of the provider cluster, where the copies of them are.
     pub provider: Clients,
 }

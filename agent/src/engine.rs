@@ -1,4 +1,4 @@
-//! Runs the watches, the workers and the places of one engine.
+//! Runs one engine, the sync loop of one resource: its watches, its workers and its provider namespaces.
 
 pub(crate) mod budget;
 pub(crate) mod deletion_guard;
@@ -48,73 +48,73 @@ use crate::{
     model::{BoundResource, Placement, object::Lean},
 };
 
-/// Consumer namespaces worked on at once.
+/// Tasks of one engine that request, use and give up provider namespaces, one consumer namespace each at a time.
 const PLACE_WORKERS: usize = 4;
-/// Progress is published at most this often.
+/// The shortest pause between two publications of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
-/// And so seldom that counting takes no larger part of the time than one in so many: it may go through all objects.
+/// The pause is at least this many times as long as the publication took, which may count all objects.
 const PROGRESS_PART: u32 = 20;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// What engines share with others.
+/// What all engines of a session share.
 #[derive(Clone, Debug)]
 pub struct Surroundings {
-    /// Those of the contract.
+    /// The APIServiceNamespaces of the contract, each of which requests the provider namespace of a consumer namespace.
     pub namespaces: Cache<APIServiceNamespace>,
-    /// All of the consumer.
+    /// All namespaces of the consumer cluster.
     pub consumer_namespaces: Cache<Namespace>,
-    /// Where events go.
+    /// Publishes Kubernetes events about objects.
     pub recorder: Recorder,
-    /// Where work is counted.
+    /// The metrics that the engines update.
     pub metrics: Arc<Metrics>,
-    /// How much of it there is at a time, for all engines of a provider.
+    /// Limits how many objects all engines of one provider process at a time.
     pub budget: Budget,
 }
 
-/// How an engine is doing.
+/// The progress of one engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// The consumer's objects were listed.
+    /// Whether a complete list of the consumer's objects was seen.
     pub consumer_synced: bool,
-    /// The copies were listed, in every provider namespace in use.
+    /// Whether the copies were listed in every provider namespace in use.
     pub provider_synced: bool,
-    /// Consumer objects.
+    /// The number of the consumer's objects.
     pub objects: usize,
-    /// Objects that wait to be worked on.
+    /// The number of objects that are queued for a worker.
     pub pending: usize,
-    /// Objects whose last attempt failed, or that are left alone because of a conflict.
+    /// The number of objects whose last attempt failed, or that a conflict blocks.
     pub failing: usize,
-    /// What is amiss, in one sentence: a cluster that cannot be reached, or the first failing object.
+    /// The most important problem: a cluster that cannot be watched, or else the first failing object.
     pub problem: Option<Problem>,
-    /// While draining, once both sides are known: objects left on either side.
+    /// While draining, once both clusters are listed: the number of objects that are left, each counted once with its copy.
     pub remaining: Option<usize>,
 }
 
-/// What an engine syncs, whatever its strategy.
+/// What an engine syncs, for bound and for claimed resources.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
-    /// The binding; of a claimed resource, which bindings share, the contract.
+    /// The name of the binding or, for a claimed resource, which several bindings may share, of the contract namespace.
     pub holder: Arc<str>,
     /// The contract namespace on the provider.
     pub contract: Arc<str>,
     pub resource: BoundResource,
-    /// Where copies go.
+    /// The rule for the namespace and the name of a copy on the provider.
     pub placement: Placement,
-    /// Whether the provider is watched by namespace or as a whole.
+    /// Whether the provider is watched by namespace or cluster-wide.
     pub informer_scope: InformerScope,
-    /// Several consumers share names, and each write replaces the one before it.
+    /// Several consumers may write the same provider object, and the last write wins.
     pub last_wins: bool,
 }
 
-/// Keeps one resource in sync until it is dropped.
+/// A running engine. It keeps one resource in sync until it is dropped.
 pub(crate) struct Running<F: SyncStrategy> {
     pub(crate) shared: Arc<Shared<F>>,
     _subscriptions: [Subscription; 2],
     _tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-/// What the tasks of an engine share.
+/// The state that the tasks of an engine share.
 pub(crate) struct Shared<F: SyncStrategy> {
     pub(crate) strategy: F,
     pub(crate) frame: Frame,
@@ -122,27 +122,27 @@ pub(crate) struct Shared<F: SyncStrategy> {
     pub(super) writer: Writer,
     pub(super) around: Surroundings,
     pub(super) meter: Meter,
-    /// Tells this engine from others of the binding.
+    /// The number by which deletion guards know this engine; unique in this process.
     id: u64,
     pub(crate) index: Mutex<Index<F::Pair>>,
     pub(crate) issues: Mutex<Issues>,
     pub(crate) queue: Queue<ObjectKey>,
     pub(super) place_queue: Queue<Arc<str>>,
-    /// Watches of provider namespaces, by consumer namespace.
+    /// Tasks that watch or list one provider namespace each, by consumer namespace.
     pub(super) pumps: Mutex<HashMap<Arc<str>, AbortOnDropHandle<()>>>,
-    /// All places that were assigned before the start are in use.
+    /// Whether all provider namespaces that were assigned before the start are in use.
     pub(super) places_known: channel::Sender<bool>,
-    /// A place that comes is listed by itself: the list of all of the provider has begun without it.
+    /// Whether a newly assigned provider namespace needs a list of its own, because no cluster-wide list will show it.
     pub(super) lists_places: AtomicBool,
-    /// Consumer namespaces whose end was seen.
+    /// Consumer namespaces whose deletion the watch showed. They do not count as missing.
     ended_namespaces: Mutex<HashSet<Arc<str>>>,
-    /// The consumer went back in time, and not all sources have been there since.
+    /// A cluster with sources went back in time, as after a restore, and sources have been missing since.
     pub(super) rewound: AtomicBool,
-    /// Raised when so much may have changed that the missing have to be counted anew.
+    /// Incremented whenever a list is complete, since missing sources have to be counted again then.
     epoch: AtomicU64,
-    /// When the missing were counted last, and in which epoch. Never held while anything else is locked.
+    /// Epoch and time of the last count of missing sources. No other lock is taken while this one is held.
     counted: Mutex<Option<(u64, Instant)>>,
-    /// Something waits for deletions to be allowed.
+    /// A deletion was held back. It is tried again when the deletion guards allow deletions.
     held_back: AtomicBool,
     pub(super) paused: channel::Sender<bool>,
     progress: channel::Sender<F::Progress>,
@@ -152,7 +152,7 @@ pub(crate) struct Shared<F: SyncStrategy> {
 // === impl Running ===
 
 impl<F: SyncStrategy> Running<F> {
-    /// Starts to sync.
+    /// Starts the tasks of the engine.
     pub(crate) fn start(frame: Frame, sides: Sides, around: Surroundings, strategy: F, index: Index<F::Pair>) -> Self {
         let writer = Writer {
             consumer: sides.consumer.write.clone(),
@@ -193,7 +193,7 @@ impl<F: SyncStrategy> Running<F> {
         }
     }
 
-    /// Joins a guard, and goes on with what it held back as soon as it allows that, until dropped.
+    /// Joins a deletion guard. Until the handle is dropped, a task resumes deletions whenever the guard allows them again.
     pub(crate) fn thaw(&self, guard: Arc<Deletions>) -> AbortOnDropHandle<()> {
         guard.join(self.shared.id);
         AbortOnDropHandle::new(tokio::spawn(Arc::clone(&self.shared).thaw(guard)))
@@ -225,23 +225,23 @@ impl<F: SyncStrategy> std::fmt::Debug for Shared<F> {
 }
 
 impl<F: SyncStrategy> Shared<F> {
-    /// How it is going, to read or to wait for.
+    /// The progress of the engine, to read or to wait for.
     pub(crate) fn progress(&self) -> channel::Receiver<F::Progress> {
         self.progress.subscribe()
     }
 
-    /// Tells this engine from others that the same guard holds back.
+    /// The number by which deletion guards know this engine; unique in this process.
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
-    /// Stops or resumes all writes. What is under way is finished.
+    /// Stops or resumes all writes. Work that is under way is finished.
     pub(crate) fn pause(&self, paused: bool) {
         self.paused
             .send_if_modified(|current| std::mem::replace(current, paused) != paused);
     }
 
-    /// Looks at all objects again.
+    /// Queues all objects.
     pub(crate) fn enqueue_all(&self, priority: Priority) {
         let keys = self.index.lock().keys();
         self.enqueue(keys, priority);
@@ -284,7 +284,7 @@ impl<F: SyncStrategy> Shared<F> {
         } else if self.frame.informer_scope == InformerScope::Cluster && !F::SHARES_WATCHES {
             let shared = Arc::clone(self);
             spawn(tokio::spawn(async move {
-                // It shows what is in the places that are known by then.
+                // The list shows copies only in provider namespaces that are in use when it begins.
                 let mut places_known = shared.places_known.subscribe();
                 let _ = places_known.wait_for(|known| *known).await;
                 let provider = shared.sides.provider.watch.clone();
@@ -299,7 +299,7 @@ impl<F: SyncStrategy> Shared<F> {
         tasks
     }
 
-    /// Watches the consumer's objects; begins anew whenever they are all to be shown again.
+    /// Watches the consumer's objects, and starts again with a list whenever the strategy asks for one.
     async fn watch_consumer(self: Arc<Self>, collection: Source) {
         let mut rounds = self.strategy.relists();
         loop {
@@ -318,10 +318,10 @@ impl<F: SyncStrategy> Shared<F> {
         }
     }
 
-    /// Tells how it is going.
+    /// Publishes the progress if it changed.
     pub(crate) fn tell_progress(&self) {
         self.progress.send_if_modified(|current| {
-            // Observed here, or what was seen before might be told after what was seen since.
+            // Observed under the channel's lock, so that an older progress never replaces a newer one.
             let progress = self.observe_progress();
             let news = *current != progress;
             *current = progress;

@@ -1,4 +1,4 @@
-//! All pairs of one resource, as both watches and our own writes made them.
+//! The index of an engine: what is known of every object of one resource on both clusters.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -19,19 +19,18 @@ pub(crate) use contents::{Compared, Contents, Shown};
 pub(crate) use listing::Listing;
 pub(crate) use tally::Tally;
 
-/// The index of one engine. It knows no client and waits for nothing.
+/// The index of one engine: a pair for each object that either cluster has. It sends no requests and never waits.
 ///
-/// Of each object it holds its name and a pair, as long as either cluster has it; what a burst has taken is given back when
-/// its objects are gone.
+/// Memory that a burst of objects took is freed when they are gone.
 #[derive(Debug)]
 pub(crate) struct Index<P: Known> {
     contract: Arc<str>,
     placement: Placement,
     reader: P::Reader,
-    /// By consumer namespace, then by name.
+    /// The pairs by consumer namespace, then by name.
     rows: Rows<P>,
     places: HashMap<Arc<str>, Place>,
-    /// Consumer namespaces that get no place, and why.
+    /// Why the backend refuses a provider namespace, by consumer namespace.
     refusals: HashMap<Arc<str>, Arc<str>>,
     /// Consumer namespaces by the provider namespace of their copies.
     sources: HashMap<Arc<str>, Arc<str>>,
@@ -43,8 +42,8 @@ pub(crate) struct Index<P: Known> {
 
 type Rows<P> = HashMap<Arc<str>, Row<P>>;
 
-/// The objects of one consumer namespace, by name. Entries are boxed, so that a table that grows copies none and has little
-/// room to spare.
+/// The objects of one consumer namespace, by name. Entries are boxed, so that a table that grows moves only pointers, and
+/// wastes little memory.
 type Row<P> = HashMap<Arc<str>, Box<Entry<P>>, RandomState>;
 
 /// A pair, and the numbers of the lists that showed its sides last.
@@ -55,12 +54,12 @@ struct Entry<P> {
     provider_round: u32,
 }
 
-/// Room for so many more than there are is given back by no map.
+/// Maps shrink only if their capacity exceeds four times their length by more than this.
 const SPARE: usize = 256;
 
 /// What is known of one object on both clusters.
 pub(crate) trait Known: Contents + Default + Send + 'static {
-    /// What it takes to read an object.
+    /// What a pair needs to interpret an object.
     type Reader: Send;
 
     /// UID and version of the consumer's object, if there is one.
@@ -72,31 +71,31 @@ pub(crate) trait Known: Contents + Default + Send + 'static {
     /// Notes the consumer's object.
     fn see_consumer(&mut self, key: &ObjectKey, object: Object, reader: &mut Self::Reader);
 
-    /// Notes the provider's object; false if it is of no interest, and was of none.
+    /// Notes the provider's object. Returns false if this contract never syncs it, and nothing was known before either.
     fn see_provider(&mut self, key: &ObjectKey, object: Object, reader: &mut Self::Reader) -> bool;
 
-    /// The end of a consumer's object was seen, whether or not it is the one that is known.
+    /// Notes that the consumer's object of this UID was seen to end, whether or not it is the known one.
     fn consumer_ended(&mut self, uid: &str);
 
-    /// The consumer's object is gone.
+    /// Notes that the consumer's object is gone.
     fn lose_consumer(&mut self);
 
-    /// The provider's object is gone; `uid` is whose end was seen, if it was.
+    /// Notes that the provider's object is gone. `uid` is its UID, if its end was seen.
     fn lose_provider(&mut self, uid: Option<&str>);
 
-    /// Nothing is known of the provider's object any more.
+    /// Forgets all that is known of the provider's object.
     fn forget_provider(&mut self);
 
-    /// Whatever is shown of the consumer's object next is newer than what is known.
+    /// Makes the next version that the consumer shows count as newer than the known one.
     fn rewind_consumer(&mut self);
 
-    /// Whatever is shown of the provider's object next is newer than what is known.
+    /// Makes the next version that the provider shows count as newer than the known one.
     fn rewind_provider(&mut self);
 
     /// True if the object needs a provider namespace: to be copied to, or to see that its copy is gone.
     fn wants_place(&self, key: &ObjectKey, reader: &Self::Reader) -> bool;
 
-    /// Copies of ours, and those of them whose source is missing without its end having been seen.
+    /// Counts the copies of this contract, and those whose source is missing although its end was not seen.
     fn tally(&self) -> Tally;
 }
 
@@ -104,14 +103,14 @@ pub(crate) trait Known: Contents + Default + Send + 'static {
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub namespace: Arc<str>,
-    /// Its copies have been listed, so that one that is missing here is missing there.
+    /// Whether its copies were listed, so that a copy that the index lacks does not exist.
     pub listed: bool,
-    /// It is being taken away.
+    /// Whether its APIServiceNamespace is being deleted.
     pub closing: bool,
 }
 
-/// The UIDs of the objects that a plan was made for. The answer to a request of the plan says nothing of an object that took the
-/// name since.
+/// The UIDs of the objects that a plan was made for. The answer to a request of the plan says nothing of an object that
+/// took the name since.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PlannedUids {
     pub consumer: Option<Uid>,
@@ -134,7 +133,7 @@ impl<P: Known> Index<P> {
         }
     }
 
-    /// The pair of a key with its place, if both sides are known well enough to decide.
+    /// The pair of a key and its provider namespace; `None` unless both clusters were listed, so that a plan can decide.
     pub(crate) fn known(&mut self, key: &ObjectKey) -> Option<(&mut P, Place)> {
         if !self.consumer_synced {
             return None;
@@ -145,13 +144,13 @@ impl<P: Known> Index<P> {
         Some((&mut entry.pair, place))
     }
 
-    /// True if a pair waits for a provider namespace that nobody has asked for yet.
+    /// True if a pair needs a provider namespace, and none is in use.
     pub(crate) fn needs_place(&self, key: &ObjectKey) -> bool {
         let wants = |pair: &P| pair.wants_place(key, &self.reader);
         self.pair(key).is_some_and(wants) && !self.places.contains_key(&key.namespace)
     }
 
-    /// Notes why a consumer namespace gets no place; true if that is news.
+    /// Notes why the backend refuses a provider namespace, or that it does not. Returns true if that is news.
     pub(crate) fn set_refusal(&mut self, consumer_namespace: &Arc<str>, refusal: Option<&Arc<str>>) -> bool {
         let before = match refusal {
             Some(refusal) => self
@@ -162,7 +161,7 @@ impl<P: Known> Index<P> {
         before.as_ref() != refusal
     }
 
-    /// Why a pair that waits for a place gets none.
+    /// Why the backend refuses the provider namespace that a pair waits for.
     pub(crate) fn refusal(&self, key: &ObjectKey) -> Option<&Arc<str>> {
         self.refusals.get(&key.namespace).filter(|_| self.needs_place(key))
     }
@@ -180,14 +179,14 @@ impl<P: Known> Index<P> {
         self.places.values().all(|place| place.listed)
     }
 
-    /// Consumer objects known.
+    /// The number of known objects of the consumer.
     pub(crate) fn consumer_count(&self) -> usize {
         self.consumer_count
     }
 
-    /// Copies, and those of them whose source is missing without its end having been seen.
+    /// Counts the copies of this contract, and those whose source is missing although its end was not seen.
     pub(crate) fn tally(&self) -> Tally {
-        // What its place holds may not be known yet.
+        // In a provider namespace that is not listed yet, copies may not be known.
         let listed = |namespace: &Arc<str>| self.places.get(namespace).is_some_and(|place| place.listed);
         let rows = self.rows.iter().filter(|(namespace, _)| listed(namespace));
         let entries = rows.flat_map(|(_, row)| row.values());
@@ -226,7 +225,7 @@ impl<P: Known> Index<P> {
             .collect()
     }
 
-    /// True if a consumer namespace has objects that need a place.
+    /// True if a consumer namespace has objects that need a provider namespace.
     pub(crate) fn is_wanted(&self, namespace: &Arc<str>) -> bool {
         let row = self.rows.get(namespace).into_iter().flatten();
         row.into_iter().any(|(name, entry)| {
@@ -235,12 +234,12 @@ impl<P: Known> Index<P> {
         })
     }
 
-    /// True if a consumer namespace has a place and no object that would need one.
+    /// True if a consumer namespace has a provider namespace, and objects on neither cluster.
     pub(crate) fn is_vacant(&self, namespace: &Arc<str>) -> bool {
         self.places.contains_key(namespace) && !self.rows.contains_key(namespace)
     }
 
-    /// True if a consumer namespace certainly has no object, and no copy of one is left in its place.
+    /// True if a consumer namespace certainly has no object, and no copy of one is left in its provider namespace.
     pub(crate) fn is_known_empty(&self, namespace: &Arc<str>) -> bool {
         let is_listed = self.places.get(namespace).is_none_or(|place| place.listed);
         self.consumer_synced && is_listed && !self.rows.contains_key(namespace)
@@ -260,13 +259,13 @@ impl<P: Known> Index<P> {
         self.sources.get(namespace).cloned()
     }
 
-    /// Consumer namespaces whose copies were listed before.
+    /// The consumer namespaces whose copies were listed.
     pub(crate) fn listed_places(&self) -> Vec<Arc<str>> {
         let listed = self.places.iter().filter(|(_, place)| place.listed);
         listed.map(|(namespace, _)| Arc::clone(namespace)).collect()
     }
 
-    /// Consumer namespaces with a place, and the provider namespaces of these.
+    /// The consumer namespaces that have a provider namespace, each with that.
     pub(crate) fn places(&self) -> Vec<(Arc<str>, Arc<str>)> {
         let places = self.places.iter();
         places
@@ -274,7 +273,7 @@ impl<P: Known> Index<P> {
             .collect()
     }
 
-    /// Takes a provider namespace into use, or out of it. What was seen in the one before is forgotten.
+    /// Sets the provider namespace of a consumer namespace; `None` ends its use. Copies in an earlier one are forgotten.
     pub(crate) fn set_place(&mut self, consumer_namespace: &Arc<str>, namespace: Option<Arc<str>>, closing: bool) {
         let row = self.rows.get_mut(consumer_namespace);
         for entry in row.into_iter().flat_map(HashMap::values_mut) {
@@ -296,27 +295,27 @@ impl<P: Known> Index<P> {
         }
     }
 
-    /// Notes whether a place in use is being taken away.
+    /// Notes whether the APIServiceNamespace of a provider namespace in use is being deleted.
     pub(crate) fn set_closing(&mut self, consumer_namespace: &Arc<str>, closing: bool) {
         if let Some(place) = self.places.get_mut(consumer_namespace) {
             place.closing = closing;
         }
     }
 
-    /// The consumer has gone back in time: what it shows next is believed.
+    /// Notes that the consumer went back in time: whatever version it shows next counts as newer.
     pub(crate) fn consumer_rewound(&mut self) {
         let entries = self.rows.values_mut().flat_map(HashMap::values_mut);
         entries.for_each(|entry| entry.pair.rewind_consumer());
     }
 
-    /// The provider has gone back in time: what it shows next of these objects is believed.
+    /// Notes that the provider went back in time: whatever version of these objects it shows next counts as newer.
     pub(crate) fn provider_rewound(&mut self, consumer_namespace: &Arc<str>) {
         let row = self.rows.get_mut(consumer_namespace);
         let entries = row.into_iter().flat_map(HashMap::values_mut);
         entries.for_each(|entry| entry.pair.rewind_provider());
     }
 
-    /// Notes a consumer object from list, watch or read; false if something newer is known.
+    /// Notes a consumer object from a list, watch or read. Returns false if a newer version is known.
     pub(crate) fn consumer_seen(&mut self, key: &ObjectKey, object: Object) -> bool {
         let pair = &mut Self::entry(&mut self.rows, key).pair;
         let known = pair.consumer();
@@ -328,7 +327,7 @@ impl<P: Known> Index<P> {
         true
     }
 
-    /// Notes that a consumer object is gone; `uid` is whose end was seen, if it is known.
+    /// Notes that a consumer object is gone. `uid` is its UID, if its end was seen.
     pub(crate) fn consumer_deleted(&mut self, key: &ObjectKey, uid: Option<&str>) {
         let pair = &mut Self::entry(&mut self.rows, key).pair;
         if let Some(uid) = uid {
@@ -342,7 +341,7 @@ impl<P: Known> Index<P> {
         self.sweep(key);
     }
 
-    /// Notes a provider object from list, watch or read; false if that is no news.
+    /// Notes a provider object from a list, watch or read. Returns false if a newer version is known or it is never synced.
     pub(crate) fn provider_seen(&mut self, key: &ObjectKey, object: Object) -> bool {
         let pair = &mut Self::entry(&mut self.rows, key).pair;
         if pair.provider().is_some_and(|known| is_newer(known, &object)) {
@@ -353,7 +352,7 @@ impl<P: Known> Index<P> {
         is_news
     }
 
-    /// Notes that a provider object is gone; `uid` is whose end was seen, if it is known.
+    /// Notes that a provider object is gone. `uid` is its UID, if its end was seen.
     pub(crate) fn provider_deleted(&mut self, key: &ObjectKey, uid: Option<&str>) {
         let pair = &mut Self::entry(&mut self.rows, key).pair;
         if is_successor(pair.provider(), uid) {
@@ -363,7 +362,7 @@ impl<P: Known> Index<P> {
         self.sweep(key);
     }
 
-    /// Notes something of a pair.
+    /// Changes a pair, and forgets it if no object is left of it.
     pub(crate) fn note(&mut self, key: &ObjectKey, note: impl FnOnce(&mut P)) {
         let pair = &mut Self::entry(&mut self.rows, key).pair;
         self.consumer_count -= usize::from(pair.consumer().is_some());
@@ -377,7 +376,7 @@ impl<P: Known> Index<P> {
         row.entry(Arc::clone(&key.name)).or_default()
     }
 
-    /// Forgets a pair of which nothing is left.
+    /// Forgets a pair without an object on either cluster.
     fn sweep(&mut self, key: &ObjectKey) {
         let Some(row) = self.rows.get_mut(&key.namespace) else {
             return;
@@ -407,7 +406,7 @@ fn is_empty<P: Known>(pair: &P) -> bool {
     pair.consumer().is_none() && pair.provider().is_none()
 }
 
-/// Gives back what a map has room for far beyond what it holds: what a burst has taken.
+/// Frees the spare capacity of a map where it far exceeds the length, as after a burst.
 pub(crate) fn give_back<K: Eq + std::hash::Hash, V, S: std::hash::BuildHasher>(map: &mut HashMap<K, V, S>) {
     if map.capacity() > 4 * map.len() + SPARE {
         map.shrink_to(2 * map.len());
@@ -418,7 +417,7 @@ fn is_newer((uid, version): (&Uid, Version), object: &Object) -> bool {
     version > object.meta.resource_version && *uid == *object.meta.uid
 }
 
-/// True if somebody else has the name by now.
+/// True if the object that is gone has another UID than the known one, which has taken its name.
 fn is_successor(known: Option<(&Uid, Version)>, gone: Option<&str>) -> bool {
     known.is_some_and(|(known, _)| gone.is_some_and(|gone| *known != *gone))
 }

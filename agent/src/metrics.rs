@@ -98,3 +98,37 @@ impl Outcome {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bindery_runtime::telemetry;
+
+    use super::*;
+
+    #[test]
+    fn what_happened_is_counted_under_the_documented_names() {
+        let mut registry = telemetry::registry();
+        let metrics = Metrics::register(&mut registry);
+        metrics.renewal(true);
+        metrics.renewal(false);
+        metrics.heartbeat(true);
+        for _ in 0..3 {
+            metrics.session_began();
+        }
+        metrics.session_ended();
+        metrics.bundle_binding("created");
+        metrics.leads();
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        for line in [
+            r#"bindery_credential_renewals_total{outcome="ok"} 1"#,
+            r#"bindery_credential_renewals_total{outcome="error"} 1"#,
+            r#"bindery_heartbeats_total{outcome="ok"} 1"#,
+            "bindery_sessions 2",
+            r#"bindery_bundle_bindings_total{operation="created"} 1"#,
+            "bindery_leading 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+        }
+    }
+}

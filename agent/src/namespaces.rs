@@ -1,4 +1,4 @@
-//! Provider namespaces: when one is requested for a consumer namespace, when it is given back.
+//! Decides when a provider namespace is requested for a consumer namespace and when it is given up, and sends the requests.
 
 pub(crate) mod mapped;
 mod reconcile;

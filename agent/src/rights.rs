@@ -25,7 +25,8 @@ pub fn refused(error: &kube::Error, object: &str, group: &str, resource: &str, v
     }
 }
 
-/// Returns the ClusterRole that holds the konnector's rights for a binding. All bindings of bundles share one role.
+/// Returns the name of the ClusterRole that holds the konnector's rights for a binding. `is_bundled` says that the
+/// konnector itself made the binding, for an APIServiceBindingBundle; all such bindings share one role.
 pub fn role(binding: &str, is_bundled: bool) -> String {
     if is_bundled {
         names::KONNECTOR_BUNDLES_ROLE.to_owned()

@@ -61,7 +61,7 @@ pub struct SessionSettings {
     pub heartbeat_interval: Duration,
     /// The longest pause before a provider or backend that does not answer is asked again.
     pub polling_interval: Duration,
-    /// The Secret with the kubeconfig, as the provider is told.
+    /// The Secret with the kubeconfig, which heartbeats report to the provider.
     pub secret: SecretRef,
 }
 

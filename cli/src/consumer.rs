@@ -45,6 +45,26 @@ impl Consumer {
         })
     }
 
+    /// Makes a consumer whose API server answers every request with this object, for tests.
+    #[cfg(test)]
+    pub(crate) fn answering(answer: &serde_json::Value) -> Self {
+        let answer = answer.to_string();
+        let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+            let body = kube::client::Body::from(answer.clone().into_bytes());
+            std::future::ready(Ok::<_, std::convert::Infallible>(http::Response::new(body)))
+        });
+        let client = Client::new(service, "default");
+        let clients = Clients {
+            watch: client.clone(),
+            write: client.clone(),
+            lease: client,
+        };
+        Self {
+            clients,
+            namespace: "default".to_owned(),
+        }
+    }
+
     /// A client that applies sets of manifests to this cluster.
     pub(crate) fn synk(&self) -> Synk {
         Synk::new(self.clients.clone())

@@ -14,6 +14,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 pub(crate) use compare::difference;
+#[cfg(test)]
+pub(crate) use kinds::tests::served;
 pub(crate) use kinds::{Kind, kinds, resolve};
 pub(crate) use object::ObjectFacts;
 pub(crate) use place::{CopyLocation, MappedNamespaces, claimed_place, place};

@@ -12,9 +12,9 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// For a watch that broke: short, because no changes are seen meanwhile.
+    /// The backoff of a watch that broke: short, because no changes are seen meanwhile.
     pub const WATCH: Self = Self::new(Duration::from_millis(25), Duration::from_secs(5));
-    /// For an object whose processing failed.
+    /// The backoff of an object whose processing failed.
     pub const OBJECT: Self = Self::new(Duration::from_millis(20), Duration::from_mins(1));
 
     /// Makes a backoff with delays from `first` to `max`.

@@ -35,7 +35,7 @@ pub trait Decode: Send {
     }
 }
 
-/// What the event handler of a watch is told.
+/// What a watch reports to its event handler.
 #[derive(Debug)]
 pub enum Event<T> {
     /// The API server has gone back in time: what it shows from now on is the truth, however old its versions are. A list

@@ -1,4 +1,4 @@
-//! What an engine knows of bound objects, and how their own writes are noted.
+//! How watches, reads and writes change what an engine knows of a bound object and its copy.
 
 use std::sync::Arc;
 
@@ -18,37 +18,45 @@ use crate::{
     },
 };
 
-/// What it takes to read a bound object and its copy.
+/// What a pair needs to interpret a bound object and its copy.
 #[derive(Debug)]
 pub(crate) struct Reader {
     contract: Arc<str>,
     placement: Placement,
-    /// Provider namespaces, as they are noted on objects.
+    /// Interned names of provider namespaces, which annotations of objects repeat.
     namespaces: Names,
 }
 
-/// What a write or a read taught us, to be noted before the next plan.
+/// The outcome of an operation, to be noted before the next plan.
 #[derive(Debug)]
 pub(crate) enum Learned {
+    /// A read or an adoption showed the consumer's object; `None` if there is none.
     Consumer(Option<Object>),
+    /// A read showed the provider's object; `None` if there is none.
     Provider(Option<Object>),
+    /// Our finalizer and annotations were added to the consumer's object.
     Held {
         version: Version,
         namespace: Arc<str>,
         provider_uid: Arc<str>,
     },
+    /// The copy was written.
     Written {
         uid: Arc<str>,
         source_uid: Arc<str>,
         version: Version,
         last: LastProjection,
     },
+    /// The status of the consumer's object was written.
     StatusWritten {
         version: Version,
         status: Option<Fingerprint>,
     },
+    /// The copy was deleted, and is gone.
     ProviderGone,
+    /// The copy was deleted, and finalizers hold it.
     ProviderDeleting,
+    /// Our finalizer was removed, and the consumer's object is gone.
     ConsumerGone,
 }
 
@@ -76,7 +84,7 @@ impl Known for Pair {
             Owner::Other { .. } | Owner::Unmarked | Owner::Released(_)
         );
         if names_are_shared && self.consumer.is_none() && is_foreign {
-            // Other consumers' objects are many, and none of ours.
+            // Objects of other consumers may be many, and this contract never syncs them.
             return self.provider.take().is_some();
         }
         self.provider = Some(provider);
@@ -108,7 +116,7 @@ impl Known for Pair {
     }
 
     fn rewind_consumer(&mut self) {
-        // What was seen to end may be there again.
+        // The object whose end was seen may exist again.
         if let Some(ended) = &mut self.ended {
             ended.source = None;
         }
@@ -160,20 +168,20 @@ impl Index<Pair> {
         Self::with(contract, placement, reader)
     }
 
-    /// Objects of either side that a drain has to see gone.
+    /// The number of pairs that a drain has to see gone: those with a consumer object or with a copy of this contract.
     pub(crate) fn remaining(&self) -> usize {
         self.pairs()
             .filter(|(_, pair)| pair.consumer.is_some() || pair.provider.as_ref().is_some_and(is_ours))
             .count()
     }
 
-    /// Notes what an operation taught, of those that were there when it was planned.
+    /// Notes the outcome of an operation. It says nothing about objects that took the name since the plan was made.
     pub(crate) fn learn(&mut self, key: &ObjectKey, learned: Learned, planned: &PlannedUids) {
         match learned {
             Learned::Consumer(Some(object)) => drop(self.consumer_seen(key, object)),
             Learned::Provider(Some(object)) => drop(self.provider_seen(key, object)),
             Learned::Consumer(None) | Learned::ConsumerGone => {
-                // What we let go of ourselves was seen to end; what a read does not show is missing.
+                // An object that ended with our finalizer was seen to end; one that a read does not find is only missing.
                 let ended = matches!(learned, Learned::ConsumerGone);
                 let current = self
                     .pair(key)
@@ -218,7 +226,7 @@ impl Index<Pair> {
 // === impl Pair ===
 
 impl Pair {
-    /// Notes our own write, unless the watch was quicker, also with its end.
+    /// Notes our own write of the copy, unless the watch has already shown it, a newer version or the end of the copy.
     fn written(&mut self, uid: Uid, source_uid: &str, version: Version, last: LastProjection) {
         let known = |known: &Provider| known.uid == uid && known.version >= version;
         if self.provider.as_ref().is_some_and(known) || self.ended_copy() == Some(&uid) {
@@ -254,8 +262,8 @@ impl Pair {
 // === impl Consumer ===
 
 impl Consumer {
-    /// Notes our own write, unless the watch shows something newer. An answer with the version that is known says that the
-    /// write changed nothing, as of a status that this cluster cannot hold: that is noted too, or it would be written again.
+    /// Notes our own write, unless the watch has shown a newer version. An answer with the known version means that nothing
+    /// changed, as by a status that the schema prunes. It is noted too, or the same would be written again.
     fn learn(&mut self, learned: Learned) {
         let (Learned::Held { version, .. } | Learned::StatusWritten { version, .. }) = learned else {
             return;

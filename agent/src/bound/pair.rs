@@ -1,7 +1,7 @@
-//! What is known of one object on both clusters: what each side last showed, and what we wrote since.
+//! What is known of one bound object on both clusters: what each cluster last showed, and what we wrote since.
 //!
-//! Of an object that is in sync, UIDs, versions and fingerprints are kept, and that is some 300 bytes. Contents are held only
-//! from when a side shows them until nothing is to be done with them ([`Contents`]).
+//! A pair in sync holds UIDs, versions and fingerprints, some 300 bytes. It holds the contents of its objects only from
+//! when a cluster shows them until no plan needs them ([`Contents`]).
 
 use std::sync::Arc;
 
@@ -17,76 +17,76 @@ use crate::{
     },
 };
 
-/// An object and its copy.
+/// What is known of a bound object of the consumer and of its copy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pair {
     pub consumer: Option<Consumer>,
     pub provider: Option<Provider>,
-    /// The provider said that there is no object, after it had one or when it was asked.
+    /// Whether the provider was seen to have no object of this name, so that our finalizer may be removed.
     pub provider_gone: bool,
-    /// What has ended, of a pair that goes on.
+    /// UIDs of objects of this name that have ended, if any.
     pub ended: Option<Box<Ended>>,
-    /// The last comparison of contents that are not the same, until either changes.
+    /// The last comparison of contents with different fingerprints, until either changes.
     pub compared: Option<Box<Compared>>,
-    /// What was written when the provider's object got our marks, where it had none before.
+    /// Fingerprint of the content that was written when an object that the provider made got our annotations.
     pub marked: Option<Box<Fingerprint>>,
 }
 
-/// UIDs of objects that had the name of a pair before, or of which one side is left.
+/// UIDs of objects that ended while their pair lives on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ended {
-    /// The last object of the consumer whose end was seen: evidence enough to delete its copy.
+    /// The last object of the consumer whose end was seen, which is proof enough to delete its copy.
     pub source: Option<Uid>,
-    /// The last copy whose end was seen: the answer to a write of it may come later.
+    /// The last copy whose end was seen. The answer to an earlier write of it may still come.
     pub copy: Option<Uid>,
 }
 
-/// The consumer's object.
+/// What is known of the consumer's object.
 #[derive(Clone, Debug)]
 pub(crate) struct Consumer {
     pub uid: Uid,
     pub version: Version,
     pub deleting: bool,
-    /// Its owner wants it left alone for a while.
+    /// Whether the user paused it by annotation, so that nothing is written.
     pub paused: bool,
-    /// Our finalizer is on it.
+    /// Whether it has our finalizer, so that it stays until its copy is gone.
     pub held: bool,
     pub other_finalizers: Box<[Box<str>]>,
-    /// The provider namespace noted on it, of which there is one text for all objects.
+    /// The provider namespace that its annotation names. All objects share one text of it.
     pub noted_namespace: Option<Arc<str>>,
-    /// The UID of the copy noted on it.
+    /// The UID of the copy that its annotation names.
     pub noted_uid: Option<Uid>,
-    /// UID of the provider's object that it was created of.
+    /// UID of the provider's object that it was created from by adoption.
     pub adopted: Option<Box<Uid>>,
     pub projection: Fingerprint,
     pub status: Option<Fingerprint>,
-    /// What it says, while something may be done with it.
+    /// The object itself, while a plan may need it.
     pub content: Option<Arc<Object>>,
 }
 
-/// The provider's copy.
+/// What is known of the provider's object: the copy, or an object that has the name of the copy.
 #[derive(Clone, Debug)]
 pub(crate) struct Provider {
     pub uid: Uid,
     pub version: Version,
     pub deleting: bool,
     pub owner: Owner,
-    /// It is marked as one that has a counterpart.
+    /// Whether its annotations say that it has, or had, a counterpart on the consumer.
     pub bound: bool,
-    /// It has the mark of a contract that let it go. Whoever writes it takes it into use again, so that no contract is kept
-    /// out by its own old mark.
+    /// Whether it has the annotation of a contract that released it. The next write removes that, so that no contract is
+    /// kept out by its own old release.
     pub has_release: bool,
-    /// What this contract wrote last.
+    /// The content that this contract wrote last.
     pub last: Option<LastProjection>,
-    /// What each contract wrote last, as annotations: of an object that several write.
+    /// The annotations that record what each contract wrote last, if several contracts write the object.
     pub projections: Box<[Annotation]>,
-    /// What it showed. `None` for our own write that the watch has not shown yet.
+    /// Fingerprints of what it showed. `None` for our own write that the watch has not shown yet.
     pub seen: Option<Seen>,
-    /// What it says, while something may be done with it.
+    /// The object itself, while a plan may need it.
     pub content: Option<Arc<Object>>,
 }
 
-/// Key and value.
+/// Key and value of an annotation.
 pub(crate) type Annotation = (Box<str>, Box<str>);
 
 /// Fingerprints of what the provider's copy showed.
@@ -96,25 +96,25 @@ pub(crate) struct Seen {
     pub status: Option<Fingerprint>,
 }
 
-/// Whose the provider's copy is, by its marks.
+/// Whose the provider's object is, by its annotations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// This contract's, made of the consumer object with this UID.
+    /// It is this contract's copy of the consumer object with this UID.
     Ours { source_uid: Uid },
-    /// This contract's once, and let go then: the provider keeps it.
+    /// It was this contract's copy, and was released: the provider keeps it.
     Released(Box<Released>),
-    /// Another contract's.
+    /// It belongs to another contract.
     Other { contract: Box<str> },
-    /// This contract's by its place or by the provider's word, and without a counterpart ever.
+    /// The provider made it for this contract, and it never had a counterpart on the consumer: adoption may take it.
     Fresh { opted_in: bool },
-    /// Nobody's that we know of.
+    /// It has no annotation that says whose it is.
     Unmarked,
 }
 
-/// What a copy says that was let go.
+/// What the annotations of a released copy say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Released {
-    /// UID of the consumer object that it was made of.
+    /// UID of the consumer object that the copy was made of.
     pub source_uid: Option<Uid>,
     pub at: Option<Timestamp>,
 }
@@ -139,7 +139,7 @@ impl Consumer {
             adopted: mark(annotations::ADOPTED).map(|uid| Box::new(uid.into())),
             projection: projection::fingerprint(&object),
             status: projection::status_fingerprint(object.status.as_deref()),
-            // Of an object that ends, only its marks matter.
+            // The content of an object that is being deleted is not copied any more.
             content: (!object.meta.deletion_timestamp).then(|| Arc::new(object)),
         }
     }
@@ -148,7 +148,7 @@ impl Consumer {
 // === impl Provider ===
 
 impl Provider {
-    /// `namespace` is that of the consumer's object of this name. Where consumers share names, no place says whose it is.
+    /// Reads an object of the provider. `namespace` is its consumer namespace; with `names_are_shared`, it proves no owner.
     pub(crate) fn of(object: Object, contract: &str, namespace: &str, names_are_shared: bool) -> Self {
         let meta = &object.meta;
         let mark = |key: &str| meta.annotations.get(key);
@@ -201,8 +201,8 @@ impl Provider {
         }
     }
 
-    /// Whether some contract shares it under `LastWins`, for which each notes what it wrote last. The API may be offered
-    /// otherwise too, and the provider's policy lets nobody overwrite what lacks such a note.
+    /// Whether contracts share it under `LastWins`, for which each records its last write in an annotation. The provider's
+    /// policy lets no contract overwrite an object without such an annotation.
     pub(crate) fn is_shared(&self) -> bool {
         !self.projections.is_empty()
     }
@@ -254,12 +254,12 @@ impl Contents for Pair {
 }
 
 impl Pair {
-    /// The last object of the consumer whose end was seen.
+    /// The UID of the last object of the consumer whose end was seen.
     pub(crate) fn ended_source(&self) -> Option<&Uid> {
         self.ended.as_ref()?.source.as_ref()
     }
 
-    /// The last copy whose end was seen.
+    /// The UID of the last copy whose end was seen.
     pub(crate) fn ended_copy(&self) -> Option<&Uid> {
         self.ended.as_ref()?.copy.as_ref()
     }

@@ -1,4 +1,4 @@
-//! Decides what to write for one object. No client, no `await`: what was seen in, operations out.
+//! Decides what to write for one bound object: a pure function from what was seen to operations.
 
 use std::sync::Arc;
 
@@ -17,35 +17,35 @@ mod op;
 pub(crate) use blocked::Blocked;
 pub(crate) use op::Op;
 
-/// What an engine does at the time of planning.
+/// What a plan depends on besides the object itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Mode {
-    /// The binding is being undone: the consumer's objects go.
+    /// The binding ends: the consumer's objects are deleted.
     pub draining: bool,
-    /// The resource serves `/status` apart.
+    /// The status is written through the subresource `/status`.
     pub status_subresource: bool,
-    /// The provider namespace is being taken away: nothing new is put into it.
+    /// The APIServiceNamespace of the provider namespace is being deleted: no copy is created there.
     pub closing: bool,
-    /// Several consumers write one object, each of which may take it over.
+    /// Several consumers may write the same provider object, and the last write wins.
     pub last_wins: bool,
-    /// The user said that this cluster takes the place of another: copies that were made of objects which are no more
-    /// belong to those that now have their names.
+    /// The user said that this cluster takes the place of another: a copy whose source is gone becomes the copy of the
+    /// object that has its name now.
     pub relink: bool,
     /// Which objects of the provider are created on the consumer.
     pub adoption: Adoption,
-    /// When the export was made.
+    /// When the export was created.
     pub since: Option<Timestamp>,
 }
 
-/// What to do for a pair, and what is amiss.
+/// What to do for a pair, and why something is left undone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
     pub ops: Vec<Op>,
     pub blocked: Option<Blocked>,
 }
 
-/// Plans one pair whose two sides are known, with the provider namespace that its copy belongs to.
+/// Plans one pair whose two sides are known. `place` is the provider namespace of its copy.
 pub(crate) fn plan(pair: &Pair, place: &Arc<str>, mode: Mode) -> Plan {
     match (&pair.consumer, &pair.provider) {
         (None, None) => Plan::default(),
@@ -67,7 +67,7 @@ pub(crate) fn plan(pair: &Pair, place: &Arc<str>, mode: Mode) -> Plan {
     }
 }
 
-/// True if there is nothing to do for a pair in any case: it is in sync, or the provider's object alone is none of ours.
+/// True if a pair certainly needs no operation: it is in sync, or has only an object of the provider that is not ours.
 pub(crate) fn is_at_rest(pair: &Pair, place: &Arc<str>, mode: Mode) -> bool {
     match (&pair.consumer, &pair.provider) {
         (None, Some(provider)) => !matches!(provider.owner, Owner::Ours { .. } | Owner::Fresh { .. }),
@@ -78,7 +78,7 @@ pub(crate) fn is_at_rest(pair: &Pair, place: &Arc<str>, mode: Mode) -> bool {
     }
 }
 
-/// What the provider made: it is there before the consumer's object, if the user wants that at all.
+/// Plans an object that the provider made and the consumer does not have: adopts it, if the user wants that.
 fn fresh(provider: &Provider, place: &Arc<str>, mode: Mode) -> Plan {
     if provider.deleting || mode.draining || mode.closing || !mode.takes(provider) {
         return Plan::default();
@@ -116,7 +116,7 @@ fn deleting(pair: &Pair, consumer: &Consumer, provider: Option<&Provider>, mode:
         Some(provider) if blocked(consumer, provider, mode).is_none() => {
             let mut plan = Plan::default();
             if provider.deleting {
-                // What holds the copy tells how far it has come.
+                // While finalizers hold the copy, its status tells how far they have come.
                 status_down(&mut plan, consumer, provider, mode);
             } else {
                 plan.ops.push(Op::DeleteProvider {
@@ -131,7 +131,7 @@ fn deleting(pair: &Pair, consumer: &Consumer, provider: Option<&Provider>, mode:
     }
 }
 
-/// The copy comes before our finalizer: where there can be none, the consumer's object is not touched.
+/// Plans an object without a copy. Our finalizer is added later, so that an object that cannot be copied stays untouched.
 fn missing(consumer: &Consumer) -> Plan {
     Plan::of(match &consumer.content {
         None => Op::ReadConsumer,
@@ -149,7 +149,7 @@ fn present(pair: &Pair, consumer: &Consumer, provider: &Provider, place: &Arc<st
     let blocked = blocked(consumer, provider, mode);
     let is_fresh = matches!(provider.owner, Owner::Fresh { .. });
     if is_fresh && pair.marked.as_deref() == Some(&consumer.projection) {
-        // Somebody took the marks off that were put on for the same content.
+        // Somebody removed our annotations after this very content was written.
         return Plan {
             ops: Vec::new(),
             blocked: Some(Blocked::Drift),
@@ -157,7 +157,7 @@ fn present(pair: &Pair, consumer: &Consumer, provider: &Provider, place: &Arc<st
     }
     let takes_over = match &blocked {
         None => is_fresh || matches!(provider.owner, Owner::Released(_)),
-        // Two that say the same are one.
+        // An object that the provider made with the same content becomes the copy.
         Some(Blocked::Unmarked) if mode.takes(provider) => {
             if provider.seen.is_none_or(|seen| seen.content != consumer.projection) {
                 return Plan {
@@ -168,7 +168,7 @@ fn present(pair: &Pair, consumer: &Consumer, provider: &Provider, place: &Arc<st
             true
         }
         Some(Blocked::OtherContract(_)) if mode.last_wins && provider.is_shared() => true,
-        // The copy of one whose end was seen goes, and makes room.
+        // The end of the copy's source was seen: the copy is deleted, and makes room for a new one.
         Some(Blocked::OtherSource(source)) if pair.ended_source().is_some_and(|ended| *ended == **source) => {
             return orphan(pair, provider);
         }
@@ -182,7 +182,7 @@ fn present(pair: &Pair, consumer: &Consumer, provider: &Provider, place: &Arc<st
     };
     let mut plan = Plan::default();
     if provider.deleting {
-        // It ends first.
+        // The next plan after its end creates a new copy.
     } else if takes_over {
         let source = consumer.content.as_ref().filter(|_| is_fresh);
         plan.ops.extend(source.map(|source| Op::Disown {
@@ -203,10 +203,10 @@ fn blocked(consumer: &Consumer, provider: &Provider, mode: Mode) -> Option<Block
         Owner::Ours { source_uid } if *source_uid == consumer.uid => None,
         Owner::Ours { source_uid } => Some(Blocked::OtherSource(source_uid.to_string().into())),
         Owner::Other { contract } => Some(Blocked::OtherContract(contract.clone())),
-        // An export that went before is there again, and its source is still the same.
+        // The export was deleted and created again, and the source is still the same.
         Owner::Released(copy) if copy.source_uid.as_ref() == Some(&consumer.uid) && mode.came_after(copy.at) => None,
         Owner::Released(_) => Some(Blocked::Released),
-        // It was adopted, and only its marks are to come.
+        // It was adopted, and only its annotations are still missing.
         Owner::Fresh { .. } if consumer.adopted.as_deref() == Some(&provider.uid) => None,
         Owner::Fresh { .. } | Owner::Unmarked => Some(Blocked::Unmarked),
     }
@@ -228,7 +228,7 @@ fn hold(consumer: &Consumer, provider: &Provider, place: &Arc<str>) -> Option<Op
     })
 }
 
-/// Makes a copy ours. One that another contract took over after our last write stays with that until the object changes.
+/// Makes a copy ours. One that another contract took over after our last write is left to it until the source changes.
 fn take_over(plan: &mut Plan, consumer: &Consumer, provider: &Provider) {
     let is_others = matches!(provider.owner, Owner::Other { .. });
     let wrote = provider.last.map(|last| last.fingerprint);
@@ -257,9 +257,9 @@ fn spec_up(plan: &mut Plan, pair: &Pair, consumer: &Consumer, provider: &Provide
     let wanted = consumer.projection;
     let written = provider.last.filter(|last| last.fingerprint == wanted);
     let corrected = match written {
-        // Not what the object says now.
+        // The source changed since the last write.
         None => false,
-        // Our own write, not shown by the watch yet.
+        // The watch has not shown our own write yet.
         Some(_) if provider.seen.is_none() => return,
         Some(last) => match pair.holds() {
             Some(true) if provider.bound => return,
@@ -302,7 +302,7 @@ fn status_down(plan: &mut Plan, consumer: &Consumer, provider: &Provider, mode: 
     });
 }
 
-/// What can be done for a pair that has no place: while draining, an object that was never synced just goes.
+/// Plans a pair without a provider namespace: while draining, an object that was never synced is deleted.
 pub(crate) fn unplaced(pair: &Pair, mode: Mode) -> Option<Plan> {
     let consumer = pair.consumer.as_ref().filter(|consumer| !consumer.held)?;
     if !mode.draining || consumer.deleting {
@@ -327,13 +327,13 @@ pub(crate) fn wants_place(pair: &Pair) -> bool {
 }
 
 impl Mode {
-    /// Whether the export was made after that, as far as its time tells, which is in whole seconds.
+    /// Whether the export was created at this time or later, in whole seconds, as its creation time is.
     fn came_after(self, at: Option<Timestamp>) -> bool {
         let times = self.since.zip(at);
         times.is_some_and(|(since, at)| at.as_second() <= since.as_second())
     }
 
-    /// Whether an object of the provider without a counterpart is to get one.
+    /// Whether the user wants that an object of the provider is adopted.
     fn takes(self, provider: &Provider) -> bool {
         match provider.owner {
             Owner::Fresh { opted_in } => self.adoption.takes(&Candidate::Fresh { opted_in }),

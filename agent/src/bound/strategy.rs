@@ -28,7 +28,7 @@ use crate::{
     references::ReferenceIndexer,
 };
 
-/// How bound objects are synced.
+/// The strategy for one bound resource. Its settings are those of `bound::Target`.
 #[derive(Debug)]
 pub(crate) struct Bound {
     pub(super) export: OwnerReference,
@@ -82,7 +82,7 @@ impl SyncStrategy for Bound {
     }
 
     fn unplaced(&self, key: &ObjectKey, pair: &Pair, has_place: bool) -> Option<Steps<Op>> {
-        // A copy may be in a place that is still to be listed.
+        // A provider namespace that is not listed yet may hold a copy.
         let plan = plan::unplaced(pair, self.mode(key, false)).filter(|_| !has_place)?;
         Some(steps(plan))
     }

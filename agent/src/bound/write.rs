@@ -1,4 +1,4 @@
-//! Does the operations of a plan: the only part of the engine that writes.
+//! Runs the operations of a plan. Only this module and `adopt` write bound objects.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,7 +21,7 @@ use crate::{
 mod adopt;
 
 impl Writer {
-    /// Does one operation, within a time in which any API server that works has answered.
+    /// Runs one operation. It fails if the API server has not answered within 30 s.
     pub(crate) async fn apply(&self, target: Target<'_>, op: &Op) -> Result<Option<Learned>, kube::Error> {
         Self::in_time(self.request(target, op)).await
     }
@@ -110,7 +110,7 @@ impl Writer {
         subresource: bool,
     ) -> Result<Version, kube::Error> {
         let test = json!({"op": "test", "path": "/metadata/uid", "value": uid});
-        // "add" replaces what is there, all of it.
+        // "add" replaces the whole status, if there is one.
         let change = match source.and_then(|source| source.status.as_ref()) {
             Some(status) => StatusOp::Add {
                 path: "/status",
@@ -192,7 +192,7 @@ impl Writer {
 
     async fn delete_orphan(&self, target: Target<'_>, uid: &str) -> Result<Option<Learned>, kube::Error> {
         match self.read(&self.consumer, &self.consumer_path(target.key)).await? {
-            // The cache was behind; what to do with another object of the name is for the next plan.
+            // The cache was behind: an object of this name exists. The next plan decides.
             Some(object) => Ok(Some(Learned::Consumer(Some(object)))),
             None => self.delete_provider(target, uid).await,
         }

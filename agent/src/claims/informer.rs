@@ -16,8 +16,8 @@ use crate::{
     model::object::{Lean, Object},
 };
 
-/// Watches the consumer, and where an engine may the whole provider, for the engines of one claimed resource. Dropping it ends the
-/// watches.
+/// Watches the consumer, and the whole provider if one of the engines is cluster-wide, for the engines of one claimed
+/// resource. Dropping it ends the watches.
 pub(crate) struct SharedInformer {
     engines: Vec<u64>,
     _tasks: Vec<AbortOnDropHandle<()>>,

@@ -25,60 +25,60 @@ pub(crate) enum Cluster {
     Provider,
 }
 
-/// Something of each cluster.
+/// One value for each cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Both<T> {
     pub consumer: T,
     pub provider: T,
 }
 
-/// An object by its name, on both clusters.
+/// What is known of the objects of one name on both clusters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pair {
-    /// Its name on the consumer, once something was seen of it.
+    /// The key of the consumer's object, once either cluster has shown an object.
     pub key: Option<ObjectKey>,
     pub sides: Both<Option<Side>>,
-    /// UIDs of the objects whose end was seen last: evidence enough to delete their copies.
+    /// UIDs of the objects whose end was seen last, which is proof enough to delete their copies.
     pub ended: Both<Option<Uid>>,
-    /// UIDs of those that were lost last, however: the answer to a write of one may come later.
+    /// UIDs of the objects that disappeared last, seen or not. The answer to a write of one may still come.
     lost: Both<Option<Uid>>,
-    /// The last comparison of contents that are not the same, until either changes.
+    /// The last comparison of contents with different fingerprints, until either changes.
     pub compared: Option<Box<Compared>>,
 }
 
-/// The object of one cluster.
+/// What is known of the object of one cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct Side {
     pub uid: Uid,
     pub version: Version,
     pub deleting: bool,
-    /// Its owner wants it left alone for a while.
+    /// Whether the user paused it by annotation, so that nothing is written.
     pub paused: bool,
     pub role: Role,
     pub labels: Marks,
     /// The type of a Secret.
     pub secret_type: Option<Box<str>>,
-    /// The API server refuses to change its data.
+    /// Whether it is immutable: the API server refuses to change its data.
     pub immutable: bool,
-    /// What it says. `None` for our own write that the watch has not shown yet.
+    /// Fingerprint of its content. `None` for our own write that the watch has not shown yet.
     pub print: Option<Fingerprint>,
-    /// What it says in full, while something may be done with it.
+    /// The object itself, while a plan may need it.
     pub content: Option<Arc<Object>>,
 }
 
-/// What an object is, by its marks.
+/// What an object is, by its labels and annotations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Somebody else made it here.
+    /// A user or the provider made it on this cluster.
     Source,
-    /// We made it, of the object of this UID on the other cluster.
+    /// This contract made it as the copy of the object of this UID on the other cluster.
     Copy {
         source_uid: Uid,
         last: Option<LastProjection>,
     },
     /// A copy that another contract made.
     Others { contract: Box<str> },
-    /// A copy of ours that the provider kept when an earlier binding ended.
+    /// A copy of this contract that the provider kept when an earlier binding ended.
     Released,
     /// It is synced because its API is bound.
     Bound,
@@ -125,7 +125,7 @@ impl<T> Both<T> {
 // === impl Side ===
 
 impl Side {
-    /// Reads an object that somebody made here. Its content is not kept yet.
+    /// Reads an object as a source. Its content is not kept yet.
     pub(crate) fn source(object: &Object) -> Self {
         let meta = &object.meta;
         let field = |name: &str| {
@@ -164,7 +164,7 @@ impl Side {
         let mut side = Self::source(object);
         side.role = role(object, cluster, rules);
         if !matches!(side.role, Role::Source | Role::Copy { .. }) {
-            // Labels decide about sources and copies only, and would take room.
+            // Only sources and copies are selected by labels; for others, labels would only take memory.
             side.labels = Marks::default();
         }
         side
@@ -183,7 +183,7 @@ impl Side {
         rules.choose(key, &self.labels, self.secret_type.as_deref())
     }
 
-    /// The UID of the source, of a copy of ours.
+    /// The UID of the source; `None` if this is no copy of this contract.
     pub(crate) fn source_uid(&self) -> Option<&Uid> {
         match &self.role {
             Role::Copy { source_uid, .. } => Some(source_uid),
@@ -202,7 +202,7 @@ fn role(object: &Object, cluster: Cluster, rules: &ClaimRules) -> Role {
         Cluster::Consumer => {
             let is_shared = mark(annotations::PROVIDER_NAMESPACE) == Some(&*meta.namespace);
             let is_of_place = is_shared == (rules.claim.placement == ClaimedPlacement::Shared);
-            // Two providers may have given their contracts one name.
+            // Contracts of two providers may have the same name, so the UID has to match too.
             let is_contracts =
                 contract == Some(&*rules.contract) && label(labels::CONTRACT_UID) == Some(&*rules.contract_uid);
             (
@@ -243,7 +243,7 @@ fn role(object: &Object, cluster: Cluster, rules: &ClaimRules) -> Role {
 // === impl Pair ===
 
 impl Pair {
-    /// Source and copy, by the cluster of the source, if that is what they are.
+    /// The cluster of the source, the source and the copy; `None` unless the pair is a source and a copy of this contract.
     pub(crate) fn parts(&self) -> Option<(Cluster, &Side, &Side)> {
         let consumer = self.sides.consumer.as_ref()?;
         let provider = self.sides.provider.as_ref()?;
@@ -254,7 +254,7 @@ impl Pair {
         }
     }
 
-    /// Notes our own write of a copy, unless the watch was quicker, also with its end.
+    /// Notes our own write of a copy, unless the watch has already shown it, a newer version or the end of the copy.
     pub(crate) fn written(&mut self, on: Cluster, copy: Side) {
         let known = |known: &Side| known.uid == copy.uid && known.version >= copy.version;
         let is_lost = self.lost.of(on).as_ref() == Some(&copy.uid);
@@ -263,7 +263,7 @@ impl Pair {
         }
     }
 
-    /// Copies of ours, with the cluster of each.
+    /// The copies of this contract, with the cluster of each.
     pub(crate) fn copies(&self) -> impl Iterator<Item = (Cluster, &Side)> {
         let both = [
             (Cluster::Consumer, &self.sides.consumer),
@@ -297,7 +297,7 @@ impl Pair {
         self.compared = None;
     }
 
-    /// What was seen to end may be there again.
+    /// Notes that a cluster went back in time: objects that were seen to end may exist again.
     fn rewind(&mut self, cluster: Cluster) {
         *self.ended.of_mut(cluster) = None;
         *self.lost.of_mut(cluster) = None;

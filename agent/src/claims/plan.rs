@@ -292,7 +292,7 @@ fn both(pair: &Pair, cluster: Cluster, source: &Side, copy: &Side, mode: Mode, c
         ClaimChoice::Unselected if is_its_own => delete(!source.deleting && !mode.withdrawn),
         ClaimChoice::Unselected => orphan(pair, on, copy, source_uid, mode, choose),
         ClaimChoice::Selected if is_its_own => current(pair, cluster, source, copy),
-        // The end of the copy's source was seen: the copy goes, and makes room for a new one.
+        // The end of the copy's source was seen: the copy is deleted, and makes room for a new one.
         ClaimChoice::Selected if pair.ended.of(cluster).as_ref() == Some(source_uid) => delete(false),
         ClaimChoice::Selected if mode.relink => write(cluster, source, copy, false),
         ClaimChoice::Selected => Plan::blocked(Blocked::OtherSource {
@@ -353,7 +353,7 @@ fn write(cluster: Cluster, source: &Side, copy: &Side, corrected: bool) -> Plan 
         match &copy.content {
             None => return Plan::of(Op::Read { on }),
             Some(actual) if !same_body(actual, content) => return replace(uid),
-            // Labels and annotations may change all the same.
+            // Labels and annotations of an immutable object may change.
             Some(_) => {}
         }
     }

@@ -127,7 +127,7 @@ impl ClaimRules {
         terms.exports.is_empty() && !terms.keeps_withdrawn && terms.kept.selection == Selection::default()
     }
 
-    /// Tells whether that is so because no provider claims the resource any more.
+    /// Tells whether no binding claims anything of the resource because no provider claims it any more.
     pub(crate) fn is_dropped(&self) -> bool {
         self.is_withdrawn() && self.terms.read().offers == 0
     }

@@ -152,7 +152,7 @@ impl ClaimRunner {
         self.engine.as_ref().map(|engine| &engine.running.shared)
     }
 
-    /// The progress as one binding is told it.
+    /// The progress to report to one binding.
     pub(crate) fn progress(&mut self, binding: &str) -> ClaimProgress {
         let Some(engine) = &self.engine else {
             return match self.search.outcome() {

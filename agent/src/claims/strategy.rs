@@ -39,7 +39,7 @@ pub(crate) struct Claimed {
     pub guards: Mutex<BTreeMap<Arc<str>, Arc<Deletions>>>,
 }
 
-/// How the engine of a claimed resource is progress.
+/// The progress of the engine of a claimed resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClaimedProgress {
     pub common: engine::Progress,

@@ -27,7 +27,7 @@ pub struct Wanted {
     pub accepted: Vec<PermissionClaim>,
     /// Resources that the binding does not claim any more, and whose copies have to go.
     pub withdrawn: Vec<GroupResource>,
-    /// Those of the withdrawn resources that the provider claims no more. If the provider refuses access to them, its copies can
+    /// The withdrawn resources that the provider does not claim any more. If it refuses access to them, its copies can
     /// neither be read nor deleted.
     pub dropped: Vec<GroupResource>,
     /// The claims in the status of other bindings of the contract, by binding. While such a binding is not served, copies that it

@@ -1,5 +1,4 @@
-//! Requests to the consumer's and the provider's API servers, as every engine (the sync loop of one bound resource)
-//! makes them.
+//! Requests of the engines, the sync loops of one resource each, to the consumer's and the provider's API servers.
 
 use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
@@ -25,7 +24,7 @@ const CREATE_ONLY: &str = "1";
 /// Time limit of [`Writer::in_time`] for a request with its answer.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
-/// Writes to both sides of one bound resource.
+/// Reads and writes the objects of one resource on both clusters.
 #[derive(Clone)]
 pub(crate) struct Writer {
     pub consumer: Client,

@@ -1,12 +1,11 @@
-//! How much is under way at a time, and whose turn it is.
+//! Limits how many objects the engines of one provider process at a time, and decides which engine goes next.
 //!
-//! The engines of one provider share its places: each object that is worked on has one. More at once would only stand in
-//! line in the API servers, where nobody can tell the change that somebody waits for from a thousand others. An engine
-//! stands in line once, for the most urgent of its objects, so that a line goes round engine by engine however much each
-//! has to do. Live changes pass the backlog; either has a quarter of the places for itself, that of the backlog as long as an
-//! engine with nothing else to do waits for it: within an engine, what is live comes first always. No engine has more than
-//! three quarters, so that the change of another finds a place at once. While single changes come in one engine, the others
-//! keep to an eighth each: a place is worth little where the API server is busy with a crowd.
+//! Each object that is processed holds a permit (`Turn`). More requests at once would only queue in the API servers, which
+//! cannot tell an urgent change from the backlog. An engine waits for one permit at a time, for its most urgent object, so
+//! permits go round engine by engine. Live changes overtake the backlog, which never holds more than three quarters of the
+//! permits. While an engine that has nothing live waits, the backlog is served first until it holds a quarter. No engine
+//! holds more than three quarters, so that a change in another engine gets a permit at once. While single changes come in
+//! one engine, each other engine holds an eighth at most, since more requests would delay these changes in the API server.
 
 mod turns;
 
@@ -18,33 +17,34 @@ use tokio::{sync::oneshot, time::Instant};
 
 use turns::{Turns, quarter};
 
-/// Objects worked on at once.
+/// Permits of one provider: the number of objects that are processed at the same time.
 const PLACES: usize = 16;
 
-/// A change is single if its engine had nothing to do for so long before: one of many that come one by one is not.
+/// A live change counts as single if its engine has nothing else to do, and began no other object for this long before.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// For so long after a single change the next one is expected.
+/// For this long after a single change another one is expected, and the other engines get fewer permits.
 const EXPECTED: Duration = Duration::from_secs(1);
 
-/// The places of one provider. Clones share them.
+/// The permits of one provider. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Budget {
     turns: Arc<Mutex<Turns<oneshot::Sender<Turn>>>>,
+    /// When any engine last began a single change.
     single: Arc<Mutex<Option<Instant>>>,
     places: usize,
 }
 
-/// The part of one engine in a [`Budget`].
+/// The quota of one engine: how many permits of a [`Budget`] it may hold.
 #[derive(Debug)]
 pub(crate) struct Share<'a> {
     budget: &'a Budget,
-    /// When this engine last began with an object, and when with a single change.
+    /// When this engine last began an object, and (`single`) when it last began a single change.
     begun: Option<Instant>,
     single: Option<Instant>,
 }
 
-/// Leave to work on one object, until dropped.
+/// A permit to process one object. Dropping it returns it to the budget.
 #[derive(Debug)]
 pub(crate) struct Turn {
     budget: Budget,
@@ -66,7 +66,7 @@ impl Budget {
         }
     }
 
-    /// For one engine.
+    /// Returns the quota of one engine.
     pub(crate) fn share(&self) -> Share<'_> {
         Share {
             budget: self,
@@ -75,7 +75,7 @@ impl Budget {
         }
     }
 
-    /// Waits for a place. Whoever waits no more has only to drop this.
+    /// Waits for a permit. Dropping the future ends the wait.
     pub(crate) async fn turn(&self, priority: Priority) -> Turn {
         loop {
             let (sender, receiver) = oneshot::channel();
@@ -87,7 +87,7 @@ impl Budget {
         }
     }
 
-    /// Gives free places to those whose turn it is.
+    /// Hands free permits to the engines that wait for them.
     fn give(&self) {
         loop {
             let next = self.turns.lock().next();
@@ -97,18 +97,18 @@ impl Budget {
                 continue;
             }
             let budget = self.clone();
-            // Not locked meanwhile: where nobody takes it after all, it is given back.
+            // The lock is not held here: a permit that no engine waits for any more is dropped, which takes the lock again.
             drop(sender.send(Turn { budget, priority }));
         }
     }
 }
 
 impl Share<'_> {
-    /// How many places the engine may have now.
+    /// How many permits the engine may hold now.
     pub(crate) fn places(&self) -> usize {
         let places = self.budget.places;
         let single = *self.budget.single.lock();
-        // If the last one is our own, nobody else had one since.
+        // If the latest single change is this engine's own, no other engine has had one since.
         if single.is_some_and(|last| Some(last) != self.single && last.elapsed() < EXPECTED) {
             (places / 8).max(1)
         } else {
@@ -116,7 +116,7 @@ impl Share<'_> {
         }
     }
 
-    /// The engine begins with an object, which may be live and all that there is to do.
+    /// Notes that the engine begins an object. `is_alone` is true if the object is live and all that the engine has to do.
     pub(crate) fn begin(&mut self, is_alone: bool) {
         let now = Instant::now();
         let last = self.begun.replace(now);
@@ -176,7 +176,7 @@ mod tests {
         drop(second);
     }
 
-    /// Two engines share eight places: one has much to do, the other one change.
+    /// Two engines share eight permits: one has much to do, the other a single change.
     #[test]
     fn a_single_change_waits_for_nobodys_crowd() {
         let budget = Budget::new(8);

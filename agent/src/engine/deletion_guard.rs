@@ -1,5 +1,5 @@
-//! Holds back deletions on the provider when too many sources are missing at once: that looks like a consumer cluster
-//! that lost its objects, not like a user who deleted them.
+//! Holds back deletions of copies when too many sources are missing at once: that looks like a cluster that lost its
+//! objects, not like a user who deleted them.
 
 use std::collections::HashMap;
 
@@ -9,37 +9,37 @@ use tokio::sync::watch;
 
 use crate::index::Tally;
 
-/// Fewer missing sources are no matter.
+/// This many missing sources, or fewer, never freeze deletions, unless a cluster went back in time.
 const MISSING_MIN: usize = 10;
-/// Nor are those that are less than one in so many copies.
+/// Deletions freeze only if more than one in this many copies lost its source, unless a cluster went back in time.
 const SHARE: usize = 5;
 
-/// The guard of one binding, which its engines share.
+/// The deletion guard of one binding. The engines of the binding share it.
 #[derive(Debug, Default)]
 pub struct Deletions {
     state: Mutex<State>,
     frozen: watch::Sender<Option<Frozen>>,
-    /// Nothing is held back: neither too much is missing, nor has an engine still to count.
+    /// Whether copies may be deleted: the user consents, or every engine has counted and not too much is missing.
     allowed: watch::Sender<bool>,
 }
 
-/// Why nothing is deleted.
+/// Why deletions are frozen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frozen {
-    /// Copies, or mapped namespaces, whose source is missing.
+    /// The number of copies, or of mapped namespaces, whose source is missing.
     pub missing: usize,
-    /// How many there are.
+    /// The number of all copies, or of all mapped namespaces.
     pub known: usize,
-    /// What is counted.
+    /// Whether copies or namespaces are counted.
     pub kind: Kind,
 }
 
-/// What is counted, each for itself.
+/// What a deletion guard counts. Each kind is counted by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// Copies of the consumer's objects.
+    /// Copies of objects.
     Objects,
-    /// Namespaces of the consumer that have one on the provider.
+    /// Consumer namespaces that have a provider namespace.
     Namespaces,
 }
 
@@ -49,7 +49,7 @@ struct State {
     consent: Option<Timestamp>,
 }
 
-/// What one engine counted; `None` while it does not know all there is.
+/// The counts of one engine; `None` before the first one, and while not all objects are known.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     objects: Option<Tally>,
@@ -59,34 +59,34 @@ struct Counted {
 // === impl Deletions ===
 
 impl Deletions {
-    /// The user consents, until then, that copies are deleted although many sources are missing.
+    /// Notes until when the user consents to deletions although many sources are missing.
     pub fn consent(&self, until: Option<Timestamp>) {
         self.change(|state| state.consent = until);
     }
 
-    /// Whether deletions are held back because too much is missing, to read or to wait for.
+    /// Why deletions are frozen, to read or to wait for; `None` unless too many sources are missing.
     pub fn frozen(&self) -> watch::Receiver<Option<Frozen>> {
         self.frozen.subscribe()
     }
 
-    /// Whether copies may go whose source is missing, to read or to wait for.
+    /// Whether copies whose source is missing may be deleted, to read or to wait for.
     pub(crate) fn allowed(&self) -> watch::Receiver<bool> {
         self.allowed.subscribe()
     }
 
-    /// Whether that is so now.
+    /// Whether copies whose source is missing may be deleted now.
     pub(crate) fn allows(&self) -> bool {
         *self.allowed.borrow()
     }
 
-    /// From now on nothing is allowed before this engine has counted too.
+    /// Adds an engine. The guard allows no deletion before the engine has counted its objects, unless the user consents.
     pub(crate) fn join(&self, engine: u64) {
         self.change(|state| {
             state.engines.entry(engine).or_default();
         });
     }
 
-    /// Notes what an engine counts now; `None` if it does not know all there is. One that has not joined counts for nothing.
+    /// Notes the count of an engine; `None` if not all objects are known. Counts of engines that did not join are ignored.
     pub(crate) fn count(&self, engine: u64, kind: Kind, tally: Option<Tally>) {
         self.change(|state| {
             if let Some(counted) = state.engines.get_mut(&engine) {
@@ -98,7 +98,7 @@ impl Deletions {
         });
     }
 
-    /// Forgets an engine that has ended.
+    /// Removes an engine that has ended, with its counts.
     pub(crate) fn forget(&self, engine: u64) {
         self.change(|state| {
             state.engines.remove(&engine);
@@ -106,7 +106,7 @@ impl Deletions {
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
-        // Held until it is told, or an older answer might be told last.
+        // Locked until the outcome is published, so that an older one is never published last.
         let mut state = self.state.lock();
         change(&mut state);
         let consented = state.consent.is_some_and(|until| until > Timestamp::now());
@@ -122,13 +122,13 @@ impl Deletions {
 // === impl State ===
 
 impl State {
-    /// Whether every engine knows all its objects.
+    /// Whether every engine has counted its objects.
     fn is_counted(&self) -> bool {
         self.engines.values().all(|counted| counted.objects.is_some())
     }
 
     fn frozen(&self) -> Option<Frozen> {
-        // Each engine has objects of its own, and all see the same namespaces.
+        // Objects are added up, since each engine has its own. Namespaces are not, since all engines see the same ones.
         let objects = self.engines.values().filter_map(|counted| counted.objects);
         let objects = objects.fold(Tally::default(), Tally::and);
         let namespaces = self.engines.values().filter_map(|counted| counted.namespaces);
@@ -143,7 +143,7 @@ impl State {
     }
 }
 
-/// Whether so much is missing that it looks like a loss.
+/// Whether so many sources are missing that it looks like a loss of data.
 fn is_too_much(tally: Tally) -> bool {
     let min = if tally.rewound { 0 } else { MISSING_MIN };
     tally.missing > min && (tally.rewound || tally.missing * SHARE > tally.known)
@@ -244,7 +244,7 @@ mod tests {
             kind: Kind::Namespaces,
         };
         assert_eq!(*deletions.frozen().borrow(), Some(frozen));
-        // Another engine sees the same ones, and they are no more for that.
+        // Another engine counts the same namespaces, which are not added up.
         deletions.join(2);
         deletions.count(2, Kind::Namespaces, tally(11, 11));
         assert_eq!(*deletions.frozen().borrow(), Some(frozen));

@@ -1,4 +1,4 @@
-//! Puts what the watches show into the index, and queues what changed.
+//! Handles the events of an engine's watches: notes each object in the index, and queues it if there is something to do.
 
 use std::sync::{Arc, Weak, atomic::Ordering};
 
@@ -15,7 +15,7 @@ use crate::{
     model::object::{Meta, Object, Version},
 };
 
-/// The sink of the watch of the consumer's objects.
+/// Returns the event handler for the watch of the consumer's objects.
 pub(crate) fn consumer<F: SyncStrategy>(shared: Arc<Shared<F>>) -> impl FnMut(Event<Object>) + Send {
     let mut listing = None;
     let mut is_rewound = false;
@@ -49,7 +49,7 @@ pub(crate) fn consumer<F: SyncStrategy>(shared: Arc<Shared<F>>) -> impl FnMut(Ev
                 let gone = index.consumer_listed(&listing, parse(&version));
                 let keys = shared.due(&mut index, None);
                 let places = index.listed_places();
-                // Before others draw conclusions from what is missing, or from that nothing is queued.
+                // With the index locked: no deletion may rely on an older count, and no progress may show an empty queue.
                 shared.begin_count(std::mem::take(&mut is_rewound));
                 shared.enqueue(gone.into_iter().chain(keys), Priority::Backlog);
                 drop(index);
@@ -76,8 +76,8 @@ pub(crate) fn consumer<F: SyncStrategy>(shared: Arc<Shared<F>>) -> impl FnMut(Ev
     }
 }
 
-/// The sink of the watch of one provider namespace, which holds the copies of one consumer namespace. It keeps no engine
-/// alive, for the engine holds the watch.
+/// Returns the event handler for the watch of one provider namespace, which holds the copies of one consumer namespace. The
+/// handler does not keep the engine alive, since the engine owns the watch.
 pub(crate) fn provider_namespace<F: SyncStrategy>(
     shared: Weak<Shared<F>>,
     consumer_namespace: Arc<str>,
@@ -122,13 +122,13 @@ pub(crate) fn provider_namespace<F: SyncStrategy>(
     }
 }
 
-/// The sink of a watch over the whole provider: objects outside the places in use are none of ours.
+/// Returns the event handler for a cluster-wide watch of the provider. Objects outside the namespaces in use are ignored.
 pub(crate) fn provider_cluster<F: SyncStrategy>(shared: Arc<Shared<F>>) -> impl FnMut(Event<Object>) + Send {
     let mut listing: Option<Listing> = None;
-    // The places that were there when a list began, which shows all that is in them.
+    // The provider namespaces that were in use when the list began. The list shows everything in them.
     let mut places = Vec::new();
-    // What cannot be read, by provider namespace, mapped or not: places are assigned while a long list runs. All else that
-    // lies in such a place is shown by its own list.
+    // Objects of the list that cannot be decoded, in any namespace, since it may come into use while the list runs. All
+    // other objects of such a namespace are shown by a list of its own.
     let mut unreadable: Vec<ObjectName> = Vec::new();
     let mut is_rewound = false;
     move |event| {
@@ -170,7 +170,7 @@ pub(crate) fn provider_cluster<F: SyncStrategy>(shared: Arc<Shared<F>>) -> impl 
                 for (namespace, place) in std::mem::take(&mut places) {
                     let is_same = |now: &Place| Arc::ptr_eq(&now.namespace, &place);
                     if !index.place(&namespace).is_some_and(is_same) {
-                        // It was given anew meanwhile, and is listed by itself.
+                        // It was assigned while the list ran, and gets a list of its own.
                         continue;
                     }
                     let gone = index.provider_listed(&namespace, &listing, parse(&version));
@@ -217,14 +217,14 @@ fn key_of(object: &Object) -> ObjectKey {
     ObjectKey::new(Arc::clone(&object.meta.namespace), Arc::clone(&object.meta.name))
 }
 
-/// A version that cannot be read is older than all: nothing counts as gone on its word.
+/// Parses a resource version. One that is no number counts as the oldest, so that no object counts as gone because of it.
 fn parse(version: &str) -> Version {
     Version(version.parse().unwrap_or(0))
 }
 
 impl<F: SyncStrategy> Shared<F> {
-    /// The object that a copy in the place of a consumer namespace was made of, or would be. Names come from the other
-    /// cluster, and go into the paths of requests: what is no name of an object is nobody's.
+    /// The key of the source of a copy in the provider namespace of a consumer namespace. Names come from the other cluster
+    /// and become parts of request paths, so objects with invalid names are ignored: `None`.
     fn source_of(&self, consumer_namespace: &Arc<str>, copy: &Meta) -> Option<ObjectKey> {
         let noted = copy.annotations.get(annotations::CONSUMER_NAME);
         let placement = &self.frame.placement;
@@ -235,7 +235,7 @@ impl<F: SyncStrategy> Shared<F> {
         Some(ObjectKey::new(Arc::clone(consumer_namespace), name))
     }
 
-    /// Where the whole of the provider cannot be listed, each place is, from the first failure on.
+    /// If the first cluster-wide list fails before it begins, lists every provider namespace in use by itself.
     fn list_places(self: &Arc<Self>) {
         let index = self.index.lock();
         let begun = self.lists_places.swap(true, Ordering::Relaxed);
@@ -246,7 +246,7 @@ impl<F: SyncStrategy> Shared<F> {
         }
     }
 
-    /// Notes a copy that a list shows in the place of a consumer namespace.
+    /// Notes a copy that a list shows in the provider namespace of a consumer namespace.
     fn copy_shown(
         &self,
         index: &mut Index<F::Pair>,
@@ -259,7 +259,7 @@ impl<F: SyncStrategy> Shared<F> {
         index.provider_shown(source.as_ref(), copy, object, listing);
     }
 
-    /// What a worker has to look at after a list, of a consumer namespace or of all: what is in sync, it need not.
+    /// The keys to queue after a list, of one consumer namespace or of all. Objects in sync need no worker.
     fn due(&self, index: &mut Index<F::Pair>, namespace: Option<&Arc<str>>) -> Vec<ObjectKey> {
         let issues = self.issues.lock();
         index.due(namespace, |key, pair, place: Option<(&Place, bool)>| {
@@ -268,14 +268,14 @@ impl<F: SyncStrategy> Shared<F> {
             }
             match place {
                 Some((place, true)) => !self.is_at_rest(key, pair, place),
-                // The other side is listed too, and then they are looked at.
+                // The list of the other cluster is still to come. When it is complete, the pair is checked again.
                 Some((_, false)) => self.strategy.unplaced(key, pair, true).is_some(),
                 None => true,
             }
         })
     }
 
-    /// Whether a worker has to look at an object that a watch shows: most that is shown was written here, and is in sync.
+    /// Whether a worker has to process an object that a watch shows. Most events show our own writes of objects in sync.
     fn is_due(&self, index: &mut Index<F::Pair>, key: &ObjectKey) -> bool {
         let Some((pair, place)) = index.known(key) else {
             return true;
@@ -283,7 +283,7 @@ impl<F: SyncStrategy> Shared<F> {
         !self.is_at_rest(key, pair, &place) || self.issues.lock().is_noted(key)
     }
 
-    /// Lets go of the contents of what needs no plan.
+    /// Whether a pair needs no plan. If so, the contents of its objects are dropped.
     fn is_at_rest(&self, key: &ObjectKey, pair: &mut F::Pair, place: &Place) -> bool {
         let is_at_rest = self.strategy.is_at_rest(key, pair, place);
         if is_at_rest {

@@ -1,4 +1,4 @@
-//! What the engines count.
+//! Prometheus metrics of the engines.
 
 mod lag;
 mod meter;
@@ -27,7 +27,7 @@ pub struct Metrics {
     objects: Family<EngineLabels, Gauge>,
     pending: Family<EngineLabels, Gauge>,
     synced: Family<EngineLabels, Gauge>,
-    /// Engines by what they are told apart by; one may still end when its successor has begun.
+    /// The number of running engines by labels. The successor of an engine may start before that one has ended.
     engines: Mutex<HashMap<EngineLabels, usize>>,
 }
 
@@ -69,7 +69,7 @@ fn latency() -> Histogram {
 }
 
 impl Metrics {
-    /// Makes the metrics and has them served.
+    /// Makes the metrics and adds them to a registry.
     pub fn register(registry: &mut Registry) -> Arc<Self> {
         let metrics = Self {
             operations: Family::default(),
@@ -123,7 +123,7 @@ impl Metrics {
         *self.engines.lock().entry(labels.clone()).or_default() += 1;
     }
 
-    /// The last engine of its name takes its gauges along.
+    /// Notes that an engine has ended. The last engine with these labels removes its gauges.
     fn end(&self, labels: &EngineLabels) {
         let mut engines = self.engines.lock();
         let Entry::Occupied(mut users) = engines.entry(labels.clone()) else {

@@ -1,4 +1,4 @@
-//! Counts what is missing, and waits where too much is.
+//! Counts missing sources for the deletion guards, and resumes deletions that a guard held back.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -15,13 +15,13 @@ use crate::{
     namespaces::mapped,
 };
 
-/// Missing sources are counted at most this often.
+/// A count of missing sources is used for this long, unless a list is complete before.
 const COUNT_INTERVAL: Duration = Duration::from_secs(1);
-/// And, while deletions are held back, at least this often.
+/// While deletions are held back, missing sources are counted at least this often.
 const RECOUNT_INTERVAL: Duration = Duration::from_secs(2);
 
 impl<F: SyncStrategy> Shared<F> {
-    /// Whether copies may go whose sources are missing. Counted anew at most every so often, for many may be missing.
+    /// Whether all guards allow the deletion of copies whose source is missing. The count that they see is at most 1 s old.
     pub(super) fn may_delete(&self) -> bool {
         let epoch = self.epoch.load(Ordering::Acquire);
         let is_fresh = |(of, at): (u64, Instant)| of == epoch && at.elapsed() < COUNT_INTERVAL;
@@ -33,7 +33,7 @@ impl<F: SyncStrategy> Shared<F> {
             return true;
         }
         self.held_back.store(true, Ordering::Release);
-        // It may have been allowed before anybody could see that something waits for that.
+        // Asked again: the guards may have allowed deletions before `thaw` could see that one is held back.
         self.is_allowed()
     }
 
@@ -46,7 +46,7 @@ impl<F: SyncStrategy> Shared<F> {
         let (tally, is_known) = {
             let index = self.index.lock();
             let is_known = index.consumer_synced() && *self.places_known.borrow() && index.provider_synced();
-            // What cannot be listed holds up its own objects alone.
+            // If a watch fails, all that was listed is counted nevertheless: only unlisted objects wait.
             let tally = (is_known || self.issues.lock().has_failing_watch()).then(|| index.tally());
             (tally, is_known)
         };
@@ -61,7 +61,7 @@ impl<F: SyncStrategy> Shared<F> {
         self.count(Kind::Objects, tally);
     }
 
-    /// Counts, if it was not done since much may have changed.
+    /// Counts missing sources if a list was completed since the last count, or while a deletion is held back.
     pub(super) fn count_if_due(&self) {
         let epoch = self.epoch.load(Ordering::Acquire);
         let is_done = self.counted.lock().is_some_and(|(of, _)| of == epoch);
@@ -76,7 +76,7 @@ impl<F: SyncStrategy> Shared<F> {
         }
     }
 
-    /// Whether the mapping of a consumer namespace may go that is missing.
+    /// Whether all guards allow that the provider namespaces of missing consumer namespaces are given up.
     pub(crate) fn may_give_back(&self) -> bool {
         let ended = self.ended_namespaces.lock().clone();
         let exports = self.strategy.exports();
@@ -101,8 +101,8 @@ impl<F: SyncStrategy> Shared<F> {
         self.is_allowed()
     }
 
-    /// Forgets what was counted: much may have changed. After a list of a cluster that went back in time, whatever is missing
-    /// may be so for that.
+    /// Makes earlier counts of missing sources invalid, since a list is complete. `is_rewound` is true if the listed cluster
+    /// went back in time, so that any missing source may be a loss of data.
     pub(crate) fn begin_count(&self, is_rewound: bool) {
         if is_rewound {
             self.rewound.store(true, Ordering::Release);
@@ -110,7 +110,7 @@ impl<F: SyncStrategy> Shared<F> {
         self.epoch.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Goes on with what was held back, as soon as that is allowed; counts on until then.
+    /// Resumes deletions whenever a guard allows them again, and counts missing sources repeatedly until then.
     pub(super) async fn thaw(self: Arc<Self>, guard: Arc<Deletions>) {
         let mut allowed = guard.allowed();
         loop {

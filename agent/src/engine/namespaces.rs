@@ -1,4 +1,4 @@
-//! Keeps the places of an engine: asks for them, takes them into use when they are assigned, gives them back.
+//! Manages the provider namespaces of an engine: requests them, uses them once they are assigned, and gives them up.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -18,19 +18,19 @@ use crate::{
 };
 
 impl<F: SyncStrategy> Shared<F> {
-    /// Works on APIServiceNamespaces, one at a time.
+    /// Reconciles queued APIServiceNamespaces, one at a time.
     pub(super) async fn keep_places(self: Arc<Self>) {
         self.around.namespaces.synced().await;
         self.around.consumer_namespaces.synced().await;
         let mut paused = self.paused.subscribe();
         self.places_settled();
         while let Some(work) = self.place_queue.next().await {
-            // The sender lives as long as this task.
+            // Waiting cannot fail: the sender lives as long as this task.
             let _ = paused.wait_for(|paused| !paused).await;
             let namespace = Arc::clone(work.key());
             match self.keep_place(&namespace).await {
                 Ok(()) => drop(work),
-                // Another engine was quicker; the cache shows what it wrote.
+                // Another engine wrote it first, and the cache will show what it wrote.
                 Err(error) if errors::is_conflict(&error) => work.retry(Backoff::OBJECT),
                 Err(error) => {
                     tracing::warn!(%namespace, failure = errors::explain(&error), "cannot get a provider namespace");
@@ -44,7 +44,7 @@ impl<F: SyncStrategy> Shared<F> {
         }
     }
 
-    /// Notes that all places of the beginning are known, when they are.
+    /// Notes, once the queue is empty, that all provider namespaces that were assigned before the start are in use.
     fn places_settled(&self) {
         if self.place_queue.is_quiet() {
             self.places_known
@@ -85,7 +85,7 @@ impl<F: SyncStrategy> Shared<F> {
         Ok(())
     }
 
-    /// Has the objects of a consumer namespace say why they get no place, or no longer say it.
+    /// Notes why the backend refuses a provider namespace, and queues the objects in question, whose issues say the reason.
     fn note_refusal(&self, consumer_namespace: &Arc<str>, refusal: Option<&Arc<str>>) {
         let mut index = self.index.lock();
         if !index.set_refusal(consumer_namespace, refusal) {
@@ -96,7 +96,7 @@ impl<F: SyncStrategy> Shared<F> {
         self.enqueue(keys, Priority::Live);
     }
 
-    /// Takes the provider namespace into use that a consumer namespace has been given, in place of one before it.
+    /// Uses the provider namespace that is assigned to a consumer namespace, if any, in place of an earlier one.
     pub(super) fn use_place(
         self: &Arc<Self>,
         consumer_namespace: &Arc<str>,
@@ -128,19 +128,19 @@ impl<F: SyncStrategy> Shared<F> {
         }
     }
 
-    /// Watches the provider namespace that a consumer namespace has been given, or lists it where the whole is watched.
+    /// Watches the provider namespace of a consumer namespace, or lists it once if the provider is watched cluster-wide.
     pub(super) fn watch_place(self: &Arc<Self>, consumer_namespace: &Arc<str>, namespace: Arc<str>) {
         let source = Source::path(self.frame.resource.collection(&namespace));
-        let sink = events::provider_namespace(Arc::downgrade(self), Arc::clone(consumer_namespace), namespace);
+        let handler = events::provider_namespace(Arc::downgrade(self), Arc::clone(consumer_namespace), namespace);
         let client = self.sides.provider.watch.clone();
-        let pump = if self.frame.informer_scope == InformerScope::Cluster {
-            // The one watch brings what changes; what was there before is listed once.
-            tokio::spawn(watch::list(client, source, Lean, sink))
+        let task = if self.frame.informer_scope == InformerScope::Cluster {
+            // The cluster-wide watch shows changes. Only what existed before has to be listed.
+            tokio::spawn(watch::list(client, source, Lean, handler))
         } else {
-            tokio::spawn(watch::run(client, source, Lean, sink))
+            tokio::spawn(watch::run(client, source, Lean, handler))
         };
         self.pumps
             .lock()
-            .insert(Arc::clone(consumer_namespace), AbortOnDropHandle::new(pump));
+            .insert(Arc::clone(consumer_namespace), AbortOnDropHandle::new(task));
     }
 }

@@ -1,10 +1,10 @@
-//! What is amiss with which object, and how it is told.
+//! The problems of an engine's objects and watches, and the messages about them.
 
 use std::{collections::HashMap, fmt, time::Duration};
 
 use bindery_runtime::{cache::ObjectKey, errors};
 
-/// The objects of an engine that are not well.
+/// The objects and watches of an engine that have a problem.
 #[derive(Debug, Default)]
 pub(crate) struct Issues {
     by_key: HashMap<ObjectKey, Issue>,
@@ -23,9 +23,9 @@ struct Failure {
 pub struct Problem {
     /// The stable reason of the condition.
     pub reason: &'static str,
-    /// What is wrong, and what the user can do.
+    /// What is wrong, in one sentence.
     pub message: String,
-    /// What lies behind the problem, as far as anything depends on it.
+    /// The kind of the cause, on which retries, conditions and advice depend.
     pub cause: Cause,
 }
 
@@ -34,42 +34,42 @@ pub struct Problem {
 pub(crate) struct Issue {
     pub reason: &'static str,
     pub message: String,
-    /// Worth another look as soon as a cluster is reachable again.
+    /// Whether the object is tried again as soon as a cluster is reachable again.
     pub transient: bool,
     pub cause: Cause,
 }
 
-/// What lies behind an issue, as far as anything depends on it.
+/// The kind of a problem's cause, on which retries and conditions depend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The consumer refused a request for want of a right.
+    /// The consumer's API server refused a request, because the konnector lacks a right.
     ConsumerForbids,
-    /// The provider refused a request for want of a right.
+    /// The provider's API server refused a request, because the konnector lacks a right.
     ProviderForbids,
-    /// A cluster cannot be watched for any other reason.
+    /// A cluster cannot be watched, for another reason than a missing right.
     Unreachable,
-    /// A cluster takes the object only after a change of the object or its schema.
+    /// A cluster refuses the object until the object or its schema changes.
     Invalid,
     /// Anything else.
     Other,
 }
 
-/// One of the watches of an engine.
+/// A watch of an engine, or its request for a provider namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Watched {
     Consumer,
-    /// The provider, in a namespace; empty for all of it.
+    /// The watch of this provider namespace; empty for the cluster-wide watch.
     Provider(std::sync::Arc<str>),
-    /// The place of a consumer namespace.
+    /// The request for the provider namespace of this consumer namespace.
     Place(std::sync::Arc<str>),
 }
 
-/// How long to wait before an invalid object is tried again: only a change of object or schema can mend it, and the
-/// first comes as an event.
+/// The pause before an invalid object is tried again. Only a change of the object or its schema helps, and a change of the
+/// object comes as an event.
 pub(crate) const INVALID_RETRY: Duration = Duration::from_mins(5);
 
 impl Issues {
-    /// Notes the state of an object; true if that is news worth an event.
+    /// Notes the issue of an object, or that it has none. Returns true if it is worth an event: new and not transient.
     pub(crate) fn set(&mut self, key: &ObjectKey, issue: Option<&Issue>) -> bool {
         let Some(issue) = issue else {
             self.by_key.remove(key);
@@ -79,7 +79,7 @@ impl Issues {
         !issue.transient && before.as_ref() != Some(issue)
     }
 
-    /// Notes the state of a watch; true if it is well again after a failure.
+    /// Notes the state of a watch. Returns true if it works again after a failure.
     pub(crate) fn set_watch(&mut self, watched: Watched, failure: Option<&kube::Error>) -> bool {
         match failure {
             Some(error) => {
@@ -99,13 +99,13 @@ impl Issues {
         !self.watch.is_empty()
     }
 
-    /// Objects whose trouble may be over now that a cluster answers again.
+    /// The objects to try again because a cluster answers again.
     pub(crate) fn transient(&self) -> Vec<ObjectKey> {
         let issues = self.by_key.iter().filter(|(_, issue)| issue.transient);
         issues.map(|(key, _)| key.clone()).collect()
     }
 
-    /// True if something is amiss with an object.
+    /// True if the object has an issue.
     pub(crate) fn is_noted(&self, key: &ObjectKey) -> bool {
         self.by_key.contains_key(key)
     }
@@ -114,7 +114,7 @@ impl Issues {
         self.by_key.len()
     }
 
-    /// The problem to report: an unreachable cluster before an object, the first object by name.
+    /// The most important problem: a failing watch, or else the issue of the first object by name.
     pub(crate) fn problem(&self) -> Option<Problem> {
         let watches = self.watch.iter().map(|(watched, failure)| {
             let (reason, cause) = match (failure.is_forbidden, watched) {
@@ -156,7 +156,7 @@ impl fmt::Display for Watched {
 // === impl Issue ===
 
 impl Issue {
-    /// The strategy leaves the object alone.
+    /// The issue of an object that a plan leaves alone.
     pub(crate) fn blocked(reason: &'static str, message: &impl ToString) -> Self {
         Self {
             reason,
@@ -166,7 +166,7 @@ impl Issue {
         }
     }
 
-    /// The object's namespace gets no place on the provider, for the reason that the backend gives.
+    /// The issue of an object whose namespace gets no provider namespace. `refusal` is the backend's reason.
     pub(crate) fn of_refusal(refusal: &str) -> Self {
         Self {
             reason: "NoProviderNamespace",
@@ -176,7 +176,7 @@ impl Issue {
         }
     }
 
-    /// What it means that the consumer's or the provider's cluster refused a request, or did not answer it.
+    /// The issue of an object after the consumer's or the provider's cluster refused a request, or did not answer it.
     pub(crate) fn of_error(error: &kube::Error, is_on_consumer: bool) -> Self {
         let (reason, cause) = match errors::code(error) {
             Some(403) if is_on_consumer => ("Forbidden", Cause::ConsumerForbids),
@@ -196,7 +196,7 @@ impl Issue {
     }
 }
 
-/// Too large for the API server, or for what it stores objects in.
+/// Whether the object is too large for the API server or its storage.
 fn is_too_large(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else {
         return false;

@@ -1,4 +1,4 @@
-//! What the engine of bound objects and that of claimed ones do each in their own way.
+//! What differs between the engines of bound resources and those of claimed resources.
 
 use std::{future::Future, sync::Arc};
 
@@ -15,33 +15,33 @@ use crate::{
 
 /// How objects of one kind, bound or claimed, are read, compared, planned and written. The engine does the rest.
 pub(crate) trait SyncStrategy: Send + Sync + Sized + 'static {
-    /// What is known of one object.
+    /// What the engine knows of one object on both clusters.
     type Pair: Known;
-    /// One write or read.
+    /// One write or read of a plan.
     type Op: Operation;
-    /// What an operation taught.
+    /// What the outcome of an operation says about the objects.
     type Learned: Send;
-    /// What is told of the whole.
+    /// The progress that the engine publishes.
     type Progress: Clone + Default + PartialEq + Send + Sync + 'static;
 
-    /// Some sources are the provider's, so that what is missing there counts too.
+    /// Whether some sources are on the provider, so that objects that are missing there count as missing sources too.
     const HAS_PROVIDERS_SOURCES: bool;
 
-    /// Whole clusters are watched by others, who tell the sinks of this engine.
+    /// Whether a shared informer watches whole clusters, and calls the event handlers of this engine.
     const SHARES_WATCHES: bool;
 
-    /// What to do for a pair whose two sides are known, with the place of the provider's.
+    /// Plans a pair whose two sides are known. `place` is the provider namespace of its copy.
     fn plan(&self, key: &ObjectKey, pair: &Self::Pair, place: &Place) -> Steps<Self::Op>;
 
-    /// True if it takes no plan to tell that there is nothing to do for such a pair, as for most that a watch shows. Where it
-    /// is false, a plan decides.
+    /// True if a pair certainly needs no operation, as most that a watch shows. It costs less than a plan. Where it is
+    /// false, a plan decides.
     fn is_at_rest(&self, key: &ObjectKey, pair: &Self::Pair, place: &Place) -> bool;
 
-    /// What can be done for a pair whose place is not known well enough: there is none, or, with `has_place`, it is still to
-    /// be listed.
+    /// Plans a pair whose provider namespace is not assigned or, with `has_place`, not listed yet. `None` if the pair has
+    /// to wait for that.
     fn unplaced(&self, key: &ObjectKey, pair: &Self::Pair, has_place: bool) -> Option<Steps<Self::Op>>;
 
-    /// Does an operation.
+    /// Runs an operation.
     fn apply(
         &self,
         writer: &Writer,
@@ -49,29 +49,29 @@ pub(crate) trait SyncStrategy: Send + Sync + Sized + 'static {
         op: &Self::Op,
     ) -> impl Future<Output = Result<Option<Self::Learned>, kube::Error>> + Send;
 
-    /// The version that a write gave its object, if that is what it taught.
+    /// The version that a write gave its object; `None` if the operation was no such write.
     fn written(learned: &Self::Learned) -> Option<Version>;
 
-    /// Notes what an operation taught, of those that were there when it was planned.
+    /// Notes the outcome of an operation. It says nothing about objects that took the name since the plan was made.
     fn learn(&self, index: &mut Index<Self::Pair>, key: &ObjectKey, learned: Self::Learned, planned: &PlannedUids);
 
-    /// The exports that provider namespaces are kept for.
+    /// The APIServiceExports that own the requests for provider namespaces.
     fn exports(&self) -> Vec<OwnerReference>;
 
-    /// What holds deletions back.
+    /// The guards that all have to allow a guarded deletion.
     fn guards(&self) -> Vec<Arc<Deletions>>;
 
-    /// The watch of the consumer's objects brought something.
+    /// Takes an event of the watch of the consumer's objects.
     fn consumer_event(&self, event: &Event<Object>);
 
-    /// Changes whenever the consumer's objects are all to be shown again.
+    /// Subscribes to a number that changes whenever the consumer's objects have to be listed again; `None` if never.
     fn relists(&self) -> Option<watch::Receiver<u64>>;
 
-    /// How it is going; `is_idle` if no object is being worked on or waits to be.
+    /// Returns the progress to publish. `is_idle` is true if no object is queued or with a worker.
     fn observe(&self, common: Progress, is_idle: bool, index: &Index<Self::Pair>) -> Self::Progress;
 }
 
-/// An operation, as far as an engine is concerned.
+/// An operation, as the engine sees it.
 pub(crate) trait Operation: Send + Sync {
     /// Its name in metrics.
     fn name(&self) -> &'static str;
@@ -79,14 +79,14 @@ pub(crate) trait Operation: Send + Sync {
     /// True for operations on the consumer's cluster.
     fn is_on_consumer(&self) -> bool;
 
-    /// True for the deletion of a copy that nobody asked for, which is held back while too much is missing.
+    /// True for a deletion that deletion guards may hold back, since nobody was seen to delete the source.
     fn is_guarded(&self) -> bool;
 
-    /// Reads the consumer's object, or the provider's.
+    /// The operation that reads the consumer's object, or else the provider's.
     fn read(on_consumer: bool) -> Self;
 }
 
-/// What to do for a pair, and what is amiss.
+/// What to do for a pair, and the issue to report.
 #[derive(Clone, Debug)]
 pub(crate) struct Steps<O> {
     pub ops: Vec<O>,

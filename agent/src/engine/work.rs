@@ -1,4 +1,4 @@
-//! Works on the objects of an engine, one at a time each: plans, does what was planned, and tells what came of it.
+//! Processes queued objects, each by one worker at a time: plans, runs the planned operations, and reports issues.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ use crate::{
     model::object::Version,
 };
 
-/// Plans for one object in a row, each after the operations of the one before: a creation needs two.
+/// How often an object is planned in a row, each time after the operations of the plan before. A creation needs two plans.
 const ROUNDS: usize = 6;
 
-/// What is to be done for an object, and what was known of it then.
+/// What to do for an object, and what was known of it when that was planned.
 struct Planned<O> {
     steps: Steps<O>,
     /// The provider namespace of its copy.
@@ -34,7 +34,7 @@ struct Planned<O> {
     versions: Versions,
 }
 
-/// Of the consumer's object and of the provider's.
+/// The versions of the consumer's object and of the provider's.
 type Versions = [Option<Version>; 2];
 
 fn versions(pair: &impl Known) -> Versions {
@@ -57,7 +57,7 @@ impl<O> Planned<O> {
 }
 
 impl<F: SyncStrategy> Shared<F> {
-    /// Takes objects into work as long as there are any, in the engine's turn.
+    /// Processes queued objects until the queue is closed: each with a permit of its own, and within the engine's quota.
     pub(super) async fn work(self: Arc<Self>) {
         let mut paused = self.paused.subscribe();
         let mut tasks = JoinSet::new();
@@ -68,7 +68,7 @@ impl<F: SyncStrategy> Shared<F> {
                 tasks.join_next().await;
             }
             share.begin(priority == Priority::Live && tasks.is_empty() && self.queue.len() == 1);
-            // The sender lives as long as this task.
+            // Waiting cannot fail: the sender lives as long as this task.
             let _ = paused.wait_for(|paused| !paused).await;
             let Some(turn) = self.turn(priority).await else { return };
             let is_paused = *paused.borrow();
@@ -82,7 +82,7 @@ impl<F: SyncStrategy> Shared<F> {
         }
     }
 
-    /// Waits for a place, and more urgently as soon as something more urgent is queued.
+    /// Waits for a permit, with live priority as soon as a live object is queued. `None` once the queue is closed.
     async fn turn(&self, priority: Priority) -> Option<Turn> {
         let budget = &self.around.budget;
         if priority == Priority::Backlog {
@@ -103,8 +103,8 @@ impl<F: SyncStrategy> Shared<F> {
         self.changed.notify_one();
     }
 
-    /// Brings one object in sync, as far as that goes now. `known` becomes what the last plan was made of, and what our own
-    /// writes have made of that.
+    /// Syncs one object as far as possible now. `known` is set to the versions that the last plan was made of, and follows
+    /// our own writes.
     async fn sync(&self, key: &ObjectKey, known: &mut Versions) -> Result<Option<Issue>, Issue> {
         let mut reread = false;
         for _ in 0..ROUNDS {
@@ -134,12 +134,12 @@ impl<F: SyncStrategy> Shared<F> {
                         learned_any = true;
                     }
                     Ok(None) => {}
-                    // The object is not what was planned for, as the watch has shown by now: plan anew.
+                    // The watch has shown another version than the planned one: plan again.
                     Err(error) if is_stale(&error) && self.versions(key) != *known => {
                         learned_any = true;
                         break;
                     }
-                    // Nor what the watch has shown so far: look first.
+                    // The watch has not shown the other version yet: read the object, and plan again.
                     Err(error) if is_stale(&error) && !reread => {
                         reread = true;
                         let read = F::Op::read(op.is_on_consumer());
@@ -157,7 +157,7 @@ impl<F: SyncStrategy> Shared<F> {
                 }
             }
             if !learned_any {
-                // The watch brings the rest.
+                // The next event of the watch queues the object again.
                 return Ok(None);
             }
         }
@@ -169,12 +169,12 @@ impl<F: SyncStrategy> Shared<F> {
         })
     }
 
-    /// Plans one object, or asks for the place that is missing to do so.
+    /// Plans one object. `None` if it waits for its provider namespace, which is requested if necessary.
     fn plan(&self, key: &ObjectKey) -> Option<Planned<F::Op>> {
         let mut index = self.index.lock();
         if let Some((pair, place)) = index.known(key) {
             let steps = self.strategy.plan(key, pair, &place);
-            // What is not seen yet has to be compared once it is.
+            // The contents of our own write are compared once the watch shows it.
             if steps.ops.is_empty() && !pair.is_unseen() {
                 pair.forget_content();
             }
@@ -191,12 +191,12 @@ impl<F: SyncStrategy> Shared<F> {
         None
     }
 
-    /// What is known of an object now.
+    /// The versions of an object that are known now.
     fn versions(&self, key: &ObjectKey) -> Versions {
         versions_in(&self.index.lock(), key)
     }
 
-    /// Has the place of a consumer namespace looked at, if it has one that is asked for.
+    /// Queues the APIServiceNamespace of a consumer namespace, if the placement needs one.
     pub(crate) fn look_at_place(&self, consumer_namespace: &Arc<str>, priority: Priority) {
         if let Some(request) = self.frame.placement.request(consumer_namespace) {
             self.place_queue.add(request, priority);
@@ -215,7 +215,7 @@ impl<F: SyncStrategy> Shared<F> {
         outcome
     }
 
-    /// Notes what an operation taught. What was known stays behind if the watch has shown something else meanwhile.
+    /// Notes the outcome of an operation. `known` follows it, unless the watch has shown another version meanwhile.
     fn learn(&self, key: &ObjectKey, learned: F::Learned, planned: &PlannedUids, op: &F::Op, known: &mut Versions) {
         let mut index = self.index.lock();
         let is_as_known = versions_in(&index, key) == *known;
@@ -236,14 +236,14 @@ impl<F: SyncStrategy> Shared<F> {
     fn finish(&self, work: Work<ObjectKey>, outcome: Result<Option<Issue>, Issue>, known: Versions) {
         let namespace = &work.key().namespace;
         if self.index.lock().is_vacant(namespace) {
-            // With its last object gone, its place may be given back.
+            // The last object is gone, so the provider namespace may be given up.
             self.look_at_place(namespace, Priority::Backlog);
         }
         let (issue, failed) = match &outcome {
             Ok(issue) => (issue.as_ref(), false),
             Err(issue) => (Some(issue), true),
         };
-        // A first conflict is the normal course of two writers, no trouble.
+        // A first transient failure, such as a conflict with another writer, is normal and not reported.
         if !(failed && work.failures() == 0 && issue.is_some_and(|issue| issue.transient)) {
             let news = self.issues.lock().set(work.key(), issue);
             if let Some(issue) = issue.filter(|_| news) {
@@ -251,7 +251,7 @@ impl<F: SyncStrategy> Shared<F> {
                     .recorder
                     .warn(&self.reference(work.key()), issue.reason, &issue.message);
             }
-            // A change that ends it may have come before it was noted, and was let pass as nothing to be done.
+            // An event that ends the issue may have come before the issue was noted, and then did not queue the object.
             if issue.is_some() && self.versions(work.key()) != known {
                 self.queue.add(work.key().clone(), Priority::Live);
             }
@@ -278,7 +278,7 @@ impl<F: SyncStrategy> Shared<F> {
     }
 }
 
-/// True if a write was refused because the object is not the one, or not in the state, that was planned for.
+/// True if a write was refused because the object does not have the planned UID or version.
 fn is_stale(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else {
         return false;

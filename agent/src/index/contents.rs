@@ -7,11 +7,11 @@ use crate::model::{
     projection::{self, Fingerprint},
 };
 
-/// What one of two objects was last shown to say.
+/// The content of a source or of a copy, as it was last shown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shown<'a> {
     pub fingerprint: Fingerprint,
-    /// The object itself, unless it was let go.
+    /// The object itself, unless it was dropped to save memory.
     pub content: Option<&'a Object>,
 }
 
@@ -23,28 +23,28 @@ pub(crate) struct Compared {
     holds: bool,
 }
 
-/// A pair of objects of which one is made of the other.
+/// A source and its copy, whose contents can be compared.
 pub(crate) trait Contents {
     /// The source and its copy, if both are there and a watch or a read has shown them.
     fn source_and_copy(&self) -> Option<(Shown<'_>, Shown<'_>)>;
 
-    /// Where the last comparison is kept.
+    /// The last comparison, if one was kept.
     fn compared(&self) -> Option<&Compared>;
 
     /// Keeps a comparison in place of the last one.
     fn set_compared(&mut self, compared: Compared);
 
-    /// True if the copy is our last write of this very source and still says so: no plan asks for such contents.
+    /// True if the copy is our last write of this very source and still holds its content: no plan needs the contents then.
     fn agrees(&self) -> bool;
 
-    /// True between a write of ours and the event that shows it; then contents are compared.
+    /// True between a write of ours and the event that shows it. Contents are kept until then, to be compared.
     fn is_unseen(&self) -> bool;
 
-    /// Lets go of the contents of both objects. A plan that needs them reads them again.
+    /// Drops the contents of both objects. A plan that needs them reads the objects again.
     fn forget_content(&mut self);
 
-    /// Whether the copy holds all that the source says; it may hold more. `None` while their contents differ and were not
-    /// compared.
+    /// Whether the copy holds the whole content of the source; it may hold more. `None` while the contents differ and were
+    /// not compared.
     fn holds(&self) -> Option<bool> {
         let (source, copy) = self.source_and_copy()?;
         let is_valid = |last: &&Compared| (last.source, last.copy) == (source.fingerprint, copy.fingerprint);
@@ -55,7 +55,7 @@ pub(crate) trait Contents {
         }
     }
 
-    /// Compares the contents, if both are at hand and that was not done yet.
+    /// Compares the contents, if both are held and were not compared yet.
     fn compare(&mut self) {
         if self.holds().is_some() {
             return;
@@ -72,7 +72,7 @@ pub(crate) trait Contents {
         }
     }
 
-    /// Called whenever an object was shown: compares the contents, and lets them go if the pair agrees, so that a list of
+    /// Called whenever an object was shown: compares the contents, and drops them if the pair agrees, so that a list of
     /// objects in sync leaves no content behind.
     fn settle(&mut self) {
         self.compare();

@@ -1,10 +1,10 @@
-//! Lists: which of the objects that are known they showed, and which are gone therefore.
+//! Notes which known objects a list shows, and which are gone when it is complete.
 //!
-//! A list has a number, which is left on what it shows. In the end, what bears an older one was not shown. So a list of a
-//! hundred thousand objects keeps no second set of their names.
+//! Every list has a number (`round`), which is stored with each object that it shows. When the list is complete, objects
+//! with a lower number were not shown. So a list of a hundred thousand objects keeps no second set of their names.
 //!
-//! Lists overlap, of one place and of all of the provider: the higher number stays, and what a later list has shown is there
-//! for those before it too.
+//! Lists may overlap, one of a provider namespace and one of the whole provider. An object keeps the higher number, so that
+//! what a later list has shown counts as shown for earlier lists too.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -20,15 +20,15 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Listing {
     round: u32,
-    /// What was shown and is no pair's by that name: what cannot be read, or lies where nothing is synced so far. Objects of
-    /// the consumer are here by their names, copies by their own, in the consumer's namespace.
+    /// Keys of shown objects that no pair has as its key: objects that cannot be decoded, and copies that are never synced
+    /// or in another object's place. The key of a copy is its own name, in the consumer's namespace.
     named: HashSet<ObjectKey, RandomState>,
 }
 
 // === impl Listing ===
 
 impl Listing {
-    /// Notes something that is shown, by its name alone.
+    /// Notes an object that the list shows, by its key alone.
     pub(crate) fn saw(&mut self, key: ObjectKey) {
         self.named.insert(key);
     }
@@ -37,7 +37,7 @@ impl Listing {
 // === impl Index ===
 
 impl<P: Known> Index<P> {
-    /// A list begins, of whatever.
+    /// Begins a list of either cluster.
     pub(crate) fn begin(&mut self) -> Listing {
         self.round += 1;
         Listing {
@@ -54,7 +54,7 @@ impl<P: Known> Index<P> {
         }
     }
 
-    /// Notes a copy that a list shows: by its source, if it has one, and in any case by its own name.
+    /// Notes a copy that a list shows. `copy` is its own name in the consumer's namespace, `source` the key of its source.
     pub(crate) fn provider_shown(
         &mut self,
         source: Option<&ObjectKey>,
@@ -73,7 +73,7 @@ impl<P: Known> Index<P> {
         }
     }
 
-    /// Ends a list of the consumer's objects: what is neither listed nor newer is gone. Answers what changed so.
+    /// Ends a list of the consumer's objects: those that are neither listed nor newer are gone. Returns their keys.
     pub(crate) fn consumer_listed(&mut self, listing: &Listing, version: Version) -> Vec<ObjectKey> {
         self.consumer_synced = true;
         let is_older = |entry: &Entry<P>| entry.pair.consumer().is_some_and(|(_, known)| known <= version);
@@ -85,7 +85,7 @@ impl<P: Known> Index<P> {
         gone
     }
 
-    /// Ends a list of a provider namespace.
+    /// Ends a list of a provider namespace: copies that are neither listed nor newer are gone. Returns their keys.
     pub(crate) fn provider_listed(
         &mut self,
         consumer_namespace: &Arc<str>,
@@ -106,8 +106,8 @@ impl<P: Known> Index<P> {
         gone
     }
 
-    /// The pairs that something is to be done with, of a consumer namespace or of all. `is_due` is told the place of a pair, if
-    /// it has one, and whether both sides are listed there, so that what is missing is gone.
+    /// The keys for which `is_due` is true, of one consumer namespace or of all. `is_due` gets the provider namespace of a
+    /// pair, if it has one, and whether both clusters were listed, so that what is missing is gone.
     pub(crate) fn due(
         &mut self,
         namespace: Option<&Arc<str>>,
@@ -136,7 +136,7 @@ impl<P: Known> Index<P> {
         due
     }
 
-    /// A copy by its own name, in the consumer's namespace.
+    /// The own name of the copy of a source, in the consumer's namespace.
     fn copy_of(&self, source: &ObjectKey) -> ObjectKey {
         let name = self.placement.copy_name(&self.contract, &source.name);
         if *name == *source.name {

@@ -1,18 +1,18 @@
-//! How many sources of copies are missing.
+//! Counts of copies, and of those whose source is missing.
 
-/// What an engine counted.
+/// How many copies, or mapped namespaces, are known, and of how many the source is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub missing: usize,
     pub known: usize,
-    /// The consumer went back in time: whatever is missing may be so for that.
+    /// A cluster went back in time, so any missing source may be a loss of data.
     pub rewound: bool,
 }
 
 // === impl Tally ===
 
 impl Tally {
-    /// Both together.
+    /// Adds two counts.
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
             missing: self.missing + other.missing,

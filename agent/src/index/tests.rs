@@ -26,7 +26,7 @@ fn key(name: &str) -> ObjectKey {
     ObjectKey::new("ns", name)
 }
 
-/// A whole list of the consumer's objects; answers what is gone.
+/// Runs a whole list of the consumer's objects; returns the keys that are gone.
 fn list_consumer(index: &mut Index<Pair>, objects: Vec<Object>, version: u64) -> Vec<ObjectKey> {
     let listing = index.begin();
     for object in objects {
@@ -36,7 +36,7 @@ fn list_consumer(index: &mut Index<Pair>, objects: Vec<Object>, version: u64) ->
     index.consumer_listed(&listing, Version(version))
 }
 
-/// A whole list of the copies in the place of a consumer namespace, under the names of their sources; answers what is gone.
+/// Runs a whole list of a consumer namespace's copies, by the names of their sources; returns the keys that are gone.
 fn list_provider(
     index: &mut Index<Pair>,
     namespace: &str,
@@ -94,7 +94,7 @@ fn what_is_older_than_our_own_write_is_passed_over() {
     index.learn(&key("a"), written, &PlannedUids::default());
     assert!(!index.provider_seen(&key("a"), object("contract-ns", "a", "p", 19)));
     assert!(index.provider_seen(&key("a"), object("contract-ns", "a", "p", 20)));
-    // A successor of another UID is news whatever its version.
+    // An object of another UID is news, whatever its version.
     assert!(index.provider_seen(&key("a"), object("contract-ns", "a", "q", 3)));
 }
 
@@ -152,7 +152,7 @@ fn an_answer_says_nothing_of_whoever_took_the_name_since() {
         index.pair(&key("a")).unwrap().consumer.as_ref().unwrap().uid,
         Uid::from("second")
     );
-    // A write of the copy that is answered after its end was seen makes no ghost of it.
+    // The answer to a write of the copy after its end was seen does not bring the copy back.
     let last = LastProjection {
         fingerprint: index.pair(&key("a")).unwrap().consumer.as_ref().unwrap().projection,
         corrected: false,
@@ -231,7 +231,7 @@ fn where_names_are_shared_other_consumers_objects_are_not_kept() {
     assert!(index.provider_seen(&key("b"), copy("b", "other", "x")));
     assert!(index.pair(&key("b")).unwrap().provider.is_some());
     assert!(index.provider_seen(&key("c"), copy("c", "contract", "c")));
-    // Another consumer has taken it over.
+    // Another consumer took the object over.
     assert!(index.provider_seen(&key("c"), copy("c", "other", "x")));
     assert!(index.pair(&key("c")).is_none());
 }
@@ -251,11 +251,11 @@ fn a_list_of_copies_shows_them_by_their_own_names() {
     };
     let gone = list_provider(&mut index, "", vec![("a", named("contract-a", "a"))], 9);
     assert_eq!(gone, [key("b")]);
-    // Shown under another's name, it is not this one's.
+    // A copy under another object's name does not count as this one's.
     index.provider_seen(&key("b"), copy("b", "contract", "b"));
     let gone = list_provider(&mut index, "", vec![("b", named("contract-a", "b"))], 9);
     assert_eq!(gone, [key("b")]);
-    // What cannot be read is there all the same.
+    // An object that cannot be decoded exists all the same.
     let mut listing = index.begin();
     listing.saw(key("contract-a"));
     assert!(index.provider_listed(&"".into(), &listing, Version(9)).is_empty());
@@ -419,7 +419,7 @@ fn contents_of_what_is_in_sync_are_let_go_as_soon_as_both_sides_are_shown() {
 }
 
 proptest! {
-    /// What a list ends is what a plain set would say.
+    /// A list ends the same objects as a model with plain sets.
     #[test]
     fn a_list_ends_what_a_plain_set_would(
         steps in prop::collection::vec((any::<bool>(), prop::collection::btree_set(0..5_u8, 0..5), 0..9_u64), 0..12),
@@ -448,7 +448,7 @@ proptest! {
         }
     }
 
-    /// However lists overlap, an object ends with one that did not show it, unless it is newer, or a later one did.
+    /// However lists overlap, an object ends with a list that did not show it, unless it is newer or a later list did.
     #[test]
     fn lists_that_overlap_end_what_sets_would(
         on_consumer: bool,
@@ -456,7 +456,7 @@ proptest! {
     ) {
         let mut index = index();
         let mut known: BTreeMap<u8, u64> = BTreeMap::new();
-        // Lists that are under way, in the order in which they began, and those of all that showed each object.
+        // The lists under way, in the order in which they began, and the numbers of the lists that showed each object.
         let mut lists: Vec<(u32, Listing)> = Vec::new();
         let mut shown: BTreeMap<u8, Vec<u32>> = BTreeMap::new();
         let mut begun = 0;
@@ -502,7 +502,7 @@ fn a_cluster_that_went_back_in_time_is_believed() {
     assert!(index.provider_seen(&key("a"), object("contract-ns", "a", "p", 9)));
     let gone = list_provider(&mut index, "ns", vec![("a", object("contract-ns", "a", "p", 9))], 10);
     assert_eq!(gone, [key("b")]);
-    // The other cluster's time is its own.
+    // A cluster that went back in time does not affect the versions of the other.
     assert!(!index.consumer_seen(&key("a"), object("ns", "a", "u", 9)));
     index.consumer_rewound();
     assert!(index.consumer_seen(&key("a"), object("ns", "a", "u", 9)));

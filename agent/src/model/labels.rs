@@ -1,4 +1,4 @@
-//! Labels and annotations.
+//! Labels and annotations of objects, stored compactly.
 
 use std::{fmt, marker::PhantomData};
 
@@ -25,11 +25,11 @@ impl Marks {
 }
 
 impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Marks {
-    /// Of two with one key, the later counts.
+    /// Of two pairs with the same key, the later one counts.
     fn from_iter<T: IntoIterator<Item = (K, V)>>(pairs: T) -> Self {
         let pairs = pairs.into_iter().map(|(key, value)| (key.into(), value.into()));
         let mut pairs: Vec<(Box<str>, Box<str>)> = pairs.collect();
-        // API servers write them in this order.
+        // API servers send them in this order.
         if !pairs.is_sorted_by(|one, next| one.0 < next.0) {
             pairs.reverse();
             pairs.sort_by(|one, other| one.0.cmp(&other.0));
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever a document says, it is what a plain map would hold.
+        /// For any document, the result is what a plain map would hold.
         #[test]
         fn holds_what_a_plain_map_holds(pairs in prop::collection::vec(("[a-e]{0,2}", "[x-z]{0,2}"), 0..8), asked in "[a-e]{0,2}") {
             let text: Vec<_> = pairs.iter().map(|(key, value)| format!("{key:?}:{value:?}")).collect();

@@ -56,7 +56,7 @@ impl Decode for Lean {
     }
 
     fn version(object: &Object) -> Option<u64> {
-        // Zero stands for one that was not told.
+        // Zero stands for an object without a resource version.
         Some(object.meta.resource_version.0).filter(|version| *version > 0)
     }
 }
@@ -76,7 +76,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error>
 // === impl Names ===
 
 impl Names {
-    /// The one text of a name.
+    /// Returns the shared text of a name.
     pub(crate) fn shared(&mut self, name: &str) -> Arc<str> {
         if let Some(known) = self.0.get(name) {
             return Arc::clone(known);
@@ -118,7 +118,7 @@ impl fmt::Display for Version {
 
 // === impl Object ===
 
-/// What it is, and nothing of what it says: that may be a Secret's.
+/// Shows which object it is and none of its content, which may be a Secret's.
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Object")
@@ -147,7 +147,7 @@ impl<'de> Visitor<'de> for ObjectVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
         let mut meta = None;
-        // Most have a spec and no more.
+        // Most objects have a spec and no other field here.
         let mut body = Vec::with_capacity(1);
         let mut status = None;
         while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {

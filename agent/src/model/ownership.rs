@@ -1,5 +1,5 @@
-//! Who owns the fields of an object, as the API server keeps it: an adopted object is its consumer's, so that what the
-//! consumer takes out of it goes, whoever put it there.
+//! Transfers ownership of the fields of an adopted object to the konnector, so that a field that the consumer removes goes
+//! from the copy too, whoever wrote it there.
 
 use bindery_api::annotations;
 use bindery_runtime::managed_fields::{applied, is_whole, merge, split};
@@ -39,7 +39,7 @@ pub(crate) fn disowned(entries: &[Value], api_version: &str, source: &Object) ->
     })
 }
 
-/// All that goes up of a source, and the wish to be adopted, which is fulfilled and goes.
+/// All that is copied of a source, and the annotation that asks for adoption: once ours, the next write removes it.
 fn said(source: &Object) -> Value {
     let mut all: Map<String, Value> = source
         .body
@@ -136,7 +136,7 @@ mod tests {
         );
     }
 
-    /// An operator fills an object in while it is being adopted: what the consumer's does not say is not ours to remove.
+    /// An operator adds fields while an object is being adopted. Those that the consumer's object lacks stay its own.
     #[test]
     fn what_came_after_the_adoption_stays_its_writers() {
         let operator = entry(

@@ -1,4 +1,4 @@
-//! What goes up: everything a user wrote into an object, less what belongs to one cluster alone.
+//! The projection of an object, which is copied to the other cluster: all but what belongs to one cluster alone.
 
 use std::{fmt, str::FromStr};
 
@@ -13,25 +13,24 @@ use crate::model::{labels::Marks, object::Object};
 pub(crate) struct Fingerprint([u8; 16]);
 
 /// The value of the annotation `kube-bind.io/projection-hash` on provider objects: which content was last written, and
-/// whether a foreign change of it has been written back once already. This memory makes a restart free of writes.
+/// whether a foreign change of it has been written back once already. Thanks to it, a restart needs no writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LastProjection {
     pub fingerprint: Fingerprint,
     pub corrected: bool,
 }
 
-/// The annotation of what a contract wrote last to an object that several write.
+/// The key of the annotation that records what a contract wrote last to an object that several contracts write.
 pub(crate) fn key_of(contract: &str) -> String {
     format!("{}/{contract}", annotations::PROJECTION_OF)
 }
 
-/// The contract whose last write an annotation remembers.
+/// The contract whose last write the annotation of this key records; `None` for any other annotation.
 pub(crate) fn contract_of(key: &str) -> Option<&str> {
     key.strip_prefix(annotations::PROJECTION_OF)?.strip_prefix('/')
 }
 
-/// True for labels and annotations that users own and that are carried along; those of Kubernetes and of kube-bind
-/// speak of one cluster.
+/// True for labels and annotations that are copied. Those of Kubernetes and of kube-bind belong to one cluster alone.
 pub(crate) fn is_carried(key: &str) -> bool {
     let domain = key.split_once('/').map_or("", |(domain, _)| domain);
     let of_kubernetes = ["kubernetes.io", "k8s.io"]
@@ -40,12 +39,12 @@ pub(crate) fn is_carried(key: &str) -> bool {
     !of_kubernetes && !annotations::is_reserved(key)
 }
 
-/// The labels or annotations that are carried along.
+/// The labels or annotations that are copied.
 pub(crate) fn carried(all: &Marks) -> impl Iterator<Item = (&str, &str)> {
     all.iter().filter(|(key, _)| is_carried(key))
 }
 
-/// Fingerprint of all that goes up. Labels and annotations that are not carried make no difference.
+/// Fingerprint of all that is copied. Labels and annotations that are not copied make no difference.
 pub(crate) fn fingerprint(object: &Object) -> Fingerprint {
     let mut hash = Sha256::new();
     let mut part = |kind: u8, key: &str, value: &str| {
@@ -66,25 +65,20 @@ pub(crate) fn fingerprint(object: &Object) -> Fingerprint {
     Fingerprint::of_digest(&hash.finalize())
 }
 
-/// Fingerprint of a status; `None` for none.
+/// Fingerprint of a status; `None` if there is no status.
 pub(crate) fn status_fingerprint(status: Option<&RawValue>) -> Option<Fingerprint> {
     status.map(|status| Fingerprint::of_digest(&Sha256::digest(status.get())))
 }
 
-/// True if the provider's object holds all that the consumer's says.
-pub(crate) fn holds(provider: &Object, consumer: &Object) -> bool {
-    let body = consumer.body.iter().all(|(key, wanted)| {
-        let actual = provider
-            .body
-            .iter()
-            .find(|(other, _)| other == key)
-            .map(|(_, text)| text);
+/// True if a copy holds the whole content of its source. It may hold more.
+pub(crate) fn holds(copy: &Object, source: &Object) -> bool {
+    let body = source.body.iter().all(|(key, wanted)| {
+        let actual = copy.body.iter().find(|(other, _)| other == key).map(|(_, text)| text);
         actual.is_some_and(|actual| actual.get() == wanted.get())
             || bindery_runtime::json::contains(&value(actual.map(|text| &**text)), &value(Some(wanted)))
     });
     let pairs = |wanted: &Marks, actual: &Marks| carried(wanted).all(|(key, value)| actual.get(key) == Some(value));
-    body && pairs(&consumer.meta.labels, &provider.meta.labels)
-        && pairs(&consumer.meta.annotations, &provider.meta.annotations)
+    body && pairs(&source.meta.labels, &copy.meta.labels) && pairs(&source.meta.annotations, &copy.meta.annotations)
 }
 
 fn value(text: Option<&RawValue>) -> Value {

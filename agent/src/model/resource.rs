@@ -17,7 +17,7 @@ pub struct BoundResource {
     pub kind: Arc<str>,
     /// Scope on the consumer.
     pub scope: Scope,
-    /// Status is written apart.
+    /// Whether the status is written through the subresource `/status`.
     pub status_subresource: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The UID of an object, small.
+//! The UID of an object, stored compactly.
 
 use std::{fmt, sync::Arc};
 
@@ -8,15 +8,15 @@ pub(crate) struct Uid(Kind);
 
 #[derive(Clone, PartialEq, Eq)]
 enum Kind {
-    /// One whose text is [`text_of`] of it.
+    /// The bytes of a UUID whose text is the one that [`text_of`] writes.
     Uuid([u8; 16]),
     Other(Arc<str>),
 }
 
-/// Where the hyphens are.
+/// The positions of the hyphens in the text of a UUID.
 const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 
-/// The bytes of a UUID in lower case, with hyphens.
+/// The bytes of a UUID in lower case, with hyphens; `None` for any other text.
 fn bytes_of(text: &str) -> Option<[u8; 16]> {
     let text: &[u8; 36] = text.as_bytes().try_into().ok()?;
     let mut bytes = [0; 16];
@@ -50,7 +50,7 @@ fn text_of(bytes: [u8; 16], f: &mut fmt::Formatter<'_>) -> fmt::Result {
 // === impl Uid ===
 
 impl Uid {
-    /// Its text, to be written.
+    /// The UID as text.
     pub(crate) fn text(&self) -> Arc<str> {
         match &self.0 {
             Kind::Uuid(_) => self.to_string().into(),

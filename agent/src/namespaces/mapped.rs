@@ -15,7 +15,7 @@ use kube::{ResourceExt as _, api::Preconditions};
 
 use crate::model::Placement;
 
-/// Value of the label `kube-bind.io/owner` on what the provider made before any consumer asked for it.
+/// Value of the label `kube-bind.io/owner` on an APIServiceNamespace that the provider made before any consumer did.
 const OWNER_PROVIDER: &str = "provider";
 
 /// The state of one consumer namespace that the decision is made from.
@@ -68,7 +68,7 @@ pub(crate) fn plan(seen: &Observed<'_>) -> Option<PlaceOp> {
         .labels()
         .get(labels::OWNER)
         .is_some_and(|owner| owner == OWNER_PROVIDER);
-    // A namespace that does not exist has objects of no export.
+    // A consumer namespace that does not exist holds no object of any export.
     (!seen.exists && ours && !provided).then(|| PlaceOp::GiveBack {
         preconditions: unchanged(&request.metadata),
     })

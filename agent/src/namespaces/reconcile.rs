@@ -1,4 +1,4 @@
-//! Does what was planned for a provider namespace.
+//! Sends the planned requests for provider namespaces.
 
 use bindery_api::v1alpha2::APIServiceNamespace;
 use bindery_runtime::errors;
@@ -22,7 +22,7 @@ impl Writer {
                 request.metadata.name = Some(consumer_namespace.to_owned());
                 request.metadata.owner_references = Some(owners);
                 match api.create(&PostParams::default(), &request).await {
-                    // Another engine was quicker; the cache shows its request, to be shared.
+                    // Another engine created it first. When the cache shows that, the next plan adds this engine's exports.
                     Err(error) if errors::is_already_exists(&error) => Ok(()),
                     created => created.map(drop),
                 }
@@ -36,7 +36,7 @@ impl Writer {
             PlaceOp::GiveBack { preconditions } => {
                 let namespaces: Api<Namespace> = Api::all(self.consumer.clone());
                 match namespaces.get_metadata(consumer_namespace).await {
-                    // The cache was behind; the watch brings the namespace, or has brought it.
+                    // The cache was behind: the consumer namespace exists, and the watch shows it soon.
                     Ok(_) => return Ok(()),
                     Err(error) if errors::is_object_gone(&error, consumer_namespace) => {}
                     Err(error) => return Err(error),

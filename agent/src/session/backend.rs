@@ -20,7 +20,7 @@ pub struct RenewedCredential {
     pub document: SecretSlice<u8>,
     /// UID of the contract that the credential is for, as the backend says.
     pub contract_uid: String,
-    /// When the credential is to be renewed.
+    /// When to renew the credential.
     pub schedule: RenewalSchedule,
 }
 

@@ -147,7 +147,7 @@ impl Connector {
 }
 
 impl<K: Eq + Hash + Clone + Send + Sync + 'static> ConnectAttempts<K> {
-    /// No attempts yet.
+    /// Starts without any attempt.
     pub fn new(queue: Queue<K>, key: K) -> Self {
         Self {
             running: HashMap::new(),

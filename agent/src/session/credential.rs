@@ -43,7 +43,7 @@ struct RecentFingerprints(VecDeque<Fingerprint>);
 pub struct HeldCredential {
     /// The parsed kubeconfig.
     pub access: Arc<ProviderAccess>,
-    /// When the credential is to be renewed.
+    /// When to renew the credential.
     pub schedule: RenewalSchedule,
     /// Whether the API server refused the credential with 401.
     pub refused: bool,
@@ -289,7 +289,7 @@ impl HeldCredential {
     }
 }
 
-/// Returns when a credential that was read from a Secret is to be renewed.
+/// Returns when to renew a credential that was read from a Secret.
 pub fn schedule_of(access: &ProviderAccess, now: Timestamp) -> RenewalSchedule {
     RenewalSchedule::estimated(Instant::now(), access.lifetime.total(), access.lifetime.age(now))
 }

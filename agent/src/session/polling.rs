@@ -68,7 +68,7 @@ impl Hash for PollPolicy {
 }
 
 impl PollIntervals {
-    /// No request yet, so that the default counts.
+    /// Starts without any request, so that the default counts.
     pub(crate) fn new(default: Duration) -> Self {
         Self {
             requested: Mutex::default(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A credential is renewed at this part of the lifetime at the latest.
+/// A credential is renewed after this part of its lifetime at the latest.
 pub(super) const LIFETIME_SHARE: f64 = 2.0 / 3.0;
 
 /// Lifetime of a credential, counted from when it was received.

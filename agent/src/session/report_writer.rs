@@ -62,7 +62,7 @@ async fn write(core: &SessionCore, subject: &ReportSubject) -> Result<(), kube::
         }
     };
     match written {
-        // It was deleted meanwhile.
+        // The export or schema was deleted meanwhile.
         Err(error) if errors::is_object_gone(&error, name) => Ok(()),
         written => written,
     }

@@ -197,7 +197,7 @@ impl SessionCore {
     }
 }
 
-/// When the credential of a connection is to be renewed.
+/// When to renew the credential of a connection.
 fn schedule(reached: &ContractConnection) -> RenewalSchedule {
     match &reached.renewed {
         Some(renewed) => renewed.schedule,

@@ -31,13 +31,14 @@ impl BareWatch {
         let exports: Api<APIServiceExport> = Api::all(client);
         let list = exports.list_metadata(&ListParams::default().limit(1)).await?;
         let version = list.metadata.resource_version.unwrap_or_default();
-        // Longer than a load takes that has as many changes a second as are of use.
+        // Seconds. Any useful load ends sooner, so that the watch is not opened again when it times out.
         let params = WatchParams::default().timeout(290);
         let mut events = exports.watch_metadata(&params, &version).await?.boxed();
         let seen = Arc::new(Mutex::new(HashMap::new()));
         let task = tokio::spawn({
             let seen = Arc::clone(&seen);
             async move {
+                // The load writes the number of each change into a label of the export.
                 while let Ok(Some(event)) = events.try_next().await {
                     if let WatchEvent::Modified(export) = event
                         && let Some(number) = change::number(export.metadata.labels.as_ref())
@@ -53,7 +54,8 @@ impl BareWatch {
         })
     }
 
-    /// Returns how long after its time each of these changes was shown.
+    /// Returns the latency of each change that the watch showed. It counts from the time in `meant`: when the load was
+    /// to write the change of this number, even if the write itself was late.
     pub(super) fn latencies(&self, meant: &HashMap<u64, Instant>) -> Vec<Duration> {
         let seen = self.seen.lock();
         let latency = |(number, meant): (&u64, &Instant)| Some(seen.get(number)?.saturating_duration_since(*meant));

@@ -41,13 +41,16 @@ struct Bind<'a> {
     consumer: Consumer,
     secret: ClusterSecretKeyRef,
     seen: Installed,
-    /// What the provider wants installed.
+    /// The checked preview of what the provider wants installed: the APIs, its claims, and the contract namespace,
+    /// which is the provider's namespace for this cluster.
     offer: Offer,
-    /// Which claims of the offer are accepted.
+    /// Which claims of the offer are accepted and rejected, and which claims of the existing binding are withdrawn:
+    /// they were accepted before and are not any more.
     decision: Decision,
     /// The template, which says where the provider keeps the objects.
     template: APIServiceExportTemplateSpec,
-    /// The provider's isolation, if the template has none.
+    /// The provider's default isolation, if the template has none: whether a cluster-scoped object gets a name prefix,
+    /// is kept in a namespace of the contract, or keeps its name.
     isolation: Option<Isolation>,
 }
 
@@ -77,10 +80,13 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &BindArgs) -> 
     bind.install(&bound.response, steps).await?;
     let binding = if args.wait {
         let left = patience.saturating_sub(start.elapsed());
+        // The owner names the kubeconfig Secret. Here it is the APIServiceBinding, never a bundle.
         let owner = bind.manifests(&bind.offer, Kubeconfig::Hidden("")).owner;
         let ready = wait::ready(&bind.consumer, &owner, left, steps).await?;
         steps.done(&format!("{ready} is ready"));
         let left = patience.saturating_sub(start.elapsed());
+        // The konnector needs its rights on withdrawn claims until it has withdrawn the copies. Without --wait it keeps
+        // them.
         super::claims::take_rights(&bind.consumer, &bind.name, &bind.decision.withdrawn, left, steps).await?;
         ready
     } else {
@@ -210,6 +216,8 @@ impl<'a> Bind<'a> {
         if offer != self.offer {
             self.check_apis(&offer).await?;
         }
+        // Fails if the answer has no kubeconfig, or one for another contract than that of the offer or of the installed
+        // one.
         let kubeconfig = self.seen.accept(&offer.contract, answer.kubeconfig.as_ref())?;
         let manifests = self.manifests(&offer, Kubeconfig::Document(kubeconfig));
         let writes = plan::plan(&manifests, &self.seen, Timestamp::now())?;

@@ -28,7 +28,7 @@ const RETRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_secs(1);
 /// How many objects are written at once: there are few.
 const CONCURRENCY: usize = 4;
-/// How many versions are kept for a rollback.
+/// How many versions are kept for a rollback, the current one included.
 const HISTORY: usize = 3;
 /// Field managers that applied the konnector before it was a set: former releases of this command, and `kubectl apply
 /// --server-side`. The set takes their fields over, because fields that left the manifests would stay otherwise.
@@ -81,7 +81,8 @@ pub(crate) fn set(manifests: Vec<Value>) -> Result<Vec<Manifest>, Failure> {
     manifests.into_iter().enumerate().map(manifest).collect()
 }
 
-/// What became of the objects of a set, save those that failed.
+/// What became of the objects of a set, save those that failed. synk deletes a replaced object and creates it again. Of
+/// an ignored one it changes only the owner, as an annotation of the object demands.
 pub(crate) fn told(report: &Report) -> Vec<Applied> {
     let done = report.objects.iter().filter(|outcome| outcome.error.is_none());
     let done = done.map(|outcome| {
@@ -108,8 +109,8 @@ pub(crate) fn listed(versions: &Versions) -> Vec<ObjectRef> {
     listed
 }
 
-/// Splits the listed objects that exist: those that the set owns and deletes, and those that stay because the set does not
-/// own them any more.
+/// Splits the listed objects that exist: those that are deleted with the set, because only its versions own them, and
+/// those that stay, because something else owns them too, or nothing does. `live` is in the order of `listed`.
 pub(crate) fn going(
     versions: &Versions,
     listed: Vec<ObjectRef>,
@@ -172,6 +173,7 @@ pub(crate) fn applied(object: &ObjectRef, outcome: Outcome) -> Applied {
 /// Why synk refuses to apply the set, in the words of this command.
 pub(crate) fn refused(refusals: &[Refusal]) -> String {
     let text = |refusal: &Refusal| match refusal {
+        // The owner is a version of another set, or a newer version of this one than synk knows.
         Refusal::Owned { object, owner } => format!(
             "{object} belongs to {owner}, which kubectl bind does not apply: go on updating the konnector with what applied \
              it, or delete it there first"

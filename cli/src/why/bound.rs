@@ -239,7 +239,7 @@ fn with_copy(object: &ObjectFacts, copy: &ObjectFacts, link: &BindingLink) -> Ve
     if let Some(since) = copy.deleting {
         lines.push(held_there(copy, since).mend("when it is gone, the konnector makes it again"));
     }
-    if let Some(path) = difference(object, copy, &[]) {
+    if let Some(path) = difference(object, copy, |_| false) {
         lines.push(not_the_same(copy, &path));
     }
     if copy.status.is_some() && object.status != copy.status {

@@ -2,7 +2,7 @@
 
 use bindery_api::{
     annotations,
-    claims::{NeverClaimed, never_claimed},
+    claims::{NeverClaimed, is_local_field, never_claimed},
 };
 
 use super::{
@@ -16,8 +16,6 @@ use crate::claims::selection;
 
 const KONNECTOR: &str = "the konnector of this cluster";
 const PROVIDER: &str = "the provider";
-/// Top-level fields that are not copied.
-const LOCAL: [&str; 1] = ["secrets"];
 
 /// Tells whether the claims of a binding are worth a finding: not if they leave the object alone while those of another binding
 /// select it.
@@ -39,7 +37,7 @@ pub(super) fn lines(facts: &Facts, link: &BindingLink, claim: &ClaimFacts) -> Ve
         Seen::Unknown(why) => return vec![Finding::unknown("the object on this cluster", why)],
     };
     match object.marked() {
-        Marked::OfProvider { contract, uid } => of_provider(object, (contract, uid), link, claim),
+        Marked::OfProvider { contract, uid } => of_provider(facts, object, (contract, uid), link, claim),
         Marked::OfConsumer { contract, .. } => {
             vec![Finding::new(Level::Broken, format!("it has the labels and annotations of a copy under contract {contract}")).waits_for("you").mend(
                 "it was copied here from a provider's cluster by hand; if it is yours, remove its kube-bind.io annotations",
@@ -101,6 +99,7 @@ fn absent(facts: &Facts, link: &BindingLink, claim: &ClaimFacts) -> Vec<Finding>
 
 /// Lists the findings about a copy of a provider's object.
 fn of_provider(
+    facts: &Facts,
     object: &ObjectFacts,
     (contract, uid): (&str, &str),
     link: &BindingLink,
@@ -119,7 +118,7 @@ fn of_provider(
         return vec![withdrawn(object, &format!("binding {} rejects the claim", name(link)))];
     }
     match &link.copy {
-        Seen::Is(source) if source.uid == uid => match difference(source, object, &LOCAL) {
+        Seen::Is(source) if source.uid == uid => match content_difference(facts, source, object) {
             None => vec![in_sync(
                 object,
                 format!(
@@ -214,7 +213,7 @@ fn of_consumer(facts: &Facts, object: &ObjectFacts, link: &BindingLink, claim: &
         }
         Seen::Unknown(why) => lines.push(Finding::unknown("whether a claim selects it", why)),
     }
-    lines.push(counterpart(object, link));
+    lines.push(counterpart(facts, object, link));
     lines
 }
 
@@ -239,7 +238,7 @@ fn not_accepted(facts: &Facts, link: &BindingLink, claim: &ClaimFacts, what: &st
     }
 }
 
-fn counterpart(object: &ObjectFacts, link: &BindingLink) -> Finding {
+fn counterpart(facts: &Facts, object: &ObjectFacts, link: &BindingLink) -> Finding {
     if object.is_paused() {
         return Finding::new(Level::Waits, "it is paused: nothing of it is written on either side")
             .waits_for("you")
@@ -247,7 +246,7 @@ fn counterpart(object: &ObjectFacts, link: &BindingLink) -> Finding {
     }
     match (&link.copy, &link.place) {
         (Seen::Unknown(why), _) => Finding::unknown("the copy on the provider", why),
-        (Seen::Is(copy), _) if is_copy_of(copy, object, link) => match difference(object, copy, &LOCAL) {
+        (Seen::Is(copy), _) if is_copy_of(copy, object, link) => match content_difference(facts, object, copy) {
             None => in_sync(copy, format!("it is in sync with its copy {}", copy.key())),
             Some(path) => Finding::new(Level::Waits, format!("{path} of the copy {} differs from this object", copy.key()))
                 .since(copy.written)
@@ -271,6 +270,12 @@ fn counterpart(object: &ObjectFacts, link: &BindingLink) -> Finding {
             .waits_for(KONNECTOR)
             .mend("check that the konnector runs; the condition PermissionClaimsInSync of the binding says what keeps it from copying"),
     }
+}
+
+/// Returns the path of the first field that a copy does not hold as its source does, of those that the konnector copies.
+fn content_difference(facts: &Facts, source: &ObjectFacts, copy: &ObjectFacts) -> Option<String> {
+    let resource = facts.kind.resource();
+    difference(source, copy, |field| is_local_field(&resource, field))
 }
 
 fn in_sync(copy: &ObjectFacts, what: String) -> Finding {

@@ -7,12 +7,10 @@ use serde_json::{Map, Value};
 
 use super::ObjectFacts;
 
-/// Returns the path of the first field that a copy does not hold as its source does; `None` if it holds all.
-pub(crate) fn difference(source: &ObjectFacts, copy: &ObjectFacts, without: &[&str]) -> Option<String> {
-    let mut wanted = source
-        .content
-        .iter()
-        .filter(|(key, _)| !without.contains(&key.as_str()));
+/// Returns the path of the first field that a copy does not hold as its source does; `None` if it holds all. `is_local`
+/// returns true for the top-level fields that are not copied.
+pub(crate) fn difference(source: &ObjectFacts, copy: &ObjectFacts, is_local: impl Fn(&str) -> bool) -> Option<String> {
+    let mut wanted = source.content.iter().filter(|(key, _)| !is_local(key));
     wanted
         .find_map(|(key, wanted)| field(copy.content.get(key), wanted, key))
         .or_else(|| pairs(&source.labels, &copy.labels, "labels"))
@@ -67,7 +65,7 @@ mod tests {
     #[track_caller]
     fn check(source: &Value, copy: &Value, expect: Option<&str>) {
         assert_eq!(
-            difference(&facts(source), &facts(copy), &["secrets"]).as_deref(),
+            difference(&facts(source), &facts(copy), |field| field == "secrets").as_deref(),
             expect
         );
     }

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever is put in and taken out, it is what a plain map would hold, and each namespace its part of it.
+        /// After any insertions and removals, the cache holds what a plain map would, and each namespace its part of that.
         #[test]
         fn holds_what_a_plain_map_holds(steps in proptest::collection::vec((0..3_u8, 0..4_u8, any::<Option<u8>>()), 0..40)) {
             let (mut objects, mut plain) = (Objects::default(), BTreeMap::new());

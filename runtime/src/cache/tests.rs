@@ -70,7 +70,7 @@ async fn a_handler_may_read_the_cache_though_somebody_waits_to_write() {
                 let second = Arc::new(map("b", "1"));
                 writer.objects.write().insert(&ObjectKey::of(&*second), second);
             });
-            // Nobody else can begin to read once somebody waits to write.
+            // No other reader gets the lock once a writer waits for it.
             while shared.objects.try_read().is_some() {
                 std::thread::yield_now();
             }

@@ -189,7 +189,7 @@ where
                 () = sleep(SETTINGS_PAUSE) => {}
             }
         };
-        // Ends with the last stream once the pool is dropped. A failure of the connection is reported by each of its streams.
+        // The task ends with the last stream once the pool is dropped. Each stream reports a failure of the connection.
         tokio::spawn(async move { drop(connection.await) });
         Ok(Some(PooledConnection {
             sender,

@@ -81,7 +81,7 @@ where
     }
 
     fn call(&mut self, request: R) -> Self::Future {
-        // The one that said it is ready takes the request.
+        // The service that reported to be ready takes the request, not its clone.
         let next = self.inner.clone();
         let mut ready = mem::replace(&mut self.inner, next);
         let limit = self.limit.clone();
@@ -115,7 +115,7 @@ mod tests {
             let expect = 100 * number as u128;
             assert!((expect..=expect + 2).contains(time), "{times:?}");
         }
-        // What was not used is not saved up.
+        // Slots that were not used are not saved up.
         tokio::time::sleep(Duration::from_secs(5)).await;
         let late = futures::future::join_all((0..2).map(|_| service().oneshot(()))).await;
         assert!(late[1].unwrap() - late[0].unwrap() >= 99, "{late:?}");

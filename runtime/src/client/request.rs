@@ -5,8 +5,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How the transport of [`Clients::watch`](super::Clients) carries a request. One that says nothing of this is sent at once, on
-/// a connection of its own.
+/// How the transport of [`Clients::watch`](super::Clients) carries a request. A request without a kind is sent at once,
+/// on a connection of its own.
 #[derive(Clone, Debug)]
 pub(crate) enum RequestKind {
     /// A watch shares a connection with others where the API server speaks HTTP/2.

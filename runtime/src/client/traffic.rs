@@ -305,7 +305,7 @@ mod tests {
         let params = ListParams::default();
         let (received, listed) = tokio::join!(answer_once(listener, &answer), maps.list(&params));
         listed.unwrap();
-        // The connection goes as soon as its task sees that the server has closed it.
+        // The connection is dropped as soon as its task sees that the server has closed it.
         while counted.totals().connections > 0 {
             tokio::task::yield_now().await;
         }

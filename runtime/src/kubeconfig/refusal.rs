@@ -7,24 +7,24 @@ use super::DOCUMENT_LENGTH_MAX;
 /// Why a provider's kubeconfig is refused. No variant holds any of its content but names of fields.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It is longer than 256 KiB.
+    /// The kubeconfig is longer than 256 KiB.
     #[error(
         "the kubeconfig has {length} bytes, more than the {DOCUMENT_LENGTH_MAX} that are read; bind again to get a whole one"
     )]
     TooLong {
-        /// Its length in bytes.
+        /// Length of the kubeconfig in bytes.
         length: usize,
     },
-    /// It is not the YAML of a kubeconfig.
+    /// The document is not the YAML of a kubeconfig.
     #[error("the kubeconfig cannot be parsed{}; store the one that the provider gave, unchanged", at(*.line))]
     Unparsable {
         /// The line at which the parser failed, counted from one.
         line: Option<u64>,
     },
-    /// A part that is needed is missing.
+    /// The kubeconfig lacks a part that is needed.
     #[error("the kubeconfig has no {missing}; bind again to get a whole one")]
     Incomplete {
-        /// The part.
+        /// Name of the missing part.
         missing: &'static str,
     },
     /// The current context names no namespace.
@@ -35,10 +35,10 @@ pub enum Refusal {
     /// The namespace of the current context is not a valid name.
     #[error("the namespace of the kubeconfig's current context is no valid name; bind again to get a whole one")]
     InvalidNamespace,
-    /// It uses a field that lets the provider run programs, read files or redirect traffic on the consumer.
+    /// The kubeconfig uses a field that lets the provider run programs, read files or redirect traffic on the consumer.
     #[error("the kubeconfig uses {field}, which {danger}; {mend}")]
     Dangerous {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
         /// What the field does.
         danger: &'static str,
@@ -53,10 +53,10 @@ pub enum Refusal {
     /// A certificate or key cannot be decoded.
     #[error("{field} of the kubeconfig is not base64 of PEM; store the one that the provider gave, unchanged")]
     InvalidPem {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
     },
-    /// It has neither a token nor a client certificate.
+    /// The kubeconfig has neither a token nor a client certificate.
     #[error("the kubeconfig has no users[].user.token and no client certificate; bind again to get a whole one")]
     NoCredential,
     /// The token contains characters that an HTTP header must not.

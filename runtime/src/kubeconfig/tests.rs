@@ -61,6 +61,18 @@ fn a_whole_one_is_taken_apart() {
 }
 
 #[test]
+fn a_client_certificate_is_a_credential_without_a_token() {
+    let user = json!({
+        "client-certificate-data": STANDARD.encode(PEM),
+        "client-key-data": STANDARD.encode("a key"),
+    });
+    let access = parse(&with("/users/0/user", user.clone())).unwrap();
+    assert!(access.token.is_none());
+    let login = serde_json::to_value(&access.config.auth_info).unwrap();
+    assert_eq!(login, user);
+}
+
+#[test]
 fn only_another_connection_is_another_endpoint() {
     let first = parse(&good()).unwrap();
     let renewed = parse(&with("/users/0/user/token", json!("head.e30.other"))).unwrap();
@@ -232,7 +244,7 @@ fn what_is_no_kubeconfig_is_refused_without_repeating_it() {
     assert_eq!(ProviderAccess::parse(&long).expect_err("a refusal").reason(), "TooLong");
 }
 
-/// Whatever is read, it is either refused in words that repeat nothing of it, or safe to connect to.
+/// Checks that any bytes are either refused in words that repeat none of them, or safe to connect to.
 fn check_any(bytes: &[u8]) -> Result<(), TestCaseError> {
     match ProviderAccess::parse(bytes) {
         Ok(access) => {

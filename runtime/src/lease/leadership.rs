@@ -143,7 +143,7 @@ impl Leadership {
     /// Deletes the Lease, unless another candidate holds it. Call it when all work has stopped.
     pub async fn end(mut self) -> Result<(), kube::Error> {
         match self.delete().await {
-            // It was written since it was last read: perhaps by this candidate, with an answer that was lost.
+            // The Lease was written since it was last read: perhaps by this candidate, with an answer that was lost.
             Err(error) if errors::code(&error) == Some(409) => {
                 if self.reread().await {
                     self.delete().await

@@ -54,11 +54,11 @@ pub(super) struct KeyState {
 /// How a worker ended its work on a key.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Outcome {
-    /// As a success.
+    /// The work succeeded.
     Forget,
-    /// As a failure.
+    /// The work failed; the key is queued again after a delay that grows with each failure.
     Retry(Backoff),
-    /// As a success; the key is queued again after a delay.
+    /// The work succeeded; the key is queued again after this delay.
     Later(Duration),
 }
 

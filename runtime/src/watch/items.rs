@@ -188,7 +188,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the objects say, and wherever the pieces end.
+        /// Holds for any objects, in pieces that end anywhere.
         #[test]
         fn nothing_is_lost_and_nothing_added(
             objects in proptest::collection::vec(proptest::collection::vec((r#"[a"\[]{1,2}|items"#, value()), 0..4), 0..5),

@@ -25,7 +25,7 @@ use crate::errors;
 #[derive(Deserialize)]
 struct Thing {
     metadata: ObjectName,
-    /// A word; numbers make an object unreadable.
+    /// A word. A number here makes the object unreadable.
     #[serde(default)]
     says: String,
 }
@@ -40,8 +40,8 @@ impl Decode for Things {
     }
 }
 
-/// An API server that answers by a script, then no more. A watch lasts as long as it was asked to, but one that ends with
-/// [`CUT`], or in the middle of a line. Keeps the queries it got.
+/// An API server that answers by a script and then with nothing. A watch lasts as long as the client asked for, unless its
+/// text ends with [`CUT`] or in the middle of a line. The server records the queries.
 #[derive(Clone, Default)]
 struct Server {
     script: Arc<Mutex<VecDeque<(u16, String)>>>,
@@ -94,16 +94,16 @@ impl Server {
         )
     }
 
-    /// What a sink is told in less time than the pump waits for an answer.
+    /// The events that a handler gets in less time than the watcher waits for an answer.
     async fn told(&self) -> Vec<String> {
         self.told_within(Duration::from_secs(25)).await
     }
 
-    /// What a sink is told, except that the script has ended.
+    /// The events that a handler gets within a time, except that the script has ended.
     async fn told_within(&self, time: Duration) -> Vec<String> {
         let told = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&told);
-        let sink = move |event: Event<Thing>| {
+        let handler = move |event: Event<Thing>| {
             log.lock().push(match event {
                 Event::Rewound => "rewound".to_owned(),
                 Event::Reset => "reset".to_owned(),
@@ -116,9 +116,9 @@ impl Server {
                 Event::Failed(error) => format!("failed {}", errors::explain(&error)),
             });
         };
-        let pump = run(self.client(), Source::path("/api/v1/things"), Things, sink);
+        let watching = run(self.client(), Source::path("/api/v1/things"), Things, handler);
         // Time is paused: this passes when nothing else can happen.
-        let _ = timeout(time, pump).await;
+        let _ = timeout(time, watching).await;
         let mut told = std::mem::take(&mut *told.lock());
         told.retain(|event| !event.contains("does not answer"));
         told
@@ -129,14 +129,14 @@ impl Server {
     }
 }
 
-/// At the end of a watch: it ends there, long before its time.
+/// At the end of a watch's text: the server ends the watch there, long before its time.
 const CUT: &str = "<cut>";
-/// In place of a status: there is no answer.
+/// In place of a status code: the server does not answer.
 const SILENT: u16 = 0;
-/// In place of a status: nobody is there.
+/// In place of a status code: the server cannot be reached.
 const ABSENT: u16 = 1;
 
-/// What a client says where nobody is there.
+/// The failure of a client that cannot reach its server.
 async fn unreached() -> Result<Response<axum::body::Body>, BoxError> {
     let refuses = |_: Uri| std::future::ready(Err::<TokioIo<TcpStream>, _>(std::io::Error::other("refused")));
     let client: legacy::Client<_, Body> =
@@ -172,7 +172,7 @@ async fn what_is_listed_as_a_whole_is_one_list_and_changes_follow() {
     assert_eq!(server.asked("limit=0")[..2], [true, false]);
 }
 
-/// An API server, or what stands before it, that cannot answer for all at once can for a part.
+/// An API server, or a proxy before it, that cannot answer for all objects at once can for a part.
 #[tokio::test(start_paused = true)]
 async fn what_is_not_answered_as_a_whole_is_asked_for_in_pages() {
     for (failure, is_whole_again) in [
@@ -195,7 +195,7 @@ async fn what_is_not_answered_as_a_whole_is_asked_for_in_pages() {
     }
 }
 
-/// Or it would count as gone.
+/// An object whose name cannot be read would otherwise count as gone.
 #[tokio::test(start_paused = true)]
 async fn a_list_with_an_object_that_has_no_name_says_nothing() {
     let list = r#"{"items":[{"metadata":{"name":"a"},"says":"x"},{"says":1}],"metadata":{"resourceVersion":"5"}}"#;
@@ -255,7 +255,7 @@ async fn what_the_api_server_has_forgotten_is_listed_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_ended_early_is_no_ground_to_go_on_from() {
-    // Read by the old schema, an object lacks what the new one has; nothing says so later.
+    // Pruned by the old schema, an object lacks fields of the new one, and no later event brings them.
     let richer = LIST.replace(r#""says":"x""#, r#""says":"xyz""#).replace('5', "7");
     let cut = event("MODIFIED", "a", 6) + CUT;
     let server = Server::new(&[(200, LIST), (200, &cut), (200, &richer), (200, CUT), (200, &richer)]);
@@ -344,7 +344,7 @@ async fn an_api_server_that_went_back_in_time_is_listed_anew() {
     assert!(server.queries.lock()[4].contains("resourceVersion=5"));
 }
 
-/// It ended its watches in good order, and came back as it was before.
+/// The API server ended its watches in good order, and came back as it was before.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_is_older_than_what_was_told_is_the_truth() {
     let cut = event("MODIFIED", "a", 6) + CUT;
@@ -354,7 +354,7 @@ async fn a_list_that_is_older_than_what_was_told_is_the_truth() {
     assert_eq!(after, ["rewound", "reset", "listed a x", "complete 5"], "{told:?}");
 }
 
-/// A watch that has always expired is not asked for all the time.
+/// A watch that expires each time is not requested without a pause.
 #[tokio::test(start_paused = true)]
 async fn lists_that_cannot_be_gone_on_from_are_spaced() {
     let gone = (
@@ -375,7 +375,7 @@ fn versions_are_compared_as_numbers() {
     assert!(!is_later("9", "x") && !is_later("x", "9"));
 }
 
-/// Answers in the order of a script. A watch ends when its text does.
+/// An API server that answers in the order of a script. A watch ends when its text does.
 struct Script(Mutex<VecDeque<Result<&'static str, u16>>>);
 
 impl ApiServer for Script {
@@ -389,7 +389,7 @@ impl ApiServer for Script {
     }
 }
 
-/// Walks from one state through a script; compares the states after each step, and the time that all took in milliseconds.
+/// Steps from a state through a script; compares the states after each step, and the whole time in milliseconds.
 async fn check_steps(first: State, script: &[Result<&'static str, u16>], expect: &[&str], time: std::ops::Range<u128>) {
     let api = Script(Mutex::new(script.iter().copied().collect()));
     let mut watcher = Watcher::new(api, Source::path("/api/v1/things"), Things, |_| {});
@@ -423,11 +423,11 @@ async fn each_answer_leads_to_one_state() {
         1..60_000,
     )
     .await;
-    // An API server that was out of sight is asked how far it has come.
+    // An API server that could not be reached is asked whether it knows the version.
     check_steps(State::Checking(at("5")), &[Ok(LIST)], &["starting 5"], 0..1).await;
     check_steps(State::Checking(at("6")), &[Ok(LIST)], &["listing"], 0..1).await;
     check_steps(State::Checking(at("6")), &[Err(410)], &["listing"], 1..60_000).await;
-    // Refusals in a row make it list anew.
+    // After several refusals in a row, the watcher lists anew.
     let refused = ["checking 5", "checking 5", "checking 5", "listing"];
     check_steps(State::Starting(at("5")), &[Err(500); 4], &refused, 1..60_000).await;
     // Events are read one by one. In good order but early, the end means a new list; amid an event, a broken connection.

@@ -32,12 +32,12 @@ const AFTER_EARLY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from
 /// A watch that lasted this long begins a new row of early ends.
 const LASTED: Duration = Duration::from_mins(1);
 
-/// Where a watcher stands: what its next step does.
+/// The state of a watcher, which says what its next step does.
 pub(super) enum State {
     /// No resource version is known to go on from: list everything.
     Listing,
-    /// The API server was out of sight since it showed this version: ask whether it has come that far before watching. One that
-    /// was restored from a backup would keep silent until then, and never show what was before.
+    /// The API server could not be reached since it showed this version: ask whether it knows the version before watching.
+    /// One that was restored from a backup would stay silent until it gets there, and never show what it has now.
     Checking(String),
     /// Send a watch request from this version.
     Starting(String),
@@ -157,7 +157,7 @@ where
         }
     }
 
-    /// After a failure between this version and the next.
+    /// Decides how to go on after a failure between this version and the next.
     async fn interrupted(&mut self, error: kube::Error, version: String, has_progress: bool) -> State {
         if has_progress {
             self.failures = 0;
@@ -183,7 +183,7 @@ where
         self.failed(error, next).await
     }
 
-    /// After the end of a watch without an error.
+    /// Decides how to go on after a watch ended without an error.
     async fn ended(&mut self, watch: OpenWatch) -> State {
         let lasted = watch.begun.elapsed();
         let is_early = lasted + EARLY < watch.asked;
@@ -200,7 +200,7 @@ where
         } else {
             self.back_off().await;
         }
-        // Early and in the middle of an event: the connection broke.
+        // If it ended early and in the middle of an event, the connection broke.
         if is_early {
             State::Checking(watch.version)
         } else {

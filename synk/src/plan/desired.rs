@@ -9,7 +9,8 @@ use crate::{
 };
 
 /// Returns the body of the server-side apply of an object. `owner` is a version of the set with the UID of its
-/// ResourceSet. A CRD gets no owner: if its owner were deleted, all objects of its kind would be deleted.
+/// ResourceSet; `None` in a dry run before the set has a version. A CRD gets no owner: if its owner were deleted, all
+/// objects of its kind would be deleted.
 pub fn desired(manifest: &Manifest, owner: Option<(&Version, &str)>) -> Value {
     let mut body = said(manifest);
     if let Some((version, uid)) = owner.filter(|_| !manifest.object.gvk.is_crd()) {
@@ -23,8 +24,8 @@ pub fn desired(manifest: &Manifest, owner: Option<(&Version, &str)>) -> Value {
     body
 }
 
-/// Adds the last-applied annotation, unless the object's annotations would exceed the API server's limit on their total
-/// size.
+/// Adds kubectl's last-applied annotation, unless the object's annotations would exceed the API server's limit on their
+/// total size.
 fn note(body: &mut Value) {
     let text = body.to_string() + "\n";
     let annotations = body["metadata"]["annotations"].as_object().into_iter().flatten();
@@ -74,6 +75,7 @@ pub(super) fn strip(object: &mut Value) {
     if let Some(references) = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut) {
         references.retain(|reference| !is_resource_set(reference));
     }
+    // Removes null, empty lists, and maps without content. Empty strings stay.
     metadata.retain(|_, value| !is_void(value));
 }
 

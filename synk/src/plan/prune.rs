@@ -17,13 +17,16 @@ pub(super) struct Left {
     pub pruned: Vec<Prune>,
     /// Objects that stay and only lose the set as owner.
     pub released: Vec<Prune>,
-    /// Number of objects that the set owns, those that left included.
+    /// Number of live objects that the set owns, those that left included, CRDs excluded. A plan that deletes more than
+    /// half of them is refused unless the user allows it.
     pub owned: usize,
 }
 
-/// Finds the objects that left the set. Only objects that this set alone owns are deleted; Kubernetes would not collect
-/// an object with another owner either. CRDs are never deleted, nor is a namespace in which an object of the set stays.
+/// Finds the objects that left the set. Only objects that this set alone owns are deleted. An object with another owner
+/// is left as it is; Kubernetes would not collect it either. CRDs are never deleted, nor is a namespace in which an
+/// object of the set stays.
 pub(super) fn prune(input: &PlanInput<'_>) -> Left {
+    // An identity is group, kind, namespace and name, without the API version.
     let wanted: BTreeMap<Identity, &ObjectRef> = input
         .manifests
         .iter()
@@ -34,6 +37,7 @@ pub(super) fn prune(input: &PlanInput<'_>) -> Left {
         .keys()
         .filter_map(|identity| uid(input.live.get(identity)?))
         .collect();
+    // The newest version comes first, so that its reference to an object is used.
     let listed = input.versions.iter().rev().flat_map(|known| &known.objects);
 
     let mut owned = BTreeSet::new();
@@ -78,8 +82,8 @@ fn is_namespace(object: &ObjectRef) -> bool {
     object.gvk.group.is_empty() && object.gvk.kind == "Namespace"
 }
 
-/// Whether a namespace is the set's own, or holds an object of the set that stays. An object that cannot be read counts
-/// as staying.
+/// Whether the set is applied with this namespace, or the namespace holds an object of the set that stays. An object
+/// whose kind is no longer served cannot be read, and counts as staying.
 fn is_used(input: &PlanInput<'_>, namespace: &str, pruned: &BTreeSet<&str>) -> bool {
     let is_inside = |object: &ObjectRef| object.namespace.as_deref() == Some(namespace);
     let stays = |object: &ObjectRef| match input.live.get(&object.identity()) {
@@ -115,6 +119,7 @@ fn is_owned(live: &Value, set: &SetName) -> bool {
     owners(live).into_iter().any(|owner| is_of(owner, set))
 }
 
+/// Whether the ResourceSets that own an object are all versions of this set, and nothing else owns it.
 fn is_alone(live: &Value, set: &SetName) -> bool {
     let references = live["metadata"]["ownerReferences"]
         .as_array()

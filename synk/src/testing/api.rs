@@ -1,4 +1,4 @@
-//! Patches, as an API server makes them of small objects, and discovery.
+//! How the API server in memory answers PATCH and discovery requests, as far as the tests need it.
 
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -52,6 +52,7 @@ pub(super) fn is_collection(path: &str) -> bool {
 // === impl State ===
 
 impl State {
+    /// Answers a PATCH. It stores the changed object with a new resourceVersion.
     pub(super) fn patch(&mut self, path: &str, query: &str, body: Value) -> Answer {
         if query.contains("force=true") {
             return self.apply(path, body, query.contains("dryRun=All"));
@@ -121,7 +122,7 @@ impl State {
         if dry {
             return (200, body);
         }
-        // A namespace that is made is there.
+        // A namespace exists once it is applied.
         if let Some(namespace) = path.strip_prefix("/api/v1/namespaces/") {
             self.missing.retain(|missing| missing != namespace);
         }
@@ -176,7 +177,8 @@ fn set(object: &mut Value, pointer: &str, value: Value) {
     }
 }
 
-/// Whether a request writes.
+/// Whether a request changes objects, as no GET and no dry run does. The server records such requests, and a test can
+/// have them fail.
 pub(super) fn is_write(method: &Method, query: &str) -> bool {
     *method != Method::GET && !query.contains("dryRun")
 }

@@ -1,4 +1,4 @@
-//! What a plan is made of: one write or read each.
+//! The operations of a plan for a bound object.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use crate::{
 /// One write or read. Operations of one plan are done in their order.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    /// Reads the consumer's object again: its content is needed and was let go.
+    /// Reads the consumer's object again, because the plan needs its content and it was dropped.
     ReadConsumer,
-    /// Reads the provider's object: its content is needed, or its absence is to be confirmed.
+    /// Reads the provider's object, because the plan needs its content, or proof that it is gone.
     ReadProvider,
-    /// Creates the consumer's object of the provider's; fails if there is any object of that name.
+    /// Creates the consumer's object from the provider's; fails if there is any object of that name.
     Adopt { source: Arc<Object>, place: Arc<str> },
-    /// Makes the fields of the provider's object of this UID ours that the consumer's says, whoever wrote them.
+    /// Transfers to us, in the provider's object of this UID, ownership of all fields that the consumer's object has.
     Disown { uid: Arc<str>, source: Arc<Object> },
-    /// Puts our finalizer, and namespace and UID of the provider's copy, on the consumer's object.
+    /// Adds our finalizer to the consumer's object, and annotations with the namespace and UID of the copy.
     Hold {
         version: Version,
         finalizers: Vec<Box<str>>,
@@ -30,18 +30,18 @@ pub(crate) enum Op {
     },
     /// Creates the provider's copy; fails if there is any object of that name.
     Create { source: Arc<Object>, last: LastProjection },
-    /// Writes what the consumer's object says to the provider's copy of this UID.
+    /// Writes the content of the consumer's object to the copy of this UID.
     Update {
         source: Arc<Object>,
         uid: Arc<str>,
         last: LastProjection,
-        /// What others wrote last, to be remembered.
+        /// The annotations that record the last writes of all contracts; the write keeps them.
         projections: Box<[Annotation]>,
-        /// It has the mark of a contract that let it go. An apply removes only what it owns, so that the mark is emptied
-        /// first, and goes with the next write.
+        /// The copy has the annotation of a contract that released it. An apply removes only fields that it owns, so this
+        /// write empties the annotation, and the next one removes it.
         has_release: bool,
     },
-    /// Puts the provider's status on the consumer's object of this UID, or removes it there.
+    /// Writes the provider's status to the consumer's object of this UID, or removes the status there.
     Status {
         uid: Arc<str>,
         source: Option<Arc<Object>>,
@@ -54,7 +54,7 @@ pub(crate) enum Op {
     DeleteOrphan { uid: Arc<str> },
     /// Deletes the consumer's object of this UID.
     DeleteConsumer { uid: Arc<str> },
-    /// Takes our finalizer off the consumer's object.
+    /// Removes our finalizer from the consumer's object.
     Release {
         version: Version,
         finalizers: Vec<Box<str>>,

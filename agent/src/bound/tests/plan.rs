@@ -172,7 +172,7 @@ impl World {
         plan
     }
 
-    /// Works until nothing is left to do; answers what was written.
+    /// Plans and runs operations until nothing is left to do; returns what was written.
     fn settle(&mut self, mode: Mode) -> (Vec<&'static str>, Option<Blocked>) {
         self.writes.clear();
         for _ in 0..12 {
@@ -275,7 +275,7 @@ impl World {
         self.set_consumer("/metadata/annotations", annotations);
     }
 
-    /// As server-side apply does with a status and other writers' fields left alone.
+    /// Writes the copy as server-side apply does: the status and the fields of other writers stay.
     fn write_copy(
         &mut self,
         source: &Object,
@@ -438,7 +438,7 @@ fn a_copy_of_an_earlier_object_is_left_while_its_name_is_in_use() {
         world.settle(MODE),
         (vec![], Some(Blocked::OtherSource("before".into())))
     );
-    // With its name free, the source is known to be gone, and what carries our mark goes too.
+    // The name is free again, so the source is known to be gone: an object with our annotations goes too.
     world.delete_consumer();
     assert_eq!(world.settle(MODE).0, ["delete_orphan"]);
 }
@@ -451,7 +451,7 @@ fn a_deletion_that_was_seen_is_evidence_enough() {
     let uid = world.consumer.take().unwrap()["metadata"]["uid"].clone();
     world.index.consumer_deleted(&World::key(), uid.as_str());
     assert_eq!(world.settle(MODE).0, ["delete_provider"]);
-    // Also where another object has taken the name.
+    // The copy goes also where another object has taken the name.
     let mut world = World::new();
     world.create_consumer(1);
     world.settle(MODE);
@@ -494,7 +494,7 @@ const LAST_WINS: Mode = Mode {
     ..MODE
 };
 
-/// What another consumer's write of the same name leaves on the provider.
+/// Leaves on the provider what another consumer's write of the same name would.
 fn written_by_other(world: &mut World, intent: u8) {
     let mut marks = world.provider.as_ref().unwrap()["metadata"]["annotations"].clone();
     marks[annotations::CLUSTER_NAMESPACE] = json!(OTHER);
@@ -524,7 +524,7 @@ fn under_last_wins_each_change_takes_the_object_over_and_nobody_fights() {
     assert!(world.provider.is_some());
 }
 
-/// One of those who share an object ends its binding: the others go on, and so does that one when it comes back.
+/// One of several contracts that share an object ends: the others go on, and so does that one when it comes back.
 #[test]
 fn under_last_wins_what_one_contract_let_go_is_still_the_others() {
     for let_go_by in [OTHER, CONTRACT] {
@@ -583,7 +583,7 @@ fn what_an_earlier_binding_let_go_stays() {
     assert_eq!(world.provider, kept);
 }
 
-/// Its export was deleted, and is there again.
+/// The export of a released copy was deleted, and is there again.
 #[test]
 fn what_was_let_go_is_taken_into_use_again_by_the_object_it_was_made_of() {
     let mut world = World::new();
@@ -596,7 +596,7 @@ fn what_was_let_go_is_taken_into_use_again_by_the_object_it_was_made_of() {
         since: Some(text.parse().unwrap()),
         ..MODE
     };
-    // The export that lets it go is the one that there is.
+    // An export that existed before the release has not come back since.
     let before = since("2025-12-31T23:59:59Z");
     assert_eq!(world.settle(before), (vec![], Some(Blocked::Released)));
     let after = since("2026-01-01T00:00:00Z");
@@ -631,7 +631,7 @@ fn a_status_that_the_consumer_cannot_hold_is_written_once() {
     let [Op::Status { fingerprint, .. }] = plan.ops[..] else {
         panic!("{plan:?}");
     };
-    // The API server prunes what it does not know: the object, and its version, stay what they were.
+    // The API server prunes unknown fields, so the object and its version stay what they were.
     let (planned, version) = (world.planned(), world.version);
     let consumer = world.consumer.as_ref().unwrap()["metadata"]["resourceVersion"].clone();
     assert!(consumer.as_str().unwrap().parse::<u64>().unwrap() <= version);
@@ -783,7 +783,7 @@ impl World {
     }
 }
 
-/// A consumer's object and the provider's of its name, in any state that is worth a thought.
+/// A consumer's object and the provider's object of its name, in any state that plans tell apart.
 fn any_pair() -> impl Strategy<Value = (Value, Value)> {
     let flags = prop::collection::vec(any::<bool>(), 9);
     (flags, 0..3_u8, 0..3_u8, 0..5_usize, 0..3_usize).prop_map(|(flags, intent, theirs, owner, last)| {

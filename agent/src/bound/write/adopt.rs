@@ -1,4 +1,4 @@
-//! Creates the consumer's object of one that the provider made, and hands the provider's over to it.
+//! Adoption: creates the consumer's object from one that the provider made, and makes that one its copy.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,13 +15,13 @@ use crate::{
     model::{FIELD_MANAGER, object::Object, ownership, projection::carried},
 };
 
-/// The right that it takes beside those of a binding, where a namespace is missing.
+/// The end of the message that adoption lacks the right to create a missing namespace.
 const MAY_CREATE_NAMESPACES: &str = "the konnector may create none: bind it to a ClusterRole with the rule {apiGroups: [\"\"], \
                                      resources: [namespaces], verbs: [create]}, as `kubectl bind deploy --adoption` does, \
                                      or create the namespace";
 
 impl Writer {
-    /// Creates the consumer's object, in a namespace that is made where it is missing.
+    /// Creates the consumer's object, and its namespace if that is missing.
     pub(super) async fn adopt(
         &self,
         target: Target<'_>,
@@ -55,7 +55,7 @@ impl Writer {
                 resource_version: None,
                 labels: carried(&source.meta.labels).collect(),
                 annotations: notes,
-                // From the first moment on, or its end could be missed before the provider's object is marked.
+                // Set from the beginning, or the object could end unseen before the provider's object has our annotations.
                 finalizers: &[finalizers::SYNCER],
             },
         };
@@ -78,7 +78,7 @@ impl Writer {
         }
     }
 
-    /// Makes the fields of the provider's object ours that the consumer's says, whoever wrote them.
+    /// Transfers to us, in the provider's object, ownership of all fields that the consumer's object has.
     pub(super) async fn disown(
         &self,
         target: Target<'_>,
@@ -105,7 +105,7 @@ impl Writer {
     }
 }
 
-/// A 404 that speaks of the namespace, and not of the API.
+/// Whether the error is a 404 that is about the namespace, not about the API.
 fn is_namespace_missing(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else {
         return false;

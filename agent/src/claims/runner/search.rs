@@ -52,7 +52,7 @@ pub(super) enum Verdict {
     Open,
     /// The version is served as before.
     Current,
-    /// Another version is to be synced, or none, as this search says.
+    /// Another version has to be synced, or none: this search says which.
     Stale(VersionSearch),
 }
 

@@ -1,4 +1,4 @@
-//! A cluster in memory, as far as these tests need one.
+//! A fake API server in memory, with what these tests need of one.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{sync::watch, time::sleep};
 
-/// Objects, their history, and what was written by whoever uses the clients.
+/// A fake cluster: objects, their history, and what its clients wrote.
 #[derive(Clone)]
 pub(crate) struct Fake {
     state: Arc<Mutex<State>>,
@@ -27,7 +27,7 @@ struct State {
     /// Plurals whose requests are refused.
     forbidden: Vec<String>,
     refuses_deletes: bool,
-    /// The roots of APIs that came by a CRD, and what they serve.
+    /// The plural that each API root serves, for APIs that were installed by a CRD.
     served: BTreeMap<String, String>,
 }
 
@@ -107,7 +107,7 @@ impl Fake {
         self.state.lock().remove(&Place::parse(path), &self.changed);
     }
 
-    /// Takes an object away so that nobody sees its end.
+    /// Removes an object without an event, so that no watch shows its end.
     pub(crate) fn lose(&self, path: &str) {
         self.state.lock().objects.remove(&Place::parse(path));
     }
@@ -120,17 +120,17 @@ impl Fake {
         self.state.lock().forbidden.push(plural.to_owned());
     }
 
-    /// Refuses all deletes of clients, or no longer.
+    /// Sets whether deletes of clients are refused.
     pub(crate) fn forbid_deletes(&self, refuses: bool) {
         self.state.lock().refuses_deletes = refuses;
     }
 
-    /// Serves a resource of such a root as `apis/wildwest.dev/v1`, from now on.
+    /// Serves, from now on, a resource under a root such as `apis/wildwest.dev/v1`.
     pub(crate) fn serve(&self, root: &str, plural: &str) {
         self.state.lock().served.insert(root.to_owned(), plural.to_owned());
     }
 
-    /// Serves it no more, and ends its watches.
+    /// Stops serving the resource of a root, and ends its watches.
     pub(crate) fn unserve(&self, root: &str) {
         let mut state = self.state.lock();
         state.served.remove(root);
@@ -138,12 +138,12 @@ impl Fake {
         self.changed.send_replace(state.version);
     }
 
-    /// What was written through the clients since the last call.
+    /// Returns what clients wrote since the last call.
     pub(crate) fn writes(&self) -> Vec<String> {
         std::mem::take(&mut self.state.lock().writes)
     }
 
-    /// How many watches of a collection are open.
+    /// The number of open watches of a collection.
     pub(crate) fn watches(&self, path: &str) -> usize {
         self.state.lock().watches.get(path).copied().unwrap_or_default()
     }
@@ -212,7 +212,7 @@ impl Fake {
         }
     }
 
-    /// What happened since a version, as soon as anything has.
+    /// Waits until something happened since a version, and returns it as a watch would.
     async fn follow(&self, place: &Place, from: u64) -> Answer {
         let mut changed = self.changed.subscribe();
         loop {
@@ -279,7 +279,7 @@ impl State {
         !place.root.starts_with("apis/wildwest.dev") || self.served.contains_key(&place.root)
     }
 
-    /// What is served, if that is asked, or that it is not.
+    /// Answers a discovery request; `None` for any other request.
     fn discover(&self, path: &str) -> Option<Answer> {
         let place = Place::parse(path);
         if place.plural.is_empty() && path.starts_with("apis/") {

@@ -14,7 +14,7 @@ use crate::{
     references::References,
 };
 
-/// One pair and how it is looked at.
+/// One pair, and the rules and mode that it is planned with.
 struct Scene {
     rules: Arc<ClaimRules>,
     pair: Pair,
@@ -103,7 +103,7 @@ fn source(on: Cluster) -> Value {
     }
 }
 
-/// The copy of that, as we write it.
+/// The copy of `source`, as the konnector writes it.
 fn copy(of: Cluster) -> Value {
     let from = source(of);
     let print = projection::fingerprint(&object(&from));
@@ -384,7 +384,7 @@ fn nothing_of_a_paused_object_is_written() {
     }
 }
 
-/// What two clusters hold, and our own operations on them.
+/// The objects of two clusters, changed by the operations of plans.
 #[derive(Clone, Debug)]
 struct World {
     objects: Both<Option<Value>>,
@@ -488,8 +488,8 @@ fn any_object(on: Cluster) -> impl Strategy<Value = Option<Value>> {
 }
 
 proptest! {
-    /// From any state a few rounds lead to one in which nothing is written, no source was touched, and what is claimed has
-    /// its copy unless something stands in the way.
+    /// From any state, a few rounds lead to one in which nothing is written, no source was touched, and each claimed object
+    /// has its copy unless a conflict blocks that.
     #[test]
     fn it_comes_to_rest(
         consumer in any_object(Cluster::Consumer),

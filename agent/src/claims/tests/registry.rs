@@ -66,7 +66,7 @@ impl Town {
         }
     }
 
-    /// A provider namespace that was made before anybody asked.
+    /// Assigns a provider namespace as a provider does before any consumer asks for it.
     pub(super) fn preseed(&self, namespace: &str) {
         let status = json!({"namespace": format!("{CONTRACT}-{namespace}"), "sharedNamespace": namespace});
         self.provider.put(
@@ -79,7 +79,7 @@ impl Town {
         self.claims.set(binding, wanted, &self.guard);
     }
 
-    /// The konnector ends, and another begins.
+    /// Ends the konnector, and starts another one.
     pub(super) fn restart(&mut self) {
         self.claims = claims(&self.consumer, &self.provider);
         self.guard = Arc::default();
@@ -94,7 +94,7 @@ impl Town {
             .unwrap_or_default()
     }
 
-    /// A consumer's namespace loses its provider namespace.
+    /// Deletes the APIServiceNamespace of a consumer namespace.
     pub(super) fn lose_place(&self, namespace: &str) {
         self.provider.remove(&format!(
             "/apis/kube-bind.io/v1alpha2/namespaces/{CONTRACT}/apiservicenamespaces/{namespace}"
@@ -107,7 +107,7 @@ impl Town {
             progress.synced && progress.pending == 0 && progress.remaining.is_some()
         })
         .await;
-        // Whatever is under way.
+        // Requests that are under way end meanwhile.
         sleep(Duration::from_secs(3)).await;
     }
 }
@@ -259,7 +259,7 @@ async fn bindings_share_a_resource_and_each_keeps_its_own() {
     let has = |name: &str| town.provider.get(&there(name)).is_some();
     eventually("all copies", || ["colt", "badge", "star"].iter().all(|name| has(name))).await;
     town.settled("cowboys").await;
-    // The session of one ends before that of the other: what only it selects stays.
+    // Binding `sheriffs` is not served any more, since its session ended: copies that only it selects stay.
     let kept: BTreeMap<String, Vec<PermissionClaim>> =
         [("sheriffs".to_owned(), wanted(&[named(&["badge", "star"])]).accepted)].into();
     let knowing = Wanted {
@@ -304,18 +304,18 @@ async fn references_are_followed_as_they_change() {
             .is_some_and(|problem| problem.reason == "ReferencesUnknown")
     })
     .await;
-    let feed = town.claims.references().indexer(sheriffs.clone(), "v1");
-    feed.listing();
-    feed.seen(&sheriff(&["colt"]));
-    feed.listed();
+    let indexer = town.claims.references().indexer(sheriffs.clone(), "v1");
+    indexer.listing();
+    indexer.seen(&sheriff(&["colt"]));
+    indexer.listed();
     eventually("the one that is referred to", || has("colt")).await;
     town.settled("cowboys").await;
     assert!(!has("badge"));
-    feed.seen(&sheriff(&["badge"]));
+    indexer.seen(&sheriff(&["badge"]));
     eventually("the other", || has("badge") && !has("colt")).await;
-    // Who watches changes; until that one knows all, nothing is withdrawn.
+    // Another indexer takes over. Until it knows all references, nothing is withdrawn.
     let next = town.claims.references().indexer(sheriffs, "v1");
-    drop(feed);
+    drop(indexer);
     sleep(Duration::from_secs(5)).await;
     assert!(has("badge"));
     next.listing();
@@ -350,7 +350,7 @@ async fn what_cannot_be_changed_is_made_anew() {
     town.consumer.put(&here("colt"), &locked);
     town.set("cowboys", wanted(&[everything()]));
     eventually("the copy", || town.provider.get(&there("colt")).is_some()).await;
-    // The consumer's user deletes it and makes another.
+    // The consumer's user deletes the object and makes another.
     town.consumer.remove(&here("colt"));
     locked["data"] = json!({"k": "2"});
     locked["type"] = json!("kubernetes.io/tls");
@@ -361,7 +361,7 @@ async fn what_cannot_be_changed_is_made_anew() {
             .is_some_and(|copy| copy["data"]["k"] == "2")
     })
     .await;
-    // The provider locks a copy of one that is not locked.
+    // The provider makes a copy immutable whose source is not.
     town.consumer.put(&here("badge"), &opaque("1"));
     eventually("the copy", || town.provider.get(&there("badge")).is_some()).await;
     let mut copy = town.provider.get(&there("badge")).unwrap();
@@ -513,7 +513,7 @@ async fn both_places_share_one_watch_of_the_consumer() {
     let secrets = "/api/v1/secrets";
     assert_eq!(town.consumer.watches(secrets), 1);
     assert_eq!(town.provider.watches(secrets), 1);
-    // Both are shown what changes.
+    // Both engines see the changes.
     town.consumer.put(&here("colt"), &opaque("2"));
     town.consumer.put(&here("badge"), &opaque("2"));
     eventually("both changes", || {

@@ -1,4 +1,4 @@
-//! How claims end, and what holds that up.
+//! How claims end, and what delays their end.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ async fn a_claim_that_is_rejected_is_undone_on_both_clusters() {
     assert_eq!(town.provider.get(&there("colt")), None);
     assert_eq!(town.consumer.get(&here("permit")), None);
     assert!(town.consumer.get(&here("colt")).is_some() && town.provider.get(&there("permit")).is_some());
-    // Also by one who did not make the copies.
+    // A restarted konnector, which did not make the copies, removes them too.
     town.set("cowboys", wanted(&[everything()]));
     eventually("both again", || {
         town.provider.get(&there("colt")).is_some() && town.consumer.get(&here("permit")).is_some()
@@ -157,7 +157,7 @@ async fn an_api_that_is_installed_later_or_again_is_found() {
     town.consumer.put(&here(V1), &json!({"spec": {"speed": 1}}));
     eventually("the copy", || town.provider.get(&there(V1)).is_some()).await;
     assert_eq!(problem(), None);
-    // The provider takes it away, and serves another version later.
+    // The provider ends the version, and serves another one later.
     town.provider.unserve(V1);
     eventually("a word that it is gone", missing).await;
     assert!(town.consumer.writes().is_empty(), "sources are not written");
@@ -191,7 +191,7 @@ async fn what_is_withdrawn_and_served_nowhere_is_no_problem_until_it_is_claimed(
 
 #[tokio::test(start_paused = true)]
 async fn what_the_provider_dropped_is_withdrawn_as_far_as_it_lets_us() {
-    // Its watch may go on for a while, and only writes are refused.
+    // After the provider takes the right away, the watch may go on for a while, and only writes are refused.
     for restarts in [true, false] {
         let mut town = Town::new();
         town.preseed("west");
@@ -207,7 +207,7 @@ async fn what_the_provider_dropped_is_withdrawn_as_far_as_it_lets_us() {
         if restarts {
             town.restart();
         }
-        // Rejected by the user: what the provider has is not given up.
+        // If the user rejects the claim, the copies on the provider are not given up.
         town.set("cowboys", withdrawn());
         eventually("a word", || {
             let problem = town.progress("cowboys").problem;

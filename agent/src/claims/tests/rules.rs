@@ -22,7 +22,7 @@ fn check(wanted: &[Wanted], name: &str, expect: ClaimChoice) {
     assert_eq!(choose(wanted, "west", name), expect, "{name}");
 }
 
-/// The same for a single binding.
+/// Checks the choice for a single binding.
 #[track_caller]
 fn check_one(wanted: &Wanted, name: &str, expect: ClaimChoice) {
     check(std::slice::from_ref(wanted), name, expect);
@@ -76,7 +76,7 @@ fn what_a_binding_claims_that_is_not_served_at_the_time_is_held() {
     check_one(&badge, "colt", ClaimChoice::Selected);
     check_one(&badge, "badge", ClaimChoice::Kept);
     check_one(&badge, "other", ClaimChoice::Unselected);
-    // One that is served speaks for itself.
+    // `kept` does not count for a binding that is served: its own claims do.
     check(
         &[with("binding-1", &named("badge")), wanted(&[named("star")])],
         "badge",

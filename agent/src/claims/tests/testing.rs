@@ -25,7 +25,7 @@ pub(crate) fn claim_key(resource: &str) -> ClaimKey {
     }
 }
 
-/// What a binding claims: these selectors of Secrets.
+/// What a binding wants that claims Secrets by these selectors.
 pub(crate) fn wanted(selectors: &[Value]) -> Wanted {
     let claim = |selector: &Value| PermissionClaim {
         group_resource: GroupResource::new("", "secrets"),
@@ -56,7 +56,7 @@ pub(crate) fn terms(wanted: &[Wanted]) -> ClaimTerms {
     ClaimTerms::of(&claim_key("secrets"), &bindings)
 }
 
-/// ClaimRules of Secrets.
+/// The claim rules of Secrets.
 pub(crate) fn rules(wanted: &[Wanted], references: &References) -> Arc<ClaimRules> {
     Arc::new(ClaimRules::new(
         claim_key("secrets"),
@@ -71,7 +71,7 @@ pub(crate) fn object(value: &Value) -> Object {
     serde_json::from_str(&value.to_string()).unwrap()
 }
 
-/// A Secret that somebody made.
+/// A Secret that no konnector made.
 pub(crate) fn secret(namespace: &str, name: &str, uid: &str, version: u64) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": {"k": "djE="},

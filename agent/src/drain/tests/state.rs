@@ -146,3 +146,19 @@ async fn a_refused_delete_is_shown_until_it_succeeds() {
     assert!(problem().contains("is paused"), "{}", problem());
     assert_eq!(drain.progress().borrow().remaining, Some(1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_delete_is_shown_no_longer_when_the_object_stays_for_another_reason() {
+    let consumer = Fake::new();
+    let path = "/api/v1/namespaces/west/secrets/colt";
+    consumer.forbid_deletes(true);
+    consumer.put(path, &brought("colt"));
+    let drain = Drain::of_copies(&consumer.clients(), "contract-uid", vec![secrets()]);
+    let problem = || drain.progress().borrow().problem.clone().unwrap_or_default();
+    eventually("refused", || problem().contains("west/colt: ")).await;
+    let mut paused = brought("colt");
+    paused["metadata"]["annotations"] = json!({PAUSED: TRUE});
+    consumer.put(path, &paused);
+    eventually("held by the pause", || problem().contains("west/colt is paused")).await;
+    assert_eq!(drain.progress().borrow().remaining, Some(1));
+}

@@ -1,10 +1,10 @@
-//! Who is to have the next place.
+//! Decides which waiting engine gets the next permit.
 
 use std::collections::VecDeque;
 
 use bindery_runtime::queue::Priority;
 
-/// Places, how many are taken, and those who wait for one, each in the line of a priority.
+/// The permits of one provider: how many are taken, and the waiters `T`, in a queue for each priority.
 #[derive(Debug)]
 pub(super) struct Turns<T> {
     places: usize,
@@ -18,7 +18,7 @@ struct Line<T> {
     waiting: VecDeque<T>,
 }
 
-/// The part of the places that either priority, and whoever comes next, can count on.
+/// A quarter of the permits, at least one. Limits keep it free for the other priority, or for other engines.
 pub(super) fn quarter(places: usize) -> usize {
     (places / 4).max(1)
 }
@@ -36,12 +36,12 @@ impl<T> Turns<T> {
         }
     }
 
-    /// Stands in line for a place.
+    /// Queues a waiter for a permit.
     pub(super) fn wait(&mut self, priority: Priority, who: T) {
         self.line(priority).waiting.push_back(who);
     }
 
-    /// Takes a place for whoever is next.
+    /// Takes a permit for the next waiter; `None` if no waiter may have one now.
     pub(super) fn next(&mut self) -> Option<(T, Priority)> {
         let next = self.choose()?;
         let line = self.line(next);
@@ -50,13 +50,13 @@ impl<T> Turns<T> {
         Some((who, next))
     }
 
-    /// A place is free again.
+    /// Returns a permit that was taken with this priority.
     pub(super) fn give_back(&mut self, priority: Priority) {
         self.line(priority).taken -= 1;
     }
 
-    /// Live changes pass the backlog, which leaves a quarter of the places to them. It has a quarter itself, or a stream of
-    /// changes could hold it up for ever.
+    /// Live changes overtake the backlog, which never takes the last quarter of the permits. The backlog comes first while
+    /// it has less than a quarter, or a stream of changes could hold it up for ever.
     fn choose(&self) -> Option<Priority> {
         let taken = self.live.taken + self.backlog.taken;
         let quarter = quarter(self.places);
@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    /// What eight places are given to, in turns, when so many are taken and so many wait.
+    /// Checks who gets the free ones of eight permits, given how many are taken and how many wait: (live, backlog).
     #[track_caller]
     fn check(taken: (usize, usize), waiting: (usize, usize), expect: &[Priority]) {
         let mut turns = Turns::new(8);
@@ -146,17 +146,17 @@ mod tests {
                 while let Some((who, priority)) = turns.next() {
                     taken.push(priority);
                     prop_assert!(taken.len() <= places);
-                    // Whoever came first in a line goes first.
+                    // Waiters of one priority are served in the order in which they came.
                     prop_assert!(last[priority as usize].is_none_or(|before| before < who));
                     last[priority as usize] = Some(who);
                     let backlog = taken.iter().filter(|priority| **priority == Backlog).count();
                     prop_assert!(backlog <= places - quarter(places));
-                    // A backlog that has not its quarter lets no live change pass.
+                    // No live change overtakes a waiting backlog that has less than its quarter.
                     let waits = !turns.backlog.waiting.is_empty() && backlog < quarter(places);
                     passed = if priority == Live && waits { passed + 1 } else { 0 };
                     prop_assert_eq!(passed, 0);
                 }
-                // No place is left free that somebody may have.
+                // No permit stays free while a live change waits.
                 prop_assert!(taken.len() == places || turns.live.waiting.is_empty());
             }
         }

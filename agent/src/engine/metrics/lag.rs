@@ -1,8 +1,8 @@
-//! How long a watch takes to show what was written.
+//! Measures how long a watch takes to show a write.
 //!
-//! A clock of one machine is enough: the time runs from the answer to a write of ours until the watch of the same
-//! cluster shows that version or a later one, any watch of that cluster where there is one for each namespace. One write at a
-//! time is waited for, so that it costs next to nothing.
+//! The time runs, by the clock of this machine, from the answer to a write until a watch of the same cluster shows that
+//! version or a later one; it may watch any namespace. One write at a time is measured, so that measuring costs next
+//! to nothing.
 
 use std::time::Duration;
 
@@ -10,29 +10,29 @@ use tokio::time::Instant;
 
 use crate::model::object::Version;
 
-/// A write that takes longer to be shown is waited for no more: its watch may have ended.
+/// A write that no watch has shown for this long is given up, since its watch may have ended.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The write of which one cluster's watch is to tell.
+/// The write to one cluster that is being measured, if any.
 #[derive(Debug, Default)]
 pub(super) struct Lag {
     awaited: Option<(Version, Instant)>,
 }
 
 impl Lag {
-    /// Whether the next write is to be noted.
+    /// Whether no write is being measured, so that the next one can be.
     pub(super) fn is_free(&self, now: Instant) -> bool {
         self.awaited.is_none_or(|(_, since)| now - since >= PATIENCE)
     }
 
-    /// Notes a write that was answered now.
+    /// Starts to measure a write that was answered now, unless another one is being measured.
     pub(super) fn wrote(&mut self, version: Version, now: Instant) {
         if self.is_free(now) {
             self.awaited = Some((version, now));
         }
     }
 
-    /// The watch shows a version: answers when the write was answered that was waited for, if this is it.
+    /// Notes that a watch shows a version. If that shows the measured write, returns when the write was answered.
     pub(super) fn shown(&mut self, version: Version) -> Option<Instant> {
         let (_, since) = self.awaited.take_if(|(awaited, _)| *awaited <= version)?;
         Some(since)

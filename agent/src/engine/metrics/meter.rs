@@ -1,4 +1,4 @@
-//! What one engine counts, with everything looked up by name once.
+//! The metrics of one engine. Each is looked up by its labels only once.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     model::{BoundResource, object::Version},
 };
 
-/// Counts for one engine, until it ends.
+/// Updates the metrics of one engine. Dropping it notes the end of the engine.
 #[derive(Debug)]
 pub(crate) struct Meter {
     metrics: Arc<Metrics>,
@@ -27,11 +27,11 @@ pub(crate) struct Meter {
     synced: Gauge,
 }
 
-/// What is counted on one side.
+/// The metrics of one cluster.
 #[derive(Debug)]
 struct Side {
     name: &'static str,
-    /// Few, so that a scan is quicker than a hash.
+    /// The metrics of each operation by its name. They are few, so that a scan is quicker than a hash map.
     operations: Mutex<Vec<(&'static str, Operation)>>,
     lag: Mutex<Lag>,
     lags: Histogram,
@@ -45,7 +45,7 @@ struct Operation {
 }
 
 impl Meter {
-    /// That of an engine which `holder` is told apart by: a binding, or a contract.
+    /// Makes the meter of an engine. `holder` is the value of the label `binding`: a binding, or a contract namespace.
     pub(crate) fn new(metrics: &Arc<Metrics>, holder: &Arc<str>, resource: &BoundResource) -> Self {
         let name: Arc<str> = if resource.group.is_empty() {
             Arc::clone(&resource.plural)
@@ -78,12 +78,12 @@ impl Meter {
         }
     }
 
-    /// Work on an object begins that was queued so long ago.
+    /// Observes how long an object was queued before work on it began.
     pub(crate) fn waited(&self, wait: Duration) {
         self.waits.observe(wait.as_secs_f64());
     }
 
-    /// A request was answered, or failed.
+    /// Counts a request that was answered or failed, and observes how long it took.
     pub(crate) fn answered(&self, on_consumer: bool, operation: &'static str, ok: bool, took: Duration) {
         let operation = self.operation(self.side(on_consumer), operation);
         operation.seconds.observe(took.as_secs_f64());
@@ -91,7 +91,7 @@ impl Meter {
         count.inc();
     }
 
-    /// A write was answered; `is_known` tells whether the watch has shown a version before.
+    /// Notes that a write was answered. `is_known` tells whether a watch has shown that version already.
     pub(crate) fn wrote(&self, on_consumer: bool, version: Version, is_known: impl FnOnce(Version) -> bool) {
         let side = self.side(on_consumer);
         let mut lag = side.lag.lock();
@@ -106,7 +106,7 @@ impl Meter {
         }
     }
 
-    /// The watch of a side shows a version.
+    /// Notes that a watch of a cluster shows a version, and observes the lag of the write that it shows.
     pub(crate) fn shown(&self, on_consumer: bool, version: Version) {
         let side = self.side(on_consumer);
         let since = side.lag.lock().shown(version);
@@ -115,13 +115,13 @@ impl Meter {
         }
     }
 
-    /// How it is going; `is_quiet` while no object waits or is worked on.
+    /// Sets the gauges. `is_quiet` is true if no object is queued or with a worker.
     pub(crate) fn tell(&self, progress: &Progress, is_quiet: bool) {
         let count = |count| i64::try_from(count).unwrap_or(i64::MAX);
         self.objects.set(count(progress.objects));
         self.pending.set(count(progress.pending));
         let is_known = progress.consumer_synced && progress.provider_synced;
-        // An object that failed waits for its next attempt, of which the queue counts nothing.
+        // A failed object waits for its next attempt as a delayed key, which the queue does not count.
         let synced = is_known && is_quiet && progress.failing == 0;
         self.synced.set(i64::from(synced));
     }

@@ -21,7 +21,7 @@ fn object(namespace: &str, uid: &str, version: u64, annotations: &Value) -> Obje
     serde_json::from_str(&json.to_string()).unwrap()
 }
 
-/// An object whose place on the provider is taken by somebody else's. No task of the engine runs as long as the test waits for
+/// An object whose copy's name is taken by a foreign object. No task of the engine runs as long as the test waits for
 /// nothing.
 fn taken() -> (Engine, Arc<Shared<Bound>>) {
     let engine = engine();
@@ -51,7 +51,7 @@ async fn an_issue_that_ended_before_it_was_noted_is_looked_at_again() {
     let (outcome, known) = sync(&shared);
     assert!(matches!(outcome, Ok(Some(_))), "{outcome:?}");
 
-    // It is to be left alone, and in order so.
+    // A paused object is left alone, and has no issue.
     let paused = object("wild-west", "u", 7, &json!({"kube-bind.io/paused": "true"}));
     events::consumer(Arc::clone(&shared))(Event::Applied(paused));
     shared.finish(work, outcome, known);
@@ -74,7 +74,7 @@ async fn an_issue_that_stays_is_not_looked_at_all_the_time() {
     assert_eq!(shared.issues.lock().count(), 1);
     assert!(shared.queue.is_idle());
 
-    // Nor one for want of a place.
+    // Nor does an issue for lack of a provider namespace queue the object again.
     let mut index = shared.index.lock();
     index.set_place(&key().namespace, None, false);
     index.set_refusal(&key().namespace, Some(&"taken".into()));

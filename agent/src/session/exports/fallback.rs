@@ -72,7 +72,7 @@ impl KubernetesFallback {
         tokio::select! { () = watch => {}, () = forbidden.notified() => {} }
     }
 
-    /// Lists repeatedly until the watch is to be tried again.
+    /// Lists repeatedly until it is time to try the watch again.
     async fn poll(&mut self) {
         let until = Instant::now() + WATCH_RETRY;
         while Instant::now() < until {

@@ -92,7 +92,7 @@ fn a_heartbeat_keeps_what_others_wrote() {
     assert_eq!(types, ["Ready", "Healthy", "SecretValid", "ValidVersion"]);
 }
 
-/// Times, in seconds from the start, at which a heartbeat is tried, during `within` seconds.
+/// Times, in seconds from the start, at which a heartbeat is tried, up to `within` seconds.
 async fn beats(within: u64, answer: impl Fn(Option<Duration>) -> Result<HeartbeatDecision, kube::Error>) -> Vec<u64> {
     let (start, times) = (Instant::now(), Mutex::new(Vec::new()));
     let beat = |since| {

@@ -171,8 +171,8 @@ async fn failures_wait_longer_and_a_denial_longest() {
     check(&after(denied(), 600), RenewalStep::Renew);
 }
 
-/// Times, in seconds from the start, at which a renewal is asked for, within so many seconds; `answer` gets the
-/// number of the attempt.
+/// Times, in seconds from the start, at which a renewal is requested, up to `within` seconds; `answer` gets the number of
+/// the attempt.
 async fn attempts(within: u64, answer: impl Fn(&SessionCredential, usize)) -> Vec<u64> {
     let access = kubeconfigs::access("x", 1000, 3600);
     let schedule = RenewalSchedule::granted(Instant::now(), Some(seconds(3600)), None);

@@ -204,3 +204,6 @@ impl Asked<'_> {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -191,6 +191,21 @@ fn objects_in_protected_namespaces_are_never_claimed() {
 }
 
 #[test]
+fn only_service_accounts_have_secrets_that_are_not_copied() {
+    let claims = (Well, "binding cowboys claims it: by its labels", "");
+    for (group, plural, expect) in [
+        ("", "serviceaccounts", (Well, "in sync with its copy", "")),
+        ("wildwest.dev", "horses", (Waits, "secrets of the copy", "konnector")),
+    ] {
+        let object = secret(&json!({ "secrets": [{ "name": "token" }] }));
+        let mut facts = claimed(object, secret(&marks("consumer", "s1")), by_label());
+        group.clone_into(&mut facts.kind.group);
+        plural.clone_into(&mut facts.kind.plural);
+        check(&facts, &[claims, expect]);
+    }
+}
+
+#[test]
 fn a_copy_of_the_providers_follows_it() {
     let copy = || secret(&marks("provider", "s9"));
     let source = |change: &Value| {

@@ -13,23 +13,23 @@ use tokio::{
 
 use super::*;
 
-/// An API server that answers every request with a watch that says nothing, and allows this many streams on a connection.
+/// An API server that answers every request with a watch without events, and allows this many streams on a connection.
 #[derive(Clone, Default)]
 struct FakeServer {
     allowed: u32,
     speaks_h2: bool,
     connections: Arc<AtomicUsize>,
-    /// Serve the connections. What is stopped leaves its end open and says nothing more.
+    /// Tasks that serve the connections. A stopped one leaves its end open and silent.
     serving: Arc<Lock<Vec<AbortHandle>>>,
     silent: Arc<Lock<Vec<Arc<Lock<DuplexStream>>>>>,
-    /// Have the connections taken out of use, in good order.
+    /// Notified to take the connections out of use in good order.
     leaving: Arc<Lock<Vec<Arc<Notify>>>>,
 }
 
 /// A client's end of a connection.
 struct End(DuplexStream, bool);
 
-/// The other end, which somebody else holds open too.
+/// The other end of a connection, which the server keeps open too.
 struct Kept(Arc<Lock<DuplexStream>>);
 
 impl FakeServer {
@@ -45,14 +45,14 @@ impl FakeServer {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// Vanishes from the net: connections stay open, and nobody answers.
+    /// Makes the server unreachable: connections stay open, and nothing answers.
     fn vanish(&self) {
         for serving in self.serving.lock().drain(..) {
             serving.abort();
         }
     }
 
-    /// Ends as an API server does that is told to: what is under way goes on, and nothing new is taken.
+    /// Ends as an API server that shuts down: running requests go on, and no new ones are taken.
     fn leave(&self) {
         for leaving in self.leaving.lock().drain(..) {
             leaving.notify_one();
@@ -174,7 +174,7 @@ async fn no_connection_carries_more_streams_than_the_server_allows() {
     let pool = H2Pool::new(fake.clone());
     let seven = futures::future::join_all((0..7).map(|_| watch(&pool))).await;
     assert_eq!((seven.len(), fake.connections()), (7, 3));
-    // Nor all of many: one that was given up may be counted still.
+    // Not all streams are used, since the server may still count one that was cancelled.
     let fake = FakeServer::new(20);
     let pool = H2Pool::new(fake.clone());
     let held = futures::future::join_all((0..19).map(|_| watch(&pool))).await;
@@ -201,7 +201,7 @@ async fn the_permit_of_a_watch_that_ended_is_free_again() {
         held.push(watch(&pool).await);
     }
     assert_eq!(fake.connections(), 1);
-    // One that was given up before it was answered holds none either.
+    // A request that was dropped before its answer holds no permit either.
     held.pop();
     for _ in 0..20 {
         assert!(pool.send(request()).now_or_never().is_none());
@@ -215,7 +215,7 @@ async fn a_peer_that_vanished_is_noticed_and_left() {
     let fake = FakeServer::new(100);
     let pool = H2Pool::new(fake.clone());
     let mut body = watch(&pool).await.into_body();
-    // It lives, though it says nothing.
+    // The connection lives, though the watch is silent.
     let silence = timeout(10 * (PING_AFTER + PONG_WITHIN), body.frame()).await;
     assert!(silence.is_err(), "{silence:?}");
 
@@ -232,7 +232,7 @@ async fn a_connection_that_was_closed_is_replaced() {
     let pool = H2Pool::new(fake.clone());
     drop(watch(&pool).await);
     fake.close();
-    // Until that is seen.
+    // The pool sees that after a moment.
     sleep(SETTINGS_PAUSE).await;
     let _other = watch(&pool).await;
     assert_eq!(fake.connections(), 2);
@@ -245,7 +245,7 @@ async fn however_many_connections_end_in_good_order_they_are_replaced() {
     let count = 4 * CONNECTIONS_PER_REQUEST_MAX;
     let mut held = futures::future::join_all((0..count).map(|_| watch(&pool))).await;
     assert_eq!(fake.connections(), count / 2);
-    // A free place on each, and a watch that keeps it open.
+    // Each connection has a free permit, and a watch that keeps it open.
     let mut number = 0;
     held.retain(|_| {
         number += 1;

@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 use super::*;
 use crate::client::{Clients, ClusterTraffic};
 
-/// The one name in the certificate of the server; its address is not.
+/// The only name in the server's certificate, which does not have its address.
 const NAME: &str = "kubernetes";
 
 /// An answer whose body does not end.
@@ -60,7 +60,7 @@ async fn serve(key: &CertifiedKey<KeyPair>, protocols: &[&[u8]]) -> SocketAddr {
 
 /// How many connections ten watches and ten lists take each.
 async fn connections(protocols: &[&[u8]]) -> (u64, u64) {
-    // Whichever comes first.
+    // Another test may have installed one already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let key = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
     let address = serve(&key, protocols).await;
@@ -99,7 +99,7 @@ async fn watches_share_a_connection_where_http_2_is_spoken_and_lists_share_none(
 #[tokio::test]
 async fn where_it_is_not_each_watch_has_a_connection() {
     assert_eq!(connections(&[b"http/1.1"]).await, (10, 10));
-    // As from a server that knows of no such choice.
+    // A server without ALPN negotiates nothing.
     assert_eq!(connections(&[]).await, (10, 10));
 }
 
@@ -116,7 +116,7 @@ async fn lists_wait_for_a_permit_with_their_timer_stopped() {
     let mut lists = join_all((0..LISTS_MAX).map(|_| get(&watch, Some(list())))).await;
     let timer = ResponseTimer::new();
     let mut one_more = std::pin::pin!(watch.send(request(Some(RequestKind::List(timer.clone())))));
-    // All that can happen has happened when a watch, asked for later, was answered.
+    // Once a watch that is requested later was answered, nothing else is still to come.
     assert!(futures::poll!(&mut one_more).is_pending());
     let _watch = get(&watch, Some(RequestKind::Watch)).await;
     assert!(futures::poll!(&mut one_more).is_pending());

@@ -1,4 +1,7 @@
 //! APIServiceExportTemplate: a service in the provider's catalog.
+//!
+//! A contract namespace is the provider's namespace for one consumer cluster. Under isolation Prefixed, the default, the
+//! name of an object on the provider begins with the name of the contract.
 
 use kube::CustomResource;
 use schemars::JsonSchema;

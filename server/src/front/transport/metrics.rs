@@ -121,3 +121,36 @@ impl fmt::Debug for Metrics {
         f.write_str("Metrics")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bindery_runtime::telemetry;
+    use tonic::Code;
+
+    use super::*;
+
+    #[test]
+    fn calls_and_streams_are_counted_by_method_and_code() {
+        let mut registry = telemetry::registry();
+        let metrics = Metrics::new(&mut registry);
+        metrics.call("GetExport", Code::Ok, Duration::from_millis(500));
+        metrics.call("GetExport", Code::NotFound, Duration::from_millis(1500));
+        metrics.token_check();
+        let _open = metrics.open_stream("WatchExports");
+        metrics.open_stream("WatchExports").end(Code::Unavailable);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");
+        for line in [
+            r#"bindery_grpc_calls_total{method="GetExport",code="OK"} 1"#,
+            r#"bindery_grpc_calls_total{method="GetExport",code="NOT_FOUND"} 1"#,
+            r#"bindery_grpc_call_seconds_sum{method="GetExport"} 2.0"#,
+            r#"bindery_grpc_call_seconds_count{method="GetExport"} 2"#,
+            r#"bindery_grpc_call_seconds_bucket{le="0.5",method="GetExport"} 1"#,
+            r#"bindery_grpc_streams{method="WatchExports"} 1"#,
+            r#"bindery_grpc_stream_ends_total{method="WatchExports",code="UNAVAILABLE"} 1"#,
+            "bindery_grpc_token_checks_total 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! What the provider made becomes the consumer's.
+//! Plans of adoption: objects that the provider made become the consumer's.
 
 use super::*;
 
@@ -13,7 +13,7 @@ const OPT_IN: Mode = Mode {
 const ADOPTION: [&str; 3] = ["adopt", "disown", "update"];
 
 impl World {
-    /// As the API server of the consumer would.
+    /// Creates the adopted object as the consumer's API server would.
     pub(super) fn adopt(&mut self, source: &Object, place: &str) {
         let (uid, version) = (self.next_uid(), self.next_version());
         let spec: Value = serde_json::from_str(source.body[0].1.get()).unwrap();
@@ -114,7 +114,7 @@ fn an_adoption_that_was_broken_off_is_finished_in_any_mode() {
         world
     };
     assert_eq!(begun().settle(MODE).0, ["disown", "update"]);
-    // What the user did in between counts.
+    // A change that the user made in between counts.
     let mut world = begun();
     world.set_consumer("/spec/intent", json!("edited"));
     world.settle(MODE);

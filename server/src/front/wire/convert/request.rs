@@ -9,7 +9,8 @@ use crate::front::wire::{
     validate::BindRequest,
 };
 
-/// The message of a request, under the name that its caller gave it.
+/// The message of a request, under the name that its author gave it. The object of a request by gRPC is named by a hash
+/// and has that name in an annotation.
 pub(crate) fn request(request: &api::BindableResourcesRequest) -> proto::BindableResourcesRequest {
     let mut metadata = meta::metadata(&request.metadata);
     request_name(request).clone_into(&mut metadata.name);
@@ -20,7 +21,8 @@ pub(crate) fn request(request: &api::BindableResourcesRequest) -> proto::Bindabl
     }
 }
 
-/// The CRD's spec of a validated request. The server sets the author; the other fields that only it may write stay empty.
+/// The CRD's spec of a validated request by gRPC. The server sets the author. The spec never names a Secret, because no
+/// kubeconfig is stored for such a request.
 pub(crate) fn spec_of(request: &BindRequest, author: String) -> api::BindableResourcesRequestSpec {
     api::BindableResourcesRequestSpec {
         template_ref: Some(api::NameRef::new(&*request.template)),
@@ -31,6 +33,7 @@ pub(crate) fn spec_of(request: &BindRequest, author: String) -> api::BindableRes
         author,
         kubeconfig_secret_ref: None,
         ttl_after_finished: request.ttl_after_finished.map(Into::into),
+        // Set if kube-bind's own konnector is to be served.
         compatibility: request.compatibility,
     }
 }
@@ -55,6 +58,7 @@ fn spec(spec: &api::BindableResourcesRequestSpec) -> proto::BindableResourcesReq
 fn status(status: api::BindableResourcesRequestStatus) -> proto::BindableResourcesRequestStatus {
     proto::BindableResourcesRequestStatus {
         phase: enums::phase(status.phase),
+        // The contract namespace.
         namespace: status.namespace.unwrap_or_default(),
         kubeconfig_secret_ref: status.kubeconfig_secret_ref.as_ref().map(meta::secret_key),
         completion_time: status.completion_time.as_ref().map(meta::time),
