@@ -126,7 +126,7 @@ impl Failure {
             Self::Cluster { source, .. } => exit_of(source),
             Self::Set(failure) => match failure.as_ref() {
                 SetFailure::Api { source, .. } => exit_of(source),
-                SetFailure::TimedOut(_) => Exit::TimedOut,
+                SetFailure::TimedOut { .. } => Exit::TimedOut,
                 SetFailure::Stopped(_) => Exit::Interrupted,
                 SetFailure::Incomplete(report) if is_forbidden(report) => Exit::Denied,
                 _ => Exit::Failed,
@@ -251,7 +251,7 @@ fn set_mend(failure: &SetFailure) -> Option<String> {
             "If that process is gone, but its Lease is still renewed, delete the Lease: kubectl delete lease synk-{set} -n \
              {KUBE_BIND_NAMESPACE}"
         )),
-        SetFailure::TimedOut(_) => {
+        SetFailure::TimedOut { .. } => {
             Some("The cluster goes on by itself: run this again to see whether it is done.".to_owned())
         }
         _ => None,

@@ -63,8 +63,12 @@ pub fn is_unsent(error: &Error) -> bool {
     false
 }
 
-/// The beginning of what [`explain`] returns if no API server answered.
-pub const UNREACHABLE: &str = "cannot reach the API server";
+/// Whether no API server answered.
+pub fn is_unreachable(error: &Error) -> bool {
+    matches!(error, Error::HyperError(_) | Error::Service(_))
+}
+
+const UNREACHABLE: &str = "cannot reach the API server";
 
 /// Explains an error in one sentence for a condition or log line: by the API server's own message, or by why it did not answer.
 pub fn explain(error: &Error) -> String {

@@ -10,26 +10,45 @@ mod once;
 mod prune;
 mod replace;
 mod rounds;
+mod stages;
 mod work;
 mod write;
 
-use std::{future::Future, pin::pin};
+use std::{future::Future, pin::pin, time::Duration};
 
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use once::Made;
 
 pub(crate) use establish::served;
-pub(crate) use observe::{Seen, cluster, is_current, look};
+pub(crate) use observe::{Seen, cluster, is_current, read_and_plan};
 
 use crate::{
     errors::Failure,
     input::Manifest,
-    plan::saved::Saved,
+    plan::{Allowed, saved::Saved},
     report::{Event, Listener, Report},
     rest::Rest,
-    synk::{Options, Target},
+    target::Target,
 };
+
+/// Options of an apply.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The guards that are lifted.
+    pub allowed: Allowed,
+    /// Number of retries of the whole apply after transient errors.
+    pub retries: u32,
+    /// The pause before each retry.
+    pub pause: Duration,
+    /// Number of objects that are written concurrently.
+    pub concurrency: usize,
+    /// Number of versions whose manifests are kept for a rollback; 0 keeps none.
+    pub history: usize,
+    /// Stops the apply: no more request is sent, the Lease is released, and the next apply finishes the work.
+    pub stop: CancellationToken,
+}
 
 /// One apply of a set: its input, its options and its clients.
 #[derive(Clone, Copy)]
@@ -39,6 +58,19 @@ pub(crate) struct Job<'a> {
     pub manifests: &'a [Manifest],
     pub options: &'a Options,
     pub on: &'a Listener<'a>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            allowed: Allowed::default(),
+            retries: 60,
+            pause: Duration::from_secs(5),
+            concurrency: 16,
+            history: 3,
+            stop: CancellationToken::new(),
+        }
+    }
 }
 
 // === impl Job ===
@@ -77,6 +109,7 @@ pub(crate) async fn apply(job: &Job<'_>, saved: Option<&Saved>) -> Result<Report
             of: job.options.retries,
             after,
             reason: &failure.to_string(),
+            unreachable: failure.is_unreachable(),
         });
         let pause = async {
             sleep(after).await;

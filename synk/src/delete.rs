@@ -15,7 +15,7 @@ use crate::{
     report::Listener,
     rest::{Propagation, Rest},
     sets,
-    synk::Target,
+    target::Target,
     versions::{Known, Versions},
     wire::{SetName, Version},
 };
@@ -116,20 +116,20 @@ impl Removal<'_> {
         if asked.is_empty() {
             return Err(self.absent());
         }
-        let gone = loop {
+        let deleted = loop {
             let namespace = self.namespace(&versions)?;
             match self.request(namespace.as_deref()).await? {
-                Requested::Done(gone) => break gone,
+                Requested::Done(deleted) => break deleted,
                 Requested::Moved(now) => versions = now,
             }
         };
         // If the set does not exist any more, somebody else has deleted it.
-        let gone = if gone.is_empty() { asked } else { gone };
+        let deleted = if deleted.is_empty() { asked } else { deleted };
         if self.job.deletion.wait {
-            let wait = until_gone(self.job, self.set, &gone);
+            let wait = until_gone(self.job, self.set, &deleted);
             self.job.unless_stopped(self.set, wait).await?;
         }
-        Ok(Deleted::of(&gone))
+        Ok(Deleted::of(&deleted))
     }
 
     /// Requests all deletions under the Lease. The API server does the rest, and the Lease may go with its namespace.
@@ -158,17 +158,17 @@ impl Removal<'_> {
         if !versions.is_empty() && self.namespace(&versions)?.as_deref() != namespace {
             return Ok(Requested::Moved(versions));
         }
-        let gone = self.chosen(&versions);
+        let deleted = self.chosen(&versions);
         // The Secrets and the Lease of a set are deleted before the set: while the set exists, its deletion can be
         // repeated.
-        if let Some(namespace) = namespace.filter(|_| gone.len() == versions.len()) {
+        if let Some(namespace) = namespace.filter(|_| deleted.len() == versions.len()) {
             history::remove_all(self.job.rest.clients(), self.set, namespace).await?;
         }
         // Oldest first: if this is interrupted, the version in effect is the one that remains.
-        for known in &gone {
+        for known in &deleted {
             sets::delete(self.job.rest, &known.version, &known.uid, Propagation::Foreground).await?;
         }
-        Ok(Requested::Done(gone))
+        Ok(Requested::Done(deleted))
     }
 
     /// Deletes Secrets and Lease of a set that is gone, in the given namespace: the process that deleted the set may
@@ -244,13 +244,13 @@ impl Removal<'_> {
 // === impl Deleted ===
 
 impl Deleted {
-    fn of(gone: &[Known]) -> Self {
-        let mut kept: Vec<_> = gone.iter().flat_map(|known| &known.objects).collect();
+    fn of(deleted: &[Known]) -> Self {
+        let mut kept: Vec<_> = deleted.iter().flat_map(|known| &known.objects).collect();
         kept.retain(|object| object.gvk.is_crd());
         kept.sort();
         kept.dedup();
         Self {
-            versions: gone.iter().map(|known| known.version.clone()).collect(),
+            versions: deleted.iter().map(|known| known.version.clone()).collect(),
             kept: kept.into_iter().cloned().collect(),
         }
     }

@@ -1,11 +1,15 @@
 //! Defines why synk did not do what it was asked to do.
 
-use bindery_runtime::errors::explain;
+use bindery_runtime::{
+    crds::InstallError,
+    errors::{explain, is_unreachable},
+};
 use kube::core::Status;
 
 use crate::{
-    input::InputErrors,
+    input::{self, InputErrors},
     plan::Refusal,
+    problem,
     report::Report,
     wire::{SetName, Version},
 };
@@ -17,7 +21,7 @@ pub enum Failure {
     #[error(transparent)]
     Input(#[from] InputErrors),
     /// The plan is refused as a whole.
-    #[error("{}", joined(.0))]
+    #[error("{}", input::lines(.0))]
     Refused(Vec<Refusal>),
     /// Another apply of the set is at work.
     #[error("set {set} is being changed by {holder} since {since}: wait for it")]
@@ -45,7 +49,7 @@ pub enum Failure {
     NotInstalled,
     /// ResourceSets could not be installed.
     #[error(transparent)]
-    Install(#[from] bindery_runtime::crds::InstallError),
+    Install(#[from] InstallError),
     /// The namespace is not there.
     #[error("there is no namespace {0}: create it, or add it to the set")]
     NoNamespace(String),
@@ -100,8 +104,13 @@ pub enum Failure {
     #[error("{0}")]
     Unhealthy(String),
     /// Something did not get healthy, or was not gone, in time.
-    #[error("timed out: {0}")]
-    TimedOut(String),
+    #[error("timed out: {problem}")]
+    TimedOut {
+        /// What was not there in time.
+        problem: String,
+        /// Whether the API server did not answer at the end.
+        unreachable: bool,
+    },
     /// The API server refused something, or cannot be reached.
     #[error("cannot {what}: {}", explain(.source))]
     Api {
@@ -126,7 +135,7 @@ impl Failure {
         let (namespace, what) = (namespace.to_owned(), what.into());
         move |source| match &source {
             kube::Error::Api(status) if is_missing_namespace(status) => Self::NoNamespace(namespace),
-            kube::Error::Api(status) if is_terminating_namespace(status) => Self::Terminating(namespace),
+            kube::Error::Api(status) if problem::is_terminating(status) => Self::Terminating(namespace),
             _ => Self::Api { what, source },
         }
     }
@@ -152,8 +161,29 @@ impl Failure {
             Self::NotKept { .. } => "HistoryNotKept",
             Self::Incomplete(_) => "Incomplete",
             Self::Unhealthy(_) => "Unhealthy",
-            Self::TimedOut(_) => "TimedOut",
+            Self::TimedOut { .. } => "TimedOut",
             Self::Api { .. } => "ApiError",
+        }
+    }
+
+    /// Whether the whole operation may succeed later although nobody changes anything.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Api { source, .. } => problem::is_transient(source),
+            Self::Incomplete(report) => report.problems().all(|problem| problem.transient),
+            Self::Lost(_) | Self::Terminating(_) | Self::Going(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether the API server did not answer.
+    pub fn is_unreachable(&self) -> bool {
+        match self {
+            Self::Api { source, .. } | Self::Install(InstallError::Write { source, .. }) => is_unreachable(source),
+            Self::NotKept { source, .. } => source.is_unreachable(),
+            Self::Incomplete(report) => report.problems().any(|problem| problem.unreachable),
+            Self::TimedOut { unreachable, .. } => *unreachable,
+            _ => false,
         }
     }
 }
@@ -161,16 +191,6 @@ impl Failure {
 fn is_missing_namespace(status: &Status) -> bool {
     let details = status.details.as_ref();
     status.code == 404 && details.is_some_and(|details| details.kind == "namespaces")
-}
-
-fn is_terminating_namespace(status: &Status) -> bool {
-    let mut causes = status.details.iter().flat_map(|details| &details.causes);
-    causes.any(|cause| cause.reason == "NamespaceTerminating")
-}
-
-fn joined(refusals: &[Refusal]) -> String {
-    let lines: Vec<_> = refusals.iter().map(ToString::to_string).collect();
-    lines.join("\n")
 }
 
 fn failed(report: &Report) -> String {

@@ -10,7 +10,7 @@ mod store;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::wire::Version;
+use crate::wire::{self, Version};
 
 pub use store::{is_kept, list, load, remove_all, store};
 
@@ -18,7 +18,7 @@ pub use store::{is_kept, list, load, remove_all, store};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Stored {
     /// The stored version.
-    #[serde(serialize_with = "as_text")]
+    #[serde(serialize_with = "wire::as_text")]
     pub version: Version,
     /// The time of its application. Each Secret of a version records it; `None` if no annotations of them can be read.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,9 +29,4 @@ pub struct Stored {
     /// False if some of its Secrets are missing, or their annotations are damaged: there is no rollback to this version. The
     /// content of the Secrets is verified only by [`load`].
     pub whole: bool,
-}
-
-/// Serializes a version as its name, such as `web.v2`.
-fn as_text<S: serde::Serializer>(version: &Version, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(version)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::{input::Manifest, object::Gvk};
+use crate::{manifest::Manifest, object::Gvk};
 
 /// A kind and how its objects are addressed.
 #[derive(Clone, Debug, PartialEq, Eq)]

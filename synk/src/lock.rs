@@ -22,7 +22,7 @@ use tokio::{
 use crate::{
     errors::Failure,
     report::{Event, Listener},
-    synk::Target,
+    target::Target,
     wire::SetName,
 };
 
@@ -33,8 +33,8 @@ const TIMING: LeaseTiming = LeaseTiming {
     retry_period: Duration::from_secs(1),
     foreign_duration_max: Duration::from_mins(2),
 };
-/// Pause between two checks of a held Lease.
-const LOOK: Duration = Duration::from_millis(500);
+/// Pause between two attempts to take a Lease that another process holds.
+const PAUSE: Duration = Duration::from_millis(500);
 /// Number of consecutive attempts that the API server may leave unanswered.
 const PATIENCE: u32 = 3;
 
@@ -86,7 +86,7 @@ impl Lock {
                     return Err(Failure::api_in(&target.namespace, what)(error));
                 }
             }
-            sleep(LOOK).await;
+            sleep(PAUSE).await;
         }
     }
 

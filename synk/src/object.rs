@@ -70,6 +70,11 @@ impl Gvk {
         self.group == "apiextensions.k8s.io" && self.kind == "CustomResourceDefinition"
     }
 
+    /// Whether this is a Namespace.
+    pub fn is_namespace(&self) -> bool {
+        self.group.is_empty() && self.kind == "Namespace"
+    }
+
     /// Whether this is a core Secret, whose content must not be shown.
     pub fn is_secret(&self) -> bool {
         self.group.is_empty() && self.kind == "Secret"
@@ -122,6 +127,14 @@ impl fmt::Display for ObjectRef {
             None => Ok(()),
         }
     }
+}
+
+/// Returns all owner references of an object.
+pub(crate) fn owner_references(live: &Value) -> &[Value] {
+    live["metadata"]["ownerReferences"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ mod diff;
 mod guards;
 mod immutable;
 mod merged;
-pub mod order;
 mod ownership;
 mod prune;
 mod reads;
@@ -30,7 +29,8 @@ pub use immutable::must_recreate;
 pub use reads::{Read, is_read, reads};
 pub use takeover::{move_owner, release, takeover};
 
-use crate::{input::Origin, object::ObjectRef, wire::SetName};
+pub use crate::order;
+use crate::{manifest::Origin, object::ObjectRef, wire::SetName};
 
 /// What the user allows that is refused otherwise, and in which namespaces objects may be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

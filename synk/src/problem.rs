@@ -3,7 +3,7 @@
 use bindery_runtime::errors;
 use kube::core::Status;
 
-use crate::{errors::Failure, object::ObjectRef, report::Problem};
+use crate::object::ObjectRef;
 
 /// Reasons of transient refusals that have no HTTP status code of their own.
 const PASSING: [&str; 10] = [
@@ -19,8 +19,22 @@ const PASSING: [&str; 10] = [
     "ServiceUnavailable",
 ];
 
-/// Messages of permanent refusals that have the status code of a server failure.
+/// Messages of permanent refusals that the API server answers with the status code of a server failure. It sends neither
+/// a reason nor a cause that tells them from others.
 const LASTING: [&str; 2] = ["request is too large", "failed to create typed patch object"];
+
+/// The reason why an action failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The message of the API server.
+    pub message: String,
+    /// Whether a retry may succeed.
+    pub transient: bool,
+    /// Whether the caller lacks a right.
+    pub forbidden: bool,
+    /// Whether the API server did not answer.
+    pub unreachable: bool,
+}
 
 // === impl Problem ===
 
@@ -35,6 +49,7 @@ impl Problem {
             message,
             transient: is_transient(error),
             forbidden: errors::is_forbidden(error),
+            unreachable: errors::is_unreachable(error),
         }
     }
 
@@ -44,32 +59,15 @@ impl Problem {
             message: message.into(),
             transient: false,
             forbidden: false,
+            unreachable: false,
         }
     }
 
     /// Makes a transient problem.
     pub fn passing(message: impl Into<String>) -> Self {
         Self {
-            message: message.into(),
             transient: true,
-            forbidden: false,
-        }
-    }
-}
-
-// === impl Failure ===
-
-impl Failure {
-    /// Whether the whole operation may succeed later although nobody changes anything.
-    pub fn is_transient(&self) -> bool {
-        match self {
-            Self::Api { source, .. } => is_transient(source),
-            Self::Incomplete(report) => {
-                let mut problems = report.objects.iter().filter_map(|outcome| outcome.error.as_ref());
-                problems.all(|problem| problem.transient)
-            }
-            Self::Lost(_) | Self::Terminating(_) | Self::Going(_) => true,
-            _ => false,
+            ..Self::lasting(message)
         }
     }
 }
@@ -81,15 +79,16 @@ pub fn is_transient(error: &kube::Error) -> bool {
         kube::Error::Api(status) => {
             PASSING.contains(&status.reason.as_str())
                 || matches!(status.code, 404 | 409 | 410 | 429 | 500..)
-                || is_terminating(error)
+                || is_terminating(status)
         }
         error => errors::is_transient(error),
     }
 }
 
 /// Whether a create failed because its namespace is being deleted.
-pub fn is_terminating(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.message.contains("unable to create new content in namespace"))
+pub(crate) fn is_terminating(status: &Status) -> bool {
+    let mut causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.any(|cause| cause.reason == "NamespaceTerminating")
 }
 
 /// Explains a refusal without its message, because the message may repeat the content of a Secret.
@@ -110,7 +109,8 @@ fn without_values(status: &Status) -> String {
 }
 
 /// Whether a message comes from the API server itself. Such messages contain names and existing state, never the
-/// request. Policies and webhooks write their own messages, which may repeat the request.
+/// request. Policies and webhooks write their own messages, which may repeat the request. No other field of a status tells
+/// the two apart.
 fn is_of_server(status: &Status) -> bool {
     let message = &status.message;
     let own = [
@@ -136,6 +136,17 @@ mod tests {
         Status::failure(message, reason).with_code(code)
     }
 
+    fn details(cause: StatusCause) -> StatusDetails {
+        StatusDetails {
+            name: "a".to_owned(),
+            causes: vec![cause],
+            group: String::new(),
+            kind: String::new(),
+            uid: String::new(),
+            retry_after_seconds: 0,
+        }
+    }
+
     #[track_caller]
     fn check(code: u16, reason: &str, message: &str, expect: bool) {
         let error = kube::Error::Api(refusal(code, reason, message).boxed());
@@ -150,8 +161,6 @@ mod tests {
         check(503, "", "apiserver is shutting down", true);
         check(429, "TooManyRequests", "", true);
         check(504, "Timeout", "", true);
-        let terminating = "unable to create new content in namespace shop because it is being terminated";
-        check(403, "Forbidden", terminating, true);
         check(403, "Forbidden", "may not", false);
         check(422, "Invalid", "field is immutable", false);
         check(500, "", "etcdserver: request is too large", false);
@@ -165,21 +174,28 @@ mod tests {
     }
 
     #[test]
+    fn a_namespace_that_is_being_deleted_is_known_by_its_cause() {
+        let cause = StatusCause {
+            field: "metadata.namespace".to_owned(),
+            message: "namespace shop is being terminated".to_owned(),
+            reason: "NamespaceTerminating".to_owned(),
+        };
+        let message = "unable to create new content in namespace shop because it is being terminated";
+        let without = refusal(403, "Forbidden", message);
+        let with = without.clone().with_details(details(cause));
+        assert!(is_transient(&kube::Error::Api(with.boxed())));
+        assert!(!is_transient(&kube::Error::Api(without.boxed())));
+    }
+
+    #[test]
     fn nothing_that_was_sent_of_a_secret_is_repeated() {
         let cause = StatusCause {
             field: "data[key]".to_owned(),
             message: "Invalid value: \"hunter2\"".to_owned(),
             reason: "FieldValueInvalid".to_owned(),
         };
-        let details = StatusDetails {
-            name: "a".to_owned(),
-            causes: vec![cause],
-            group: String::new(),
-            kind: String::new(),
-            uid: String::new(),
-            retry_after_seconds: 0,
-        };
-        let status = refusal(422, "Invalid", "Secret \"a\" is invalid: data[key]: \"hunter2\"").with_details(details);
+        let status =
+            refusal(422, "Invalid", "Secret \"a\" is invalid: data[key]: \"hunter2\"").with_details(details(cause));
         let error = kube::Error::Api(status.boxed());
         let object = |kind| ObjectRef {
             gvk: Gvk::new("v1", kind),

@@ -31,7 +31,7 @@ pub struct Status {
 #[serde(rename_all = "camelCase")]
 pub struct VersionStatus {
     /// The name of the version.
-    #[serde(serialize_with = "as_text")]
+    #[serde(serialize_with = "wire::as_text")]
     pub version: Version,
     /// The progress of its application.
     pub phase: Phase,
@@ -123,13 +123,8 @@ fn errors(set: &ResourceSet) -> BTreeMap<Identity, String> {
     let groups = set.status.failed.iter();
     let items = groups.flat_map(|group| group.items.iter().map(|item| (&group.gvk, item)));
     let errors = items.filter_map(|(gvk, item)| {
-        let identity = Identity {
-            group: gvk.group.clone(),
-            kind: gvk.kind.clone(),
-            namespace: item.namespace.clone().filter(|namespace| !namespace.is_empty()),
-            name: item.name.clone(),
-        };
-        Some((identity, item.error.clone()?))
+        let object = wire::listed(gvk, item.namespace.as_deref(), &item.name);
+        Some((object.identity(), item.error.clone()?))
     });
     errors.collect()
 }
@@ -139,10 +134,6 @@ fn owner(live: &Value) -> Option<String> {
     let references = live["metadata"]["ownerReferences"].as_array()?;
     let set = references.iter().find(|reference| wire::is_resource_set(reference))?;
     set["name"].as_str().map(str::to_owned)
-}
-
-fn as_text<S: serde::Serializer>(version: &Version, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(version)
 }
 
 // === impl VersionStatus ===

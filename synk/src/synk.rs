@@ -7,10 +7,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::Api;
 use serde_json::Value;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
-    apply::{self, Job},
+    apply::{self, Job, Options},
     delete::{self, Deleted, Deletion},
     discovery::discover,
     errors::Failure,
@@ -18,11 +17,12 @@ use crate::{
     input::Manifest,
     live,
     object::ObjectRef,
-    plan::{Allowed, Plan, saved::Saved},
+    plan::{Plan, saved::Saved},
     report::{Listener, Report},
     rest::Rest,
     sets,
     status::{self, Status},
+    target::Target,
     versions::Versions,
     wait,
     wire::{self, SetName, Version},
@@ -31,49 +31,10 @@ use crate::{
 /// Greatest time until the API server must serve ResourceSets.
 const INSTALLED: Duration = Duration::from_mins(1);
 
-/// A set on a cluster, and the namespace that it is applied with.
-#[derive(Clone, Debug)]
-pub struct Target {
-    /// The name of the set.
-    pub set: SetName,
-    /// The namespace of namespaced objects whose manifest names none, and of the set's Lease and history.
-    pub namespace: String,
-}
-
-/// Options of an apply.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The guards that are lifted.
-    pub allowed: Allowed,
-    /// Number of retries of the whole apply after transient errors.
-    pub retries: u32,
-    /// The pause before each retry.
-    pub pause: Duration,
-    /// Number of objects that are written concurrently.
-    pub concurrency: usize,
-    /// Number of versions whose manifests are kept for a rollback; 0 keeps none.
-    pub history: usize,
-    /// Stops the apply: no more request is sent, the Lease is released, and the next apply finishes the work.
-    pub stop: CancellationToken,
-}
-
 /// Applies sets to one cluster.
 #[derive(Clone, Debug)]
 pub struct Synk {
     rest: Rest,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            allowed: Allowed::default(),
-            retries: 60,
-            pause: Duration::from_secs(5),
-            concurrency: 16,
-            history: 3,
-            stop: CancellationToken::new(),
-        }
-    }
 }
 
 impl Synk {
@@ -104,7 +65,7 @@ impl Synk {
     /// Plans an apply, down to the fields. Writes nothing. The plan contains the reasons why it would be refused.
     pub async fn plan(&self, target: &Target, manifests: &[Manifest], options: &Options) -> Result<Plan, Failure> {
         let job = self.silent(target, manifests, options);
-        let (_, plan) = job.unless_stopped(Box::pin(apply::look(&job, true))).await?;
+        let (_, plan) = job.unless_stopped(Box::pin(apply::read_and_plan(&job, true))).await?;
         Ok(plan)
     }
 
@@ -116,12 +77,13 @@ impl Synk {
         options: &Options,
     ) -> Result<(Plan, Saved), Failure> {
         let job = self.silent(target, manifests, options);
-        let look = async {
-            let (cluster, (seen, plan)) = tokio::try_join!(apply::cluster(&self.rest), apply::look(&job, true))?;
+        let work = async {
+            let (cluster, (seen, plan)) =
+                tokio::try_join!(apply::cluster(&self.rest), apply::read_and_plan(&job, true))?;
             let saved = Saved::of(&plan, &seen.input(&job), &cluster);
             Ok((plan, saved))
         };
-        job.unless_stopped(Box::pin(look)).await
+        job.unless_stopped(Box::pin(work)).await
     }
 
     /// Applies a set. Writes nothing if nothing differs.

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::{
-    errors::Failure,
-    object::{Identity, ObjectRef},
-    wire::{NAMESPACE, Phase, ResourceSet, SetName, Version},
+    object::{Identity, ObjectRef, owner_references},
+    wire::{NAMESPACE, Phase, ResourceSet, SetName, Version, listed},
 };
 
 /// All versions of one set, oldest first.
@@ -98,8 +97,7 @@ impl Versions {
 
     /// Whether the versions own a live object and nobody else does, so that it would be deleted with them.
     pub fn own(&self, live: &Value) -> bool {
-        let owners = live["metadata"]["ownerReferences"].as_array();
-        let owners = owners.map(Vec::as_slice).unwrap_or_default();
+        let owners = owner_references(live);
         let is_ours = |owner: &Value| owner["uid"].as_str().is_some_and(|uid| self.has_uid(uid));
         !owners.is_empty() && owners.iter().all(is_ours)
     }
@@ -107,18 +105,6 @@ impl Versions {
     /// Returns the namespace that the set was last applied with, if recorded.
     pub fn namespace(&self) -> Option<&str> {
         self.0.iter().rev().find_map(|known| known.namespace.as_deref())
-    }
-
-    /// Returns [`Versions::namespace`], or `given` if none is recorded. It is an error if both exist and differ.
-    pub fn namespace_or<'a>(&'a self, set: &SetName, given: Option<&'a str>) -> Result<Option<&'a str>, Failure> {
-        match (self.namespace(), given) {
-            (Some(recorded), Some(given)) if recorded != given => Err(Failure::ElsewhereApplied {
-                set: set.clone(),
-                recorded: recorded.to_owned(),
-                given: given.to_owned(),
-            }),
-            (recorded, given) => Ok(recorded.or(given)),
-        }
     }
 }
 
@@ -139,11 +125,7 @@ impl Known {
         let annotations = set.metadata.annotations.as_ref();
         let applied = set.status.applied.iter().flat_map(|group| {
             group.items.iter().filter_map(|item| {
-                let object = ObjectRef {
-                    gvk: group.gvk.clone(),
-                    namespace: item.namespace.clone().filter(|namespace| !namespace.is_empty()),
-                    name: item.name.clone(),
-                };
+                let object = listed(&group.gvk, item.namespace.as_deref(), &item.name);
                 let record = Record {
                     uid: item.uid.clone().filter(|uid| !uid.is_empty())?,
                     generation: item.generation.filter(|generation| *generation > 0),

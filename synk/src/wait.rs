@@ -45,9 +45,9 @@ where
                     return Ok(());
                 }
             }
-            Ok(Err(error)) if is_transient(&error) => wait.unread = Some(error.to_string()),
+            Ok(Err(error)) if is_transient(&error) => wait.unread = Some((error.to_string(), error.is_unreachable())),
             Ok(Err(error)) => return Err(error),
-            Err(_) => wait.unread = Some("the API server does not answer".to_owned()),
+            Err(_) => wait.unread = Some(("the API server does not answer".to_owned(), true)),
         }
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -73,8 +73,8 @@ struct Wait<'a> {
     failed: BTreeMap<ObjectRef, u32>,
     /// The progress that was reported last.
     told: Option<(ObjectRef, String, usize)>,
-    /// The error of the last read, if it failed.
-    unread: Option<String>,
+    /// The error of the last read, if it failed, and whether the API server did not answer.
+    unread: Option<(String, bool)>,
 }
 
 // === impl Wait ===
@@ -110,20 +110,23 @@ impl<'a> Wait<'a> {
     }
 
     fn judge(&mut self) -> Result<(), Failure> {
-        let is_failed = |health: &Health| matches!(health, Health::Failed(_));
+        let failed = self
+            .sick
+            .iter()
+            .filter(|(_, health)| matches!(health, Health::Failed(_)));
+        let failed: Vec<_> = failed.map(reason_of).collect();
         let before = std::mem::take(&mut self.failed);
-        for (object, _) in self.sick.iter().filter(|(_, health)| is_failed(health)) {
+        for &(object, _) in &failed {
             let times = before.get(object).copied().unwrap_or(0) + 1;
             self.failed.insert(object.clone(), times);
         }
         if self.failed.values().all(|times| *times < CERTAIN) {
             return Ok(());
         }
-        let failed: Vec<_> = self.sick.iter().filter(|(_, health)| is_failed(health)).collect();
         let (count, of) = (failed.len(), self.all.len());
         Err(Failure::Unhealthy(format!(
             "{count} of {of} objects failed: {}",
-            named(&failed)
+            named(failed.into_iter())
         )))
     }
 
@@ -143,26 +146,31 @@ impl<'a> Wait<'a> {
     }
 
     fn timed_out(self, limit: Duration) -> Failure {
-        if let Some(problem) = self.unread {
-            return Failure::TimedOut(format!("after {limit:?} the objects cannot be read: {problem}"));
+        if let Some((problem, unreachable)) = self.unread {
+            let problem = format!("after {limit:?} the objects cannot be read: {problem}");
+            return Failure::TimedOut { problem, unreachable };
         }
         let (count, of) = (self.sick.len(), self.all.len());
-        let sick: Vec<_> = self.sick.iter().collect();
-        Failure::TimedOut(format!(
-            "{count} of {of} objects are not healthy after {limit:?}: {}",
-            named(&sick)
-        ))
+        let sick = named(self.sick.iter().map(reason_of));
+        Failure::TimedOut {
+            problem: format!("{count} of {of} objects are not healthy after {limit:?}: {sick}"),
+            unreachable: false,
+        }
     }
 }
 
-/// Names the first few objects, and says how many more there are.
-fn named(sick: &[&(ObjectRef, Health)]) -> String {
-    let first = sick.iter().take(NAMED);
-    let mut names: Vec<_> = first
-        .map(|(object, health)| format!("{object} ({})", health.reason().unwrap_or_default()))
-        .collect();
-    if sick.len() > NAMED {
-        names.push(format!("and {} more", sick.len() - NAMED));
+fn reason_of((object, health): &(ObjectRef, Health)) -> (&ObjectRef, &str) {
+    (object, health.reason().unwrap_or_default())
+}
+
+/// Names the first few objects with their reasons, and says how many more there are.
+pub(crate) fn named<'a>(objects: impl Iterator<Item = (&'a ObjectRef, &'a str)>) -> String {
+    let name = |(object, reason): (&ObjectRef, &str)| format!("{object} ({reason})");
+    let mut names: Vec<_> = objects.map(name).collect();
+    let more = names.len().saturating_sub(NAMED);
+    if more > 0 {
+        names.truncate(NAMED);
+        names.push(format!("and {more} more"));
     }
     names.join(", ")
 }

@@ -1,7 +1,7 @@
 //! Defines the ResourceSet, and the labels, annotations and owner references on objects, as all synks write them: a set
 //! that one synk applied can be continued by another.
 
-use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde::{Deserialize, Deserializer, Serializer, de::DeserializeOwned};
 use serde_json::Value;
 
 mod name;
@@ -12,6 +12,7 @@ pub use resource_set::{
     API_VERSION, Action, Applied, CRD_NAME, Group, KIND, Phase, ResourceSet, Spec, Status, crd, is_resource_set,
     owner_reference,
 };
+pub(crate) use resource_set::{grouped, listed};
 
 /// Field manager of all writes of synk.
 pub const FIELD_MANAGER: &str = "synk";
@@ -45,6 +46,11 @@ pub(crate) const SERVER_WRITTEN: [&str; 8] = [
     "managedFields",
     "selfLink",
 ];
+
+/// Serializes a version as its name, such as `web.v2`.
+pub(crate) fn as_text<S: Serializer>(version: &Version, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(version)
+}
 
 /// Deserializes a value, or its default if it does not fit, so that one odd field does not hide a whole ResourceSet.
 fn lenient<'de, D, T>(deserializer: D) -> Result<T, D::Error>

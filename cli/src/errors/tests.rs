@@ -36,7 +36,14 @@ fn each_failure_has_its_exit_code() {
     };
     check(&Failure::NotInstalled, Exit::NotFound);
     check(&Failure::NotDeployed, Exit::Failed);
-    check(&SetFailure::TimedOut("x".to_owned()).into(), Exit::TimedOut);
+    check(
+        &SetFailure::TimedOut {
+            problem: "x".to_owned(),
+            unreachable: false,
+        }
+        .into(),
+        Exit::TimedOut,
+    );
     let stopped = SetFailure::Stopped("konnector".parse().unwrap());
     check(&stopped.into(), Exit::Interrupted);
     check(&SetFailure::NotInstalled.into(), Exit::Failed);

@@ -22,7 +22,8 @@ use crate::{
 
 /// Greatest time that the API server may take to serve the kinds.
 const PATIENCE: Duration = Duration::from_mins(2);
-const LOOK: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
+/// Pause between two reads.
+const PAUSE: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
 
 /// Waits for CRDs, given as steps of the plan, and for kinds of the set that were not served before.
 pub(crate) async fn wait(work: &mut Work<'_>, definitions: &[usize]) -> Result<(), Failure> {
@@ -88,7 +89,7 @@ async fn established(work: &Work<'_>, index: usize, deadline: Instant) -> Result
         if has_conflict(&definition) || Instant::now() > deadline {
             return Ok(Err(Problem::passing(format!("it is not established: {complaint}"))));
         }
-        sleep(LOOK.delay(attempt)).await;
+        sleep(PAUSE.delay(attempt)).await;
         attempt += 1;
     }
 }
@@ -114,7 +115,7 @@ pub(crate) async fn served(rest: &Rest, kinds: &[&Gvk], deadline: Instant) -> Re
             return Ok(());
         }
         left = silent;
-        sleep(LOOK.delay(attempt)).await;
+        sleep(PAUSE.delay(attempt)).await;
         attempt += 1;
     }
 }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Greatest number of reads while another apply is at work.
-const LOOKS: u32 = 5;
+const ATTEMPTS: u32 = 5;
 
 /// A set as given and as read from the cluster, at one moment.
 pub(crate) struct Seen {
@@ -57,13 +57,12 @@ async fn observe(job: &Job<'_>) -> Result<Seen, Failure> {
     let versions = Versions::of(&target.set, sets.iter().cloned());
     usable(&versions)?;
     let kinds = kinds.with_definitions(job.manifests);
-    let mut manifests = input::resolve(
+    let manifests = input::resolve(
         job.manifests,
         &kinds,
         &target.namespace,
         &job.options.allowed.namespaces,
     )?;
-    plan::order::sort(&mut manifests);
     let live = live::read(rest, &plan::reads(&manifests, &versions, &kinds)).await?;
     Ok(Seen {
         kinds,
@@ -92,19 +91,19 @@ fn usable(versions: &Versions) -> Result<(), Failure> {
 
 /// Reads and plans. If an object belongs to a version that was not there when versions were read, another apply is at
 /// work, and everything is read again.
-pub(crate) async fn look(job: &Job<'_>, exact: bool) -> Result<(Seen, Plan), Failure> {
-    let mut looks = 1;
+pub(crate) async fn read_and_plan(job: &Job<'_>, exact: bool) -> Result<(Seen, Plan), Failure> {
+    let mut attempts = 1;
     loop {
         let seen = Box::pin(observe(job)).await?;
         let plan = Box::pin(planned(job, &seen, exact)).await?;
-        if looks == LOOKS || !plan.refusals.iter().any(|refusal| is_of_newer(refusal, job)) {
+        if attempts == ATTEMPTS || !plan.refusals.iter().any(|refusal| is_of_newer(refusal, job)) {
             return Ok((seen, plan));
         }
         let known = sets::list(job.rest, Some(&job.target.set)).await?;
         if Versions::of(&job.target.set, known).highest() <= seen.versions.highest() {
             return Ok((seen, plan));
         }
-        looks += 1;
+        attempts += 1;
     }
 }
 

@@ -1,6 +1,6 @@
 //! Makes one attempt at an apply: read, plan, take the Lease if something is to be written, read again, write.
 
-use super::{Job, Seen, is_current, look, work::Work};
+use super::{Job, Seen, is_current, read_and_plan, work::Work};
 use crate::{
     errors::Failure,
     lock::{Held, Lock},
@@ -63,7 +63,7 @@ async fn take(job: &Job<'_>, seen: &Seen) -> Result<Held, Failure> {
 
 /// Reads and plans, and compares the plan with the saved one, if any.
 async fn prepare(job: &Job<'_>, saved: Option<&Saved>, made: &Made) -> Result<(Seen, Plan), Failure> {
-    let (seen, mut plan) = look(job, saved.is_some()).await?;
+    let (seen, mut plan) = read_and_plan(job, saved.is_some()).await?;
     let newest = seen.versions.newest().map(|known| &known.uid);
     if made.uid.is_some() && made.uid.as_ref() != newest {
         return Err(Failure::Overtaken(job.target.set.clone()));
@@ -150,9 +150,7 @@ async fn from_nothing(
 
 fn makes_namespace(job: &Job<'_>, seen: &Seen) -> bool {
     let mut objects = seen.manifests.iter().map(|manifest| &manifest.object);
-    objects.any(|object| {
-        object.gvk.group.is_empty() && object.gvk.kind == "Namespace" && object.name == job.target.namespace
-    })
+    objects.any(|object| object.gvk.is_namespace() && object.name == job.target.namespace)
 }
 
 /// Returns the report of an apply that had nothing to do.

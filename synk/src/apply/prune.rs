@@ -10,7 +10,6 @@ use crate::{
     plan::{self, Prune},
     report::{Event, Outcome, Problem},
     rest::{Exactly, Place, Propagation},
-    wire::Action,
 };
 
 /// Greatest number of attempts on one object after conflicts.
@@ -43,11 +42,8 @@ pub(crate) async fn prune(work: &Work<'_>) -> (Vec<ObjectRef>, Vec<Outcome>) {
 
 fn failure(work: &Work<'_>, left: &Prune, problem: Problem) -> Outcome {
     let outcome = Outcome {
-        object: left.object.clone(),
-        action: Action::None,
         uid: Some(left.uid.clone()),
-        generation: None,
-        error: Some(problem),
+        ..Outcome::failed(&left.object, problem)
     };
     (work.job.on)(Event::Object(&outcome));
     outcome

@@ -14,7 +14,7 @@ use crate::{
 /// Greatest time that a deleted object may take to disappear.
 const PATIENCE: Duration = Duration::from_mins(2);
 /// Delays between the reads that check whether a deleted object still exists.
-const LOOK: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
+const PAUSE: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
 
 impl Writer<'_> {
     /// Deletes the object and its dependents first, so that no dependent is taken for one of the new object, then
@@ -25,7 +25,7 @@ impl Writer<'_> {
             let deleted = self.rest.delete(subject.place(), seen, Propagation::Foreground).await;
             match deleted {
                 Err(error) if !errors::is_not_found(&error) => return Err(refused(error)),
-                _ => self.gone(subject, seen.uid).await?,
+                _ => self.wait_until_deleted(subject, seen.uid).await?,
             }
         }
         // The Lease may have been lost during the wait.
@@ -36,7 +36,7 @@ impl Writer<'_> {
 
     /// Waits until the object with this UID no longer exists. After [`PATIENCE`] it fails with a problem that a retry may
     /// solve.
-    async fn gone(&self, subject: Subject<'_>, uid: &str) -> Result<(), Problem> {
+    async fn wait_until_deleted(&self, subject: Subject<'_>, uid: &str) -> Result<(), Problem> {
         let object = &subject.manifest.object;
         let deadline = Instant::now() + PATIENCE;
         let mut attempt = 0;
@@ -52,7 +52,7 @@ impl Writer<'_> {
                     "deleted to be made anew, and not gone yet: finalizers {finalizers} hold it"
                 )));
             }
-            sleep(LOOK.delay(attempt)).await;
+            sleep(PAUSE.delay(attempt)).await;
             attempt += 1;
         }
     }

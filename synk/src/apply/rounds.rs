@@ -9,11 +9,12 @@ use tokio::time::sleep;
 use super::work::Work;
 use crate::{
     live::Live,
-    object::ObjectRef,
-    plan::{self, Decision, PlanInput, order},
+    object::owner_references,
+    order,
+    plan::{self, Decision, PlanInput},
     report::{Event, Outcome, Problem},
     rest::Place,
-    wire::{Action, Phase, Version},
+    wire::{Phase, Version},
 };
 
 /// Greatest number of attempts on one object.
@@ -88,9 +89,9 @@ async fn attempt(work: &Work<'_>, index: usize, again: bool) -> (usize, Outcome)
         conflicts = 1;
     }
     loop {
-        let tried = match look_again(work, index).await {
+        let tried = match read_again(work, index).await {
             Ok((decision, live)) => writer.write(manifest, &decision, live.as_ref()).await,
-            Err(problem) => return (index, failed(&step.object, problem)),
+            Err(problem) => return (index, Outcome::failed(&step.object, problem)),
         };
         conflicts += 1;
         if !tried.conflict || conflicts > CONFLICTS {
@@ -99,18 +100,8 @@ async fn attempt(work: &Work<'_>, index: usize, again: bool) -> (usize, Outcome)
     }
 }
 
-fn failed(object: &ObjectRef, problem: Problem) -> Outcome {
-    Outcome {
-        object: object.clone(),
-        action: Action::None,
-        uid: None,
-        generation: None,
-        error: Some(problem),
-    }
-}
-
 /// Reads an object again and decides about its present state.
-async fn look_again(work: &Work<'_>, index: usize) -> Result<(Decision, Option<serde_json::Value>), Problem> {
+async fn read_again(work: &Work<'_>, index: usize) -> Result<(Decision, Option<serde_json::Value>), Problem> {
     let object = &work.plan.steps[index].object;
     let kinds = &work.seen.kinds;
     let resource = kinds
@@ -140,9 +131,7 @@ async fn look_again(work: &Work<'_>, index: usize) -> Result<(Decision, Option<s
 
 /// Returns the earlier version that created an object and is not finished.
 fn maker<'a>(work: &'a Work<'_>, live: &serde_json::Value) -> Option<&'a Version> {
-    let owners = live["metadata"]["ownerReferences"].as_array();
-    let mut owners = owners.into_iter().flatten();
-    let known = owners.find_map(|owner| {
+    let known = owner_references(live).iter().find_map(|owner| {
         let mut begun = work.seen.versions.iter().filter(|known| known.phase == Phase::Pending);
         begun.find(|known| owner["uid"] == *known.uid)
     });

@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 
 use crate::{
     Failure, Synk,
+    apply::Options,
     input::{self, Manifest},
     report::{Event, Report},
-    synk::{Options, Target},
+    target::Target,
     testing::Memory,
     wire::Action,
 };

@@ -6,25 +6,24 @@ use bindery_runtime::backoff::Backoff;
 use jiff::Timestamp;
 use tokio::time::sleep;
 
-use super::{Job, Seen, establish, prune, rounds, write::Writer};
+use super::{Job, Seen, write::Writer};
 use crate::{
     errors::Failure,
     history,
     lock::Held,
-    object::{Identity, ObjectRef},
-    plan::{Plan, is_read, order},
+    object::{Identity, ObjectRef, owner_references},
+    plan::{Plan, is_read},
     problem,
     report::{Outcome, Problem, Report},
     rest::Propagation,
     sets,
     versions::{Known, Versions},
-    wire::{Action, Phase, ResourceSet, Status, Version},
+    wire::{Phase, ResourceSet, Status, Version},
 };
 
-/// Phase of Namespaces.
-const NAMESPACES: u16 = 1;
 /// Number of retries to store the history, because the apply as a whole is not retried for that.
 const PATIENCE: u32 = 4;
+/// Pause between two attempts to store the history.
 const PAUSE: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(4));
 
 /// A version that exists, and the outcomes of its objects so far.
@@ -82,63 +81,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Applies the CRDs, and waits until their kinds are served.
-    pub(crate) async fn definitions(&mut self) -> Result<(), Failure> {
-        let definitions = self.steps(|phase| phase < NAMESPACES);
-        if definitions.is_empty() {
-            return Ok(());
-        }
-        rounds::run(self, definitions.clone()).await;
-        establish::wait(self, &definitions).await
-    }
-
-    /// Applies the Namespaces.
-    pub(crate) async fn namespaces(&mut self) {
-        let namespaces = self.steps(|phase| phase == NAMESPACES);
-        rounds::run(self, namespaces).await;
-    }
-
-    /// Applies all remaining objects.
-    pub(crate) async fn objects(&mut self) {
-        let left = self.steps(|phase| phase >= NAMESPACES);
-        let left = left
-            .into_iter()
-            .filter(|index| self.outcomes[*index].is_none())
-            .collect();
-        rounds::run(self, left).await;
-    }
-
-    /// Finishes the version: if all objects are applied, deletes what left the set, writes the status, and deletes
-    /// former versions with what they owned. The history is stored last; a failure to store it delays nothing else.
-    pub(crate) async fn end(self) -> Result<Report, Failure> {
-        let mut report = self.report();
-        let is_failed = |report: &Report| report.objects.iter().any(|outcome| outcome.error.is_some());
-        let mut kept = Ok(());
-        if !is_failed(&report) {
-            let (pruned, failed) = prune::prune(&self).await;
-            report.pruned = pruned;
-            report.objects.extend(failed);
-        }
-        if !is_failed(&report) {
-            kept = match self.keep().await {
-                Err(lost @ (Failure::Lost(_) | Failure::NoNamespace(_) | Failure::Terminating(_))) => return Err(lost),
-                kept => kept,
-            };
-        }
-        self.tell(&report).await?;
-        self.delete_older(&report).await?;
-        if is_failed(&report) {
-            return Err(Failure::Incomplete(Box::new(report)));
-        }
-        kept.map_err(|failure| Failure::NotKept {
-            version: self.version,
-            source: Box::new(failure),
-        })?;
-        Ok(report)
-    }
-
     /// Stores the manifests for a rollback, with retries.
-    async fn keep(&self) -> Result<(), Failure> {
+    pub(super) async fn keep(&self) -> Result<(), Failure> {
         let mut attempt = 0;
         loop {
             self.may_go_on()?;
@@ -197,21 +141,12 @@ impl<'a> Work<'a> {
         Err(Failure::Incomplete(Box::new(report)))
     }
 
-    fn steps(&self, of: impl Fn(u16) -> bool) -> Vec<usize> {
-        let steps = self.plan.steps.iter().enumerate();
-        let of_phase = steps.filter(|(_, step)| of(order::phase(&step.object)));
-        of_phase.map(|(index, _)| index).collect()
-    }
-
-    fn report(&self) -> Report {
+    pub(super) fn report(&self) -> Report {
         let outcomes = self.plan.steps.iter().zip(&self.outcomes).map(|(step, outcome)| {
-            outcome.clone().unwrap_or_else(|| Outcome {
-                object: step.object.clone(),
-                action: Action::None,
-                uid: None,
-                generation: None,
-                error: Some(Problem::passing("not tried: its namespace could not be made")),
-            })
+            let untried = || Problem::passing("not tried: its namespace could not be made");
+            outcome
+                .clone()
+                .unwrap_or_else(|| Outcome::failed(&step.object, untried()))
         });
         Report {
             version: Some(self.version.clone()),
@@ -221,7 +156,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    async fn tell(&self, report: &Report) -> Result<(), Failure> {
+    pub(super) async fn tell(&self, report: &Report) -> Result<(), Failure> {
         self.may_go_on()?;
         let started = self.set.status.started_at;
         let status = Status::ended(started, &report.objects, Timestamp::now());
@@ -236,7 +171,7 @@ impl<'a> Work<'a> {
         })
     }
 
-    async fn delete_older(&self, report: &Report) -> Result<(), Failure> {
+    pub(super) async fn delete_older(&self, report: &Report) -> Result<(), Failure> {
         let applied = report.objects.iter().filter(|outcome| outcome.error.is_none());
         let applied: BTreeSet<Identity> = applied.map(|outcome| outcome.object.identity()).collect();
         let is_whole = applied.len() == report.objects.len();
@@ -266,8 +201,7 @@ impl<'a> Work<'a> {
 }
 
 fn is_owned(live: &serde_json::Value, uid: &str) -> bool {
-    let owners = live["metadata"]["ownerReferences"].as_array();
-    owners.into_iter().flatten().any(|owner| owner["uid"] == uid)
+    owner_references(live).iter().any(|owner| owner["uid"] == uid)
 }
 
 #[cfg(test)]

@@ -115,9 +115,8 @@ impl Writer<'_> {
     ) -> Result<(Action, Written), Refused> {
         if let Decision::Impossible { problem, transient } = decision {
             return Err(Refused::from(Problem {
-                message: problem.clone(),
                 transient: *transient,
-                forbidden: false,
+                ..Problem::lasting(problem)
             }));
         }
         let gvk = &manifest.object.gvk;

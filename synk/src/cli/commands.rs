@@ -33,7 +33,7 @@ struct Context {
     /// The namespace that was typed.
     namespace: Option<String>,
     /// The namespace of the kubeconfig's context.
-    home: String,
+    context_namespace: String,
     look: Look,
     quiet: bool,
     progress: Progress,
@@ -57,7 +57,7 @@ pub(super) async fn run(args: Args) -> Result<Answer, Stop> {
     let context = Context {
         synk: Synk::new(connection.clients),
         namespace: args.display.namespace,
-        home: connection.namespace,
+        context_namespace: connection.namespace,
         look: Look {
             verbose,
             colours: has_colours(),
@@ -129,7 +129,7 @@ impl Context {
     fn target(&self, set: &SetName) -> Target {
         Target {
             set: set.clone(),
-            namespace: self.namespace.clone().unwrap_or_else(|| self.home.clone()),
+            namespace: self.namespace.clone().unwrap_or_else(|| self.context_namespace.clone()),
         }
     }
 

@@ -106,7 +106,7 @@ impl Failure {
 
     /// Adds the address of the API server to the error, if the server did not answer.
     pub(super) fn at(self, server: &str) -> Self {
-        if self.to_string().contains(cluster::UNREACHABLE) {
+        if matches!(&self, Self::Synk(failure) | Self::Again(failure) if failure.is_unreachable()) {
             let (server, failure) = (server.to_owned(), Box::new(self));
             return Self::Unreached { server, failure };
         }
@@ -133,20 +133,14 @@ fn mend(failure: &Refused) -> Option<&'static str> {
         Refused::Incomplete(report) => Some(incomplete(report)),
         Refused::Stale(_) => Some("Make a new plan: synk plan NAME -f … --out FILE."),
         Refused::NoSet(_) => Some("`synk status` lists all sets of the cluster."),
-        Refused::TimedOut(_) => Some("What was begun goes on by itself: `synk status NAME` shows how far it is."),
+        Refused::TimedOut { .. } => Some("What was begun goes on by itself: `synk status NAME` shows how far it is."),
         Refused::Api { source, .. } => api(source),
         _ => None,
     }
 }
 
 fn incomplete(report: &bindery_synk::Report) -> &'static str {
-    let passes = |problem: &bindery_synk::report::Problem| problem.transient;
-    if report
-        .objects
-        .iter()
-        .filter_map(|outcome| outcome.error.as_ref())
-        .all(passes)
-    {
+    if report.problems().all(|problem| problem.transient) {
         "The rest is applied, and nothing was pruned. Errors of this kind pass: apply it again."
     } else {
         "The rest is applied, and nothing was pruned. Mend what is named, then apply it again."

@@ -2,7 +2,7 @@
 
 use std::{fs, io::Write as _, path::Path};
 
-use bindery_synk::plan::saved::Saved;
+use bindery_synk::{Failure as Refused, plan::saved::Saved};
 use tempfile::NamedTempFile;
 
 use super::errors::Failure;
@@ -10,7 +10,10 @@ use super::errors::Failure;
 /// Reads a saved plan.
 pub(super) fn read(path: &Path) -> Result<Saved, Failure> {
     let text = fs::read_to_string(path).map_err(failed("read", path))?;
-    Ok(Saved::parse(&path.display().to_string(), &text)?)
+    Saved::parse(&text).map_err(|problem| {
+        let (what, problem) = (format!("the plan {}", path.display()), problem.to_owned());
+        Refused::Unreadable { what, problem }.into()
+    })
 }
 
 /// Saves a plan, completely or not at all.

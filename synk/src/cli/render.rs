@@ -37,10 +37,12 @@ impl Look {
 }
 
 /// Names an object as kubectl does, with its namespace if that is not the set's.
-pub(super) fn named(object: &ObjectRef, home: &str) -> String {
+pub(super) fn named(object: &ObjectRef, set_namespace: &str) -> String {
     let short = terminal::printable(&object.short());
     match &object.namespace {
-        Some(namespace) if namespace != home => format!("{short} in namespace {}", terminal::printable(namespace)),
+        Some(namespace) if namespace != set_namespace => {
+            format!("{short} in namespace {}", terminal::printable(namespace))
+        }
         _ => short,
     }
 }

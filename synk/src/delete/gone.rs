@@ -12,58 +12,56 @@ use crate::{
     errors::Failure,
     kinds::Kinds,
     live,
-    object::ObjectRef,
+    object::{ObjectRef, owner_references},
     report::Event,
     sets,
     versions::{Known, Versions},
+    wait::named,
     wire::SetName,
 };
 
 /// Delays between two reads of the versions.
-const LOOK: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
+const PAUSE: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
 /// Interval of the reads of all objects that are left. The first is made after this time, since most sets are gone sooner.
 const OBJECTS: Duration = Duration::from_secs(3);
 /// Least timeout of a request, even if less time is left.
 const ANSWER: Duration = Duration::from_secs(5);
-/// How many objects an error names.
-const NAMED: usize = 5;
-
 /// What still exists, as far as it is known.
 struct Wait<'a> {
     job: &'a Job<'a>,
     set: &'a SetName,
-    gone: &'a [Known],
+    deleted: &'a [Known],
     deadline: Instant,
     kinds: Option<Kinds>,
     /// The versions that still exist.
     versions: Vec<&'a Known>,
     /// Objects of the versions that still exist, each with the reason; `None` if they were not read.
     objects: Option<Vec<(ObjectRef, String)>>,
-    /// Why the last read failed, if it did.
-    unread: Option<String>,
+    /// The error of the last read, if it failed, and whether the API server did not answer.
+    unread: Option<(String, bool)>,
 }
 
 /// Waits until versions and the objects that they own no longer exist. It looks at the objects too: the garbage collector
 /// removes a ResourceSet after the objects that it knows of, and may not know those that were applied a moment ago.
-pub(super) async fn until_gone(job: &Job<'_>, set: &SetName, gone: &[Known]) -> Result<(), Failure> {
+pub(super) async fn until_gone(job: &Job<'_>, set: &SetName, deleted: &[Known]) -> Result<(), Failure> {
     let mut wait = Wait {
         job,
         set,
-        gone,
+        deleted,
         deadline: Instant::now() + job.deletion.timeout,
         kinds: None,
-        versions: gone.iter().collect(),
+        versions: deleted.iter().collect(),
         objects: None,
         unread: None,
     };
-    let mut look_at = Instant::now() + OBJECTS;
+    let mut objects_at = Instant::now() + OBJECTS;
     let mut attempt = 0;
     loop {
-        wait.look().await?;
+        wait.read_versions().await?;
         let now = Instant::now();
-        if wait.versions.is_empty() || now >= look_at || now >= wait.deadline {
-            wait.look_at_objects().await;
-            look_at = now + OBJECTS;
+        if wait.versions.is_empty() || now >= objects_at || now >= wait.deadline {
+            wait.read_objects().await;
+            objects_at = now + OBJECTS;
         }
         // A user who may not read the objects must rely on the garbage collector.
         if wait.versions.is_empty() && wait.objects.as_ref().is_none_or(Vec::is_empty) {
@@ -72,7 +70,7 @@ pub(super) async fn until_gone(job: &Job<'_>, set: &SetName, gone: &[Known]) -> 
         if now >= wait.deadline {
             return Err(wait.timed_out());
         }
-        sleep(LOOK.delay(attempt)).await;
+        sleep(PAUSE.delay(attempt)).await;
         attempt += 1;
     }
 }
@@ -81,25 +79,25 @@ pub(super) async fn until_gone(job: &Job<'_>, set: &SetName, gone: &[Known]) -> 
 
 impl Wait<'_> {
     /// Reads which versions still exist.
-    async fn look(&mut self) -> Result<(), Failure> {
+    async fn read_versions(&mut self) -> Result<(), Failure> {
         let read = sets::list(self.job.rest, Some(self.set));
         match timeout(self.patience(), read).await {
             Ok(Ok(sets)) => {
                 let there = Versions::of(self.set, sets);
-                self.versions = self.gone.iter().filter(|known| there.has_uid(&known.uid)).collect();
+                self.versions = self.deleted.iter().filter(|known| there.has_uid(&known.uid)).collect();
                 self.unread = None;
             }
             Ok(Err(Failure::Api { source, .. })) if errors::is_transient(&source) => {
-                self.unread = Some(errors::explain(&source));
+                self.unread = Some((errors::explain(&source), errors::is_unreachable(&source)));
             }
             Ok(Err(failure)) => return Err(failure),
-            Err(_) => self.unread = Some("the API server does not answer".to_owned()),
+            Err(_) => self.unread = Some(("the API server does not answer".to_owned(), true)),
         }
         Ok(())
     }
 
     /// Reads which objects still exist, as far as the user may read them, and reports them.
-    async fn look_at_objects(&mut self) {
+    async fn read_objects(&mut self) {
         if self.unread.is_some() {
             return;
         }
@@ -107,11 +105,11 @@ impl Wait<'_> {
             if self.kinds.is_none() {
                 self.kinds = Some(discover(self.job.rest).await.ok()?);
             }
-            let listed = self.gone.iter().flat_map(|known| &known.objects);
+            let listed = self.deleted.iter().flat_map(|known| &known.objects);
             let listed: BTreeSet<_> = listed.filter(|object| !object.gvk.is_crd()).cloned().collect();
             let listed: Vec<_> = listed.into_iter().collect();
             let live = live::objects(self.job.rest, self.kinds.as_ref()?, &listed).await.ok()?;
-            let owners: Vec<&str> = self.gone.iter().map(|known| known.uid.as_str()).collect();
+            let owners: Vec<&str> = self.deleted.iter().map(|known| known.uid.as_str()).collect();
             Some(left(listed, &live, &owners))
         };
         self.objects = timeout(ANSWER, read).await.ok().flatten();
@@ -132,11 +130,13 @@ impl Wait<'_> {
             .versions
             .last()
             .copied()
-            .or_else(|| self.gone.last())
+            .or_else(|| self.deleted.last())
             .map(|known| known.version.to_string());
         let version = version.unwrap_or_default();
-        Failure::TimedOut(match (&self.unread, self.objects.as_deref()) {
-            (Some(problem), _) => format!("after {after:?} it cannot be read what is left of {version}: {problem}"),
+        let problem = match (&self.unread, self.objects.as_deref()) {
+            (Some((problem, _)), _) => {
+                format!("after {after:?} it cannot be read what is left of {version}: {problem}")
+            }
             (None, None) => {
                 format!("after {after:?} something that {version} owns is not gone, see the finalizers of its objects")
             }
@@ -148,9 +148,11 @@ impl Wait<'_> {
                 "after {after:?} {} of what {version} owns {} left: {}",
                 left.len(),
                 if left.len() == 1 { "is" } else { "are" },
-                named(left)
+                named(left.iter().map(reason_of))
             ),
-        })
+        };
+        let unreachable = self.unread.as_ref().is_some_and(|(_, unreachable)| *unreachable);
+        Failure::TimedOut { problem, unreachable }
     }
 }
 
@@ -158,8 +160,7 @@ impl Wait<'_> {
 /// finalizers come first.
 fn left(listed: Vec<ObjectRef>, live: &[Option<Value>], owners: &[&str]) -> Vec<(ObjectRef, String)> {
     let is_owned = |live: &Value| {
-        let references = live["metadata"]["ownerReferences"].as_array();
-        let mut references = references.into_iter().flatten();
+        let mut references = owner_references(live).iter();
         references.any(|owner| owner["uid"].as_str().is_some_and(|uid| owners.contains(&uid)))
     };
     let there = listed.into_iter().zip(live).filter_map(|(object, live)| {
@@ -169,6 +170,10 @@ fn left(listed: Vec<ObjectRef>, live: &[Option<Value>], owners: &[&str]) -> Vec<
     let mut left: Vec<_> = there.map(|(object, live)| (is_held(live), object, why(live))).collect();
     left.sort_by_key(|(held, ..)| !held);
     left.into_iter().map(|(_, object, why)| (object, why)).collect()
+}
+
+fn reason_of((object, reason): &(ObjectRef, String)) -> (&ObjectRef, &str) {
+    (object, reason)
 }
 
 fn is_held(live: &Value) -> bool {
@@ -189,16 +194,6 @@ fn why(live: &Value) -> String {
 fn finalizers(live: &Value) -> Vec<&str> {
     let finalizers = live["metadata"]["finalizers"].as_array();
     finalizers.into_iter().flatten().filter_map(Value::as_str).collect()
-}
-
-/// Names the first few objects, and says how many more there are.
-fn named(left: &[(ObjectRef, String)]) -> String {
-    let first = left.iter().take(NAMED);
-    let mut names: Vec<_> = first.map(|(object, why)| format!("{object} ({why})")).collect();
-    if left.len() > NAMED {
-        names.push(format!("and {} more", left.len() - NAMED));
-    }
-    names.join(", ")
 }
 
 #[cfg(test)]
@@ -235,7 +230,7 @@ mod tests {
         ];
         let left = left(listed, &live, &["1", "2"]);
         assert_eq!(
-            named(&left),
+            named(left.iter().map(reason_of)),
             "configmap/d in namespace shop (finalizers x/y, x/z), \
              configmap/a in namespace shop (its deletion has not begun), \
              configmap/e in namespace shop (it is being deleted)"
@@ -247,7 +242,7 @@ mod tests {
         let left: Vec<_> = ["a", "b", "c", "d", "e", "f", "g"]
             .map(|name| (object(name), "why".to_owned()))
             .to_vec();
-        let text = named(&left);
+        let text = named(left.iter().map(reason_of));
         assert!(text.contains("configmap/e") && !text.contains("configmap/f"), "{text}");
         assert!(text.ends_with(", and 2 more"), "{text}");
     }

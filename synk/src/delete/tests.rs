@@ -3,12 +3,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::{
-    input,
-    report::Event,
-    synk::{Options, Synk},
-    testing::Memory,
-};
+use crate::{apply::Options, input, report::Event, synk::Synk, testing::Memory};
 
 const SETS: &str = "/apis/apps.cloudrobotics.com/v1alpha1/resourcesets";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/shop/leases/synk-web";

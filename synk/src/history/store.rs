@@ -21,7 +21,7 @@ use crate::{
     errors::Failure,
     input::{Manifest, Origin},
     object::ObjectRef,
-    synk::Target,
+    target::Target,
     wire::{FIELD_MANAGER, SetName, Version},
 };
 
@@ -60,8 +60,8 @@ async fn put(
     packed: Option<(Packed, usize)>,
     keep: usize,
 ) -> Result<(), Failure> {
-    let shelf = Shelf::new(clients, &target.set, &target.namespace);
-    let mut versions = match shelf.versions().await {
+    let secrets = HistorySecrets::new(clients, &target.set, &target.namespace);
+    let mut versions = match secrets.versions().await {
         // An account that may not list Secrets cannot have stored any.
         Err(Failure::Api { source, .. }) if keep == 0 && errors::is_forbidden(&source) => return Ok(()),
         versions => versions?,
@@ -76,26 +76,26 @@ async fn put(
         };
         let there = versions.entry(version.number).or_default();
         if mark::whole(there).is_none_or(|there| there.sha256 != mark.sha256) {
-            shelf.delete(there.iter()).await?;
-            shelf.create(&mark, packed).await?;
+            secrets.delete(there.iter()).await?;
+            secrets.create(&mark, packed).await?;
             *there = marked(&mark);
         }
     }
-    shelf
+    secrets
         .delete(mark::surplus(&versions, version.number, keep).into_iter())
         .await
 }
 
 /// Lists the stored versions of a set, newest first, without reading content.
 pub async fn list(clients: &Clients, target: &Target) -> Result<Vec<Stored>, Failure> {
-    let shelf = Shelf::new(clients, &target.set, &target.namespace);
-    Ok(mark::stored(&target.set, &shelf.versions().await?))
+    let secrets = HistorySecrets::new(clients, &target.set, &target.namespace);
+    Ok(mark::stored(&target.set, &secrets.versions().await?))
 }
 
 /// Whether any Secret of a set's history exists, complete or not. Secrets that may not be read count as none.
 pub async fn is_kept(clients: &Clients, target: &Target) -> Result<bool, Failure> {
-    let shelf = Shelf::new(clients, &target.set, &target.namespace);
-    match shelf.versions().await {
+    let secrets = HistorySecrets::new(clients, &target.set, &target.namespace);
+    match secrets.versions().await {
         Err(Failure::Api { source, .. }) if errors::is_forbidden(&source) => Ok(false),
         versions => Ok(!versions?.is_empty()),
     }
@@ -104,8 +104,8 @@ pub async fn is_kept(clients: &Clients, target: &Target) -> Result<bool, Failure
 /// Reads the manifests of a version.
 pub async fn load(clients: &Clients, target: &Target, number: u64) -> Result<Vec<Manifest>, Failure> {
     let version = target.set.version(number);
-    let shelf = Shelf::new(clients, &target.set, &target.namespace);
-    let versions = shelf.versions().await?;
+    let secrets = HistorySecrets::new(clients, &target.set, &target.namespace);
+    let versions = secrets.versions().await?;
     let Some(found) = versions.get(&number).filter(|_| number > 0) else {
         return Err(Failure::NoVersion { version });
     };
@@ -120,7 +120,7 @@ pub async fn load(clients: &Clients, target: &Target, number: u64) -> Result<Vec
             total: mark.total,
         })));
     };
-    let content = shelf.read(mark).await?;
+    let content = secrets.read(mark).await?;
     let bodies = chunks::unpack(&content, mark.total, &mark.sha256).map_err(unreadable)?;
     let manifests = bodies.into_iter().zip(1..).map(|(body, document)| {
         let body = Value::Object(body);
@@ -141,21 +141,21 @@ pub async fn load(clients: &Clients, target: &Target, number: u64) -> Result<Vec
 
 /// Deletes the history of a set.
 pub async fn remove_all(clients: &Clients, set: &SetName, namespace: &str) -> Result<(), Failure> {
-    let shelf = Shelf::new(clients, set, namespace);
-    let versions = shelf.versions().await?;
-    shelf.delete(versions.values().flatten()).await
+    let secrets = HistorySecrets::new(clients, set, namespace);
+    let versions = secrets.versions().await?;
+    secrets.delete(versions.values().flatten()).await
 }
 
 /// Access to the history of one set.
-struct Shelf<'a> {
+struct HistorySecrets<'a> {
     api: Api<Secret>,
     set: &'a SetName,
     namespace: &'a str,
 }
 
-// === impl Shelf ===
+// === impl HistorySecrets ===
 
-impl<'a> Shelf<'a> {
+impl<'a> HistorySecrets<'a> {
     fn new(clients: &Clients, set: &'a SetName, namespace: &'a str) -> Self {
         Self {
             api: Api::namespaced(clients.write.clone(), namespace),

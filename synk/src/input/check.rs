@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::{InputError, InputErrors, Manifest, Origin};
-use crate::{kinds::Kinds, object::Identity, plan::order};
+use crate::{kinds::Kinds, object::Identity, order};
 
 /// Namespace in which charts may have objects beside the set's own namespace.
 const SYSTEM_NAMESPACE: &str = "kube-system";
@@ -46,7 +46,7 @@ pub fn resolve(
     if !errors.is_empty() {
         return Err(InputErrors(errors));
     }
-    order::sort(&mut resolved);
+    resolved.sort_by_key(|manifest| order::key(&manifest.object));
     Ok(resolved)
 }
 

@@ -1,10 +1,7 @@
 //! Selects the steps for which a plan needs the API server's answer, by a dry run.
 
 use super::{Decision, Plan, Step};
-use crate::{
-    kinds::Kinds,
-    object::{Gvk, ObjectRef},
-};
+use crate::{kinds::Kinds, object::ObjectRef};
 
 /// Returns the indices of the steps to send as dry runs: those that are [`Decision::Unsure`] and, for an `exact` plan,
 /// all that write. Steps whose kind or namespace the plan itself creates are left out.
@@ -45,8 +42,7 @@ fn has_place(plan: &Plan, object: &ObjectRef) -> bool {
     let Some(namespace) = &object.namespace else {
         return true;
     };
-    let core = Gvk::new("v1", "Namespace");
-    let is_it = |step: &Step| step.object.gvk == core && step.object.name == *namespace;
+    let is_it = |step: &Step| step.object.gvk.is_namespace() && step.object.name == *namespace;
     !plan
         .steps
         .iter()

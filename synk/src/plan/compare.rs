@@ -9,12 +9,12 @@ use super::{
     desired::{desired, last_applied, said, strip},
     diff::{differences, shown},
     merged::{Merged, merged},
-    ownership::{Ownership, entries},
+    ownership::{Ownership, entries, owners},
     takeover::{TakeOver, due},
 };
 use crate::{
     input::Manifest,
-    wire::{FIELD_MANAGER, LAST_APPLIED, SetName, Version, is_resource_set},
+    wire::{FIELD_MANAGER, LAST_APPLIED, SetName, Version},
 };
 
 /// Path under which a plan shows that field ownership is transferred to synk.
@@ -90,16 +90,6 @@ pub(super) fn shown_but_marks(changes: Vec<FieldChange>, manifest: &Manifest) ->
     let (mut marks, changes): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_mark);
     marks.extend(shown(changes, &manifest.object.gvk));
     marks
-}
-
-/// Returns the owner references of an object that name a ResourceSet.
-pub(super) fn owners(live: &Value) -> Vec<&Value> {
-    let references = live["metadata"]["ownerReferences"].as_array();
-    references
-        .into_iter()
-        .flatten()
-        .filter(|reference| is_resource_set(reference))
-        .collect()
 }
 
 /// Returns the name of the ResourceSet that owns an object, if it belongs to another set, or to a version of this set

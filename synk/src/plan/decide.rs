@@ -11,7 +11,6 @@ use super::{
     diff::{differences, of_creation, shown},
     guards,
     immutable::must_recreate,
-    order,
     ownership::entries,
     prune::prune,
     takeover::due,
@@ -20,7 +19,8 @@ use crate::{
     input::Manifest,
     kinds::Kinds,
     object::Identity,
-    report::Problem,
+    order,
+    problem::Problem,
     versions::Versions,
     wire::{IGNORE, Phase, SetName},
 };

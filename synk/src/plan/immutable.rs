@@ -17,8 +17,9 @@ pub fn must_recreate(gvk: &Gvk, live: &Value, error: &kube::Error) -> bool {
     is_immutable(gvk, live, &explain(error)) && causes.all(|cause| is_immutable(gvk, live, &cause.message))
 }
 
-/// Whether the message says that an immutable field differs. A CRD is never replaced, because deleting it deletes all
-/// objects of its kind.
+/// Whether the message says that an immutable field differs. Only the message does: the refusal has the reason and the
+/// causes of any invalid or forbidden value. A CRD is never replaced, because deleting it deletes all objects of its
+/// kind.
 fn is_immutable(gvk: &Gvk, live: &Value, message: &str) -> bool {
     let says = |text: &str| message.contains(text);
     match (gvk.group.as_str(), gvk.kind.as_str()) {

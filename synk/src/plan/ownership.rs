@@ -1,9 +1,12 @@
-//! Reads field ownership from `metadata.managedFields`.
+//! Reads field ownership from `metadata.managedFields`, and owners from `metadata.ownerReferences`.
 
 use bindery_runtime::managed_fields::merge;
 use serde_json::{Map, Value};
 
-use crate::wire::{FIELD_MANAGER, LAST_APPLIED};
+use crate::{
+    object::owner_references,
+    wire::{FIELD_MANAGER, LAST_APPLIED, SetName, Version, is_resource_set},
+};
 
 /// The fields of an object that synk's applies own, and those of all other managers.
 #[derive(Debug, Default)]
@@ -59,4 +62,18 @@ pub(super) fn is_ours(entry: &Value) -> bool {
     entry["manager"] == FIELD_MANAGER
         && entry["operation"] == "Apply"
         && bindery_runtime::managed_fields::is_whole(entry)
+}
+
+/// Returns the owner references of an object that name a ResourceSet.
+pub(super) fn owners(live: &Value) -> Vec<&Value> {
+    owner_references(live)
+        .iter()
+        .filter(|reference| is_resource_set(reference))
+        .collect()
+}
+
+/// Whether an owner reference names a version of this set.
+pub(super) fn is_of(owner: &Value, set: &SetName) -> bool {
+    let version: Option<Version> = owner["name"].as_str().and_then(|name| name.parse().ok());
+    version.is_some_and(|version| version.set == *set)
 }

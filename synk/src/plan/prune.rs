@@ -4,10 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::{PlanInput, Prune, compare::owners, order, reads::is_read};
+use super::{
+    PlanInput, Prune,
+    ownership::{is_of, owners},
+    reads::is_read,
+};
 use crate::{
-    object::{Identity, ObjectRef},
-    wire::{SetName, Version},
+    object::{Identity, ObjectRef, owner_references},
+    order,
+    wire::SetName,
 };
 
 /// The objects that left the set.
@@ -69,17 +74,13 @@ pub(super) fn prune(input: &PlanInput<'_>) -> Left {
         })
         .collect();
     all.sort_by_key(|prune| std::cmp::Reverse(order::key(&prune.object)));
-    let is_released = |prune: &Prune| is_namespace(&prune.object) && is_used(input, &prune.object.name, &uids);
+    let is_released = |prune: &Prune| prune.object.gvk.is_namespace() && is_used(input, &prune.object.name, &uids);
     let (released, pruned) = all.into_iter().partition(is_released);
     Left {
         pruned,
         released,
         owned: owned.len(),
     }
-}
-
-fn is_namespace(object: &ObjectRef) -> bool {
-    object.gvk.group.is_empty() && object.gvk.kind == "Namespace"
 }
 
 /// Whether the set is applied with this namespace, or the namespace holds an object of the set that stays. An object
@@ -109,22 +110,12 @@ fn as_read(object: &ObjectRef, live: &Value) -> ObjectRef {
         .unwrap_or_else(|| object.clone())
 }
 
-/// Whether an owner reference names a version of this set.
-pub(super) fn is_of(owner: &Value, set: &SetName) -> bool {
-    let version: Option<Version> = owner["name"].as_str().and_then(|name| name.parse().ok());
-    version.is_some_and(|version| version.set == *set)
-}
-
 fn is_owned(live: &Value, set: &SetName) -> bool {
     owners(live).into_iter().any(|owner| is_of(owner, set))
 }
 
 /// Whether the ResourceSets that own an object are all versions of this set, and nothing else owns it.
 fn is_alone(live: &Value, set: &SetName) -> bool {
-    let references = live["metadata"]["ownerReferences"]
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default();
     let owners = owners(live);
-    owners.len() == references.len() && owners.into_iter().all(|owner| is_of(owner, set))
+    owners.len() == owner_references(live).len() && owners.into_iter().all(|owner| is_of(owner, set))
 }

@@ -10,7 +10,6 @@ use serde_json::{Map, Value, json};
 
 use super::{Allowed, Plan, PlanInput, Prune};
 use crate::{
-    errors::Failure,
     input::{Manifest, Origin},
     object::ObjectRef,
     wire::SetName,
@@ -107,26 +106,19 @@ impl Saved {
         format!("{:#}\n", json!(self))
     }
 
-    /// Parses the content of a file of this name.
-    pub fn parse(file: &str, text: &str) -> Result<Self, Failure> {
-        let unreadable = |problem: &str| Failure::Unreadable {
-            what: format!("the plan {file}"),
-            problem: problem.to_owned(),
-        };
-        let value: Value = serde_json::from_str(text).map_err(|_| unreadable("it is no JSON: save the plan again"))?;
+    /// Parses the content of the file. The error says what is wrong without repeating the content.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        let value: Value = serde_json::from_str(text).map_err(|_| "it is no JSON: save the plan again")?;
         if value["apiVersion"] != API_VERSION || value["kind"] != KIND {
-            return Err(unreadable(
-                "it is no plan of this version of synk: save it with `synk plan --out`",
-            ));
+            return Err("it is no plan of this version of synk: save it with `synk plan --out`");
         }
         // The parser's error may repeat the content of a Secret.
-        let saved: Self =
-            serde_json::from_value(value).map_err(|_| unreadable("it is not whole: save the plan again"))?;
+        let saved: Self = serde_json::from_value(value).map_err(|_| "it is not whole: save the plan again")?;
         let is_named = |manifest: &SavedManifest| ObjectRef::of(&Value::Object(manifest.body.clone())).is_some();
         if saved.manifests.iter().all(is_named) {
             Ok(saved)
         } else {
-            Err(unreadable("one of its manifests names no object: save the plan again"))
+            Err("one of its manifests names no object: save the plan again")
         }
     }
 
@@ -239,7 +231,7 @@ mod tests {
     fn saved(world: &World, plan: &Plan) -> Saved {
         let (set, kinds) = (set(), kinds());
         let saved = Saved::of(plan, &world.input(&set, &kinds), "c");
-        Saved::parse("x", &saved.text()).unwrap()
+        Saved::parse(&saved.text()).unwrap()
     }
 
     fn world() -> World {
@@ -330,7 +322,7 @@ mod tests {
     fn a_file_that_is_no_plan_is_told_and_not_repeated() {
         #[track_caller]
         fn check(text: &str, expect: &str) {
-            let error = Saved::parse("x", text).err().unwrap().to_string();
+            let error = Saved::parse(text).err().unwrap();
             assert!(error.contains(expect) && !error.contains("hunter2"), "{error}");
         }
         check("hunter2", "it is no JSON");

@@ -6,12 +6,11 @@ use serde_json::{Map, Value, json};
 
 use super::{
     desired::{last_applied, said},
-    ownership::{Ownership, entries, is_ours},
-    prune::is_of,
+    ownership::{Ownership, entries, is_of, is_ours, owners},
 };
 use crate::{
     input::Manifest,
-    object::ObjectRef,
+    object::{ObjectRef, owner_references},
     wire::{FIELD_MANAGER, LAST_APPLIED, SetName, Version, is_resource_set, owner_reference},
 };
 
@@ -37,7 +36,7 @@ pub fn takeover(live: &Value, manifest: &Manifest, fields_of: &[String]) -> Opti
 /// owner already.
 pub fn move_owner(live: &Value, version: &Version, uid: &str) -> Option<Value> {
     let wanted = owner_reference(version, uid);
-    let (sets, mut kept): (Vec<_>, Vec<_>) = references(live).iter().cloned().partition(is_resource_set);
+    let (sets, mut kept): (Vec<_>, Vec<_>) = owner_references(live).iter().cloned().partition(is_resource_set);
     if ObjectRef::of(live).is_none_or(|object| object.gvk.is_crd()) || sets == [wanted.clone()] {
         return None;
     }
@@ -50,7 +49,7 @@ pub fn move_owner(live: &Value, version: &Version, uid: &str) -> Option<Value> {
 /// Returns the JSON patch that removes the owners of this set from an object that stays. `None` if it has none.
 pub fn release(live: &Value, set: &SetName) -> Option<Value> {
     let is_ours = |reference: &&Value| is_resource_set(reference) && is_of(reference, set);
-    let (ours, kept): (Vec<_>, Vec<_>) = references(live).iter().partition(is_ours);
+    let (ours, kept): (Vec<_>, Vec<_>) = owner_references(live).iter().partition(is_ours);
     if ours.is_empty() {
         return None;
     }
@@ -66,7 +65,7 @@ pub(super) fn due(live: &Value, manifest: &Manifest, fields_of: &[String]) -> Op
     let api_version = manifest.object.gvk.api_version();
     let entries = entries(live);
     let ownership = Ownership::of(entries, &api_version);
-    let sets = references(live).iter().filter(|reference| is_resource_set(reference));
+    let sets = owners(live).into_iter();
     let strange = sets.map(element).filter(|element| !is_ours_alone(entries, element));
     let strange: Vec<String> = strange.collect();
     let noted = live["metadata"]["annotations"].get(LAST_APPLIED).is_some();
@@ -229,13 +228,6 @@ fn keep_parents(moved: &mut Map<String, Value>, original: &Map<String, Value>) {
 /// Returns the part of a source that has the same meaning in all API versions.
 fn metadata(source: &Value) -> Value {
     json!({"metadata": source["metadata"]})
-}
-
-fn references(live: &Value) -> &[Value] {
-    live["metadata"]["ownerReferences"]
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default()
 }
 
 /// Returns the start of a JSON patch that tests for the object's UID and resource version.

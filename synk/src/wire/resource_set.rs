@@ -13,8 +13,7 @@ use serde_json::{Value, json};
 use super::{NAME_LABEL, NAMESPACE, Version, each, each_lenient, lenient};
 use crate::{
     object::{Gvk, ObjectRef},
-    plan::order,
-    report::Outcome,
+    order,
 };
 
 /// `apiVersion` of a ResourceSet.
@@ -187,50 +186,6 @@ impl ResourceSet {
     }
 }
 
-// === impl Status ===
-
-impl Status {
-    /// Makes the status of an application that has ended.
-    pub fn ended(started_at: Option<Timestamp>, outcomes: &[Outcome], now: Timestamp) -> Self {
-        let mut outcomes: Vec<_> = outcomes.iter().collect();
-        outcomes.sort_by_key(|outcome| order::wire_key(&outcome.object));
-        let (applied, failed): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(|outcome| outcome.error.is_none());
-        let groups = |outcomes: Vec<&Outcome>| {
-            grouped(
-                outcomes
-                    .into_iter()
-                    .map(|outcome| (&outcome.object.gvk, Applied::of(outcome))),
-            )
-        };
-        Self {
-            phase: if failed.is_empty() {
-                Phase::Settled
-            } else {
-                Phase::Failed
-            },
-            started_at,
-            finished_at: Some(now),
-            applied: groups(applied),
-            failed: groups(failed),
-        }
-    }
-}
-
-// === impl Applied ===
-
-impl Applied {
-    fn of(outcome: &Outcome) -> Self {
-        Self {
-            namespace: outcome.object.namespace.clone(),
-            name: outcome.object.name.clone(),
-            action: outcome.action,
-            uid: outcome.uid.clone(),
-            generation: outcome.generation,
-            error: outcome.error.as_ref().map(|problem| problem.message.clone()),
-        }
-    }
-}
-
 // === impl Spec ===
 
 impl<'de> Deserialize<'de> for Spec {
@@ -258,11 +213,8 @@ impl Spec {
     /// Returns all objects of the list.
     pub fn objects(&self) -> impl Iterator<Item = ObjectRef> {
         self.resources.iter().flat_map(|group| {
-            group.items.iter().map(|item| ObjectRef {
-                gvk: group.gvk.clone(),
-                namespace: item.namespace.clone().filter(|namespace| !namespace.is_empty()),
-                name: item.name.clone(),
-            })
+            let items = group.items.iter();
+            items.map(|item| listed(&group.gvk, item.namespace.as_deref(), &item.name))
         })
     }
 }
@@ -270,7 +222,7 @@ impl Spec {
 // === impl Group ===
 
 /// Groups consecutive objects of the same kind.
-fn grouped<'a, I>(items: impl Iterator<Item = (&'a Gvk, I)>) -> Vec<Group<I>> {
+pub(crate) fn grouped<'a, I>(items: impl Iterator<Item = (&'a Gvk, I)>) -> Vec<Group<I>> {
     let mut groups: Vec<Group<I>> = Vec::new();
     for (gvk, item) in items {
         match groups.last_mut() {
@@ -282,6 +234,15 @@ fn grouped<'a, I>(items: impl Iterator<Item = (&'a Gvk, I)>) -> Vec<Group<I>> {
         }
     }
     groups
+}
+
+/// Returns the object of an entry. An empty namespace means none.
+pub(crate) fn listed(gvk: &Gvk, namespace: Option<&str>, name: &str) -> ObjectRef {
+    ObjectRef {
+        gvk: gvk.clone(),
+        namespace: namespace.filter(|namespace| !namespace.is_empty()).map(str::to_owned),
+        name: name.to_owned(),
+    }
 }
 
 /// Makes the owner reference from an object to one version of its set.
@@ -452,32 +413,6 @@ mod tests {
         let odd = json!({"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "web.v3", "labels": {"name": "web"}}, "spec": 1});
         let set: ResourceSet = serde_json::from_value(odd).unwrap();
         assert_eq!(set.version().unwrap().number, 3);
-    }
-
-    #[test]
-    fn one_failure_fails_the_version() {
-        let outcome = |name: &str, error: Option<&str>| Outcome {
-            object: ObjectRef {
-                gvk: Gvk::new("v1", "ConfigMap"),
-                namespace: None,
-                name: name.to_owned(),
-            },
-            action: Action::Create,
-            uid: Some("u".to_owned()),
-            generation: None,
-            error: error.map(crate::report::Problem::lasting),
-        };
-        let good = Status::ended(None, &[outcome("b", None), outcome("a", None)], Timestamp::UNIX_EPOCH);
-        assert_eq!((good.phase, good.failed.len()), (Phase::Settled, 0));
-        let names: Vec<_> = good.applied[0].items.iter().map(|item| item.name.as_str()).collect();
-        assert_eq!(names, ["a", "b"]);
-        let bad = Status::ended(
-            None,
-            &[outcome("b", Some("why")), outcome("a", None)],
-            Timestamp::UNIX_EPOCH,
-        );
-        assert_eq!((bad.phase, bad.applied.len()), (Phase::Failed, 1));
-        assert_eq!(bad.failed[0].items[0].error.as_deref(), Some("why"));
     }
 
     #[test]

@@ -101,6 +101,7 @@ pub(in crate::commands) fn tell(event: Event<'_>, steps: &Steps) {
             of,
             after,
             reason,
+            ..
         } => steps.note(&format!("again in {} s ({number} of {of}): {reason}", after.as_secs())),
         Event::Held { holder } => steps.note(&format!("{holder} is at work on this as well; does it go on?")),
         Event::Waiting { object, reason, count } => {

@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 
 use crate::{
     Failure, Synk,
+    apply::Options,
     input::{self, Manifest},
     report::Report,
-    synk::{Options, Target},
+    target::Target,
     testing::Memory,
 };
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bindery_runtime::{errors::UNREACHABLE, terminal::printable};
+use bindery_runtime::terminal::printable;
 use bindery_synk::{
     Event, ObjectRef,
     plan::{Decision, Plan},
@@ -16,7 +16,8 @@ use crate::cli::render::{named, objects};
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     verbose: bool,
-    home: String,
+    /// Namespace of the set, which lines leave out.
+    namespace: String,
     total: u64,
     done: BTreeSet<ObjectRef>,
     /// The last error of each object that failed.
@@ -70,7 +71,7 @@ impl Lines {
             Event::Object(outcome) => self.object(outcome),
             Event::Pruned(object) => {
                 self.done.insert(object.clone());
-                Some(Line::Object(format!("{} pruned", named(object, &self.home))))
+                Some(Line::Object(format!("{} pruned", named(object, &self.namespace))))
             }
             Event::Waiting { object, reason, count } => self.waiting(object, reason, count),
             Event::Establishing(count) => {
@@ -88,12 +89,15 @@ impl Lines {
                 of,
                 after,
                 reason,
+                unreachable,
             } => {
                 self.began_again = true;
+                let address = unreachable.then(|| format!("; the API server is {}", self.server));
+                let address = address.unwrap_or_default();
                 Some(Line::News(format!(
-                    "starting over in {} s (retry {number} of {of}): {}",
+                    "starting over in {} s (retry {number} of {of}): {}{address}",
                     after.as_secs(),
-                    self.with_address(reason)
+                    printable(reason)
                 )))
             }
             Event::Held { holder } => Some(Line::News(format!(
@@ -103,17 +107,8 @@ impl Lines {
         }
     }
 
-    /// Adds the address of the API server to an error, if the server did not answer.
-    fn with_address(&self, reason: &str) -> String {
-        let reason = printable(reason);
-        if reason.contains(UNREACHABLE) {
-            return format!("{reason}; the API server is {}", self.server);
-        }
-        reason
-    }
-
     fn planned(&mut self, plan: &Plan) {
-        self.home.clone_from(&plan.namespace);
+        self.namespace.clone_from(&plan.namespace);
         self.done.clear();
         let doable = |decision: &Decision| !matches!(decision, Decision::Impossible { .. });
         let steps = plan.steps.iter().filter(|step| doable(&step.decision)).count();
@@ -125,7 +120,7 @@ impl Lines {
     }
 
     fn object(&mut self, outcome: &Outcome) -> Option<Line> {
-        let name = named(&outcome.object, &self.home);
+        let name = named(&outcome.object, &self.namespace);
         if let Some(problem) = &outcome.error {
             let text = format!("{name} failed: {}", printable(&problem.message));
             let told = self.failed.insert(outcome.object.clone(), text.clone());
@@ -151,7 +146,7 @@ impl Lines {
         };
         let text = format!(
             "waiting for {}: {}{others}",
-            named(object, &self.home),
+            named(object, &self.namespace),
             printable(reason)
         );
         (text != self.waits_for).then(|| {
@@ -249,6 +244,7 @@ mod tests {
             message: "a\nb\u{1b}".to_owned(),
             transient: true,
             forbidden: false,
+            unreachable: false,
         });
         check(
             &mut lines,
@@ -295,6 +291,7 @@ mod tests {
             of: 60,
             after,
             reason: "no answer",
+            unreachable: false,
         };
         assert!(!lines.began_again());
         check(&mut lines, retry, "starting over in 5 s (retry 1 of 60): no answer");
@@ -304,6 +301,7 @@ mod tests {
             of: 60,
             after,
             reason: "cannot reach the API server: timeout",
+            unreachable: true,
         };
         let expect = "starting over in 5 s (retry 2 of 60): cannot reach the API server: timeout; the API server is \
                       https://10.0.0.1:6443";

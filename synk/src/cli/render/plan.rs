@@ -114,7 +114,7 @@ fn closing(plan: &Plan, summary: Summary) -> String {
     format!("{}.", summary.text())
 }
 
-fn write_step(text: &mut String, step: &Step, home: &str, look: Look) {
+fn write_step(text: &mut String, step: &Step, namespace: &str, look: Look) {
     let (sign, colour) = match step.decision {
         Decision::Create => ("+", 32),
         Decision::Change | Decision::Unsure => ("~", 33),
@@ -122,7 +122,8 @@ fn write_step(text: &mut String, step: &Step, home: &str, look: Look) {
         Decision::Unchanged | Decision::Ignored => ("=", 2),
         Decision::Impossible { .. } => ("!", 31),
     };
-    let _ = write!(text, "{} {}", look.paint(colour, sign), named(&step.object, home));
+    let name = named(&step.object, namespace);
+    let _ = write!(text, "{} {name}", look.paint(colour, sign));
     let note = match &step.decision {
         Decision::Recreate => "  (is deleted and made anew: this cannot be changed)",
         Decision::Unsure => "  (may change)",

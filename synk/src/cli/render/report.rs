@@ -88,7 +88,7 @@ impl Summary {
             recreated: done(Action::Replace),
             unchanged: done(Action::None),
             ignored: done(Action::Ignored),
-            failed: report.objects.iter().filter(|outcome| outcome.error.is_some()).count(),
+            failed: report.problems().count(),
             pruned: report.pruned.len(),
         }
     }
@@ -174,6 +174,7 @@ mod tests {
                 message: message.to_owned(),
                 transient: false,
                 forbidden: false,
+                unreachable: false,
             }),
         }
     }

@@ -1,9 +1,6 @@
 //! Defines the order in which objects are applied.
 
-use crate::{
-    input::Manifest,
-    object::{Gvk, ObjectRef},
-};
+use crate::object::{Gvk, ObjectRef};
 
 /// Phase of CRDs, before everything, because other objects may be of the kinds that they define.
 const DEFINITIONS: u16 = 0;
@@ -28,11 +25,6 @@ pub fn phase(object: &ObjectRef) -> u16 {
 /// Returns the sort key by which a ResourceSet lists objects.
 pub fn wire_key(object: &ObjectRef) -> impl Ord + use<> {
     (priority(&object.gvk), object.clone())
-}
-
-/// Sorts manifests into the order in which they are applied.
-pub fn sort(manifests: &mut [Manifest]) {
-    manifests.sort_by_key(|manifest| key(&manifest.object));
 }
 
 /// Splits a slice that is sorted by [`key`] into its phases.
