@@ -12,6 +12,7 @@ use crate::{credentials::Issuer, state::State};
 mod access;
 mod auth;
 #[cfg(fuzzing)]
+#[path = "front/tests/fuzzing.rs"]
 pub mod fuzzing;
 mod services;
 mod streams;
