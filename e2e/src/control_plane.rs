@@ -269,19 +269,19 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Pauses the API server, so that clients wait instead of being refused, until [`Self::resume_api_server`].
+    /// Pauses the API server, so that clients wait instead of being refused, until [`Self::resume_api_server`]. Returns once
+    /// it stands still.
     pub fn pause_api_server(&self) -> Result<()> {
-        self.signal_api_server(Signal::SIGSTOP)
+        let mut slot = self.api_server.lock();
+        slot.as_mut().context("the API server is stopped")?.pause()
     }
 
     /// Resumes a paused API server.
     pub fn resume_api_server(&self) -> Result<()> {
-        self.signal_api_server(Signal::SIGCONT)
-    }
-
-    fn signal_api_server(&self, signal: Signal) -> Result<()> {
         let mut slot = self.api_server.lock();
-        slot.as_mut().context("the API server is stopped")?.signal(signal)
+        slot.as_mut()
+            .context("the API server is stopped")?
+            .signal(Signal::SIGCONT)
     }
 
     /// A proxy to the API server, for clients that should lose their connections while others keep theirs.

@@ -1,5 +1,5 @@
-//! A proxy between a program and its API server that stops all requests right after a given write. A program that is killed
-//! then has written without knowing it.
+//! A proxy between a program and its API server that stops right after a given write: either all requests for good, so that a
+//! program that is killed then has written without knowing it, or further writes until the proxy is opened again.
 
 use std::{
     fmt,
@@ -68,6 +68,10 @@ enum Door {
     Shut,
     /// No request passes, and the API server has answered the last write.
     Silent,
+    /// This many more counted writes pass. Then the door is half open.
+    Narrowing(usize),
+    /// Counted writes wait until the door is open. Other requests pass.
+    HalfOpen,
 }
 
 /// How a request is handled.
@@ -75,6 +79,8 @@ enum Verdict {
     Pass,
     /// The request passes, and its answer is held back.
     Last,
+    /// The request waits until the door is open, and then passes.
+    Wait,
     Hold,
 }
 
@@ -113,12 +119,27 @@ impl Gate {
         self.shared.door.send_replace(Door::Closing(nth));
     }
 
+    /// Lets this many writes pass from now for which `counts` is true, and keeps the next ones waiting until [`Gate::open`].
+    /// Leases are renewed meanwhile.
+    pub fn pause_after(&self, writes: usize, counts: impl Fn(&str) -> bool + Send + 'static) {
+        *self.shared.counts.lock() = Box::new(counts);
+        self.note();
+        self.shared.door.send_replace(Door::Narrowing(writes));
+    }
+
+    /// Waits until a write waits for [`Gate::open`], after [`Gate::pause_after`].
+    pub async fn paused(&self) {
+        let mut door = self.shared.door.subscribe();
+        // The sender lives as long as the gate.
+        let _ = door.wait_for(|door| *door == Door::HalfOpen).await;
+    }
+
     /// Forgets the writes that passed so far.
     pub fn note(&self) {
         self.shared.writes.lock().clear();
     }
 
-    /// Forwards all requests again that are sent from now on.
+    /// Forwards all requests again that are sent from now on, and those that wait since [`Gate::pause_after`].
     pub fn open(&self) {
         self.shared.door.send_replace(Door::Open);
     }
@@ -162,9 +183,14 @@ impl Shared {
                 *door = Door::Shut;
             }
             Door::Closing(left) if counts => *door = Door::Closing(left - 1),
-            Door::Closing(_) | Door::Open => {}
+            Door::Narrowing(0) | Door::HalfOpen if counts => {
+                verdict = Verdict::Wait;
+                *door = Door::HalfOpen;
+            }
+            Door::Narrowing(left) if counts => *door = Door::Narrowing(left - 1),
+            Door::Closing(_) | Door::Narrowing(_) | Door::HalfOpen | Door::Open => {}
         });
-        if is_write && !matches!(verdict, Verdict::Hold) {
+        if is_write && matches!(verdict, Verdict::Pass | Verdict::Last) {
             self.writes.lock().push(write);
         }
         verdict
@@ -211,6 +237,11 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
             let answer = forward(&shared.upstream, request).await;
             shared.under_way.fetch_sub(1, Ordering::SeqCst);
             answer
+        }
+        Verdict::Wait => {
+            // The sender lives as long as the state.
+            let _ = shared.door.subscribe().wait_for(|door| *door == Door::Open).await;
+            forward(&shared.upstream, request).await
         }
         Verdict::Last => {
             forward(&shared.upstream, request).await;

@@ -15,7 +15,10 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail};
 pub use nix::sys::signal::Signal;
 use nix::{
-    sys::signal::{kill, killpg},
+    sys::{
+        signal::{kill, killpg},
+        wait::{Id, WaitPidFlag, waitid},
+    },
     unistd::Pid,
 };
 use tokio::time::{Instant, sleep};
@@ -112,6 +115,15 @@ impl Process {
             bail!("{} has ended already: {status}", self.name);
         }
         kill(self.pid(), signal).with_context(|| format!("cannot send {signal} to {}", self.name))
+    }
+
+    /// Stops the process with SIGSTOP, and waits until all its threads stand still. SIGCONT resumes it.
+    pub fn pause(&mut self) -> Result<()> {
+        self.signal(Signal::SIGSTOP)?;
+        // A process that ended meanwhile stays to be reaped as usual.
+        let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+        waitid(Id::Pid(self.pid()), flags).with_context(|| format!("{} is not stopped", self.name))?;
+        Ok(())
     }
 
     /// Kills the process with SIGKILL and waits until it is gone. Does nothing if it has ended already.

@@ -24,7 +24,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(2);
 /// A namespace that is kept is looked at anew within a minute, and for each look that an event brings, twice as late.
 const LOOKED_AT_ANEW: Duration = Duration::from_mins(5);
 const FLAGS: [&str; 4] = [

@@ -18,7 +18,7 @@ use k8s_openapi::api::{
 use kube::{Api, ResourceExt as _, api::PostParams};
 use serde_json::{Value, json};
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(2);
 const WRITES: &str = "create,delete,get,list,patch,update,watch";
 const OVERWRITES: &str = "create,delete,get,list,patch,update,watch,overwrite";
 /// As an account of some contract would, but with all rights of RBAC.

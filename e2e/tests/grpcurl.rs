@@ -8,7 +8,7 @@ use bindery_e2e::{Consumer, Process, Provider, claiming, eventually_ok, lease, o
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-const LIMIT: Duration = Duration::from_mins(1);
+const LIMIT: Duration = Duration::from_mins(2);
 const PAGE: &str = include_str!("../../docs/reference/grpc.md");
 
 static PROVIDER: OnceCell<Result<Provider, String>> = OnceCell::const_new();

@@ -20,7 +20,7 @@ const ANSWER_MAX: usize = 64 << 20;
 /// On what contracts write, and on requests.
 const POLICIES: [&str; 2] = ["kube-bind-binder", "kube-bind-requests"];
 /// Longest wait for one answer.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// What must become of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -176,7 +176,7 @@ fn no_method_is_left_out() -> Result<()> {
         let mut command = std::process::Command::new(world.provider.plane.grpcurl_path());
         command.arg("-cacert").arg(world.provider.ca_path());
         command.args([world.provider.address().trim_start_matches("https://"), "list"]);
-        let services = process::stdout(&process::run(command, Duration::from_mins(1)).await?)?;
+        let services = process::stdout(&process::run(command, Duration::from_mins(2)).await?)?;
         for service in services.lines().filter(|service| !service.starts_with("grpc.")) {
             if !probed.iter().any(|path| path.starts_with(&format!("/{service}/"))) {
                 bail!("not attacked: {service}");

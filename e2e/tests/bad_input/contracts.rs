@@ -76,7 +76,7 @@ fn an_identity_of_another_principal_is_refused_and_nothing_of_it_leaks() -> Resu
         "Crown Jewels".clone_into(&mut cluster.pretty_name);
         owner
             .client
-            .bind(asked, std::time::Duration::from_mins(1), |_| ())
+            .bind(asked, std::time::Duration::from_mins(2), |_| ())
             .await?;
         let namespaces: Api<Namespace> = Api::all(case.provider().plane.client());
         let before = namespaces.get(&contract).await?;

@@ -20,7 +20,7 @@ use tokio::sync::OnceCell;
 use crate::{expect::is_false, offer::Offer};
 
 /// How long a bind may take.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(2);
 /// How long something that must not happen is waited for.
 pub(crate) const A_WHILE: Duration = Duration::from_secs(2);
 

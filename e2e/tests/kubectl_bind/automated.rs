@@ -139,7 +139,7 @@ async fn bound_by_one_command(world: &World) -> Result<()> {
         "wait",
         "--for=condition=Ready",
         "apiservicebinding/cowboys",
-        "--timeout=1m",
+        "--timeout=2m",
     ];
     world.consumer.plane.kubectl(&wait).await?;
     wildwest::namespace(world.consumer.plane.client(), NAMESPACE).await?;
@@ -203,7 +203,7 @@ async fn cluster_scoped_ones_would_be_adopted(world: &World) -> Result<()> {
             .bind(&["deploy", "--provider-kubeconfig", &kubeconfig, "--secret", &secret])
             .await?;
         let ready = format!("apiservicebinding/{template}");
-        let wait = ["wait", "--for=condition=Ready", &ready, "--timeout=1m"];
+        let wait = ["wait", "--for=condition=Ready", &ready, "--timeout=2m"];
         world.consumer.plane.kubectl(&wait).await?;
         let (made, expected) = sheriffs(template);
         let ours = |text: &str| text.replacen('C', &world.contract, 1);

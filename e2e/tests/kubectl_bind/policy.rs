@@ -1,13 +1,14 @@
 //! The policy on what the konnector writes of claimed resources, whatever rights a binding gave it.
 
-use std::{process::Output, time::Duration};
+use std::process::Output;
 
 use anyhow::{Result, ensure};
 use bindery_e2e::{ControlPlane, manifests, process, run};
 use serde_json::{Value, json};
 
+use super::LIMIT;
+
 const KONNECTOR: &str = "system:serviceaccount:kube-bind:konnector";
-const LIMIT: Duration = Duration::from_secs(30);
 
 /// A Secret with the marks of a copy of the provider's, or without.
 fn secret(name: &str, namespace: &str, marked: bool, kind: &str) -> Value {

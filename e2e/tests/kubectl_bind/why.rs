@@ -1,19 +1,16 @@
 //! `kubectl bind why`, on one cluster that stands for both: the contract's namespaces are on it.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use bindery_api::v1alpha2::APIServiceBinding;
-use bindery_e2e::{manifests, process, run};
+use bindery_e2e::{manifests, process, rights, run};
+use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use kube::{
     Api,
     api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
 
-use super::World;
-
-const LIMIT: Duration = Duration::from_secs(30);
+use super::{LIMIT, World};
 
 fn metadata(name: &str, namespace: &str) -> Value {
     json!({ "name": name, "namespace": namespace })
@@ -62,7 +59,7 @@ async fn bound(world: &World) -> Result<()> {
             .kubectl(&["create", "serviceaccount", account, "-n", "kube-bind-x"])
             .await?;
     }
-    let rights = [
+    let given = [
         (
             "binder",
             "kube-binder",
@@ -78,15 +75,7 @@ async fn bound(world: &World) -> Result<()> {
     plane
         .apply(&manifests::file("examples/cowboys/provider/crd.yaml")?)
         .await?;
-    plane
-        .kubectl(&[
-            "wait",
-            "--for=condition=Established",
-            "crd/cowboys.wildwest.dev",
-            "--timeout=30s",
-        ])
-        .await?;
-    for (role, account, resources) in rights {
+    for (role, account, resources) in given {
         let subject = format!("--serviceaccount=kube-bind-x:{account}");
         plane
             .kubectl(&[
@@ -101,6 +90,14 @@ async fn bound(world: &World) -> Result<()> {
         plane
             .kubectl(&["create", "clusterrolebinding", role, "--clusterrole", role, &subject])
             .await?;
+        let list = ResourceAttributes {
+            verb: Some("list".to_owned()),
+            group: Some("wildwest.dev".to_owned()),
+            resource: Some("cowboys".to_owned()),
+            ..ResourceAttributes::default()
+        };
+        let user = format!("system:serviceaccount:kube-bind-x:{account}");
+        rights::wait_until(plane, &user, &list, true).await?;
     }
     let export = json!({ "apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceExport",
         "metadata": metadata("cowboys", "kube-bind-x"),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::world::{World, with_world};
 
-const KUBECTL: Duration = Duration::from_mins(1);
+const KUBECTL: Duration = Duration::from_mins(2);
 /// A template that nobody made, although the teams may bind it.
 pub(crate) const GHOST: &str = "ghost";
 

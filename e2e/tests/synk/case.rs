@@ -128,6 +128,35 @@ impl Case {
         synk.start(&[&["apply", self.name, "-n", self.name, "-f", file], flags].concat())
     }
 
+    /// Starts an apply that is in the middle of its work when this returns: so many writes of ConfigMaps have passed, and the
+    /// next ones wait until the gate is opened.
+    pub(crate) async fn start_paused(
+        &self,
+        manifests: &[Value],
+        writes: usize,
+        flags: &[&str],
+    ) -> Result<(Gate, Process)> {
+        let (gate, synk) = self.gated().await?;
+        let run = self.pause(&gate, &synk, manifests, writes, flags).await?;
+        Ok((gate, run))
+    }
+
+    /// As [`Case::start_paused`], with a command whose way leads through the gate.
+    pub(crate) async fn pause(
+        &self,
+        gate: &Gate,
+        synk: &Synk,
+        manifests: &[Value],
+        writes: usize,
+        flags: &[&str],
+    ) -> Result<Process> {
+        gate.pause_after(writes, |write| write.contains("/configmaps"));
+        let run = self.start_apply(synk, manifests, flags)?;
+        let paused = tokio::time::timeout(SOON, gate.paused()).await;
+        paused.with_context(|| format!("no write waits: {:#?}\n{}", gate.writes(), run.log()))?;
+        Ok(run)
+    }
+
     /// Writes a file of the case's own.
     pub(crate) fn file(&self, name: &str, content: &str) -> Result<PathBuf> {
         self.plane.workdir().write(&format!("{}-{name}", self.name), content)

@@ -92,7 +92,7 @@ fn an_apply_waits_until_all_is_healthy() -> Result<()> {
         ensure!(status.success(), "{status}: {}", run.log());
 
         // All is as it is to be: it looks once and is done.
-        case.apply_with(&set, &["--wait", "--timeout=10s"]).await?.done()?;
+        case.apply_with(&set, &["--wait", "--timeout=2m"]).await?.done()?;
         case.delete().await?.done().map(drop)
     })
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use bindery_e2e::{eventually, eventually_ok, process::Signal};
+use bindery_e2e::{Proxy, eventually, eventually_ok, process::Signal};
 use serde_json::{Value, json};
 
 use crate::{
@@ -13,9 +13,6 @@ use crate::{
     look,
     world::{alone, case},
 };
-
-/// Slows an apply down, so that something can happen in the middle of it on a busy machine: 120 objects take twelve seconds.
-const SLOWLY: &str = "--max-qps=10";
 
 #[test]
 fn what_fails_is_told_and_what_was_there_stays_until_all_is_well() -> Result<()> {
@@ -197,12 +194,14 @@ fn an_api_server_that_comes_later_is_waited_for() -> Result<()> {
 #[test]
 fn an_api_server_that_goes_away_in_the_middle_is_waited_for() -> Result<()> {
     case("middle", async |case| {
-        let (proxy, synk) = case.proxied().await?;
+        let (gate, _) = case.gated().await?;
+        let proxy = Proxy::start(gate.url().trim_start_matches("http://").parse()?).await?;
+        let synk = case.through(&format!("http://{}", proxy.address()))?;
         let set = many(120);
-        let mut run = case.start_apply(&synk, &set, &[SLOWLY])?;
-        some_written(case, 20).await?;
+        let mut run = case.pause(&gate, &synk, &set, 20, &[]).await?;
         proxy.block();
         run.wait_for_line("starting over", SOON).await?;
+        gate.open();
         proxy.unblock();
         let status = run.wait(SOON).await?;
         ensure!(status.success(), "{status}: {}", run.log());
@@ -216,9 +215,9 @@ fn an_api_server_that_goes_away_in_the_middle_is_waited_for() -> Result<()> {
 fn an_api_server_that_is_killed_in_the_middle_leaves_work_that_the_next_apply_finishes() -> Result<()> {
     alone("outage", async |case| {
         let set = many(120);
-        let mut run = case.start_apply(&case.synk, &set, &["--retries=0", SLOWLY])?;
-        some_written(case, 20).await?;
+        let (gate, mut run) = case.start_paused(&set, 20, &["--retries=0"]).await?;
         case.plane.stop_api_server()?;
+        gate.open();
         let status = run.wait(SOON).await?;
         run.hush();
         ensure!(status.code() == Some(1), "{status}: {}", run.log());
@@ -229,14 +228,9 @@ fn an_api_server_that_is_killed_in_the_middle_leaves_work_that_the_next_apply_fi
 
         // One that is stopped for a moment is noticed by nobody but by the time it takes.
         let next: Vec<_> = set.into_iter().map(changed).collect();
-        let mut run = case.start_apply(&case.synk, &next, &[SLOWLY])?;
-        let since = case.now()?;
-        eventually("some to be written", SOON, async || {
-            Ok((case.asked(since)?.writes.len() > 20).then_some(()))
-        })
-        .await?;
-        ensure!(run.is_running(), "too quick to be stopped: {}", run.log());
+        let (gate, mut run) = case.start_paused(&next, 20, &[]).await?;
         case.plane.pause_api_server()?;
+        gate.open();
         tokio::time::sleep(Duration::from_secs(1)).await;
         case.plane.resume_api_server()?;
         let status = run.wait(SOON).await?;
@@ -251,8 +245,7 @@ fn an_api_server_that_is_killed_in_the_middle_leaves_work_that_the_next_apply_fi
 fn one_that_is_asked_to_stop_stops_and_the_next_goes_on() -> Result<()> {
     case("stopped", async |case| {
         let set = many(120);
-        let mut run = case.start_apply(&case.synk, &set, &[SLOWLY])?;
-        some_written(case, 10).await?;
+        let (_gate, mut run) = case.start_paused(&set, 10, &[]).await?;
         run.signal(Signal::SIGINT)?;
         let status = run.wait(SOON).await?;
         run.hush();
@@ -283,14 +276,4 @@ async fn all_there(case: &Case, count: usize) -> Result<()> {
     let version = case.versions().await?.pop().context("no version")?;
     ensure!(case.whole(version).await? == count, "not all");
     Ok(())
-}
-
-/// Waits until there are so many ConfigMaps of the case.
-async fn some_written(case: &Case, count: usize) -> Result<()> {
-    let path = look::path("configmaps", Some(case.name));
-    eventually("some to be there", SOON, async || {
-        let list = case.read(&path).await?.unwrap_or_default();
-        Ok((look::items(&list).count() > count).then_some(()))
-    })
-    .await
 }

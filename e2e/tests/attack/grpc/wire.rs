@@ -19,7 +19,7 @@ use tonic::{
 use tonic_types::StatusExt as _;
 
 /// Longest wait for an answer, or for the end of a snapshot.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A connection to the server.
 #[derive(Clone)]
