@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bindery_api::{
     Condition, Severity, annotations,
+    claims::KUBERNETES_NAMESPACES,
     conditions::{READY, false_condition},
     labels,
 };
@@ -31,8 +32,6 @@ use crate::{
 
 /// The value of label `kube-bind.io/component` on a shared namespace that the server created.
 const COMPONENT: &str = "shared-namespace";
-/// Namespaces of Kubernetes itself, which contracts never share.
-const RESERVED: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// The shared namespace, and what decides about it.
 pub(super) struct SharedSeen<'a> {
@@ -60,7 +59,7 @@ pub(super) struct SharedOutcome<'a> {
 /// Why contracts must not share a namespace of that name; `None` if they may. `is_contract` tells whether a name is that of a
 /// contract namespace.
 pub(super) fn reserved(name: &str, settings: &Settings, is_contract: impl Fn(&str) -> bool) -> Option<String> {
-    let owner = if RESERVED.contains(&name) {
+    let owner = if name == "default" || KUBERNETES_NAMESPACES.contains(&name) {
         "Kubernetes itself"
     } else if name == settings.namespace {
         "the server itself"
