@@ -13,11 +13,11 @@ use bindery_proto::v1alpha2::{
     ListBindableResourcesRequestsResponse, WatchBindableResourcesRequestsRequest,
     WatchBindableResourcesRequestsResponse, binding_service_server::BindingService,
 };
-use bindery_runtime::errors;
-use kube::{
-    Api, ResourceExt as _,
-    api::{DeleteParams, Preconditions},
+use bindery_runtime::{
+    errors,
+    preconditions::{same_uid, unchanged},
 };
+use kube::{Api, ResourceExt as _, api::DeleteParams};
 use tonic::{Request, Response, Status};
 
 use crate::front::{
@@ -188,13 +188,12 @@ impl Front {
         if !is_meant(message, found) {
             return Ok(Deletion::Changed);
         }
-        let params = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: found.uid(),
-                resource_version: Some(message.resource_version.clone()).filter(|version| !version.is_empty()),
-            }),
-            ..DeleteParams::default()
+        let preconditions = if message.resource_version.is_empty() {
+            same_uid(found.uid().unwrap_or_default())
+        } else {
+            unchanged(&found.metadata)
         };
+        let params = DeleteParams::default().preconditions(preconditions);
         match self.requests().delete(&key.object, &params).await {
             Ok(_) => Ok(Deletion::Done),
             Err(error) if errors::is_not_found(&error) => Ok(Deletion::Missing),

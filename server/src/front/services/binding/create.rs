@@ -11,10 +11,10 @@ use bindery_api::{
 use bindery_proto::v1alpha2::{
     CreateBindableResourcesRequestRequest, CreateBindableResourcesRequestResponse, ErrorReason,
 };
-use bindery_runtime::{cache::ObjectKey, errors, preconditions::same_uid};
+use bindery_runtime::{cache::ObjectKey, errors};
 use kube::{
     ResourceExt as _,
-    api::{DeleteParams, ObjectMeta, PostParams},
+    api::{ObjectMeta, PostParams},
 };
 use tokio::time::Instant;
 
@@ -36,6 +36,7 @@ use crate::{
     },
     rights::RightsError,
     template::{self, ExportPlan},
+    writes::Write,
 };
 
 /// Number of attempts to write a request that others write at the same time.
@@ -213,17 +214,9 @@ impl Front {
     }
 
     async fn remove(&self, failed: &api::BindableResourcesRequest) -> Outcome<()> {
-        let preconditions = failed.uid().map(same_uid);
-        let params = DeleteParams {
-            preconditions,
-            ..DeleteParams::default()
-        };
-        match self.requests().delete(&failed.name_any(), &params).await {
-            Ok(_) => Ok(()),
-            // Another call has deleted it already.
-            Err(error) if errors::is_not_found(&error) || errors::is_conflict(&error) => Ok(()),
-            Err(error) => Err(Failure::of_kube("restart the failed request", &error)),
-        }
+        let write = Write::delete("the failed request is made anew", failed);
+        let deleted = write.apply(&self.state.clients.write).await.map(drop);
+        deleted.map_err(|error| Failure::of_write("restart the failed request", &error))
     }
 
     fn object(&self, key: &RequestKey, spec: &api::BindableResourcesRequestSpec) -> api::BindableResourcesRequest {
