@@ -31,7 +31,10 @@ use crate::front::{
         validate::{DeleteRequest, GetRequest, ListRequests},
     },
 };
-use crate::{controllers, principal::Principal};
+use crate::{
+    principal::Principal,
+    request::{self as requests, is_grpc, request_name},
+};
 
 mod answer;
 mod create;
@@ -129,11 +132,7 @@ impl Front {
             // No identity holds a control character, so that this sorts by identity, then by name.
             .map(|found| {
                 (
-                    format!(
-                        "{}\0{}",
-                        found.spec.cluster_identity.identity,
-                        controllers::request::request_name(&found)
-                    ),
+                    format!("{}\0{}", found.spec.cluster_identity.identity, request_name(&found)),
                     found,
                 )
             })
@@ -225,8 +224,7 @@ impl Front {
     /// are not shown over gRPC.
     fn is_of(&self, request: &api::BindableResourcesRequest, principal: &Principal) -> bool {
         let own_namespace = &self.state.settings.namespace;
-        controllers::request::is_grpc(request, own_namespace)
-            && controllers::request::principal(request, own_namespace) == *principal
+        is_grpc(request, own_namespace) && requests::principal(request, own_namespace) == *principal
     }
 
     fn requests(&self) -> Api<api::BindableResourcesRequest> {

@@ -22,7 +22,6 @@ use crate::front::services::binding::RequestKey;
 use crate::{
     actions,
     contract::{self, Located},
-    controllers::request::phase,
     credentials,
     front::{
         Failure, Front, Outcome,
@@ -243,13 +242,13 @@ impl Front {
         begun: &Arc<api::BindableResourcesRequest>,
         until: Instant,
     ) -> Outcome<Arc<api::BindableResourcesRequest>> {
-        if phase(begun) != api::Phase::Pending {
+        if begun.phase() != api::Phase::Pending {
             return Ok(Arc::clone(begun));
         }
         let (uid, from) = (begun.uid(), version(begun));
         let is_newer = |shown: &api::BindableResourcesRequest| shown.uid() == uid && version(shown) >= from;
         let is_decided = |shown: Option<&api::BindableResourcesRequest>| {
-            shown.is_some_and(|shown| is_newer(shown) && phase(shown) != api::Phase::Pending)
+            shown.is_some_and(|shown| is_newer(shown) && shown.phase() != api::Phase::Pending)
         };
         let key = ObjectKey::of(begun.as_ref());
         let requests = &self.state.caches.requests;
@@ -302,7 +301,7 @@ fn decide(
     if spec.compatibility != wanted.compatibility {
         return Err("spec.compatibility");
     }
-    Ok(match phase(existing) {
+    Ok(match existing.phase() {
         api::Phase::Failed => Step::Restart,
         api::Phase::Succeeded if needs_rerun() => Step::RunAgain,
         api::Phase::Succeeded | api::Phase::Pending => Step::Join,
