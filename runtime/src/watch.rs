@@ -9,7 +9,6 @@
 //! who needs three fields never builds the rest.
 
 mod items;
-mod list;
 mod read;
 mod source;
 mod watcher;

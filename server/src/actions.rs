@@ -8,7 +8,7 @@ use kube::ResourceExt as _;
 use serde_json::json;
 
 use crate::{
-    controllers::request,
+    request,
     state::State,
     template,
     writes::{Write, WriteError},

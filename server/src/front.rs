@@ -14,6 +14,7 @@ mod auth;
 #[cfg(fuzzing)]
 #[path = "front/tests/fuzzing.rs"]
 pub mod fuzzing;
+mod limits;
 mod services;
 mod streams;
 pub mod transport;
@@ -27,9 +28,10 @@ use wire::error::{Failure, Outcome};
 
 use access::{ContractAccess, TemplateAccess};
 use auth::{Authenticators, TokenReviewer};
+use limits::HEADER_BYTES_MAX;
 use services::schema_refs::SchemaRefs;
 use streams::{Streams, changes::Hubs};
-use transport::{interceptor::Interceptor, layers::layered, limits::HEADER_BYTES_MAX, tls};
+use transport::{interceptor::Interceptor, layers::layered, tls};
 
 /// What all services share.
 #[derive(Debug)]

@@ -15,6 +15,7 @@ pub mod owner;
 pub mod policy;
 pub mod principal;
 pub mod rbac;
+pub mod request;
 pub mod rights;
 pub mod settings;
 pub mod state;

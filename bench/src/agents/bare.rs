@@ -15,7 +15,8 @@ use kube::{
 use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::change;
+/// The label that a change of an export writes, and that every stream carries; its value is the number of the change.
+pub(super) const LABEL: &str = "bench.bindery.dev/change";
 
 /// A watch that notes when it showed each change. It ends when this is dropped.
 pub(super) struct BareWatch {
@@ -41,7 +42,10 @@ impl BareWatch {
                 // The load writes the number of each change into a label of the export.
                 while let Ok(Some(event)) = events.try_next().await {
                     if let WatchEvent::Modified(export) = event
-                        && let Some(number) = change::number(export.metadata.labels.as_ref())
+                        && let Some(number) = export
+                            .metadata
+                            .labels
+                            .and_then(|labels| labels.get(LABEL)?.parse::<u64>().ok())
                     {
                         seen.lock().insert(number, Instant::now());
                     }

@@ -1,7 +1,7 @@
 //! Changes of exports: written through the Kubernetes API, and seen by the agents that they are for.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -19,14 +19,11 @@ use tokio::{sync::Semaphore, task::JoinSet, time::sleep_until};
 
 use super::{
     Answer,
-    bare::BareWatch,
+    bare::{BareWatch, LABEL},
     bind::Contract,
     crowd::{Crowd, What},
 };
 use crate::{percentiles::Percentiles, schedule};
-
-/// A change of it is one of the export, which every stream carries; its value is the number of the change.
-pub(super) const LABEL: &str = "bench.bindery.dev/change";
 
 /// Connections that writes may use.
 pub(super) const CONCURRENCY_MAX: usize = 64;
@@ -122,11 +119,6 @@ pub(super) async fn run(load: Load, admin: &Clients, contracts: &[Contract], cro
     answer.percentiles = Percentiles::of(latencies);
     answer.bare = Percentiles::of(bare.latencies(&meant));
     Ok(answer)
-}
-
-/// The number of the change that the labels of an export tell of.
-pub(super) fn number(labels: Option<&BTreeMap<String, String>>) -> Option<u64> {
-    labels?.get(LABEL)?.parse().ok()
 }
 
 async fn write(api: &Api<APIServiceExport>, export: &str, number: u64) -> kube::Result<()> {

@@ -19,7 +19,7 @@ use tokio::{
 };
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 
-use super::{Answer, bind::Contract, change::LABEL};
+use super::{Answer, bare::LABEL, bind::Contract};
 use crate::percentiles::Percentiles;
 
 /// As in the SDK, whose own channels choose no address to come from.

@@ -4,17 +4,11 @@ use std::{collections::HashMap, sync::Arc, time::Instant};
 
 use parking_lot::Mutex;
 
-use super::phase::{Arrival, Record};
+use super::{
+    command::Key,
+    phase::{Arrival, Record},
+};
 use crate::order::Change;
-
-/// Identifies a consumer's object. Its copy on the provider has the same key.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
-    pub resource: usize,
-    pub consumer: usize,
-    pub namespace: Box<str>,
-    pub name: Box<str>,
-}
 
 /// An object as it was seen on one side.
 #[derive(Clone, Debug, Default)]

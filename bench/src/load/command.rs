@@ -3,7 +3,6 @@
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::board::Key;
 use crate::order::Change;
 
 /// One line of standard input.
@@ -76,6 +75,15 @@ pub(crate) enum Phase {
     Clear,
     /// Counts objects and changes nothing.
     Count,
+}
+
+/// Identifies a consumer's object. Its copy on the provider has the same key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub resource: usize,
+    pub consumer: usize,
+    pub namespace: Box<str>,
+    pub name: Box<str>,
 }
 
 /// One change of one object.

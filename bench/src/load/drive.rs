@@ -16,7 +16,7 @@ use super::{
     Load,
     acks::Acks,
     board::{Goal, Partial},
-    command::{Command, Phase, Step},
+    command::{Command, Key, Phase, Step},
     phase::{Answer, Outline, Record},
 };
 use crate::{order::Change, schedule};
@@ -81,7 +81,7 @@ fn steps(load: &Load, command: &Command, chosen: &[usize]) -> Result<Vec<Step>> 
     if command.phase != Phase::Clear {
         return command.steps(chosen);
     }
-    let is_about = |key: &super::board::Key| key.resource == command.resource && chosen.contains(&key.consumer);
+    let is_about = |key: &Key| key.resource == command.resource && chosen.contains(&key.consumer);
     let keys = load.board.keys(is_about);
     Ok(keys.into_iter().map(|key| Step { key, seq: 0 }).collect())
 }

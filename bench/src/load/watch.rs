@@ -8,7 +8,10 @@ use kube::Client;
 use serde::Deserialize;
 use tokio::sync::oneshot;
 
-use super::board::{At, Board, Key, Seen};
+use super::{
+    board::{At, Board, Seen},
+    command::Key,
+};
 use crate::resource::Resource;
 
 /// Whose objects are watched.

@@ -9,10 +9,13 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     Decode, Event, Source,
-    list::{PAGE_OBJECTS, Page},
     read::{ApiServer, Body, io_error, read_all, read_line, utf8, within_limit},
 };
 use crate::{backoff::Backoff, client::RequestKind, errors};
+
+mod list;
+
+use list::{PAGE_OBJECTS, Page};
 
 /// Capacity in bytes that the buffer of a watch keeps from one event to the next.
 const LINE_CAPACITY_KEPT: usize = 16 << 10;
@@ -60,16 +63,16 @@ pub(super) struct OpenWatch {
 
 /// One watcher with its connection, its event handler and its counts of failures.
 pub(super) struct Watcher<C, D, H> {
-    pub(super) api: C,
-    pub(super) source: Source,
+    api: C,
+    source: Source,
     decode: D,
-    pub(super) handler: H,
+    handler: H,
     /// The next list is asked for in one request instead of pages.
-    pub(super) is_whole: bool,
+    is_whole: bool,
     /// Objects per page.
-    pub(super) page: usize,
+    page: usize,
     /// The latest resource version that the handler was told of; zero at first.
-    pub(super) seen: u64,
+    seen: u64,
     /// Steps in a row without progress.
     failures: u32,
     /// Watches in a row that ended early.
@@ -277,7 +280,7 @@ where
         Ok(version)
     }
 
-    pub(super) fn decode(&self, json: &str) -> Option<D::Object> {
+    fn decode(&self, json: &str) -> Option<D::Object> {
         let warn = |error: &serde_json::Error| {
             tracing::warn!(path = %self.source.path, %error, "an object that cannot be decoded is skipped");
         };

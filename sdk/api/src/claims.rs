@@ -7,7 +7,9 @@ mod references;
 mod selection;
 
 pub use core::{CORE_PLURALS, SECRETS, core_kind, is_claimable_core};
-pub use never::{NeverClaimed, TOKEN_SECRET_TYPES, is_local_field, is_protected_namespace, never_claimed};
+pub use never::{
+    KUBERNETES_NAMESPACES, NeverClaimed, TOKEN_SECRET_TYPES, is_local_field, is_protected_namespace, never_claimed,
+};
 pub use references::{REFERENCES_MAX, ReferencePaths, ReferencedObject, is_reference_path, referrer_metadata};
 pub use selection::{Referenced, Selected, SelectedBy, Selection};
 

@@ -15,9 +15,9 @@ use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Resource, ResourceExt as _};
 
-use super::{Context, Next, Reconcile, Running, export_request, pending_requests, request, subject};
+use super::{Context, Next, Reconcile, Running, pending_requests, subject};
 use crate::{
-    contract, rbac, template,
+    contract, rbac, request, template,
     writes::{self, WriteError},
 };
 
@@ -26,6 +26,7 @@ mod deletion;
 mod leftover;
 mod mapped;
 mod observe;
+mod observed;
 mod plan;
 mod removal;
 mod rights;
@@ -55,7 +56,7 @@ pub(super) fn start(context: &Context, running: &mut Running) {
     let exports = caches.exports.clone();
     running.watch(&caches.export_requests, &queue, move |change| {
         let policy = |request: &Arc<APIServiceExportRequest>| request.spec.schema_update_policy;
-        let is_pending = |request: &Arc<APIServiceExportRequest>| export_request::phase(request) == Phase::Pending;
+        let is_pending = |request: &Arc<APIServiceExportRequest>| request.phase() == Phase::Pending;
         let ends = change.old.is_some_and(is_pending) && !change.new.is_some_and(is_pending);
         if !ends && change.old.map(policy) == change.new.map(policy) {
             return Vec::new();

@@ -21,7 +21,6 @@ use crate::{
 
 mod plan;
 
-pub(super) use plan::phase;
 use plan::{Observed, Offer};
 
 struct ExportRequests {
@@ -65,7 +64,7 @@ where
 
 /// Keys of the pending requests, of one contract or of all.
 fn pending(requests: &Cache<APIServiceExportRequest>, contract: Option<&str>) -> Vec<ObjectKey> {
-    let is_pending = |request: &APIServiceExportRequest| phase(request) == Phase::Pending;
+    let is_pending = |request: &APIServiceExportRequest| request.phase() == Phase::Pending;
     let pending = match contract {
         Some(contract) => {
             let mut all = requests.list_in(contract);
@@ -90,7 +89,7 @@ impl Reconcile for ExportRequests {
         let Some(namespace) = self.state.contract(contract) else {
             return Ok(Next::Change);
         };
-        let decided = phase(&request) != Phase::Pending || request.metadata.deletion_timestamp.is_some();
+        let decided = request.phase() != Phase::Pending || request.metadata.deletion_timestamp.is_some();
         if decided || contract::is_terminating(&namespace) {
             return Ok(Next::Change);
         }

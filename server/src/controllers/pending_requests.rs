@@ -8,12 +8,12 @@ use bindery_runtime::cache::{Change, ObjectKey};
 use k8s_openapi::api::core::v1::Namespace;
 use parking_lot::Mutex;
 
-use super::{
-    Context, Running,
+use super::{Context, Running, waiting_for::WaitingFor};
+use crate::{
+    contract,
     request::{self, OutsideReason},
-    waiting_for::WaitingFor,
+    state::State,
 };
-use crate::{contract, state::State};
 
 /// The pending requests, by what they wait for. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -75,7 +75,7 @@ pub(super) fn fulfilled<'a>(change: &Change<'a, Namespace>) -> Option<&'a Namesp
 }
 
 fn creates_export(request: &BindableResourcesRequest) -> bool {
-    let is_pending = request::phase(request) == Phase::Pending && request.metadata.deletion_timestamp.is_none();
+    let is_pending = request.phase() == Phase::Pending && request.metadata.deletion_timestamp.is_none();
     is_pending && !request::is_unverified(request)
 }
 
@@ -114,7 +114,7 @@ impl PendingRequests {
 
     fn note(&self, change: &Change<'_, BindableResourcesRequest>, server_namespace: &str) {
         let mut index = self.index.lock();
-        let Some(request) = change.new.filter(|request| request::phase(request) == Phase::Pending) else {
+        let Some(request) = change.new.filter(|request| request.phase() == Phase::Pending) else {
             index.remove(change.key);
             return;
         };

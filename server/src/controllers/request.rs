@@ -12,21 +12,19 @@ use super::{Context, Next, Reconcile, Running, contract::ContractParts, template
 use crate::{
     contract::{self, served},
     credentials::{self, IssueError},
+    request::{is_grpc, principal, request_name, template_name},
     writes::{self, Write, WriteError},
 };
 
-mod origin;
 mod plan;
-mod reason;
 mod response;
 mod serve;
 mod status;
 mod triggers;
 mod validate;
 
-pub use origin::{is_grpc, principal, request_name, template_name};
-use plan::{Observed, RequestOutcome, RequestStep};
-pub(super) use reason::{OutsideReason, is_unverified};
+use plan::{Observed, RequestStep};
+use status::RequestOutcome;
 
 /// Works on requests that calls made.
 #[derive(Clone)]
@@ -45,11 +43,6 @@ pub(super) fn start(context: &Context, running: &mut Running) {
     };
     running.work(requests.clone(), &queues.calls);
     running.work(Resources(requests), &queues.resources);
-}
-
-/// The phase in a request's status.
-pub fn phase(request: &BindableResourcesRequest) -> Phase {
-    request.status.as_ref().map(|status| status.phase).unwrap_or_default()
 }
 
 impl Reconcile for Requests {
@@ -101,7 +94,7 @@ impl Requests {
             }
         };
         let is_call = is_grpc(request, &self.context.state.settings.namespace);
-        Ok((is_call || phase(request) == Phase::Failed).then_some(next))
+        Ok((is_call || request.phase() == Phase::Failed).then_some(next))
     }
 
     /// Takes a step.

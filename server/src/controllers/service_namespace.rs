@@ -24,13 +24,16 @@ mod apply;
 mod claimed;
 mod end;
 mod limit;
+mod observed;
 mod plan;
 mod rights;
 mod shared;
 mod sharing;
+mod status;
 mod triggers;
 
-use plan::{NamespaceStep, Observed};
+use end::NamespaceStep;
+use observed::{NamespaceLeftovers, Observed, SharedSeen};
 
 /// How often to look again at a namespace whose objects drain: no cache holds them.
 const DRAINING: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_mins(1));
@@ -100,7 +103,7 @@ impl Reconcile for ServiceNamespaces {
             bindings: &bindings,
             server_binding: server_binding.as_deref(),
             left: None,
-            shared: shared::SharedSeen {
+            shared: SharedSeen {
                 namespace: shared.as_deref(),
                 roles: &shared_roles,
                 bindings: &shared_bindings,
@@ -157,7 +160,7 @@ impl ServiceNamespaces {
     /// it nearly always is.
     fn left_behind(&self, key: &ObjectKey) -> Option<Arc<Namespace>> {
         let namespaces = &self.context.state.caches.namespaces;
-        let is_its = |namespace: &Namespace| triggers::made_for(namespace).as_ref() == Some(key);
+        let is_its = |namespace: &Namespace| observed::made_for(namespace).as_ref() == Some(key);
         let first = namespaces.get("", &names::provider_namespace(&key.namespace, &key.name));
         let first = first.filter(|namespace| is_its(namespace));
         first.or_else(|| namespaces.list(is_its).pop())
@@ -190,7 +193,7 @@ impl ServiceNamespaces {
     }
 
     /// Counts what is left in a provider namespace, and of the contract's copies in its shared namespace.
-    async fn count(&self, seen: &Observed<'_>, namespace: &Namespace) -> Result<plan::NamespaceLeftovers, WriteError> {
+    async fn count(&self, seen: &Observed<'_>, namespace: &Namespace) -> Result<NamespaceLeftovers, WriteError> {
         let (state, name) = (&self.context.state, namespace.name_any());
         let leftovers = leftovers::in_namespace(state, seen.contract, &name).await?;
         let claimed = claimed::list(state, &name, &recorded(namespace, GrantRecord::Claims)).await?;

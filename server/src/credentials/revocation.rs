@@ -10,7 +10,7 @@ use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::controllers::request::{is_grpc, phase};
+use crate::request::is_grpc;
 
 /// Number of requests that are recorded by UID. If there are more, only a request that is newer than all ends the revocation.
 const REQUESTS_MAX: usize = 1_000;
@@ -66,7 +66,7 @@ impl Revocation {
         let then: Vec<_> = requests
             .iter()
             .filter(|request| Some(request.spec.cluster_identity.identity.as_str()) == identity)
-            .filter(|request| phase(request) == Phase::Pending || !is_grpc(request, own_namespace))
+            .filter(|request| request.phase() == Phase::Pending || !is_grpc(request, own_namespace))
             .collect();
         let made = then.iter().filter_map(|request| made(request));
         let newest = if then.len() > REQUESTS_MAX { made.max() } else { None };

@@ -11,6 +11,7 @@ mod contract_account;
 mod contracts;
 mod templates;
 
+pub(crate) use contract_account::Backend;
 pub(crate) use contracts::ContractAccess;
 pub(crate) use templates::TemplateAccess;
 

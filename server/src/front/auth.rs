@@ -10,7 +10,7 @@ use tokio::{sync::Semaphore, time::timeout};
 
 use crate::front::{
     Failure, Outcome,
-    transport::limits::{REVIEW_MAX, REVIEW_WAIT_MAX, REVIEWS_AGAIN_MAX, REVIEWS_MAX},
+    limits::{REVIEW_MAX, REVIEW_WAIT_MAX, REVIEWS_AGAIN_MAX, REVIEWS_MAX},
 };
 use crate::principal::Principal;
 

@@ -12,7 +12,7 @@ use tonic::service::Routes;
 
 use crate::front::{
     Front,
-    transport::limits::{ANSWER_BYTES_MAX, REQUEST_BYTES_MAX},
+    limits::{ANSWER_BYTES_MAX, REQUEST_BYTES_MAX},
 };
 
 mod binding;

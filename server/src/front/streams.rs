@@ -26,11 +26,8 @@ use tonic::Status;
 use crate::front::{
     Failure, Outcome,
     auth::Authenticators,
-    transport::{
-        interceptor::Call,
-        limits::{Permits, SNAPSHOTS_MAX, STREAMS_PER_CONTRACT, STREAMS_PER_PRINCIPAL},
-        metrics::Metrics,
-    },
+    limits::{Permits, SNAPSHOTS_MAX, STREAMS_PER_CONTRACT, STREAMS_PER_PRINCIPAL},
+    transport::{interceptor::Call, metrics::Metrics},
 };
 
 pub(crate) mod changes;

@@ -11,7 +11,7 @@ pub const TOKEN_SECRET_TYPES: [&str; 2] = [SERVICE_ACCOUNT_TOKEN, BOOTSTRAP_TOKE
 /// Core objects that every namespace has of its own, as resource and name.
 const PER_NAMESPACE: [(&str, &str); 2] = [("configmaps", "kube-root-ca.crt"), ("serviceaccounts", "default")];
 /// Namespaces of Kubernetes itself: a client that can write there can rule the cluster.
-const KUBERNETES_NAMESPACES: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];
+pub const KUBERNETES_NAMESPACES: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];
 
 /// Why an object is never claimed, whatever a selector says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -68,3 +68,12 @@ pub struct APIServiceExportRequestStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
+
+// === impl APIServiceExportRequest ===
+
+impl APIServiceExportRequest {
+    /// The phase in the status; pending while there is no status.
+    pub fn phase(&self) -> Phase {
+        self.status.as_ref().map(|status| status.phase).unwrap_or_default()
+    }
+}

@@ -78,3 +78,12 @@ pub struct BindableResourcesRequestStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
+
+// === impl BindableResourcesRequest ===
+
+impl BindableResourcesRequest {
+    /// The phase in the status; pending while there is no status.
+    pub fn phase(&self) -> Phase {
+        self.status.as_ref().map(|status| status.phase).unwrap_or_default()
+    }
+}

@@ -1,25 +1,13 @@
 //! The right to read claimed objects in the whole cluster, for a konnector that watches them cluster-wide.
 
-use std::sync::Arc;
-
 use bindery_api::annotations;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use serde_json::json;
 
-use super::plan::Observed;
+use super::observed::{ClaimsSeen, Observed};
 use crate::{controllers::grants, rbac::claims, writes::Write};
 
 const NEEDED: &str = "the konnector reads claimed objects cluster-wide";
 const UNUSED: &str = "the konnector reads no claimed objects cluster-wide";
-
-/// The right of one export as it is, and what the operator allows.
-#[derive(Clone, Debug, Default)]
-pub(super) struct ClaimsSeen {
-    pub(super) role: Option<Arc<ClusterRole>>,
-    pub(super) binding: Option<Arc<ClusterRoleBinding>>,
-    /// Whether the operator lets Secrets be read cluster-wide.
-    pub(super) secrets: bool,
-}
 
 /// Plans the right to read what the export claims, and the removal of what it may not read. The annotation by which the
 /// konnector knows that it may read Secrets goes first.

@@ -11,7 +11,7 @@ use kube::{Api, Resource, api::ListParams};
 
 use super::{Exports, IN_THE_WAY, plan::offers};
 use crate::{
-    controllers::{Next, export_request},
+    controllers::Next,
     leftovers,
     writes::{self, Write, WriteError},
 };
@@ -120,7 +120,7 @@ impl Exports {
         let requests = state.caches.export_requests.list_in(contract);
         let mut requests = requests.iter();
         !self.context.pending_requests.exports(&namespace).is_empty()
-            || requests.any(|request| export_request::phase(request) == Phase::Pending)
+            || requests.any(|request| request.phase() == Phase::Pending)
     }
 
     /// Whether the caches show rights of an export.

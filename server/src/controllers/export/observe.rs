@@ -12,8 +12,9 @@ use kube::{Resource, ResourceExt as _, api::ObjectMeta};
 use serde::de::DeserializeOwned;
 
 use super::{
-    Exports, claims, is_for, mapped,
-    plan::{self, ExportStep, Observed},
+    Exports, is_for, mapped,
+    observed::{ClaimsSeen, Observed},
+    plan::{self, ExportStep},
     sources,
 };
 use crate::{
@@ -87,7 +88,7 @@ impl Exports {
             cluster_role_binding: made_for(&made.cluster_role_bindings, "", &cluster_role, own),
             role: made_for(&made.roles, &contract, &role, own),
             role_binding: made_for(&made.role_bindings, &contract, &role, own),
-            claims: claims::ClaimsSeen {
+            claims: ClaimsSeen {
                 role: made_for(&made.cluster_roles, "", &claims_role, own),
                 binding: made_for(&made.cluster_role_bindings, "", &claims_role, own),
                 secrets: state.settings.cluster_wide_secret_claims,

@@ -1,62 +1,22 @@
 //! Plans what an export that is not being deleted is missing.
 
-use std::sync::Arc;
-
 use bindery_api::{
     Condition, Conditions as _, Severity, annotations,
     conditions::{false_condition, true_condition},
     finalizers,
-    v1alpha2::{APIServiceExport, APIServiceExportRequest, BoundSchema, BoundSchemaSpec},
+    v1alpha2::APIServiceExport,
 };
 use jiff::Timestamp;
-use k8s_openapi::api::{
-    core::v1::Namespace,
-    rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
-};
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use super::{claims, rights, schemas};
-use crate::{
-    template::{ExportPlan, Refusal},
-    writes::{self, Write},
-};
+use super::{claims, observed::Observed, rights, schemas};
+use crate::writes::{self, Write};
 
 /// The condition that says whether the export's schemas and rights exist.
 pub(in crate::controllers) const PROVIDER_IN_SYNC: &str = "ProviderInSync";
 /// The condition that says whether the export is still what its template makes.
 const TEMPLATE_IN_SYNC: &str = "TemplateInSync";
-
-/// An export, and what its plan depends on.
-pub(super) struct Observed<'a> {
-    pub(super) export: &'a APIServiceExport,
-    pub(super) contract: Option<Arc<Namespace>>,
-    /// The schema of each resource, as far as it exists.
-    pub(super) schemas: &'a [Option<Arc<BoundSchema>>],
-    /// What the schema of each resource is made from today, or why it cannot be made.
-    pub(super) sources: &'a [Result<BoundSchemaSpec, Refusal>],
-    /// The export whose policy `Never` keeps the resource's schema as it was bound, for each resource that has one.
-    pub(super) keepers: &'a [Option<String>],
-    /// The APIServiceExportRequest that asked for the export.
-    pub(super) request: Option<Arc<APIServiceExportRequest>>,
-    pub(super) cluster_role: Option<Arc<ClusterRole>>,
-    pub(super) cluster_role_binding: Option<Arc<ClusterRoleBinding>>,
-    /// The export's Role in the contract namespace.
-    pub(super) role: Option<Arc<Role>>,
-    /// The RoleBinding of the export's Role in the contract namespace.
-    pub(super) role_binding: Option<Arc<RoleBinding>>,
-    /// What the consumer may read of claimed objects in the whole cluster.
-    pub(super) claims: claims::ClaimsSeen,
-    /// Whether the admission policy limits cluster-wide writes; `None` if that was not asked yet.
-    pub(super) policy: Option<&'a Result<(), Refusal>>,
-    /// Whether the consumer has the export's rights in every namespace that is mapped already.
-    pub(super) has_rights: bool,
-    /// What the server lacks to give the rights that are missing.
-    pub(super) lacking: Option<Refusal>,
-    /// What the template offers today; `None` if the template was deleted.
-    pub(super) template: Option<Result<ExportPlan, Refusal>>,
-    pub(super) now: Timestamp,
-}
 
 /// What to do for an export.
 #[derive(Clone, Debug, PartialEq)]
@@ -190,19 +150,6 @@ fn template_in_sync(seen: &Observed<'_>) -> Condition {
                 ),
             ),
         },
-    }
-}
-
-// === impl Observed ===
-
-impl<'a> Observed<'a> {
-    fn schemas(&self) -> schemas::SchemaView<'a> {
-        schemas::SchemaView {
-            export: self.export,
-            schemas: self.schemas,
-            sources: self.sources,
-            keepers: self.keepers,
-        }
     }
 }
 

@@ -17,8 +17,8 @@ use super::{
     is_for, is_labelled,
 };
 use crate::{
-    controllers::{Next, request},
-    leftovers, owner, rbac,
+    controllers::Next,
+    leftovers, owner, rbac, request,
     state::State,
     writes::{self, Object, Write, WriteError},
 };

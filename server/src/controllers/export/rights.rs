@@ -5,7 +5,7 @@ use bindery_api::v1alpha2::GroupResource;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 
-use super::plan::Observed;
+use super::observed::Observed;
 use crate::{
     controllers::grants,
     rbac::{self, Grant, Scopes},

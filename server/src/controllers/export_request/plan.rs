@@ -42,11 +42,6 @@ pub(super) struct Offer {
     pub(super) verdict: Result<ExportPlan, Refusal>,
 }
 
-/// The phase in a request's status.
-pub(in crate::controllers) fn phase(request: &APIServiceExportRequest) -> Phase {
-    request.status.as_ref().map(|status| status.phase).unwrap_or_default()
-}
-
 /// Plans the next writes; none where the request waits for others to act.
 pub(super) fn plan(seen: &Observed<'_>) -> Vec<Write> {
     match seen.export {

@@ -14,11 +14,12 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{ResourceExt as _, api::ObjectMeta};
 use serde_json::json;
 
-use super::{phase, request_name, status, template_name};
+use super::status::{self, Refused, RequestOutcome};
 use crate::{
     contract::{self, Located, NewContract},
     credentials::Revocation,
     principal::Principal,
+    request::{request_name, template_name},
     template::{self, ExportPlan},
     writes::Write,
 };
@@ -69,30 +70,6 @@ pub(super) enum RequestStep {
     Report(RequestOutcome),
 }
 
-/// What the status of a request reports.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum RequestOutcome {
-    /// The request goes on by itself, once somebody else has acted.
-    Pending(Refused),
-    /// The request can never be served.
-    Failed(Refused),
-    Succeeded {
-        contract: String,
-        /// The Secret with the response; `None` for a call, which returns it.
-        secret: Option<LocalSecretKeyRef>,
-    },
-    /// The request has succeeded; its response was lost and cannot be written again.
-    Unanswered(Refused),
-}
-
-/// Why a request does not go on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refused {
-    pub(super) reason: String,
-    pub(super) message: String,
-    pub(super) contract: Option<String>,
-}
-
 impl RequestStep {
     /// Do nothing until something changes.
     const fn wait() -> Self {
@@ -116,60 +93,9 @@ impl Observed<'_> {
     }
 }
 
-impl RequestOutcome {
-    pub(super) fn phase(&self) -> Phase {
-        match self {
-            Self::Pending(_) => Phase::Pending,
-            Self::Failed(_) => Phase::Failed,
-            Self::Succeeded { .. } | Self::Unanswered(_) => Phase::Succeeded,
-        }
-    }
-
-    pub(super) fn contract(&self) -> Option<&str> {
-        match self {
-            Self::Pending(refused) | Self::Failed(refused) | Self::Unanswered(refused) => refused.contract.as_deref(),
-            Self::Succeeded { contract, .. } => Some(contract),
-        }
-    }
-
-    pub(super) fn secret(&self) -> Option<&LocalSecretKeyRef> {
-        match self {
-            Self::Succeeded { secret, .. } => secret.as_ref(),
-            Self::Pending(_) | Self::Failed(_) | Self::Unanswered(_) => None,
-        }
-    }
-
-    /// The same outcome for a request that has succeeded before: it stays succeeded, without a response.
-    pub(super) fn once_succeeded(self) -> Self {
-        match self {
-            Self::Pending(refused) | Self::Failed(refused) => Self::Unanswered(refused),
-            other => other,
-        }
-    }
-}
-
-impl Refused {
-    /// A refusal before any contract is known.
-    pub(super) fn new(reason: &str, message: &(impl ToString + ?Sized)) -> Self {
-        Self {
-            reason: reason.to_owned(),
-            message: message.to_string(),
-            contract: None,
-        }
-    }
-
-    /// The same refusal, about this contract.
-    pub(super) fn within(self, contract: &str) -> Self {
-        Self {
-            contract: Some(contract.to_owned()),
-            ..self
-        }
-    }
-}
-
 /// Plans the next step. Where others have to act (create the parts of the contract, or the export), it waits.
 pub(super) fn plan(seen: &Observed<'_>) -> RequestStep {
-    let is_done = phase(seen.request) == Phase::Succeeded;
+    let is_done = seen.request.phase() == Phase::Succeeded;
     let next = if is_done || seen.fulfilled {
         response(seen)
     } else {

@@ -22,8 +22,9 @@ use kube::{Api, Client, ResourceExt as _, api::ObjectMeta};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 
-use super::{OutsideReason, plan::Refused};
+use super::status::Refused;
 use crate::{
+    request::OutsideReason,
     rights,
     template::SERVER_LACKS_RIGHTS,
     writes::{self, Write, WriteError},

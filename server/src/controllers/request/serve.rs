@@ -10,15 +10,17 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 
 use super::{
-    OutsideReason, Requests, phase,
-    plan::{self, Observed, Refused, RequestOutcome, RequestStep},
+    Requests,
+    plan::{self, Observed, RequestStep},
     response::{self, Response, ResponseSecret},
-    status, validate,
+    status::{self, Refused, RequestOutcome},
+    validate,
 };
 use crate::{
     contract::served,
     controllers::Next,
     credentials::IssueError,
+    request::OutsideReason,
     writes::{Write, WriteError},
 };
 
@@ -34,7 +36,7 @@ impl Requests {
         request: &Arc<BindableResourcesRequest>,
         now: Timestamp,
     ) -> Result<Next, WriteError> {
-        let is_done = phase(request) == Phase::Succeeded;
+        let is_done = request.phase() == Phase::Succeeded;
         let as_it_stands = |outcome: RequestOutcome| if is_done { outcome.once_succeeded() } else { outcome };
         let secret = match validate::check(request, self.place(request)) {
             Ok(secret) => secret,
@@ -112,7 +114,7 @@ impl Requests {
             },
             Err(refused) => RequestOutcome::Pending(refused.within(contract)),
         };
-        let is_done = phase(seen.request) == Phase::Succeeded;
+        let is_done = seen.request.phase() == Phase::Succeeded;
         let outcome = if is_done { outcome.once_succeeded() } else { outcome };
         self.report(seen.request, &outcome, seen.now).await?;
         Ok(match outcome {

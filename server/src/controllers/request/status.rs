@@ -3,22 +3,44 @@
 use std::time::Duration;
 
 use bindery_api::{
+    conditions::READY,
     names,
-    v1alpha2::{BindableResourcesRequest, Phase},
+    v1alpha2::{BindableResourcesRequest, LocalSecretKeyRef, Phase},
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
 
-use super::plan::RequestOutcome;
-use crate::writes::Write;
+use crate::{request::ready, writes::Write};
 
-/// The only condition of a request.
-const READY: &str = "Ready";
 /// The server checks that a response still exists after a quarter of the request's age, and not sooner than this.
 const LOOK_FIRST: Duration = Duration::from_secs(5);
 /// The server checks that a response still exists at least this often.
 const LOOK_MAX: Duration = Duration::from_mins(5);
+
+/// What the status of a request reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum RequestOutcome {
+    /// The request goes on by itself, once somebody else has acted.
+    Pending(Refused),
+    /// The request can never be served.
+    Failed(Refused),
+    Succeeded {
+        contract: String,
+        /// The Secret with the response; `None` for a call, which returns it.
+        secret: Option<LocalSecretKeyRef>,
+    },
+    /// The request has succeeded; its response was lost and cannot be written again.
+    Unanswered(Refused),
+}
+
+/// Why a request does not go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refused {
+    pub(super) reason: String,
+    pub(super) message: String,
+    pub(super) contract: Option<String>,
+}
 
 /// When a request is deleted by its time to live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,16 +88,6 @@ pub(super) fn is_ready(request: &BindableResourcesRequest) -> bool {
     ready(request).is_some_and(|ready| ready.status == "True")
 }
 
-/// The reason of a request's condition.
-pub(super) fn reason(request: &BindableResourcesRequest) -> Option<&str> {
-    ready(request).map(|ready| ready.reason.as_str())
-}
-
-fn ready(request: &BindableResourcesRequest) -> Option<&Condition> {
-    let mut conditions = request.status.iter().flat_map(|status| &status.conditions);
-    conditions.find(|condition| condition.type_ == READY)
-}
-
 /// Whether the status of a request reports this outcome already.
 pub(super) fn says(request: &BindableResourcesRequest, outcome: &RequestOutcome) -> bool {
     let Some(status) = &request.status else {
@@ -85,11 +97,8 @@ pub(super) fn says(request: &BindableResourcesRequest, outcome: &RequestOutcome)
     status.phase == outcome.phase()
         && status.namespace.as_deref() == contract(request, outcome)
         && status.kubeconfig_secret_ref.as_ref() == outcome.secret()
-        && status.conditions.iter().any(|condition| {
-            condition.type_ == READY
-                && condition.status == condition_status
-                && condition.reason == reason
-                && condition.message == message
+        && ready(request).is_some_and(|condition| {
+            condition.status == condition_status && condition.reason == reason && condition.message == message
         })
 }
 
@@ -164,12 +173,62 @@ fn words(outcome: &RequestOutcome) -> (&'static str, &str, String) {
     }
 }
 
+impl RequestOutcome {
+    pub(super) fn phase(&self) -> Phase {
+        match self {
+            Self::Pending(_) => Phase::Pending,
+            Self::Failed(_) => Phase::Failed,
+            Self::Succeeded { .. } | Self::Unanswered(_) => Phase::Succeeded,
+        }
+    }
+
+    pub(super) fn contract(&self) -> Option<&str> {
+        match self {
+            Self::Pending(refused) | Self::Failed(refused) | Self::Unanswered(refused) => refused.contract.as_deref(),
+            Self::Succeeded { contract, .. } => Some(contract),
+        }
+    }
+
+    pub(super) fn secret(&self) -> Option<&LocalSecretKeyRef> {
+        match self {
+            Self::Succeeded { secret, .. } => secret.as_ref(),
+            Self::Pending(_) | Self::Failed(_) | Self::Unanswered(_) => None,
+        }
+    }
+
+    /// The same outcome for a request that has succeeded before: it stays succeeded, without a response.
+    pub(super) fn once_succeeded(self) -> Self {
+        match self {
+            Self::Pending(refused) | Self::Failed(refused) => Self::Unanswered(refused),
+            other => other,
+        }
+    }
+}
+
+impl Refused {
+    /// A refusal before any contract is known.
+    pub(super) fn new(reason: &str, message: &(impl ToString + ?Sized)) -> Self {
+        Self {
+            reason: reason.to_owned(),
+            message: message.to_string(),
+            contract: None,
+        }
+    }
+
+    /// The same refusal, about this contract.
+    pub(super) fn within(self, contract: &str) -> Self {
+        Self {
+            contract: Some(contract.to_owned()),
+            ..self
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use bindery_api::v1alpha2::{BindableResourcesRequestSpec, BindableResourcesRequestStatus, LocalSecretKeyRef};
 
     use super::*;
-    use crate::controllers::request::plan::Refused;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()

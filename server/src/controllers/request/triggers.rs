@@ -11,11 +11,11 @@ use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::Resource;
 use serde::de::DeserializeOwned;
 
-use super::is_grpc;
 use crate::{
     contract,
     controllers::{Context, Running, pending_requests::PendingRequests, subject},
     credentials,
+    request::is_grpc,
 };
 
 /// The queues of requests. Requests that users create as resources, in any number, have a queue of their own, so that they

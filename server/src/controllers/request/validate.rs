@@ -6,7 +6,8 @@ use bindery_api::{
 };
 use kube::ResourceExt as _;
 
-use super::{origin::template_name, plan::Refused};
+use super::status::Refused;
+use crate::request::template_name;
 
 /// The longest name of an author, in bytes.
 const AUTHOR_LENGTH_MAX: usize = 1_024;

@@ -10,10 +10,7 @@ use k8s_openapi::api::{
 };
 use kube::ResourceExt as _;
 
-use super::{
-    ServiceNamespaces,
-    plan::{self, Observed},
-};
+use super::{ServiceNamespaces, observed::Observed, plan};
 use crate::{
     controllers::Next,
     writes::{self, Write, WriteError},

@@ -12,8 +12,9 @@ use serde_json::json;
 
 use super::{
     claimed::{ClaimedObject, needs_server_binding},
-    plan::{NamespaceLeftovers, NamespaceStep, Observed, Published, is_ours, status, within},
+    observed::{NamespaceLeftovers, Observed, is_ours},
     rights, shared,
+    status::{Published, status},
 };
 use crate::{
     contract,
@@ -21,6 +22,20 @@ use crate::{
     rbac::claims,
     writes::{self, Write},
 };
+
+/// What to do for an APIServiceNamespace.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum NamespaceStep {
+    Apply(Vec<Write>),
+    /// Objects of the contract remain: look again soon.
+    Drain(Vec<Write>),
+    /// Objects that nobody removes keep the provider namespace: look again now and then.
+    Leave(Vec<Write>),
+    /// Count what is left in the provider namespace, and plan again.
+    Count,
+    /// Delete the provider namespace.
+    Delete(Box<Write>),
+}
 
 /// Adds up what is left: synced and claimed objects in the provider namespace, and the contract's copies in the shared one.
 /// Objects that nobody will remove count as released: they do not delay the end, and keep the namespace that they are in.
@@ -110,7 +125,7 @@ fn leave(seen: &Observed<'_>, namespace: &Namespace, object: Option<&APIServiceN
         let annotation = json!({ annotations::RELEASED: seen.now.to_string() });
         writes.push(Write::annotate("objects that stay keep it", namespace, &annotation));
     }
-    rights::remove(seen, within(seen, ""), &mut writes);
+    rights::remove(seen, rights::within(seen, ""), &mut writes);
     shared::leave(seen, &mut writes);
     writes.extend(remove_finalizer(object));
     writes

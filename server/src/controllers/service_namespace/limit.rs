@@ -6,7 +6,7 @@ use bindery_api::v1alpha2::APIServiceNamespace;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 
-use super::triggers::made_for;
+use super::observed::made_for;
 use crate::contract;
 
 /// How many namespaces a contract may have mapped now. `namespaces` are all that carry the contract's label: a namespace that

@@ -1,105 +1,35 @@
 //! Plans what an APIServiceNamespace is missing: its provider namespace, the rights in that, and the status.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use bindery_api::{
-    Condition, Conditions as _, Severity, annotations,
+    Severity, annotations,
     conditions::{READY, false_condition, true_condition},
     finalizers, labels, meta, names,
-    v1alpha2::{APIServiceExport, APIServiceNamespace, GroupResource},
+    v1alpha2::{APIServiceNamespace, GroupResource},
 };
-use jiff::Timestamp;
-use k8s_openapi::api::{
-    core::v1::Namespace,
-    rbac::v1::{Role, RoleBinding, Subject},
-};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::{ResourceExt as _, api::ObjectMeta};
 use serde_json::json;
 
 use super::{
-    claimed, end,
-    rights::{self, RightsWithin},
-    shared,
+    claimed,
+    end::{self, NamespaceStep},
+    observed::{Observed, is_ours},
+    rights, shared,
+    status::{Published, status},
 };
 use crate::{
     contract,
-    leftovers::{GrantRecord, Leftovers, recorded},
+    leftovers::{GrantRecord, recorded},
     owner,
-    rbac::{Scopes, claims::ClaimedPlacement},
+    rbac::claims::ClaimedPlacement,
     template,
     writes::{self, Write},
 };
 
 /// The reason of a namespace that is beyond the number that its contract may have.
 pub(super) const TOO_MANY_NAMESPACES: &str = "TooManyNamespaces";
-
-/// An APIServiceNamespace, and what its plan depends on.
-pub(super) struct Observed<'a> {
-    pub(super) contract: &'a str,
-    /// Name of the consumer's namespace.
-    pub(super) name: &'a str,
-    /// The APIServiceNamespace; `None` if it has gone.
-    pub(super) object: Option<&'a APIServiceNamespace>,
-    /// The provider namespace, if one exists under the name that is or would be assigned.
-    pub(super) namespace: Option<&'a Namespace>,
-    /// Whether the contract exists and is not being deleted.
-    pub(super) contract_stays: bool,
-    /// All exports of the contract.
-    pub(super) exports: &'a [Arc<APIServiceExport>],
-    /// The scope in which the consumer sees each resource of the contract.
-    pub(super) scopes: &'a Scopes,
-    /// Names of exports that pending requests are about to create.
-    pub(super) pending_exports: &'a [String],
-    /// Roles in the provider namespace that carry label `kube-bind.io/contract`.
-    pub(super) roles: &'a [Arc<Role>],
-    /// Role bindings in the provider namespace that carry label `kube-bind.io/contract`.
-    pub(super) bindings: &'a [Arc<RoleBinding>],
-    /// The binding by which the server lists claimed objects in the provider namespace.
-    pub(super) server_binding: Option<&'a RoleBinding>,
-    /// What is left in the provider namespace; `None` if nobody has counted yet.
-    pub(super) left: Option<&'a NamespaceLeftovers>,
-    /// The shared namespace, which has the name of the consumer's namespace.
-    pub(super) shared: shared::SharedSeen<'a>,
-    /// How many namespaces the contract may have; `None` if this one is not beyond that number.
-    pub(super) beyond: Option<usize>,
-    /// The server itself, as a role binding names it.
-    pub(super) server: &'a Subject,
-    pub(super) now: Timestamp,
-}
-
-/// What is left in a provider namespace.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct NamespaceLeftovers {
-    /// Objects that belong to the contract.
-    pub(super) leftovers: Leftovers,
-    /// Whether there are objects of the provider's own that may be the source of a claim.
-    pub(super) has_sources: bool,
-}
-
-/// What becomes of `status.sharedNamespace`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Published<'a> {
-    AsBefore,
-    No,
-    Yes(&'a str),
-}
-
-/// What to do for an APIServiceNamespace.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum NamespaceStep {
-    Apply(Vec<Write>),
-    /// Objects of the contract remain: look again soon.
-    Drain(Vec<Write>),
-    /// Objects that nobody removes keep the provider namespace: look again now and then.
-    Leave(Vec<Write>),
-    /// Count what is left in the provider namespace, and plan again.
-    Count,
-    /// Delete the provider namespace.
-    Delete(Box<Write>),
-}
 
 /// Name of the provider namespace: the assigned one, which never changes, or the one that would be assigned now.
 pub(super) fn provider_namespace(contract: &str, object: &APIServiceNamespace) -> String {
@@ -205,20 +135,11 @@ fn keep(seen: &Observed<'_>, object: &APIServiceNamespace) -> Vec<Write> {
     if claimed::needs_server_binding(&rights::claimed(seen, ClaimedPlacement::Mapped)) {
         writes.extend(rights::server_binding(seen.server_binding, &name, seen.server));
     }
-    rights::plan(seen, within(seen, &name), &mut writes);
+    rights::plan(seen, rights::within(seen, &name), &mut writes);
     let outcome = shared::plan(seen, &mut writes);
     // Last: a konnector that reads the status relies on the namespaces and on its rights in them.
     writes.extend(publish(seen, object, &name, outcome));
     writes
-}
-
-pub(super) fn within<'a>(seen: &Observed<'a>, namespace: &'a str) -> RightsWithin<'a> {
-    RightsWithin {
-        namespace,
-        served: ClaimedPlacement::Mapped,
-        roles: seen.roles,
-        bindings: seen.bindings,
-    }
 }
 
 /// The status where the provider namespace exists.
@@ -281,13 +202,6 @@ fn records(
     records
 }
 
-/// Whether a namespace carries the contract's label and the annotation of this very APIServiceNamespace.
-pub(super) fn is_ours(seen: &Observed<'_>, namespace: &Namespace) -> bool {
-    let key = format!("{}/{}", seen.contract, seen.name);
-    contract::of(namespace) == Some(seen.contract)
-        && namespace.annotations().get(annotations::API_SERVICE_NAMESPACE) == Some(&key)
-}
-
 fn new_namespace(seen: &Observed<'_>, name: &str) -> Namespace {
     let records = records(&rights::granted(seen), &rights::claimed(seen, ClaimedPlacement::Mapped));
     let records = records
@@ -309,36 +223,6 @@ fn new_namespace(seen: &Observed<'_>, name: &str) -> Namespace {
         },
         ..Namespace::default()
     }
-}
-
-/// Writes the status with this condition, and with the provider namespace if that is assigned now. The write has no resource
-/// version as precondition, since only the server writes this status.
-pub(super) fn status(
-    seen: &Observed<'_>,
-    object: &APIServiceNamespace,
-    assign: Option<&str>,
-    shared: Published<'_>,
-    ready: Condition,
-) -> Option<Write> {
-    let before = object.status.clone().unwrap_or_default();
-    let mut status = before.clone();
-    if let Some(name) = assign {
-        status.namespace = Some(name.to_owned());
-    }
-    match shared {
-        Published::AsBefore => {}
-        Published::No => status.shared_namespace = None,
-        Published::Yes(name) => status.shared_namespace = Some(name.to_owned()),
-    }
-    status.set_condition(ready, seen.now);
-    if status == before {
-        return None;
-    }
-    let mut said = json!({ "namespace": status.namespace, "conditions": status.conditions });
-    if status.shared_namespace != before.shared_namespace {
-        said["sharedNamespace"] = json!(status.shared_namespace);
-    }
-    Some(Write::status("the state of the namespace changed", object, &said).of_any_version())
 }
 
 #[cfg(test)]

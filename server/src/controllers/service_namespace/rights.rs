@@ -9,7 +9,7 @@ use bindery_api::{
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding, Subject};
 use kube::{Resource, ResourceExt as _};
 
-use super::plan::Observed;
+use super::observed::Observed;
 use crate::{
     contract,
     controllers::grants,
@@ -30,6 +30,16 @@ pub(super) struct RightsWithin<'a> {
     pub(super) roles: &'a [Arc<Role>],
     /// Role bindings in the namespace that carry label `kube-bind.io/contract`.
     pub(super) bindings: &'a [Arc<RoleBinding>],
+}
+
+/// A mapped namespace, with the rights that exist in it.
+pub(super) fn within<'a>(seen: &Observed<'a>, namespace: &'a str) -> RightsWithin<'a> {
+    RightsWithin {
+        namespace,
+        served: ClaimedPlacement::Mapped,
+        roles: seen.roles,
+        bindings: seen.bindings,
+    }
 }
 
 /// The resources on which exports that are not being deleted have rights in the mapped namespace.

@@ -3,23 +3,22 @@
 //! contract in their names. One that the server created names in its annotations the contracts that use it, and is deleted
 //! after the last has left.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use bindery_api::{
     Condition, Severity, annotations,
+    claims::KUBERNETES_NAMESPACES,
     conditions::{READY, false_condition},
     labels,
 };
-use k8s_openapi::api::{
-    core::v1::Namespace,
-    rbac::v1::{Role, RoleBinding},
-};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::{ResourceExt as _, api::ObjectMeta};
 use serde_json::json;
 
 use super::{
-    plan::{Observed, Published},
+    observed::Observed,
     rights::{self, RightsWithin},
+    status::Published,
 };
 use crate::{
     contract,
@@ -31,24 +30,6 @@ use crate::{
 
 /// The value of label `kube-bind.io/component` on a shared namespace that the server created.
 const COMPONENT: &str = "shared-namespace";
-/// Namespaces of Kubernetes itself, which contracts never share.
-const RESERVED: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
-
-/// The shared namespace, and what decides about it.
-pub(super) struct SharedSeen<'a> {
-    /// The namespace, if it exists and contracts may share it.
-    pub(super) namespace: Option<&'a Namespace>,
-    /// Roles in the namespace that carry label `kube-bind.io/contract`.
-    pub(super) roles: &'a [Arc<Role>],
-    /// Role bindings in the namespace that carry label `kube-bind.io/contract`.
-    pub(super) bindings: &'a [Arc<RoleBinding>],
-    /// The binding by which the server lists claimed objects in the namespace.
-    pub(super) server_binding: Option<&'a RoleBinding>,
-    /// Names of exports for which the admission policy was proved to be in force.
-    pub(super) proved: &'a [String],
-    /// Why contracts must not share a namespace of this name; `None` if they may.
-    pub(super) reserved: Option<String>,
-}
 
 /// What the status of an APIServiceNamespace says about its shared namespace.
 #[derive(Debug)]
@@ -60,7 +41,7 @@ pub(super) struct SharedOutcome<'a> {
 /// Why contracts must not share a namespace of that name; `None` if they may. `is_contract` tells whether a name is that of a
 /// contract namespace.
 pub(super) fn reserved(name: &str, settings: &Settings, is_contract: impl Fn(&str) -> bool) -> Option<String> {
-    let owner = if RESERVED.contains(&name) {
+    let owner = if name == "default" || KUBERNETES_NAMESPACES.contains(&name) {
         "Kubernetes itself"
     } else if name == settings.namespace {
         "the server itself"

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bindery_api::{
-    Conditions as _, annotations,
+    Conditions as _,
     conditions::READY,
     v1alpha2::{APIServiceExport, APIServiceNamespace, BoundSchema},
 };
@@ -14,7 +14,9 @@ use bindery_runtime::{
 use k8s_openapi::api::{core::v1::Namespace, rbac::v1::ClusterRole};
 use kube::{Resource, ResourceExt as _, api::ObjectMeta};
 
-use super::{Context, Running, limit, pending_requests, plan::TOO_MANY_NAMESPACES, shared, subject};
+use super::{
+    Context, Running, limit, observed::made_for, pending_requests, plan::TOO_MANY_NAMESPACES, shared, subject,
+};
 use crate::{contract, state::State, template};
 
 /// Subscribes to everything that an APIServiceNamespace depends on.
@@ -29,23 +31,14 @@ pub(super) fn watch(context: &Context, running: &mut Running, queue: &Queue<Obje
     running.watch(&caches.exports, queue, move |change| {
         // Conditions change often, and nothing here depends on them.
         let same = matches!((change.old, change.new), (Some(old), Some(new)) if counts_the_same(old, new));
-        let mapped = if same {
-            Vec::new()
-        } else {
-            mapped.list_in(&change.key.namespace)
-        };
-        mapped.iter().map(|mapped| ObjectKey::of(&**mapped)).collect::<Vec<_>>()
+        of_contract(&mapped, (!same).then_some(&*change.key.namespace))
     });
     let mapped = caches.service_namespaces.clone();
     running.watch(&caches.bound_schemas, queue, move |change| {
         // The scopes of its schemas decide where an export needs rights.
         let scope = |schema: &Arc<BoundSchema>| schema.spec.scope;
-        let mapped = if change.old.map(scope) == change.new.map(scope) {
-            Vec::new()
-        } else {
-            mapped.list_in(&change.key.namespace)
-        };
-        mapped.iter().map(|mapped| ObjectKey::of(&**mapped)).collect::<Vec<_>>()
+        let same = change.old.map(scope) == change.new.map(scope);
+        of_contract(&mapped, (!same).then_some(&*change.key.namespace))
     });
     // One that goes lets another one be mapped, where the contract is at its limit.
     let state = context.state.clone();
@@ -148,13 +141,6 @@ pub(super) fn room(state: &State, contract: &str, all: &[Arc<APIServiceNamespace
     let of_contract = |namespace: &Namespace| contract::of(namespace) == Some(contract);
     let namespaces = state.caches.namespaces.list(of_contract);
     limit::room(state.settings.max_namespaces_per_contract, all, &namespaces)
-}
-
-/// Key of the APIServiceNamespace that a provider namespace was made for.
-pub(super) fn made_for(namespace: &Namespace) -> Option<ObjectKey> {
-    let key = namespace.annotations().get(annotations::API_SERVICE_NAMESPACE)?;
-    let (contract, name) = key.split_once('/')?;
-    (contract::of(namespace) == Some(contract)).then(|| ObjectKey::new(contract, name))
 }
 
 /// Key of the APIServiceNamespace that a role or role binding belongs to, in a provider namespace or in a shared one.

@@ -1,5 +1,7 @@
 //! Checks of the ServiceAccount of a contract by the API server, where the caches are not recent enough.
 
+use std::fmt;
+
 use bindery_proto::v1alpha2::ErrorReason;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
@@ -10,10 +12,21 @@ use crate::{
     front::{
         Failure, Outcome,
         auth::{BoundTo, Presented},
-        transport::interceptor::Backend,
     },
     state::State,
 };
+
+/// What the interceptor asks the server about itself and its contracts.
+pub(crate) trait Backend: fmt::Debug + Send + Sync + 'static {
+    /// Whether each cache has seen a complete list.
+    fn is_ready(&self) -> bool;
+
+    /// Whether a namespace of this name can be a contract's.
+    fn may_be_contract(&self, namespace: &str) -> bool;
+
+    /// Refuses the ServiceAccount of a contract that does not exist, and, if a token is given, a token that is revoked.
+    fn confirm<'a>(&'a self, contract: &'a str, token: Option<&'a Presented>) -> BoxFuture<'a, Outcome<()>>;
+}
 
 impl Backend for State {
     fn is_ready(&self) -> bool {

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::front::{
     Failure, Outcome,
     auth::{Caller, Identity},
-    transport::limits::REVIEW_MAX,
+    limits::REVIEW_MAX,
 };
 
 const ALLOWED_FOR: Duration = Duration::from_secs(10);

@@ -13,11 +13,11 @@ use bindery_proto::v1alpha2::{
     ListBindableResourcesRequestsResponse, WatchBindableResourcesRequestsRequest,
     WatchBindableResourcesRequestsResponse, binding_service_server::BindingService,
 };
-use bindery_runtime::errors;
-use kube::{
-    Api, ResourceExt as _,
-    api::{DeleteParams, Preconditions},
+use bindery_runtime::{
+    errors,
+    preconditions::{same_uid, unchanged},
 };
+use kube::{Api, ResourceExt as _, api::DeleteParams};
 use tonic::{Request, Response, Status};
 
 use crate::front::{
@@ -31,7 +31,10 @@ use crate::front::{
         validate::{DeleteRequest, GetRequest, ListRequests},
     },
 };
-use crate::{controllers, principal::Principal};
+use crate::{
+    principal::Principal,
+    request::{self as requests, is_grpc, request_name},
+};
 
 mod answer;
 mod create;
@@ -129,11 +132,7 @@ impl Front {
             // No identity holds a control character, so that this sorts by identity, then by name.
             .map(|found| {
                 (
-                    format!(
-                        "{}\0{}",
-                        found.spec.cluster_identity.identity,
-                        controllers::request::request_name(&found)
-                    ),
+                    format!("{}\0{}", found.spec.cluster_identity.identity, request_name(&found)),
                     found,
                 )
             })
@@ -188,13 +187,12 @@ impl Front {
         if !is_meant(message, found) {
             return Ok(Deletion::Changed);
         }
-        let params = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: found.uid(),
-                resource_version: Some(message.resource_version.clone()).filter(|version| !version.is_empty()),
-            }),
-            ..DeleteParams::default()
+        let preconditions = if message.resource_version.is_empty() {
+            same_uid(found.uid().unwrap_or_default())
+        } else {
+            unchanged(&found.metadata)
         };
+        let params = DeleteParams::default().preconditions(preconditions);
         match self.requests().delete(&key.object, &params).await {
             Ok(_) => Ok(Deletion::Done),
             Err(error) if errors::is_not_found(&error) => Ok(Deletion::Missing),
@@ -226,8 +224,7 @@ impl Front {
     /// are not shown over gRPC.
     fn is_of(&self, request: &api::BindableResourcesRequest, principal: &Principal) -> bool {
         let own_namespace = &self.state.settings.namespace;
-        controllers::request::is_grpc(request, own_namespace)
-            && controllers::request::principal(request, own_namespace) == *principal
+        is_grpc(request, own_namespace) && requests::principal(request, own_namespace) == *principal
     }
 
     fn requests(&self) -> Api<api::BindableResourcesRequest> {

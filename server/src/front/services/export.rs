@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bindery_api::v1alpha2 as api;
+use bindery_api::{names::ExportName, v1alpha2 as api};
 use bindery_proto::v1alpha2::{
     DeleteExportRequest, DeleteExportResponse, ErrorReason, Export, GetBoundSchemaRequest, GetBoundSchemaResponse,
     GetExportRequest, GetExportResponse, ListExportsRequest, ListExportsResponse, WatchExportsRequest,
@@ -132,14 +132,14 @@ impl Front {
     }
 
     /// The export of that name. If the cache has none, the API server is asked, for the cache may be behind.
-    async fn export(&self, contract: &str, name: &str) -> Outcome<Option<Arc<api::APIServiceExport>>> {
+    async fn export(&self, contract: &str, name: &ExportName) -> Outcome<Option<Arc<api::APIServiceExport>>> {
         match self.state.caches.exports.get(contract, name) {
             Some(known) => Ok(Some(known)),
             None => self.export_now(contract, name).await,
         }
     }
 
-    async fn export_now(&self, contract: &str, name: &str) -> Outcome<Option<Arc<api::APIServiceExport>>> {
+    async fn export_now(&self, contract: &str, name: &ExportName) -> Outcome<Option<Arc<api::APIServiceExport>>> {
         self.read("read the export", contract, name).await
     }
 
@@ -166,9 +166,9 @@ impl Front {
     }
 }
 
-fn not_found(contract: &str, name: &str) -> Failure {
+fn not_found(contract: &str, name: &ExportName) -> Failure {
     let message = format!("contract {contract} has no export {name}");
     Failure::new(ErrorReason::ExportNotFound, message)
-        .with("export", name)
+        .with("export", &**name)
         .with("contract", contract)
 }

@@ -10,7 +10,7 @@ use tonic::{Request, Response, Status};
 
 use crate::front::{
     Front,
-    transport::limits::{REQUEST_BYTES_MAX, WAIT_MAX},
+    limits::{REQUEST_BYTES_MAX, WAIT_MAX},
     wire::{
         convert::{enums, meta},
         page,

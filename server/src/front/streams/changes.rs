@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Resource, ResourceExt};
 
 use crate::{
-    controllers::request,
     front::streams::hub::{Checksum, Hub, Progress, RemovedObject, Version},
+    request,
     state::State,
 };
 

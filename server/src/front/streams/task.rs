@@ -18,13 +18,14 @@ use tonic::{Code, Status};
 use crate::front::{
     Failure, Outcome,
     auth::Denial,
+    limits::Permit,
     streams::{
         Filter, SentObject, StreamEvent, StreamSource, Streams,
         hub::{ChangedNames, Cursor, Hub, RemovedObject, StreamStart, Subscriber},
         recheck::Recheck,
         token,
     },
-    transport::{interceptor::Call, limits::Permit, metrics::OpenStream},
+    transport::{interceptor::Call, metrics::OpenStream},
 };
 
 /// A stream that sent nothing for this time sends a heartbeat.

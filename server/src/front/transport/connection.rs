@@ -13,7 +13,7 @@ use tokio::{
 };
 use tonic::transport::server::Connected;
 
-use crate::front::transport::limits::Permit;
+use crate::front::limits::Permit;
 
 /// The address of the client's end of a connection.
 #[derive(Clone, Copy, Debug)]

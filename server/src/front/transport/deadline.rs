@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::HeaderMap;
 use tokio::time::Instant;
 
-use crate::front::transport::limits::{WAIT_DEFAULT, WAIT_MAX};
+use crate::front::limits::{WAIT_DEFAULT, WAIT_MAX};
 
 /// A call that waits for a controller ends its wait this long before the deadline, so that the answer arrives in time.
 const MARGIN: Duration = Duration::from_millis(500);

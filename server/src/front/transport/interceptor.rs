@@ -1,10 +1,9 @@
 //! The interceptor that every call passes before its service: it looks the method up, finds out who calls, and holds the call
 //! against the limits, the table of methods and its deadline. The handler then gets a [`Call`].
 
-use std::{convert::Infallible, fmt, net::IpAddr, sync::Arc};
+use std::{convert::Infallible, net::IpAddr, sync::Arc};
 
 use bindery_proto::v1alpha2::ErrorReason;
-use futures::future::BoxFuture;
 use http::{HeaderMap, Request, Response};
 use tokio::{sync::Semaphore, time::timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -14,14 +13,10 @@ use tracing::Span;
 
 use crate::front::{
     Failure, Outcome,
-    access::{self, Freshness, Method},
+    access::{self, Backend, Freshness, Method},
     auth::{Authenticators, Caller, Presented},
-    transport::{
-        connection::Peer,
-        deadline::Deadline,
-        limits::{CALLS_MAX, PEER_RATE, PRINCIPAL_CALLS_MAX, PRINCIPAL_RATE, Permit, Permits, Rate},
-        metrics::Metrics,
-    },
+    limits::{CALLS_MAX, PEER_RATE, PRINCIPAL_CALLS_MAX, PRINCIPAL_RATE, Permit, Permits, Rate},
+    transport::{connection::Peer, deadline::Deadline, metrics::Metrics},
 };
 
 /// What a handler knows of its call beside the message.
@@ -33,18 +28,6 @@ pub(crate) struct Call {
     token: Option<Arc<Presented>>,
     /// When the call must be answered.
     pub deadline: Deadline,
-}
-
-/// What the interceptor asks the server about itself and its contracts.
-pub(crate) trait Backend: fmt::Debug + Send + Sync + 'static {
-    /// Whether each cache has seen a complete list.
-    fn is_ready(&self) -> bool;
-
-    /// Whether a namespace of this name can be a contract's.
-    fn may_be_contract(&self, namespace: &str) -> bool;
-
-    /// Refuses the ServiceAccount of a contract that does not exist, and, if a token is given, a token that is revoked.
-    fn confirm<'a>(&'a self, contract: &'a str, token: Option<&'a Presented>) -> BoxFuture<'a, Outcome<()>>;
 }
 
 /// Admits or refuses each call.

@@ -17,10 +17,12 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::front::transport::{
-    connection::{Connection, ConnectionPermits, Peer},
+use crate::front::{
     limits::Permits,
-    tls::{Certificate, TlsError},
+    transport::{
+        connection::{Connection, ConnectionPermits, Peer},
+        tls::{Certificate, TlsError},
+    },
 };
 
 /// The connection of a client that does not finish its TLS handshake within this time is closed.

@@ -15,10 +15,7 @@ use bindery_proto::v1alpha2::{self as proto, ErrorReason};
 use prost_types::Duration as ProtoDuration;
 use tonic_types::FieldViolation;
 
-use crate::front::{
-    Failure, Outcome,
-    wire::{convert::enums, selector::LabelSelector},
-};
+use crate::front::{Failure, Outcome, wire::selector::LabelSelector};
 
 /// Longest text of no particular form, in bytes.
 pub(in crate::front) const TEXT_LENGTH_MAX: usize = 1_024;
@@ -128,10 +125,10 @@ impl Check {
     }
 
     fn compatibility(&mut self, field: &str, value: i32) -> Result<Option<api::Compatibility>, Invalid> {
-        if proto::Compatibility::try_from(value).is_err() {
-            return self.wrong(field, "is no value that this server knows");
+        match proto::Compatibility::try_from(value) {
+            Ok(value) => Ok(value.as_crd_str().and_then(api::Compatibility::from_name)),
+            Err(_) => self.wrong(field, "is no value that this server knows"),
         }
-        Ok(enums::compatibility_of(value))
     }
 
     fn bind_request(&mut self, request: Option<proto::BindableResourcesRequest>) -> Result<BindRequest, Invalid> {

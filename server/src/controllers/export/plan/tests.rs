@@ -1,18 +1,22 @@
+use std::sync::Arc;
+
 use bindery_api::{
     hash, meta,
-    v1alpha2::{SchemaUpdatePolicy, Scope},
+    v1alpha2::{APIServiceExportRequest, BoundSchema, BoundSchemaSpec, SchemaUpdatePolicy, Scope},
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-
+use k8s_openapi::{
+    api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
 use serde_json::Value;
 
-use super::*;
+use super::{super::observed::ClaimsSeen, *};
 use crate::{
     contract::{self, NewContract},
     principal::Principal,
     settings::tests::settings,
     template::{
-        self,
+        self, ExportPlan, Refusal,
         tests::{cowboys, offered},
     },
 };
@@ -29,7 +33,7 @@ struct World {
     request: Option<Arc<APIServiceExportRequest>>,
     role: Option<Arc<Role>>,
     role_binding: Option<Arc<RoleBinding>>,
-    claims: claims::ClaimsSeen,
+    claims: ClaimsSeen,
     policy: Option<Result<(), Refusal>>,
     template: Option<Result<ExportPlan, Refusal>>,
     has_rights: bool,
@@ -77,7 +81,7 @@ impl World {
             request: None,
             role: None,
             role_binding: None,
-            claims: claims::ClaimsSeen::default(),
+            claims: ClaimsSeen::default(),
             policy: None,
             template: Some(Ok(offer)),
             has_rights: true,

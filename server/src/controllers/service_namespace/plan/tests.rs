@@ -1,13 +1,29 @@
-use bindery_api::v1alpha2::{
-    APIServiceExportSpec, APIServiceNamespaceSpec, APIServiceNamespaceStatus, BoundSchema, BoundSchemaSpec,
-    ExportResource, GroupResource, Isolation, Scope,
+use std::sync::Arc;
+
+use bindery_api::{
+    Conditions as _,
+    v1alpha2::{
+        APIServiceExport, APIServiceExportSpec, APIServiceNamespaceSpec, APIServiceNamespaceStatus, BoundSchema,
+        BoundSchemaSpec, ExportResource, Isolation, Scope,
+    },
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::rbac::v1::{Role, RoleBinding, Subject},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
 
 use serde_json::Value;
 
 use super::*;
-use crate::{controllers::service_namespace::apply::is_about, leftovers::SyncedObject, rbac::claims};
+use crate::{
+    controllers::service_namespace::{
+        apply::is_about,
+        observed::{NamespaceLeftovers, SharedSeen},
+    },
+    leftovers::{Leftovers, SyncedObject},
+    rbac::{Scopes, claims},
+};
 
 mod claiming;
 
@@ -142,7 +158,7 @@ impl World {
             bindings: &self.bindings,
             server_binding: self.server_binding.as_ref(),
             left: self.left.as_ref(),
-            shared: shared::SharedSeen {
+            shared: SharedSeen {
                 namespace: self.shared.as_ref(),
                 roles: &self.shared_roles,
                 bindings: &self.shared_bindings,

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use bindery_api::v1alpha2::{APIServiceNamespace, GroupResource, Isolation, PermissionClaim, Scope};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use proptest::{collection::vec, prelude::*};

@@ -8,7 +8,6 @@ use tokio::time::{Duration, Instant, sleep};
 
 use crate::front::services::binding::create::Checked;
 use crate::{
-    controllers::request::phase,
     credentials::{IssueError, Minted},
     front::{
         Front, Outcome,
@@ -34,7 +33,7 @@ impl Front {
             response: None,
         };
         let contract = found.status.as_ref().and_then(|status| status.namespace.as_deref());
-        let (api::Phase::Succeeded, Some(contract)) = (phase(found), contract) else {
+        let (api::Phase::Succeeded, Some(contract)) = (found.phase(), contract) else {
             return Ok(answer);
         };
         // The controller may run on another replica, so that this one sees its work a little later.

@@ -11,10 +11,10 @@ use bindery_api::{
 use bindery_proto::v1alpha2::{
     CreateBindableResourcesRequestRequest, CreateBindableResourcesRequestResponse, ErrorReason,
 };
-use bindery_runtime::{cache::ObjectKey, errors, preconditions::same_uid};
+use bindery_runtime::{cache::ObjectKey, errors};
 use kube::{
     ResourceExt as _,
-    api::{DeleteParams, ObjectMeta, PostParams},
+    api::{ObjectMeta, PostParams},
 };
 use tokio::time::Instant;
 
@@ -22,7 +22,6 @@ use crate::front::services::binding::RequestKey;
 use crate::{
     actions,
     contract::{self, Located},
-    controllers::request::phase,
     credentials,
     front::{
         Failure, Front, Outcome,
@@ -36,6 +35,7 @@ use crate::{
     },
     rights::RightsError,
     template::{self, ExportPlan},
+    writes::Write,
 };
 
 /// Number of attempts to write a request that others write at the same time.
@@ -213,17 +213,9 @@ impl Front {
     }
 
     async fn remove(&self, failed: &api::BindableResourcesRequest) -> Outcome<()> {
-        let preconditions = failed.uid().map(same_uid);
-        let params = DeleteParams {
-            preconditions,
-            ..DeleteParams::default()
-        };
-        match self.requests().delete(&failed.name_any(), &params).await {
-            Ok(_) => Ok(()),
-            // Another call has deleted it already.
-            Err(error) if errors::is_not_found(&error) || errors::is_conflict(&error) => Ok(()),
-            Err(error) => Err(Failure::of_kube("restart the failed request", &error)),
-        }
+        let write = Write::delete("the failed request is made anew", failed);
+        let deleted = write.apply(&self.state.clients.write).await.map(drop);
+        deleted.map_err(|error| Failure::of_write("restart the failed request", &error))
     }
 
     fn object(&self, key: &RequestKey, spec: &api::BindableResourcesRequestSpec) -> api::BindableResourcesRequest {
@@ -250,13 +242,13 @@ impl Front {
         begun: &Arc<api::BindableResourcesRequest>,
         until: Instant,
     ) -> Outcome<Arc<api::BindableResourcesRequest>> {
-        if phase(begun) != api::Phase::Pending {
+        if begun.phase() != api::Phase::Pending {
             return Ok(Arc::clone(begun));
         }
         let (uid, from) = (begun.uid(), version(begun));
         let is_newer = |shown: &api::BindableResourcesRequest| shown.uid() == uid && version(shown) >= from;
         let is_decided = |shown: Option<&api::BindableResourcesRequest>| {
-            shown.is_some_and(|shown| is_newer(shown) && phase(shown) != api::Phase::Pending)
+            shown.is_some_and(|shown| is_newer(shown) && shown.phase() != api::Phase::Pending)
         };
         let key = ObjectKey::of(begun.as_ref());
         let requests = &self.state.caches.requests;
@@ -309,7 +301,7 @@ fn decide(
     if spec.compatibility != wanted.compatibility {
         return Err("spec.compatibility");
     }
-    Ok(match phase(existing) {
+    Ok(match existing.phase() {
         api::Phase::Failed => Step::Restart,
         api::Phase::Succeeded if needs_rerun() => Step::RunAgain,
         api::Phase::Succeeded | api::Phase::Pending => Step::Join,

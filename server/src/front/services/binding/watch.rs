@@ -10,7 +10,6 @@ use bindery_proto::v1alpha2::{
 use kube::ResourceExt as _;
 
 use crate::{
-    controllers::request::request_name,
     front::{
         Front, Outcome,
         streams::{
@@ -21,6 +20,7 @@ use crate::{
         wire::{convert::request, validate::WatchRequests},
     },
     principal::Principal,
+    request::request_name,
 };
 
 const METHOD: &str = "/kubebind.v1alpha2.BindingService/WatchBindableResourcesRequests";

@@ -1,6 +1,6 @@
 //! Unbinding: the call deletes the export, and the controllers delete all that was made for it.
 
-use bindery_api::v1alpha2 as api;
+use bindery_api::{names::ExportName, v1alpha2 as api};
 use bindery_proto::v1alpha2::{DeleteExportResponse, ErrorReason};
 use bindery_runtime::cache::ObjectKey;
 use kube::ResourceExt as _;
@@ -76,12 +76,12 @@ fn count(remaining: &Leftovers) -> i32 {
     i32::try_from(remaining.count()).unwrap_or(i32::MAX)
 }
 
-fn not_empty(contract: &str, name: &str, remaining: &Leftovers) -> Failure {
+fn not_empty(contract: &str, name: &ExportName, remaining: &Leftovers) -> Failure {
     let text = format!(
         "export {name} of contract {contract}: {remaining}; delete them on the consumer, or set force to let them stay"
     );
     Failure::new(ErrorReason::ExportNotEmpty, text)
-        .with("export", name)
+        .with("export", &**name)
         .with("contract", contract)
         .with("remainingObjects", remaining.count().to_string())
 }

@@ -7,6 +7,7 @@ use bindery_proto::v1alpha2::{
     provider_service_client::ProviderServiceClient,
 };
 use bindery_runtime::telemetry;
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::{net::TcpListener, task::JoinHandle};

@@ -23,12 +23,6 @@ to_proto! {
     compatibility: api::Compatibility => proto::Compatibility;
 }
 
-/// The value of the CRD for that of a message that was validated.
-pub(crate) fn compatibility_of(value: i32) -> Option<api::Compatibility> {
-    let value = proto::Compatibility::try_from(value).ok()?;
-    api::Compatibility::from_name(value.as_crd_str()?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,15 +75,5 @@ mod tests {
         check(&others, api::Compatibility::as_str, compatibility, |number| {
             proto::Compatibility::try_from(number).ok()?.as_crd_str()
         });
-    }
-
-    #[test]
-    fn compatibility_is_read_back() {
-        assert_eq!(compatibility_of(0), None);
-        assert_eq!(
-            compatibility_of(compatibility(api::Compatibility::KubeBind)),
-            Some(api::Compatibility::KubeBind)
-        );
-        assert_eq!(compatibility_of(99), None);
     }
 }

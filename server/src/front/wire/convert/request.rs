@@ -3,10 +3,12 @@
 use bindery_api::v1alpha2 as api;
 use bindery_proto::v1alpha2 as proto;
 
-use crate::controllers::request::request_name;
-use crate::front::wire::{
-    convert::{condition::kubernetes_conditions, enums, meta},
-    validate::BindRequest,
+use crate::{
+    front::wire::{
+        convert::{condition::kubernetes_conditions, enums, meta},
+        validate::BindRequest,
+    },
+    request::request_name,
 };
 
 /// The message of a request, under the name that its author gave it. The object of a request by gRPC is named by a hash

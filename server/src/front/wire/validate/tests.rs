@@ -183,4 +183,6 @@ fn a_compatibility_that_is_not_served_is_refused_as_such() {
     assert!(served(Compatibility::Unspecified).is_ok());
     let failure = served(Compatibility::KubeBind).expect_err("a refusal");
     assert_eq!(failure.reason(), ErrorReason::FeatureOff);
+    let unknown = changed(|request| request.spec.as_mut().expect("a spec").compatibility = 99);
+    check::<CreateRequest, _>(unknown, &["bindable_resources_request.spec.compatibility"]);
 }

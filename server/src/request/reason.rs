@@ -2,12 +2,12 @@
 
 use bindery_api::v1alpha2::BindableResourcesRequest;
 
-use super::status;
+use super::ready;
 use crate::policy::requests::RefusalReason;
 
 /// Why a request waits for something that no cache shows. Such a request is looked at again by time alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::controllers) enum OutsideReason {
+pub(crate) enum OutsideReason {
     /// The admission policy on requests has not vouched for the request's author.
     Unverified(RefusalReason),
     /// A Secret that belongs to somebody else is in the way of the response.
@@ -20,12 +20,12 @@ pub(in crate::controllers) enum OutsideReason {
 
 impl OutsideReason {
     /// The reason in a request's condition; `None` if it waits for nothing outside.
-    pub(in crate::controllers) fn of(request: &BindableResourcesRequest) -> Option<Self> {
-        Self::parse(status::reason(request)?)
+    pub(crate) fn of(request: &BindableResourcesRequest) -> Option<Self> {
+        Self::parse(&ready(request)?.reason)
     }
 
     /// The reason as the condition has it.
-    pub(super) const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Unverified(reason) => reason.as_str(),
             Self::ForeignSecret => "ForeignSecret",
@@ -41,7 +41,7 @@ impl OutsideReason {
 }
 
 /// Whether a request is not served because nobody has checked who made it.
-pub(in crate::controllers) fn is_unverified(request: &BindableResourcesRequest) -> bool {
+pub(crate) fn is_unverified(request: &BindableResourcesRequest) -> bool {
     matches!(OutsideReason::of(request), Some(OutsideReason::Unverified(_)))
 }
 

@@ -1,9 +1,15 @@
-//! Tells whether a call or a user made a BindableResourcesRequest, and who that was.
+//! What the server reads from a BindableResourcesRequest: whether a call or a user made it, who that was, and what its condition
+//! says.
 
-use bindery_api::{annotations, labels, v1alpha2::BindableResourcesRequest};
+use bindery_api::{annotations, conditions::READY, labels, v1alpha2::BindableResourcesRequest};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 
 use crate::principal::Principal;
+
+mod reason;
+
+pub(crate) use reason::{OutsideReason, is_unverified};
 
 /// The name that the author gave a request, which becomes the export's. It differs from the object's name for a request of a
 /// call, which is named by a hash.
@@ -34,6 +40,12 @@ pub fn principal(request: &BindableResourcesRequest, server_namespace: &str) -> 
         .filter(|_| is_grpc(request, server_namespace))
         .and_then(|json| Principal::from_json(json))
         .unwrap_or_else(|| Principal::named(&request.spec.author))
+}
+
+/// The condition `Ready` of a request, which has no other condition.
+pub fn ready(request: &BindableResourcesRequest) -> Option<&Condition> {
+    let mut conditions = request.status.iter().flat_map(|status| &status.conditions);
+    conditions.find(|condition| condition.type_ == READY)
 }
 
 fn is_marked(request: &BindableResourcesRequest) -> bool {

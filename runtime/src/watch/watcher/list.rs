@@ -3,13 +3,15 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{
-    Decode, Event, ObjectName,
-    items::ItemReader,
-    read::{ApiServer, get_list, io_error, read_all, read_on, utf8, within_limit},
-    watcher::Watcher,
+use super::Watcher;
+use crate::{
+    errors,
+    watch::{
+        Decode, Event, ObjectName,
+        items::ItemReader,
+        read::{ApiServer, get_list, io_error, read_all, read_on, utf8, within_limit},
+    },
 };
-use crate::errors;
 
 /// Objects per page of a list. A watcher halves its own number whenever a page exceeds the size limit.
 pub(super) const PAGE_OBJECTS: usize = 500;

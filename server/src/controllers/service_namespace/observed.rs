@@ -1,0 +1,88 @@
+//! What the plan of an APIServiceNamespace depends on.
+
+use std::sync::Arc;
+
+use bindery_api::{
+    annotations,
+    v1alpha2::{APIServiceExport, APIServiceNamespace},
+};
+use bindery_runtime::cache::ObjectKey;
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    core::v1::Namespace,
+    rbac::v1::{Role, RoleBinding, Subject},
+};
+use kube::ResourceExt as _;
+
+use crate::{contract, leftovers::Leftovers, rbac::Scopes};
+
+/// An APIServiceNamespace, and what its plan depends on.
+pub(super) struct Observed<'a> {
+    pub(super) contract: &'a str,
+    /// Name of the consumer's namespace.
+    pub(super) name: &'a str,
+    /// The APIServiceNamespace; `None` if it has gone.
+    pub(super) object: Option<&'a APIServiceNamespace>,
+    /// The provider namespace, if one exists under the name that is or would be assigned.
+    pub(super) namespace: Option<&'a Namespace>,
+    /// Whether the contract exists and is not being deleted.
+    pub(super) contract_stays: bool,
+    /// All exports of the contract.
+    pub(super) exports: &'a [Arc<APIServiceExport>],
+    /// The scope in which the consumer sees each resource of the contract.
+    pub(super) scopes: &'a Scopes,
+    /// Names of exports that pending requests are about to create.
+    pub(super) pending_exports: &'a [String],
+    /// Roles in the provider namespace that carry label `kube-bind.io/contract`.
+    pub(super) roles: &'a [Arc<Role>],
+    /// Role bindings in the provider namespace that carry label `kube-bind.io/contract`.
+    pub(super) bindings: &'a [Arc<RoleBinding>],
+    /// The binding by which the server lists claimed objects in the provider namespace.
+    pub(super) server_binding: Option<&'a RoleBinding>,
+    /// What is left in the provider namespace; `None` if nobody has counted yet.
+    pub(super) left: Option<&'a NamespaceLeftovers>,
+    /// The shared namespace, which has the name of the consumer's namespace.
+    pub(super) shared: SharedSeen<'a>,
+    /// How many namespaces the contract may have; `None` if this one is not beyond that number.
+    pub(super) beyond: Option<usize>,
+    /// The server itself, as a role binding names it.
+    pub(super) server: &'a Subject,
+    pub(super) now: Timestamp,
+}
+
+/// What is left in a provider namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct NamespaceLeftovers {
+    /// Objects that belong to the contract.
+    pub(super) leftovers: Leftovers,
+    /// Whether there are objects of the provider's own that may be the source of a claim.
+    pub(super) has_sources: bool,
+}
+
+/// The shared namespace, and what decides about it.
+pub(super) struct SharedSeen<'a> {
+    /// The namespace, if it exists and contracts may share it.
+    pub(super) namespace: Option<&'a Namespace>,
+    /// Roles in the namespace that carry label `kube-bind.io/contract`.
+    pub(super) roles: &'a [Arc<Role>],
+    /// Role bindings in the namespace that carry label `kube-bind.io/contract`.
+    pub(super) bindings: &'a [Arc<RoleBinding>],
+    /// The binding by which the server lists claimed objects in the namespace.
+    pub(super) server_binding: Option<&'a RoleBinding>,
+    /// Names of exports for which the admission policy was proved to be in force.
+    pub(super) proved: &'a [String],
+    /// Why contracts must not share a namespace of this name; `None` if they may.
+    pub(super) reserved: Option<String>,
+}
+
+/// Key of the APIServiceNamespace that a provider namespace was made for.
+pub(super) fn made_for(namespace: &Namespace) -> Option<ObjectKey> {
+    let key = namespace.annotations().get(annotations::API_SERVICE_NAMESPACE)?;
+    let (contract, name) = key.split_once('/')?;
+    (contract::of(namespace) == Some(contract)).then(|| ObjectKey::new(contract, name))
+}
+
+/// Whether a namespace carries the contract's label and the annotation of this very APIServiceNamespace.
+pub(super) fn is_ours(seen: &Observed<'_>, namespace: &Namespace) -> bool {
+    made_for(namespace).is_some_and(|key| *key.namespace == *seen.contract && *key.name == *seen.name)
+}
