@@ -139,7 +139,7 @@ impl BindingController {
             BindingOp::StartEngine { name, spec } => {
                 if let Some(session) = runtime.connection.session().cloned() {
                     let engine = self.engine(binding, &session, &spec, runtime.deletions());
-                    runtime.run_engine(name, spec, engine);
+                    runtime.run_engine(name, *spec, engine);
                 }
             }
             BindingOp::StopEngine(name) => runtime.stop_engine(&name),

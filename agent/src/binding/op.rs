@@ -37,7 +37,7 @@ pub enum BindingOp {
         /// Name of the CRD.
         name: String,
         /// What the engine is started with.
-        spec: EngineSpec,
+        spec: Box<EngineSpec>,
     },
     /// Stop the engine of this CRD.
     StopEngine(String),

@@ -114,7 +114,7 @@ fn wanted(seen: &ObservedBinding) -> BindingPlan {
             {
                 plan.ops.push(BindingOp::StartEngine {
                     name: name.clone(),
-                    spec,
+                    spec: Box::new(spec),
                 });
             }
             used.insert(name.clone());

@@ -235,7 +235,7 @@ pub(super) fn act(seen: &mut ObservedBinding, ops: &[BindingOp]) {
             }
             BindingOp::StartEngine { name, spec } => {
                 let engine = ObservedEngine {
-                    spec: spec.clone(),
+                    spec: (**spec).clone(),
                     ..served().engines[CRD].clone()
                 };
                 seen.engines.insert(name.clone(), engine);

@@ -53,7 +53,7 @@ pub(super) fn drain(seen: &ObservedBinding, session: u64) -> UnbindPlan {
             plan.remaining = None;
             plan.ops.extend(spec.map(|spec| BindingOp::StartEngine {
                 name: name.clone(),
-                spec,
+                spec: Box::new(spec),
             }));
             plan.ops.push(BindingOp::DrainEngine(name.clone()));
             continue;
