@@ -102,6 +102,7 @@ impl Report {
 // === impl Outcome ===
 
 impl Outcome {
+    /// Makes the outcome of an object on which nothing was done because of this problem.
     pub(crate) fn failed(object: &ObjectRef, problem: Problem) -> Self {
         Self {
             object: object.clone(),

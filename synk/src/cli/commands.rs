@@ -21,7 +21,7 @@ use super::{
     connection::Connection,
     errors::{Exit, Failure},
     progress::Progress,
-    render::Look,
+    render::Style,
 };
 
 /// Time without output after which a hint is printed.
@@ -34,7 +34,7 @@ struct Context {
     namespace: Option<String>,
     /// The namespace of the kubeconfig's context.
     context_namespace: String,
-    look: Look,
+    style: Style,
     quiet: bool,
     progress: Progress,
     /// Cancelled by Ctrl-C.
@@ -58,7 +58,7 @@ pub(super) async fn run(args: Args) -> Result<Answer, Stop> {
         synk: Synk::new(connection.clients),
         namespace: args.display.namespace,
         context_namespace: connection.namespace,
-        look: Look {
+        style: Style {
             verbose,
             colours: has_colours(),
         },

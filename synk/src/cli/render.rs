@@ -18,14 +18,14 @@ const API_VERSION: &str = "synk.cloudrobotics.com/v1";
 
 /// The style of a text.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Look {
+pub(super) struct Style {
     /// True to print everything, not only differences.
     pub(super) verbose: bool,
     /// True to print colours.
     pub(super) colours: bool,
 }
 
-impl Look {
+impl Style {
     /// Wraps a text in an ANSI colour.
     fn paint(self, colour: u8, text: &str) -> String {
         if self.colours {

@@ -29,12 +29,7 @@ pub fn reads(manifests: &[Manifest], versions: &Versions, kinds: &Kinds) -> Vec<
     for manifest in manifests {
         let object = &manifest.object;
         if kinds.is_served(&object.gvk) && known.insert(object.identity()) {
-            let key = (
-                object.gvk.group.clone(),
-                object.gvk.kind.clone(),
-                object.namespace.clone(),
-            );
-            by.entry(key).or_insert_with(|| object.gvk.clone());
+            by.entry(key(object)).or_insert_with(|| object.gvk.clone());
             let place = (object.gvk.clone(), object.namespace.clone());
             asked.entry(place).or_default().insert(object.name.clone());
         }
@@ -43,11 +38,7 @@ pub fn reads(manifests: &[Manifest], versions: &Versions, kinds: &Kinds) -> Vec<
         if object.gvk.is_crd() || known.contains(&object.identity()) {
             continue;
         }
-        let key = (
-            object.gvk.group.clone(),
-            object.gvk.kind.clone(),
-            object.namespace.clone(),
-        );
+        let key = key(object);
         if !by.contains_key(&key) {
             let Some(resource) = listed(object, kinds) else {
                 continue;
@@ -68,6 +59,11 @@ pub fn reads(manifests: &[Manifest], versions: &Versions, kinds: &Kinds) -> Vec<
             })
         })
         .collect()
+}
+
+fn key(object: &ObjectRef) -> (String, String, Option<String>) {
+    let gvk = &object.gvk;
+    (gvk.group.clone(), gvk.kind.clone(), object.namespace.clone())
 }
 
 /// Whether an object that a version lists can be read. The state of other objects is unknown.

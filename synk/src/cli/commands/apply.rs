@@ -166,7 +166,7 @@ impl Context {
 
     /// Shows a plan. A plan that cannot be carried out is shown too, and is a failure.
     fn planned(&self, plan: &Plan) -> Result<Answer, Stop> {
-        let mut answer = done(render::plan(plan, self.look));
+        let mut answer = done(render::plan(plan, self.style));
         if plan.next.is_some() {
             answer.exit = Exit::Pending;
         }

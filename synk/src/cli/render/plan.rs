@@ -6,7 +6,7 @@ use bindery_runtime::terminal::printable;
 use bindery_synk::plan::{Decision, FieldChange, Plan, Step};
 use serde_json::{Map, Value, json};
 
-use super::{Look, about, counted, document, named, objects};
+use super::{Style, about, counted, document, named, objects};
 
 /// Greatest length of a printed value. Longer values are shortened.
 const VALUE_LENGTH_MAX: usize = 60;
@@ -26,8 +26,8 @@ struct Summary {
 }
 
 /// Returns a plan as a text and as a document.
-pub(in crate::cli) fn plan(plan: &Plan, look: Look) -> (String, Map<String, Value>) {
-    (text(plan, look), as_document(plan))
+pub(in crate::cli) fn plan(plan: &Plan, style: Style) -> (String, Map<String, Value>) {
+    (text(plan, style), as_document(plan))
 }
 
 impl Summary {
@@ -61,19 +61,19 @@ impl Summary {
     }
 }
 
-fn text(plan: &Plan, look: Look) -> String {
+fn text(plan: &Plan, style: Style) -> String {
     let mut text = String::new();
     let summary = Summary::of(plan);
     for step in &plan.steps {
-        if look.verbose || step.decision != Decision::Unchanged {
-            write_step(&mut text, step, &plan.namespace, look);
+        if style.verbose || step.decision != Decision::Unchanged {
+            write_step(&mut text, step, &plan.namespace, style);
         }
     }
     for prune in &plan.prune {
         let _ = writeln!(
             text,
             "{} {}",
-            look.paint(31, "-"),
+            style.paint(31, "-"),
             named(&prune.object, &plan.namespace)
         );
     }
@@ -81,9 +81,9 @@ fn text(plan: &Plan, look: Look) -> String {
         let line = "leaves the set and stays: objects of the set live in it";
         let _ = writeln!(text, "= {} {line}", named(&left.object, &plan.namespace));
     }
-    if !look.verbose && summary.unchanged > 0 && summary.differs() {
+    if !style.verbose && summary.unchanged > 0 && summary.differs() {
         let line = format!("= {} unchanged", objects(summary.unchanged));
-        let _ = writeln!(text, "{}", look.paint(2, &line));
+        let _ = writeln!(text, "{}", style.paint(2, &line));
     }
     let rule = if text.is_empty() { "" } else { "\n" };
     format!("{}\n\n{text}{rule}{}\n", heading(plan), closing(plan, summary))
@@ -114,7 +114,7 @@ fn closing(plan: &Plan, summary: Summary) -> String {
     format!("{}.", summary.text())
 }
 
-fn write_step(text: &mut String, step: &Step, namespace: &str, look: Look) {
+fn write_step(text: &mut String, step: &Step, namespace: &str, style: Style) {
     let (sign, colour) = match step.decision {
         Decision::Create => ("+", 32),
         Decision::Change | Decision::Unsure => ("~", 33),
@@ -123,7 +123,7 @@ fn write_step(text: &mut String, step: &Step, namespace: &str, look: Look) {
         Decision::Impossible { .. } => ("!", 31),
     };
     let name = named(&step.object, namespace);
-    let _ = write!(text, "{} {name}", look.paint(colour, sign));
+    let _ = write!(text, "{} {name}", style.paint(colour, sign));
     let note = match &step.decision {
         Decision::Recreate => "  (is deleted and made anew: this cannot be changed)",
         Decision::Unsure => "  (may change)",
@@ -131,20 +131,20 @@ fn write_step(text: &mut String, step: &Step, namespace: &str, look: Look) {
         _ => "",
     };
     let _ = writeln!(text, "{note}");
-    if look.verbose || matches!(step.decision, Decision::Impossible { .. }) {
-        let _ = writeln!(text, "    {}", look.paint(2, &printable(&step.origin.to_string())));
+    if style.verbose || matches!(step.decision, Decision::Impossible { .. }) {
+        let _ = writeln!(text, "    {}", style.paint(2, &printable(&step.origin.to_string())));
     }
     if let Decision::Impossible { problem, .. } = &step.decision {
         let _ = writeln!(text, "    {}", printable(problem));
     }
     // A new object has no earlier value to compare with.
     if !matches!(step.decision, Decision::Create) {
-        write_changes(text, &step.changes, look);
+        write_changes(text, &step.changes, style);
     }
 }
 
-fn write_changes(text: &mut String, changes: &[FieldChange], look: Look) {
-    let shown = if look.verbose { changes.len() } else { FIELDS_MAX };
+fn write_changes(text: &mut String, changes: &[FieldChange], style: Style) {
+    let shown = if style.verbose { changes.len() } else { FIELDS_MAX };
     for change in changes.iter().take(shown) {
         let path = printable(&change.path);
         let values = if change.hidden {
@@ -152,8 +152,8 @@ fn write_changes(text: &mut String, changes: &[FieldChange], look: Look) {
         } else {
             format!(
                 "{} -> {}",
-                value(change.from.as_ref(), look),
-                value(change.to.as_ref(), look)
+                value(change.from.as_ref(), style),
+                value(change.to.as_ref(), style)
             )
         };
         let _ = writeln!(text, "    {path}: {values}");
@@ -163,12 +163,12 @@ fn write_changes(text: &mut String, changes: &[FieldChange], look: Look) {
     }
 }
 
-fn value(value: Option<&Value>, look: Look) -> String {
+fn value(value: Option<&Value>, style: Style) -> String {
     let Some(value) = value else {
         return "(none)".to_owned();
     };
     let text = printable(&value.to_string());
-    if look.verbose || text.chars().count() <= VALUE_LENGTH_MAX {
+    if style.verbose || text.chars().count() <= VALUE_LENGTH_MAX {
         return text;
     }
     let short: String = text.chars().take(VALUE_LENGTH_MAX).collect();
@@ -279,11 +279,11 @@ mod tests {
 
     #[track_caller]
     fn check(plan: &Plan, verbose: bool, expect: &str) {
-        let look = Look {
+        let style = Style {
             verbose,
             colours: false,
         };
-        assert_eq!(text(plan, look), expect);
+        assert_eq!(text(plan, style), expect);
     }
 
     #[test]
@@ -394,27 +394,27 @@ set web, namespace shop: web.v1 is new
             steps: vec![long],
             ..empty()
         };
-        let brief = text(&plan, Look::default());
+        let brief = text(&plan, Style::default());
         let first = format!("    data.a: \"{}… -> \"a\\nb \"\n", "x".repeat(59));
         assert!(brief.contains(&first), "{brief}");
         assert!(
             brief.contains("    data.k10: 1 -> 2\n    … and 9 more fields, which -v shows\n"),
             "{brief}"
         );
-        let look = Look {
+        let style = Style {
             verbose: true,
             colours: false,
         };
-        assert!(text(&plan, look).contains(&"x".repeat(200)));
+        assert!(text(&plan, style).contains(&"x".repeat(200)));
     }
 
     #[test]
     fn signs_are_coloured_where_colours_are() {
-        let look = Look {
+        let style = Style {
             verbose: false,
             colours: true,
         };
-        assert!(text(&mixed(), look).contains("\u{1b}[32m+\u{1b}[0m configmap/new\n"));
+        assert!(text(&mixed(), style).contains("\u{1b}[32m+\u{1b}[0m configmap/new\n"));
     }
 
     #[test]
