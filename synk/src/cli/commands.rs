@@ -33,7 +33,7 @@ struct Context {
     /// The namespace that was typed.
     namespace: Option<String>,
     /// The namespace of the kubeconfig's context.
-    context_namespace: String,
+    default_namespace: String,
     style: Style,
     quiet: bool,
     progress: Progress,
@@ -57,7 +57,7 @@ pub(super) async fn run(args: Args) -> Result<Answer, Stop> {
     let context = Context {
         synk: Synk::new(connection.clients),
         namespace: args.display.namespace,
-        context_namespace: connection.namespace,
+        default_namespace: connection.namespace,
         style: Style {
             verbose,
             colours: has_colours(),
@@ -129,7 +129,7 @@ impl Context {
     fn target(&self, set: &SetName) -> Target {
         Target {
             set: set.clone(),
-            namespace: self.namespace.clone().unwrap_or_else(|| self.context_namespace.clone()),
+            namespace: self.namespace.clone().unwrap_or_else(|| self.default_namespace.clone()),
         }
     }
 
