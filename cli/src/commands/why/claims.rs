@@ -5,6 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use bindery_api::{
     Accepted, Conditions as _,
     claims::{ReferencePaths, Referenced, Selected, Selection},
+    conditions::{CLAIM_NOT_ACCEPTED, PERMISSION_CLAIMS_IN_SYNC},
     placement::ClaimedPlacement,
     v1alpha2::{APIServiceBinding, APIServiceExport, GroupResource, PermissionClaim, Scope, SelectorReference},
 };
@@ -12,15 +13,13 @@ use bindery_api::{
 use super::{Asked, link};
 use crate::{
     claims::news,
+    consumer::kinds::Kind,
     provider::contract::Contract,
-    why::{self, BindingLink, ClaimFacts, CopyLocation, Kind, MappedNamespaces, ObjectFacts, Relation, Seen},
+    why::{self, BindingLink, ClaimFacts, CopyLocation, MappedNamespaces, ObjectFacts, Relation, Seen},
 };
 
 /// The most objects that are read to find one that refers to the claimed object.
 const REFERRERS_MAX: u32 = 2000;
-/// The condition of a binding about its claims, and the reason of it when a claim is not accepted yet.
-const CLAIMS_IN_SYNC: &str = "PermissionClaimsInSync";
-const NOT_ACCEPTED: &str = "ClaimNotAccepted";
 
 /// Tells whether the binding has a claim on a resource, in effect or rejected.
 pub(super) fn is_claimed(binding: &APIServiceBinding, resource: &GroupResource) -> bool {
@@ -29,8 +28,8 @@ pub(super) fn is_claimed(binding: &APIServiceBinding, resource: &GroupResource) 
 
 /// Tells whether the provider claims something that the binding has not accepted. Only the export says on which resources.
 fn has_news(binding: &APIServiceBinding) -> bool {
-    let condition = binding.condition(CLAIMS_IN_SYNC);
-    condition.is_some_and(|condition| condition.reason == NOT_ACCEPTED)
+    let condition = binding.condition(PERMISSION_CLAIMS_IN_SYNC);
+    condition.is_some_and(|condition| condition.reason == CLAIM_NOT_ACCEPTED)
 }
 
 fn in_effect(binding: &APIServiceBinding, resource: &GroupResource) -> Vec<PermissionClaim> {
@@ -63,7 +62,7 @@ impl Asked<'_> {
         if !is_claimed && !has_news(binding) {
             return None;
         }
-        let contract = Contract::open(self.consumer, binding).await;
+        let contract = self.consumer.contract(binding).await;
         let export = match &contract {
             Ok(contract) => {
                 let export = contract.export(binding.export_name()).await;

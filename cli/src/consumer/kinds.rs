@@ -7,7 +7,7 @@ use kube::{
 };
 use serde::Serialize;
 
-use crate::render::output::joined;
+use crate::text::joined;
 
 /// An API of this cluster, in its preferred version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
