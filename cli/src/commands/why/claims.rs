@@ -7,7 +7,7 @@ use bindery_api::{
     claims::{ReferencePaths, Referenced, Selected, Selection},
     conditions::{CLAIM_NOT_ACCEPTED, PERMISSION_CLAIMS_IN_SYNC},
     placement::ClaimedPlacement,
-    v1alpha2::{APIServiceBinding, APIServiceExport, GroupResource, PermissionClaim, Scope, SelectorReference},
+    v1alpha2::{APIServiceBinding, APIServiceExport, GroupResource, PermissionClaim, SelectorReference},
 };
 
 use super::{Asked, link};
@@ -109,7 +109,9 @@ impl Asked<'_> {
         object: &Seen<ObjectFacts>,
     ) -> BindingLink {
         link.server = Some(contract.server.clone());
-        let placement = self.placement(export);
+        let Some(placement) = self.placement(export) else {
+            return link.unseen("this cluster does not serve the export's APIs yet, whose scope decides the namespace");
+        };
         link.place = match contract.place(&self.namespace).await {
             Ok(found) => Seen::Is(why::claimed_place(
                 placement,
@@ -129,19 +131,14 @@ impl Asked<'_> {
         link
     }
 
-    /// Where the claims of an export are served on the provider.
-    fn placement(&self, export: &APIServiceExport) -> ClaimedPlacement {
+    /// Where the claims of an export are served on the provider; `None` if that depends on APIs that this cluster does not serve.
+    fn placement(&self, export: &APIServiceExport) -> Option<ClaimedPlacement> {
         let exported = |kind: &&Kind| {
             let mut resources = export.spec.resources.iter();
             resources.any(|resource| resource.group_resource == kind.resource())
         };
-        let mut exported = self.kinds.iter().filter(exported);
-        let scope = if exported.any(|kind| !kind.namespaced) {
-            Scope::Cluster
-        } else {
-            Scope::Namespaced
-        };
-        ClaimedPlacement::of(export.spec.isolation, scope)
+        let scopes = self.kinds.iter().filter(exported).map(Kind::scope);
+        ClaimedPlacement::of_export(export.spec.isolation, scopes.map(Some))
     }
 
     /// Says by what claims select the object.
