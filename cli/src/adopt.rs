@@ -148,7 +148,7 @@ fn fate(
     if counterpart.annotations.get(annotations::ADOPTED) == Some(&object.uid) {
         return nothing("it is adopted already, and is marked next");
     }
-    if counterpart.is_paused() {
+    if counterpart.paused {
         return nothing("the object here is paused");
     }
     if counterpart.deleting.is_some() {

@@ -3,6 +3,7 @@
 mod consent;
 mod decision;
 mod record;
+pub(crate) mod rules;
 mod state;
 
 use bindery_api::v1alpha2::{GroupResource, NamedResource, PermissionClaim, SelectorReference};

@@ -4,6 +4,7 @@ pub(crate) mod adopt;
 pub(crate) mod apiservice;
 pub(crate) mod catalog;
 pub(crate) mod claims;
+mod consent;
 pub(crate) mod deploy;
 pub(crate) mod renew;
 pub(crate) mod small;

@@ -3,6 +3,7 @@
 mod again;
 mod credential;
 mod definitions;
+pub(crate) mod kinds;
 mod objects;
 mod owners;
 pub(crate) mod wait;
@@ -19,9 +20,6 @@ use kube::{Api, Client, Resource, ResourceExt as _, api::DeleteParams};
 use serde::de::DeserializeOwned;
 
 use again::again;
-pub(crate) use credential::CredentialProblem;
-pub(crate) use objects::PAGE;
-pub(crate) use owners::bundle_of;
 
 use crate::{args::settings::Settings, errors::Failure};
 

@@ -1,18 +1,20 @@
 //! Errors of the command: each has a message, an exit code and, where it helps, what to do about it.
 
+pub(crate) mod conflict;
+
 use std::io;
 
 use bindery_api::names::KUBE_BIND_NAMESPACE;
 pub(crate) use bindery_runtime::terminal::Exit;
 use bindery_runtime::{client::ClientError, crds::InstallError, errors as cluster, terminal::error_text};
-use bindery_synk::{Failure as SetFailure, Report};
+use bindery_synk::{Failure as SetFailure, Report, plan::Refusal};
 
 use crate::{
     claims,
-    install::conflict::Conflict,
-    konnector,
     provider::{ProviderError, kubeconfig, offer, response},
+    text::joined,
 };
+use conflict::Conflict;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -234,10 +236,25 @@ fn is_forbidden(report: &Report) -> bool {
 
 fn set_message(failure: &SetFailure) -> String {
     match failure {
-        SetFailure::Refused(refusals) => konnector::refused(refusals),
+        SetFailure::Refused(refusals) => refused(refusals),
         SetFailure::Stopped(_) => "stopped: run this again, and it goes on".to_owned(),
         other => other.to_string(),
     }
+}
+
+/// Why synk refuses to apply the set, in the words of this command.
+fn refused(refusals: &[Refusal]) -> String {
+    let text = |refusal: &Refusal| match refusal {
+        Refusal::Owned { object, owner } => format!(
+            "{object} belongs to {owner}, which kubectl bind does not apply: go on updating the konnector with what applied \
+             it, or delete it there first"
+        ),
+        Refusal::OtherNamespace { set, recorded, .. } => {
+            format!("set {set} of this cluster has namespace {recorded}: it is not that of the konnector")
+        }
+        other => other.to_string(),
+    };
+    joined(refusals.iter().map(text))
 }
 
 fn set_mend(failure: &SetFailure) -> Option<String> {

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 pub(crate) use grants::{ADOPTION_ROLE, BUNDLES_ROLE, check as check_bundle_resource, merge as merge_rules};
 pub(crate) use removal::{contents, is_namespace, nothing_bound, without_set};
-pub(crate) use set::{applied, check_set, going, is_in_set, listed, options, refused, set, target, told, was_deployed};
+pub(crate) use set::{applied, check_set, going, is_in_set, listed, options, set, target, told, was_deployed};
 pub(crate) use workload::{Asked, Konnector, choose};
 
 use crate::{errors::Failure, install::write::manifest};

@@ -14,6 +14,7 @@ mod install;
 mod konnector;
 mod provider;
 mod render;
+mod text;
 mod why;
 
 use std::{io::Write as _, process::ExitCode};

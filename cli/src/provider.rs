@@ -14,16 +14,28 @@ use bindery_proto::v1alpha2::{
     CreateBindableResourcesRequestRequest, ErrorReason, ListCollectionsRequest, ListTemplatesRequest, NameRef,
     ObjectMeta, Template,
 };
-use bindery_sdk::{Bound, BuildError, Client, Code, Error, Renewed, TemplateDetails};
+use bindery_runtime::terminal::Exit;
+use bindery_sdk::{Address, Bound, BuildError, Client, Code, Error, Renewed, TemplateDetails};
 use secrecy::SecretString;
-
-use crate::{
-    args::settings::{Backend, Login, Settings},
-    errors::{Exit, Failure},
-};
 
 /// The longest time that one call waits on the backend for the provider's controllers.
 const WAIT: Duration = Duration::from_secs(30);
+
+/// How the command logs in at the backend.
+pub(crate) enum Login {
+    Token(SecretString),
+    File(PathBuf),
+    /// Without a token, only calls that need none can be made.
+    None,
+}
+
+/// The provider's backend, and how to reach it.
+pub(crate) struct Backend {
+    pub(crate) address: Address,
+    pub(crate) login: Login,
+    pub(crate) certificate_authority: Option<PathBuf>,
+    pub(crate) allow_plaintext: bool,
+}
 
 /// A client of the provider's backend.
 pub(crate) struct Provider<'a> {
@@ -95,13 +107,8 @@ impl ProviderError {
 }
 
 impl<'a> Provider<'a> {
-    /// A client with the token of the settings. It connects with the first call.
-    pub(crate) fn new(settings: &'a Settings) -> Result<Self, Failure> {
-        Self::with(settings, settings.backend()?)
-    }
-
-    /// A client that may have no token, for calls that need none.
-    pub(crate) fn with(settings: &Settings, backend: &'a Backend) -> Result<Self, Failure> {
+    /// A client that connects with the first call. Without a token, only calls that need none succeed. `timeout` limits each call.
+    pub(crate) fn new(backend: &'a Backend, timeout: Option<Duration>) -> Result<Self, ProviderError> {
         let mut builder = Client::builder(backend.address.to_string())
             .allow_plaintext(backend.allow_plaintext)
             .user_agent(concat!("kubectl-bind/", env!("CARGO_PKG_VERSION")));
@@ -117,17 +124,17 @@ impl<'a> Provider<'a> {
             })?;
             builder = builder.ca_pem(pem);
         }
-        if let Some(timeout) = settings.timeout {
+        if let Some(timeout) = timeout {
             builder = builder.timeout(timeout);
         }
-        let client = builder.build().map_err(ProviderError::from)?;
+        let client = builder.build()?;
         Ok(Self { client, backend })
     }
 
     /// Name, version and features of the provider; needs no token.
-    pub(crate) async fn describe(&self) -> Result<bindery_proto::v1alpha2::Provider, Failure> {
+    pub(crate) async fn describe(&self) -> Result<bindery_proto::v1alpha2::Provider, ProviderError> {
         let answer = self.client.get_provider().await;
-        Ok(answer.map_err(|source| self.failed("read who the backend is", None, source))?)
+        answer.map_err(|source| self.failed("read who the backend is", None, source))
     }
 
     /// The isolation that the provider uses for templates without one; none if the call fails.
@@ -136,28 +143,28 @@ impl<'a> Provider<'a> {
         provider.isolation().as_crd_str().and_then(Isolation::from_name)
     }
 
-    pub(crate) async fn templates(&self, request: ListTemplatesRequest) -> Result<Vec<Template>, Failure> {
+    pub(crate) async fn templates(&self, request: ListTemplatesRequest) -> Result<Vec<Template>, ProviderError> {
         let answer = self.client.list_templates(request).await;
-        Ok(answer.map_err(|source| self.failed("list templates", None, source))?)
+        answer.map_err(|source| self.failed("list templates", None, source))
     }
 
-    pub(crate) async fn template(&self, name: &str) -> Result<TemplateDetails, Failure> {
+    pub(crate) async fn template(&self, name: &str) -> Result<TemplateDetails, ProviderError> {
         let answer = self.client.get_template(name).await;
-        Ok(answer.map_err(|source| self.failed(format!("show template {name}"), Some(name), source))?)
+        answer.map_err(|source| self.failed(format!("show template {name}"), Some(name), source))
     }
 
-    pub(crate) async fn collections(&self, request: ListCollectionsRequest) -> Result<Vec<Collection>, Failure> {
+    pub(crate) async fn collections(&self, request: ListCollectionsRequest) -> Result<Vec<Collection>, ProviderError> {
         let answer = self.client.list_collections(request).await;
-        Ok(answer.map_err(|source| self.failed("list collections", None, source))?)
+        answer.map_err(|source| self.failed("list collections", None, source))
     }
 
-    pub(crate) async fn collection(&self, name: &str) -> Result<Collection, Failure> {
+    pub(crate) async fn collection(&self, name: &str) -> Result<Collection, ProviderError> {
         let answer = self.client.get_collection(name).await;
-        Ok(answer.map_err(|source| self.failed(format!("show collection {name}"), None, source))?)
+        answer.map_err(|source| self.failed(format!("show collection {name}"), None, source))
     }
 
     /// Asks what a bind would install. The provider writes nothing.
-    pub(crate) async fn preview(&self, bind: &BindRequest) -> Result<Bound, Failure> {
+    pub(crate) async fn preview(&self, bind: &BindRequest) -> Result<Bound, ProviderError> {
         let request = CreateBindableResourcesRequestRequest {
             validate_only: true,
             ..bind.request()
@@ -172,10 +179,8 @@ impl<'a> Provider<'a> {
         bind: &BindRequest,
         patience: Duration,
         progress: impl FnMut(&BindableResourcesRequest),
-    ) -> Result<Bound, Failure> {
-        let wait = prost_types::Duration::try_from(patience.min(WAIT)).ok();
-        let request = CreateBindableResourcesRequestRequest { wait, ..bind.request() };
-        self.create(bind, request, patience, progress).await
+    ) -> Result<Bound, ProviderError> {
+        self.create(bind, bind.request(), patience, progress).await
     }
 
     /// Sends a request again as it was made, which gives new credentials.
@@ -183,31 +188,29 @@ impl<'a> Provider<'a> {
         &self,
         made: BindableResourcesRequest,
         patience: Duration,
-    ) -> Result<Bound, Failure> {
+    ) -> Result<Bound, ProviderError> {
         let spec = made.spec.unwrap_or_default();
         let bind = BindRequest {
             name: made.metadata.unwrap_or_default().name,
             template: spec.template_ref.clone().unwrap_or_default().name,
             cluster: spec.cluster_identity.clone().unwrap_or_default(),
         };
-        let wait = prost_types::Duration::try_from(patience.min(WAIT)).ok();
-        let request = CreateBindableResourcesRequestRequest {
-            wait,
-            ..bind.with_spec(spec)
-        };
-        self.create(&bind, request, patience, |_| ()).await
+        self.create(&bind, bind.with_spec(spec), patience, |_| ()).await
     }
 
     async fn create(
         &self,
         bind: &BindRequest,
-        request: CreateBindableResourcesRequestRequest,
+        mut request: CreateBindableResourcesRequestRequest,
         patience: Duration,
         progress: impl FnMut(&BindableResourcesRequest),
-    ) -> Result<Bound, Failure> {
+    ) -> Result<Bound, ProviderError> {
         let doing = format!("bind template {} as {}", bind.template, bind.name);
+        if !request.validate_only {
+            request.wait = prost_types::Duration::try_from(patience.min(WAIT)).ok();
+        }
         let answer = self.client.bind(request, patience, progress).await;
-        Ok(answer.map_err(|source| self.failed(doing, Some(&bind.template), source))?)
+        answer.map_err(|source| self.failed(doing, Some(&bind.template), source))
     }
 
     /// Reads the request that made a binding; fails if another principal made it.

@@ -3,7 +3,6 @@
 mod bound;
 mod claimed;
 mod compare;
-mod kinds;
 mod object;
 mod place;
 mod render;
@@ -14,13 +13,12 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 pub(crate) use compare::difference;
-#[cfg(test)]
-pub(crate) use kinds::tests::served;
-pub(crate) use kinds::{Kind, kinds, resolve};
 pub(crate) use object::ObjectFacts;
 pub(crate) use place::{CopyLocation, MappedNamespaces, claimed_place, place};
 pub(crate) use render::render;
 pub(crate) use select::{named_by, selected_by};
+
+use crate::consumer::kinds::Kind;
 
 /// The outcome of a read of `T`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -1,4 +1,5 @@
-//! Preconditions of deletes: the API server answers 409 and deletes nothing where the live object does not meet them.
+//! Preconditions of deletes, and of merge patches that have them as metadata: the API server answers 409 and writes nothing where
+//! the live object does not meet them.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::Preconditions;
@@ -11,7 +12,7 @@ pub fn same_uid(uid: impl Into<String>) -> Preconditions {
     }
 }
 
-/// Deletes the object only if nobody has written to it since it was read with this metadata.
+/// Deletes or patches the object only if nobody has written to it since it was read with this metadata.
 pub fn unchanged(meta: &ObjectMeta) -> Preconditions {
     Preconditions {
         uid: meta.uid.clone(),

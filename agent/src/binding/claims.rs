@@ -11,7 +11,7 @@ use bindery_api::{
     meta::{is_annotated, owner_reference},
     names,
     placement::ClaimedPlacement,
-    v1alpha2::{APIServiceExport, GroupResource, Isolation, PermissionClaim, Scope},
+    v1alpha2::{APIServiceExport, GroupResource, PermissionClaim, Scope},
 };
 
 use super::{
@@ -237,18 +237,13 @@ fn elsewhere(seen: &ObservedClaims) -> BTreeSet<GroupResource> {
 
 /// Where claimed objects are placed on the provider; `None` while the schemas that decide it are not known.
 fn place(seen: &ObservedBinding, export: &APIServiceExport) -> Option<ClaimedPlacement> {
-    if export.spec.isolation != Isolation::None {
-        return Some(ClaimedPlacement::Mapped);
-    }
-    let mut scope = Scope::Namespaced;
-    for name in crd_names(export) {
-        match seen.schemas.get(&name).unwrap_or(&ObservedSchema::Unknown) {
-            ObservedSchema::Unknown => return None,
-            ObservedSchema::Present(schema) if schema.spec.scope == Scope::Cluster => scope = Scope::Cluster,
-            ObservedSchema::Present(_) | ObservedSchema::Missing => {}
-        }
-    }
-    Some(ClaimedPlacement::of(export.spec.isolation, scope))
+    let scopes = crd_names(export).map(|name| match seen.schemas.get(&name)? {
+        ObservedSchema::Unknown => None,
+        ObservedSchema::Present(schema) => Some(schema.spec.scope),
+        // No schema will come, and a withdrawal does not wait for it.
+        ObservedSchema::Missing => Some(Scope::Namespaced),
+    });
+    ClaimedPlacement::of_export(export.spec.isolation, scopes)
 }
 
 /// The claims that the status lists.

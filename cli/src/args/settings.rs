@@ -1,31 +1,15 @@
 //! Settings of all commands, checked.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use bindery_sdk::Address;
-use secrecy::SecretString;
 
 use crate::{
     args::{ClusterArgs, DisplayArgs, ProviderArgs},
     errors::Failure,
+    provider::{Backend, Login, Provider},
     render::output::Format,
 };
-
-/// How the command logs in at the backend.
-pub(crate) enum Login {
-    Token(SecretString),
-    File(PathBuf),
-    /// Without a token, only calls that need none can be made.
-    None,
-}
-
-/// The provider's backend, and how to reach it.
-pub(crate) struct Backend {
-    pub(crate) address: Address,
-    pub(crate) login: Login,
-    pub(crate) certificate_authority: Option<PathBuf>,
-    pub(crate) allow_plaintext: bool,
-}
 
 /// The settings that all commands share.
 pub(crate) struct Settings {
@@ -55,6 +39,11 @@ impl Settings {
     /// The backend, if flags or environment name one.
     pub(crate) fn any_backend(&self) -> Option<&Backend> {
         self.backend.as_ref()
+    }
+
+    /// A client of the backend; fails as [`Self::backend`] does.
+    pub(crate) fn provider(&self) -> Result<Provider<'_>, Failure> {
+        Ok(Provider::new(self.backend()?, self.timeout)?)
     }
 
     /// The backend; fails if none is named, or if there is no token for it.

@@ -6,7 +6,6 @@ use bindery_api::{
 };
 
 use super::Decision;
-use crate::install::plan::Installed;
 
 /// What the user is asked to consent to, in the order of its weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,9 +31,13 @@ pub(crate) enum Verdict {
 
 /// What the user has to consent to before the claims that `decision` accepts take effect. Claims that the installed
 /// binding has accepted before need no consent.
-pub(crate) fn question(claims: &[PermissionClaim], decision: &Decision, seen: &Installed) -> Question {
+pub(crate) fn question(
+    claims: &[PermissionClaim],
+    decision: &Decision,
+    installed: Option<&APIServiceBinding>,
+) -> Question {
     let news = claims.iter().filter(|claim| {
-        let was_accepted = seen.binding().is_some_and(|binding| was_accepted(binding, claim));
+        let was_accepted = installed.is_some_and(|binding| was_accepted(binding, claim));
         decision.accepted.contains(&claim.group_resource) && !was_accepted
     });
     news.map(question_of).max().unwrap_or(Question::Nothing)

@@ -4,13 +4,12 @@ use std::collections::BTreeSet;
 
 use bindery_api::{
     claims::is_claimable_core,
-    v1alpha2::{GroupResource, PermissionClaim},
+    v1alpha2::{APIServiceBinding, GroupResource, PermissionClaim},
 };
+use k8s_openapi::api::rbac::v1::ClusterRole;
 
-use crate::{
-    install::{manifests, plan::Installed},
-    render::output::joined,
-};
+use super::rules::holds_claim;
+use crate::text::joined;
 
 /// Which claims of an offer a bind accepts and rejects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,9 +57,14 @@ pub(crate) fn check_rejected<'a>(
     }
 }
 
-/// Decides about the claims of an offer. Accepted are those that are neither rejected now nor by the installed binding.
-pub(crate) fn decide(claims: &[PermissionClaim], reject: &[GroupResource], seen: &Installed) -> Decision {
-    let binding = seen.binding();
+/// Decides about the claims of an offer. Accepted are those that are neither rejected now nor by the installed
+/// binding, whose role is `role`.
+pub(crate) fn decide(
+    claims: &[PermissionClaim],
+    reject: &[GroupResource],
+    binding: Option<&APIServiceBinding>,
+    role: Option<&ClusterRole>,
+) -> Decision {
     let rejected: BTreeSet<_> = binding
         .iter()
         .flat_map(|binding| &binding.spec.rejected_permission_claims)
@@ -72,18 +76,14 @@ pub(crate) fn decide(claims: &[PermissionClaim], reject: &[GroupResource], seen:
         .map(|claim| claim.group_resource.clone())
         .filter(|resource| !rejected.contains(resource))
         .collect();
-    let rules = seen
-        .cluster_role
-        .iter()
-        .flat_map(|role| role.rules.as_deref().unwrap_or_default());
-    let rules: Vec<_> = rules.cloned().collect();
+    let rules = role.and_then(|role| role.rules.as_deref()).unwrap_or_default();
     let in_effect = binding
         .and_then(|binding| binding.status.as_ref())
         .map_or(&[][..], |status| &status.permission_claims);
     let withdrawn = in_effect
         .iter()
         .map(|claim| &claim.group_resource)
-        .filter(|resource| !accepted.contains(resource) && manifests::holds_claim(&rules, resource))
+        .filter(|resource| !accepted.contains(resource) && holds_claim(rules, resource))
         .cloned()
         .collect();
     Decision {

@@ -9,8 +9,7 @@ use bindery_api::{
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde::Serialize;
 
-use super::{join, news, selection};
-use crate::install::manifests;
+use super::{join, news, rules::holds_claim, selection};
 
 /// The claims of a binding on one resource, with their state.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -107,10 +106,7 @@ pub(crate) fn states(binding: &APIServiceBinding, known: &Known) -> Vec<Claim> {
         let (served, said) = (on(in_effect, resource), on(offered, resource));
         let news: Vec<_> = said.iter().filter_map(|claim| news(&accepted, claim)).collect();
         let before: Vec<_> = accepted.on(resource).cloned().collect();
-        let right = known
-            .rules
-            .as_ref()
-            .map(|rules| manifests::holds_claim(rules, resource));
+        let right = known.rules.as_ref().map(|rules| holds_claim(rules, resource));
         // What was accepted of a claim is in effect when it is served as it is claimed now.
         let is_served = !served.is_empty() && said.iter().all(|claim| served.contains(claim));
         let state = match (rejected.contains(resource), right) {

@@ -114,7 +114,7 @@ async fn of_binding(
     items: &mut Vec<AdoptionItem>,
 ) -> Result<(), String> {
     let name = binding.name_any();
-    let contract = Contract::open(consumer, binding).await?;
+    let contract = consumer.contract(binding).await?;
     let export = contract.export(binding.export_name()).await?;
     let export = export.ok_or_else(|| format!("the provider has no export {} any more", binding.export_name()))?;
     let seen = Seen {

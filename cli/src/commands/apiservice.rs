@@ -1,6 +1,5 @@
 //! `apiservice` and the short form: bind a template to this cluster.
 
-pub(super) mod consent;
 mod dry_run;
 
 use std::{io::Write, time::Duration};
@@ -15,7 +14,7 @@ use bindery_sdk::objects;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::Context;
+use super::{Context, consent};
 use crate::{
     args::BindArgs,
     claims::{self, Decision},
@@ -58,7 +57,7 @@ struct Bind<'a> {
 pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &BindArgs) -> Result<(), Failure> {
     let start = Instant::now();
     let patience = context.settings.patience(PATIENCE);
-    let provider = Provider::new(&context.settings)?;
+    let provider = context.settings.provider()?;
     let steps = &mut context.steps;
     let consumer = Consumer::connect(&context.settings).await?;
     let request = request(&consumer, args).await?;
@@ -70,7 +69,7 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &BindArgs) -> 
     if args.dry_run {
         return dry_run::run(context, &bind);
     }
-    consent::get(&bind)?;
+    bind.consent()?;
     let pending = |request: &BindableResourcesRequest| steps.note(&waiting_for(request));
     let bound = provider.bind(&request, patience, pending).await?;
     steps.done(&format!(
@@ -150,7 +149,12 @@ impl<'a> Bind<'a> {
         let (preview, template) = tokio::try_join!(provider.preview(request), provider.template(&request.template))?;
         let offer = offer::judge(&preview.response, &name)?;
         claims::check_rejected(&offer.claims, &args.answers.reject_claims)?;
-        let decision = claims::decide(&offer.claims, &args.answers.reject_claims, &seen);
+        let decision = claims::decide(
+            &offer.claims,
+            &args.answers.reject_claims,
+            seen.binding(),
+            seen.cluster_role.as_ref(),
+        );
         let template = objects::template(template.template).spec;
         let isolation = match (template.scope, template.isolation) {
             // Shown to the user only, so a bind goes on without it.
@@ -186,6 +190,19 @@ impl<'a> Bind<'a> {
             steps.note(warning);
         }
         consent::explain_offer(&self.offer, &self.decision, steps);
+    }
+
+    /// Asks about the claims of the bind; fails if the user does not accept them.
+    fn consent(&self) -> Result<(), Failure> {
+        consent::ask(
+            claims::question(&self.offer.claims, &self.decision, self.seen.binding()),
+            self.args.answers.accept_claims,
+            (
+                &format!("template {}", self.args.template),
+                &joined(&self.decision.accepted),
+            ),
+            "nothing was bound",
+        )
     }
 
     async fn check_apis(&self, offer: &Offer) -> Result<(), Failure> {

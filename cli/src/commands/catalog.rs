@@ -16,7 +16,6 @@ use crate::{
     args::{CollectionsArgs, TemplatesArgs},
     claims,
     errors::Failure,
-    provider::Provider,
     render::{
         output::{Format, Show, age, joined, printable, table},
         placement,
@@ -25,7 +24,7 @@ use crate::{
 
 /// `kubectl bind templates [NAME]`
 pub(crate) async fn templates<W: Write>(context: &mut Context<W>, args: &TemplatesArgs) -> Result<(), Failure> {
-    let provider = Provider::new(&context.settings)?;
+    let provider = context.settings.provider()?;
     let now = Timestamp::now();
     if let Some(name) = &args.name {
         let details = provider.template(name).await?;
@@ -62,7 +61,7 @@ pub(crate) async fn templates<W: Write>(context: &mut Context<W>, args: &Templat
 
 /// `kubectl bind collections [NAME]`
 pub(crate) async fn collections<W: Write>(context: &mut Context<W>, args: &CollectionsArgs) -> Result<(), Failure> {
-    let provider = Provider::new(&context.settings)?;
+    let provider = context.settings.provider()?;
     let now = Timestamp::now();
     if let Some(name) = &args.name {
         let collection = objects::collection(provider.collection(name).await?);

@@ -15,17 +15,16 @@ use tokio::time::Instant;
 
 use change::Change;
 
-use super::{Context, apiservice::consent};
+use super::{Context, consent};
 use crate::{
     args::ClaimsArgs,
-    claims::{Claim, Known, news, record_after, states},
+    claims::{Claim, Known, news, record_after, rules, states},
     consumer::{
-        Consumer, bundle_of,
+        Consumer,
         wait::{self, Watched},
     },
-    errors::Failure,
-    install::{conflict::Conflict, manifests},
-    provider::contract::Contract,
+    errors::{Failure, conflict::Conflict},
+    install::{manifests, owner::bundle_of},
     render::{
         output::{Format, joined, table},
         steps::Steps,
@@ -184,7 +183,7 @@ pub(super) async fn take_rights(
     let rules = role.rules.as_deref().unwrap_or_default();
     let without = claims
         .iter()
-        .fold(rules.to_vec(), |rules, claim| manifests::without_claim(&rules, claim));
+        .fold(rules.to_vec(), |rules, claim| rules::without_claim(&rules, claim));
     change_role(consumer, &role, without, steps).await
 }
 
@@ -203,10 +202,10 @@ async fn give_right(
         ))
     })?;
     let rules = role.rules.as_deref().unwrap_or_default();
-    if manifests::holds_claim(rules, claim) {
+    if rules::holds_claim(rules, claim) {
         return Ok(());
     }
-    change_role(consumer, &role, manifests::with_claim(rules, claim), steps).await
+    change_role(consumer, &role, rules::with_claim(rules, claim), steps).await
 }
 
 async fn change_role(
@@ -256,7 +255,7 @@ async fn known(consumer: &Consumer, binding: &APIServiceBinding, steps: &Steps) 
 }
 
 async fn offered(consumer: &Consumer, binding: &APIServiceBinding) -> Result<Vec<PermissionClaim>, String> {
-    let contract = Contract::open(consumer, binding).await?;
+    let contract = consumer.contract(binding).await?;
     match contract.export(binding.export_name()).await? {
         Some(export) => Ok(export.spec.permission_claims),
         None => Err(format!("it has no export {}", binding.export_name())),

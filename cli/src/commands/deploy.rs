@@ -23,8 +23,8 @@ use crate::{
         Consumer,
         wait::{self, Watched},
     },
-    errors::Failure,
-    install::{conflict::Conflict, manifests::is_ours, write::WriteKind},
+    errors::{Failure, conflict::Conflict},
+    install::{manifests::is_ours, write::WriteKind},
     konnector::{self, Asked, Konnector},
     render::{
         applied::{Applied, Outcome, Report, reference},

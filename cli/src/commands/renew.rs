@@ -39,7 +39,7 @@ struct Renewal<'a> {
 pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &RenewArgs) -> Result<(), Failure> {
     let start = Instant::now();
     let patience = context.settings.patience(PATIENCE);
-    let provider = Provider::new(&context.settings)?;
+    let provider = context.settings.provider()?;
     let consumer = Consumer::connect(&context.settings).await?;
     let owner = consumer.owner(&args.name, args.bundle).await?;
     let reference = owner.secret_ref();

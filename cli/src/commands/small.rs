@@ -19,7 +19,7 @@ use crate::{
 pub(crate) async fn version<W: Write>(context: &mut Context<W>) -> Result<(), Failure> {
     let client = env!("CARGO_PKG_VERSION");
     let server = match context.settings.any_backend() {
-        Some(backend) => Some(Provider::with(&context.settings, backend)?.describe().await?),
+        Some(backend) => Some(Provider::new(backend, context.settings.timeout)?.describe().await?),
         None => None,
     };
     match context.printer.format() {

@@ -10,8 +10,9 @@ use serde_json::json;
 use super::Context;
 use crate::{
     args::StatusArgs,
-    consumer::{Consumer, bundle_of},
+    consumer::Consumer,
     errors::{Exit, Failure},
+    install::owner::bundle_of,
     render::{
         output::{Format, Show},
         tree::{self, BindingStatus},
@@ -36,7 +37,10 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &StatusArgs) -
     let found = select(args.name.as_deref(), bundles, bindings)?;
     let mut statuses = Vec::with_capacity(found.bindings.len());
     for binding in found.bindings {
-        let newest = consumer.newest_credential(&binding).await;
+        let newest = consumer
+            .newest_credential(&binding)
+            .await
+            .map_err(|problem| problem.to_string());
         let bundle = bundle_of(&binding).map(|(name, _)| name.to_owned());
         statuses.push(BindingStatus::new(binding, bundle, newest));
     }

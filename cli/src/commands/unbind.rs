@@ -3,7 +3,9 @@
 use std::{io::Write, time::Duration};
 
 use bindery_api::{
-    Conditions as _, annotations, names,
+    Conditions as _, annotations,
+    conditions::{CONNECTED, EXPORT_NOT_SELECTED, EXPORT_REMOVED},
+    names,
     v1alpha2::{APIServiceBinding, APIServiceBindingBundle},
 };
 use k8s_openapi::api::core::v1::Secret;
@@ -13,9 +15,9 @@ use serde_json::json;
 use super::Context;
 use crate::{
     args::UnbindArgs,
-    consumer::{Consumer, bundle_of, wait::Watched},
-    errors::{Exit, Failure},
-    install::{conflict::Conflict, manifests::is_ours},
+    consumer::{Consumer, wait::Watched},
+    errors::{Exit, Failure, conflict::Conflict},
+    install::{manifests::is_ours, owner::bundle_of},
     render::{
         output::{Format, Show as _, joined},
         steps::Steps,
@@ -98,8 +100,8 @@ fn deleting(binding: &APIServiceBinding) -> String {
 /// Refuses the binding of a bundle, which would bind again, unless the bundle does not select the export any more.
 fn refuse_rebound(binding: &APIServiceBinding, bundles: &[APIServiceBindingBundle]) -> Result<(), Conflict> {
     let given_up = binding
-        .condition("Connected")
-        .is_some_and(|connected| ["ExportRemoved", "ExportNotSelected"].contains(&connected.reason.as_str()));
+        .condition(CONNECTED)
+        .is_some_and(|connected| [EXPORT_REMOVED, EXPORT_NOT_SELECTED].contains(&connected.reason.as_str()));
     let Some((name, uid)) = bundle_of(binding).filter(|_| !given_up && binding.metadata.deletion_timestamp.is_none())
     else {
         return Ok(());

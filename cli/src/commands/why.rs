@@ -17,13 +17,17 @@ use serde_json::{Value, json};
 use super::Context;
 use crate::{
     args::WhyArgs,
-    consumer::{Consumer, bundle_of},
+    consumer::{
+        Consumer,
+        kinds::{Kind, kinds, resolve},
+    },
     errors::Failure,
+    install::owner::bundle_of,
     provider::contract::Contract,
     render::output::Format,
     why::{
-        self, BindingFacts, BindingLink, CopyLocation, EventFacts, Facts, Kind, MappedNamespaces, ObjectFacts,
-        Relation, Seen, diagnose, kinds, resolve,
+        self, BindingFacts, BindingLink, CopyLocation, EventFacts, Facts, MappedNamespaces, ObjectFacts, Relation,
+        Seen, diagnose,
     },
 };
 
@@ -182,7 +186,7 @@ impl Asked<'_> {
     /// Reads what concerns the object of a binding that brings its API.
     async fn bound(&self, binding: &APIServiceBinding) -> BindingLink {
         let mut link = link(binding, Relation::Bound);
-        let contract = match Contract::open(self.consumer, binding).await {
+        let contract = match self.consumer.contract(binding).await {
             Ok(contract) => contract,
             Err(why) => return link.unseen(&why),
         };

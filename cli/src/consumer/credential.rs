@@ -10,7 +10,10 @@ use kube::{Api, api::ListParams};
 use super::{Consumer, again};
 use crate::{
     errors::Failure,
-    provider::kubeconfig::{Credential, KubeconfigError},
+    provider::{
+        contract::Contract,
+        kubeconfig::{Credential, KubeconfigError},
+    },
 };
 
 /// Why no credential of a binding can be used from here. Few users may read Secrets, so this is often no failure.
@@ -69,6 +72,12 @@ impl Consumer {
             .iter()
             .filter_map(|secret| Credential::of_secret(secret, names::KUBECONFIG_KEY)?.ok());
         Ok(newest(installed, renewed))
+    }
+
+    /// Opens the contract of a binding with its newest credential. An error says why that is not possible.
+    pub(crate) async fn contract(&self, binding: &APIServiceBinding) -> Result<Contract, String> {
+        let newest = self.newest_credential(binding).await;
+        Contract::open(newest.map_err(|problem| problem.to_string())?.0)
     }
 
     /// Secrets with kubeconfigs that the konnector renewed for the contract.

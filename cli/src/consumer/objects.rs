@@ -8,11 +8,8 @@ use kube::{
     core::discovery::v2::APIGroupDiscoveryList,
 };
 
-use super::{Consumer, again};
-use crate::{errors::Failure, why::kinds};
-
-/// The most objects in one page of a list.
-pub(crate) const PAGE: u32 = 500;
+use super::{Consumer, again, kinds::kinds};
+use crate::{errors::Failure, provider::contract::PAGE};
 
 impl Consumer {
     /// The kinds that this cluster serves, from aggregated discovery.

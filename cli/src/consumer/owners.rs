@@ -11,7 +11,6 @@ use k8s_openapi::{
         rbac::v1::{ClusterRole, ClusterRoleBinding},
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-    apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
 use kube::{Api, Resource, ResourceExt as _, api::ListParams};
 use serde::de::DeserializeOwned;
@@ -20,7 +19,7 @@ use super::{Consumer, again};
 use crate::{
     errors::Failure,
     install::{
-        owner::CredentialOwner,
+        owner::{CredentialOwner, bundle_of, controller},
         plan::{Installed, InstalledApi},
     },
     konnector::BUNDLES_ROLE,
@@ -149,25 +148,10 @@ impl Consumer {
                 .await?;
             found.extend(definition.map(|definition| InstalledApi {
                 resource: resource.clone(),
-                binding:
-                    controller::<APIServiceBinding>(definition.owner_references()).map(|(name, _)| name.to_owned()),
+                binding: controller::<APIServiceBinding>(&definition.metadata).map(|(name, _)| name.to_owned()),
                 offered: definition.annotations().get(annotations::ADOPT_BY).cloned(),
             }));
         }
         Ok(found)
     }
-}
-
-/// Name and UID of the bundle that made the binding.
-pub(crate) fn bundle_of(binding: &APIServiceBinding) -> Option<(&str, &str)> {
-    controller::<APIServiceBindingBundle>(binding.owner_references())
-}
-
-/// Name and UID of the controller among the owners, if it is of this kind, in any version.
-fn controller<K: Resource<DynamicType = ()>>(owners: &[OwnerReference]) -> Option<(&str, &str)> {
-    let group = |owner: &OwnerReference| owner.api_version.split_once('/').map(|(group, _)| group.to_owned());
-    let owner = owners.iter().find(|owner| {
-        owner.controller == Some(true) && owner.kind == K::kind(&()) && group(owner).as_deref() == Some(&*K::group(&()))
-    })?;
-    Some((&owner.name, &owner.uid))
 }

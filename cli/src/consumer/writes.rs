@@ -2,8 +2,10 @@
 
 use bindery_api::{
     annotations,
+    meta::owner_reference,
     v1alpha2::{APIServiceBinding, GroupResource, PermissionClaim},
 };
+use bindery_runtime::preconditions::unchanged;
 use k8s_openapi::{
     api::{
         core::v1::Secret,
@@ -13,7 +15,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Resource, ResourceExt as _,
-    api::{DynamicObject, Patch, PatchParams},
+    api::{ApiResource, DynamicObject, Patch, PatchParams},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -59,7 +61,7 @@ impl Consumer {
     /// the first of the two deletions takes that right away, so the garbage collector has to make the second one.
     async fn owner_by_role(&self, role: &str) -> Result<Vec<OwnerReference>, Failure> {
         let role: Option<ClusterRole> = self.find(Api::all(self.client()), role).await?;
-        Ok(role.and_then(|role| role.owner_ref(&())).into_iter().collect())
+        Ok(role.iter().map(owner_reference).collect())
     }
 
     /// Stores a kubeconfig in the Secret, whichever program made the Secret.
@@ -71,29 +73,15 @@ impl Consumer {
 
     /// Makes the binding an owner of its Secret, so that the garbage collector deletes the Secret after the binding.
     pub(crate) async fn tie(&self, secret: &Secret, binding: &APIServiceBinding) -> Result<(), Failure> {
-        let Some(owner) = binding.owner_ref(&()) else {
-            return Ok(());
-        };
+        let owner = owner_reference(binding);
         let mut owners = secret.owner_references().to_vec();
         if owners.iter().any(|other| other.uid == owner.uid) {
             return Ok(());
         }
-        owners.push(OwnerReference {
-            block_owner_deletion: None,
-            controller: None,
-            ..owner
-        });
-        let patch = json!({ "metadata": {
-            "uid": secret.uid(), "resourceVersion": secret.resource_version(), "ownerReferences": owners,
-        } });
-        let api = Api::<Secret>::namespaced(self.client(), &secret.namespace().unwrap_or_default());
-        self.merge(
-            &api,
-            &secret.name_any(),
-            &patch,
-            format!("change Secret {}", secret.name_any()),
-        )
-        .await
+        owners.push(owner);
+        let mut patch = json!({ "metadata": unchanged(&secret.metadata) });
+        patch["metadata"]["ownerReferences"] = json!(owners);
+        self.change(secret, &patch).await
     }
 
     /// Sets an annotation of the binding.
@@ -107,16 +95,8 @@ impl Consumer {
 
     /// Replaces the rules of the role; fails if the role has changed since it was read.
     pub(crate) async fn set_rules(&self, role: &ClusterRole, rules: &[PolicyRule]) -> Result<(), Failure> {
-        let patch =
-            json!({ "metadata": { "uid": role.uid(), "resourceVersion": role.resource_version() }, "rules": rules });
-        let name = role.name_any();
-        self.merge(
-            &Api::<ClusterRole>::all(self.client()),
-            &name,
-            &patch,
-            format!("change ClusterRole {name}"),
-        )
-        .await
+        let patch = json!({ "metadata": unchanged(&role.metadata), "rules": rules });
+        self.change(role, &patch).await
     }
 
     /// Writes into the binding which claims it rejects and which were accepted; `None` leaves them as they are. Fails if the
@@ -127,10 +107,7 @@ impl Consumer {
         rejected: Option<&[GroupResource]>,
         accepted: Option<&[PermissionClaim]>,
     ) -> Result<(), Failure> {
-        let name = binding.name_any();
-        let mut patch = json!({
-            "metadata": { "uid": binding.uid(), "resourceVersion": binding.resource_version() },
-        });
+        let mut patch = json!({ "metadata": unchanged(&binding.metadata) });
         if let Some(rejected) = rejected {
             patch["spec"] = json!({ "rejectedPermissionClaims": rejected });
         }
@@ -138,13 +115,7 @@ impl Consumer {
             let record = json!(accepted).to_string();
             patch["metadata"]["annotations"] = json!({ annotations::ACCEPTED_CLAIMS: record });
         }
-        self.merge(
-            &Api::<APIServiceBinding>::all(self.client()),
-            &name,
-            &patch,
-            format!("change APIServiceBinding {name}"),
-        )
-        .await
+        self.change(binding, &patch).await
     }
 
     /// Deletes the ClusterRoleBinding and the ClusterRole of this name, each if `is_meant`. Returns the kinds that it deleted.
@@ -175,7 +146,14 @@ impl Consumer {
         Ok(deleted)
     }
 
-    /// Changes fields of an object by a merge patch.
+    /// Changes fields of an object, which was read before, by a merge patch.
+    async fn change<K: Resource<DynamicType = ()>>(&self, object: &K, patch: &Value) -> Result<(), Failure> {
+        let (kind, name) = (K::kind(&()), object.name_any());
+        let api = self.objects(&ApiResource::erase::<K>(&()), &object.namespace().unwrap_or_default());
+        self.merge(&api, &name, patch, format!("change {kind} {name}")).await
+    }
+
+    /// Changes fields of an object by a merge patch. `doing` says in an error what was tried.
     pub(crate) async fn merge<K>(&self, api: &Api<K>, name: &str, patch: &Value, doing: String) -> Result<(), Failure>
     where
         K: Clone + DeserializeOwned + std::fmt::Debug,

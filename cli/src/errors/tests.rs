@@ -105,3 +105,27 @@ fn a_failure_names_the_object_and_the_mend() {
     );
     assert!(shown.contains("--dry-run"), "{shown}");
 }
+
+#[test]
+fn no_refusal_names_a_flag_that_this_command_lacks() {
+    let refusals = [
+        Refusal::Owned {
+            object: ObjectRef {
+                gvk: Gvk::new("v1", "Secret"),
+                namespace: None,
+                name: "a".to_owned(),
+            },
+            owner: "ResourceSet other.v2".to_owned(),
+        },
+        Refusal::OtherNamespace {
+            set: "konnector".parse().unwrap(),
+            recorded: "elsewhere".to_owned(),
+            given: KUBE_BIND_NAMESPACE.to_owned(),
+        },
+    ];
+    let text = refused(&refusals);
+    assert!(!text.contains("--"), "{text}");
+    for part in ["secret/a", "other.v2", "elsewhere"] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+}

@@ -21,7 +21,6 @@ use k8s_openapi::{
 };
 use serde_json::{Value, json};
 
-pub(crate) use super::rules::{bundle_rules, holds_bundled, holds_claim, with_claim, without_claim};
 use super::{
     owner::{CredentialOwner, either},
     write::manifest,

@@ -4,10 +4,11 @@ use std::fmt;
 
 use bindery_api::{
     Condition, Conditions as _,
-    conditions::{self, ConditionStatus},
+    conditions::{CONNECTED, ConditionStatus, HEARTBEATING, PROVIDER_REACHABLE, READY, SECRET_VALID},
+    meta,
     v1alpha2::{APIServiceBinding, APIServiceBindingBundle, ClusterSecretKeyRef},
 };
-use kube::core::ObjectMeta;
+use kube::{Resource, core::ObjectMeta};
 
 /// The object that names the Secret with a provider's kubeconfig: an APIServiceBinding, which binds one export, or an
 /// APIServiceBindingBundle, which binds all exports that its kubeconfig reaches.
@@ -32,13 +33,13 @@ pub(crate) struct OwnerKind {
 
 const BINDING: OwnerKind = OwnerKind {
     kind: "APIServiceBinding",
-    credential: &["SecretValid", "Connected", "Heartbeating"],
+    credential: &[SECRET_VALID, CONNECTED, HEARTBEATING],
     name_flag: "--name",
     end_command: "kubectl bind unbind",
 };
 const BUNDLE: OwnerKind = OwnerKind {
     kind: "APIServiceBindingBundle",
-    credential: &["SecretValid", "ProviderReachable"],
+    credential: &[SECRET_VALID, PROVIDER_REACHABLE],
     name_flag: "--bundle",
     end_command: "kubectl delete apiservicebindingbundle",
 };
@@ -138,7 +139,7 @@ impl CredentialOwner {
             let observed = bundle.status.as_ref().and_then(|status| status.observed_generation);
             observed >= bundle.metadata.generation
         });
-        let ready = self.condition(conditions::READY);
+        let ready = self.condition(READY);
         !self.is_deleting() && is_observed && ready.is_some_and(Condition::is_true)
     }
 
@@ -147,7 +148,7 @@ impl CredentialOwner {
         if self.is_ready() {
             return None;
         }
-        Some(match self.condition(conditions::READY) {
+        Some(match self.condition(READY) {
             None if either!(self, object => object.conditions().is_empty()) => format!(
                 "waiting for the konnector, which has not seen the {} yet; does it run?",
                 self.kind().kind
@@ -175,6 +176,18 @@ impl CredentialOwner {
                 None => Some("waiting for the konnector; does it run?".to_owned()),
             })
     }
+}
+
+/// Name and UID of the bundle that made the binding.
+pub(crate) fn bundle_of(binding: &APIServiceBinding) -> Option<(&str, &str)> {
+    controller::<APIServiceBindingBundle>(&binding.metadata)
+}
+
+/// Name and UID of the controller of an object, if it is of this kind, in any version.
+pub(crate) fn controller<K: Resource<DynamicType = ()>>(meta: &ObjectMeta) -> Option<(&str, &str)> {
+    let owner = meta::controller(meta)?;
+    let (group, _) = owner.api_version.split_once('/')?;
+    (owner.kind == K::kind(&()) && group == K::group(&())).then_some((&owner.name, &owner.uid))
 }
 
 #[cfg(test)]

@@ -17,14 +17,13 @@ use kube::{Resource, ResourceExt as _};
 use serde::Serialize;
 
 use super::{
-    conflict::Conflict,
     manifests::{Manifests, is_ours},
     owner::{CredentialOwner, either},
     write::{Write, WriteKind},
 };
 use crate::{
     claims::news,
-    errors::Failure,
+    errors::{Failure, conflict::Conflict},
     provider::kubeconfig::{Credential, KubeconfigError},
 };
 

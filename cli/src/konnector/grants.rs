@@ -12,11 +12,9 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::{Value, json};
 
 use crate::{
+    claims::rules::{bundle_rules, holds_bundled},
     errors::Failure,
-    install::{
-        manifests::{bundle_rules, holds_bundled},
-        write::manifest,
-    },
+    install::write::manifest,
 };
 
 const RBAC: &str = "rbac.authorization.k8s.io";

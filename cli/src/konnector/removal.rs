@@ -5,6 +5,7 @@ use bindery_api::{
     names::{KONNECTOR, KUBE_BIND_NAMESPACE},
     v1alpha2::{APIServiceBinding, APIServiceBindingBundle},
 };
+use bindery_runtime::preconditions::unchanged;
 use bindery_synk::{Gvk, ObjectRef, SetName, wire};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{
@@ -14,8 +15,8 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    consumer::bundle_of,
-    install::{conflict::Conflict, manifests::is_ours},
+    errors::conflict::Conflict,
+    install::{manifests::is_ours, owner::bundle_of},
     render::output::joined,
 };
 
@@ -134,9 +135,9 @@ pub(crate) fn without_set(meta: &ObjectMeta) -> Option<Value> {
         .filter(|owner| owner.kind != wire::KIND || owner.api_version != wire::API_VERSION)
         .collect();
     (others.len() < owners.count()).then(|| {
-        json!({ "metadata": {
-            "uid": meta.uid, "resourceVersion": meta.resource_version, "ownerReferences": others,
-        } })
+        let mut patch = json!({ "metadata": unchanged(meta) });
+        patch["metadata"]["ownerReferences"] = json!(others);
+        patch
     })
 }
 

@@ -6,7 +6,7 @@ use bindery_api::names::{KONNECTOR, KUBE_BIND_NAMESPACE};
 use bindery_synk::{
     Gvk, Manifest, ObjectRef, Options, Report, Target, Version,
     input::Origin,
-    plan::{Allowed, Refusal},
+    plan::Allowed,
     versions::Versions,
     wire::{self, Action},
 };
@@ -14,12 +14,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
 use crate::{
-    errors::Failure,
-    install::conflict::Conflict,
-    render::{
-        applied::{Applied, Outcome},
-        output::joined,
-    },
+    errors::{Failure, conflict::Conflict},
+    render::applied::{Applied, Outcome},
 };
 
 /// How often an apply is repeated that failed for a passing reason.
@@ -168,22 +164,6 @@ pub(crate) fn is_in_set(meta: &ObjectMeta) -> bool {
 
 pub(crate) fn applied(object: &ObjectRef, outcome: Outcome) -> Applied {
     Applied::new(object.short(), object.namespace.clone(), outcome)
-}
-
-/// Why synk refuses to apply the set, in the words of this command.
-pub(crate) fn refused(refusals: &[Refusal]) -> String {
-    let text = |refusal: &Refusal| match refusal {
-        // The owner is a version of another set, or a newer version of this one than synk knows.
-        Refusal::Owned { object, owner } => format!(
-            "{object} belongs to {owner}, which kubectl bind does not apply: go on updating the konnector with what applied \
-             it, or delete it there first"
-        ),
-        Refusal::OtherNamespace { set, recorded, .. } => {
-            format!("set {set} of this cluster has namespace {recorded}: it is not that of the konnector")
-        }
-        other => other.to_string(),
-    };
-    joined(refusals.iter().map(text))
 }
 
 #[cfg(test)]

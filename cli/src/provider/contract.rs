@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bindery_api::{
     names,
-    v1alpha2::{APIServiceBinding, APIServiceExport, APIServiceNamespace, BoundSchema, GroupResource},
+    v1alpha2::{APIServiceExport, APIServiceNamespace, BoundSchema, GroupResource},
 };
 use bindery_runtime::{
     client::{Clients, SharedToken},
@@ -17,8 +17,10 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use crate::consumer::{Consumer, PAGE};
+use super::kubeconfig::Credential;
 
+/// The most objects in one page of a list.
+pub(crate) const PAGE: u32 = 500;
 /// Idle connections that are kept open.
 const IDLE_MAX: usize = 2;
 /// The longest wait for an answer. After it, the command goes on and reports the rest as unknown.
@@ -34,10 +36,9 @@ pub(crate) struct Contract {
 }
 
 impl Contract {
-    /// Opens the contract of a binding with its newest credential. An error says why that is not possible.
-    pub(crate) async fn open(consumer: &Consumer, binding: &APIServiceBinding) -> Result<Self, String> {
-        let newest = consumer.newest_credential(binding).await;
-        let access = newest.map_err(|problem| problem.to_string())?.0.access;
+    /// Opens the contract of a credential, without a request. An error says why that is not possible.
+    pub(crate) fn open(credential: Credential) -> Result<Self, String> {
+        let access = credential.access;
         let clients = match &access.token {
             None => Clients::new(&access.config, IDLE_MAX),
             Some(token) => {

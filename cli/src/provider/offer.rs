@@ -11,7 +11,7 @@ use bindery_api::{
 use bindery_proto::v1alpha2::{BindingResourceResponse, ConsumerRule};
 use bindery_sdk::objects;
 
-use crate::{claims::selection, render::output::joined};
+use crate::{claims::selection, text::joined};
 
 /// What a provider wants installed, after it was judged.
 #[derive(Clone, Debug, PartialEq)]

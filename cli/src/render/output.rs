@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+pub(crate) use crate::text::joined;
 use crate::{errors::Failure, install::owner::CredentialOwner};
 
 /// Format of a result.
@@ -134,16 +135,6 @@ impl<W: Write> Printer<W> {
 
     fn flush(&mut self) -> Result<(), Failure> {
         Ok(self.out.flush()?)
-    }
-}
-
-/// Several values in one cell, separated by commas; `<none>` if there are none.
-pub(crate) fn joined<T: ToString>(values: impl IntoIterator<Item = T>) -> String {
-    let values: Vec<_> = values.into_iter().map(|value| value.to_string()).collect();
-    if values.is_empty() {
-        "<none>".to_owned()
-    } else {
-        values.join(",")
     }
 }
 

@@ -13,7 +13,6 @@ use serde::Serialize;
 
 use crate::{
     claims::{ClaimState, Known, selection, states},
-    consumer::CredentialProblem,
     provider::kubeconfig::Credential,
     render::output::{age, joined, printable, span},
 };
@@ -51,7 +50,7 @@ impl BindingStatus {
     pub(crate) fn new(
         binding: APIServiceBinding,
         bundle: Option<String>,
-        newest: Result<(Credential, bool), CredentialProblem>,
+        newest: Result<(Credential, bool), String>,
     ) -> Self {
         let secret = binding.spec.kubeconfig_secret_ref.to_string();
         let credential = match newest {
@@ -65,7 +64,7 @@ impl BindingStatus {
             },
             Err(problem) => CredentialStatus {
                 secret,
-                problem: Some(problem.to_string()),
+                problem: Some(problem),
                 ..CredentialStatus::default()
             },
         };

@@ -4,7 +4,10 @@ mod ending;
 
 use bindery_api::{
     Condition, annotations,
-    conditions::{self, ConditionStatus, Severity},
+    conditions::{
+        self, ACTIVE, CONNECTED, ConditionStatus, DRAINING, EXPORT_NOT_SELECTED, EXPORT_REMOVED, OBJECTS_IN_SYNC,
+        PERMISSION_CLAIMS_IN_SYNC, READY, Severity,
+    },
 };
 
 use ending::{deleting, gone, held_there};
@@ -18,13 +21,6 @@ use super::{
 
 const KONNECTOR: &str = "the konnector of this cluster";
 const PROVIDER: &str = "the provider";
-/// The condition that says how far an unbind is.
-const DRAINING: &str = "Draining";
-/// The condition that says whether the export is there and installed.
-const CONNECTED: &str = "Connected";
-/// The reasons of that condition when the binding ends with its objects.
-const EXPORT_REMOVED: &str = "ExportRemoved";
-const EXPORT_NOT_SELECTED: &str = "ExportNotSelected";
 
 /// Lists the findings about an object under one binding.
 pub(super) fn lines(facts: &Facts, link: &BindingLink) -> Vec<Finding> {
@@ -99,6 +95,7 @@ pub(super) fn of_binding(facts: &Facts, link: &BindingLink) -> Vec<Finding> {
 /// Tells whether a condition says something about this object that no other finding says. Ready repeats another condition, and
 /// the condition about all objects counts only if it names this one.
 fn is_trouble(facts: &Facts, condition: &Condition) -> bool {
+    // A condition has no field for the object that fails: only its message names the object.
     let names_this = || {
         let key = match facts.namespace.as_str() {
             "" => facts.name.clone(),
@@ -108,8 +105,8 @@ fn is_trouble(facts: &Facts, condition: &Condition) -> bool {
     };
     match condition.type_.as_str() {
         // What these say stands in lines of their own.
-        conditions::READY | DRAINING | "Active" => false,
-        "ObjectsInSync" | "PermissionClaimsInSync" => condition.status == ConditionStatus::False && names_this(),
+        READY | DRAINING | ACTIVE => false,
+        OBJECTS_IN_SYNC | PERMISSION_CLAIMS_IN_SYNC => condition.status == ConditionStatus::False && names_this(),
         _ => condition.status == ConditionStatus::False,
     }
 }
@@ -155,7 +152,7 @@ fn without_export(binding: &BindingFacts) -> String {
 }
 
 fn paused(object: &ObjectFacts) -> Option<Finding> {
-    object.is_paused().then(|| {
+    object.paused.then(|| {
         Finding::new(Level::Waits, "it is paused: nothing of it is written on either side")
             .waits_for("you")
             .mend(format!("remove its annotation {}", annotations::PAUSED))

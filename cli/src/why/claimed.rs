@@ -239,7 +239,7 @@ fn not_accepted(facts: &Facts, link: &BindingLink, claim: &ClaimFacts, what: &st
 }
 
 fn counterpart(facts: &Facts, object: &ObjectFacts, link: &BindingLink) -> Finding {
-    if object.is_paused() {
+    if object.paused {
         return Finding::new(Level::Waits, "it is paused: nothing of it is written on either side")
             .waits_for("you")
             .mend(format!("remove its annotation {}", annotations::PAUSED));

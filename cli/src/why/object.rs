@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bindery_api::{annotations, conditions, finalizers, labels, names, v1alpha2::Owner};
+use bindery_api::{annotations, conditions, finalizers, labels, meta, names, v1alpha2::Owner};
 use jiff::Timestamp;
 use kube::api::DynamicObject;
 use serde::Serialize;
@@ -19,6 +19,9 @@ pub(crate) struct ObjectFacts {
     /// When its deletion was requested.
     pub(crate) deleting: Option<Timestamp>,
     pub(crate) finalizers: Vec<String>,
+    /// Whether the user paused its synchronization.
+    #[serde(skip)]
+    pub(crate) paused: bool,
     /// When a konnector last wrote to it.
     pub(crate) written: Option<Timestamp>,
     /// Its condition Ready.
@@ -80,6 +83,7 @@ impl ObjectFacts {
             .filter_map(|entry| time(entry.time.as_ref()))
             .max();
         Self {
+            paused: meta::is_paused(&meta),
             namespace: meta.namespace.unwrap_or_default(),
             name: meta.name.unwrap_or_default(),
             uid: meta.uid.unwrap_or_default(),
@@ -104,10 +108,6 @@ impl ObjectFacts {
     pub(crate) fn other_finalizers(&self) -> Vec<&str> {
         let others = self.finalizers.iter().map(String::as_str);
         others.filter(|finalizer| *finalizer != finalizers::SYNCER).collect()
-    }
-
-    pub(crate) fn is_paused(&self) -> bool {
-        self.annotation(annotations::PAUSED) == Some(annotations::TRUE)
     }
 
     pub(crate) fn annotation(&self, key: &str) -> Option<&str> {

@@ -3,6 +3,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::consumer::kinds::{resolve, tests::served};
 
 mod claimed;
 
@@ -54,7 +55,7 @@ fn there(change: &Value) -> Seen<ObjectFacts> {
 }
 
 fn facts(object: Seen<ObjectFacts>, copy: Seen<ObjectFacts>) -> Facts {
-    let kind = resolve(&kinds::tests::served(), "cowboy", |_| false).unwrap();
+    let kind = resolve(&served(), "cowboy", |_| false).unwrap();
     let binding = BindingFacts {
         name: "cowboys".to_owned(),
         contract: Some(CONTRACT.to_owned()),

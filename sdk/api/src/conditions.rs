@@ -17,6 +17,29 @@ pub use access::Conditions;
 
 /// Type of the condition that summarizes all others.
 pub const READY: &str = "Ready";
+/// Type of the condition of a binding or bundle that says whether its Secret gives access to the provider.
+pub const SECRET_VALID: &str = "SecretValid";
+/// Type of the condition of a binding that says whether its export exists and is installed.
+pub const CONNECTED: &str = "Connected";
+/// Type of the condition of a binding that says whether the provider receives heartbeats.
+pub const HEARTBEATING: &str = "Heartbeating";
+/// Type of the condition of a bundle that says whether its provider can be reached.
+pub const PROVIDER_REACHABLE: &str = "ProviderReachable";
+/// Type of the condition of a binding that says whether all bound objects are in sync.
+pub const OBJECTS_IN_SYNC: &str = "ObjectsInSync";
+/// Type of the condition of a binding that says whether all claimed objects are in sync.
+pub const PERMISSION_CLAIMS_IN_SYNC: &str = "PermissionClaimsInSync";
+/// Type of the condition of a binding that is False while the user pauses it.
+pub const ACTIVE: &str = "Active";
+/// Type of the condition of a binding that says how far its deletion is.
+pub const DRAINING: &str = "Draining";
+
+/// Reason of [`CONNECTED`]: the provider removed the export.
+pub const EXPORT_REMOVED: &str = "ExportRemoved";
+/// Reason of [`CONNECTED`]: the selector of the binding's bundle no longer matches the export.
+pub const EXPORT_NOT_SELECTED: &str = "ExportNotSelected";
+/// Reason of [`PERMISSION_CLAIMS_IN_SYNC`]: a claim is wider than what the user accepted.
+pub const CLAIM_NOT_ACCEPTED: &str = "ClaimNotAccepted";
 
 /// One aspect of an object's state.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]

@@ -107,12 +107,21 @@ impl Placement {
 // === impl ClaimedPlacement ===
 
 impl ClaimedPlacement {
-    /// Decides where an export's claims are served. `scope` is the scope in which the consumer sees the resources of the export.
-    pub fn of(isolation: Isolation, scope: Scope) -> Self {
-        match (isolation, scope) {
-            (Isolation::None, Scope::Cluster) => Self::Shared,
-            _ => Self::Mapped,
+    /// Decides where an export's claims are served, by the scopes in which the consumer sees its resources. Returns `None` if the
+    /// answer depends on them and there is none, or one is unknown. The resources of a template have one scope; in an export that
+    /// was made otherwise, one cluster-scoped resource decides.
+    pub fn of_export(isolation: Isolation, scopes: impl IntoIterator<Item = Option<Scope>>) -> Option<Self> {
+        if isolation != Isolation::None {
+            return Some(Self::Mapped);
         }
+        let mut placement = None;
+        for scope in scopes {
+            placement = placement.max(Some(match scope? {
+                Scope::Cluster => Self::Shared,
+                Scope::Namespaced => Self::Mapped,
+            }));
+        }
+        placement
     }
 }
 
@@ -147,10 +156,22 @@ mod tests {
 
     #[test]
     fn only_claims_of_cluster_scoped_apis_without_isolation_share_namespaces() {
-        for isolation in [Isolation::None, Isolation::Prefixed, Isolation::Namespaced] {
-            for scope in [Scope::Namespaced, Scope::Cluster] {
-                let is_shared = ClaimedPlacement::of(isolation, scope) == ClaimedPlacement::Shared;
-                assert_eq!(is_shared, (isolation, scope) == (Isolation::None, Scope::Cluster));
+        let (mapped, shared) = (Some(ClaimedPlacement::Mapped), Some(ClaimedPlacement::Shared));
+        let (namespaced, cluster) = (Some(Scope::Namespaced), Some(Scope::Cluster));
+        for (known, expect) in [
+            (&[][..], None),
+            (&[None], None),
+            (&[cluster, None], None),
+            (&[None, namespaced], None),
+            (&[namespaced], mapped),
+            (&[cluster], shared),
+            (&[namespaced, cluster], shared),
+            (&[cluster, namespaced], shared),
+        ] {
+            let of_export = |isolation| ClaimedPlacement::of_export(isolation, known.iter().copied());
+            assert_eq!(of_export(Isolation::None), expect, "{known:?}");
+            for isolation in [Isolation::Prefixed, Isolation::Namespaced] {
+                assert_eq!(of_export(isolation), mapped, "the scope does not decide: {known:?}");
             }
         }
     }

@@ -85,8 +85,15 @@ impl BuildError {
     }
 }
 
+impl Client {
+    /// Returns a builder of a client for the backend at `https://host:port`.
+    pub fn builder(address: impl Into<String>) -> ClientBuilder {
+        ClientBuilder::new(address.into())
+    }
+}
+
 impl ClientBuilder {
-    pub(crate) fn new(address: String) -> Self {
+    fn new(address: String) -> Self {
         Self {
             address,
             ca_pem: None,

@@ -24,7 +24,6 @@ use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 use tracing::debug;
 
-use crate::builder::ClientBuilder;
 use crate::error::Error;
 use crate::method::Method;
 use crate::retry::RetryPolicy;
@@ -74,11 +73,6 @@ pub(crate) struct TokenMemory {
 }
 
 impl Client {
-    /// Returns a builder of a client for the backend at `https://host:port`.
-    pub fn builder(address: impl Into<String>) -> ClientBuilder {
-        ClientBuilder::new(address.into())
-    }
-
     pub(crate) fn new(shared: Shared, limits: Limits) -> Self {
         Self {
             shared: Arc::new(shared),

@@ -1,5 +1,6 @@
 //! Errors of calls.
 
+pub(crate) mod request;
 pub(crate) mod transport;
 
 use std::collections::BTreeMap;
@@ -12,8 +13,8 @@ use bindery_proto::{ERROR_DOMAIN, code_name};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-use crate::client::binding::{PendingError, RequestFailed};
 use crate::token::TokenError;
+use request::{PendingError, RequestFailed};
 use transport::TransportError;
 
 /// Why a call failed.

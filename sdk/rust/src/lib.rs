@@ -30,10 +30,11 @@ mod watch;
 
 pub use bindery_proto::address::{Address, AddressError, audience};
 pub use builder::{BuildError, ClientBuilder};
-pub use client::binding::{Bound, PendingError, RequestFailed};
+pub use client::binding::Bound;
 pub use client::catalog::TemplateDetails;
 pub use client::credential::Renewed;
 pub use client::{Client, MESSAGE_RECEIVE_MAX, MESSAGE_SEND_MAX};
+pub use error::request::{PendingError, RequestFailed};
 pub use error::transport::{TransportError, TransportFault};
 pub use error::{Error, FieldViolation, PreconditionViolation, StatusError};
 pub use method::Method;

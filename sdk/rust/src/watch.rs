@@ -8,7 +8,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bindery_proto::v1alpha2::{BindableResourcesRequest, ErrorReason, Export, Removed};
+use bindery_proto::v1alpha2::{
+    BindableResourcesRequest, ErrorReason, Export, Removed, WatchBindableResourcesRequestsRequest, WatchExportsRequest,
+};
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt as _};
 use tokio::time::{Instant, timeout};
@@ -18,10 +20,9 @@ use tracing::debug;
 use crate::client::{Client, TokenMemory};
 use crate::error::Error;
 use crate::error::transport::{TransportError, TransportFault};
-use crate::method::Method;
+use crate::method::{Method, all as methods};
 use crate::retry::RetryPolicy;
-use message::WatchAnswer;
-pub(crate) use message::WatchRequest;
+use message::{WatchAnswer, WatchRequest};
 use tracker::Tracker;
 
 /// A stream without a message for this long is closed; servers send one every 30 s.
@@ -86,8 +87,23 @@ pub struct Watch<T> {
     handed: Option<String>,
 }
 
+impl Client {
+    /// Watches exports across disconnects; see [`Watch`], which must be polled within a Tokio runtime.
+    pub fn watch_exports(&self, request: WatchExportsRequest) -> Watch<Export> {
+        Watch::new(self.clone(), methods::WATCH_EXPORTS, request)
+    }
+
+    /// Watches the caller's requests across disconnects; see [`Watch`], which must be polled within a Tokio runtime.
+    pub fn watch_bindable_resources_requests(
+        &self,
+        request: WatchBindableResourcesRequestsRequest,
+    ) -> Watch<BindableResourcesRequest> {
+        Watch::new(self.clone(), methods::WATCH_BINDABLE_RESOURCES_REQUESTS, request)
+    }
+}
+
 impl<T: Send + 'static> Watch<T> {
-    pub(crate) fn new<Q, A>(client: Client, method: Method<Q, A>, request: Q) -> Self
+    fn new<Q, A>(client: Client, method: Method<Q, A>, request: Q) -> Self
     where
         Q: WatchRequest,
         A: WatchAnswer<Object = T>,

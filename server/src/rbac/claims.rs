@@ -34,12 +34,11 @@ pub struct Right {
     pub binding: RoleBinding,
 }
 
-/// Where the claims of an export are served; `None` while no resource of it has a schema.
+/// Where the claims of an export are served; `None` while isolation None needs a scope and no resource has a schema.
 pub fn placement(export: &APIServiceExportSpec, scopes: &Scopes) -> Option<ClaimedPlacement> {
-    let mut resources = export.resources.iter();
-    // All resources of an export have one scope.
-    let scope = resources.find_map(|resource| scopes.of(&resource.group_resource))?;
-    Some(ClaimedPlacement::of(export.isolation, scope))
+    let resources = export.resources.iter();
+    let known = resources.filter_map(|resource| scopes.of(&resource.group_resource));
+    ClaimedPlacement::of_export(export.isolation, known.map(Some))
 }
 
 /// The resources that an export claims.

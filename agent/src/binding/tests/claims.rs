@@ -1,4 +1,4 @@
-use bindery_api::v1alpha2::{DeletionPolicy, Selector};
+use bindery_api::v1alpha2::{DeletionPolicy, Isolation, Selector};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt as _;
 use std::sync::Arc;

@@ -24,11 +24,11 @@ fn check(claims: &[PermissionClaim], known: &[PermissionClaim], reject: &[&str],
         .map(|resource| GroupResource::new("", *resource))
         .collect();
     for binding in [recorded, in_effect] {
-        let seen = Installed {
-            owner: Some(binding.into()),
-            ..Installed::default()
-        };
-        assert_eq!(question(claims, &decide(claims, &reject, &seen), &seen), expect);
+        let binding = Some(&binding);
+        assert_eq!(
+            question(claims, &decide(claims, &reject, binding, None), binding),
+            expect
+        );
     }
 }
 

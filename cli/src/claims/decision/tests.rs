@@ -4,7 +4,10 @@ use bindery_api::v1alpha2::APIServiceBindingStatus;
 use super::*;
 use crate::{
     claims::tests::claim,
-    install::manifests::{Kubeconfig, tests::manifests},
+    install::{
+        manifests::{Kubeconfig, tests::manifests},
+        plan::Installed,
+    },
 };
 
 fn core(resources: &[&str]) -> Vec<GroupResource> {
@@ -36,7 +39,7 @@ fn seen(rejected: &[&str], in_effect: &[&str], rights: &[&str]) -> Installed {
 #[track_caller]
 fn check(offered: &[&str], reject: &[&str], seen: &Installed, expect: [&[&str]; 3]) {
     let claims: Vec<_> = offered.iter().map(|resource| claim(resource, None)).collect();
-    let decision = decide(&claims, &core(reject), seen);
+    let decision = decide(&claims, &core(reject), seen.binding(), seen.cluster_role.as_ref());
     let [rejected, accepted, withdrawn] = expect.map(|resources| core(resources).into_iter().collect());
     assert_eq!(
         decision,

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::{
     args::{AnswerArgs, DeployArgs},
     claims::{self, Decision, Question},
-    commands::apiservice::consent,
+    commands::consent,
     consumer::Consumer,
     errors::Failure,
     install::{
@@ -80,7 +80,7 @@ impl Bound {
                 let apis = consumer.apis(&request.offer.resources).await?;
                 plan::refuse_foreign_apis(&apis, &request.name)?;
                 let decision = decide(request, &args.answers, &seen);
-                question = question.max(claims::question(&request.offer.claims, &decision, &seen));
+                question = question.max(claims::question(&request.offer.claims, &decision, seen.binding()));
                 explain(request, &decision, steps);
                 let manifests = of_request(request, &decision, &secret, document());
                 bound.binds.push(Bind::new(manifests, &seen)?);
@@ -147,7 +147,12 @@ fn explain(request: &Request, decision: &Decision, steps: &Steps) {
 
 /// Decides which claims of the request are accepted. Flags may also reject claims of other requests.
 fn decide(request: &Request, answers: &AnswerArgs, seen: &Installed) -> Decision {
-    claims::decide(&request.offer.claims, &answers.reject_claims, seen)
+    claims::decide(
+        &request.offer.claims,
+        &answers.reject_claims,
+        seen.binding(),
+        seen.cluster_role.as_ref(),
+    )
 }
 
 /// What is installed for the binding of this name. Where bindings are not served yet, none exists.

@@ -5,22 +5,21 @@ use std::{borrow::Cow, collections::BTreeMap};
 use bindery_api::{
     Accepted, Conditions as _,
     claims::{ReferencePaths, Referenced, Selected, Selection},
+    conditions::{CLAIM_NOT_ACCEPTED, PERMISSION_CLAIMS_IN_SYNC},
     placement::ClaimedPlacement,
-    v1alpha2::{APIServiceBinding, APIServiceExport, GroupResource, PermissionClaim, Scope, SelectorReference},
+    v1alpha2::{APIServiceBinding, APIServiceExport, GroupResource, PermissionClaim, SelectorReference},
 };
 
 use super::{Asked, link};
 use crate::{
     claims::news,
+    consumer::kinds::Kind,
     provider::contract::Contract,
-    why::{self, BindingLink, ClaimFacts, CopyLocation, Kind, MappedNamespaces, ObjectFacts, Relation, Seen},
+    why::{self, BindingLink, ClaimFacts, CopyLocation, MappedNamespaces, ObjectFacts, Relation, Seen},
 };
 
 /// The most objects that are read to find one that refers to the claimed object.
 const REFERRERS_MAX: u32 = 2000;
-/// The condition of a binding about its claims, and the reason of it when a claim is not accepted yet.
-const CLAIMS_IN_SYNC: &str = "PermissionClaimsInSync";
-const NOT_ACCEPTED: &str = "ClaimNotAccepted";
 
 /// Tells whether the binding has a claim on a resource, in effect or rejected.
 pub(super) fn is_claimed(binding: &APIServiceBinding, resource: &GroupResource) -> bool {
@@ -29,8 +28,8 @@ pub(super) fn is_claimed(binding: &APIServiceBinding, resource: &GroupResource) 
 
 /// Tells whether the provider claims something that the binding has not accepted. Only the export says on which resources.
 fn has_news(binding: &APIServiceBinding) -> bool {
-    let condition = binding.condition(CLAIMS_IN_SYNC);
-    condition.is_some_and(|condition| condition.reason == NOT_ACCEPTED)
+    let condition = binding.condition(PERMISSION_CLAIMS_IN_SYNC);
+    condition.is_some_and(|condition| condition.reason == CLAIM_NOT_ACCEPTED)
 }
 
 fn in_effect(binding: &APIServiceBinding, resource: &GroupResource) -> Vec<PermissionClaim> {
@@ -63,7 +62,7 @@ impl Asked<'_> {
         if !is_claimed && !has_news(binding) {
             return None;
         }
-        let contract = Contract::open(self.consumer, binding).await;
+        let contract = self.consumer.contract(binding).await;
         let export = match &contract {
             Ok(contract) => {
                 let export = contract.export(binding.export_name()).await;
@@ -110,7 +109,9 @@ impl Asked<'_> {
         object: &Seen<ObjectFacts>,
     ) -> BindingLink {
         link.server = Some(contract.server.clone());
-        let placement = self.placement(export);
+        let Some(placement) = self.placement(export) else {
+            return link.unseen("this cluster does not serve the export's APIs yet, whose scope decides the namespace");
+        };
         link.place = match contract.place(&self.namespace).await {
             Ok(found) => Seen::Is(why::claimed_place(
                 placement,
@@ -130,19 +131,14 @@ impl Asked<'_> {
         link
     }
 
-    /// Where the claims of an export are served on the provider.
-    fn placement(&self, export: &APIServiceExport) -> ClaimedPlacement {
+    /// Where the claims of an export are served on the provider; `None` if that depends on APIs that this cluster does not serve.
+    fn placement(&self, export: &APIServiceExport) -> Option<ClaimedPlacement> {
         let exported = |kind: &&Kind| {
             let mut resources = export.spec.resources.iter();
             resources.any(|resource| resource.group_resource == kind.resource())
         };
-        let mut exported = self.kinds.iter().filter(exported);
-        let scope = if exported.any(|kind| !kind.namespaced) {
-            Scope::Cluster
-        } else {
-            Scope::Namespaced
-        };
-        ClaimedPlacement::of(export.spec.isolation, scope)
+        let scopes = self.kinds.iter().filter(exported).map(Kind::scope);
+        ClaimedPlacement::of_export(export.spec.isolation, scopes.map(Some))
     }
 
     /// Says by what claims select the object.

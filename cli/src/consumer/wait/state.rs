@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use bindery_api::{
     Conditions as _,
+    conditions::DRAINING,
     v1alpha2::{APIServiceBinding, GroupResource, PermissionClaim},
 };
 use k8s_openapi::api::apps::v1::Deployment;
@@ -50,7 +51,7 @@ pub(super) fn not_in_effect(binding: &APIServiceBinding, claims: &[PermissionCla
 
 /// What keeps a deleted binding from being gone, in words.
 pub(super) fn draining(binding: &APIServiceBinding) -> String {
-    match binding.condition("Draining") {
+    match binding.condition(DRAINING) {
         Some(condition) if !condition.message.is_empty() => condition.message.clone(),
         _ if binding.finalizers().is_empty() => "waiting for the API server".to_owned(),
         _ => "waiting for the konnector to delete its objects; does it run?".to_owned(),

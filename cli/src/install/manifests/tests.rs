@@ -2,7 +2,10 @@ use bindery_api::{Accepted, v1alpha2::GroupResource};
 use serde_json::json;
 
 use super::*;
-use crate::{claims::decide, install::plan::Installed, provider::offer::tests::answer};
+use crate::{
+    claims::{decide, rules::holds_claim},
+    provider::offer::tests::answer,
+};
 
 impl Manifests {
     pub(crate) fn into_binding(self) -> APIServiceBinding {
@@ -21,7 +24,7 @@ pub(crate) fn manifests(kubeconfig: Kubeconfig) -> Manifests {
 /// As [`manifests`], with claims rejected.
 pub(crate) fn rejecting(reject: &[GroupResource], kubeconfig: Kubeconfig) -> Manifests {
     let offer = offer::judge(&answer(), "west").unwrap();
-    let decision = decide(&offer.claims, reject, &Installed::default());
+    let decision = decide(&offer.claims, reject, None, None);
     let install = Install {
         binding: "west",
         template: Some("cowboys"),

@@ -66,27 +66,6 @@ fn manifests_are_taken_as_they_are() {
     assert!(set(vec![json!({ "kind": "Namespace" })]).is_err());
 }
 
-#[test]
-fn no_refusal_names_a_flag_that_this_command_lacks() {
-    let set = target().unwrap().set;
-    let refusals = [
-        Refusal::Owned {
-            object: object("Secret", "a"),
-            owner: "ResourceSet other.v2".to_owned(),
-        },
-        Refusal::OtherNamespace {
-            set,
-            recorded: "elsewhere".to_owned(),
-            given: KUBE_BIND_NAMESPACE.to_owned(),
-        },
-    ];
-    let text = refused(&refusals);
-    assert!(!text.contains("--"), "{text}");
-    for part in ["secret/a", "other.v2", "elsewhere"] {
-        assert!(text.contains(part), "{part} is missing in {text}");
-    }
-}
-
 /// A set of the konnector's name, which lists a Deployment.
 fn versions(number: u64, namespace: Option<&str>, deployment: (&str, &str)) -> Versions {
     let name = format!("{KONNECTOR}.v{number}");

@@ -5,7 +5,7 @@ use super::*;
 /// A Secret and its counterpart, under a claim by label that selects or not.
 fn claimed(object: Seen<ObjectFacts>, copy: Seen<ObjectFacts>, selected: Seen<String>) -> Facts {
     let mut facts = facts(object, copy);
-    facts.kind = resolve(&kinds::tests::served(), "secret", |_| false).unwrap();
+    facts.kind = resolve(&served(), "secret", |_| false).unwrap();
     facts.name = "permit".to_owned();
     facts.links[0].relation = Relation::Claimed(ClaimFacts {
         claims: vec![crate::claims::tests::claim("secrets", Some(("app", "cowboy")))],

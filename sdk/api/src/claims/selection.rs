@@ -12,6 +12,7 @@ use crate::{label_selector::label_evaluator, v1alpha2::Selector};
 /// The union of the selectors of some claims on one resource.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {
+    selects_all: bool,
     labels: Vec<LabelEvaluator>,
     /// The namespaces in which a name is selected, by name; `None` for every namespace.
     names: HashMap<Box<str>, Option<HashSet<Box<str>>>>,
@@ -61,6 +62,7 @@ impl Selection {
     pub fn of<'a>(selectors: impl IntoIterator<Item = &'a Selector>) -> Self {
         let mut selection = Self::default();
         for selector in selectors {
+            selection.selects_all |= selector.selects_all();
             let labels = selector.label_selector.as_ref();
             selection
                 .labels
@@ -82,7 +84,7 @@ impl Selection {
 
     /// Tells whether the selection selects every object.
     pub fn selects_all(&self) -> bool {
-        self.labels.iter().any(LabelEvaluator::selects_all)
+        self.selects_all
     }
 
     /// Tells whether the selection selects an object, by its namespace and name on the consumer. `labels` and `referenced` are

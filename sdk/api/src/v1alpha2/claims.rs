@@ -1,5 +1,7 @@
 //! What a provider asks to see and to write on the consumer besides its own API.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -76,10 +78,7 @@ impl Selector {
     /// Whether it selects every object: a label selector without a requirement does.
     pub fn selects_all(&self) -> bool {
         self.label_selector.as_ref().is_some_and(|labels| {
-            labels
-                .match_labels
-                .as_ref()
-                .is_none_or(std::collections::BTreeMap::is_empty)
+            labels.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
                 && labels.match_expressions.as_ref().is_none_or(Vec::is_empty)
         })
     }

@@ -1,19 +1,18 @@
 //! Methods of BindingService: requests to bind templates.
 
-use std::fmt;
 use std::time::Duration;
 
 use bindery_proto::v1alpha2::{
-    BindableResourcesRequest, BindableResourcesRequestStatus, BindingResourceResponse, Condition,
+    BindableResourcesRequest, BindableResourcesRequestStatus, BindingResourceResponse,
     CreateBindableResourcesRequestRequest, CreateBindableResourcesRequestResponse,
     DeleteBindableResourcesRequestRequest, GetBindableResourcesRequestRequest, ListBindableResourcesRequestsRequest,
-    Phase, WatchBindableResourcesRequestsRequest,
+    Phase,
 };
 use tokio::time::Instant;
 
 use super::Client;
-use crate::error::{Error, printable};
-use crate::watch::Watch;
+use crate::error::Error;
+use crate::error::request::{PendingError, RequestFailed};
 use crate::{method::all as methods, page};
 
 /// How long the server waits for its controller if a request does not say.
@@ -29,22 +28,6 @@ pub struct Bound {
     pub request: BindableResourcesRequest,
     /// What to install on the consumer.
     pub response: BindingResourceResponse,
-}
-
-/// A request that the server accepted and could not fulfill.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RequestFailed {
-    /// The request in phase FAILED; its conditions say why.
-    pub request: BindableResourcesRequest,
-}
-
-/// A request that is still pending when the client stops waiting.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PendingError {
-    /// The request in phase PENDING.
-    pub request: BindableResourcesRequest,
-    /// How long the client has waited.
-    pub waited: Duration,
 }
 
 impl Client {
@@ -144,14 +127,6 @@ impl Client {
             .await
             .map(|_| ())
     }
-
-    /// Watches the caller's requests across disconnects; see [`Watch`], which must be polled within a Tokio runtime.
-    pub fn watch_bindable_resources_requests(
-        &self,
-        request: WatchBindableResourcesRequestsRequest,
-    ) -> Watch<BindableResourcesRequest> {
-        Watch::new(self.clone(), methods::WATCH_BINDABLE_RESOURCES_REQUESTS, request)
-    }
 }
 
 /// Returns how long the server may wait before it responds; 30 s if the duration is unset or not valid.
@@ -166,54 +141,3 @@ fn phase(request: &BindableResourcesRequest) -> Phase {
         .as_ref()
         .map_or(Phase::Unspecified, BindableResourcesRequestStatus::phase)
 }
-
-impl RequestFailed {
-    /// Returns the condition that says why: the first one that is false.
-    pub fn condition(&self) -> Option<&Condition> {
-        self.request
-            .status
-            .as_ref()?
-            .conditions
-            .iter()
-            .find(|condition| condition.status == "False")
-    }
-
-    /// Returns the reason of the first condition that is false, or `RequestFailed` if none is.
-    pub fn reason(&self) -> &str {
-        self.condition().map_or("RequestFailed", |condition| &condition.reason)
-    }
-}
-
-fn name(request: &BindableResourcesRequest) -> String {
-    printable(request.metadata.as_ref().map_or("", |metadata| &metadata.name))
-}
-
-impl fmt::Display for RequestFailed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "request {} failed", name(&self.request))?;
-        match self.condition() {
-            Some(condition) => write!(
-                f,
-                ": {} ({})",
-                printable(&condition.message),
-                printable(&condition.reason)
-            ),
-            None => f.write_str(" and has no condition that says why"),
-        }
-    }
-}
-
-impl std::error::Error for RequestFailed {}
-
-impl fmt::Display for PendingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.waited.as_secs();
-        write!(
-            f,
-            "request {} is still pending after {seconds} s; bind again to go on waiting",
-            name(&self.request)
-        )
-    }
-}
-
-impl std::error::Error for PendingError {}

@@ -2,13 +2,12 @@
 
 use bindery_proto::v1alpha2::{
     BoundSchema, DeleteExportRequest, DeleteExportResponse, Export, GetBoundSchemaRequest, GetExportRequest,
-    ListExportsRequest, WatchExportsRequest,
+    ListExportsRequest,
 };
 
 use super::Client;
 use super::binding::server_wait;
 use crate::error::Error;
-use crate::watch::Watch;
 use crate::{method::all as methods, page};
 
 impl Client {
@@ -59,10 +58,5 @@ impl Client {
     pub async fn delete_export(&self, request: DeleteExportRequest) -> Result<DeleteExportResponse, Error> {
         let wait = server_wait(request.wait.as_ref());
         self.call_waiting(methods::DELETE_EXPORT, request, wait).await
-    }
-
-    /// Watches exports across disconnects; see [`Watch`], which must be polled within a Tokio runtime.
-    pub fn watch_exports(&self, request: WatchExportsRequest) -> Watch<Export> {
-        Watch::new(self.clone(), methods::WATCH_EXPORTS, request)
     }
 }

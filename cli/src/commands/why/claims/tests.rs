@@ -2,7 +2,7 @@ use bindery_api::v1alpha2::{ExportResource, Isolation};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{consumer::Consumer, why::served};
+use crate::consumer::{Consumer, kinds::tests::served};
 
 /// Asks about Secret `west/permit`.
 fn permit(consumer: &Consumer) -> Asked<'_> {

@@ -4,28 +4,15 @@ use std::io::{IsTerminal as _, Write as _};
 
 use bindery_api::v1alpha2::PermissionClaim;
 
-use super::Bind;
 use crate::{
-    claims::{Decision, Question, Verdict, explained, is_yes, question, verdict},
+    claims::{Decision, Question, Verdict, explained, is_yes, verdict},
     errors::Failure,
     provider::offer::Offer,
-    render::{output::joined, steps::Steps},
+    render::{output::printable, steps::Steps},
 };
 
-/// Asks about the claims of a bind; fails if the user does not accept them.
-pub(super) fn get(bind: &Bind<'_>) -> Result<(), Failure> {
-    let question = question(&bind.offer.claims, &bind.decision, &bind.seen);
-    let accepted = joined(&bind.decision.accepted);
-    ask(
-        question,
-        bind.args.answers.accept_claims,
-        (&format!("template {}", bind.args.template), &accepted),
-        "nothing was bound",
-    )
-}
-
 /// Prints what claims select and what accepting them means.
-pub(in crate::commands) fn explain<'a>(claims: impl IntoIterator<Item = &'a PermissionClaim>, steps: &Steps) {
+pub(super) fn explain<'a>(claims: impl IntoIterator<Item = &'a PermissionClaim>, steps: &Steps) {
     for claim in claims {
         let lines = explained(claim).into_iter().enumerate();
         for (index, line) in lines {
@@ -35,7 +22,7 @@ pub(in crate::commands) fn explain<'a>(claims: impl IntoIterator<Item = &'a Perm
 }
 
 /// Prints the claims of an offer, and which of them are rejected.
-pub(in crate::commands) fn explain_offer(offer: &Offer, decision: &Decision, steps: &Steps) {
+pub(super) fn explain_offer(offer: &Offer, decision: &Decision, steps: &Steps) {
     for claim in &offer.claims {
         explain([claim], steps);
         if decision.rejected.contains(&claim.group_resource) {
@@ -45,12 +32,7 @@ pub(in crate::commands) fn explain_offer(offer: &Offer, decision: &Decision, ste
 }
 
 /// Asks the user, unless a flag has answered. `who` claims `what`; `undone` says in the error what did not happen.
-pub(in crate::commands) fn ask(
-    question: Question,
-    answered: bool,
-    (who, what): (&str, &str),
-    undone: &str,
-) -> Result<(), Failure> {
+pub(super) fn ask(question: Question, answered: bool, (who, what): (&str, &str), undone: &str) -> Result<(), Failure> {
     let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     match verdict(question, answered, is_terminal) {
         Verdict::Proceed => Ok(()),
@@ -68,7 +50,7 @@ fn answer(question: Question, who: &str, what: &str) -> Result<String, Failure> 
         Question::Nothing | Question::Claims => format!("Accept the claims of {who} on {what}? [y/N] "),
     };
     let mut terminal = std::io::stderr().lock();
-    write!(terminal, "{}", crate::render::output::printable(&text))?;
+    write!(terminal, "{}", printable(&text))?;
     terminal.flush()?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;

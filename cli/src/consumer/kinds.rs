@@ -1,13 +1,13 @@
 //! Resolves the name of an API, as kubectl does.
 
-use bindery_api::v1alpha2::GroupResource;
+use bindery_api::v1alpha2::{GroupResource, Scope};
 use kube::{
     api::{ApiResource, GroupVersionKind},
     core::discovery::v2::APIGroupDiscoveryList,
 };
 use serde::Serialize;
 
-use crate::render::output::joined;
+use crate::text::joined;
 
 /// An API of this cluster, in its preferred version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -36,6 +36,14 @@ impl Kind {
     pub(crate) fn api(&self) -> ApiResource {
         let kind = GroupVersionKind::gvk(&self.group, &self.version, &self.name);
         ApiResource::from_gvk_with_plural(&kind, &self.plural)
+    }
+
+    pub(crate) fn scope(&self) -> Scope {
+        if self.namespaced {
+            Scope::Namespaced
+        } else {
+            Scope::Cluster
+        }
     }
 
     fn is_called(&self, word: &str) -> bool {
