@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::world::{NAMESPACE, World};
 
-/// The label by which each cell claims Secrets; its value is the cell's name.
+/// The label by which cells with claims claim Secrets; its value is the cell's name.
 pub(crate) const CLAIM: &str = "claimed-by";
 
 /// One placement.
@@ -24,30 +24,46 @@ pub(crate) struct Cell {
     provider_scope: &'static str,
     isolation: &'static str,
     last_wins: bool,
+    /// Whether it claims Secrets: by label, and where the API is namespaced also by reference.
+    pub(crate) claims: bool,
 }
 
-const fn cluster(name: &'static str, provider_scope: &'static str, isolation: &'static str, last_wins: bool) -> Cell {
+const fn namespaced(name: &'static str, isolation: &'static str) -> Cell {
+    Cell {
+        name,
+        scope: "Namespaced",
+        provider_scope: "Namespaced",
+        isolation,
+        last_wins: false,
+        claims: true,
+    }
+}
+
+const fn cluster(name: &'static str, provider_scope: &'static str, isolation: &'static str) -> Cell {
     Cell {
         name,
         scope: "Cluster",
         provider_scope,
         isolation,
-        last_wins,
+        last_wins: false,
+        claims: false,
     }
 }
 
-pub(crate) static CELLS: [Cell; 5] = [
+pub(crate) static CELLS: [Cell; 6] = [
+    namespaced("mapped", "Prefixed"),
+    namespaced("plain", "None"),
+    cluster("prefixed", "Cluster", "Prefixed"),
+    cluster("inside", "Namespaced", "Namespaced"),
+    // Its claimed Secrets are in a namespace that consumers share.
     Cell {
-        name: "mapped",
-        scope: "Namespaced",
-        provider_scope: "Namespaced",
-        isolation: "Prefixed",
-        last_wins: false,
+        claims: true,
+        ..cluster("none", "Cluster", "None")
     },
-    cluster("prefixed", "Cluster", "Prefixed", false),
-    cluster("inside", "Namespaced", "Namespaced", false),
-    cluster("none", "Cluster", "None", false),
-    cluster("lastwins", "Cluster", "None", true),
+    Cell {
+        last_wins: true,
+        ..cluster("lastwins", "Cluster", "None")
+    },
 ];
 
 // === impl Cell ===
@@ -98,11 +114,15 @@ impl Cell {
         if self.last_wins {
             spec["conflictPolicy"] = json!("LastWins");
         }
-        if self.scope == "Namespaced" {
-            let path = json!({"group": self.group(), "resource": "riders", "jsonPath": {"name": "spec.permit"}});
-            spec["permissionClaims"] = json!([{"resource": "secrets", "selector": {
-                "labelSelector": {"matchLabels": {CLAIM: self.name}}, "references": [path],
-            }}]);
+        if self.claims {
+            let mut selector = json!({"labelSelector": {"matchLabels": {CLAIM: self.name}}});
+            if self.is_namespaced() {
+                let path = json!({"group": self.group(), "resource": "riders", "jsonPath": {"name": "spec.permit"}});
+                selector["references"] = json!([path]);
+            }
+            spec["permissionClaims"] = json!([{"resource": "secrets", "selector": selector}]);
+        }
+        if self.is_namespaced() {
             spec["namespaces"] = json!([{"name": NAMESPACE}]);
         }
         let template = json!({
@@ -112,11 +132,17 @@ impl Cell {
         json!({"apiVersion": "v1", "kind": "List", "items": [crd, rights, template]})
     }
 
+    /// Whether the API is namespaced on the consumer.
+    pub(crate) fn is_namespaced(&self) -> bool {
+        self.scope == "Namespaced"
+    }
+
     fn ours(&self, world: &World) -> Api<DynamicObject> {
         let client = world.consumer.plane.client();
-        match self.scope {
-            "Namespaced" => Api::namespaced_with(client, NAMESPACE, &self.resource()),
-            _ => Api::all_with(client, &self.resource()),
+        if self.is_namespaced() {
+            Api::namespaced_with(client, NAMESPACE, &self.resource())
+        } else {
+            Api::all_with(client, &self.resource())
         }
     }
 
@@ -135,8 +161,8 @@ impl Cell {
     /// Creates an object and waits for its copy.
     pub(crate) async fn create(&self, world: &World, name: &str) -> Result<()> {
         let mut spec = json!({"intent": format!("{name} rides")});
-        if self.scope == "Namespaced" {
-            spec["permit"] = json!("permit");
+        if self.is_namespaced() {
+            spec["permit"] = json!(format!("permit-{}", self.name));
         }
         let object = DynamicObject::new(name, &self.resource()).data(json!({"spec": spec}));
         self.ours(world).create(&PostParams::default(), &object).await?;

@@ -1,10 +1,11 @@
 //! What a former version wrote on both clusters is taken over by the present programs: nothing is lost, and no object is
 //! written that is right already.
 //!
-//! The former programs install themselves, bind an API in each placement with claims, bind by a request and a bundle, and
+//! The former programs install themselves, bind an API in each placement, some with claims, bind by a request and a bundle, and
 //! apply a set of synk. While no program runs, users and operators go on. Then the present programs start.
 
 mod cells;
+mod claims;
 mod sets;
 mod snapshot;
 mod world;
@@ -16,8 +17,8 @@ use futures::future::try_join_all;
 
 use crate::{cells::CELLS, snapshot::Snapshot, world::World};
 
-/// Objects of each cell that nobody touches while no program runs.
-const KEPT: [&str; 3] = ["kept-1", "kept-2", "kept-3"];
+/// Objects of each cell and of the bundle that nobody touches while no program runs.
+pub(crate) const KEPT: [&str; 3] = ["kept-1", "kept-2", "kept-3"];
 
 #[test]
 fn what_a_former_version_wrote_is_taken_over() -> Result<()> {
@@ -59,8 +60,9 @@ async fn former_times(world: &World) -> Result<()> {
         cell.is_reported(world, "kept-1", "settled").await
     }))
     .await?;
-    world.claimed().await?;
-    world.bundled("former").await
+    claims::served(world).await?;
+    try_join_all(KEPT.map(|name| world.bundled(name))).await?;
+    Ok(())
 }
 
 /// What users and the provider's operator do.
@@ -86,7 +88,7 @@ async fn present_times(world: &World) -> Result<()> {
         world.ready(cell.name).await
     }))
     .await?;
-    world.claimed().await?;
+    claims::served(world).await?;
     world.bundled("present").await
 }
 
@@ -103,6 +105,7 @@ async fn commands(world: &World) -> Result<()> {
         for name in KEPT {
             cell.is_gone(world, name).await?;
         }
+        claims::ended(world, cell).await?;
     }
     eventually_ok("the bundle to be ready still", SOON, async || {
         let bundle = world.bundle.get().await?;

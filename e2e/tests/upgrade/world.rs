@@ -15,13 +15,10 @@ use bindery_e2e::{
     wildwest::{self, SOON},
 };
 use k8s_openapi::api::core::v1::Secret;
-use kube::{
-    Api,
-    api::{ListParams, PostParams},
-};
+use kube::{Api, api::ListParams};
 use serde_json::json;
 
-use crate::cells::{CELLS, CLAIM};
+use crate::cells::CELLS;
 
 /// The consumer's namespace of all namespaced objects.
 pub(crate) const NAMESPACE: &str = "west";
@@ -81,15 +78,12 @@ impl World {
             .principal("team", &CELLS.each_ref().map(|cell| cell.name))
             .await?;
         wildwest::namespace(consumer.plane.client(), NAMESPACE).await?;
-        let world = Self {
+        Ok(Self {
             bundle: Bundle::new(consumer.plane.client(), "west"),
             provider,
             consumer,
             token,
-        };
-        world.secret(&world.consumer.plane, NAMESPACE, "permit").await?;
-        world.secret(&world.consumer.plane, NAMESPACE, "badge").await?;
-        Ok(world)
+        })
     }
 
     /// Ends all programs.
@@ -165,40 +159,6 @@ impl World {
         cowboys.copied(name, "ride").await?;
         cowboys.report(name, "done").await?;
         cowboys.reported(name, "done").await.map(drop)
-    }
-
-    /// Waits until claimed Secrets are on both sides: by reference and by label, and the provider's own by label.
-    pub(crate) async fn claimed(&self) -> Result<()> {
-        let contract = Provider::contract(&self.consumer.identity().await?);
-        let place = bindery_api::names::provider_namespace(&contract, NAMESPACE);
-        self.secret(&self.provider.plane, &place, "reward").await?;
-        let there: Api<Secret> = Api::namespaced(self.provider.plane.client(), &place);
-        let here: Api<Secret> = Api::namespaced(self.consumer.plane.client(), NAMESPACE);
-        eventually_ok("the claimed Secrets", SOON, async || {
-            for (secrets, name) in [(&there, "permit"), (&there, "badge"), (&here, "reward")] {
-                secrets.get(name).await.with_context(|| format!("no Secret {name}"))?;
-            }
-            Ok(())
-        })
-        .await
-    }
-
-    /// Makes sure that a Secret is there, which all but `permit` carry the claimed label for.
-    async fn secret(&self, plane: &ControlPlane, namespace: &str, name: &str) -> Result<()> {
-        let secrets: Api<Secret> = Api::namespaced(plane.client(), namespace);
-        if secrets.get_opt(name).await?.is_some() {
-            return Ok(());
-        }
-        let mut secret = Secret {
-            string_data: Some([("word".to_owned(), name.to_owned())].into()),
-            ..Secret::default()
-        };
-        secret.metadata.name = Some(name.to_owned());
-        // The label of another cell selects nothing; the snapshot finds the Secret by it.
-        let cell = if name == "permit" { "nobody" } else { CELLS[0].name };
-        secret.metadata.labels = Some([(CLAIM.to_owned(), cell.to_owned())].into());
-        secrets.create(&PostParams::default(), &secret).await?;
-        Ok(())
     }
 
     /// An error with what the programs said last.
