@@ -73,6 +73,6 @@ async fn claims_are_served_in_shared_namespaces_for_cluster_scoped_apis_without_
             ..ExportResource::default()
         }];
         let placement = permit(&consumer).placement(&export);
-        assert_eq!(placement, expect, "{plural} {isolation}");
+        assert_eq!(placement, Some(expect), "{plural} {isolation}");
     }
 }
