@@ -7,9 +7,9 @@ use parking_lot::Mutex;
 
 use super::{job::Job, report::TestTime};
 
-/// How many test programs run at the same time. With the threads of each, three keep two cores busy; two leave a fifth of the
-/// time unused, while tests wait for leases and timeouts.
-const PROGRAMS_AT_ONCE: usize = 3;
+/// How many test programs run at the same time. With the threads of each, they keep two cores busy. With three programs every
+/// wait takes longer, and a run took a twentieth longer in all.
+const PROGRAMS_AT_ONCE: usize = 2;
 
 /// The jobs of a test run.
 #[derive(Debug)]
