@@ -397,6 +397,7 @@ impl<P: Known> Index<P> {
             give_back(row);
             if row.is_empty() {
                 self.rows.remove(namespace);
+                give_back(&mut self.rows);
             }
         }
     }

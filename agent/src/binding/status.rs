@@ -21,29 +21,10 @@ pub(super) mod sync;
 
 /// Types of the conditions of a binding.
 pub mod types {
-    pub use crate::controller::conditions::{CONNECTED, SECRET_VALID};
-    /// Says whether both clusters are watched.
-    pub const INFORMERS_SYNCED: &str = "InformersSynced";
-    /// Says whether the provider receives heartbeats. It is also False if the contract serves another cluster
-    /// (`ConsumerClusterMismatch`).
-    pub const HEARTBEATING: &str = "Heartbeating";
-    /// Says whether the consumer's CRDs match the provider's schemas. It is also False if a change would break objects
-    /// (`IncompatibleSchema`): then sync continues with the installed schema.
-    pub const SCHEMA_IN_SYNC: &str = "SchemaInSync";
-    /// Says whether all objects are in sync.
-    pub const OBJECTS_IN_SYNC: &str = "ObjectsInSync";
-    /// Says whether copies are deleted when their objects are. It is False (`TooManyMissing`) while so many objects are
-    /// missing at once that no copy is deleted until they are back or the user consents.
-    pub const DELETIONS_SYNCED: &str = "DeletionsSynced";
-    /// Says whether claimed objects are in sync. The message lists what is claimed and what is rejected. It is False if the
-    /// record of accepted claims is unreadable (`AcceptedClaimsUnreadable`), the konnector refuses a claim (`ClaimRefused`), a
-    /// claim is wider than what the user accepted (`ClaimNotAccepted`), lacks rights (`RightsMissing`) or fails
-    /// (`ClaimFailing`), while copies are being deleted (`Withdrawing`), and until the first lists (`ClaimsSyncing`).
-    pub const PERMISSION_CLAIMS_IN_SYNC: &str = "PermissionClaimsInSync";
-    /// Says whether the binding is active. It is False (`Paused`) while the user pauses it.
-    pub const ACTIVE: &str = "Active";
-    /// Says that the binding is being deleted. Its reason is `Unbinding`, `Stuck` if the user must act, or `Paused`.
-    pub const DRAINING: &str = "Draining";
+    pub use bindery_api::conditions::{
+        ACTIVE, CONNECTED, DELETIONS_SYNCED, DRAINING, HEARTBEATING, INFORMERS_SYNCED, OBJECTS_IN_SYNC,
+        PERMISSION_CLAIMS_IN_SYNC, SCHEMA_IN_SYNC, SECRET_VALID,
+    };
 }
 
 /// A refused write of a CRD.

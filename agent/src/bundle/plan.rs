@@ -20,11 +20,7 @@ use super::{
     observed::{BindingOwner, ObservedBundle, RemovedExport},
 };
 use crate::{
-    controller::{
-        conditions::{CONNECTED, CRD_CONFLICTS},
-        consent::Consent,
-        ownership::by_bundle,
-    },
+    controller::{conditions::CRD_CONFLICTS, consent::Consent, ownership::by_bundle},
     patch,
     session::exports::ExportLookup,
 };
@@ -199,7 +195,7 @@ impl BundlePlan {
         }
         self.bound += 1;
         let conflict = binding
-            .condition(CONNECTED)
+            .condition(conditions::CONNECTED)
             .filter(|condition| CRD_CONFLICTS.contains(&condition.reason.as_str()));
         if let Some(condition) = conflict {
             self.complain(export, condition.message.clone());

@@ -26,14 +26,10 @@ use crate::{
 
 /// Types of the conditions of a bundle.
 pub mod types {
-    pub use crate::controller::conditions::SECRET_VALID;
+    pub use bindery_api::conditions::{PROVIDER_REACHABLE, SECRET_VALID};
     /// Says whether every export that the bundle selects is bound. If it is False, the reason is a
     /// [`SyncedReason`](super::SyncedReason).
     pub const SYNCED: &str = "Synced";
-    /// Says whether the provider answers. It is False if the provider cannot be reached (`ProviderUnreachable`), refuses the
-    /// credential (`ProviderUnauthorized`), denies access (`ProviderForbidden`), or no longer has the contract
-    /// (`ContractNotFound`).
-    pub const PROVIDER_REACHABLE: &str = "ProviderReachable";
 }
 
 /// The times of the last probe and sync are written this often, if nothing else changes.

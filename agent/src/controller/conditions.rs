@@ -2,7 +2,9 @@
 
 use bindery_api::{
     Condition, Severity, annotations,
-    conditions::{self, false_condition, true_condition, unknown_condition},
+    conditions::{
+        self, EXPORT_NOT_SELECTED, EXPORT_REMOVED, SECRET_VALID, false_condition, true_condition, unknown_condition,
+    },
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -10,18 +12,6 @@ use serde_json::{Map, Value};
 use super::{access::ContractAccess, consent::Consent, observed_session::ObservedSession};
 use crate::session::connect::ConnectError;
 
-/// Type of the condition that says whether the Secret gives access to the provider. It is False if the Secret is missing
-/// or is no kubeconfig, if its credential has expired, or if it leads to another provider (`ProviderChanged`).
-pub const SECRET_VALID: &str = "SecretValid";
-/// Type of the condition that says whether the export of a binding exists and its APIs are installed. It is False if the
-/// provider cannot be reached, has no such export or removed it (`ExportRemoved`), if the bundle of the binding no longer
-/// selects it (`ExportNotSelected`), or if an API cannot be installed here (`ProtectedGroup`,
-/// `ForeignCustomResourceDefinition`, ...).
-pub const CONNECTED: &str = "Connected";
-/// Reason of a Connected condition that is False: the provider removed the export.
-pub const EXPORT_REMOVED: &str = "ExportRemoved";
-/// Reason of a Connected condition that is False: the selector of the bundle no longer matches the export.
-pub const EXPORT_NOT_SELECTED: &str = "ExportNotSelected";
 /// Reason of a Connected condition that is False: a CRD on the consumer belongs to another owner.
 pub const FOREIGN_CRD: &str = "ForeignCustomResourceDefinition";
 /// Reason of a Connected condition that is False: a CRD on the consumer is offered to the binding, and its schema and the

@@ -76,6 +76,8 @@ impl Deletions {
 
     /// Whether copies whose source is missing may be deleted now.
     pub(crate) fn allows(&self) -> bool {
+        // The user's consent may have ended since the last change.
+        self.change(|_| ());
         *self.allowed.borrow()
     }
 
@@ -248,6 +250,19 @@ mod tests {
         deletions.join(2);
         deletions.count(2, Kind::Namespaces, tally(11, 11));
         assert_eq!(*deletions.frozen().borrow(), Some(frozen));
+    }
+
+    #[test]
+    fn consent_ends_at_its_time_although_nothing_is_counted() {
+        let deletions = Deletions::default();
+        deletions.join(1);
+        deletions.count(1, OBJECTS, tally(20, 20));
+        let until = Timestamp::now() + jiff::SignedDuration::from_millis(20);
+        deletions.consent(Some(until));
+        while Timestamp::now() <= until {
+            std::thread::yield_now();
+        }
+        assert!(!deletions.allows());
     }
 
     #[test]

@@ -30,18 +30,9 @@ pub(crate) fn contract_of(key: &str) -> Option<&str> {
     key.strip_prefix(annotations::PROJECTION_OF)?.strip_prefix('/')
 }
 
-/// True for labels and annotations that are copied. Those of Kubernetes and of kube-bind belong to one cluster alone.
-pub(crate) fn is_carried(key: &str) -> bool {
-    let domain = key.split_once('/').map_or("", |(domain, _)| domain);
-    let of_kubernetes = ["kubernetes.io", "k8s.io"]
-        .iter()
-        .any(|own| domain == *own || domain.strip_suffix(own).is_some_and(|rest| rest.ends_with('.')));
-    !of_kubernetes && !annotations::is_reserved(key)
-}
-
 /// The labels or annotations that are copied.
 pub(crate) fn carried(all: &Marks) -> impl Iterator<Item = (&str, &str)> {
-    all.iter().filter(|(key, _)| is_carried(key))
+    all.iter().filter(|(key, _)| annotations::is_copied(key))
 }
 
 /// Fingerprint of all that is copied. Labels and annotations that are not copied make no difference.
@@ -144,23 +135,6 @@ mod tests {
 
     fn object(value: &Value) -> Object {
         serde_json::from_value(value.clone()).unwrap()
-    }
-
-    #[test]
-    fn only_what_users_own_is_carried() {
-        for (key, expect) in [
-            ("app", true),
-            ("example.com/app", true),
-            ("notkubernetes.io/a", true),
-            ("kubectl.kubernetes.io/last-applied-configuration", false),
-            ("kubernetes.io/arch", false),
-            ("x.k8s.io/a", false),
-            ("kube-bind.io/bound", false),
-            ("backend.kube-bind.io/a", false),
-            ("kubebind.io/syncer", false),
-        ] {
-            assert_eq!(is_carried(key), expect, "{key}");
-        }
     }
 
     #[test]

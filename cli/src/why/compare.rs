@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bindery_api::annotations;
 use bindery_runtime::json;
 use serde_json::{Map, Value};
 
@@ -38,18 +39,9 @@ fn field(actual: Option<&Value>, wanted: &Value, path: &str) -> Option<String> {
 }
 
 fn pairs(wanted: &BTreeMap<String, String>, actual: &BTreeMap<String, String>, what: &str) -> Option<String> {
-    let mut carried = wanted.iter().filter(|(key, _)| is_carried(key));
+    let mut carried = wanted.iter().filter(|(key, _)| annotations::is_copied(key));
     let missing = carried.find(|(key, value)| actual.get(*key) != Some(*value));
     missing.map(|(key, _)| format!("metadata.{what}[{key}]"))
-}
-
-/// Tells whether a label or annotation belongs to one cluster alone: those of Kubernetes and of kube-bind do.
-fn is_carried(key: &str) -> bool {
-    let domain = key.split_once('/').map_or("", |(domain, _)| domain);
-    let of_kubernetes = ["kubernetes.io", "k8s.io"]
-        .iter()
-        .any(|own| domain == *own || domain.strip_suffix(own).is_some_and(|rest| rest.ends_with('.')));
-    !of_kubernetes && !bindery_api::annotations::is_reserved(key)
 }
 
 #[cfg(test)]

@@ -27,9 +27,10 @@ const CONTROLLERS: [&str; 8] = [
     "validatingadmissionpolicy-status-controller",
 ];
 
-/// The environment in which the Go programs seldom collect garbage while they are small. An API server starts in two thirds of
-/// the processor time, and grows to a few hundred MiB.
-pub(super) const SELDOM_COLLECTED: [(&str, &str); 2] = [("GOGC", "1000"), ("GOMEMLIMIT", "400MiB")];
+/// The environment in which the Go programs seldom collect garbage. An API server starts in two thirds of the processor time,
+/// and grows to five times what it needs. A limit on its memory would not do: an API server that needs more than the limit
+/// does nothing but collect garbage.
+pub(super) const SELDOM_COLLECTED: [(&str, &str); 1] = [("GOGC", "400")];
 
 /// Addresses and files of one control plane.
 #[derive(Debug)]

@@ -129,12 +129,22 @@ pub fn is_released(value: &str, contract: &str) -> bool {
 
 /// Whether a key is kube-bind's own, so that it must not be copied from one cluster to the other.
 pub fn is_reserved(key: &str) -> bool {
+    is_of(key, ["kube-bind.io", "kubebind.io"])
+}
+
+/// Whether a label or annotation is copied to the other cluster. Those of Kubernetes and of kube-bind belong to one cluster
+/// alone.
+pub fn is_copied(key: &str) -> bool {
+    !is_of(key, ["kubernetes.io", "k8s.io"]) && !is_reserved(key)
+}
+
+/// Whether the domain of a key is one of these, or below one of them.
+fn is_of(key: &str, domains: [&str; 2]) -> bool {
     let Some((domain, _)) = key.split_once('/') else {
         return false;
     };
-    ["kube-bind.io", "kubebind.io"]
-        .iter()
-        .any(|own| domain == *own || domain.strip_suffix(own).is_some_and(|rest| rest.ends_with('.')))
+    let is_below = |own: &str| domain.strip_suffix(own).is_some_and(|rest| rest.ends_with('.'));
+    domains.into_iter().any(|own| domain == own || is_below(own))
 }
 
 #[cfg(test)]
@@ -184,6 +194,23 @@ mod tests {
             "kube-bind.io.example/x",
         ] {
             assert!(!is_reserved(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn only_what_users_own_is_copied() {
+        for (key, expect) in [
+            ("app", true),
+            ("example.com/app", true),
+            ("notkubernetes.io/a", true),
+            ("kubectl.kubernetes.io/last-applied-configuration", false),
+            ("kubernetes.io/arch", false),
+            ("x.k8s.io/a", false),
+            ("kube-bind.io/bound", false),
+            ("backend.kube-bind.io/a", false),
+            ("kubebind.io/syncer", false),
+        ] {
+            assert_eq!(is_copied(key), expect, "{key}");
         }
     }
 }

@@ -17,26 +17,48 @@ pub use access::Conditions;
 
 /// Type of the condition that summarizes all others.
 pub const READY: &str = "Ready";
-/// Type of the condition of a binding or bundle that says whether its Secret gives access to the provider.
+/// Type of the condition of a binding or bundle that says whether its Secret gives access to the provider. It is False if the
+/// Secret is missing or is no kubeconfig, if its credential has expired, or if it leads to another provider
+/// (`ProviderChanged`).
 pub const SECRET_VALID: &str = "SecretValid";
-/// Type of the condition of a binding that says whether its export exists and is installed.
+/// Type of the condition of a binding that says whether its export exists and its APIs are installed. It is False if the
+/// provider cannot be reached, has no such export or removed it (`ExportRemoved`), if the bundle of the binding no longer
+/// selects it (`ExportNotSelected`), or if an API cannot be installed here (`ProtectedGroup`,
+/// `ForeignCustomResourceDefinition`, ...).
 pub const CONNECTED: &str = "Connected";
-/// Type of the condition of a binding that says whether the provider receives heartbeats.
+/// Type of the condition of a binding that says whether the provider receives heartbeats. It is also False if the contract
+/// serves another cluster (`ConsumerClusterMismatch`).
 pub const HEARTBEATING: &str = "Heartbeating";
-/// Type of the condition of a bundle that says whether its provider can be reached.
+/// Type of the condition of a binding that says whether both clusters are watched.
+pub const INFORMERS_SYNCED: &str = "InformersSynced";
+/// Type of the condition of a binding that says whether the consumer's CRDs match the provider's schemas. It is also False if
+/// a change would break objects (`IncompatibleSchema`): then sync continues with the installed schema.
+pub const SCHEMA_IN_SYNC: &str = "SchemaInSync";
+/// Type of the condition of a binding that says whether copies are deleted when their objects are. It is False
+/// (`TooManyMissing`) while so many objects are missing at once that no copy is deleted until they are back or the user
+/// consents.
+pub const DELETIONS_SYNCED: &str = "DeletionsSynced";
+/// Type of the condition of a bundle that says whether its provider answers. It is False if the provider cannot be reached
+/// (`ProviderUnreachable`), refuses the credential (`ProviderUnauthorized`), denies access (`ProviderForbidden`), or no longer
+/// has the contract (`ContractNotFound`).
 pub const PROVIDER_REACHABLE: &str = "ProviderReachable";
-/// Type of the condition of a binding that says whether all bound objects are in sync.
+/// Type of the condition of a binding that says whether all objects are in sync.
 pub const OBJECTS_IN_SYNC: &str = "ObjectsInSync";
-/// Type of the condition of a binding that says whether all claimed objects are in sync.
+/// Type of the condition of a binding that says whether claimed objects are in sync. The message lists what is claimed and
+/// what is rejected. It is False if the record of accepted claims is unreadable (`AcceptedClaimsUnreadable`), the konnector
+/// refuses a claim (`ClaimRefused`), a claim is wider than what the user accepted (`ClaimNotAccepted`), lacks rights
+/// (`RightsMissing`) or fails (`ClaimFailing`), while copies are being deleted (`Withdrawing`), and until the first lists
+/// (`ClaimsSyncing`).
 pub const PERMISSION_CLAIMS_IN_SYNC: &str = "PermissionClaimsInSync";
-/// Type of the condition of a binding that is False while the user pauses it.
+/// Type of the condition of a binding that is False (`Paused`) while the user pauses it.
 pub const ACTIVE: &str = "Active";
-/// Type of the condition of a binding that says how far its deletion is.
+/// Type of the condition of a binding that says how far its deletion is. Its reason is `Unbinding`, `Stuck` if the user must
+/// act, or `Paused`.
 pub const DRAINING: &str = "Draining";
 
 /// Reason of [`CONNECTED`]: the provider removed the export.
 pub const EXPORT_REMOVED: &str = "ExportRemoved";
-/// Reason of [`CONNECTED`]: the selector of the binding's bundle no longer matches the export.
+/// Reason of [`CONNECTED`]: the selector of the bundle no longer matches the export.
 pub const EXPORT_NOT_SELECTED: &str = "ExportNotSelected";
 /// Reason of [`PERMISSION_CLAIMS_IN_SYNC`]: a claim is wider than what the user accepted.
 pub const CLAIM_NOT_ACCEPTED: &str = "ClaimNotAccepted";

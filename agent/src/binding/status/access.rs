@@ -2,7 +2,7 @@
 
 use bindery_api::{
     Condition, Severity, annotations,
-    conditions::{false_condition, true_condition},
+    conditions::{EXPORT_NOT_SELECTED, EXPORT_REMOVED, false_condition, true_condition},
     v1alpha2::RemovedExports,
 };
 
@@ -11,7 +11,7 @@ use crate::{
     binding::{observed::ObservedBinding, plan::BindingPlan},
     controller::{
         access::ContractAccess,
-        conditions::{self, CredentialWording, EXPORT_NOT_SELECTED, EXPORT_REMOVED},
+        conditions::{self, CredentialWording},
         observed_session::{ClusterPin, ObservedSession},
     },
     session::{connect::ConnectError, exports::ExportLookup, heartbeat::Heartbeat},

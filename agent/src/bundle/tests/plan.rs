@@ -114,7 +114,7 @@ fn a_conflict_is_said_and_harms_nothing() {
     for reason in ["ForeignCustomResourceDefinition", "SchemasDisagree"] {
         let crd = with(bound(&["a"]), |seen| {
             let message = "CRD x belongs to APIServiceBinding y";
-            let connected = false_condition(CONNECTED, Severity::Error, reason, message);
+            let connected = false_condition(conditions::CONNECTED, Severity::Error, reason, message);
             at(seen, "a").set_condition(connected, NOW);
             at(seen, "a").set_ready_summary(NOW);
         });
