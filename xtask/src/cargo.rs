@@ -66,9 +66,13 @@ pub(crate) const SHIPPED: [&str; 9] = [
     "--bins",
 ];
 
-/// Builds the programs that the demo runs, as users get them.
+/// Builds the programs that the demos run, as users get them.
 pub(crate) fn build_shipped() -> Result<()> {
-    step("programs", &[&["build", "--locked"], &SHIPPED[..]].concat(), &[])?;
+    step("programs", &[&["build", "--locked"], &SHIPPED[..]].concat(), &[])
+}
+
+/// Builds the program that delivers a credential without a human.
+pub(crate) fn build_deliverer() -> Result<()> {
     let example = ["build", "--locked", "-p", "bindery-sdk", "--example", "headless"];
-    step("examples", &example, &[])
+    step("deliverer", &example, &[])
 }

@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::{cargo::build_shipped, say::show};
+use crate::{
+    cargo::{build_deliverer, build_shipped},
+    say::show,
+};
 
 const NAMESPACE: &str = "wild-west";
 const COWBOY: &str = "billy-the-kid";
@@ -30,6 +33,9 @@ struct Steps {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     build_shipped()?;
+    if args.headless {
+        build_deliverer()?;
+    }
     let runtime = tokio::runtime::Runtime::new()?;
     runtime.block_on(async {
         tokio::select! {
