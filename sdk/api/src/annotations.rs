@@ -138,7 +138,7 @@ pub fn is_copied(key: &str) -> bool {
     !is_of(key, ["kubernetes.io", "k8s.io"]) && !is_reserved(key)
 }
 
-/// Whether the domain of a key is one of these, or below one of them.
+/// Whether the domain of a key is one of these domains or a subdomain of one.
 fn is_of(key: &str, domains: [&str; 2]) -> bool {
     let Some((domain, _)) = key.split_once('/') else {
         return false;
