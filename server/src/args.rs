@@ -2,7 +2,6 @@
 
 use std::{fs, io, net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bindery_api::{
     names,
     v1alpha2::{GroupResource, InformerScope, Isolation},
@@ -12,10 +11,17 @@ use bindery_runtime::{lease::LeaseArgs, telemetry::LogArgs};
 use clap::{ArgAction, Parser, ValueEnum};
 use kube::Config;
 
+mod kubernetes;
+mod tls;
+
 use crate::{
-    front::transport::tls::Files,
     settings::{GrpcEndpoint, KubernetesEndpoint, Settings},
+    tls::{TlsSource, encode_certificate},
 };
+
+pub use self::tls::TlsArgs;
+
+const GRPC_FLAG: &str = "external-grpc-address";
 
 /// A contract namespace is the prefix and 13 characters more, and one of its provider namespaces, shortened, 15 more than
 /// that; each must be a DNS label.
@@ -46,15 +52,9 @@ pub struct Args {
     /// Where gRPC is served. In a cluster, 0.0.0.0:8443.
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8443")]
     pub listen_address: SocketAddr,
-    /// Certificate chain of the gRPC port, PEM. Read again when the file changes.
-    #[arg(long, value_name = "FILE", requires = "tls_key_file")]
-    pub tls_cert_file: Option<PathBuf>,
-    /// Private key of that certificate, PEM. Read again when the file changes.
-    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
-    pub tls_key_file: Option<PathBuf>,
-    /// Serve gRPC without TLS. For trying things out: only on a loopback address.
-    #[arg(long, conflicts_with = "tls_cert_file")]
-    pub allow_plaintext: bool,
+    /// TLS of the gRPC port.
+    #[command(flatten)]
+    pub tls: TlsArgs,
     /// How many connections to the gRPC port one address, or one IPv6 /64, may have; further ones are closed. To be raised
     /// where a proxy hides the addresses of its clients.
     #[arg(long, value_name = "COUNT", default_value_t = CONNECTIONS_DEFAULT)]
@@ -71,14 +71,16 @@ pub struct Args {
     /// their kubeconfigs and learn the new one. May be given several times; to be kept for as long as --renewal-lifetime.
     #[arg(long, value_name = "URL")]
     pub former_grpc_address: Vec<String>,
-    /// CA of that port's certificate, PEM, to be put into kubeconfigs. Without it clients use their system's roots.
+    /// CA of that port's certificate, PEM, to be put into kubeconfigs. Read again when the file changes. Without it: the CA that
+    /// the server made; with --tls-cert-file, clients use their system's roots.
     #[arg(long, value_name = "FILE")]
     pub external_grpc_ca_file: Option<PathBuf>,
-    /// URL at which consumers reach the Kubernetes API of this cluster; the server's own if not given.
+    /// URL at which consumers reach the Kubernetes API of this cluster. If not given: the server's own, or, where that is one
+    /// for pods only, what ConfigMap kube-public/cluster-info says.
     #[arg(long, value_name = "URL")]
     pub external_address: Option<String>,
-    /// CA of the Kubernetes API's certificate, PEM, to be put into kubeconfigs; the one of the server's own kubeconfig if
-    /// not given.
+    /// CA of the Kubernetes API's certificate, PEM, to be put into kubeconfigs. If not given: that of cluster-info, if the URL is
+    /// from there, else the server's own.
     #[arg(long, value_name = "FILE")]
     pub external_ca_file: Option<PathBuf>,
     /// Name that the Kubernetes API's certificate is checked for, where that is not the host of its URL.
@@ -161,9 +163,15 @@ pub enum ScopeArg {
 /// Why the flags do not go together, or cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ArgsError {
-    /// Neither a certificate nor plaintext was chosen.
-    #[error("--tls-cert-file and --tls-key-file are required; to try things out on loopback, give --allow-plaintext")]
-    NoTls,
+    /// The CA would expire before its serving certificates are renewed in the ordinary way.
+    #[error("--tls-lifetime must be a third of --tls-ca-lifetime at most")]
+    CaTooShort,
+    /// The server can make no certificate for a name.
+    #[error(
+        "no certificate can be made for {0:?}, a name from --external-grpc-address, --tls-service or --namespace; it must be a \
+         DNS name or an IP address"
+    )]
+    CertificateName(String),
     /// Plaintext is allowed on loopback only.
     #[error("--allow-plaintext needs a loopback --listen-address, such as 127.0.0.1:8443, and not {0}")]
     PlaintextExposed(SocketAddr),
@@ -219,8 +227,9 @@ pub enum ArgsError {
 }
 
 impl Args {
-    /// The settings of the server. `config` says how the server reaches its own cluster.
-    pub fn settings(&self, config: &Config) -> Result<Settings, ArgsError> {
+    /// The settings of the server. `config` says how the server reaches its own cluster, `found` what the cluster says of itself
+    /// where [`Args::needs_cluster_info`].
+    pub fn settings(&self, config: &Config, found: Option<KubernetesEndpoint>) -> Result<Settings, ArgsError> {
         if !is_prefix(&self.namespace_prefix) {
             return Err(ArgsError::Prefix(self.namespace_prefix.clone()));
         }
@@ -236,7 +245,7 @@ impl Args {
             isolation: self.isolation.into(),
             informer_scope: self.consumer_scope.into(),
             pretty_name: self.pretty_name.clone(),
-            kubernetes: self.kubernetes(config)?,
+            kubernetes: self.kubernetes(config, found)?,
             grpc: self.grpc()?,
             token_lifetime: self.token_lifetime,
             renewal_lifetime: self.renewal_lifetime,
@@ -247,65 +256,29 @@ impl Args {
         })
     }
 
-    /// The files of the certificate; none if plaintext is allowed, on loopback.
-    pub fn tls(&self) -> Result<Option<Files>, ArgsError> {
-        match (&self.tls_cert_file, &self.tls_key_file) {
-            (Some(certificate), Some(key)) => Ok(Some(Files {
-                certificate: certificate.clone(),
-                key: key.clone(),
-            })),
-            _ if !self.allow_plaintext => Err(ArgsError::NoTls),
-            _ if !self.listen_address.ip().is_loopback() => Err(ArgsError::PlaintextExposed(self.listen_address)),
-            _ => Ok(None),
-        }
+    /// Where the certificate of the gRPC port comes from.
+    pub fn tls(&self) -> Result<TlsSource, ArgsError> {
+        self.tls.source(self.listen_address, &self.address()?, &self.namespace)
+    }
+
+    fn address(&self) -> Result<Address, ArgsError> {
+        parse(GRPC_FLAG, &self.external_grpc_address)
     }
 
     fn grpc(&self) -> Result<GrpcEndpoint, ArgsError> {
-        let flag = "external-grpc-address";
-        let address = parse(flag, &self.external_grpc_address)?;
-        if self.tls()?.is_none() {
+        let address = self.address()?;
+        if matches!(self.tls()?, TlsSource::Plaintext) {
             if address.scheme() != Scheme::Http || !address.is_loopback() {
                 return Err(ArgsError::PlaintextAddress(address.to_string()));
             }
         } else if address.scheme() != Scheme::Https {
-            return Err(not_https(flag, &address));
+            return Err(not_https(GRPC_FLAG, &address));
         }
         let former = self.former_grpc_address.iter();
         let former = former.map(|address| Ok(parse("former-grpc-address", address)?.to_string()));
-        let ca = self.external_grpc_ca_file.as_ref();
         Ok(GrpcEndpoint {
             address: address.to_string(),
             former: former.collect::<Result<_, ArgsError>>()?,
-            ca: ca.map(|path| read_ca("external-grpc-ca-file", path)).transpose()?,
-        })
-    }
-
-    fn kubernetes(&self, config: &Config) -> Result<KubernetesEndpoint, ArgsError> {
-        let flag = "external-address";
-        let ca = match &self.external_ca_file {
-            Some(path) => Some(read_ca("external-ca-file", path)?),
-            None => own_ca(config)?,
-        };
-        let Some(given) = &self.external_address else {
-            return Ok(KubernetesEndpoint {
-                address: config.cluster_url.to_string().trim_end_matches('/').to_owned(),
-                ca,
-                server_name: self
-                    .external_server_name
-                    .clone()
-                    .or_else(|| config.tls_server_name.clone()),
-            });
-        };
-        // The Kubernetes API may stand behind a path; scheme and host must be sound all the same.
-        let (origin, path) = split_path(given);
-        let address = parse(flag, origin)?;
-        if address.scheme() != Scheme::Https {
-            return Err(not_https(flag, &address));
-        }
-        Ok(KubernetesEndpoint {
-            address: format!("{address}{path}"),
-            ca,
-            server_name: self.external_server_name.clone(),
         })
     }
 }
@@ -342,12 +315,16 @@ fn claimable(text: &str) -> Result<GroupResource, String> {
     }
 }
 
-fn lifetime(text: &str) -> Result<Duration, String> {
+/// Parses a duration as Kubernetes writes it.
+fn duration(text: &str) -> Result<Duration, String> {
     let duration: bindery_api::Duration = serde_json::from_value(text.into()).map_err(|error| error.to_string())?;
-    match duration.parse() {
-        Ok(duration) if duration >= LIFETIME_MIN => Ok(duration),
-        Ok(_) => Err("must be at least 10m, for the API server grants no shorter token".to_owned()),
-        Err(error) => Err(error.to_string()),
+    duration.parse().map_err(|error| error.to_string())
+}
+
+fn lifetime(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        duration if duration >= LIFETIME_MIN => Ok(duration),
+        _ => Err("must be at least 10m, for the API server grants no shorter token".to_owned()),
     }
 }
 
@@ -365,17 +342,6 @@ fn not_https(flag: &'static str, address: &Address) -> ArgsError {
     ArgsError::NotHttps {
         flag,
         address: address.to_string(),
-    }
-}
-
-fn split_path(address: &str) -> (&str, &str) {
-    let authority = address.find("://").map_or(0, |at| at + 3);
-    match address[authority..].find('/') {
-        Some(at) => (
-            &address[..authority + at],
-            address[authority + at..].trim_end_matches('/'),
-        ),
-        None => (address, ""),
     }
 }
 
@@ -399,20 +365,14 @@ fn own_ca(config: &Config) -> Result<Option<Vec<u8>>, ArgsError> {
     if let Some(path) = &config.root_cert_file {
         return read_ca("external-ca-file", path).map(Some);
     }
-    Ok(config
-        .root_cert
-        .as_ref()
-        .map(|certificates| certificates.iter().flat_map(|der| pem(der)).collect()))
-}
-
-fn pem(der: &[u8]) -> Vec<u8> {
-    let body = STANDARD.encode(der);
-    let lines: Vec<_> = body.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();
-    format!(
-        "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
-        lines.join("\n")
-    )
-    .into_bytes()
+    let certificates = config.root_cert.as_ref();
+    let pem = certificates.map(|certificates| {
+        certificates
+            .iter()
+            .map(|der| encode_certificate(der))
+            .collect::<String>()
+    });
+    Ok(pem.map(String::into_bytes))
 }
 
 #[cfg(test)]

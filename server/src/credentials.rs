@@ -155,9 +155,10 @@ impl Issuer {
             });
         }
 
+        let ca = self.state.grpc_ca.current();
         let backend = Backend {
             address: settings.grpc.address.clone(),
-            ca_data: settings.grpc.ca.as_deref().map(kubeconfig::base64),
+            ca_data: ca.map(|pem| kubeconfig::base64(pem.as_bytes())),
             token: renewal.secret().to_owned(),
         };
         let kubeconfig =

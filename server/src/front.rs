@@ -31,7 +31,7 @@ use auth::{Authenticators, TokenReviewer};
 use limits::HEADER_BYTES_MAX;
 use services::schema_refs::SchemaRefs;
 use streams::{Streams, changes::Hubs};
-use transport::{interceptor::Interceptor, layers::layered, tls};
+use transport::{interceptor::Interceptor, layers::layered};
 
 /// What all services share.
 #[derive(Debug)]
@@ -51,9 +51,6 @@ pub enum ServeError {
     /// No connection can be accepted.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// The certificate cannot be served.
-    #[error(transparent)]
-    Tls(#[from] tls::TlsError),
     /// The listener has no address.
     #[error("the listener has no address: {0}")]
     Address(#[from] io::Error),
@@ -73,7 +70,7 @@ pub async fn serve(
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
     let address = listener.address()?;
-    let connections = listener.connections(stop.clone())?;
+    let connections = listener.connections(stop.clone());
     let reviewer = TokenReviewer::new(state.clients.write.clone(), state.settings.grpc.audiences());
     let authenticators = Authenticators::new(vec![Arc::new(reviewer)]);
     let front = Front {

@@ -6,6 +6,7 @@
 
 pub mod actions;
 pub mod args;
+pub mod cluster_info;
 pub mod contract;
 pub mod controllers;
 pub mod credentials;
@@ -20,4 +21,5 @@ pub mod rights;
 pub mod settings;
 pub mod state;
 pub mod template;
+pub mod tls;
 pub mod writes;

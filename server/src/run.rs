@@ -10,12 +10,16 @@ use bindery_runtime::{
 };
 use bindery_server::{
     args::Args,
-    controllers,
-    front::{self, Listener, Metrics, transport::tls::Certificate},
+    cluster_info, controllers,
+    front::{self, Listener, Metrics},
+    settings::Settings,
     state::State,
 };
+use kube::Config;
 use tokio::time::{Duration, timeout};
 use tokio_util::sync::CancellationToken;
+
+mod tls;
 
 /// Idle connections to the API server per kind of traffic, as many as there are concurrent writes.
 const IDLE_CONNECTIONS: usize = 32;
@@ -33,26 +37,42 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
         tracing::warn!(%error, "cannot raise the limit of open files");
     }
     let stop = shutdown::on_signal()?;
-    let files = args.tls()?;
     let config = client::config(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
-    let settings = args.settings(&config)?;
-    let certificate = files.map(Certificate::load).transpose()?;
-    let listener = Listener::bind(args.listen_address, certificate, args.max_connections_per_peer.get()).await?;
     let clients = Clients::new(&config, IDLE_CONNECTIONS)?;
+    let settings = settings(args, &config, &clients).await?;
+    let tls = tls::start(args, &settings, &clients).await?;
+    let max_connections = args.max_connections_per_peer.get();
+    let listener = Listener::bind(args.listen_address, tls.port.clone(), max_connections).await?;
     let candidate = Candidate::new(clients.lease.clone(), &args.lease, LEASE, &settings.namespace)?;
-    let Some(state) = stop.run_until_cancelled(State::start(clients, &config, settings)).await else {
+    let starting = State::start(clients, &config, settings, tls.ca.clone());
+    let Some(state) = stop.run_until_cancelled(starting).await else {
         return Ok(());
     };
     let state = state?;
 
     let mut registry = telemetry::registry();
     let metrics = Metrics::new(&mut registry);
+    tls.register(&mut registry);
     let end = CancellationToken::new();
+    // Until the last call has ended, also after the server was told to stop.
+    tls.follow(&end);
     let readiness = state.readiness(Readiness::default());
     let admin = tokio::spawn(admin::serve(args.admin_address, readiness, registry, end.clone()));
     let outcome = serve(state, listener, metrics, candidate, stop, admin).await;
     end.cancel();
     outcome
+}
+
+/// The settings, for which the cluster is asked where it is reached if no flag says it.
+async fn settings(args: &Args, config: &Config, clients: &Clients) -> anyhow::Result<Settings> {
+    let service_host = std::env::var("KUBERNETES_SERVICE_HOST").ok();
+    let found = if args.needs_cluster_info(config, service_host.as_deref()) {
+        let own = config.cluster_url.to_string();
+        Some(cluster_info::find(&clients.write, &own).await?)
+    } else {
+        None
+    };
+    Ok(args.settings(config, found)?)
 }
 
 /// Runs the gRPC server, the admin server and, while leading, the controllers. The end of any of them ends the process.

@@ -53,8 +53,6 @@ pub struct GrpcEndpoint {
     pub address: String,
     /// Its former URLs. Tokens with these audiences are still accepted.
     pub former: Vec<String>,
-    /// The CA of its certificate, PEM; the consumer's system roots if absent.
-    pub ca: Option<Vec<u8>>,
 }
 
 impl GrpcEndpoint {
@@ -84,7 +82,6 @@ pub(crate) mod tests {
             grpc: GrpcEndpoint {
                 address: "https://bind.example.com:443".to_owned(),
                 former: Vec::new(),
-                ca: None,
             },
             token_lifetime: Duration::from_hours(1),
             renewal_lifetime: Duration::from_hours(7 * 24),

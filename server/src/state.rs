@@ -34,6 +34,7 @@ use crate::{
     rights::Rights,
     settings::Settings,
     template::{ClaimableScopes, Definitions},
+    tls::CaBundle,
 };
 
 /// The aggregated ClusterRole with the rights that the server may grant, as shipped in `deploy/server`.
@@ -46,6 +47,8 @@ pub struct State {
     pub clients: Clients,
     /// The operator's settings.
     pub settings: Arc<Settings>,
+    /// The CAs by which clients verify this server, as they are now.
+    pub grpc_ca: CaBundle,
     /// The provider's objects, kept current by watches.
     pub caches: Caches,
     /// Who the server is for the provider's API server.
@@ -113,7 +116,12 @@ pub enum StartError {
 impl State {
     /// Installs CRDs if the settings say so, asks the API server who the server is, and starts the caches. The clients must be
     /// made from `config`.
-    pub async fn start(clients: Clients, config: &Config, settings: Settings) -> Result<Self, StartError> {
+    pub async fn start(
+        clients: Clients,
+        config: &Config,
+        settings: Settings,
+        grpc_ca: CaBundle,
+    ) -> Result<Self, StartError> {
         if settings.install_crds {
             crds::install(&clients.write, bindery_api::crds::for_provider()).await?;
         }
@@ -125,6 +133,7 @@ impl State {
             prober: Prober::new(config, clients.write.clone()),
             author_verifier: AuthorVerifier::new(clients.write.clone(), &settings.namespace, &identity.username),
             settings: Arc::new(settings),
+            grpc_ca,
             identity: Arc::new(identity),
             clients,
         })

@@ -20,7 +20,7 @@ use bindery_server::{
 };
 use k8s_openapi::api::{
     admissionregistration::v1::{ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding},
-    rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule},
+    rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role},
 };
 use serde_json::Value;
 
@@ -101,6 +101,28 @@ fn the_server_binds_by_name_and_never_templates() {
     ];
     assert_eq!(bound, expect.map(ToOwned::to_owned).into());
     assert!(bound.is_subset(&shipped), "{bound:?} are not all shipped: {shipped:?}");
+}
+
+/// In its own namespace the server reads one Secret, by name; a create cannot be limited to a name.
+#[test]
+fn the_server_reads_its_own_secret_by_name() {
+    let roles: Vec<Role> = of_kind("server", "Role");
+    let rules: Vec<_> = roles.iter().flat_map(|role| role.rules.iter().flatten()).collect();
+    let about = |resource: &str| {
+        let found = rules
+            .iter()
+            .filter(move |rule| rule.resources.iter().flatten().any(|found| found == resource));
+        found
+            .map(|rule| (rule.resource_names.clone().unwrap_or_default(), rule.verbs.join(" ")))
+            .collect::<Vec<_>>()
+    };
+    let named = |name: &str, verbs: &str| (vec![name.to_owned()], verbs.to_owned());
+    let create = (Vec::new(), "create".to_owned());
+    assert_eq!(
+        about("secrets"),
+        [named("bindery-server-tls", "get list update watch"), create]
+    );
+    assert_eq!(about("configmaps"), [named("cluster-info", "get")]);
 }
 
 #[test]

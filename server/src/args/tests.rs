@@ -2,6 +2,7 @@ use clap::CommandFactory as _;
 use proptest::prelude::*;
 
 use super::*;
+use crate::tls::managed::keeper::ManagedSettings;
 
 const TLS: [&str; 6] = [
     "--external-grpc-address",
@@ -25,14 +26,14 @@ fn config() -> Config {
 fn settings(base: &[&str], more: &[&str]) -> Settings {
     parsed(base, more)
         .expect("flags")
-        .settings(&config())
+        .settings(&config(), None)
         .expect("settings")
 }
 
 #[track_caller]
 fn check_refused(base: &[&str], more: &[&str], complaint: &str) {
     let error = match parsed(base, more) {
-        Ok(args) => args.settings(&config()).expect_err("a refusal").to_string(),
+        Ok(args) => args.settings(&config(), None).expect_err("a refusal").to_string(),
         Err(error) => error.to_string(),
     };
     assert!(error.contains(complaint), "{more:?}: {error}");
@@ -139,7 +140,7 @@ fn plaintext_stays_on_loopback() {
     check_refused(
         &["--external-grpc-address", "http://127.0.0.1:8443"],
         &[],
-        "--allow-plaintext",
+        "must begin with https://",
     );
     check_refused(
         &["--external-grpc-address", "https://a.example"],
@@ -159,6 +160,112 @@ fn plaintext_stays_on_loopback() {
     );
     check_refused(&PLAIN, &tls, "cannot be used with");
     check_refused(&[], &["--allow-plaintext"], "--external-grpc-address");
+}
+
+/// What the server makes certificates by, if no files are given.
+fn managed(more: &[&str]) -> ManagedSettings {
+    let base = ["--external-grpc-address", "https://Bind.Example.com"];
+    match parsed(&base, more).expect("flags").tls() {
+        Ok(TlsSource::Managed(managed)) => managed,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn without_files_the_server_makes_a_certificate_for_all_its_names() {
+    let names = |more: &[&str]| managed(more).policy.names.into_iter().collect::<Vec<_>>();
+    let service = "bindery-server.kube-bind.svc";
+    let in_cluster = format!("{service}.cluster.local");
+    assert_eq!(names(&[]), ["bind.example.com", service, &in_cluster, "localhost"]);
+    let more = [
+        "--namespace",
+        "prod",
+        "--tls-service",
+        "grpc",
+        "--tls-name",
+        "A.example.com,2001:DB8:0::7",
+    ];
+    let expect = [
+        "2001:db8::7",
+        "a.example.com",
+        "bind.example.com",
+        "grpc.prod.svc",
+        "grpc.prod.svc.cluster.local",
+        "localhost",
+    ];
+    assert_eq!(names(&more), expect);
+    let by_address = parsed(&["--external-grpc-address", "https://[2001:db8::1]:8443"], &[]).expect("flags");
+    let Ok(TlsSource::Managed(by_address)) = by_address.tls() else {
+        panic!("no certificate is made");
+    };
+    assert!(by_address.policy.names.contains("2001:db8::1"), "{by_address:?}");
+}
+
+#[test]
+fn lifetimes_of_certificates_leave_time_to_rotate() {
+    let defaults = managed(&[]);
+    assert_eq!(
+        (&*defaults.namespace, &*defaults.name),
+        ("kube-bind", "bindery-server-tls")
+    );
+    assert_eq!(defaults.policy.serving_lifetime, Duration::from_hours(90 * 24));
+    assert_eq!(defaults.policy.ca_lifetime, Duration::from_hours(10 * 365 * 24));
+    let base = ["--external-grpc-address", "https://a.example"];
+    check_refused(&base, &["--tls-ca-lifetime", "6479h"], "a third of --tls-ca-lifetime");
+    assert_eq!(
+        managed(&["--tls-ca-lifetime", "6480h"]).policy.ca_lifetime,
+        Duration::from_hours(6480)
+    );
+    check_refused(&base, &["--tls-lifetime", "9s"], "at least 10s");
+    check_refused(&base, &["--tls-ca-lifetime", "87601h"], "at most ten years");
+    check_refused(
+        &base,
+        &["--tls-name", "*.example.com"],
+        "neither a DNS name nor an IP address",
+    );
+    check_refused(&base, &["--tls-service", "no_name/"], "no certificate can be made for");
+    check_refused(&PLAIN, &["--client-ca-file", "ca.crt"], "cannot be used with");
+}
+
+#[test]
+fn the_kubernetes_api_is_looked_up_only_where_the_own_url_is_for_pods() {
+    let needs = |more: &[&str], url: &str, service_host: Option<&str>| {
+        let config = Config::new(url.parse().expect("a URL"));
+        parsed(&TLS, more)
+            .expect("flags")
+            .needs_cluster_info(&config, service_host)
+    };
+    assert!(needs(&[], "https://kubernetes.default.svc/", None));
+    assert!(needs(&[], "https://Kubernetes.default.svc.cluster.local:443/", None));
+    assert!(needs(&[], "https://10.96.0.1:443/", Some("10.96.0.1")));
+    assert!(needs(&[], "https://[fd00::1]:443/", Some("fd00::1")));
+    assert!(!needs(&[], "https://api.example.com:6443/", Some("10.96.0.1")));
+    assert!(!needs(&[], "https://10.96.0.1:443/", None));
+    let given = ["--external-address", "https://api.example.com"];
+    assert!(!needs(&given, "https://10.96.0.1:443/", Some("10.96.0.1")));
+}
+
+#[test]
+fn what_the_cluster_says_of_itself_is_used_and_flags_win() {
+    let found = || {
+        Some(KubernetesEndpoint {
+            address: "https://Public.example.com:6443/".to_owned(),
+            ca: Some(b"its CA".to_vec()),
+            server_name: None,
+        })
+    };
+    let endpoint = |more: &[&str]| {
+        let args = parsed(&TLS, more).expect("flags");
+        args.settings(&config(), found()).expect("settings").kubernetes
+    };
+    assert_eq!(endpoint(&[]).address, "https://public.example.com:6443");
+    assert_eq!(endpoint(&[]).ca, Some(b"its CA".to_vec()));
+    assert_eq!(
+        endpoint(&["--external-server-name", "api"]).server_name.as_deref(),
+        Some("api")
+    );
+    let given = endpoint(&["--external-address", "https://api.example.com"]);
+    assert_eq!((&*given.address, given.ca), ("https://api.example.com", None));
 }
 
 #[test]
@@ -186,7 +293,7 @@ fn the_server_s_own_ca_goes_to_consumers() {
     let path = folder.path().join("ca.crt");
     fs::write(&path, issued.cert.pem()).expect("a file");
     let args = parsed(&TLS, &[]).expect("flags");
-    let ca = |config: &Config| args.settings(config).expect("settings").kubernetes.ca;
+    let ca = |config: &Config| args.settings(config, None).expect("settings").kubernetes.ca;
 
     let mut by_file = config();
     by_file.root_cert_file = Some(path.clone());

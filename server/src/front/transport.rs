@@ -6,4 +6,3 @@ pub(crate) mod interceptor;
 pub(crate) mod layers;
 pub(crate) mod listener;
 pub(crate) mod metrics;
-pub mod tls;

@@ -9,6 +9,7 @@ use std::{
 
 use futures::Stream;
 use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
     sync::{Semaphore, mpsc},
     time::{sleep, timeout},
@@ -17,12 +18,12 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::front::{
-    limits::Permits,
-    transport::{
-        connection::{Connection, ConnectionPermits, Peer},
-        tls::{Certificate, TlsError},
+use crate::{
+    front::{
+        limits::Permits,
+        transport::connection::{Connection, ConnectionPermits, Peer},
     },
+    tls::PortTls,
 };
 
 /// The connection of a client that does not finish its TLS handshake within this time is closed.
@@ -31,13 +32,16 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HANDSHAKES_MAX: usize = 256;
 /// Connections at the same time. Further ones wait in the kernel.
 const CONNECTIONS_MAX: usize = 16_384;
+/// How long, and how much, is read of a client whose handshake failed.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_BYTES: u64 = 64 * 1024;
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 
 /// A bound port, on which no connection has been accepted yet.
 #[derive(Debug)]
 pub struct Listener {
     tcp: TcpListener,
-    certificate: Option<Arc<Certificate>>,
+    tls: Option<PortTls>,
     peers: Permits<IpAddr>,
 }
 
@@ -52,17 +56,14 @@ pub enum ListenError {
         /// Why.
         source: io::Error,
     },
-    /// The certificate cannot be served.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
 }
 
 impl Listener {
-    /// Binds the port. Without a certificate it is plaintext, which [`crate::args`] allows on loopback only. Each peer may have
+    /// Binds the port. Without TLS it is plaintext, which [`crate::args`] allows on loopback only. Each peer may have
     /// `connections_per_peer` connections; further ones are closed at once.
     pub async fn bind(
         address: SocketAddr,
-        certificate: Option<Arc<Certificate>>,
+        tls: Option<PortTls>,
         connections_per_peer: usize,
     ) -> Result<Self, ListenError> {
         let tcp = TcpListener::bind(address)
@@ -70,7 +71,7 @@ impl Listener {
             .map_err(|source| ListenError::Bind { address, source })?;
         Ok(Self {
             tcp,
-            certificate,
+            tls,
             peers: Permits::new(connections_per_peer),
         })
     }
@@ -81,28 +82,19 @@ impl Listener {
     }
 
     /// Accepts connections until `stop` is cancelled.
-    pub fn connections(self, stop: CancellationToken) -> Result<impl Stream<Item = io::Result<Connection>>, TlsError> {
-        let acceptor = match &self.certificate {
-            Some(certificate) => Some(TlsAcceptor::from(Arc::new(certificate.server_config()?))),
-            None => None,
-        };
+    pub fn connections(self, stop: CancellationToken) -> impl Stream<Item = io::Result<Connection>> {
         let (sender, receiver) = mpsc::channel(16);
-        let certificate = self.certificate.clone();
-        let end = stop.clone();
         tokio::spawn(async move {
-            end.run_until_cancelled(accept(self.tcp, acceptor, self.peers, sender))
+            stop.run_until_cancelled(accept(self.tcp, self.tls, self.peers, sender))
                 .await;
         });
-        if let Some(certificate) = certificate {
-            tokio::spawn(certificate.follow(stop));
-        }
-        Ok(ReceiverStream::new(receiver))
+        ReceiverStream::new(receiver)
     }
 }
 
 async fn accept(
     tcp: TcpListener,
-    acceptor: Option<TlsAcceptor>,
+    tls: Option<PortTls>,
     peers: Permits<IpAddr>,
     sender: mpsc::Sender<io::Result<Connection>>,
 ) {
@@ -133,7 +125,7 @@ async fn accept(
         };
         // Without Nagle's algorithm, small messages are sent at once.
         let _ = stream.set_nodelay(true);
-        let Some(acceptor) = acceptor.clone() else {
+        let Some(config) = tls.as_ref().map(PortTls::config) else {
             if sender.send(Ok(Connection::new(stream, peer, permits))).await.is_err() {
                 return;
             }
@@ -144,7 +136,7 @@ async fn accept(
         };
         let sender = sender.clone();
         tokio::spawn(async move {
-            if let Some(stream) = encrypted(acceptor, stream).await {
+            if let Some(stream) = encrypted(config.into(), stream).await {
                 let _ = sender.send(Ok(Connection::new(stream, peer, permits))).await;
             }
             drop(handshake);
@@ -153,38 +145,44 @@ async fn accept(
 }
 
 async fn encrypted(acceptor: TlsAcceptor, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
-    match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
+    match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream).into_fallible()).await {
         Ok(Ok(stream)) => Some(stream),
-        Ok(Err(error)) => {
+        Ok(Err((error, stream))) => {
             tracing::debug!(%error, "a TLS handshake failed");
+            let _ = timeout(LINGER, linger(stream)).await;
             None
         }
         Err(_) => None,
     }
 }
 
+/// Reads what the client has sent meanwhile: if a socket is closed with unread bytes, the client may not receive the alert that
+/// says why, such as that it needs a certificate.
+async fn linger(mut stream: TcpStream) -> io::Result<()> {
+    stream.shutdown().await?;
+    tokio::io::copy(&mut stream.take(LINGER_BYTES), &mut tokio::io::sink()).await?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use futures::StreamExt as _;
-    use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use rustls::{
+        ClientConfig, RootCertStore,
+        pki_types::{PrivateKeyDer, ServerName},
+    };
     use tokio_rustls::TlsConnector;
     use tonic::transport::server::Connected as _;
 
     use super::*;
-    use crate::front::transport::tls::Files;
+    use crate::tls::ServingCertificate;
 
-    async fn listen(certificate: Option<Arc<Certificate>>) -> (SocketAddr, impl Stream<Item = io::Result<Connection>>) {
-        let listener = Listener::bind("127.0.0.1:0".parse().expect("an address"), certificate, 2)
+    async fn listen(tls: Option<PortTls>) -> (SocketAddr, impl Stream<Item = io::Result<Connection>>) {
+        let listener = Listener::bind("127.0.0.1:0".parse().expect("an address"), tls, 2)
             .await
             .expect("a port");
         let address = listener.address().expect("an address");
-        (
-            address,
-            listener.connections(CancellationToken::new()).expect("connections"),
-        )
+        (address, listener.connections(CancellationToken::new()))
     }
 
     #[tokio::test]
@@ -223,14 +221,12 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_sends_nothing_delays_no_other_handshake() {
         let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
-        let folder = tempfile::tempdir().expect("a folder");
-        let files = Files {
-            certificate: folder.path().join("tls.crt"),
-            key: folder.path().join("tls.key"),
-        };
-        fs::write(&files.certificate, issued.cert.pem()).expect("a file");
-        fs::write(&files.key, issued.signing_key.serialize_pem()).expect("a file");
-        let (address, mut connections) = listen(Some(Certificate::load(files).expect("a certificate"))).await;
+        let serving = Arc::new(ServingCertificate::default());
+        let key = PrivateKeyDer::try_from(issued.signing_key.serialize_der()).expect("a key");
+        let set = serving.set(vec![issued.cert.der().clone()], key, jiff::Timestamp::MAX);
+        set.expect("a certificate");
+        let tls = PortTls::new(&serving, None).expect("TLS");
+        let (address, mut connections) = listen(Some(tls)).await;
         let _silent = TcpStream::connect(address).await.expect("a connection");
 
         let mut roots = RootCertStore::empty();

@@ -1,0 +1,173 @@
+//! Decides when the CA and the serving certificate are renewed.
+//!
+//! A serving certificate is renewed after two thirds of its lifetime. A CA has four times: after two thirds of its lifetime the
+//! next CA is made and published, that is, handed out beside it; when a sixth of the next CA's lifetime has passed, the next CA
+//! signs; and the former CA is handed out until it expires. So a client that fetched the CAs at any time trusts the server for
+//! a sixth of a CA's lifetime at least, whatever happens meanwhile.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use jiff::Timestamp;
+
+use super::{ManagedTls, Serving};
+use crate::tls::{Certificate, Validity};
+
+/// Decisions are taken again after this time at the latest, in case the clock was changed.
+const LOOK_AGAIN_MAX: Duration = Duration::from_hours(1);
+/// Pause between two decisions at least.
+const LOOK_AGAIN_MIN: Duration = Duration::from_millis(500);
+
+/// What certificates are to be like. Shorter lifetimes apply to certificates that exist too, longer ones to the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Lifetime of a CA.
+    pub ca_lifetime: Duration,
+    /// Lifetime of a serving certificate, a third of the CA's at most.
+    pub serving_lifetime: Duration,
+    /// The DNS names and IP addresses that the serving certificate is for.
+    pub names: BTreeSet<String>,
+}
+
+/// One change of what the Secret holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Forget the CAs that have expired, except the signing one.
+    DropExpired,
+    /// Make the next CA.
+    PublishCa,
+    /// Let the next CA sign, and delete the key of the one that signed until now.
+    SignWithNext,
+    /// Make a serving certificate for these names.
+    IssueServing(BTreeSet<String>),
+}
+
+impl Step {
+    /// What the step does, for the log.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::DropExpired => "an expired CA is dropped",
+            Self::PublishCa => "the next CA is published",
+            Self::SignWithNext => "the next CA signs from now on",
+            Self::IssueServing(_) => "a serving certificate is made",
+        }
+    }
+}
+
+impl Policy {
+    /// How long a client may be away, and still trust the server with the CAs that it knows.
+    pub fn absence_max(&self) -> Duration {
+        self.ca_lifetime / 6
+    }
+
+    fn publish_at(&self, signing: &Validity) -> Timestamp {
+        signing.after_share(2, 3, self.ca_lifetime)
+    }
+
+    /// When the next CA signs, in the ordinary course.
+    fn switch_at(&self, next: &Validity) -> Timestamp {
+        next.after_share(1, 6, self.ca_lifetime)
+    }
+
+    /// When the next CA signs at the latest: the signing CA is about to expire, as after a long standstill.
+    fn switch_by(signing: &Validity) -> Timestamp {
+        signing.after_share(11, 12, Duration::MAX)
+    }
+
+    fn renew_serving_at(&self, serving: &Validity) -> Timestamp {
+        serving.after_share(2, 3, self.serving_lifetime)
+    }
+
+    /// The names of the serving certificate to make; `None` if the present one is good. `switches` says that another CA signs
+    /// from now on.
+    fn names_to_issue(&self, state: &ManagedTls, switches: bool, now: Timestamp) -> Option<BTreeSet<String>> {
+        let Some(Serving {
+            certificate: serving, ..
+        }) = &state.serving
+        else {
+            return Some(self.names.clone());
+        };
+        let signing = &state.signing.certificate;
+        let is_due = self.renew_serving_at(&serving.validity) <= now;
+        let can_last_longer = signing.validity.not_after > serving.validity.not_after;
+        if switches || !serving.is_issued_by(signing) || (is_due && can_last_longer) {
+            return Some(self.names.clone());
+        }
+        // The present names stay, or two replicas with different flags would replace each other's certificate for ever.
+        let lacks_names = !self.names.is_subset(&serving.names);
+        lacks_names.then(|| self.names.union(&serving.names).cloned().collect())
+    }
+}
+
+/// Decides what is to be done now, in order; nothing if all is well.
+pub fn plan(state: &ManagedTls, policy: &Policy, now: Timestamp) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let is_gone = |ca: &Certificate| ca.is_expired(now);
+    let next = state.next.as_ref().map(|ca| &ca.certificate);
+    if state.former.iter().any(is_gone) || next.is_some_and(is_gone) {
+        steps.push(Step::DropExpired);
+    }
+    let signing = &state.signing.certificate.validity;
+    let published = next.filter(|next| !is_gone(next)).map(|next| next.validity);
+    let published = published.or_else(|| {
+        let is_due = policy.publish_at(signing) <= now;
+        is_due.then(|| {
+            steps.push(Step::PublishCa);
+            Validity::starting(now, policy.ca_lifetime, None)
+        })
+    });
+    let switches = published.is_some_and(|next| policy.switch_at(&next).min(Policy::switch_by(signing)) <= now);
+    if switches {
+        steps.push(Step::SignWithNext);
+    }
+    if let Some(names) = policy.names_to_issue(state, switches, now) {
+        steps.push(Step::IssueServing(names));
+    }
+    steps
+}
+
+/// How long [`plan`] decides nothing, if nothing else changes.
+pub fn look_again(state: &ManagedTls, policy: &Policy, now: Timestamp) -> Duration {
+    let signing = &state.signing.certificate.validity;
+    let mut times: Vec<_> = state.former.iter().map(|ca| ca.validity.not_after).collect();
+    match &state.next {
+        Some(next) => times.extend([policy.switch_at(&next.certificate.validity), Policy::switch_by(signing)]),
+        None => times.push(policy.publish_at(signing)),
+    }
+    if let Some(serving) = &state.serving {
+        times.push(policy.renew_serving_at(&serving.certificate.validity));
+    }
+    let first = times.into_iter().filter(|time| *time > now).min();
+    let until = first.and_then(|time| Duration::try_from(time.duration_since(now)).ok());
+    until.unwrap_or(LOOK_AGAIN_MAX).clamp(LOOK_AGAIN_MIN, LOOK_AGAIN_MAX)
+}
+
+/// Decides whether the Secret must be changed so that nobody loses trust: what was handed out from `memory` must be among the
+/// CAs of `stored`. Returns what to store instead; `None` if `stored` is good.
+///
+/// The two differ if somebody put former content back, or if a replica that had no memory made a CA while the Secret was gone.
+/// The CA that is older goes on signing, so that all replicas decide alike, and clients trust those of both.
+pub fn keep_trust(stored: &ManagedTls, memory: &ManagedTls) -> Option<ManagedTls> {
+    if stored.trusts(&memory.signing.certificate) {
+        return None;
+    }
+    let age = |state: &ManagedTls| {
+        let signing = &state.signing.certificate;
+        (signing.validity.issued, signing.der.to_vec())
+    };
+    let memory_signs = memory.trusts(&stored.signing.certificate) || age(memory) < age(stored);
+    let (kept, other) = if memory_signs {
+        (memory, stored)
+    } else {
+        (stored, memory)
+    };
+    let mut kept = kept.clone();
+    for ca in other.authorities() {
+        if !kept.trusts(ca) {
+            kept.former.push(ca.clone());
+        }
+    }
+    Some(kept)
+}
+
+#[cfg(test)]
+mod tests;
