@@ -28,6 +28,22 @@ pub struct Args {
     /// those with the annotation kube-bind.io/autoadopt=true, or `all`. `kubectl bind adopt --dry-run` shows them before.
     #[arg(long, default_value_t, value_name = "MODE")]
     pub adoption: Adoption,
+    /// File with a client certificate (PEM) for backends that accept only clients with one. Read again when it changes.
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "client_key",
+        env = "BINDERY_CLIENT_CERTIFICATE"
+    )]
+    pub client_certificate: Option<PathBuf>,
+    /// File with the private key (PEM) of the client certificate. Read again when it changes.
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "client_certificate",
+        env = "BINDERY_CLIENT_KEY"
+    )]
+    pub client_key: Option<PathBuf>,
     /// Install or update the CustomResourceDefinitions of kube-bind.io at start.
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub install_crds: bool,
@@ -83,5 +99,11 @@ mod tests {
         check(&["--server-address=everywhere"], Err(()));
         check(&["--adoption=opt-in"], Ok((15, true)));
         check(&["--adoption=some"], Err(()));
+        check(
+            &["--client-certificate=tls.crt", "--client-key=tls.key"],
+            Ok((15, true)),
+        );
+        check(&["--client-certificate=tls.crt"], Err(()));
+        check(&["--client-key=tls.key"], Err(()));
     }
 }

@@ -23,6 +23,7 @@ use crate::{
     engine,
     events::Recorder,
     metrics::Metrics,
+    session::client_certificate::ClientCertificateFiles,
 };
 
 /// The Lease of kube-bind's konnector, so that the two never work at the same time in one namespace.
@@ -45,6 +46,9 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     if let Err(error) = descriptors::raise() {
         tracing::warn!(%error, "cannot raise the limit of open files");
     }
+    let client_certificate = ClientCertificateFiles::new(args.client_certificate.clone(), args.client_key.clone());
+    // Used later, but a wrong path should be known at once.
+    client_certificate.read()?;
     let stop = shutdown::on_signal().context("cannot listen for signals")?;
     let mut registry = telemetry::registry();
     let metrics = Metrics::register(&mut registry);
@@ -73,7 +77,13 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
             leadership = candidate.elected() => leadership,
         };
         metrics.leads();
-        lead(leadership, &args, consumer, metrics, sync_metrics, &stop).await
+        let options = ControllerOptions {
+            heartbeat_interval: args.heartbeat_interval,
+            polling_interval: args.provider_polling_interval,
+            adoption: args.adoption,
+            client_certificate,
+        };
+        lead(leadership, &args, options, consumer, metrics, sync_metrics, &stop).await
     };
     tokio::select! {
         outcome = work => outcome,
@@ -89,6 +99,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 async fn lead(
     mut leadership: Leadership,
     args: &Args,
+    options: ControllerOptions,
     consumer: Consumer,
     metrics: Arc<Metrics>,
     sync_metrics: Arc<engine::Metrics>,
@@ -100,11 +111,6 @@ async fn lead(
         .clone()
         .unwrap_or_else(|| "konnector".to_owned());
     let recorder = Recorder::start(consumer.clients.write.clone(), instance);
-    let options = ControllerOptions {
-        heartbeat_interval: args.heartbeat_interval,
-        polling_interval: args.provider_polling_interval,
-        adoption: args.adoption,
-    };
     let work = async {
         consumer.synced().await;
         tracing::info!("all bindings and bundles are known; the controllers start");

@@ -22,6 +22,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 pub mod backend;
+pub mod client_certificate;
 pub mod connect;
 pub mod credential;
 pub mod credential_secret;
@@ -44,6 +45,7 @@ pub(crate) mod kubeconfigs;
 pub use registry::Sessions;
 
 use crate::{claims::Claims, connection::Sides, contract::Contract, engine::Surroundings};
+use client_certificate::ClientCertificateFiles;
 use connect::ContractConnection;
 use credential::SessionCredential;
 use exports::{Exports, follower::ExportFollower};
@@ -63,6 +65,8 @@ pub struct SessionSettings {
     pub polling_interval: Duration,
     /// The Secret with the kubeconfig, which heartbeats report to the provider.
     pub secret: SecretRef,
+    /// The client certificate for backends.
+    pub client_certificate: ClientCertificateFiles,
 }
 
 /// A session with the provider of a contract. Dropping it ends the session.

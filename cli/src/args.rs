@@ -123,6 +123,24 @@ pub(crate) struct ProviderArgs {
     /// File with the CA (PEM) that signed the backend's certificate; by default the CAs of the system.
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) certificate_authority: Option<PathBuf>,
+    /// File with a client certificate (PEM), for a backend that accepts only clients with one.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        requires = "client_key",
+        env = "KUBECTL_BIND_CLIENT_CERTIFICATE"
+    )]
+    pub(crate) client_certificate: Option<PathBuf>,
+    /// File with the private key (PEM) of the client certificate.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        requires = "client_certificate",
+        env = "KUBECTL_BIND_CLIENT_KEY"
+    )]
+    pub(crate) client_key: Option<PathBuf>,
     /// Allow an `http://` address of this machine, such as http://localhost:8080; other addresses need TLS.
     #[arg(long, global = true)]
     pub(crate) allow_plaintext: bool,

@@ -6,7 +6,11 @@ mod mend;
 pub(crate) mod offer;
 pub(crate) mod response;
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use bindery_api::v1alpha2::Isolation;
 use bindery_proto::v1alpha2::{
@@ -34,6 +38,8 @@ pub(crate) struct Backend {
     pub(crate) address: Address,
     pub(crate) login: Login,
     pub(crate) certificate_authority: Option<PathBuf>,
+    /// Files of the client certificate and its key.
+    pub(crate) client_certificate: Option<(PathBuf, PathBuf)>,
     pub(crate) allow_plaintext: bool,
 }
 
@@ -49,9 +55,13 @@ pub(crate) enum ProviderError {
     /// The client cannot be built from these settings.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// The file with the CA cannot be read.
-    #[error("cannot read the CA file {}: {source}", path.display())]
-    CertificateAuthority { path: PathBuf, source: io::Error },
+    /// A file with a certificate or key cannot be read.
+    #[error("cannot read the {what} file {}: {source}", path.display())]
+    TlsFile {
+        what: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
     /// A call failed. `doing` says what was tried, such as "list templates".
     #[error("cannot {doing}: {source}")]
     Call {
@@ -118,11 +128,11 @@ impl<'a> Provider<'a> {
             Login::None => builder,
         };
         if let Some(path) = &backend.certificate_authority {
-            let pem = std::fs::read(path).map_err(|source| ProviderError::CertificateAuthority {
-                path: path.clone(),
-                source,
-            })?;
-            builder = builder.ca_pem(pem);
+            builder = builder.ca_pem(read("CA", path)?);
+        }
+        if let Some((certificate, key)) = &backend.client_certificate {
+            let chain = read("client certificate", certificate)?;
+            builder = builder.client_certificate_pem(chain, read("client key", key)?);
         }
         if let Some(timeout) = timeout {
             builder = builder.timeout(timeout);
@@ -242,6 +252,14 @@ impl<'a> Provider<'a> {
             Login::None => None,
         }
     }
+}
+
+fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, ProviderError> {
+    std::fs::read(path).map_err(|source| ProviderError::TlsFile {
+        what,
+        path: path.to_owned(),
+        source,
+    })
 }
 
 impl BindRequest {

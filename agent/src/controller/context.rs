@@ -15,6 +15,7 @@ use crate::{
     metrics::Metrics,
     session::{
         Session, SessionSettings, Sessions,
+        client_certificate::ClientCertificateFiles,
         connect::{Connector, ContractConnection},
     },
 };
@@ -28,6 +29,8 @@ pub struct ControllerOptions {
     pub polling_interval: Duration,
     /// Which objects of the providers are created on this cluster.
     pub adoption: Adoption,
+    /// The client certificate for backends.
+    pub client_certificate: ClientCertificateFiles,
 }
 
 /// What both controllers share. Clones share the same state.
@@ -65,7 +68,11 @@ impl ControllerContext {
                 Arc::clone(&metrics),
                 sync_metrics,
             )),
-            connector: Arc::new(Connector::new(options.polling_interval, metrics.provider_traffic())),
+            connector: Arc::new(Connector::new(
+                options.polling_interval,
+                metrics.provider_traffic(),
+                options.client_certificate.clone(),
+            )),
             object_counts: ObjectCounts::default(),
             consumer,
             recorder,
@@ -84,6 +91,7 @@ impl ControllerContext {
                 name: secret.name.clone(),
                 namespace: secret.namespace.clone(),
             },
+            client_certificate: self.options.client_certificate.clone(),
         };
         self.sessions.enter(reached, settings)
     }

@@ -9,7 +9,7 @@ use bindery_sdk::{BuildError, Client, Code, Error, TokenSource};
 use secrecy::SecretSlice;
 use tokio::time::Instant;
 
-use super::renewal_schedule::RenewalSchedule;
+use super::{client_certificate::ClientCertificate, renewal_schedule::RenewalSchedule};
 
 /// A credential that a backend granted.
 #[derive(Clone, Debug)]
@@ -39,8 +39,12 @@ pub enum RenewError {
 }
 
 /// Returns a client for a backend, without connecting. It refuses plaintext, since the address comes from the provider.
-pub fn client(backend: &Backend, tokens: impl TokenSource) -> Result<Client, BuildError> {
-    let builder = Client::builder(&backend.address)
+pub fn client(
+    backend: &Backend,
+    tokens: impl TokenSource,
+    certificate: Option<ClientCertificate>,
+) -> Result<Client, BuildError> {
+    let mut builder = Client::builder(&backend.address)
         .token_source(tokens)
         .user_agent(format_args!("bindery-konnector/{}", env!("CARGO_PKG_VERSION")));
     // Data that is not base64 is refused later as an invalid certificate.
@@ -49,10 +53,13 @@ pub fn client(backend: &Backend, tokens: impl TokenSource) -> Result<Client, Bui
             .decode(data.trim())
             .unwrap_or_else(|_| data.as_bytes().to_vec())
     });
-    match authority {
-        Some(pem) => builder.ca_pem(pem).build(),
-        None => builder.build(),
+    if let Some(pem) = authority {
+        builder = builder.ca_pem(pem);
     }
+    if let Some(certificate) = certificate {
+        builder = certificate.present(builder);
+    }
+    builder.build()
 }
 
 /// Requests a new credential for a contract.

@@ -21,6 +21,7 @@ use secrecy::SecretString;
 
 use super::{
     backend::{self, RenewError, RenewedCredential},
+    client_certificate::ClientCertificateFiles,
     polling::PollPolicy,
 };
 use crate::{
@@ -105,6 +106,7 @@ pub struct Connector {
     attempts: Mutex<HashMap<AttemptKey, Weak<ConnectAttempt>>>,
     backoff: Backoff,
     traffic: ClusterTraffic,
+    client_certificate: ClientCertificateFiles,
 }
 
 /// The attempts that one binding or bundle waits for. Each outcome queues its key.
@@ -116,10 +118,12 @@ pub struct ConnectAttempts<K> {
 }
 
 impl Connector {
-    /// A connector that pauses at most this long between tries. It counts the traffic to providers.
-    pub fn new(pause_max: Duration, traffic: ClusterTraffic) -> Self {
+    /// A connector that pauses at most this long between tries. It counts the traffic to providers, and presents the client
+    /// certificate to their backends.
+    pub fn new(pause_max: Duration, traffic: ClusterTraffic, client_certificate: ClientCertificateFiles) -> Self {
         Self {
             traffic,
+            client_certificate,
             attempts: Mutex::default(),
             backoff: Backoff::new(FIRST_PAUSE.min(pause_max), pause_max),
         }
@@ -135,11 +139,11 @@ impl Connector {
         attempts.retain(|_, attempt| attempt.strong_count() > 0);
         let target = Arc::clone(access);
         let backoff = self.backoff;
-        let traffic = self.traffic.clone();
+        let (traffic, certificate) = (self.traffic.clone(), self.client_certificate.clone());
         let delay =
             move |failure| policy.map_or_else(|| backoff.delay(failure), |policy| policy.after_failure(failure));
         let attempt = Arc::new(Attempt::paced(delay, move || {
-            reach(Arc::clone(&target), traffic.clone())
+            reach(Arc::clone(&target), traffic.clone(), certificate.clone())
         }));
         attempts.insert(key, Arc::downgrade(&attempt));
         attempt
@@ -187,11 +191,15 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> ConnectAttempts<K> {
 }
 
 /// Tries once to reach the contract of a kubeconfig. A refused credential is renewed at its backend first.
-async fn reach(given: Arc<ProviderAccess>, traffic: ClusterTraffic) -> Result<Arc<ContractConnection>, ConnectError> {
+async fn reach(
+    given: Arc<ProviderAccess>,
+    traffic: ClusterTraffic,
+    certificate: ClientCertificateFiles,
+) -> Result<Arc<ContractConnection>, ConnectError> {
     let origin = given.fingerprint.clone();
     let (access, renewed, opened) = match open(&given, &traffic).await {
         Err(refusal @ ConnectError::Unauthorized { .. }) => {
-            let renewed = renew(&given, refusal).await?;
+            let renewed = renew(&given, refusal, &certificate).await?;
             let access = Arc::clone(&renewed.access);
             let opened = open(&access, &traffic).await?;
             (access, Some(renewed), opened)
@@ -265,14 +273,25 @@ fn refusal(access: &ProviderAccess, error: &kube::Error) -> ConnectError {
 }
 
 /// Renews the credential of a kubeconfig that the API server refused, at its backend. Without a backend the refusal stands.
-async fn renew(access: &ProviderAccess, refusal: ConnectError) -> Result<RenewedCredential, ConnectError> {
+async fn renew(
+    access: &ProviderAccess,
+    refusal: ConnectError,
+    certificate: &ClientCertificateFiles,
+) -> Result<RenewedCredential, ConnectError> {
     let Some(endpoint) = &access.backend else {
         return Err(refusal);
     };
     let token = SecretString::from(endpoint.token.clone());
-    let renewed = match backend::client(endpoint, bindery_sdk::StaticToken::new(token)) {
+    let client = certificate
+        .read()
+        .map_err(|error| RenewError::Failed(error.to_string()));
+    let client = client.and_then(|certificate| {
+        let client = backend::client(endpoint, bindery_sdk::StaticToken::new(token), certificate);
+        client.map_err(|error| RenewError::Refused(error.to_string()))
+    });
+    let renewed = match client {
         Ok(client) => backend::renew(&client, &access.namespace).await,
-        Err(error) => Err(RenewError::Refused(error.to_string())),
+        Err(error) => Err(error),
     };
     renewed.map_err(|error| {
         let message = format!("{refusal}; renewing it failed: {error}");

@@ -12,7 +12,11 @@ use parking_lot::Mutex;
 use secrecy::SecretString;
 use tokio::{sync::watch, time::Instant};
 
-use super::{backend, renewal_schedule::RenewalSchedule};
+use super::{
+    backend,
+    client_certificate::{ClientCertificate, ClientCertificateFiles},
+    renewal_schedule::RenewalSchedule,
+};
 
 /// The count of remembered kubeconfigs. It exceeds the kubeconfigs that bindings of one contract have and that renewals bring.
 const RECENT_MAX: usize = 64;
@@ -27,11 +31,20 @@ pub struct SessionCredential {
 struct CredentialCell {
     token: Option<SharedToken>,
     held: watch::Sender<HeldCredential>,
-    client: Mutex<Option<(String, Option<String>, bindery_sdk::Client)>>,
+    client: Mutex<Option<(BackendRoute, bindery_sdk::Client)>>,
+    client_certificate: ClientCertificateFiles,
     /// Kubeconfigs that were held.
     taken: Mutex<RecentFingerprints>,
     /// Kubeconfigs that the provider refused, also over another connection.
     refused: Arc<Mutex<RecentFingerprints>>,
+}
+
+/// How a backend is reached, apart from the token. Another route needs another client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendRoute {
+    address: String,
+    authority: Option<String>,
+    client_certificate: Option<Fingerprint>,
 }
 
 /// The latest kubeconfigs with some property, in the order of their addition.
@@ -104,14 +117,26 @@ impl std::fmt::Debug for CredentialCell {
 
 impl SessionCredential {
     /// A cell that holds this credential. `token` is the cell that the clients read.
-    pub fn new(access: Arc<ProviderAccess>, schedule: RenewalSchedule, token: Option<SharedToken>) -> Self {
-        Self::start(access, schedule, token, Arc::default())
+    pub fn new(
+        access: Arc<ProviderAccess>,
+        schedule: RenewalSchedule,
+        token: Option<SharedToken>,
+        client_certificate: ClientCertificateFiles,
+    ) -> Self {
+        Self::start(access, schedule, token, client_certificate, Arc::default())
     }
 
     /// A cell for another connection to the same contract. It does not take credentials that were refused here.
     #[must_use]
     pub fn succeed(&self, access: Arc<ProviderAccess>, schedule: RenewalSchedule, token: Option<SharedToken>) -> Self {
-        Self::start(access, schedule, token, Arc::clone(&self.cell.refused))
+        let client_certificate = self.cell.client_certificate.clone();
+        Self::start(
+            access,
+            schedule,
+            token,
+            client_certificate,
+            Arc::clone(&self.cell.refused),
+        )
     }
 
     /// A cell that does not take the refused credentials.
@@ -119,6 +144,7 @@ impl SessionCredential {
         access: Arc<ProviderAccess>,
         schedule: RenewalSchedule,
         token: Option<SharedToken>,
+        client_certificate: ClientCertificateFiles,
         refused: Arc<Mutex<RecentFingerprints>>,
     ) -> Self {
         let mut first = RecentFingerprints::default();
@@ -134,6 +160,7 @@ impl SessionCredential {
                 token,
                 held: watch::Sender::new(held),
                 client: Mutex::new(None),
+                client_certificate,
                 taken: Mutex::new(first),
                 refused,
             }),
@@ -241,15 +268,24 @@ impl SessionCredential {
         });
     }
 
-    /// Returns a client for the backend that sends the token held at the time of each call; `None` without a usable backend.
-    pub fn backend(&self) -> Option<bindery_sdk::Client> {
+    /// Returns a client for the backend that sends the token held at the time of each call, and the route that the client takes;
+    /// `None` without a usable backend.
+    pub fn backend(&self) -> Option<(BackendRoute, bindery_sdk::Client)> {
         let backend = self.cell.held.borrow().access.backend.clone()?;
+        let read = self.cell.client_certificate.read();
+        let certificate = read
+            .inspect_err(|error| tracing::warn!(address = backend.address, %error, "client certificate not usable"))
+            .ok()?;
+        let route = BackendRoute {
+            address: backend.address.clone(),
+            authority: backend.ca_data.clone(),
+            client_certificate: certificate.as_ref().map(ClientCertificate::fingerprint),
+        };
         let mut known = self.cell.client.lock();
-        if let Some((address, authority, client)) = &*known
-            && *address == backend.address
-            && *authority == backend.ca_data
+        if let Some((known, client)) = &*known
+            && *known == route
         {
-            return Some(client.clone());
+            return Some((route, client.clone()));
         }
         let held = self.changes();
         let tokens = bindery_sdk::token_fn(move || {
@@ -261,13 +297,13 @@ impl SessionCredential {
                 .map(|backend| backend.token.clone());
             ready(Ok(SecretString::from(token.unwrap_or_default())))
         });
-        match backend::client(&backend, tokens) {
+        match backend::client(&backend, tokens, certificate) {
             Ok(client) => {
-                *known = Some((backend.address, backend.ca_data, client.clone()));
-                Some(client)
+                *known = Some((route.clone(), client.clone()));
+                Some((route, client))
             }
             Err(error) => {
-                tracing::warn!(address = backend.address, %error, "backend address or CA is invalid");
+                tracing::warn!(address = backend.address, %error, "backend address, CA or client certificate is invalid");
                 None
             }
         }
@@ -296,6 +332,8 @@ pub fn schedule_of(access: &ProviderAccess, now: Timestamp) -> RenewalSchedule {
 
 #[cfg(test)]
 mod tests {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+
     use super::*;
     use crate::session::kubeconfigs;
 
@@ -311,7 +349,12 @@ mod tests {
         );
         let other = kubeconfigs::access("x", 900, 3600);
         let token = SharedToken::new(old.token.as_ref().unwrap()).unwrap();
-        let credential = SessionCredential::new(Arc::clone(&old), schedule_of(&old, at), Some(token));
+        let credential = SessionCredential::new(
+            Arc::clone(&old),
+            schedule_of(&old, at),
+            Some(token),
+            ClientCertificateFiles::default(),
+        );
         assert!(offer(&credential, &new));
         assert!(!offer(&credential, &new), "the same again");
         assert!(!offer(&credential, &old));
@@ -337,10 +380,66 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_renewed_credential_brings_the_cas_of_the_backend() {
+        let at = Timestamp::from_second(5000).unwrap();
+        let made = || {
+            rcgen::generate_simple_self_signed(["ca".to_owned()])
+                .unwrap()
+                .cert
+                .pem()
+        };
+        let (former, next) = (made(), made());
+        let of = |issued, ca: &str| {
+            let mut access = ProviderAccess::clone(&kubeconfigs::access("x", issued, 3600));
+            access.backend.as_mut().unwrap().ca_data = Some(STANDARD.encode(ca));
+            Arc::new(access)
+        };
+        let old = of(1000, &former);
+        let token = SharedToken::new(old.token.as_ref().unwrap()).unwrap();
+        let files = ClientCertificateFiles::default();
+        let credential = SessionCredential::new(Arc::clone(&old), schedule_of(&old, at), Some(token), files);
+        let route = || credential.backend().map(|(route, _)| route);
+        let before = route();
+        assert!(before.is_some() && before == route());
+        // No other connection to the Kubernetes API is needed, so the session goes on.
+        let new = of(4000, &(former + &next));
+        assert!(credential.offer(&new, schedule_of(&new, at)));
+        assert!(route().is_some() && before != route(), "another client, with both CAs");
+    }
+
+    #[tokio::test]
+    async fn a_renewed_client_certificate_is_presented_without_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let [certificate, key] = ["tls.crt", "tls.key"].map(|name| folder.path().join(name));
+        let write = || {
+            let made = rcgen::generate_simple_self_signed(["client".to_owned()]).unwrap();
+            std::fs::write(&certificate, made.cert.pem()).unwrap();
+            std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        };
+        write();
+        let files = ClientCertificateFiles::new(Some(certificate.clone()), Some(key.clone()));
+        let at = Timestamp::from_second(1000).unwrap();
+        let access = kubeconfigs::access("x", 1000, 3600);
+        let credential = SessionCredential::new(Arc::clone(&access), schedule_of(&access, at), None, files);
+        let route = || credential.backend().map(|(route, _)| route);
+        let before = route();
+        assert!(before.is_some() && before == route());
+        write();
+        assert!(route().is_some() && before != route());
+        std::fs::remove_file(&key).unwrap();
+        assert!(route().is_none(), "half a certificate is none");
+    }
+
+    #[tokio::test]
     async fn an_accepted_credential_is_used_again_unless_it_was_revoked() {
         let at = Timestamp::from_second(1000).unwrap();
         let access = kubeconfigs::access("x", 1000, 3600);
-        let credential = SessionCredential::new(Arc::clone(&access), schedule_of(&access, at), None);
+        let credential = SessionCredential::new(
+            Arc::clone(&access),
+            schedule_of(&access, at),
+            None,
+            ClientCertificateFiles::default(),
+        );
         credential.refuse(&access);
         credential.restore(&kubeconfigs::access("x", 2000, 3600));
         assert!(credential.held().refused, "another one was taken");
@@ -370,7 +469,12 @@ mod tests {
     async fn a_credential_expires_for_good_when_no_backend_renews_it() {
         let at = Timestamp::from_second(1000).unwrap();
         let access = kubeconfigs::access("x", 1000, 3600);
-        let credential = SessionCredential::new(Arc::clone(&access), schedule_of(&access, at), None);
+        let credential = SessionCredential::new(
+            Arc::clone(&access),
+            schedule_of(&access, at),
+            None,
+            ClientCertificateFiles::default(),
+        );
         let expired = |credential: &SessionCredential| credential.held().expired(Instant::now()).is_some();
         assert!(!expired(&credential));
         credential.refuse(&access);

@@ -147,9 +147,10 @@ async fn drive<F: Future<Output = ()>>(credential: &SessionCredential, renew: im
 
 /// Renews a credential once, and sets the state of its renewal.
 async fn renew(core: &SessionCore, held: &HeldCredential) {
-    let Some(client) = core.credential.backend() else {
+    let Some((_, client)) = core.credential.backend() else {
         core.credential.set_renewal(RenewalState::Denied {
-            message: "the backend's address or CA in the kubeconfig cannot be used".to_owned(),
+            message: "the backend's address or CA in the kubeconfig, or the client certificate, cannot be used"
+                .to_owned(),
         });
         return;
     };

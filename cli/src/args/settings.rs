@@ -81,6 +81,7 @@ fn backend(server: &str, typed: ProviderArgs) -> Result<Backend, Failure> {
         address,
         login,
         certificate_authority: typed.certificate_authority,
+        client_certificate: typed.client_certificate.zip(typed.client_key),
         allow_plaintext: typed.allow_plaintext,
     })
 }

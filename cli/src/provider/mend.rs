@@ -12,7 +12,7 @@ pub(super) fn of(error: &ProviderError) -> Option<String> {
         ProviderError::Build(BuildError::Plaintext { address, .. }) if address.is_loopback() => {
             Some("Add --allow-plaintext to speak plaintext on this machine's loopback.".to_owned())
         }
-        ProviderError::Build(_) | ProviderError::CertificateAuthority { .. } => None,
+        ProviderError::Build(_) | ProviderError::TlsFile { .. } => None,
         ProviderError::Call {
             template,
             principal,
@@ -24,6 +24,11 @@ pub(super) fn of(error: &ProviderError) -> Option<String> {
                 TransportFault::CertificateUntrusted => {
                     Some("Give the CA of the backend with --certificate-authority FILE.".to_owned())
                 }
+                TransportFault::ClientCertificate => Some(
+                    "Give a client certificate that the provider's admin issued with --client-certificate FILE and \
+                     --client-key FILE."
+                        .to_owned(),
+                ),
                 _ => None,
             },
             Error::Token(_) => Some(get_a_token(audience)),

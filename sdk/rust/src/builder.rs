@@ -6,9 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bindery_proto::address::{Address, AddressError, Scheme};
-use rustls::pki_types::CertificateDer;
+use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject as _;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use secrecy::ExposeSecret as _;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
 use crate::client::{Client, Limits, Shared};
 use crate::retry::RetryPolicy;
@@ -25,6 +28,7 @@ const USER_AGENT: &str = concat!("bindery-sdk/", env!("CARGO_PKG_VERSION"));
 pub struct ClientBuilder {
     address: String,
     ca_pem: Option<Vec<u8>>,
+    client_certificate: Option<ClientCertificate>,
     server_name: Option<String>,
     allow_plaintext: bool,
     tokens: Option<Arc<dyn TokenSource>>,
@@ -32,6 +36,12 @@ pub struct ClientBuilder {
     limits: Limits,
     retry: RetryPolicy,
     user_agent: String,
+}
+
+/// A certificate by which the client shows the server who it is, and its private key, both PEM.
+struct ClientCertificate {
+    chain: Vec<u8>,
+    key: secrecy::SecretSlice<u8>,
 }
 
 /// Why the settings of a client are not valid.
@@ -59,6 +69,16 @@ pub enum BuildError {
         /// What is wrong with the certificates.
         fault: String,
     },
+    /// The client certificate and its key are not valid PEM, or do not belong together.
+    #[error(
+        "the client certificate for {address} cannot be used: {fault}; give its chain and its private key, both PEM"
+    )]
+    ClientCertificate {
+        /// The address.
+        address: Address,
+        /// What is wrong with them.
+        fault: String,
+    },
     /// TLS cannot be set up.
     #[error("TLS for {address} cannot be set up: {fault}")]
     Tls {
@@ -79,6 +99,7 @@ impl BuildError {
             Self::Address(_) => "AddressInvalid",
             Self::Plaintext { .. } => "PlaintextRefused",
             Self::Ca { .. } => "CaInvalid",
+            Self::ClientCertificate { .. } => "ClientCertificateInvalid",
             Self::Tls { .. } => "TlsSetupFailed",
             Self::UserAgent(_) => "UserAgentInvalid",
         }
@@ -97,6 +118,7 @@ impl ClientBuilder {
         Self {
             address,
             ca_pem: None,
+            client_certificate: None,
             server_name: None,
             allow_plaintext: false,
             tokens: None,
@@ -110,6 +132,18 @@ impl ClientBuilder {
     /// Trusts these CA certificates (PEM) instead of those of the system.
     pub fn ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.ca_pem = Some(pem.into());
+        self
+    }
+
+    /// Presents this certificate (PEM, with its intermediates) and proves that it has its private key (PEM), if the server asks
+    /// for a client certificate. A token is needed all the same.
+    pub fn client_certificate_pem(
+        mut self,
+        chain: impl Into<Vec<u8>>,
+        key: impl Into<secrecy::SecretSlice<u8>>,
+    ) -> Self {
+        let (chain, key) = (chain.into(), key.into());
+        self.client_certificate = Some(ClientCertificate { chain, key });
         self
     }
 
@@ -214,7 +248,13 @@ impl ClientBuilder {
     fn tls(&self, address: &Address) -> Result<ClientTlsConfig, BuildError> {
         // Set even if it is the host: tonic would take the brackets of an IPv6 address as part of the name.
         let name = self.server_name.clone().unwrap_or_else(|| address.host());
-        let config = ClientTlsConfig::new().domain_name(name).timeout(self.connect_timeout);
+        let mut config = ClientTlsConfig::new().domain_name(name).timeout(self.connect_timeout);
+        if let Some(client) = &self.client_certificate {
+            config = config.identity(client.identity().map_err(|fault| BuildError::ClientCertificate {
+                address: address.clone(),
+                fault,
+            })?);
+        }
         let Some(pem) = &self.ca_pem else {
             return Ok(config.with_native_roots());
         };
@@ -234,6 +274,21 @@ impl ClientBuilder {
             retry: self.retry,
         };
         Client::new(shared, self.limits)
+    }
+}
+
+impl ClientCertificate {
+    /// Checks the files, since tonic does not say which of the two is wrong.
+    fn identity(&self) -> Result<Identity, String> {
+        let chain = CertificateDer::pem_slice_iter(&self.chain).collect::<Result<Vec<_>, _>>();
+        let chain = chain.map_err(|error| format!("the certificate: {error}"))?;
+        if chain.is_empty() {
+            return Err("the certificate: there is none".to_owned());
+        }
+        let pem = self.key.expose_secret();
+        let key = PrivateKeyDer::from_pem_slice(pem).map_err(|error| format!("the private key: {error}"))?;
+        CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider()).map_err(|error| error.to_string())?;
+        Ok(Identity::from_pem(&self.chain, pem))
     }
 }
 
@@ -311,6 +366,22 @@ mod tests {
             Client::builder(address).ca_pem(ca).user_agent("line\nbreak"),
             Err("UserAgentInvalid"),
         );
+    }
+
+    #[tokio::test]
+    async fn a_client_certificate_comes_with_its_own_key() {
+        let made = || rcgen::generate_simple_self_signed(["client".to_owned()]).unwrap();
+        let (client, other) = (made(), made());
+        let with = |chain: &str, key: &str| {
+            let builder = Client::builder("https://bind.example.com");
+            builder.client_certificate_pem(chain, key.as_bytes().to_vec())
+        };
+        let (chain, key) = (client.cert.pem(), client.signing_key.serialize_pem());
+        check(with(&chain, &key), Ok("https://bind.example.com"));
+        let invalid = Err("ClientCertificateInvalid");
+        check(with(&chain, &other.signing_key.serialize_pem()), invalid);
+        check(with(&chain, "no key"), invalid);
+        check(with("no certificate", &key), invalid);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{ExportSnapshot, Exports, convert, fallback::KubernetesFallback};
-use crate::session::credential::SessionCredential;
+use crate::session::credential::{BackendRoute, SessionCredential};
 
 /// The backend may take this long to open its stream or to return before Kubernetes is followed instead.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -48,8 +48,8 @@ impl ExportFollower {
             let mut changes = self.credential.changes();
             let pause = match self.credential.backend() {
                 None => None,
-                Some(client) => {
-                    let failure = self.stream(&client, &mut fallback).await;
+                Some((route, client)) => {
+                    let failure = self.stream(&route, &client, &mut fallback).await;
                     tracing::info!(namespace = %self.namespace, failure, "the backend's stream of exports ended");
                     if fallback.is_none() {
                         self.exports.fail(failure);
@@ -66,8 +66,14 @@ impl ExportFollower {
         }
     }
 
-    /// Follows the backend's stream until it ends. Returns why it ended.
-    async fn stream(&self, client: &bindery_sdk::Client, fallback: &mut Option<AbortOnDropHandle<()>>) -> String {
+    /// Follows the backend's stream until it ends, or has broken and the backend is reached by another route now. Returns why
+    /// it ended.
+    async fn stream(
+        &self,
+        route: &BackendRoute,
+        client: &bindery_sdk::Client,
+        fallback: &mut Option<AbortOnDropHandle<()>>,
+    ) -> String {
         let mut watch = client.watch_exports(WatchExportsRequest {
             contract: self.namespace.to_string(),
             ..WatchExportsRequest::default()
@@ -94,6 +100,12 @@ impl ExportFollower {
                         self.credential.refuse(&self.credential.held().access);
                     }
                     return error.to_string();
+                }
+                // With the former CA, the stream would never come back.
+                Some(Ok(WatchEvent::Disconnected { .. }))
+                    if self.credential.backend().is_some_and(|(now, _)| now != *route) =>
+                {
+                    return "the backend's address, its CA or the client certificate has changed".to_owned();
                 }
                 Some(Ok(event)) => {
                     if is_current(&event) {

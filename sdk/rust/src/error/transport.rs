@@ -8,6 +8,18 @@ use bindery_proto::address::{Address, Scheme};
 use rustls::{AlertDescription, CertificateError, InvalidMessage};
 use tonic::{ConnectError, Status, TimeoutExpired};
 
+/// What a server can say of the certificate of a client.
+const CLIENT_CERTIFICATE_ALERTS: [AlertDescription; 8] = [
+    AlertDescription::CertificateRequired,
+    AlertDescription::BadCertificate,
+    AlertDescription::UnsupportedCertificate,
+    AlertDescription::CertificateRevoked,
+    AlertDescription::CertificateExpired,
+    AlertDescription::CertificateUnknown,
+    AlertDescription::UnknownCA,
+    AlertDescription::AccessDenied,
+];
+
 /// The server could not be reached, or the connection broke.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransportError {
@@ -37,6 +49,8 @@ pub enum TransportFault {
     CertificateName,
     /// The server's certificate has expired, or is not valid yet.
     CertificateExpired,
+    /// The server requires a client certificate and got none, or does not accept the one that it got.
+    ClientCertificate,
     /// The TLS handshake failed for another reason.
     Tls,
     /// The server does not speak TLS.
@@ -59,6 +73,7 @@ impl TransportFault {
             Self::CertificateUntrusted => "CertificateUntrusted",
             Self::CertificateName => "CertificateNameMismatch",
             Self::CertificateExpired => "CertificateExpired",
+            Self::ClientCertificate => "ClientCertificateRefused",
             Self::Tls => "TlsFailed",
             Self::ServerIsPlaintext => "ServerIsPlaintext",
             Self::NoHttp2 => "NoHttp2",
@@ -73,6 +88,7 @@ impl TransportFault {
             Self::CertificateUntrusted
             | Self::CertificateName
             | Self::CertificateExpired
+            | Self::ClientCertificate
             | Self::Tls
             | Self::ServerIsPlaintext
             | Self::NoHttp2 => true,
@@ -92,6 +108,9 @@ impl TransportFault {
                 "its certificate is for another name; dial that name, or give it as the server's name"
             }
             Self::CertificateExpired => "its certificate is not valid at this time; renew it, and check the clocks",
+            Self::ClientCertificate => {
+                "it accepts only clients with a certificate that its CAs signed; present a valid one"
+            }
             Self::Tls => "TLS failed",
             Self::ServerIsPlaintext => {
                 "it speaks no TLS; check the port (plaintext is allowed on loopback alone, as http://)"
@@ -168,9 +187,21 @@ fn fault_of(error: &(dyn StdError + 'static)) -> Option<TransportFault> {
         Some(TransportFault::NameUnknown)
     } else if text.contains("HTTP/2 was not negotiated") {
         Some(TransportFault::NoHttp2)
+    } else if refuses_client_certificate(&text) {
+        Some(TransportFault::ClientCertificate)
     } else {
         None
     }
+}
+
+/// Whether an error says that the server refused the client's certificate. In TLS 1.3 the server says so when the client's end of
+/// the handshake is over already; HTTP/2 keeps only the text of such an error.
+fn refuses_client_certificate(text: &str) -> bool {
+    let alert = text.split_once("received fatal alert: ").map(|(_, alert)| alert.trim());
+    alert.is_some_and(|alert| {
+        let mut known = CLIENT_CERTIFICATE_ALERTS.iter();
+        known.any(|known| alert == format!("{known:?}"))
+    })
 }
 
 fn tls_fault(error: &rustls::Error) -> TransportFault {
@@ -190,6 +221,9 @@ fn tls_fault(error: &rustls::Error) -> TransportFault {
         }
         rustls::Error::NoApplicationProtocol
         | rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol) => TransportFault::NoHttp2,
+        rustls::Error::AlertReceived(alert) if CLIENT_CERTIFICATE_ALERTS.contains(alert) => {
+            TransportFault::ClientCertificate
+        }
         _ => TransportFault::Tls,
     }
 }

@@ -8,7 +8,7 @@ use bindery_sdk::{Client, ClientBuilder, Error, RetryPolicy, TransportFault};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
-use tonic::transport::{Identity, Server, ServerTlsConfig};
+use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 
 use crate::server::{Script, message};
 
@@ -94,6 +94,25 @@ async fn trusts_the_given_ca_and_name_alone() {
     )
     .await;
     check(once(address).ca_pem(ca).server_name("bind.example.com"), Ok(())).await;
+}
+
+#[tokio::test]
+async fn presents_a_client_certificate_where_one_is_required() {
+    let (ca, tls) = certify("127.0.0.1");
+    let made = || rcgen::generate_simple_self_signed(vec!["client".to_owned()]).expect("a certificate");
+    let (known, unknown) = (made(), made());
+    let tls = tls.client_ca_root(Certificate::from_pem(known.cert.pem()));
+    let address = format!("https://{}", serve(Some(tls)).await);
+    let with = |client: &rcgen::CertifiedKey<KeyPair>| {
+        let key = client.signing_key.serialize_pem().into_bytes();
+        once(address.clone())
+            .ca_pem(ca.clone())
+            .client_certificate_pem(client.cert.pem(), key)
+    };
+    check(with(&known), Ok(())).await;
+    let refused = Err((TransportFault::ClientCertificate, "present a valid one"));
+    check(with(&unknown), refused).await;
+    check(once(address.clone()).ca_pem(ca.clone()), refused).await;
 }
 
 #[tokio::test]
