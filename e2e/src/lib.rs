@@ -61,7 +61,7 @@ pub use kubeconfig::{Kubeconfig, User};
 pub use kubelet::Kubelet;
 pub use liar::{Liar, Lie};
 pub use process::Process;
-pub use provider::{NAMESPACE, Provider};
+pub use provider::{Certificates, NAMESPACE, Provider, TLS_SECRET};
 pub use proxy::Proxy;
 pub use runtime::run;
 pub use workdir::Workdir;

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::{
     authorization::v1::ResourceAttributes,
-    core::v1::{Namespace, ServiceAccount},
+    core::v1::{Namespace, Secret, ServiceAccount},
 };
 use kube::{
     Api,
@@ -21,6 +21,8 @@ use crate::{ControlPlane, Process, control_plane, eventually, http, lease, proce
 
 /// The namespace of the backend.
 pub const NAMESPACE: &str = "kube-bind";
+/// The Secret with the certificates that servers make.
+pub const TLS_SECRET: &str = "bindery-server-tls";
 const START_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// A provider cluster with its backend.
@@ -37,6 +39,16 @@ pub struct Provider {
     extra: Vec<String>,
     env: Vec<(String, String)>,
     kubeconfig: PathBuf,
+    certificates: Certificates,
+}
+
+/// Where the servers get their certificates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Certificates {
+    /// From files that the CA of the cluster signed.
+    Files,
+    /// They make them, and keep them in Secret [`TLS_SECRET`].
+    Managed,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -61,8 +73,23 @@ impl Provider {
         Box::pin(Self::start_from(Programs::default(), plane, extra)).await
     }
 
+    /// As [`Provider::start_with`], with servers that make their certificates.
+    pub async fn start_managed(name: &str, extra: &[&str]) -> Result<Self> {
+        let plane = ControlPlane::start_before_controllers(name).await?;
+        Box::pin(Self::install(Programs::default(), plane, extra, Certificates::Managed)).await
+    }
+
     /// As [`Provider::start_on`], with the server of another build.
     pub async fn start_from(programs: Programs, plane: ControlPlane, extra: &[&str]) -> Result<Self> {
+        Self::install(programs, plane, extra, Certificates::Files).await
+    }
+
+    async fn install(
+        programs: Programs,
+        plane: ControlPlane,
+        extra: &[&str],
+        certificates: Certificates,
+    ) -> Result<Self> {
         plane.apply(&programs.manifests("crds")?).await?;
         plane.restart_controller_manager()?;
         plane.apply(&programs.manifests("server")?).await?;
@@ -83,8 +110,12 @@ impl Provider {
             extra: extra.iter().map(|flag| (*flag).to_owned()).collect(),
             env: Vec::new(),
             kubeconfig,
+            certificates,
         };
         Box::pin(provider.start_server()).await?;
+        if certificates == Certificates::Managed {
+            provider.fetch_ca().await?;
+        }
         provider.plane.is_served_by_controllers().await?;
         Ok(provider)
     }
@@ -186,10 +217,12 @@ impl Provider {
         command.arg("--kubeconfig").arg(&self.kubeconfig);
         command.args(["--listen-address", &format!("127.0.0.1:{}", ports.grpc)]);
         command.args(["--admin-address", &format!("127.0.0.1:{}", ports.admin)]);
-        command.arg("--tls-cert-file").arg(path("grpc.crt"));
-        command.arg("--tls-key-file").arg(path("grpc.key"));
         command.args(["--external-grpc-address", &self.address()]);
-        command.arg("--external-grpc-ca-file").arg(self.ca_path());
+        if self.certificates == Certificates::Files {
+            command.arg("--tls-cert-file").arg(path("grpc.crt"));
+            command.arg("--tls-key-file").arg(path("grpc.key"));
+            command.arg("--external-grpc-ca-file").arg(self.ca_path());
+        }
         command.args([
             "--namespace",
             NAMESPACE,
@@ -214,14 +247,45 @@ impl Provider {
         format!("https://127.0.0.1:{}", self.replicas[index].grpc)
     }
 
+    /// How many servers were ever started.
+    pub fn replica_count(&self) -> usize {
+        self.replicas.len()
+    }
+
+    /// Starts one more server, which must end by itself with a failure. Returns its output.
+    pub async fn refused_server(&self) -> Result<String> {
+        let ports = Ports {
+            grpc: free_port()?,
+            admin: free_port()?,
+        };
+        let name = format!("{}-refused-server", self.plane.name());
+        let mut server = Process::spawn(&name, &self.server_command(ports)?)?;
+        let status = server.wait(START_TIMEOUT).await?;
+        ensure!(!status.success(), "the server ended without a failure");
+        server.hush();
+        Ok(server.log())
+    }
+
     /// The port of the first server's admin address.
     pub fn admin_port(&self) -> u16 {
         self.ports.admin
     }
 
-    /// The CA that signed the server's certificate.
+    /// The CA that signed the server's certificate; if the server made it, as [`Provider::fetch_ca`] found it.
     pub fn ca_path(&self) -> PathBuf {
-        self.plane.ca_path()
+        match self.certificates {
+            Certificates::Files => self.plane.ca_path(),
+            Certificates::Managed => self.plane.workdir().path().join("managed-ca.crt"),
+        }
+    }
+
+    /// Reads the CAs that the server made from its Secret, as its admin does, and stores them at [`Provider::ca_path`].
+    pub async fn fetch_ca(&self) -> Result<String> {
+        let secrets: Api<Secret> = Api::namespaced(self.plane.client(), NAMESPACE);
+        let mut data = secrets.get(TLS_SECRET).await?.data.context("an empty Secret")?;
+        let pem = String::from_utf8(data.remove("ca.crt").context("no ca.crt")?.0)?;
+        std::fs::write(self.ca_path(), &pem)?;
+        Ok(pem)
     }
 
     /// Creates a ServiceAccount in a namespace of its own that may bind the named templates, and returns the path of a file

@@ -91,12 +91,15 @@ fn a_server_without_tls_is_none_but_on_loopback_and_by_request() -> Result<()> {
     case("flag-tls", async |case| {
         let (certificate, key) = (file(case, "grpc.crt"), file(case, "grpc.key"));
         let refused = async |args: &[&[&str]], says: &[&str]| check_server(case, args, 1, says).await;
+        refused(&[&LISTEN, &HTTP], &["--external-grpc-address", "https://"]).await?;
+        let lifetimes = ["--tls-lifetime", "50h", "--tls-ca-lifetime", "100h"];
         refused(
-            &[&LISTEN, &HTTPS],
-            &["--tls-cert-file", "--tls-key-file", "--allow-plaintext"],
+            &[&LISTEN, &HTTPS, &lifetimes],
+            &["--tls-lifetime", "a third of --tls-ca-lifetime"],
         )
         .await?;
-        refused(&[&LISTEN, &HTTP], &["--tls-cert-file", "--allow-plaintext"]).await?;
+        let wildcard = ["--tls-name", "*.example.com"];
+        check_server(case, &[&LISTEN, &HTTPS, &wildcard], 2, &["--tls-name", "DNS name"]).await?;
         let everywhere = ["--listen-address", "0.0.0.0:0"];
         refused(
             &[&everywhere, &PLAINTEXT, &HTTP],
@@ -132,7 +135,7 @@ fn a_server_without_tls_is_none_but_on_loopback_and_by_request() -> Result<()> {
             refused(&[&LISTEN, &HTTPS, &tls(certificate, key)], &[named]).await?;
         }
         let good = tls(&certificate, &key);
-        for flag in ["--external-grpc-ca-file", "--external-ca-file"] {
+        for flag in ["--external-grpc-ca-file", "--external-ca-file", "--client-ca-file"] {
             refused(&[&LISTEN, &HTTPS, &good, &[flag, &missing]], &[flag, &missing]).await?;
             refused(&[&LISTEN, &HTTPS, &good, &[flag, &empty]], &[flag, &empty]).await?;
         }
