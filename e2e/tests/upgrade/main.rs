@@ -4,6 +4,7 @@
 //! The former programs install themselves, bind an API in each placement, some with claims, bind by a request and a bundle, and
 //! apply a set of synk. While no program runs, users and operators go on. Then the present programs start.
 
+mod apart;
 mod cells;
 mod claims;
 mod sets;
@@ -32,6 +33,11 @@ fn what_a_former_version_wrote_is_taken_over() -> Result<()> {
 #[test]
 fn a_set_that_a_former_version_applied_is_taken_over() -> Result<()> {
     run(Box::pin(sets::check()))
+}
+
+#[test]
+fn server_and_konnector_of_two_versions_work_together() -> Result<()> {
+    run(Box::pin(apart::check()))
 }
 
 async fn takeover(world: &mut World) -> Result<()> {

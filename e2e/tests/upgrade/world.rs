@@ -8,7 +8,7 @@ use bindery_api::{
     v1alpha2::{APIServiceBinding, APIServiceExportTemplate, BindableResourcesRequest},
 };
 use bindery_e2e::{
-    Consumer, ControlPlane, Provider,
+    Consumer, ControlPlane, Process, Provider,
     bundle::Bundle,
     eventually_ok, former, lease,
     process::{self, Programs},
@@ -120,13 +120,7 @@ impl World {
 
     /// Waits until a binding is ready.
     pub(crate) async fn ready(&self, name: &str) -> Result<()> {
-        let bindings: Api<APIServiceBinding> = Api::all(self.consumer.plane.client());
-        eventually_ok(format!("binding {name} to be ready"), SOON, async || {
-            let binding = bindings.get(name).await?;
-            ensure!(binding.is_condition_true("Ready"), "{:?}", binding.conditions());
-            Ok(())
-        })
-        .await
+        ready(&self.consumer, name).await
     }
 
     /// Carries the response of the example's request to the consumer and binds it by a bundle.
@@ -163,12 +157,27 @@ impl World {
 
     /// An error with what the programs said last.
     pub(crate) fn tails(&self, error: &anyhow::Error) -> anyhow::Error {
-        let programs = self.provider.servers.iter().chain(&self.consumer.konnectors);
-        let tails: Vec<_> = programs
-            .map(|process| format!("{}:\n{}", process.name(), process.tail()))
-            .collect();
-        anyhow!("{error:#}\n{}", tails.join("\n"))
+        tails(error, self.provider.servers.iter().chain(&self.consumer.konnectors))
     }
+}
+
+/// Waits until a binding of a consumer is ready.
+pub(crate) async fn ready(consumer: &Consumer, name: &str) -> Result<()> {
+    let bindings: Api<APIServiceBinding> = Api::all(consumer.plane.client());
+    eventually_ok(format!("binding {name} to be ready"), SOON, async || {
+        let binding = bindings.get(name).await?;
+        ensure!(binding.is_condition_true("Ready"), "{:?}", binding.conditions());
+        Ok(())
+    })
+    .await
+}
+
+/// An error with what programs said last.
+pub(crate) fn tails<'a>(error: &anyhow::Error, programs: impl Iterator<Item = &'a Process>) -> anyhow::Error {
+    let tails: Vec<_> = programs
+        .map(|process| format!("{}:\n{}", process.name(), process.tail()))
+        .collect();
+    anyhow!("{error:#}\n{}", tails.join("\n"))
 }
 
 /// Installs the konnector by the command of a version.
