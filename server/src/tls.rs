@@ -95,12 +95,13 @@ pub enum TlsSource {
 pub struct PortTls(Arc<ArcSwap<ServerConfig>>);
 
 impl PortTls {
-    /// TLS with a serving certificate and, if `clients` is given, with client certificates of these CAs only.
-    pub fn new(serving: &Arc<ServingCertificate>, clients: Option<&ClientAuthorities>) -> Result<Self, TlsError> {
-        Ok(Self(Arc::new(ArcSwap::from_pointee(server_config(serving, clients)?))))
+    /// TLS with a serving certificate. Clients need no certificate.
+    pub fn new(serving: &Arc<ServingCertificate>) -> Result<Self, TlsError> {
+        Ok(Self(Arc::new(ArcSwap::from_pointee(server_config(serving, None)?))))
     }
 
-    /// Accepts client certificates of other CAs from now on. Connections that exist stay; no session of theirs is resumed.
+    /// Accepts only clients with a certificate of these CAs from now on. Connections that exist stay; no session of theirs is
+    /// resumed.
     pub fn set_client_authorities(
         &self,
         serving: &Arc<ServingCertificate>,

@@ -73,11 +73,10 @@ pub(crate) async fn start(args: &Args, settings: &Settings, clients: &Clients) -
 }
 
 fn port(args: &Args, serving: &Arc<ServingCertificate>, files: &mut FollowedFiles) -> anyhow::Result<PortTls> {
-    let port = PortTls::new(serving, None)?;
+    let port = PortTls::new(serving)?;
     if let Some(path) = args.tls.client_ca_file.clone() {
-        let (port, serving) = (port.clone(), Arc::clone(serving));
+        let (port, serving, paths) = (port.clone(), Arc::clone(serving), vec![path.clone()]);
         let load = move || port.set_client_authorities(&serving, &ClientAuthorities::load(&path)?);
-        let paths = args.tls.client_ca_file.iter().cloned().collect();
         files
             .add("CA of client certificates", paths, load)
             .context("--client-ca-file")?;

@@ -225,7 +225,7 @@ mod tests {
         let key = PrivateKeyDer::try_from(issued.signing_key.serialize_der()).expect("a key");
         let set = serving.set(vec![issued.cert.der().clone()], key, jiff::Timestamp::MAX);
         set.expect("a certificate");
-        let tls = PortTls::new(&serving, None).expect("TLS");
+        let tls = PortTls::new(&serving).expect("TLS");
         let (address, mut connections) = listen(Some(tls)).await;
         let _silent = TcpStream::connect(address).await.expect("a connection");
 
