@@ -81,7 +81,7 @@ impl Provider {
 
     /// As [`Provider::start_on`], with the server of another build.
     pub async fn start_from(programs: Programs, plane: ControlPlane, extra: &[&str]) -> Result<Self> {
-        Self::install(programs, plane, extra, Certificates::Files).await
+        Box::pin(Self::install(programs, plane, extra, Certificates::Files)).await
     }
 
     async fn install(

@@ -77,10 +77,10 @@ pub fn decode(secret: &Secret) -> Result<Option<ManagedTls>, SecretFault> {
 /// The data of the Secret.
 pub fn encode(state: &ManagedTls) -> BTreeMap<String, ByteString> {
     let mut data = BTreeMap::from([(BUNDLE.to_owned(), ByteString(state.bundle().into_bytes()))]);
-    let mut add = |keys: [&str; 2], certificate: &Certificate, key: &PrivateKey| {
-        let [certificate_key, key_key] = keys.map(str::to_owned);
-        data.insert(certificate_key, ByteString(certificate.pem().into_bytes()));
-        data.insert(key_key, ByteString(key.expose_secret().as_bytes().to_vec()));
+    let mut add = |names: [&str; 2], certificate: &Certificate, key: &PrivateKey| {
+        let [certificate_name, key_name] = names.map(str::to_owned);
+        data.insert(certificate_name, ByteString(certificate.pem().into_bytes()));
+        data.insert(key_name, ByteString(key.expose_secret().as_bytes().to_vec()));
     };
     add(SIGNING, &state.signing.certificate, &state.signing.key);
     if let Some(next) = &state.next {
