@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use bindery_api::crds;
+use bindery_api::{crds, names::KONNECTOR_LEASE};
 use bindery_runtime::{
     admin::{self, Readiness},
     client::{self, Clients},
@@ -26,8 +26,6 @@ use crate::{
     session::client_certificate::ClientCertificateFiles,
 };
 
-/// The Lease of kube-bind's konnector, so that the two never work at the same time in one namespace.
-const LEASE: &str = "kube-bind";
 /// Idle connections to the consumer's API server, kept per kind of traffic.
 const IDLE_MAX: usize = 128;
 
@@ -71,7 +69,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         if args.install_crds {
             install(&clients.write, crds::for_consumer()).await?;
         }
-        let candidate = Candidate::new(clients.lease.clone(), &args.lease, LEASE, &args.namespace)?;
+        let candidate = Candidate::new(clients.lease.clone(), &args.lease, KONNECTOR_LEASE, &args.namespace)?;
         let leadership = tokio::select! {
             () = stop.cancelled() => return Ok(()),
             leadership = candidate.elected() => leadership,

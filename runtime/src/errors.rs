@@ -68,6 +68,27 @@ pub fn is_unreachable(error: &Error) -> bool {
     matches!(error, Error::HyperError(_) | Error::Service(_))
 }
 
+/// Begins the cause of a denial by a ValidatingAdmissionPolicy, before the policy's name.
+const POLICY_DENIAL: &str = "ValidatingAdmissionPolicy '";
+
+/// Returns how the cause begins with which a policy denies a request, where its binding has its name.
+pub fn policy_denial(policy: &str) -> String {
+    format!("{POLICY_DENIAL}{policy}' with binding '{policy}' denied request: ")
+}
+
+/// Returns what ValidatingAdmissionPolicies said when they denied a request. The API server gives each denial as a cause of its
+/// own, whose words are no part of any other refusal.
+pub fn policy_denials(error: &Error) -> impl Iterator<Item = &str> {
+    let details = match error {
+        Error::Api(status) => status.details.as_ref(),
+        _ => None,
+    };
+    let causes = details.into_iter().flat_map(|details| &details.causes);
+    causes
+        .map(|cause| cause.message.as_str())
+        .filter(|message| message.starts_with(POLICY_DENIAL))
+}
+
 const UNREACHABLE: &str = "cannot reach the API server";
 
 /// Explains an error in one sentence for a condition or log line: by the API server's own message, or by why it did not answer.

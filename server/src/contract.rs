@@ -121,9 +121,9 @@ impl Refusal {
     }
 }
 
-/// Whether a namespace is a contract: its label names itself, while the label of a provider namespace names its contract.
+/// Whether a namespace is a contract.
 pub fn is_contract(namespace: &Namespace) -> bool {
-    of(namespace).is_some_and(|contract| namespace.metadata.name.as_deref() == Some(contract))
+    meta::is_contract(&namespace.metadata)
 }
 
 /// The contract that the label `kube-bind.io/contract` of an object names.
@@ -133,11 +133,7 @@ pub fn of<K: kube::Resource>(object: &K) -> Option<&str> {
 
 /// The identity of the consumer cluster, by the annotation of its contract.
 pub fn identity(namespace: &Namespace) -> Option<&str> {
-    let annotations = namespace.annotations();
-    let identity = annotations
-        .get(annotations::IDENTITY)
-        .or_else(|| annotations.get(annotations::IDENTITY_LEGACY));
-    identity.map(String::as_str)
+    meta::identity(&namespace.metadata)
 }
 
 /// The owners of a contract. It has none if the annotation is missing or cannot be read.

@@ -10,7 +10,8 @@ use std::time::Duration;
 use bindery_api::{
     annotations,
     backend::Backend,
-    labels, names,
+    labels, meta, names,
+    revocation::last_ended,
     v1alpha2::{BindableResourcesRequest, ClusterBinding},
 };
 use bindery_proto::v1alpha2::ErrorReason;
@@ -36,11 +37,9 @@ use crate::{
 
 mod anchor;
 mod kubeconfig;
-pub(crate) mod revocation;
 mod token;
 
-pub use anchor::TOKEN_ANCHOR;
-pub use revocation::{Revocation, revocation};
+pub use bindery_api::revocation::{Revocation, revocation};
 use token::Token;
 
 /// Number of attempts to write a ClusterBinding, to which the heartbeats of the consumer are written too.
@@ -133,7 +132,7 @@ impl Issuer {
         let before = bindings.get_opt(names::CLUSTER_BINDING).await;
         let before = before.map_err(failed(contract))?;
         refuse_revoked(contract, before.as_ref())?;
-        let last_revocation = before.as_ref().and_then(revocation::last);
+        let last_revocation = before.as_ref().and_then(last_ended);
         let settings = &self.state.settings;
         let anchor = self.anchor(contract, last_revocation).await.map_err(failed(contract))?;
         let api_server = self.token(contract, &anchor, None, settings.token_lifetime);
@@ -149,7 +148,7 @@ impl Issuer {
         let after = bindings.get_opt(names::CLUSTER_BINDING).await;
         let after = after.map_err(failed(contract))?;
         refuse_revoked(contract, after.as_ref())?;
-        if after.as_ref().and_then(revocation::last) != last_revocation {
+        if after.as_ref().and_then(last_ended) != last_revocation {
             return Err(IssueError::Overtaken {
                 contract: contract.to_owned(),
             });
@@ -191,6 +190,7 @@ impl Issuer {
             let namespace = self.state.contract(contract);
             let identity = namespace.as_deref().and_then(contract::identity);
             let revocation = Revocation::new(
+                format!("{:016x}", rand::random::<u64>()),
                 whole_seconds(Timestamp::now()),
                 reason,
                 identity,
@@ -294,7 +294,7 @@ impl Issuer {
         let wanted = anchor::new(contract, last_revocation, Timestamp::now(), &self.state.settings);
         let existing = self.secrets(contract).get_opt(&wanted.name_any()).await?;
         match existing {
-            Some(existing) if anchor::is_ours(&existing) => Ok(existing),
+            Some(existing) if meta::is_anchor(&existing.metadata) => Ok(existing),
             Some(existing) => Err(WriteError::foreign(&existing)),
             None => {
                 let write = Write::create(
@@ -348,7 +348,7 @@ impl Issuer {
     }
 
     async fn anchors(&self, contract: &str) -> Result<Vec<Secret>, WriteError> {
-        let params = ListParams::default().labels(&format!("{}={TOKEN_ANCHOR}", labels::COMPONENT));
+        let params = ListParams::default().labels(&format!("{}={}", labels::COMPONENT, labels::TOKEN_ANCHOR));
         Ok(self.secrets(contract).list(&params).await?.items)
     }
 

@@ -31,9 +31,6 @@ pub const NAME: &str = "kube-bind-binder";
 /// of what the policy forbids, so that an older policy proves nothing.
 pub const ANSWER: &str = "policy.probe is refused by kube-bind-binder, revision 3";
 
-/// Begins the cause of a denial by a ValidatingAdmissionPolicy, before the policy's name.
-const DENIAL: &str = "ValidatingAdmissionPolicy '";
-
 /// The shortest lifetime that the API server grants, in seconds. The token never leaves this process.
 const TOKEN_SECONDS: i64 = 600;
 
@@ -133,8 +130,8 @@ fn outcome<T>(answer: Result<T, kube::Error>, policy: &str, words: &str) -> Resu
         Err(error) if errors::is_transient(&error) => return Err(error.into()),
         Err(error) => error,
     };
-    let expected = format!("{DENIAL}{policy}' with binding '{policy}' denied request: {words}");
-    let denials: Vec<_> = denials(&error).collect();
+    let expected = format!("{}{words}", errors::policy_denial(policy));
+    let denials: Vec<_> = errors::policy_denials(&error).collect();
     if denials.contains(&expected.as_str()) {
         return Ok(ProbeOutcome::Live);
     }
@@ -143,19 +140,6 @@ fn outcome<T>(answer: Result<T, kube::Error>, policy: &str, words: &str) -> Resu
         return Ok(ProbeOutcome::Missing);
     }
     Ok(ProbeOutcome::Unproved(errors::explain(&error)))
-}
-
-/// What ValidatingAdmissionPolicies said when they denied a request. The API server gives each denial as a cause of its own,
-/// whose words are no part of any other refusal.
-fn denials(error: &kube::Error) -> impl Iterator<Item = &str> {
-    let details = match error {
-        kube::Error::Api(status) => status.details.as_ref(),
-        _ => None,
-    };
-    let causes = details.into_iter().flat_map(|details| &details.causes);
-    causes
-        .map(|cause| cause.message.as_str())
-        .filter(|message| message.starts_with(DENIAL))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What the server reads from a BindableResourcesRequest: whether a call or a user made it, who that was, and what its condition
 //! says.
 
-use bindery_api::{annotations, conditions::READY, labels, v1alpha2::BindableResourcesRequest};
+use bindery_api::{annotations, conditions::READY, v1alpha2::BindableResourcesRequest};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 
@@ -15,7 +15,7 @@ pub(crate) use reason::{OutsideReason, is_unverified};
 /// call, which is named by a hash.
 pub fn request_name(request: &BindableResourcesRequest) -> &str {
     let named = request.annotations().get(annotations::REQUEST_NAME);
-    let named = named.filter(|_| is_marked(request)).map(String::as_str);
+    let named = named.filter(|_| request.is_marked_grpc()).map(String::as_str);
     named.or(request.metadata.name.as_deref()).unwrap_or_default()
 }
 
@@ -28,16 +28,11 @@ pub fn template_name(request: &BindableResourcesRequest) -> Option<&str> {
         .map(|template| template.name.as_str())
 }
 
-/// Whether a call made the request: it is labelled so, and lies in the server's own namespace.
-pub fn is_grpc(request: &BindableResourcesRequest, server_namespace: &str) -> bool {
-    is_marked(request) && request.metadata.namespace.as_deref() == Some(server_namespace)
-}
-
 /// Who made a request: the caller that was authenticated, or the author of a resource, which the admission policy verifies.
 pub fn principal(request: &BindableResourcesRequest, server_namespace: &str) -> Principal {
     let verified = request.annotations().get(annotations::PRINCIPAL);
     verified
-        .filter(|_| is_grpc(request, server_namespace))
+        .filter(|_| request.is_grpc(server_namespace))
         .and_then(|json| Principal::from_json(json))
         .unwrap_or_else(|| Principal::named(&request.spec.author))
 }
@@ -48,16 +43,9 @@ pub fn ready(request: &BindableResourcesRequest) -> Option<&Condition> {
     conditions.find(|condition| condition.type_ == READY)
 }
 
-fn is_marked(request: &BindableResourcesRequest) -> bool {
-    request
-        .labels()
-        .get(labels::VIA)
-        .is_some_and(|via| via == labels::VIA_GRPC)
-}
-
 #[cfg(test)]
 mod tests {
-    use bindery_api::v1alpha2::BindableResourcesRequestSpec;
+    use bindery_api::{labels, v1alpha2::BindableResourcesRequestSpec};
 
     use super::*;
 
@@ -78,7 +66,7 @@ mod tests {
         }
         let principal = principal(&request, "kube-bind").username;
         assert_eq!((request_name(&request), &*principal), expect);
-        assert_eq!(is_grpc(&request, "kube-bind"), principal == "jane");
+        assert_eq!(request.is_grpc("kube-bind"), principal == "jane");
     }
 
     #[test]

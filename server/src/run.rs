@@ -1,6 +1,7 @@
 //! Starts the parts of the server in order, and stops them in order.
 
 use anyhow::{Context as _, bail};
+use bindery_api::names::SERVER;
 use bindery_runtime::{
     admin::{self, Readiness},
     client::{self, Clients},
@@ -25,7 +26,6 @@ mod tls;
 const IDLE_CONNECTIONS: usize = 32;
 /// How long calls that are under way may take after the server was told to stop.
 const GRACE: Duration = Duration::from_secs(20);
-const LEASE: &str = "bindery-server";
 
 pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
     telemetry::init(&args.log).context("--log")?;
@@ -43,7 +43,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
     let tls = tls::start(args, &settings, &clients).await?;
     let max_connections = args.max_connections_per_peer.get();
     let listener = Listener::bind(args.listen_address, tls.port.clone(), max_connections).await?;
-    let candidate = Candidate::new(clients.lease.clone(), &args.lease, LEASE, &settings.namespace)?;
+    let candidate = Candidate::new(clients.lease.clone(), &args.lease, SERVER, &settings.namespace)?;
     let starting = State::start(clients, &config, settings, tls.ca.clone());
     let Some(state) = stop.run_until_cancelled(starting).await else {
         return Ok(());

@@ -23,6 +23,8 @@ pub const REQUEST_UID: &str = "kube-bind.io/request-uid";
 pub const SHARED: &str = "kube-bind.io/shared";
 /// Purpose of an object that Bindery made, such as `token-anchor`.
 pub const COMPONENT: &str = "kube-bind.io/component";
+/// The value of [`COMPONENT`] on anchors: Secrets that the tokens of a contract are bound to, so that deleting one revokes them.
+pub const TOKEN_ANCHOR: &str = "token-anchor";
 /// `true` on a ClusterRole whose rules are aggregated into the server's, so that it may grant them.
 pub const AGGREGATE_TO_SERVER: &str = "rbac.kube-bind.io/aggregate-to-server";
 /// Label that aggregates the rights of all consumers, which a contract that kube-bind made may still carry; the server removes it.

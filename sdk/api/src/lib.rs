@@ -19,6 +19,7 @@ pub mod labels;
 pub mod meta;
 pub mod names;
 pub mod placement;
+pub mod revocation;
 mod times;
 pub mod v1alpha2;
 pub mod versions;

@@ -54,6 +54,25 @@ pub fn contract_uid(meta: &ObjectMeta) -> Option<&str> {
     label(meta, labels::CONTRACT_UID)
 }
 
+/// Returns the identity of the consumer cluster, by the annotation of its contract namespace or ClusterBinding.
+pub fn identity(meta: &ObjectMeta) -> Option<&str> {
+    let noted = meta.annotations.as_ref()?;
+    let identity = noted
+        .get(annotations::IDENTITY)
+        .or_else(|| noted.get(annotations::IDENTITY_LEGACY));
+    identity.map(String::as_str)
+}
+
+/// Whether a namespace is a contract: its label names itself, while the label of a provider namespace names its contract.
+pub fn is_contract(meta: &ObjectMeta) -> bool {
+    contract(meta).is_some_and(|contract| meta.name.as_deref() == Some(contract))
+}
+
+/// Whether an object is an anchor of the contract in whose namespace it is. See [`labels::TOKEN_ANCHOR`].
+pub fn is_anchor(meta: &ObjectMeta) -> bool {
+    label(meta, labels::COMPONENT) == Some(labels::TOKEN_ANCHOR) && contract(meta) == meta.namespace.as_deref()
+}
+
 fn label<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     meta.labels.as_ref()?.get(key).map(String::as_str)
 }

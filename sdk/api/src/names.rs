@@ -37,6 +37,11 @@ pub const BINDING_RESPONSE_KEY: &str = "binding-response";
 pub const KUBE_BIND_NAMESPACE: &str = "kube-bind";
 /// Name of the konnector's ServiceAccount and Deployment.
 pub const KONNECTOR: &str = "konnector";
+/// Name of the Lease by which one konnector leads. It is that of kube-bind's konnector, so that the two never work at the same
+/// time in one namespace.
+pub const KONNECTOR_LEASE: &str = "kube-bind";
+/// Name of the server's ServiceAccount, and of the Lease by which one server leads.
+pub const SERVER: &str = "bindery-server";
 /// Default prefix of contract namespaces.
 pub const NAMESPACE_PREFIX: &str = "kube-bind-";
 /// The field manager under which the konnector applies synced objects.

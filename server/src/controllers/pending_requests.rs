@@ -118,7 +118,7 @@ impl PendingRequests {
             index.remove(change.key);
             return;
         };
-        let is_call = request::is_grpc(request, server_namespace);
+        let is_call = request.is_grpc(server_namespace);
         let pending = PendingRequest {
             uid: request.metadata.uid.clone(),
             export: creates_export(request).then(|| request::request_name(request).to_owned()),

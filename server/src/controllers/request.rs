@@ -12,7 +12,7 @@ use super::{Context, Next, Reconcile, Running, contract::ContractParts, template
 use crate::{
     contract::{self, served},
     credentials::{self, IssueError},
-    request::{is_grpc, principal, request_name, template_name},
+    request::{principal, request_name, template_name},
     writes::{self, Write, WriteError},
 };
 
@@ -58,7 +58,7 @@ impl Reconcile for Requests {
         if let Some(next) = self.finished(&request, now).await? {
             return Ok(next);
         }
-        if !is_grpc(&request, &self.context.state.settings.namespace) {
+        if !request.is_grpc(&self.context.state.settings.namespace) {
             return self.serve(&request, now).await;
         }
         let seen = self.observe(&request, None, now).await?;
@@ -93,7 +93,7 @@ impl Requests {
                 return Ok(Some(Next::Change));
             }
         };
-        let is_call = is_grpc(request, &self.context.state.settings.namespace);
+        let is_call = request.is_grpc(&self.context.state.settings.namespace);
         Ok((is_call || request.phase() == Phase::Failed).then_some(next))
     }
 

@@ -2,15 +2,12 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use bindery_api::{annotations, labels};
+use bindery_api::{annotations, labels, meta};
 use jiff::{Timestamp, civil::Time, tz::TimeZone};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{ResourceExt as _, api::ObjectMeta};
 
 use crate::settings::Settings;
-
-/// The value of label `kube-bind.io/component` on anchors.
-pub const TOKEN_ANCHOR: &str = "token-anchor";
 
 /// How long an anchor is kept after its last token has expired, for clocks differ.
 const MARGIN: Duration = Duration::from_hours(1);
@@ -29,7 +26,7 @@ pub(super) fn new(contract: &str, revocation: Option<&str>, now: Timestamp, sett
             namespace: Some(contract.to_owned()),
             labels: Some(BTreeMap::from([
                 (labels::CONTRACT.to_owned(), contract.to_owned()),
-                (labels::COMPONENT.to_owned(), TOKEN_ANCHOR.to_owned()),
+                (labels::COMPONENT.to_owned(), labels::TOKEN_ANCHOR.to_owned()),
             ])),
             annotations: Some(BTreeMap::from([(
                 annotations::TOKENS_EXPIRE_BY.to_owned(),
@@ -42,15 +39,6 @@ pub(super) fn new(contract: &str, revocation: Option<&str>, now: Timestamp, sett
     }
 }
 
-/// Whether a Secret is an anchor of the contract in whose namespace it is.
-pub(super) fn is_ours(secret: &Secret) -> bool {
-    secret
-        .labels()
-        .get(labels::COMPONENT)
-        .is_some_and(|component| component == TOKEN_ANCHOR)
-        && secret.labels().get(labels::CONTRACT) == secret.metadata.namespace.as_ref()
-}
-
 /// When the last token bound to an anchor has expired.
 pub(super) fn expires_by(anchor: &Secret) -> Option<Timestamp> {
     anchor.annotations().get(annotations::TOKENS_EXPIRE_BY)?.parse().ok()
@@ -58,7 +46,7 @@ pub(super) fn expires_by(anchor: &Secret) -> Option<Timestamp> {
 
 /// Whether all tokens that are bound to an anchor have expired. False for an anchor without that time.
 pub(super) fn is_spent(anchor: &Secret, now: Timestamp) -> bool {
-    is_ours(anchor)
+    meta::is_anchor(&anchor.metadata)
         && expires_by(anchor)
             .and_then(|last| last.checked_add(MARGIN).ok())
             .is_some_and(|last| last < now)

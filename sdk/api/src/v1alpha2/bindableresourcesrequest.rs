@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Compatibility, LocalSecretKeyRef, NameRef, Phase};
-use crate::Duration;
+use crate::{Duration, labels};
 
 /// Which template, for which cluster, asked by whom.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -85,5 +85,17 @@ impl BindableResourcesRequest {
     /// The phase in the status; pending while there is no status.
     pub fn phase(&self) -> Phase {
         self.status.as_ref().map(|status| status.phase).unwrap_or_default()
+    }
+
+    /// Whether the label of a request that came over gRPC is there. Only in the server's own namespace is it the server's word.
+    pub fn is_marked_grpc(&self) -> bool {
+        let labels = self.metadata.labels.as_ref();
+        let via = labels.and_then(|labels| labels.get(labels::VIA));
+        via.is_some_and(|via| via == labels::VIA_GRPC)
+    }
+
+    /// Whether a call made the request: it is labelled so, and lies in the server's own namespace.
+    pub fn is_grpc(&self, server_namespace: &str) -> bool {
+        self.is_marked_grpc() && self.metadata.namespace.as_deref() == Some(server_namespace)
     }
 }

@@ -73,3 +73,16 @@ pub struct ClusterBindingStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
+
+/// How many intervals may pass without a heartbeat.
+const HEARTBEAT_INTERVALS: u32 = 2;
+
+// === impl ClusterBinding ===
+
+impl ClusterBinding {
+    /// The longest time without a heartbeat of a konnector that is well; `None` while it does not say how often it sends one.
+    pub fn heartbeat_allowance(&self) -> Option<std::time::Duration> {
+        let interval = self.status.as_ref()?.heartbeat_interval.as_ref()?.parse().ok()?;
+        (!interval.is_zero()).then(|| interval.saturating_mul(HEARTBEAT_INTERVALS))
+    }
+}

@@ -11,8 +11,6 @@ use jiff::Timestamp;
 
 /// The only condition that the provider writes; the konnector writes all others.
 const HEALTHY: &str = "Healthy";
-/// How many intervals may pass without a heartbeat.
-const INTERVALS: u32 = 2;
 /// A konnector is looked at at least this often, whatever interval it reports.
 const LOOK_AGAIN_MAX: Duration = Duration::from_hours(24);
 /// How far a konnector's clock may be ahead of the server's before the condition reports it.
@@ -48,24 +46,19 @@ fn health(binding: &ClusterBinding, now: Timestamp) -> (Condition, Option<Durati
             None,
         );
     };
-    let interval = status.and_then(|status| status.heartbeat_interval.as_ref());
-    let Some(interval) = interval
-        .and_then(|interval| interval.parse().ok())
-        .filter(|interval| !interval.is_zero())
-    else {
+    let Some(allowed) = binding.heartbeat_allowance() else {
         let message = "the konnector does not say how often it reports";
         return (
             false_condition(HEALTHY, Severity::Info, "HeartbeatIntervalMissing", message),
             None,
         );
     };
-    let allowed = interval.saturating_mul(INTERVALS);
     match Duration::try_from(now.duration_since(last.0)) {
         Ok(silent) if silent > allowed => {
             let message = format!(
-                "last heartbeat at {}, due every {}s; see whether the konnector runs and reaches this cluster",
+                "last heartbeat at {}, due within {}s; see whether the konnector runs and reaches this cluster",
                 last.0,
-                interval.as_secs()
+                allowed.as_secs()
             );
             (
                 false_condition(HEALTHY, Severity::Error, "HeartbeatTimeout", message),

@@ -146,6 +146,6 @@ fn is_record_of(request: &BindableResourcesRequest, home: &str, contract: &str, 
         .status
         .as_ref()
         .is_some_and(|status| status.phase != Phase::Pending && status.namespace.as_deref() == Some(contract))
-        && request::is_grpc(request, home)
+        && request.is_grpc(home)
         && request::request_name(request) == export
 }

@@ -15,7 +15,6 @@ use crate::{
     contract,
     controllers::{Context, Running, pending_requests::PendingRequests, subject},
     credentials,
-    request::is_grpc,
 };
 
 /// The queues of requests. Requests that users create as resources, in any number, have a queue of their own, so that they
@@ -90,7 +89,7 @@ fn watch_requests(context: &Context, running: &mut Running, queues: &Queues) {
         let Some(request) = subject(change) else {
             return;
         };
-        if is_grpc(request, &state.settings.namespace) {
+        if request.is_grpc(&state.settings.namespace) {
             queues.calls.add(change.key.clone(), change.priority);
             return;
         }

@@ -33,7 +33,7 @@ use crate::front::{
 };
 use crate::{
     principal::Principal,
-    request::{self as requests, is_grpc, request_name},
+    request::{self as requests, request_name},
 };
 
 mod answer;
@@ -224,7 +224,7 @@ impl Front {
     /// are not shown over gRPC.
     fn is_of(&self, request: &api::BindableResourcesRequest, principal: &Principal) -> bool {
         let own_namespace = &self.state.settings.namespace;
-        is_grpc(request, own_namespace) && requests::principal(request, own_namespace) == *principal
+        request.is_grpc(own_namespace) && requests::principal(request, own_namespace) == *principal
     }
 
     fn requests(&self) -> Api<api::BindableResourcesRequest> {

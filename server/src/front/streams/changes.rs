@@ -118,7 +118,7 @@ fn record_schema(hub: &Hub, change: &Change<'_, BoundSchema>) {
 fn record_request(hub: &Hub, change: &Change<'_, BindableResourcesRequest>, own_namespace: &str) {
     let principal = |object: Option<&Arc<BindableResourcesRequest>>| {
         object
-            .filter(|object| request::is_grpc(object, own_namespace))
+            .filter(|object| object.is_grpc(own_namespace))
             .map(|object| request::principal(object, own_namespace).to_json())
     };
     // An object that was replaced under its name may have been another principal's.

@@ -1,16 +1,15 @@
 //! The record of a revocation, an annotation of the contract's ClusterBinding. It is not in the status, which the consumer may
 //! write: the holder of a stolen credential could erase it there.
 
-use bindery_api::{
-    annotations,
-    v1alpha2::{BindableResourcesRequest, ClusterBinding, Phase},
-};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::request::is_grpc;
+use crate::{
+    annotations,
+    v1alpha2::{BindableResourcesRequest, ClusterBinding, Phase},
+};
 
 /// Number of requests that are recorded by UID. If there are more, only a request that is newer than all ends the revocation.
 const REQUESTS_MAX: usize = 1_000;
@@ -45,7 +44,7 @@ pub fn revocation(binding: &ClusterBinding) -> Option<Revocation> {
 
 /// The id of the last revocation that ended. It is part of the names of anchors, the Secrets that tokens are bound to, so
 /// that new tokens never get an anchor that was revoked.
-pub(super) fn last(binding: &ClusterBinding) -> Option<&str> {
+pub fn last_ended(binding: &ClusterBinding) -> Option<&str> {
     let id = binding.annotations().get(annotations::LAST_REVOCATION)?;
     let is_id = !id.is_empty()
         && id
@@ -55,8 +54,10 @@ pub(super) fn last(binding: &ClusterBinding) -> Option<&str> {
 }
 
 impl Revocation {
-    /// A revocation that happens now, in the contract of this identity. `own_namespace` is the server's, which holds the requests of calls.
-    pub(super) fn new(
+    /// Makes a revocation with a random id of hexadecimal digits, that happens now, in the contract of this identity.
+    /// `own_namespace` is the server's, which holds the requests of calls.
+    pub fn new(
+        id: String,
         now: Timestamp,
         reason: Option<&str>,
         identity: Option<&str>,
@@ -66,12 +67,12 @@ impl Revocation {
         let then: Vec<_> = requests
             .iter()
             .filter(|request| Some(request.spec.cluster_identity.identity.as_str()) == identity)
-            .filter(|request| request.phase() == Phase::Pending || !is_grpc(request, own_namespace))
+            .filter(|request| request.phase() == Phase::Pending || !request.is_grpc(own_namespace))
             .collect();
         let made = then.iter().filter_map(|request| made(request));
         let newest = if then.len() > REQUESTS_MAX { made.max() } else { None };
         Self {
-            id: format!("{:016x}", rand::random::<u64>()),
+            id,
             time: now,
             reason: reason.map(ToOwned::to_owned),
             requests: then
@@ -92,7 +93,7 @@ impl Revocation {
 
     /// The patch that writes the record. It has no precondition on the version, for heartbeats of the consumer could make it fail
     /// again and again.
-    pub(super) fn patch(&self, binding: &ClusterBinding) -> Value {
+    pub fn patch(&self, binding: &ClusterBinding) -> Value {
         json!({ "metadata": {
             "uid": binding.metadata.uid,
             "annotations": { annotations::REVOCATION: json!(self).to_string() },
@@ -101,7 +102,7 @@ impl Revocation {
 
     /// The patch that ends this revocation. It fails if the binding was changed since it was read, since another revocation
     /// may have replaced this one.
-    pub(super) fn end_patch(&self, binding: &ClusterBinding) -> Value {
+    pub fn end_patch(&self, binding: &ClusterBinding) -> Value {
         json!({ "metadata": {
             "uid": binding.metadata.uid,
             "resourceVersion": binding.metadata.resource_version,
@@ -116,19 +117,20 @@ fn made(request: &BindableResourcesRequest) -> Option<Timestamp> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use bindery_api::{
-        labels,
-        v1alpha2::{BindableResourcesRequestSpec, BindableResourcesRequestStatus, ClusterBindingSpec, ClusterIdentity},
-    };
+mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
     use super::*;
+    use crate::{
+        labels,
+        v1alpha2::{BindableResourcesRequestSpec, BindableResourcesRequestStatus, ClusterBindingSpec, ClusterIdentity},
+    };
 
+    const ID: &str = "0a1b";
     const OWN_NAMESPACE: &str = "kube-bind";
 
     /// A binding with a record of that text.
-    pub(crate) fn recorded(text: Option<&str>) -> ClusterBinding {
+    fn recorded(text: Option<&str>) -> ClusterBinding {
         let mut binding = ClusterBinding::new("cluster", ClusterBindingSpec::default());
         if let Some(text) = text {
             let annotations = binding.annotations_mut();
@@ -165,7 +167,14 @@ pub(crate) mod tests {
 
     #[test]
     fn the_record_is_in_the_metadata_and_what_is_there_counts() {
-        let written = Revocation::new(Timestamp::UNIX_EPOCH, Some("lost laptop"), None, &[], OWN_NAMESPACE);
+        let written = Revocation::new(
+            ID.to_owned(),
+            Timestamp::UNIX_EPOCH,
+            Some("lost laptop"),
+            None,
+            &[],
+            OWN_NAMESPACE,
+        );
         let text = written.patch(&recorded(None))["metadata"]["annotations"][annotations::REVOCATION].clone();
         assert_eq!(revocation(&recorded(text.as_str())), Some(written));
         assert_eq!(revocation(&recorded(None)), None);
@@ -187,7 +196,14 @@ pub(crate) mod tests {
             call("called", Phase::Succeeded),
             call("calls", Phase::Pending),
         ];
-        let revocation = Revocation::new(Timestamp::UNIX_EPOCH, None, Some("a"), &then, OWN_NAMESPACE);
+        let revocation = Revocation::new(
+            ID.to_owned(),
+            Timestamp::UNIX_EPOCH,
+            None,
+            Some("a"),
+            &then,
+            OWN_NAMESPACE,
+        );
         // A user who may write the status could set `decided` back to pending.
         assert_eq!(revocation.requests, ["older", "decided", "calls"]);
         assert!(!revocation.is_before(&then[0]));
@@ -204,10 +220,24 @@ pub(crate) mod tests {
             request
         };
         let mut then: Vec<_> = (0..REQUESTS_MAX).map(|number| made(&format!("r{number}"), 5)).collect();
-        let few = Revocation::new(Timestamp::UNIX_EPOCH, None, Some("a"), &then, OWN_NAMESPACE);
+        let few = Revocation::new(
+            ID.to_owned(),
+            Timestamp::UNIX_EPOCH,
+            None,
+            Some("a"),
+            &then,
+            OWN_NAMESPACE,
+        );
         assert!(few.is_before(&made("other", 5)));
         then.push(made("one too many", 5));
-        let many = Revocation::new(Timestamp::UNIX_EPOCH, None, Some("a"), &then, OWN_NAMESPACE);
+        let many = Revocation::new(
+            ID.to_owned(),
+            Timestamp::UNIX_EPOCH,
+            None,
+            Some("a"),
+            &then,
+            OWN_NAMESPACE,
+        );
         assert!(!many.is_before(&made("one too many", 5)));
         assert!(many.is_before(&made("later", 6)));
     }
@@ -219,7 +249,7 @@ pub(crate) mod tests {
             binding
                 .annotations_mut()
                 .insert(annotations::LAST_REVOCATION.to_owned(), text.to_owned());
-            assert_eq!(last(&binding), expect, "{text:?}");
+            assert_eq!(last_ended(&binding), expect, "{text:?}");
         }
     }
 }
