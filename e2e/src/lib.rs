@@ -10,6 +10,7 @@
 //! | [`bundle`] | creates APIServiceBindingBundles |
 //! | [`call`] | builds the gRPC messages that programs send to the backend, also malformed ones |
 //! | [`claiming`] | installs a binding with permission claims by a program that is not `kubectl bind` |
+//! | [`clock`] | moves the clock of a single process |
 //! | [`former`] | builds the programs of an earlier commit, for tests of upgrades |
 //! | [`guide`] | runs the commands of a page of `docs/guides` |
 //! | [`lease`] | flags of programs: how long a leader holds its Lease without renewing it |
@@ -28,6 +29,7 @@ pub mod bound;
 pub mod bundle;
 pub mod call;
 pub mod claiming;
+pub mod clock;
 mod consumer;
 pub mod control_plane;
 mod eventually;

@@ -41,11 +41,23 @@ impl Authority {
 
     /// Signs for a server under DNS names and IP addresses.
     pub fn server(&self, names: &[&str]) -> Result<Identity> {
+        self.sign(Self::of_server(names)?)
+    }
+
+    /// As [`Authority::server`], with a certificate that has expired long ago.
+    pub fn expired_server(&self, names: &[&str]) -> Result<Identity> {
+        let mut params = Self::of_server(names)?;
+        params.not_before = rcgen::date_time_ymd(2019, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+        self.sign(params)
+    }
+
+    fn of_server(names: &[&str]) -> Result<CertificateParams> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names)?;
         params.distinguished_name.push(DnType::CommonName, "server");
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        self.sign(params)
+        Ok(params)
     }
 
     /// Signs for a client: to Kubernetes, the common name is the user and the organization the group.

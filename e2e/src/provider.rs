@@ -17,7 +17,7 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::{ControlPlane, Process, control_plane, eventually, http, lease, process::Programs, rights};
+use crate::{ControlPlane, Process, control_plane, eventually, http, lease, pki::Identity, process::Programs, rights};
 
 /// The namespace of the backend.
 pub const NAMESPACE: &str = "kube-bind";
@@ -96,8 +96,6 @@ impl Provider {
         plane.apply(&programs.manifests("examples/cowboys/provider")?).await?;
         let kubeconfig = plane.service_account_kubeconfig(NAMESPACE, "bindery-server").await?;
         let identity = plane.authority().server(&["127.0.0.1", "localhost"])?;
-        std::fs::write(plane.workdir().path().join("grpc.crt"), &identity.certificate)?;
-        std::fs::write(plane.workdir().path().join("grpc.key"), &identity.key)?;
         let mut provider = Self {
             plane,
             programs,
@@ -112,12 +110,20 @@ impl Provider {
             kubeconfig,
             certificates,
         };
+        provider.serve_certificate(&identity)?;
         Box::pin(provider.start_server()).await?;
         if certificates == Certificates::Managed {
             provider.fetch_ca().await?;
         }
         provider.plane.is_served_by_controllers().await?;
         Ok(provider)
+    }
+
+    /// Writes the files of the server's certificate, which it reads again within seconds.
+    pub fn serve_certificate(&self, identity: &Identity) -> Result<()> {
+        self.plane.workdir().write("grpc.key", &identity.key)?;
+        self.plane.workdir().write("grpc.crt", &identity.certificate)?;
+        Ok(())
     }
 
     /// Starts one more server and waits until it is ready. The first one gets the address that consumers know, others get

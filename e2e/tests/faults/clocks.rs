@@ -1,56 +1,14 @@
 //! Clocks that are an hour apart: what is decided by time is decided by durations.
 
-use std::{path::PathBuf, process::Command};
-
 use anyhow::{Context as _, Result, ensure};
 use bindery_e2e::{
-    Provider,
     bound::{Bound, free_lease, names},
+    clock,
     lease::PATIENT,
-    process, run,
+    run,
     wildwest::SOON,
 };
 
-/// Shifts the clock of the process it is loaded into.
-const SHIM: &str = r#"
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdlib.h>
-#include <sys/time.h>
-#include <time.h>
-
-static long shift(void) {
-    const char *text = getenv("CLOCK_SHIFT_SECONDS");
-    return text ? atol(text) : 0;
-}
-
-int clock_gettime(clockid_t clock, struct timespec *now) {
-    static int (*real)(clockid_t, struct timespec *);
-    if (!real) real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
-    int outcome = real(clock, now);
-    if (outcome == 0 && clock == CLOCK_REALTIME) now->tv_sec += shift();
-    return outcome;
-}
-
-int gettimeofday(struct timeval *restrict now, void *restrict zone) {
-    (void)zone;
-    struct timespec time;
-    int outcome = clock_gettime(CLOCK_REALTIME, &time);
-    now->tv_sec = time.tv_sec;
-    now->tv_usec = time.tv_nsec / 1000;
-    return outcome;
-}
-
-time_t time(time_t *out) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    if (out) *out = now.tv_sec;
-    return now.tv_sec;
-}
-"#;
-
-/// Tells the shim by how many seconds it shifts.
-const SHIFT: &str = "CLOCK_SHIFT_SECONDS";
 const HOUR: i64 = 3600;
 
 /// By how many seconds the clocks of server and konnector are shifted.
@@ -60,7 +18,7 @@ const SHIFTS: [(i64, i64); 3] = [(0, HOUR), (0, -HOUR), (HOUR, 0)];
 fn clocks_are_an_hour_apart() -> Result<()> {
     run(async {
         let mut bound = Bound::prepare("clocks", &PATIENT).await?;
-        let shim = shim(&bound.provider).await?;
+        let shim = clock::shim(bound.provider.plane.workdir()).await?;
         let shim = shim.to_str().context("a path is text")?;
         bound.provider.with_env("LD_PRELOAD", shim);
         bound.consumer.with_env("LD_PRELOAD", shim);
@@ -74,11 +32,11 @@ fn clocks_are_an_hour_apart() -> Result<()> {
 
 async fn shifted(bound: &mut Bound, server: i64, konnector: i64) -> Result<()> {
     let (provider, consumer) = (&mut bound.provider, &mut bound.consumer);
-    provider.with_env(SHIFT, &server.to_string());
+    provider.with_env(clock::SHIFT, &server.to_string());
     provider.servers[0].kill9()?;
     free_lease(provider.plane.client(), "bindery-server").await?;
     provider.restart_server().await?;
-    consumer.with_env(SHIFT, &konnector.to_string());
+    consumer.with_env(clock::SHIFT, &konnector.to_string());
     consumer.konnectors.last_mut().context("none was started")?.kill9()?;
     free_lease(consumer.plane.client(), "kube-bind").await?;
     consumer.start_konnector().await?;
@@ -110,19 +68,4 @@ fn is_shifted(bound: &Bound, server: i64, konnector: i64) -> Result<()> {
 fn time_of(line: &str) -> Option<jiff::Timestamp> {
     let mut words = line.split(|letter: char| letter.is_whitespace() || letter == '"');
     words.find_map(|word| word.parse().ok())
-}
-
-/// The library, built by the system's compiler, which the project needs anyway.
-async fn shim(provider: &Provider) -> Result<PathBuf> {
-    let workdir = provider.plane.workdir();
-    let source = workdir.write("shift.c", SHIM)?;
-    let library = workdir.path().join("shift.so");
-    let mut command = Command::new("cc");
-    command
-        .args(["-shared", "-fPIC", "-O1", "-o"])
-        .arg(&library)
-        .arg(source);
-    let output = process::run(command, SOON).await?;
-    process::stdout(&output).context("cc")?;
-    Ok(library)
 }
