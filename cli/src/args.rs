@@ -2,6 +2,7 @@
 
 mod bound;
 mod deploy;
+mod health;
 pub(crate) mod settings;
 mod short;
 
@@ -16,6 +17,7 @@ use crate::render::output::Format;
 
 pub(crate) use bound::{ClaimsArgs, CompletionArgs, RenewArgs, StatusArgs, UnbindArgs, WhyArgs};
 pub(crate) use deploy::{AdoptArgs, DeployArgs, DryRun, UndeployArgs};
+pub(crate) use health::{CheckArgs, ClusterPlace, RevokeArgs, ServerArgs};
 pub(crate) use short::parse;
 
 const EXAMPLES: &str = "\
@@ -35,8 +37,9 @@ Examples:
   # See first what would be installed on this cluster, and install nothing
   kubectl bind cowboys --dry-run
 
-  # How are my bindings?
+  # How are my bindings? What is wrong with this installation?
   kubectl bind status
+  kubectl bind check
 
   # Where is my object, and what does it wait for?
   kubectl bind why cowboy/billy-the-kid -n wild-west
@@ -94,7 +97,7 @@ pub(crate) struct Args {
 }
 
 /// Flags that choose the consumer cluster.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "This cluster (the consumer)")]
 pub(crate) struct ClusterArgs {
     /// Kubeconfig of this cluster; by default $KUBECONFIG, then ~/.kube/config, as with kubectl.
@@ -179,8 +182,12 @@ pub(crate) enum Command {
     Why(WhyArgs),
     /// Show the claims of a binding, which let its provider see and write other objects; accept or reject them.
     Claims(ClaimsArgs),
+    /// Look for what is wrong with this installation, and say what mends it.
+    Check(Box<CheckArgs>),
     /// Give a binding or a bundle new credentials, as its owner.
     Renew(RenewArgs),
+    /// End all credentials of a contract at once, as its owner or as the provider's admin.
+    Revoke(RevokeArgs),
     /// End a binding and delete its objects.
     Unbind(UnbindArgs),
     /// Install the konnector on this cluster, and bind what a provider answered.

@@ -3,10 +3,12 @@
 pub(crate) mod adopt;
 pub(crate) mod apiservice;
 pub(crate) mod catalog;
+pub(crate) mod check;
 pub(crate) mod claims;
 mod consent;
 pub(crate) mod deploy;
 pub(crate) mod renew;
+pub(crate) mod revoke;
 pub(crate) mod small;
 pub(crate) mod status;
 pub(crate) mod unbind;
@@ -38,6 +40,8 @@ pub(crate) async fn run<W: Write>(mut context: Context<W>, command: Command) -> 
         Command::Status(args) => status::run(context, &args).await,
         Command::Why(args) => Box::pin(why::run(context, &args)).await,
         Command::Claims(args) => Box::pin(claims::run(context, &args)).await,
+        Command::Check(args) => Box::pin(check::run(context, &args)).await,
+        Command::Revoke(args) => Box::pin(revoke::run(context, &args)).await,
         Command::Renew(args) => Box::pin(renew::run(context, &args)).await,
         Command::Unbind(args) => Box::pin(unbind::run(context, &args)).await,
         Command::Deploy(args) => Box::pin(deploy::run(context, &args)).await,

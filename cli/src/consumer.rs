@@ -20,6 +20,7 @@ use kube::{Api, Client, Resource, ResourceExt as _, api::DeleteParams};
 use serde::de::DeserializeOwned;
 
 use again::again;
+pub(crate) use credential::CredentialProblem;
 
 use crate::{args::settings::Settings, errors::Failure};
 

@@ -92,6 +92,24 @@ pub(crate) enum Failure {
     /// A list is longer than the command reads.
     #[error("there are more than {max} {resource}")]
     TooMany { resource: String, max: u32 },
+    /// The user did not confirm a revocation.
+    #[error("{0} were not revoked: you did not confirm it")]
+    NotConfirmed(String),
+    /// There is no terminal to ask the user on for the confirmation of a revocation.
+    #[error("{0} were not revoked: there is no terminal to ask for a yes; add --yes")]
+    NoTerminal(String),
+    /// The provider has no such contract.
+    #[error("namespace {0} of the provider is no contract, or does not exist")]
+    NoContract(String),
+    /// Neither the status of a binding or bundle nor its Secret names its contract.
+    #[error("the contract of {owner} is not known: its status does not name it, and {why}")]
+    UnknownContract { owner: String, why: String },
+    /// Ctrl-C ended the command.
+    #[error("stopped")]
+    Interrupted,
+    /// Checks of the installation failed.
+    #[error("checks failed: {0}")]
+    Unwell(usize),
     /// The result cannot be written.
     #[error("cannot write the result: {0}")]
     Output(#[from] io::Error),
@@ -119,7 +137,7 @@ impl Failure {
     /// The exit code of the failure.
     pub(crate) fn exit(&self) -> Exit {
         match self {
-            Self::Usage(_) | Self::Unclaimed(_) | Self::NotAccepted(_) => Exit::Usage,
+            Self::Usage(_) | Self::Unclaimed(_) | Self::NotAccepted(_) | Self::NoTerminal(_) => Exit::Usage,
             Self::Answer { source, .. } => match source {
                 // The file is as the provider made it.
                 response::Unreadable::Credential(_) | response::Unreadable::Offer(_) => Exit::Failed,
@@ -138,8 +156,10 @@ impl Failure {
             | Self::NeitherBindingNorBundle(_)
             | Self::NoObject(_)
             | Self::NoSecret(_)
+            | Self::NoContract(_)
             | Self::NotInstalled => Exit::NotFound,
             Self::TimedOut { .. } => Exit::TimedOut,
+            Self::Interrupted => Exit::Interrupted,
             Self::Output(error) => Exit::of_output(error),
             Self::Kubeconfig(_)
             | Self::NoKonnector
@@ -151,6 +171,9 @@ impl Failure {
             | Self::Conflict(_)
             | Self::Definition(_)
             | Self::Incomplete(_)
+            | Self::NotConfirmed(_)
+            | Self::UnknownContract { .. }
+            | Self::Unwell(_)
             | Self::Format(_) => Exit::Failed,
         }
     }
@@ -173,6 +196,10 @@ impl Failure {
                  them, all bindings would go. Or let kubectl bind take it over with `kubectl bind deploy`, then run this again."
                     .to_owned(),
             ),
+            Self::NoContract(_) => Some(
+                "`kubectl get clusterbindings --all-namespaces` on the provider lists the contracts.".to_owned(),
+            ),
+            Self::UnknownContract { .. } => Some("Name the contract with --contract NAMESPACE.".to_owned()),
             Self::NotInstalled => Some(
                 "Nothing was deleted. With --ignore-not-found, the command succeeds.".to_owned(),
             ),

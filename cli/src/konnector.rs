@@ -12,6 +12,7 @@ use bindery_api::{crds, v1alpha2::GroupResource};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::Value;
 
+pub(crate) use files::always as shipped;
 pub(crate) use grants::{ADOPTION_ROLE, BUNDLES_ROLE, check as check_bundle_resource, merge as merge_rules};
 pub(crate) use removal::{contents, is_namespace, nothing_bound, without_set};
 pub(crate) use set::{applied, check_set, going, is_in_set, listed, options, set, target, told, was_deployed};

@@ -2,10 +2,11 @@
 //!
 //! [`args`] parses the command line, and a command of [`commands`] acts on it. [`consumer`] and [`provider`] hold the
 //! clients of the two clusters and what they answer; [`install`] plans what a bind writes, [`konnector`] what installs the
-//! konnector. [`claims`], [`adopt`] and [`why`] decide without I/O, as [`install`] and [`konnector`] do. [`render`] prints.
+//! konnector, [`server`] what installs the server. [`claims`], [`adopt`], [`why`] and [`check`] decide without I/O, as [`install`] and [`konnector`] do. [`render`] prints.
 
 mod adopt;
 mod args;
+mod check;
 mod claims;
 mod commands;
 mod consumer;
@@ -14,6 +15,7 @@ mod install;
 mod konnector;
 mod provider;
 mod render;
+mod server;
 mod text;
 mod why;
 

@@ -16,7 +16,7 @@ use bindery_api::v1alpha2::Isolation;
 use bindery_proto::v1alpha2::{
     BindableResourcesRequest, BindableResourcesRequestSpec, ClusterIdentity, Collection,
     CreateBindableResourcesRequestRequest, ErrorReason, ListCollectionsRequest, ListTemplatesRequest, NameRef,
-    ObjectMeta, Template,
+    ObjectMeta, RevokeCredentialsResponse, Template,
 };
 use bindery_runtime::terminal::Exit;
 use bindery_sdk::{Address, Bound, BuildError, Client, Code, Error, Renewed, TemplateDetails};
@@ -33,13 +33,21 @@ pub(crate) enum Login {
     None,
 }
 
+/// The CA that signed the backend's certificate.
+pub(crate) enum Authority {
+    /// A file, PEM.
+    File(PathBuf),
+    /// The certificates themselves, PEM.
+    Pem(Vec<u8>),
+}
+
 /// The provider's backend, and how to reach it.
 pub(crate) struct Backend {
     pub(crate) address: Address,
     pub(crate) login: Login,
-    pub(crate) certificate_authority: Option<PathBuf>,
     /// Files of the client certificate and its key.
     pub(crate) client_certificate: Option<(PathBuf, PathBuf)>,
+    pub(crate) certificate_authority: Option<Authority>,
     pub(crate) allow_plaintext: bool,
 }
 
@@ -116,6 +124,16 @@ impl ProviderError {
     }
 }
 
+impl Authority {
+    /// The certificates, PEM.
+    pub(crate) fn pem(&self) -> Result<Vec<u8>, ProviderError> {
+        match self {
+            Self::Pem(pem) => Ok(pem.clone()),
+            Self::File(path) => read("CA", path),
+        }
+    }
+}
+
 impl<'a> Provider<'a> {
     /// A client that connects with the first call. Without a token, only calls that need none succeed. `timeout` limits each call.
     pub(crate) fn new(backend: &'a Backend, timeout: Option<Duration>) -> Result<Self, ProviderError> {
@@ -127,12 +145,12 @@ impl<'a> Provider<'a> {
             Login::File(path) => builder.token_file(path),
             Login::None => builder,
         };
-        if let Some(path) = &backend.certificate_authority {
-            builder = builder.ca_pem(read("CA", path)?);
-        }
         if let Some((certificate, key)) = &backend.client_certificate {
             let chain = read("client certificate", certificate)?;
             builder = builder.client_certificate_pem(chain, read("client key", key)?);
+        }
+        if let Some(authority) = &backend.certificate_authority {
+            builder = builder.ca_pem(authority.pem()?);
         }
         if let Some(timeout) = timeout {
             builder = builder.timeout(timeout);
@@ -233,6 +251,16 @@ impl<'a> Provider<'a> {
     pub(crate) async fn renew(&self, contract: &str) -> Result<Renewed, ProviderError> {
         let answer = self.client.renew_kubeconfig(contract).await;
         answer.map_err(|source| self.failed(format!("renew the kubeconfig of contract {contract}"), None, source))
+    }
+
+    /// Ends all credentials of a contract.
+    pub(crate) async fn revoke(
+        &self,
+        contract: &str,
+        reason: &str,
+    ) -> Result<RevokeCredentialsResponse, ProviderError> {
+        let answer = self.client.revoke_credentials(contract, reason).await;
+        answer.map_err(|source| self.failed(format!("revoke the credentials of contract {contract}"), None, source))
     }
 
     fn failed(&self, doing: impl Into<String>, template: Option<&str>, source: Error) -> ProviderError {

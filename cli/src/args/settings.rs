@@ -7,7 +7,7 @@ use bindery_sdk::Address;
 use crate::{
     args::{ClusterArgs, DisplayArgs, ProviderArgs},
     errors::Failure,
-    provider::{Backend, Login, Provider},
+    provider::{Authority, Backend, Login, Provider},
     render::output::Format,
 };
 
@@ -62,6 +62,17 @@ impl Settings {
         Ok(backend)
     }
 
+    /// The same settings for a command that runs as a step of another one: it prints no progress, and calls this backend.
+    pub(crate) fn silent_with(&self, backend: Option<Backend>) -> Self {
+        Self {
+            cluster: self.cluster.clone(),
+            format: Format::Name,
+            quiet: true,
+            timeout: self.timeout,
+            backend,
+        }
+    }
+
     /// How long to wait: `--timeout`, or else the default of the command.
     pub(crate) fn patience(&self, default: Duration) -> Duration {
         self.timeout.unwrap_or(default)
@@ -80,8 +91,8 @@ fn backend(server: &str, typed: ProviderArgs) -> Result<Backend, Failure> {
     Ok(Backend {
         address,
         login,
-        certificate_authority: typed.certificate_authority,
         client_certificate: typed.client_certificate.zip(typed.client_key),
+        certificate_authority: typed.certificate_authority.map(Authority::File),
         allow_plaintext: typed.allow_plaintext,
     })
 }

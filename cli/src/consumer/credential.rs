@@ -10,6 +10,7 @@ use kube::{Api, api::ListParams};
 use super::{Consumer, again};
 use crate::{
     errors::Failure,
+    install::owner::CredentialOwner,
     provider::{
         contract::Contract,
         kubeconfig::{Credential, KubeconfigError},
@@ -46,7 +47,24 @@ impl Consumer {
         &self,
         binding: &APIServiceBinding,
     ) -> Result<(Credential, bool), CredentialProblem> {
-        let reference = &binding.spec.kubeconfig_secret_ref;
+        self.newest_credential_at(&binding.spec.kubeconfig_secret_ref, binding.contract_uid())
+            .await
+    }
+
+    /// As [`Self::newest_credential`], for a binding or a bundle.
+    pub(crate) async fn newest_credential_of(
+        &self,
+        owner: &CredentialOwner,
+    ) -> Result<(Credential, bool), CredentialProblem> {
+        self.newest_credential_at(owner.secret_ref(), owner.contract_uid())
+            .await
+    }
+
+    async fn newest_credential_at(
+        &self,
+        reference: &ClusterSecretKeyRef,
+        contract_uid: Option<&str>,
+    ) -> Result<(Credential, bool), CredentialProblem> {
         let (secret, key) = (reference.to_string(), reference.key.clone());
         let installed = match self.secret(reference).await {
             Err(failure) => {
@@ -60,10 +78,6 @@ impl Consumer {
                 Some(Ok(credential)) => credential,
             },
         };
-        let contract_uid = binding
-            .status
-            .as_ref()
-            .and_then(|status| status.contract_uid.as_deref());
         let renewed = match contract_uid {
             Some(uid) => self.renewed(&reference.namespace, uid).await.unwrap_or_default(),
             None => Vec::new(),

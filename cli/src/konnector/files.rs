@@ -22,7 +22,8 @@ pub(super) const WORKLOAD: (&str, &str) = konnector!("workload.yaml");
 /// The file with the rights that adoption needs.
 pub(super) const ADOPTION: (&str, &str) = konnector!("optional/adoption.yaml");
 
-pub(super) fn always() -> Result<Vec<Value>, Failure> {
+/// The manifests that every konnector needs, without its Deployment.
+pub(crate) fn always() -> Result<Vec<Value>, Failure> {
     let mut all = Vec::new();
     for file in ALWAYS {
         all.extend(documents(file)?);

@@ -5,5 +5,6 @@ mod getting_started;
 mod interactive;
 mod links;
 mod reasons;
+mod rotating;
 mod synk;
 mod world;

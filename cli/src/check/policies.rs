@@ -1,0 +1,187 @@
+//! Judges ValidatingAdmissionPolicies: whether they exist, are bound, and deny what they have to deny.
+
+use serde_json::{Map, Value};
+
+use super::{
+    Check,
+    facts::{Fact, PolicyFacts, ProbeOutcome},
+    finding::Findings,
+};
+
+/// What an API server fills in for a field: a policy that has it is not altered.
+fn default_of(field: &str) -> Option<Value> {
+    match field {
+        "matchPolicy" => Some("Equivalent".into()),
+        "namespaceSelector" | "objectSelector" => Some(Value::Object(Map::new())),
+        "scope" => Some("*".into()),
+        "failurePolicy" => Some("Fail".into()),
+        _ => None,
+    }
+}
+
+/// The checks of the policies of one program, and what puts the policies back.
+pub(super) struct PolicyChecks<'a> {
+    pub(super) present: Check,
+    pub(super) bound: Check,
+    pub(super) in_force: Check,
+    pub(super) mend: &'a str,
+    /// The right that a user needs for the probe.
+    pub(super) probe_right: &'a str,
+}
+
+pub(super) fn judge(policies: &[PolicyFacts], checks: &PolicyChecks<'_>, found: &mut Findings) {
+    for policy in policies {
+        let named = format!("ValidatingAdmissionPolicy {}", policy.name);
+        object(
+            checks.present,
+            &named,
+            &policy.policy,
+            &policy.shipped.policy,
+            checks,
+            found,
+        );
+    }
+    for policy in policies {
+        let named = format!("ValidatingAdmissionPolicyBinding {}", policy.name);
+        object(
+            checks.bound,
+            &named,
+            &policy.binding,
+            &policy.shipped.binding,
+            checks,
+            found,
+        );
+    }
+    for policy in policies {
+        probe(policy, checks, found);
+    }
+}
+
+fn object(
+    check: Check,
+    named: &str,
+    live: &Fact<Option<Value>>,
+    shipped: &Value,
+    checks: &PolicyChecks<'_>,
+    found: &mut Findings,
+) {
+    match live {
+        Err(unread) => {
+            let right = "get validatingadmissionpolicies and validatingadmissionpolicybindings";
+            found.unread(check, &format!("read {named}"), unread, right);
+        }
+        Ok(None) => found.fail(check, format!("{named} does not exist"), checks.mend),
+        Ok(Some(live)) => match difference("spec", &shipped["spec"], &live["spec"]) {
+            None => found.passed(check, format!("{named} is the one of this release")),
+            Some(field) => found.fail(
+                check,
+                format!("{named} is not the one of this release: {field} differs"),
+                checks.mend,
+            ),
+        },
+    }
+}
+
+fn probe(policy: &PolicyFacts, checks: &PolicyChecks<'_>, found: &mut Findings) {
+    let (check, name) = (checks.in_force, &policy.name);
+    let exists = |object: &Fact<Option<Value>>| !matches!(object, Ok(None));
+    if !exists(&policy.policy) || !exists(&policy.binding) {
+        return found.skip(check, format!("not tried: policy {name} or its binding does not exist"));
+    }
+    match &policy.probe {
+        None => found.skip(
+            check,
+            format!("policy {name} is not tried: there is no contract to try it for"),
+        ),
+        Some(Err(unread)) => found.unread(check, &format!("try policy {name}"), unread, checks.probe_right),
+        Some(Ok(ProbeOutcome::Denied)) => found.passed(check, format!("policy {name} denies what it has to deny")),
+        Some(Ok(ProbeOutcome::Admitted)) => found.fail(
+            check,
+            format!("policy {name} did not deny a request that it has to deny"),
+            format!(
+                "an API server takes up to some seconds to use a policy; if this stays so, {}",
+                checks.mend
+            ),
+        ),
+        Some(Ok(ProbeOutcome::Untried(why))) => found.skip(check, format!("policy {name} is not tried: {why}")),
+    }
+}
+
+/// The path of the first field in which a live object differs from the shipped one, defaults of the API server apart.
+fn difference(path: &str, shipped: &Value, live: &Value) -> Option<String> {
+    match (shipped, live) {
+        (Value::Object(shipped), Value::Object(live)) => of_objects(path, shipped, live),
+        (Value::Array(shipped), Value::Array(live)) if shipped.len() == live.len() => {
+            let mut items = shipped.iter().zip(live).enumerate();
+            items.find_map(|(index, (shipped, live))| difference(&format!("{path}[{index}]"), shipped, live))
+        }
+        _ if shipped == live => None,
+        _ => Some(path.to_owned()),
+    }
+}
+
+fn of_objects(path: &str, shipped: &Map<String, Value>, live: &Map<String, Value>) -> Option<String> {
+    let known = shipped.iter().find_map(|(field, shipped)| {
+        let path = format!("{path}.{field}");
+        match live.get(field) {
+            Some(live) => difference(&path, shipped, live),
+            None if is_default(field, shipped) => None,
+            None => Some(path),
+        }
+    });
+    known.or_else(|| {
+        let mut others = live.iter().filter(|(field, _)| !shipped.contains_key(*field));
+        let other = others.find(|(field, value)| !is_default(field, value))?;
+        Some(format!("{path}.{}", other.0))
+    })
+}
+
+fn is_default(field: &str, value: &Value) -> bool {
+    default_of(field).is_some_and(|default| default == *value)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(live: &Value, expect: Option<&str>) {
+        let shipped =
+            json!({"failurePolicy": "Fail", "rules": [{"groups": ["a"]}], "validations": [{"expression": "x"}]});
+        assert_eq!(difference("spec", &shipped, live).as_deref(), expect, "{live}");
+    }
+
+    #[test]
+    fn only_what_an_api_server_fills_in_may_differ() {
+        let live = |patch: Value| {
+            let mut live = json!({"failurePolicy": "Fail", "rules": [{"groups": ["a"], "scope": "*"}], "validations": [{"expression": "x"}]});
+            for (field, value) in patch.as_object().unwrap() {
+                live[field] = value.clone();
+            }
+            live
+        };
+        check(&live(json!({})), None);
+        check(&live(json!({"objectSelector": {}})), None);
+        check(&live(json!({"failurePolicy": "Ignore"})), Some("spec.failurePolicy"));
+        check(&live(json!({"rules": []})), Some("spec.rules"));
+        check(
+            &live(json!({"rules": [{"groups": ["b"]}]})),
+            Some("spec.rules[0].groups[0]"),
+        );
+        check(
+            &live(json!({"rules": [{"groups": ["a"], "scope": "Cluster"}]})),
+            Some("spec.rules[0].scope"),
+        );
+        check(
+            &live(json!({"excludeResourceRules": [{}]})),
+            Some("spec.excludeResourceRules"),
+        );
+        check(
+            &live(json!({"objectSelector": {"matchLabels": {"a": "b"}}})),
+            Some("spec.objectSelector"),
+        );
+        check(&Value::Null, Some("spec"));
+    }
+}

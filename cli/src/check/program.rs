@@ -1,0 +1,274 @@
+//! Judges what konnector and server have alike: rights, policies, Lease; and what is installed for the konnector.
+
+use bindery_api::names::KONNECTOR;
+use bindery_runtime::terminal::span;
+use jiff::SignedDuration;
+use serde_json::json;
+
+use super::{
+    Check, cluster,
+    facts::{Facts, KonnectorFacts, LeaseFacts, ProgramFacts, ProviderFacts, ProviderFlags},
+    finding::Findings,
+    policies::{self, PolicyChecks},
+    rights, versions,
+};
+
+/// The checks of one program, and the words of its mends.
+struct ProgramChecks<'a> {
+    rights: Check,
+    lease: Check,
+    clock: Check,
+    policies: PolicyChecks<'a>,
+    /// What restores the shipped roles.
+    restore: &'a str,
+    /// What starts the program again.
+    restart: String,
+    /// The program in words, such as `the konnector`.
+    program: &'a str,
+    /// The roles that the missing rules belong in: for the whole cluster, and for one namespace.
+    roles: [&'a str; 2],
+}
+
+pub(super) fn konnector(facts: &Facts, found: &mut Findings) {
+    if found.has_failed(Check::ConsumerApi) {
+        return found.skip(
+            Check::KonnectorDefinitions,
+            "the konnector is not checked, because this cluster's API server does not answer",
+        );
+    }
+    let konnector = &facts.konnector;
+    definitions(konnector, found);
+    let program = &konnector.program;
+    let home = &program.account.0;
+    let checks = ProgramChecks {
+        rights: Check::KonnectorRights,
+        lease: Check::KonnectorLease,
+        clock: Check::KonnectorClock,
+        policies: PolicyChecks {
+            present: Check::KonnectorPolicy,
+            bound: Check::KonnectorPolicyBinding,
+            in_force: Check::KonnectorPolicyInForce,
+            mend: "kubectl bind deploy",
+            probe_right: "impersonate the konnector's ServiceAccount",
+        },
+        restore: "kubectl bind deploy",
+        restart: format!(
+            "kubectl rollout restart deployment/{KONNECTOR} -n {home}; kubectl logs deployment/{KONNECTOR} -n {home}"
+        ),
+        program: "the konnector",
+        roles: ["ClusterRole kube-bind-konnector", "Role konnector"],
+    };
+    judge(program, &checks, &replicas(konnector), found);
+    konnector_version(facts, found);
+}
+
+pub(super) fn server(provider: &ProviderFacts, flags: &ProviderFlags, found: &mut Findings) {
+    if found.has_failed(Check::ProviderAdminApi) {
+        return found.skip(
+            Check::ServerRights,
+            "the server is not checked, because the provider's API server does not answer",
+        );
+    }
+    let program = &provider.server;
+    let home = &program.account.0;
+    let kubectl = format!("kubectl{}", flags.0);
+    let checks = ProgramChecks {
+        rights: Check::ServerRights,
+        lease: Check::ServerLease,
+        clock: Check::ServerClock,
+        policies: PolicyChecks {
+            present: Check::ServerPolicy,
+            bound: Check::ServerPolicyBinding,
+            in_force: Check::ServerPolicyInForce,
+            mend: &format!("{kubectl} apply -f deploy/server/policy.yaml -f deploy/server/requests-policy.yaml"),
+            probe_right: "impersonate ServiceAccounts, and create bindableresourcesrequests",
+        },
+        restore: &format!("{kubectl} apply -f deploy/server"),
+        restart: format!("see that a pod of the server runs, and its log: {kubectl} get pods -n {home}"),
+        program: "the server",
+        roles: ["ClusterRole bindery-server", "Role bindery-server"],
+    };
+    judge(program, &checks, "", found);
+}
+
+fn judge(program: &ProgramFacts, checks: &ProgramChecks<'_>, replicas: &str, found: &mut Findings) {
+    account_rights(program, checks, found);
+    policies::judge(&program.policies, &checks.policies, found);
+    let lease = format!("Lease {}/{}", program.account.0, program.lease_name);
+    match &program.lease {
+        Err(unread) => found.unread(checks.lease, &format!("read {lease}"), unread, "get leases"),
+        Ok(None) => found.fail(
+            checks.lease,
+            format!("{lease} does not exist: {} has never led{replicas}", checks.program),
+            checks.restart.as_str(),
+        ),
+        Ok(Some(facts)) => holder(&lease, facts, checks, replicas, found),
+    }
+}
+
+fn account_rights(program: &ProgramFacts, checks: &ProgramChecks<'_>, found: &mut Findings) {
+    let (namespace, name) = &program.account;
+    let account = format!("ServiceAccount {namespace}/{name}");
+    let missing = match &program.missing_rights {
+        Err(unread) => {
+            let what = format!("review the rights of {account}");
+            return found.unread(
+                checks.rights,
+                &what,
+                unread,
+                "create subjectaccessreviews.authorization.k8s.io",
+            );
+        }
+        Ok(missing) if missing.is_empty() => {
+            return found.passed(checks.rights, format!("{account} has the rights of the shipped roles"));
+        }
+        Ok(missing) => missing,
+    };
+    let lacks = missing.iter().map(|right| match right.group.as_str() {
+        "" => format!("{} {}", right.verb, right.resource),
+        group => format!("{} {}.{group}", right.verb, right.resource),
+    });
+    let rules = rights::as_rules(missing).into_iter().map(|(namespace, rule)| {
+        let [everywhere, here] = checks.roles;
+        let role = namespace.map_or_else(
+            || everywhere.to_owned(),
+            |namespace| format!("{here} in namespace {namespace}"),
+        );
+        format!("\nin the rules of {role}: {}", json!(rule))
+    });
+    let rules: String = rules.collect();
+    found.fail(
+        checks.rights,
+        format!("{account} may not {}", lacks.collect::<Vec<_>>().join(", ")),
+        format!("{}\nor add:{rules}", checks.restore),
+    );
+}
+
+/// Judges who holds a Lease. The holder's clock may be wrong: a Lease that was seen to be renewed has a holder, whatever its time.
+fn holder(lease: &str, facts: &LeaseFacts, checks: &ProgramChecks<'_>, replicas: &str, found: &mut Findings) {
+    let Some(holder) = facts.holder.as_deref().filter(|holder| !holder.is_empty()) else {
+        return found.fail(
+            checks.lease,
+            format!(
+                "{lease} has no holder: {} does not run, or has just stopped{replicas}",
+                checks.program
+            ),
+            checks.restart.as_str(),
+        );
+    };
+    // How far the holder's clock is ahead, as of its last renewal.
+    let ahead = facts.renewed.map(|renewed| renewed.duration_since(facts.read_at));
+    let is_young =
+        ahead.is_some_and(|ahead| ahead.abs() <= SignedDuration::try_from(facts.duration).unwrap_or_default());
+    if !is_young && facts.seen_renewed != Some(true) {
+        let since = facts.renewed.map_or_else(
+            || "it was never renewed".to_owned(),
+            |renewed| {
+                format!(
+                    "it was last renewed {} ago",
+                    span((facts.read_at - renewed).get_seconds())
+                )
+            },
+        );
+        return found.fail(
+            checks.lease,
+            format!(
+                "{lease} is held by {holder}, who did not renew it for {} s: {since}{replicas}",
+                facts.watched.as_secs()
+            ),
+            checks.restart.as_str(),
+        );
+    }
+    found.passed(checks.lease, format!("{lease} is held by {holder}, who renews it"));
+    // A renewal may be as old as the Lease lasts, so only what is beyond that shows a clock that is behind.
+    let ahead = match ahead {
+        Some(ahead) if !is_young || !ahead.is_negative() => ahead,
+        _ => SignedDuration::ZERO,
+    };
+    cluster::clock(checks.clock, checks.program, "its API server", ahead, found);
+}
+
+fn definitions(konnector: &KonnectorFacts, found: &mut Findings) {
+    let check = Check::KonnectorDefinitions;
+    match &konnector.missing_definitions {
+        Err(unread) => {
+            found.unread(
+                check,
+                "list the APIs of this cluster",
+                unread,
+                "get customresourcedefinitions",
+            );
+        }
+        Ok(missing) if missing.is_empty() => found.passed(check, "bindings and bundles are served"),
+        Ok(missing) => found.fail(
+            check,
+            format!("this cluster does not serve {}", crate::text::joined(missing)),
+            "kubectl bind deploy",
+        ),
+    }
+}
+
+/// What the Deployment says, as the end of a sentence about a missing leader.
+fn replicas(konnector: &KonnectorFacts) -> String {
+    match &konnector.deployment {
+        Ok(Some(deployment)) => format!(
+            "; {} of {} replicas of Deployment {KONNECTOR} are available",
+            deployment.available, deployment.wanted
+        ),
+        Ok(None) => format!("; there is no Deployment {KONNECTOR}"),
+        Err(_) => String::new(),
+    }
+}
+
+fn konnector_version(facts: &Facts, found: &mut Findings) {
+    let check = Check::KonnectorVersion;
+    let reported = facts.contracts.iter().find_map(reported_version);
+    let image = match &facts.konnector.deployment {
+        Ok(Some(deployment)) => deployment.image.as_deref(),
+        Ok(None) | Err(_) => None,
+    };
+    let Some(version) = reported.or_else(|| versions::of_image(image?)) else {
+        return found.skip(
+            check,
+            "the version of the konnector is unknown: it reports it with its first heartbeat, and the tag of its image is no version",
+        );
+    };
+    compare(
+        check,
+        ("this command", facts.own_version),
+        ("the konnector", version),
+        found,
+    );
+}
+
+/// The version that the konnector reports in its heartbeats.
+pub(super) fn reported_version(contract: &super::facts::ContractFacts) -> Option<&str> {
+    let binding = contract.cluster_binding.as_ref().ok()?.as_ref()?;
+    binding.status.as_ref()?.konnector_version.as_deref()
+}
+
+/// Judges whether two programs are at most one minor version apart.
+pub(super) fn compare(
+    check: Check,
+    (one, one_version): (&str, &str),
+    (other, other_version): (&str, &str),
+    found: &mut Findings,
+) {
+    let both = format!("{one} is {one_version}, and {other} {other_version}");
+    match versions::is_too_far(one_version, other_version) {
+        Some(false) => found.passed(check, format!("{both}: at most one minor version apart")),
+        Some(true) => found.fail(
+            check,
+            format!("{both}: more than one minor version apart"),
+            format!(
+                "upgrade the older one. The konnector: kubectl bind deploy, with the kubectl-bind of the new release. This command: install \
+                 kubectl-bind {other_version}. The server: its admin upgrades it"
+            ),
+        ),
+        None => found.warn(
+            check,
+            format!("{both}, which cannot be compared"),
+            "make sure that they are at most one minor version apart",
+        ),
+    }
+}

@@ -1,0 +1,61 @@
+//! Shows findings as text: a line for each, and below a failure its mend and where it is explained.
+
+use std::fmt::Write as _;
+
+use bindery_runtime::terminal::{printable, printable_lines};
+
+use super::{Finding, Outcome, summary};
+
+/// The marks before each line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Marks {
+    /// For terminals.
+    Signs,
+    /// ASCII, for files and pipes.
+    Words,
+}
+
+impl Marks {
+    const fn of(self, outcome: Outcome) -> &'static str {
+        match (self, outcome) {
+            (Self::Signs, Outcome::Passed) => "✓",
+            (Self::Signs, Outcome::Skipped) => "-",
+            (Self::Signs, Outcome::Warning) => "!",
+            (Self::Signs, Outcome::Failed) => "✗",
+            (Self::Words, Outcome::Passed) => "ok  ",
+            (Self::Words, Outcome::Skipped) => "skip",
+            (Self::Words, Outcome::Warning) => "WARN",
+            (Self::Words, Outcome::Failed) => "FAIL",
+        }
+    }
+}
+
+/// Shows all findings, a section for each group, and their counts.
+pub(crate) fn render(findings: &[Finding], marks: Marks) -> String {
+    let mut text = String::new();
+    let mut group = None;
+    for finding in findings {
+        if group.replace(finding.check.group()) != Some(finding.check.group()) {
+            let gap = if text.is_empty() { "" } else { "\n" };
+            let _ = writeln!(text, "{gap}{}", finding.check.group().title());
+        }
+        let _ = writeln!(text, "{} {}", marks.of(finding.outcome), printable(&finding.message));
+        if let Some(mend) = &finding.mend {
+            let mend = printable_lines(mend).replace('\n', "\n          ");
+            let _ = writeln!(text, "    mend: {mend}\n    see:  {}", finding.check.link());
+        }
+    }
+    let counts = summary(findings);
+    let outcome = match (counts.failed, counts.warnings) {
+        (0, 0) => "All is well".to_owned(),
+        (0, warnings) => format!("It works, with warnings: {warnings}"),
+        (failed, 0) => format!("Failed: {failed}"),
+        (failed, warnings) => format!("Failed: {failed}, warnings: {warnings}"),
+    };
+    let _ = writeln!(
+        text,
+        "\n{outcome} ({} passed, {} skipped)",
+        counts.passed, counts.skipped
+    );
+    text
+}

@@ -1,0 +1,479 @@
+//! Each fault alone is found, with its mend, and nothing is found on a healthy installation.
+
+mod fixtures;
+mod page;
+
+use bindery_api::{
+    Condition, Severity,
+    conditions::{false_condition, true_condition},
+    revocation::Revocation,
+    v1alpha2::{APIServiceBinding, APIServiceBindingSpec, APIServiceBindingStatus},
+};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+
+use super::{
+    facts::{CertificateFault, Facts, LeaseFacts, ProbeOutcome, TlsFacts, TokenAccess, Unread},
+    *,
+};
+use fixtures::{HOLDER, at, healthy, lease};
+
+/// Checks that a change of a healthy installation makes this one check fail, and that message and mend say these words.
+#[track_caller]
+fn fails(expect: Check, says: &[&str], change: impl FnOnce(&mut Facts)) {
+    found(&[(expect, Outcome::Failed)], says, change);
+}
+
+/// Checks that a change makes exactly these findings that are neither passed nor skipped.
+#[track_caller]
+fn found(expect: &[(Check, Outcome)], says: &[&str], change: impl FnOnce(&mut Facts)) {
+    let mut facts = healthy();
+    change(&mut facts);
+    let all = judge(&facts);
+    let bad: Vec<_> = all
+        .iter()
+        .filter(|finding| finding.outcome >= Outcome::Warning)
+        .collect();
+    let told: Vec<_> = bad.iter().map(|finding| (finding.check, finding.outcome)).collect();
+    assert_eq!(told, expect, "{all:#?}");
+    let texts = bad
+        .iter()
+        .flat_map(|finding| [Some(finding.message.as_str()), finding.mend.as_deref()]);
+    let text = texts.flatten().collect::<Vec<_>>().join("\n");
+    for part in says {
+        assert!(text.contains(part), "{part:?} is missing in:\n{text}");
+    }
+    assert!(bad.iter().all(|finding| finding.mend.is_some()), "no mend: {bad:?}");
+}
+
+#[test]
+fn nothing_is_found_on_a_healthy_installation() {
+    found(&[], &[], |_| {});
+    let all = judge(&healthy());
+    assert!(all.iter().all(|finding| finding.outcome == Outcome::Passed), "{all:#?}");
+    let told: std::collections::BTreeSet<_> = all.iter().map(|finding| finding.check).collect();
+    // There is no unusable Secret to tell of.
+    let silent: Vec<_> = Check::ALL.iter().filter(|check| !told.contains(check)).collect();
+    assert_eq!(silent, [&Check::CredentialSecret]);
+}
+
+#[test]
+fn findings_come_in_the_order_of_their_groups() {
+    let groups: Vec<_> = judge(&healthy()).iter().map(|finding| finding.check.group()).collect();
+    assert!(groups.is_sorted(), "{groups:?}");
+}
+
+#[test]
+fn certificates_of_the_backend_are_told_apart() {
+    let check = Check::BackendCertificate;
+    let refused = |fault| move |facts: &mut Facts| facts.backends[0].tls = TlsFacts::Refused(fault);
+    fails(
+        check,
+        &[
+            "a CA that is not in the kubeconfig of Secret kube-bind/kubeconfig-cowboys",
+            "kubectl bind renew cowboys",
+            "--certificate-authority",
+        ],
+        refused(CertificateFault::Untrusted),
+    );
+    fails(
+        check,
+        &["expired at 1970-01-01T00:00:00Z", "--tls-cert-file"],
+        refused(CertificateFault::Expired(Some(Timestamp::UNIX_EPOCH))),
+    );
+    fails(
+        check,
+        &[
+            "is for other.example.com, and not for bind.example.com",
+            "names bind.example.com",
+        ],
+        refused(CertificateFault::WrongName {
+            dialled: "bind.example.com".to_owned(),
+            names: vec!["other.example.com".to_owned()],
+        }),
+    );
+    fails(
+        check,
+        &["not valid before", "timedatectl"],
+        refused(CertificateFault::NotYetValid(Some(at(9_999)))),
+    );
+    found(&[(check, Outcome::Warning)], &["expires in 24h"], |facts| {
+        facts.backends[0].tls = TlsFacts::Trusted(Some(at(24 * 3_600)));
+    });
+}
+
+#[test]
+fn certificates_of_the_api_server_are_told_apart() {
+    fails(
+        Check::ProviderCertificate,
+        &["a CA that is not in the kubeconfig", "kubectl bind renew cowboys"],
+        |facts| {
+            let contract = &mut facts.contracts[0];
+            contract.tls = TlsFacts::Refused(CertificateFault::Untrusted);
+            let silent = || Unread::Silent("invalid peer certificate".to_owned());
+            contract.cluster.api = Err(silent());
+            contract.access = Err(silent());
+            contract.cluster_binding = Err(silent());
+        },
+    );
+}
+
+#[test]
+fn policies_are_there_bound_and_in_force() {
+    fails(
+        Check::KonnectorPolicy,
+        &[
+            "ValidatingAdmissionPolicy kube-bind-konnector does not exist",
+            "kubectl bind deploy",
+        ],
+        |facts| facts.konnector.program.policies[0].policy = Ok(None),
+    );
+    fails(
+        Check::KonnectorPolicyBinding,
+        &[
+            "ValidatingAdmissionPolicyBinding kube-bind-konnector does not exist",
+            "kubectl bind deploy",
+        ],
+        |facts| facts.konnector.program.policies[0].binding = Ok(None),
+    );
+    fails(
+        Check::KonnectorPolicyBinding,
+        &["spec.validationActions[0] differs"],
+        |facts| {
+            let binding = json!({"spec": {"policyName": "kube-bind-konnector", "validationActions": ["Audit"]}});
+            facts.konnector.program.policies[0].binding = Ok(Some(binding));
+        },
+    );
+    fails(
+        Check::KonnectorPolicyInForce,
+        &["did not deny", "kubectl bind deploy"],
+        |facts| {
+            facts.konnector.program.policies[0].probe = Some(Ok(ProbeOutcome::Admitted));
+        },
+    );
+    fails(
+        Check::ServerPolicy,
+        &["kubectl --context provider apply -f deploy/server/policy.yaml"],
+        |facts| facts.provider.as_mut().unwrap().server.policies[0].policy = Ok(None),
+    );
+    fails(
+        Check::ServerPolicyBinding,
+        &["kubectl --context provider apply -f deploy/server/policy.yaml"],
+        |facts| facts.provider.as_mut().unwrap().server.policies[0].binding = Ok(None),
+    );
+    // A user who may not impersonate gets no failure for it.
+    found(
+        &[(Check::KonnectorPolicyInForce, Outcome::Warning)],
+        &["impersonate"],
+        |facts| {
+            let denied = Unread::Denied("users may not impersonate".to_owned());
+            facts.konnector.program.policies[0].probe = Some(Err(denied));
+        },
+    );
+}
+
+#[test]
+fn missing_rules_are_printed_to_be_pasted() {
+    let right = Right {
+        namespace: None,
+        group: "kube-bind.io".to_owned(),
+        resource: "apiservicebindings/status".to_owned(),
+        name: None,
+        verb: "patch".to_owned(),
+    };
+    fails(
+        Check::KonnectorRights,
+        &[
+            "ServiceAccount kube-bind/konnector may not patch apiservicebindings/status.kube-bind.io",
+            "kubectl bind deploy",
+            r#"ClusterRole kube-bind-konnector: {"apiGroups":["kube-bind.io"],"resources":["apiservicebindings/status"],"verbs":["patch"]}"#,
+        ],
+        |facts| facts.konnector.program.missing_rights = Ok(vec![right]),
+    );
+}
+
+#[test]
+fn clocks_are_compared() {
+    let ahead = |seconds| {
+        move |facts: &mut Facts| facts.consumer.api.as_mut().unwrap().ahead = SignedDuration::from_secs(seconds)
+    };
+    found(&[], &[], ahead(10));
+    found(
+        &[(Check::ConsumerClock, Outcome::Warning)],
+        &["11 s ahead of", "timedatectl"],
+        ahead(11),
+    );
+    found(
+        &[(Check::ConsumerClock, Outcome::Failed)],
+        &["3600 s behind", "timedatectl"],
+        ahead(-3_600),
+    );
+    fails(Check::ProviderClock, &["3600 s ahead"], |facts| {
+        let contract = &mut facts.contracts[0];
+        contract.cluster.api.as_mut().unwrap().ahead = SignedDuration::from_secs(3_600);
+        // Heartbeats are judged by the provider's clock.
+        let status = contract
+            .cluster_binding
+            .as_mut()
+            .unwrap()
+            .as_mut()
+            .unwrap()
+            .status
+            .as_mut()
+            .unwrap();
+        status.last_heartbeat_time.as_mut().unwrap().0 = at(-3_600);
+    });
+    fails(Check::KonnectorClock, &["the konnector is 3600 s ahead"], |facts| {
+        facts.konnector.program.lease = Ok(Some(LeaseFacts {
+            renewed: Some(at(3_600)),
+            seen_renewed: Some(true),
+            ..lease()
+        }));
+    });
+    fails(Check::ServerClock, &["the server is 3600 s behind"], |facts| {
+        facts.provider.as_mut().unwrap().server.lease = Ok(Some(LeaseFacts {
+            renewed: Some(at(-3_600)),
+            seen_renewed: Some(true),
+            ..lease()
+        }));
+    });
+}
+
+#[test]
+fn a_leader_is_who_renews() {
+    let check = Check::KonnectorLease;
+    let set = |lease| move |facts: &mut Facts| facts.konnector.program.lease = Ok(lease);
+    let restart = "kubectl rollout restart deployment/konnector -n kube-bind";
+    fails(check, &["Lease kube-bind/kube-bind does not exist", restart], set(None));
+    fails(
+        check,
+        &["has no holder", "1 of 1 replicas", restart],
+        set(Some(LeaseFacts {
+            holder: None,
+            ..lease()
+        })),
+    );
+    let stale = LeaseFacts {
+        renewed: Some(at(-300)),
+        seen_renewed: Some(false),
+        watched: std::time::Duration::from_secs(18),
+        ..lease()
+    };
+    fails(
+        check,
+        &[HOLDER, "did not renew it for 18 s", "5m ago", restart],
+        set(Some(stale)),
+    );
+    // A renewal that is as old as the Lease lasts shows no wrong clock.
+    found(
+        &[],
+        &[],
+        set(Some(LeaseFacts {
+            renewed: Some(at(-14)),
+            ..lease()
+        })),
+    );
+}
+
+#[test]
+fn who_does_not_answer_is_named_once() {
+    let silent = || Unread::Silent("connection refused".to_owned());
+    fails(Check::ConsumerApi, &["connection refused", "--kubeconfig"], |facts| {
+        facts.consumer.api = Err(silent());
+    });
+    fails(
+        Check::ProviderApi,
+        &[
+            "the provider's API server https://kubernetes.example.com:6443 cannot be reached",
+            "tell the provider's admin",
+        ],
+        |facts| {
+            let contract = &mut facts.contracts[0];
+            contract.tls = TlsFacts::NotConnected("connection refused".to_owned());
+            contract.cluster.api = Err(silent());
+            contract.access = Err(silent());
+            contract.cluster_binding = Err(silent());
+        },
+    );
+    fails(
+        Check::BackendReachable,
+        &["the backend https://bind.example.com cannot be reached"],
+        |facts| {
+            facts.backends[0].tls = TlsFacts::NotConnected("connection refused".to_owned());
+            facts.backends[0].version = Err(silent());
+            facts.contracts[0].renewal = Some(Err(silent()));
+        },
+    );
+    fails(Check::ProviderAdminApi, &["--provider-context"], |facts| {
+        facts.provider.as_mut().unwrap().cluster.api = Err(silent());
+    });
+}
+
+#[test]
+fn versions_may_be_one_minor_apart() {
+    let konnector = |version: &'static str| {
+        move |facts: &mut Facts| {
+            let binding = facts.contracts[0].cluster_binding.as_mut().unwrap().as_mut().unwrap();
+            binding.status.as_mut().unwrap().konnector_version = Some(version.to_owned());
+        }
+    };
+    found(&[], &[], konnector("v0.2.0"));
+    found(
+        &[
+            (Check::KonnectorVersion, Outcome::Failed),
+            (Check::BackendVersion, Outcome::Failed),
+        ],
+        &[
+            "the konnector v0.3.0: more than one minor version apart",
+            "kubectl bind deploy",
+        ],
+        konnector("v0.3.0"),
+    );
+    fails(Check::ConsumerVersion, &["v1.29.0", "upgrade"], |facts| {
+        facts.consumer.api.as_mut().unwrap().version = "v1.29.0".to_owned();
+    });
+    found(
+        &[
+            (Check::BackendVersion, Outcome::Failed),
+            (Check::BackendVersion, Outcome::Failed),
+        ],
+        &["the server 0.9.0"],
+        |facts| facts.backends[0].version = Ok("0.9.0".to_owned()),
+    );
+}
+
+#[test]
+fn credentials_that_are_revoked_expired_or_denied_are_told_apart() {
+    let check = Check::Credential;
+    let renew = "kubectl bind renew cowboys";
+    let refused = || Ok(TokenAccess::Refused("Unauthorized".to_owned()));
+    // The API server still knows the token for some seconds.
+    fails(check, &["are revoked", renew], |facts| {
+        facts.contracts[0].renewal = Some(Ok(TokenAccess::Revoked("revoked".to_owned())));
+    });
+    fails(check, &["before its time is over: it was revoked", renew], |facts| {
+        facts.contracts[0].access = refused();
+    });
+    fails(check, &["has expired", renew], |facts| {
+        facts.contracts[0].access = refused();
+        facts.contracts[0].expires = Some(at(-1));
+    });
+    fails(
+        check,
+        &["may not read its contract", "RoleBinding kube-binder"],
+        |facts| {
+            facts.contracts[0].access = Ok(TokenAccess::Denied("forbidden".to_owned()));
+        },
+    );
+    fails(check, &["does not exist on the provider"], |facts| {
+        facts.contracts[0].access = Ok(TokenAccess::Gone);
+    });
+    fails(
+        Check::ContractRevoked,
+        &[
+            "were revoked at 1970-01-01T00:00:00Z, because: lost laptop",
+            "kubectl bind renew",
+        ],
+        |facts| {
+            let revocation = Revocation {
+                reason: Some("lost laptop".to_owned()),
+                ..Revocation::default()
+            };
+            let contracts = facts.provider.as_mut().unwrap().revoked.as_mut().unwrap();
+            contracts.insert("kube-bind-x".to_owned(), Some(revocation));
+        },
+    );
+    found(
+        &[(Check::CredentialRenewal, Outcome::Warning)],
+        &["for 60m only"],
+        |facts| {
+            facts.contracts[0].renewable_until = Some(at(3_600));
+        },
+    );
+}
+
+#[test]
+fn a_silent_konnector_is_found_by_its_heartbeat() {
+    fails(Check::Heartbeat, &["is 11m old", "due every 5m"], |facts| {
+        let binding = facts.contracts[0].cluster_binding.as_mut().unwrap().as_mut().unwrap();
+        binding.status.as_mut().unwrap().last_heartbeat_time.as_mut().unwrap().0 = at(-700);
+    });
+}
+
+fn with_ready(condition: Option<Condition>) -> APIServiceBinding {
+    let mut binding = APIServiceBinding::new("cowboys", APIServiceBindingSpec::default());
+    binding.status = Some(APIServiceBindingStatus {
+        conditions: condition.into_iter().collect(),
+        ..APIServiceBindingStatus::default()
+    });
+    binding
+}
+
+#[test]
+fn conditions_are_passed_on_with_their_severity() {
+    let ready = |severity| with_ready(Some(false_condition("Ready", severity, "SomeReason", "some message")));
+    let set = |binding| move |facts: &mut Facts| facts.bindings = Ok(vec![binding]);
+    let says = [
+        "APIServiceBinding cowboys is not ready since",
+        "some message (SomeReason)",
+        "kubectl bind status cowboys",
+    ];
+    found(&[], &[], set(with_ready(Some(true_condition("Ready")))));
+    found(
+        &[(Check::BindingReady, Outcome::Failed)],
+        &says,
+        set(ready(Severity::Error)),
+    );
+    found(
+        &[(Check::BindingReady, Outcome::Warning)],
+        &says,
+        set(ready(Severity::Info)),
+    );
+    found(
+        &[(Check::BindingReady, Outcome::Warning)],
+        &["has not seen"],
+        set(with_ready(None)),
+    );
+}
+
+#[test]
+fn what_a_user_may_not_read_is_no_failure() {
+    let denied = || Unread::Denied("forbidden".to_owned());
+    found(
+        &[(Check::KonnectorRights, Outcome::Warning)],
+        &["create subjectaccessreviews.authorization.k8s.io"],
+        |facts| facts.konnector.program.missing_rights = Err(denied()),
+    );
+    found(&[], &[], |facts| {
+        facts.unusable_secrets.push(facts::UnusableSecret {
+            owners: vec!["APIServiceBinding cowboys".to_owned()],
+            why: "Secret kube-bind/kubeconfig-cowboys is not visible to you".to_owned(),
+            is_hidden: true,
+        });
+        facts.contracts.clear();
+        facts.backends.clear();
+    });
+}
+
+#[test]
+fn lines_have_marks_mends_and_links() {
+    let mut facts = healthy();
+    facts.konnector.program.lease = Ok(None);
+    let findings = judge(&facts);
+    let text = render(&findings, Marks::Words);
+    assert!(text.is_ascii(), "{text}");
+    assert!(
+        text.starts_with("This cluster\nok   this cluster's API server"),
+        "{text}"
+    );
+    let failure = "\nFAIL Lease kube-bind/kube-bind does not exist";
+    assert!(text.contains(failure), "{text}");
+    assert!(
+        text.contains("\n    see:  docs/reference/check.md#konnector-lease\n"),
+        "{text}"
+    );
+    assert!(text.contains("\nFailed: 1 ("), "{text}");
+    assert!(render(&findings, Marks::Signs).contains("\n✗ Lease"));
+    let well = render(&judge(&healthy()), Marks::Words);
+    assert!(well.contains("\nAll is well ("), "{well}");
+}

@@ -1,0 +1,241 @@
+//! `revoke`: ends all credentials of a contract, as its owner through the backend, or as the provider's admin on its cluster.
+
+mod admin;
+
+use std::io::{IsTerminal as _, Write};
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::Context;
+use crate::{
+    args::RevokeArgs,
+    claims::{Question, is_yes},
+    consumer::Consumer,
+    errors::{Exit, Failure},
+    install::owner::CredentialOwner,
+    render::{
+        output::{Format, joined, printable},
+        steps::Steps,
+    },
+};
+
+/// The longest reason, in characters, as the backend limits it.
+const REASON_LENGTH_MAX: usize = 1024;
+
+/// What was revoked, or would be.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Revoked {
+    contract: String,
+    /// When; absent for a dry run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<Timestamp>,
+    /// Number of deleted anchors, Secrets that tokens are bound to; each may have carried several tokens.
+    anchors: usize,
+    /// What is not synced any more.
+    affected: Vec<String>,
+    /// The command that gives new credentials.
+    bind_again: String,
+}
+
+/// `kubectl bind revoke NAME`
+pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &RevokeArgs) -> Result<(), Failure> {
+    check(args)?;
+    let admin = args.provider.place(&context.settings.cluster);
+    let named = named(context, args).await?;
+    let reason = args.reason.as_deref();
+    let steps = &mut context.steps;
+    let revoked = if let Some(place) = admin {
+        let contract = admin::Contract::open(place, &named.contract).await?;
+        let affected = contract.exports().await?;
+        announce(&named.contract, &affected, steps);
+        let (time, anchors) = if args.dry_run {
+            (None, contract.anchors().await?.len())
+        } else {
+            confirm(args, &named.contract)?;
+            let (time, anchors) = contract.revoke(&args.server_namespace, reason, steps).await?;
+            (Some(time), anchors)
+        };
+        named.revoked(time, anchors, affected)
+    } else {
+        let provider = context.settings.provider()?;
+        let affected = named.affected.clone();
+        announce(&named.contract, &affected, steps);
+        if args.dry_run {
+            named.revoked(None, 0, affected)
+        } else {
+            confirm(args, &named.contract)?;
+            let answer = provider.revoke(&named.contract, reason.unwrap_or_default()).await?;
+            let time = answer.revocation_time;
+            let time = time.and_then(|time| Timestamp::from_second(time.seconds).ok());
+            let anchors = usize::try_from(answer.revoked_count).unwrap_or_default();
+            named.revoked(time.or_else(|| Some(Timestamp::now())), anchors, affected)
+        }
+    };
+    if !args.dry_run {
+        context
+            .steps
+            .done(&format!("revoked the credentials of contract {}", revoked.contract));
+    }
+    print(context, &revoked)
+}
+
+/// Refuses flags that clap cannot check.
+fn check(args: &RevokeArgs) -> Result<(), Failure> {
+    let is_too_long = |reason: &String| reason.chars().count() > REASON_LENGTH_MAX;
+    if args.reason.as_ref().is_some_and(is_too_long) {
+        return Err(Failure::Usage(format!(
+            "--reason is longer than {REASON_LENGTH_MAX} characters; write a shorter one"
+        )));
+    }
+    Ok(())
+}
+
+/// The contract, as this cluster or a flag names it.
+struct Named {
+    contract: String,
+    /// Bindings and bundles of this cluster that use the contract.
+    affected: Vec<String>,
+    /// The arguments of `kubectl bind renew`.
+    renew: String,
+}
+
+impl Named {
+    fn revoked(self, time: Option<Timestamp>, anchors: usize, affected: Vec<String>) -> Revoked {
+        Revoked {
+            contract: self.contract,
+            time,
+            anchors,
+            affected,
+            bind_again: format!("kubectl bind renew {}", self.renew),
+        }
+    }
+}
+
+async fn named<W: Write>(context: &Context<W>, args: &RevokeArgs) -> Result<Named, Failure> {
+    if let Some(contract) = &args.contract {
+        return Ok(Named {
+            contract: contract.clone(),
+            affected: Vec::new(),
+            renew: "NAME".to_owned(),
+        });
+    }
+    let name = args.name.as_deref().unwrap_or_default();
+    let consumer = Consumer::connect(&context.settings).await?;
+    let owner = consumer.owner(name, args.bundle).await?;
+    let contract = if let Some(contract) = owner.contract() {
+        contract.to_owned()
+    } else {
+        let newest = consumer.newest_credential_of(&owner).await;
+        let (credential, _) = newest.map_err(|problem| Failure::UnknownContract {
+            owner: owner.to_string(),
+            why: problem.to_string(),
+        })?;
+        credential.namespace
+    };
+    Ok(Named {
+        affected: users(&consumer, &contract).await?,
+        renew: match owner {
+            CredentialOwner::Binding(_) => name.to_owned(),
+            CredentialOwner::Bundle(_) => format!("--bundle {name}"),
+        },
+        contract,
+    })
+}
+
+/// The bindings and bundles of this cluster that use a contract.
+async fn users(consumer: &Consumer, contract: &str) -> Result<Vec<String>, Failure> {
+    let bundles = match consumer.bundles().await {
+        Err(failure) if failure.exit() == Exit::Denied => Vec::new(),
+        bundles => bundles?,
+    };
+    let bindings = consumer.bindings().await?.into_iter().map(CredentialOwner::from);
+    let owners = bindings.chain(bundles.into_iter().map(CredentialOwner::from));
+    let users = owners.filter(|owner| owner.contract() == Some(contract));
+    Ok(users.map(|owner| owner.to_string()).collect())
+}
+
+fn announce(contract: &str, affected: &[String], steps: &Steps) {
+    steps.note(&format!(
+        "every konnector loses its access to contract {contract}, until an owner of the contract binds again"
+    ));
+    if !affected.is_empty() {
+        steps.note(&format!(
+            "these are not synced any more, and their objects stay: {}",
+            joined(affected)
+        ));
+    }
+}
+
+/// Asks the user, unless a flag has answered.
+fn confirm(args: &RevokeArgs, contract: &str) -> Result<(), Failure> {
+    if args.yes {
+        return Ok(());
+    }
+    let what = format!("the credentials of contract {contract}");
+    if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
+        return Err(Failure::NoTerminal(what));
+    }
+    let mut terminal = std::io::stderr().lock();
+    write!(
+        terminal,
+        "{}",
+        printable(&format!("Revoke all credentials of contract {contract}? [y/N] "))
+    )?;
+    terminal.flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    if is_yes(Question::Claims, &answer) {
+        return Ok(());
+    }
+    Err(Failure::NotConfirmed(what))
+}
+
+fn print<W: Write>(context: &mut Context<W>, revoked: &Revoked) -> Result<(), Failure> {
+    let printer = &mut context.printer;
+    match printer.format() {
+        Format::Json | Format::Yaml => printer.document(revoked),
+        Format::Name => printer.text(&format!("{}\n", printable(&revoked.contract))),
+        Format::Table | Format::Wide => printer.text(&format!("{}\n", printable(&shown(revoked)))),
+    }
+}
+
+fn shown(revoked: &Revoked) -> String {
+    let contract = &revoked.contract;
+    let again = &revoked.bind_again;
+    match revoked.time {
+        None => format!(
+            "the credentials of contract {contract} would be revoked (dry run); after that, bind again with `{again}`"
+        ),
+        Some(time) => {
+            format!("the credentials of contract {contract} are revoked since {time}; bind again with `{again}`")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn revoked(time: Option<Timestamp>) -> Revoked {
+        Revoked {
+            contract: "kube-bind-x".to_owned(),
+            time,
+            anchors: 1,
+            affected: vec!["APIServiceBinding cowboys".to_owned()],
+            bind_again: "kubectl bind renew cowboys".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_result_says_how_to_bind_again() {
+        let dry = shown(&revoked(None));
+        assert!(
+            dry.contains("would be") && dry.contains("`kubectl bind renew cowboys`"),
+            "{dry}"
+        );
+        let done = shown(&revoked(Some(Timestamp::UNIX_EPOCH)));
+        assert!(done.contains("are revoked since 1970-01-01T00:00:00Z"), "{done}");
+    }
+}

@@ -1,0 +1,164 @@
+//! Revokes on the provider's cluster, as the server does: the record first, then the anchors and the RoleBinding. The server
+//! mints no token after the record, and finishes what is left if this command is interrupted.
+
+use bindery_api::{
+    labels, meta, names,
+    revocation::{Revocation, revocation},
+    v1alpha2::{APIServiceExport, BindableResourcesRequest, ClusterBinding},
+};
+use bindery_runtime::{
+    client::{self, Clients},
+    errors,
+    preconditions::same_uid,
+};
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    core::v1::{Namespace, Secret},
+    rbac::v1::RoleBinding,
+};
+use kube::{
+    Api, Client, Resource, ResourceExt as _,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+};
+use serde::de::DeserializeOwned;
+
+use crate::{args::ClusterPlace, errors::Failure, install::manifests::FIELD_MANAGER, render::steps::Steps};
+
+/// A contract on the provider's cluster.
+pub(super) struct Contract {
+    client: Client,
+    namespace: Namespace,
+    name: String,
+}
+
+impl Contract {
+    /// Reads the contract; fails if there is no such contract.
+    pub(super) async fn open(place: ClusterPlace<'_>, name: &str) -> Result<Self, Failure> {
+        let config = client::config(place.kubeconfig, place.context).await?;
+        let client = Clients::new(&config, 2)?.write;
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let found = namespaces.get_opt(name).await;
+        let found = found.map_err(Failure::cluster(format!("read Namespace {name} of the provider")))?;
+        let contract = found.filter(|namespace| meta::is_contract(&namespace.metadata));
+        Ok(Self {
+            client,
+            namespace: contract.ok_or_else(|| Failure::NoContract(name.to_owned()))?,
+            name: name.to_owned(),
+        })
+    }
+
+    /// The exports of the contract, in words.
+    pub(super) async fn exports(&self) -> Result<Vec<String>, Failure> {
+        let exports: Vec<APIServiceExport> = self.list("").await?;
+        let named = exports
+            .iter()
+            .map(|export| format!("APIServiceExport {}/{}", self.name, export.name_any()));
+        Ok(named.collect())
+    }
+
+    /// Secrets that the tokens of the contract are bound to.
+    pub(super) async fn anchors(&self) -> Result<Vec<Secret>, Failure> {
+        let mut anchors: Vec<Secret> = self
+            .list(&format!("{}={}", labels::COMPONENT, labels::TOKEN_ANCHOR))
+            .await?;
+        anchors.retain(|anchor| meta::is_anchor(&anchor.metadata));
+        Ok(anchors)
+    }
+
+    /// Revokes all credentials. Returns since when they are revoked, which is earlier if they were, and how many anchors were
+    /// deleted now.
+    pub(super) async fn revoke(
+        &self,
+        server_namespace: &str,
+        reason: Option<&str>,
+        steps: &mut Steps,
+    ) -> Result<(Timestamp, usize), Failure> {
+        let bindings: Api<ClusterBinding> = Api::namespaced(self.client.clone(), &self.name);
+        let named = format!("ClusterBinding {}/{}", self.name, names::CLUSTER_BINDING);
+        let binding = bindings.get(names::CLUSTER_BINDING).await;
+        let binding = binding.map_err(Failure::cluster(format!("read {named}")))?;
+        let since = if let Some(before) = revocation(&binding) {
+            steps.note(&format!("they are revoked since {} already", before.time));
+            before.time
+        } else {
+            let revocation = self.record(server_namespace, reason).await?;
+            let params = PatchParams {
+                field_manager: Some(FIELD_MANAGER.to_owned()),
+                ..PatchParams::default()
+            };
+            let patch = Patch::Merge(revocation.patch(&binding));
+            let written = bindings.patch(names::CLUSTER_BINDING, &params, &patch).await;
+            written.map_err(Failure::cluster(format!("record the revocation on {named}")))?;
+            steps.done(&format!("recorded the revocation on {named}"));
+            revocation.time
+        };
+        // Listed after the record: no token is minted for another anchor from then on.
+        let anchors = self.anchors().await?;
+        for anchor in &anchors {
+            self.delete(anchor).await?;
+        }
+        let grants: Api<RoleBinding> = Api::namespaced(self.client.clone(), &self.name);
+        let grant = grants.get_opt(names::KUBE_BINDER).await;
+        let grant = grant.map_err(Failure::cluster(format!(
+            "read RoleBinding {}/{}",
+            self.name,
+            names::KUBE_BINDER
+        )))?;
+        if let Some(grant) = grant {
+            self.delete(&grant).await?;
+        }
+        Ok((since, anchors.len()))
+    }
+
+    async fn record(&self, server_namespace: &str, reason: Option<&str>) -> Result<Revocation, Failure> {
+        let requests: Api<BindableResourcesRequest> = Api::all(self.client.clone());
+        let requests = requests.list(&ListParams::default()).await;
+        let requests = requests.map_err(Failure::cluster("list BindableResourcesRequests of the provider"))?;
+        let now = Timestamp::now();
+        Ok(Revocation::new(
+            format!("{:016x}", rand::random::<u64>()),
+            Timestamp::from_second(now.as_second()).unwrap_or(now),
+            reason,
+            meta::identity(&self.namespace.metadata),
+            &requests.items,
+            server_namespace,
+        ))
+    }
+
+    async fn list<K>(&self, selector: &str) -> Result<Vec<K>, Failure>
+    where
+        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+            + Clone
+            + DeserializeOwned
+            + std::fmt::Debug,
+    {
+        let api: Api<K> = Api::namespaced(self.client.clone(), &self.name);
+        let listed = api.list(&ListParams::default().labels(selector)).await;
+        let doing = format!("list {} in namespace {} of the provider", K::plural(&()), self.name);
+        Ok(listed.map_err(Failure::cluster(doing))?.items)
+    }
+
+    async fn delete<K>(&self, object: &K) -> Result<(), Failure>
+    where
+        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+            + Clone
+            + DeserializeOwned
+            + std::fmt::Debug,
+    {
+        let api: Api<K> = Api::namespaced(self.client.clone(), &self.name);
+        let params = DeleteParams {
+            preconditions: object.uid().map(same_uid),
+            ..DeleteParams::default()
+        };
+        let name = object.name_any();
+        match api.delete(&name, &params).await {
+            Ok(_) => Ok(()),
+            // The server deletes them too, as soon as it sees the record.
+            Err(error) if errors::is_not_found(&error) || errors::is_conflict(&error) => Ok(()),
+            Err(error) => {
+                let doing = format!("delete {} {}/{name} of the provider", K::kind(&()), self.name);
+                Err(Failure::cluster(doing)(error))
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Faults beside certificates and credentials.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use bindery_api::v1alpha2::ClusterBinding;
+use bindery_e2e::clock;
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::{
+    Api,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+
+use crate::world::World;
+
+const POLICY: &str = "kube-bind-konnector";
+const GRACE: Duration = Duration::from_mins(1);
+
+/// What mends the konnector's side, as the command prints it.
+async fn deploy(world: &World) -> Result<()> {
+    world.bind(&["deploy"]).await?.expect(0, &[])?;
+    world.all_is_well().await
+}
+
+pub(crate) async fn policy_gone(world: &World) -> Result<()> {
+    let plane = &world.bound.consumer.plane;
+    plane.kubectl(&["delete", "validatingadmissionpolicy", POLICY]).await?;
+    let says = [
+        "ValidatingAdmissionPolicy kube-bind-konnector does not exist",
+        "kubectl bind deploy",
+    ];
+    world.finds(&["konnector-policy"], &says).await?;
+    deploy(world).await
+}
+
+pub(crate) async fn policy_binding_gone(world: &World) -> Result<()> {
+    let plane = &world.bound.consumer.plane;
+    plane
+        .kubectl(&["delete", "validatingadmissionpolicybinding", POLICY])
+        .await?;
+    let says = [
+        "ValidatingAdmissionPolicyBinding kube-bind-konnector does not exist",
+        "kubectl bind deploy",
+    ];
+    world.finds(&["konnector-policy-binding"], &says).await?;
+    deploy(world).await
+}
+
+pub(crate) async fn server_policy_gone(world: &World) -> Result<()> {
+    let plane = &world.bound.provider.plane;
+    for kind in ["validatingadmissionpolicy", "validatingadmissionpolicybinding"] {
+        plane.kubectl(&["delete", kind, "kube-bind-binder"]).await?;
+    }
+    let says = [
+        "ValidatingAdmissionPolicy kube-bind-binder does not exist",
+        "apply -f deploy/server/policy.yaml",
+    ];
+    world.finds(&["server-policy", "server-policy-binding"], &says).await?;
+    plane
+        .apply(&bindery_e2e::manifests::file("server/policy.yaml")?)
+        .await?;
+    world.all_is_well().await
+}
+
+pub(crate) async fn missing_rule(world: &World) -> Result<()> {
+    let roles: Api<ClusterRole> = Api::all(world.bound.consumer.plane.client());
+    let mut role = roles.get(POLICY).await?;
+    let rules = role.rules.as_mut().context("rules")?;
+    let before = rules.len();
+    rules.retain(|rule| !rule.resources.iter().flatten().any(|resource| resource == "events"));
+    ensure!(rules.len() + 1 == before, "the rule on events is not there: {rules:?}");
+    roles.replace(POLICY, &PostParams::default(), &role).await?;
+    let says = [
+        "ServiceAccount kube-bind/konnector may not create events.events.k8s.io, patch events.events.k8s.io",
+        "kubectl bind deploy",
+        "in the rules of ClusterRole kube-bind-konnector",
+    ];
+    world.finds(&["konnector-rights"], &says).await?;
+    deploy(world).await
+}
+
+/// The clock of the machine where the command runs is an hour ahead.
+pub(crate) async fn clock(world: &World) -> Result<()> {
+    let shim = clock::shim(world.bound.consumer.plane.workdir()).await?;
+    let shifted = || {
+        let mut command = world.check_command()?;
+        command.env("LD_PRELOAD", &shim).env(clock::SHIFT, "3600");
+        Ok(command)
+    };
+    let checks = ["consumer-clock", "provider-clock", "provider-admin-clock"];
+    let says = [
+        "the clock of this machine is",
+        "ahead of that of this cluster's API server",
+        "timedatectl set-ntp true",
+    ];
+    world.finds_by(shifted, &checks, &says).await
+}
+
+/// The konnector's release is far ahead. It reports its version with each heartbeat, the next of which is minutes away.
+pub(crate) async fn versions(world: &World) -> Result<()> {
+    let report = async |version: &str| {
+        let bindings: Api<ClusterBinding> = Api::namespaced(world.bound.provider.plane.client(), &world.bound.contract);
+        let patch = Patch::Merge(json!({"status": {"konnectorVersion": version}}));
+        bindings.patch_status("cluster", &PatchParams::default(), &patch).await
+    };
+    report("v9.9.0").await?;
+    let says = [
+        "the konnector v9.9.0: more than one minor version apart",
+        "kubectl bind deploy",
+    ];
+    world.finds(&["konnector-version", "backend-version"], &says).await?;
+    report(concat!("v", env!("CARGO_PKG_VERSION"))).await?;
+    world.all_is_well().await
+}
+
+pub(crate) async fn no_lease_holder(world: &mut World) -> Result<()> {
+    world.bound.consumer.stop_konnectors().await?;
+    let says = [
+        "Lease kube-bind/kube-bind has no holder",
+        "kubectl rollout restart deployment/konnector -n kube-bind",
+    ];
+    world.finds(&["konnector-lease"], &says).await?;
+    world.bound.consumer.start_konnector().await?;
+    world.all_is_well().await
+}
+
+pub(crate) async fn backend_away(world: &mut World) -> Result<()> {
+    let provider = &mut world.bound.provider;
+    provider.servers[0].terminate(GRACE).await?;
+    provider.servers[0].hush();
+    let says = [
+        "cannot be reached from here",
+        "kubectl get pods -n kube-bind",
+        "Lease kube-bind/bindery-server has no holder",
+    ];
+    world.finds(&["backend-reachable", "server-lease"], &says).await?;
+    world.bound.provider.restart_server().await?;
+    world.all_is_well().await
+}
+
+pub(crate) async fn api_server_away(world: &World) -> Result<()> {
+    let plane = &world.bound.provider.plane;
+    plane.stop_api_server()?;
+    let of_bindings = || {
+        let mut command = world.bound.consumer.bind_command()?;
+        command.arg("check");
+        Ok(command)
+    };
+    let says = [
+        "the provider's API server https://127.0.0.1:",
+        "cannot be reached from here",
+        "tell the provider's admin",
+    ];
+    world.finds_by(of_bindings, &["provider-api"], &says).await?;
+    world
+        .finds(&["provider-api", "provider-admin-api"], &["--provider-kubeconfig"])
+        .await?;
+    plane.start_api_server().await?;
+    world.all_is_well().await
+}
