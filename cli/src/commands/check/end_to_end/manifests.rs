@@ -27,7 +27,7 @@ impl Probe {
         }
     }
 
-    /// The API group. `.test` is a domain of nobody's.
+    /// The API group. Nobody can register a domain under `.test`.
     pub(super) fn group(&self) -> String {
         format!("{}.test", self.id)
     }
