@@ -107,9 +107,9 @@ fn the_server_binds_by_name_and_never_templates() {
 #[test]
 fn the_server_reads_its_own_secret_by_name() {
     let roles: Vec<Role> = of_kind("server", "Role");
-    let rules: Vec<_> = roles.iter().flat_map(|role| role.rules.iter().flatten()).collect();
+    let all: Vec<_> = roles.iter().flat_map(|role| role.rules.iter().flatten()).collect();
     let about = |resource: &str| {
-        let found = rules
+        let found = all
             .iter()
             .filter(move |rule| rule.resources.iter().flatten().any(|found| found == resource));
         found

@@ -64,13 +64,13 @@ pub(crate) async fn server_policy_gone(world: &World) -> Result<()> {
 }
 
 pub(crate) async fn missing_rule(world: &World) -> Result<()> {
-    let roles: Api<ClusterRole> = Api::all(world.bound.consumer.plane.client());
-    let mut role = roles.get(POLICY).await?;
-    let rules = role.rules.as_mut().context("rules")?;
+    let cluster_roles: Api<ClusterRole> = Api::all(world.bound.consumer.plane.client());
+    let mut changed = cluster_roles.get(POLICY).await?;
+    let rules = changed.rules.as_mut().context("rules")?;
     let before = rules.len();
     rules.retain(|rule| !rule.resources.iter().flatten().any(|resource| resource == "events"));
     ensure!(rules.len() + 1 == before, "the rule on events is not there: {rules:?}");
-    roles.replace(POLICY, &PostParams::default(), &role).await?;
+    cluster_roles.replace(POLICY, &PostParams::default(), &changed).await?;
     let says = [
         "ServiceAccount kube-bind/konnector may not create events.events.k8s.io, patch events.events.k8s.io",
         "kubectl bind deploy",

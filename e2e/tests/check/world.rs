@@ -111,10 +111,10 @@ impl World {
             ensure!(found == wanted, "failed: {found:?}:\n{}", ended.stdout);
             let without_mend = bad.iter().find(|finding| !finding["mend"].is_string());
             ensure!(without_mend.is_none(), "no mend: {without_mend:?}");
-            let text: String = bad
+            let texts = bad
                 .iter()
-                .map(|finding| format!("{} {}\n", finding["message"], finding["mend"]))
-                .collect();
+                .map(|finding| format!("{} {}", finding["message"], finding["mend"]));
+            let text = texts.collect::<Vec<_>>().join("\n");
             for part in says {
                 ensure!(text.contains(part), "{part:?} is missing in:\n{text}");
             }

@@ -22,11 +22,11 @@ type Versions = [Option<String>; 4];
 pub(crate) async fn check() -> Result<()> {
     let former = tokio::task::spawn_blocking(former::locate).await??;
     let provider = async {
-        let plane = ControlPlane::start_before_controllers("apart-p").await?;
+        let plane = ControlPlane::start("apart-p").await?;
         Provider::start_from(former.clone(), plane, &lease::PATIENT).await
     };
     let with_former = async {
-        let plane = ControlPlane::start_before_controllers("apart-former").await?;
+        let plane = ControlPlane::start("apart-former").await?;
         Consumer::start_from(former.clone(), plane, &lease::PATIENT).await
     };
     let with_present = Consumer::start_with("apart-present", &lease::PATIENT);

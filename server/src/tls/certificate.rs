@@ -177,11 +177,11 @@ mod tests {
 
     #[test]
     fn shares_of_a_lifetime_are_counted_from_its_begin() {
-        let validity = Validity::starting(at(1000), Duration::from_secs(300), None);
+        let validity = Validity::starting(at(1000), Duration::from_mins(5), None);
         assert_eq!(validity.not_after, at(1300));
         assert_eq!(validity.after_share(2, 3, Duration::MAX), at(1200));
         assert_eq!(validity.after_share(2, 3, Duration::from_secs(30)), at(1020));
-        let cut = Validity::starting(at(1000), Duration::from_secs(300), Some(at(1090)));
+        let cut = Validity::starting(at(1000), Duration::from_mins(5), Some(at(1090)));
         assert_eq!(cut.after_share(1, 3, Duration::MAX), at(1030));
         let endless = Validity::starting(at(1000), Duration::MAX, None);
         assert_eq!(endless.not_after, Timestamp::MAX);

@@ -56,8 +56,8 @@ impl MakeCertificates for Numbers {
 /// A CA lives for 3600 s: the next one is published at 2400 and signs at 3000. A serving certificate is renewed every 600 s.
 fn policy() -> Policy {
     Policy {
-        ca_lifetime: Duration::from_secs(3600),
-        serving_lifetime: Duration::from_secs(900),
+        ca_lifetime: Duration::from_hours(1),
+        serving_lifetime: Duration::from_mins(15),
         names: names(&["bind.example.com"]),
     }
 }
@@ -112,7 +112,7 @@ fn a_serving_certificate_is_renewed_at_two_thirds() {
     let (policy, maker) = (policy(), Numbers::default());
     let mut state = begun(&policy, &maker);
     assert_eq!(serving_end(&state), 900);
-    assert_eq!(look_again(&state, &policy, at(0)), Duration::from_secs(600));
+    assert_eq!(look_again(&state, &policy, at(0)), Duration::from_mins(10));
     assert_eq!(step(&mut state, &policy, &maker, 599), []);
     assert_eq!(look_again(&state, &policy, at(599)), Duration::from_secs(1));
     assert_eq!(step(&mut state, &policy, &maker, 600), [issue(&["bind.example.com"])]);
@@ -148,7 +148,7 @@ fn a_ca_is_published_long_before_it_signs_and_the_former_one_stays_until_it_expi
 #[test]
 fn no_serving_certificate_outlives_its_ca() {
     let (mut policy, maker) = (policy(), Numbers::default());
-    policy.serving_lifetime = Duration::from_secs(1200);
+    policy.serving_lifetime = Duration::from_mins(20);
     let mut state = begun(&policy, &maker);
     for now in [800, 1600, 2400] {
         step(&mut state, &policy, &maker, now);
@@ -195,7 +195,7 @@ fn two_replicas_with_different_names_do_not_replace_each_other_s_certificate() {
     let (ours, maker) = (policy(), Numbers::default());
     let theirs = Policy {
         names: names(&["localhost"]),
-        ..ours.clone()
+        ..ours
     };
     let mut state = begun(&ours, &maker);
     let both = ["bind.example.com", "localhost"];
@@ -210,7 +210,7 @@ fn two_replicas_with_different_names_do_not_replace_each_other_s_certificate() {
 fn a_shorter_lifetime_applies_to_what_exists() {
     let (long, maker) = (policy(), Numbers::default());
     let short = Policy {
-        ca_lifetime: Duration::from_secs(360),
+        ca_lifetime: Duration::from_mins(6),
         serving_lifetime: Duration::from_secs(90),
         ..long.clone()
     };
@@ -286,7 +286,7 @@ proptest! {
             prop_assert!(bundle(&state).len() <= 3, "{:?}", bundle(&state));
             let fetched = now - policy.absence_max();
             // The bundle of a time is the last one that was made until then.
-            let since = bundles.range(..=fetched).next_back().map_or(at(0), |(time, _)| *time);
+            let since = bundles.range(..=fetched).next_back().map_or_else(|| at(0), |(time, _)| *time);
             for (time, known) in bundles.range(since..) {
                 prop_assert!(known.contains(&signer(&state)), "{known:?} of {time} at {now}");
             }
