@@ -9,7 +9,7 @@ use rustls::{AlertDescription, CertificateError, InvalidMessage};
 use tonic::{ConnectError, Status, TimeoutExpired};
 
 /// What a server can say of the certificate of a client.
-const CLIENT_CERTIFICATE_ALERTS: [AlertDescription; 8] = [
+const CLIENT_CERTIFICATE_ALERTS: [AlertDescription; 9] = [
     AlertDescription::CertificateRequired,
     AlertDescription::BadCertificate,
     AlertDescription::UnsupportedCertificate,
@@ -18,6 +18,8 @@ const CLIENT_CERTIFICATE_ALERTS: [AlertDescription; 8] = [
     AlertDescription::CertificateUnknown,
     AlertDescription::UnknownCA,
     AlertDescription::AccessDenied,
+    // Its signature is not that of the CA which it names: a CA of the same name signed it.
+    AlertDescription::DecryptError,
 ];
 
 /// The server could not be reached, or the connection broke.
