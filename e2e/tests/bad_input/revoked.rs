@@ -67,12 +67,12 @@ async fn renews_nothing(binder: &Client) -> Result<()> {
 
 #[test]
 fn revoked_credentials_open_nothing_until_the_owner_binds_again() -> Result<()> {
-    case("revoked", async |case| {
+    case("withdrawn", async |case| {
         let offer = case.offer().await?;
-        let owner = case.principal("revoked", &["revoked"]).await?;
+        let owner = case.principal("withdrawn", &["withdrawn"]).await?;
         case.bind(&owner, &[]).await?;
-        wildwest::namespace(case.consumer().plane.client(), "revoked").await?;
-        let (ours, copies) = (case.ours(offer, "revoked"), case.copies(offer, "revoked"));
+        wildwest::namespace(case.consumer().plane.client(), "withdrawn").await?;
+        let (ours, copies) = (case.ours(offer, "withdrawn"), case.copies(offer, "withdrawn"));
         ours.create(&PostParams::default(), &offer.widget("one", "red")).await?;
         wildwest::wait("the copy", &copies, "one", |_| true).await?;
 
@@ -91,8 +91,8 @@ fn revoked_credentials_open_nothing_until_the_owner_binds_again() -> Result<()> 
         let outcome = owner.client.renew_kubeconfig(&case.contract()).await;
         refused(outcome, Code::FailedPrecondition, ErrorReason::RenewalStopped, &says)?;
 
-        let says = ["kubectl bind renew revoked", "objects stay"];
-        case.refused_binding("revoked", "SecretValid", "CredentialExpired", &says)
+        let says = ["kubectl bind renew withdrawn", "objects stay"];
+        case.refused_binding("withdrawn", "SecretValid", "CredentialExpired", &says)
             .await?;
         refused_by_kubernetes(kubeconfig, &case.contract()).await?;
         let blue = Patch::Merge(json!({"spec": {"color": "blue"}}));
@@ -104,7 +104,7 @@ fn revoked_credentials_open_nothing_until_the_owner_binds_again() -> Result<()> 
         .await?;
 
         let identity = case.identity();
-        let renew = ["renew", "revoked", "--cluster-identity", &identity];
+        let renew = ["renew", "withdrawn", "--cluster-identity", &identity];
         case.consumer().bind(case.provider(), &owner.token, &renew).await?;
         wildwest::wait("the change", &copies, "one", |copy| {
             copy.data["spec"]["color"] == "blue"
@@ -113,7 +113,7 @@ fn revoked_credentials_open_nothing_until_the_owner_binds_again() -> Result<()> 
         // What was revoked stays so, from the very moment and for whatever lasts, also where its last check is remembered;
         // its successor works.
         renews_nothing(&binder).await?;
-        case.ready_binding("revoked").await?;
+        case.ready_binding("withdrawn").await?;
         let successor = self::binder(case, &installed(case).await?)?;
         successor.list_exports(ListExportsRequest::default()).await?;
         eventually("the old token to be refused", wildwest::SOON, || async {
