@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bindery_api::names;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde::Deserialize;
 use serde_json::Value;
@@ -44,7 +45,8 @@ struct Named {
     name: String,
 }
 
-/// The rights that manifests give to the ServiceAccount `account`. Rights in the namespace of the manifests are those in `home`.
+/// The rights that manifests give to the ServiceAccount `account`. Rights in the shipped namespace
+/// of Bindery are rights in `home`.
 pub(crate) fn rights(manifests: &[Value], account: &str, home: &str) -> Vec<Right> {
     let manifests: Vec<Manifest> = manifests
         .iter()
@@ -57,12 +59,22 @@ pub(crate) fn rights(manifests: &[Value], account: &str, home: &str) -> Vec<Righ
     };
     let mut all = Vec::new();
     for grant in manifests.iter().filter(is_grant) {
-        let namespace = grant.metadata.namespace.as_ref().map(|_| home.to_owned());
-        let role = manifests
-            .iter()
-            .find(|role| role.kind == grant.role_ref.kind && role.metadata.name == grant.role_ref.name);
+        let shipped = grant.metadata.namespace.as_deref();
+        let role_namespace = shipped.filter(|_| grant.role_ref.kind == "Role");
+        let role = manifests.iter().find(|role| {
+            role.kind == grant.role_ref.kind
+                && role.metadata.name == grant.role_ref.name
+                && role.metadata.namespace.as_deref() == role_namespace
+        });
+        let namespace = shipped.map(|shipped| {
+            if shipped == names::KUBE_BIND_NAMESPACE {
+                home
+            } else {
+                shipped
+            }
+        });
         for rule in role.iter().flat_map(|role| &role.rules) {
-            all.extend(expanded(rule, namespace.as_deref()));
+            all.extend(expanded(rule, namespace));
         }
     }
     all.sort();
@@ -133,6 +145,11 @@ mod tests {
             ]}),
             json!({"kind": "RoleBinding", "metadata": {"name": "a", "namespace": "kube-bind"},
                 "roleRef": {"kind": "Role", "name": "a"}, "subjects": subject}),
+            json!({"kind": "Role", "metadata": {"name": "a", "namespace": "kube-public"}, "rules": [
+                {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["cluster-info"], "verbs": ["get"]},
+            ]}),
+            json!({"kind": "RoleBinding", "metadata": {"name": "a", "namespace": "kube-public"},
+                "roleRef": {"kind": "Role", "name": "a"}, "subjects": subject}),
             json!({"kind": "ClusterRole", "metadata": {"name": "of-others"}, "rules": [
                 {"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]},
             ]}),
@@ -165,7 +182,8 @@ mod tests {
                 "* x.io b * get",
                 "* x.io b * list",
                 "* x.io c one bind",
-                "elsewhere  secrets * get"
+                "elsewhere  secrets * get",
+                "kube-public  configmaps cluster-info get"
             ]
         );
         assert_eq!(super::rights(&manifests(), "somebody", "elsewhere"), []);
@@ -178,7 +196,7 @@ mod tests {
             .into_iter()
             .map(|(namespace, rule)| (namespace, json!(rule).to_string()))
             .collect();
-        assert_eq!(rules.len(), 4);
+        assert_eq!(rules.len(), 5);
         assert_eq!(
             rules[0],
             (
