@@ -30,7 +30,7 @@ impl Group {
 /// Declares the checks: each with its id, its group, what it looks at, and what mends a failure.
 macro_rules! checks {
     ($($check:ident $id:literal $group:ident looks $looks:literal mend $mend:literal)*) => {
-        /// One check.
+        /// A check of `kubectl bind check`. Its id is in the output and never changes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub(crate) enum Check {
             $(#[doc = $looks] $check,)*

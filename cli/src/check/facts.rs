@@ -21,7 +21,7 @@ pub(crate) enum Unread {
     /// The user lacks a right.
     #[error("{0}")]
     Denied(String),
-    /// Nobody answered.
+    /// The server cannot be reached, or did not answer in time.
     #[error("{0}")]
     Silent(String),
     /// The answer was another error.

@@ -53,7 +53,7 @@ pub(crate) fn summary(findings: &[Finding]) -> Summary {
     summary
 }
 
-/// Collects findings.
+/// The findings so far, in the order of the checks.
 #[derive(Debug, Default)]
 pub(super) struct Findings(Vec<Finding>);
 

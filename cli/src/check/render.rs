@@ -9,7 +9,7 @@ use super::{Finding, Outcome, summary};
 /// The marks before each line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Marks {
-    /// For terminals.
+    /// `✓`, `!`, `✗` and `-`, for terminals.
     Signs,
     /// ASCII, for files and pipes.
     Words,

@@ -10,7 +10,7 @@ use kube::ResourceExt as _;
 
 use crate::world::{NAMESPACE, ready, tails};
 
-/// A consumer that uses Cowboys, with the token of whoever binds.
+/// A consumer that binds `cowboys`, and the token of the principal that binds.
 struct Party {
     consumer: Consumer,
     token: PathBuf,

@@ -165,6 +165,19 @@ mod tests {
         request
     }
 
+    /// A revocation in the contract of identity `a`, while these requests exist.
+    fn revoked_with(requests: &[BindableResourcesRequest]) -> Revocation {
+        let identity = Some("a");
+        Revocation::new(
+            ID.to_owned(),
+            Timestamp::UNIX_EPOCH,
+            None,
+            identity,
+            requests,
+            OWN_NAMESPACE,
+        )
+    }
+
     #[test]
     fn the_record_is_in_the_metadata_and_what_is_there_counts() {
         let written = Revocation::new(
@@ -196,14 +209,7 @@ mod tests {
             call("called", Phase::Succeeded),
             call("calls", Phase::Pending),
         ];
-        let revocation = Revocation::new(
-            ID.to_owned(),
-            Timestamp::UNIX_EPOCH,
-            None,
-            Some("a"),
-            &then,
-            OWN_NAMESPACE,
-        );
+        let revocation = revoked_with(&then);
         // A user who may write the status could set `decided` back to pending.
         assert_eq!(revocation.requests, ["older", "decided", "calls"]);
         assert!(!revocation.is_before(&then[0]));
@@ -220,24 +226,10 @@ mod tests {
             request
         };
         let mut then: Vec<_> = (0..REQUESTS_MAX).map(|number| made(&format!("r{number}"), 5)).collect();
-        let few = Revocation::new(
-            ID.to_owned(),
-            Timestamp::UNIX_EPOCH,
-            None,
-            Some("a"),
-            &then,
-            OWN_NAMESPACE,
-        );
+        let few = revoked_with(&then);
         assert!(few.is_before(&made("other", 5)));
         then.push(made("one too many", 5));
-        let many = Revocation::new(
-            ID.to_owned(),
-            Timestamp::UNIX_EPOCH,
-            None,
-            Some("a"),
-            &then,
-            OWN_NAMESPACE,
-        );
+        let many = revoked_with(&then);
         assert!(!many.is_before(&made("one too many", 5)));
         assert!(many.is_before(&made("later", 6)));
     }

@@ -17,7 +17,7 @@ const NOW: i64 = 1_800_000_000;
 const DAY: i64 = 24 * 3_600;
 pub(super) const HOLDER: &str = "konnector-abc_01";
 
-/// A time, so many seconds after now.
+/// The time that lies this number of seconds after now.
 pub(super) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(NOW + seconds).unwrap()
 }

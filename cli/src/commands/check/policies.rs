@@ -30,7 +30,7 @@ const POLICY_BINDING: &str = "ValidatingAdmissionPolicyBinding";
 
 /// A request that a policy has to deny, and who sends it.
 pub(super) struct Probe {
-    /// The policy.
+    /// Name of the policy that the request tries.
     pub(super) policy: &'static str,
     pub(super) resource: ApiResource,
     pub(super) namespace: Option<String>,

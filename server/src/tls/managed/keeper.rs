@@ -31,14 +31,14 @@ const ROUNDS: usize = 10;
 /// Pause after the Secret could not be read, written or used.
 const RETRY: Duration = Duration::from_secs(15);
 
-/// Which Secret to keep, and what certificates are to be like.
+/// Which Secret holds the certificates, and the policy by which they are made.
 #[derive(Clone, Debug)]
 pub struct ManagedSettings {
     /// Namespace of the Secret.
     pub namespace: String,
     /// Name of the Secret.
     pub name: String,
-    /// What certificates are to be like.
+    /// The lifetimes and names of certificates.
     pub policy: Policy,
 }
 
@@ -150,7 +150,7 @@ impl Keeper {
         }
     }
 
-    /// How long nothing is to be done, unless the Secret changes.
+    /// Returns the time until the next decision, unless the Secret changes before.
     fn pause(&self) -> Duration {
         let memory = self.memory.as_ref();
         memory.map_or(RETRY, |state| {

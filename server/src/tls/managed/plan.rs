@@ -17,7 +17,7 @@ const LOOK_AGAIN_MAX: Duration = Duration::from_hours(1);
 /// Pause between two decisions at least.
 const LOOK_AGAIN_MIN: Duration = Duration::from_millis(500);
 
-/// What certificates are to be like. Shorter lifetimes apply to certificates that exist too, longer ones to the next.
+/// The lifetimes and names of certificates. Shorter lifetimes apply to certificates that exist too, longer ones to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Lifetime of a CA.
@@ -98,7 +98,7 @@ impl Policy {
     }
 }
 
-/// Decides what is to be done now, in order; nothing if all is well.
+/// Decides which steps are due now, and in which order. Returns none if all is well.
 pub fn plan(state: &ManagedTls, policy: &Policy, now: Timestamp) -> Vec<Step> {
     let mut steps = Vec::new();
     let is_gone = |ca: &Certificate| ca.is_expired(now);

@@ -70,7 +70,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).expect("a time")
 }
 
-/// Does what is to be done, and returns it.
+/// Carries out the steps that are due, and returns them.
 fn step(state: &mut ManagedTls, policy: &Policy, maker: &Numbers, now: i64) -> Vec<Step> {
     let steps = plan(state, policy, at(now));
     *state = apply(state.clone(), &steps, policy, maker, at(now)).expect("certificates");
