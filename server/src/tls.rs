@@ -87,7 +87,7 @@ pub enum TlsSource {
     /// From files.
     Files(Files),
     /// The server makes it.
-    Managed(managed::keeper::ManagedSettings),
+    Managed(managed::reconciler::ManagedSettings),
 }
 
 /// TLS of a port, as new connections are to use it. Clones share it.

@@ -2,7 +2,7 @@ use clap::CommandFactory as _;
 use proptest::prelude::*;
 
 use super::*;
-use crate::tls::managed::keeper::ManagedSettings;
+use crate::tls::managed::reconciler::ManagedSettings;
 
 const TLS: [&str; 6] = [
     "--external-grpc-address",

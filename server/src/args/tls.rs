@@ -8,7 +8,7 @@ use clap::ArgAction;
 use super::{ArgsError, duration};
 use crate::tls::{
     Files, TlsSource, is_certificate_name,
-    managed::{Policy, keeper::ManagedSettings},
+    managed::{Policy, reconciler::ManagedSettings},
 };
 
 /// Shortest lifetime of a certificate that the server makes.
