@@ -33,8 +33,8 @@ pub fn keep_trust(
         (last_served.clone(), stored)
     };
     let mut is_changed = !stored_signs;
-    if merged.signing.certificate.der == other.signing.certificate.der {
-        is_changed |= keep_next(&mut merged, other, now);
+    if stored_signs {
+        is_changed |= keep_next(&mut merged, last_served, now);
     }
     for ca in other.authorities().filter(|ca| !ca.is_expired(now)) {
         if !merged.trusts(ca) {
@@ -100,11 +100,13 @@ fn is_younger(ca: &Certificate, than: Duration, now: Timestamp) -> bool {
         .is_ok_and(|grown_up| now < grown_up)
 }
 
-/// Takes the next CA of another state with the same signing CA, unless `state` has one that clients have known for longer. Returns
-/// whether it did.
-fn keep_next(state: &mut ManagedTls, other: &ManagedTls, now: Timestamp) -> bool {
+/// Takes the next CA of what a replica served, since its clients know it, unless `state` has an older one. Returns whether it did.
+fn keep_next(state: &mut ManagedTls, last_served: &ManagedTls, now: Timestamp) -> bool {
     let is_valid = |ca: &Certificate| !ca.is_expired(now);
-    let Some(next) = other.next.as_ref().filter(|next| is_valid(&next.certificate)) else {
+    // One that is not younger than the CA that signs has signed already.
+    let is_later = |ca: &Certificate| age(ca) > age(&state.signing.certificate);
+    let mut next = last_served.next.iter();
+    let Some(next) = next.find(|next| is_valid(&next.certificate) && is_later(&next.certificate)) else {
         return false;
     };
     let present = state.next.as_ref().map(|present| &present.certificate);

@@ -103,6 +103,18 @@ fn a_next_ca_that_was_published_stays_the_next() {
 }
 
 #[test]
+fn a_next_ca_stays_the_next_when_another_ca_signs() {
+    let issuer = NumberedCertificates::default();
+    let mut sibling = made(&issuer, &[0]);
+    let mut signs = made(&issuer, &[0]);
+    sibling.former.push(signs.signing.certificate.clone());
+    signs.former.push(sibling.signing.certificate.clone());
+    let sibling = steps(sibling, &issuer, &[2400]);
+    // Of two CAs of one time, the one with the greater certificate signs. Its replica published its next CA later.
+    check(&steps(signs, &issuer, &[2500]), &sibling, 2501, &[2, 3, 1, 4], Some(3));
+}
+
+#[test]
 fn the_ca_of_an_earlier_installation_does_not_sign_instead_of_one_that_clients_know() {
     let issuer = NumberedCertificates::default();
     let earlier = made(&issuer, &[-900]);
