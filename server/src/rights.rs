@@ -130,7 +130,7 @@ impl Rights {
         };
         let answer = self
             .answers
-            .try_get_with_by_ref(&question, is_allowed(&self.client, verb, resource, None))
+            .try_get_with_by_ref(&question, is_allowed(&self.client, verb, resource, None, None))
             .await?;
         if !answer {
             // An admin who grants the right does not wait for an old answer.
@@ -140,12 +140,14 @@ impl Rights {
     }
 }
 
-/// Asks the API server whether the server itself may do that with a resource, in a namespace or everywhere.
+/// Asks the API server whether the server itself may do that with a resource, in a namespace or everywhere; if `name` is given, with
+/// the object of this name.
 pub async fn is_allowed(
     client: &Client,
     verb: &str,
     resource: &GroupResource,
     namespace: Option<&str>,
+    name: Option<&str>,
 ) -> Result<bool, kube::Error> {
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {
@@ -154,6 +156,7 @@ pub async fn is_allowed(
                 resource: Some(resource.resource.clone()),
                 verb: Some(verb.to_owned()),
                 namespace: namespace.map(ToOwned::to_owned),
+                name: name.map(ToOwned::to_owned),
                 ..ResourceAttributes::default()
             }),
             ..SelfSubjectAccessReviewSpec::default()

@@ -17,7 +17,10 @@ use bindery_server::{
     state::State,
 };
 use kube::Config;
-use tokio::time::{Duration, timeout};
+use tokio::{
+    task::JoinHandle,
+    time::{Duration, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 mod tls;
@@ -39,8 +42,15 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
     let stop = shutdown::on_signal()?;
     let config = client::config(args.kubeconfig.as_deref(), args.context.as_deref()).await?;
     let clients = Clients::new(&config, IDLE_CONNECTIONS)?;
-    let settings = settings(args, &config, &clients).await?;
-    let tls = tls::start(args, &settings, &clients).await?;
+    let preparing = stop.run_until_cancelled(async {
+        let settings = settings(args, &config, &clients).await?;
+        let tls = tls::start(args, &settings, &clients).await?;
+        anyhow::Ok((settings, tls))
+    });
+    let Some(prepared) = preparing.await else {
+        return Ok(());
+    };
+    let (settings, tls) = prepared?;
     let max_connections = args.max_connections_per_peer.get();
     let listener = Listener::bind(args.listen_address, tls.port.clone(), max_connections).await?;
     let candidate = Candidate::new(clients.lease.clone(), &args.lease, SERVER, &settings.namespace)?;
@@ -55,10 +65,10 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
     tls.register(&mut registry);
     let end = CancellationToken::new();
     // Until the last call has ended, also after the server was told to stop.
-    tls.follow(&end);
+    let tls = tls.follow(&end);
     let readiness = state.readiness(Readiness::default());
     let admin = tokio::spawn(admin::serve(args.admin_address, readiness, registry, end.clone()));
-    let outcome = serve(state, listener, metrics, candidate, stop, admin).await;
+    let outcome = serve(state, listener, metrics, candidate, stop, (admin, tls)).await;
     end.cancel();
     outcome
 }
@@ -75,14 +85,15 @@ async fn settings(args: &Args, config: &Config, clients: &Clients) -> anyhow::Re
     Ok(args.settings(config, found)?)
 }
 
-/// Runs the gRPC server, the admin server and, while leading, the controllers. The end of any of them ends the process.
+/// Runs the gRPC server and, while leading, the controllers, beside the admin server and the renewal of certificates that run
+/// already. The end of any of them ends the process.
 async fn serve(
     state: State,
     listener: Listener,
     metrics: Metrics,
     candidate: Candidate,
     stop: CancellationToken,
-    mut admin: tokio::task::JoinHandle<std::io::Result<()>>,
+    (mut admin, mut tls): (JoinHandle<std::io::Result<()>>, JoinHandle<()>),
 ) -> anyhow::Result<()> {
     let mut front = tokio::spawn(front::serve(state.clone(), listener, metrics, stop.clone()));
     let mut leader = tokio::spawn(lead(state, candidate, stop.clone()));
@@ -90,6 +101,7 @@ async fn serve(
         ended = &mut front => ended?.context("the gRPC port closed")?,
         ended = &mut leader => ended??,
         ended = &mut admin => ended?.context("the admin port closed")?,
+        ended = &mut tls => ended.context("the renewal of certificates ended")?,
         () = stop.cancelled() => {}
     }
     if !stop.is_cancelled() {
@@ -100,7 +112,7 @@ async fn serve(
 }
 
 /// Waits for a part that was told to stop, for a limited time.
-async fn finish<E>(part: tokio::task::JoinHandle<Result<(), E>>, what: &str) -> anyhow::Result<()>
+async fn finish<E>(part: JoinHandle<Result<(), E>>, what: &str) -> anyhow::Result<()>
 where
     anyhow::Error: From<E>,
 {

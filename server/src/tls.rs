@@ -66,6 +66,16 @@ pub enum TlsError {
         /// Why.
         source: rustls::Error,
     },
+    /// A certificate in a file of CAs of client certificates cannot be read.
+    #[error("certificate {number} of {} cannot be used as a CA of client certificates: {source}", path.display())]
+    ClientAuthority {
+        /// The file.
+        path: PathBuf,
+        /// Which of its certificates, from 1 on.
+        number: usize,
+        /// Why.
+        source: rustls::Error,
+    },
     /// The CAs of client certificates cannot be used.
     #[error("the CAs of client certificates in {} cannot be used: {source}", path.display())]
     ClientAuthorities {
@@ -87,7 +97,7 @@ pub enum TlsSource {
     /// From files.
     Files(Files),
     /// The server makes it.
-    Managed(managed::keeper::ManagedSettings),
+    Managed(managed::reconciler::ManagedSettings),
 }
 
 /// TLS of a port, as new connections are to use it. Clones share it.
@@ -150,7 +160,7 @@ impl CaBundle {
         self.0.load().as_ref().map(|bundle| Arc::clone(&bundle.pem))
     }
 
-    /// When the CA that signs, or the first CA of a file, expires.
+    /// When the CA that signs expires; of a file, when the first of its CAs to expire does.
     pub fn not_after(&self) -> Option<jiff::Timestamp> {
         self.0.load().as_ref().and_then(|bundle| bundle.not_after)
     }
@@ -185,6 +195,7 @@ impl CaBundle {
 
 /// Whether a certificate can be for this name: a DNS name in lower case, or an IP address.
 pub fn is_certificate_name(name: &str) -> bool {
-    let is_dns = rustls_pki_types::DnsName::try_from(name).is_ok();
+    // Clients match no name that ends with a dot.
+    let is_dns = rustls_pki_types::DnsName::try_from(name).is_ok() && !name.ends_with('.');
     name.parse::<IpAddr>().is_ok() || (is_dns && name.to_ascii_lowercase() == name)
 }

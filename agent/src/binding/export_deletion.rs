@@ -37,7 +37,7 @@ pub(super) fn start(
     Attempt::start(Backoff::new(FIRST_PAUSE.min(pause_max), pause_max), move || {
         let (credential, request) = (credential.clone(), request.clone());
         async move {
-            let (_, client) = credential.backend().ok_or("the kubeconfig names no usable backend")?;
+            let (_, client) = credential.backend().map_err(|error| error.to_string())?;
             let answer = client.delete_export(request).await.map_err(|error| error.to_string())?;
             let meta = answer.export.map(|export| export.metadata.unwrap_or_default());
             match meta {

@@ -9,7 +9,10 @@ use bindery_sdk::{BuildError, Client, Code, Error, TokenSource};
 use secrecy::SecretSlice;
 use tokio::time::Instant;
 
-use super::{client_certificate::ClientCertificate, renewal_schedule::RenewalSchedule};
+use super::{
+    client_certificate::{ClientCertificate, ClientCertificateError},
+    renewal_schedule::RenewalSchedule,
+};
 
 /// A credential that a backend granted.
 #[derive(Clone, Debug)]
@@ -38,12 +41,50 @@ pub enum RenewError {
     Unusable(#[from] Refusal),
 }
 
+/// Why there is no client for a backend.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BackendError {
+    /// The kubeconfig names no backend.
+    #[error("the kubeconfig names no backend")]
+    Missing,
+    /// The client certificate cannot be used now. This may pass, since its two files may be read while they are being replaced.
+    #[error("{0}")]
+    ClientCertificate(String),
+    /// The backend that the kubeconfig names cannot be used.
+    #[error("the backend's address or CA in the kubeconfig cannot be used: {0}")]
+    Unusable(String),
+}
+
+impl From<ClientCertificateError> for BackendError {
+    fn from(error: ClientCertificateError) -> Self {
+        Self::ClientCertificate(error.to_string())
+    }
+}
+
+impl From<BuildError> for BackendError {
+    fn from(error: BuildError) -> Self {
+        match error {
+            BuildError::ClientCertificate { .. } => Self::ClientCertificate(error.to_string()),
+            _ => Self::Unusable(error.to_string()),
+        }
+    }
+}
+
+impl From<BackendError> for RenewError {
+    fn from(error: BackendError) -> Self {
+        match error {
+            BackendError::ClientCertificate(_) => Self::Failed(error.to_string()),
+            BackendError::Missing | BackendError::Unusable(_) => Self::Refused(error.to_string()),
+        }
+    }
+}
+
 /// Returns a client for a backend, without connecting. It refuses plaintext, since the address comes from the provider.
 pub fn client(
     backend: &Backend,
     tokens: impl TokenSource,
     certificate: Option<ClientCertificate>,
-) -> Result<Client, BuildError> {
+) -> Result<Client, BackendError> {
     let mut builder = Client::builder(&backend.address)
         .token_source(tokens)
         .user_agent(format_args!("bindery-konnector/{}", env!("CARGO_PKG_VERSION")));
@@ -59,7 +100,7 @@ pub fn client(
     if let Some(certificate) = certificate {
         builder = certificate.present(builder);
     }
-    builder.build()
+    Ok(builder.build()?)
 }
 
 /// Requests a new credential for a contract.

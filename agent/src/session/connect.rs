@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use secrecy::SecretString;
 
 use super::{
-    backend::{self, RenewError, RenewedCredential},
+    backend::{self, BackendError, RenewError, RenewedCredential},
     client_certificate::ClientCertificateFiles,
     polling::PollPolicy,
 };
@@ -282,16 +282,12 @@ async fn renew(
         return Err(refusal);
     };
     let token = SecretString::from(endpoint.token.clone());
-    let client = certificate
-        .read()
-        .map_err(|error| RenewError::Failed(error.to_string()));
-    let client = client.and_then(|certificate| {
-        let client = backend::client(endpoint, bindery_sdk::StaticToken::new(token), certificate);
-        client.map_err(|error| RenewError::Refused(error.to_string()))
-    });
+    let client = certificate.read().map_err(BackendError::from);
+    let client =
+        client.and_then(|certificate| backend::client(endpoint, bindery_sdk::StaticToken::new(token), certificate));
     let renewed = match client {
         Ok(client) => backend::renew(&client, &access.namespace).await,
-        Err(error) => Err(error),
+        Err(error) => Err(error.into()),
     };
     renewed.map_err(|error| {
         let message = format!("{refusal}; renewing it failed: {error}");

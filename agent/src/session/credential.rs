@@ -13,7 +13,7 @@ use secrecy::SecretString;
 use tokio::{sync::watch, time::Instant};
 
 use super::{
-    backend,
+    backend::{self, BackendError},
     client_certificate::{ClientCertificate, ClientCertificateFiles},
     renewal_schedule::RenewalSchedule,
 };
@@ -268,14 +268,11 @@ impl SessionCredential {
         });
     }
 
-    /// Returns a client for the backend that sends the token held at the time of each call, and the route that the client takes;
-    /// `None` without a usable backend.
-    pub fn backend(&self) -> Option<(BackendRoute, bindery_sdk::Client)> {
-        let backend = self.cell.held.borrow().access.backend.clone()?;
-        let read = self.cell.client_certificate.read();
-        let certificate = read
-            .inspect_err(|error| tracing::warn!(address = backend.address, %error, "client certificate not usable"))
-            .ok()?;
+    /// Returns a client for the backend that sends the token held at the time of each call, and the route that the client takes.
+    pub fn backend(&self) -> Result<(BackendRoute, bindery_sdk::Client), BackendError> {
+        let backend = self.cell.held.borrow().access.backend.clone();
+        let backend = backend.ok_or(BackendError::Missing)?;
+        let certificate = self.cell.client_certificate.read()?;
         let route = BackendRoute {
             address: backend.address.clone(),
             authority: backend.ca_data.clone(),
@@ -285,7 +282,7 @@ impl SessionCredential {
         if let Some((known, client)) = &*known
             && *known == route
         {
-            return Some((route, client.clone()));
+            return Ok((route, client.clone()));
         }
         let held = self.changes();
         let tokens = bindery_sdk::token_fn(move || {
@@ -297,16 +294,9 @@ impl SessionCredential {
                 .map(|backend| backend.token.clone());
             ready(Ok(SecretString::from(token.unwrap_or_default())))
         });
-        match backend::client(&backend, tokens, certificate) {
-            Ok(client) => {
-                *known = Some((route.clone(), client.clone()));
-                Some((route, client))
-            }
-            Err(error) => {
-                tracing::warn!(address = backend.address, %error, "backend address, CA or client certificate is invalid");
-                None
-            }
-        }
+        let client = backend::client(&backend, tokens, certificate)?;
+        *known = Some((route.clone(), client.clone()));
+        Ok((route, client))
     }
 }
 
@@ -335,7 +325,7 @@ mod tests {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
 
     use super::*;
-    use crate::session::kubeconfigs;
+    use crate::session::{backend::RenewError, kubeconfigs};
 
     #[tokio::test]
     async fn a_newer_credential_replaces_an_older_one_for_good() {
@@ -400,22 +390,31 @@ mod tests {
         let credential = SessionCredential::new(Arc::clone(&old), schedule_of(&old, at), Some(token), files);
         let route = || credential.backend().map(|(route, _)| route);
         let before = route();
-        assert!(before.is_some() && before == route());
+        assert!(before.is_ok() && before == route());
         // No other connection to the Kubernetes API is needed, so the session goes on.
         let new = of(4000, &(former + &next));
         assert!(credential.offer(&new, schedule_of(&new, at)));
-        assert!(route().is_some() && before != route(), "another client, with both CAs");
+        assert!(route().is_ok() && before != route(), "another client, with both CAs");
+        let broken = of(7000, "nonsense");
+        assert!(credential.offer(&broken, schedule_of(&broken, at)));
+        let error = route().expect_err("no client");
+        assert!(matches!(&error, BackendError::Unusable(_)), "{error}");
+        assert!(
+            matches!(RenewError::from(error), RenewError::Refused(_)),
+            "no retry mends it"
+        );
     }
 
     #[tokio::test]
     async fn a_renewed_client_certificate_is_presented_without_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let [certificate, key] = ["tls.crt", "tls.key"].map(|name| folder.path().join(name));
-        let write = || {
+        let write_certificate = || {
             let made = rcgen::generate_simple_self_signed(["client".to_owned()]).unwrap();
             std::fs::write(&certificate, made.cert.pem()).unwrap();
-            std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+            made.signing_key.serialize_pem()
         };
+        let write = || std::fs::write(&key, write_certificate()).unwrap();
         write();
         let files = ClientCertificateFiles::new(Some(certificate.clone()), Some(key.clone()));
         let at = Timestamp::from_second(1000).unwrap();
@@ -423,11 +422,24 @@ mod tests {
         let credential = SessionCredential::new(Arc::clone(&access), schedule_of(&access, at), None, files);
         let route = || credential.backend().map(|(route, _)| route);
         let before = route();
-        assert!(before.is_some() && before == route());
+        assert!(before.is_ok() && before == route());
         write();
-        assert!(route().is_some() && before != route());
+        assert!(route().is_ok() && before != route());
+        // The files are read between the writes of the one and the other.
+        let check_passing = || {
+            let error = route().expect_err("half a certificate is none");
+            assert!(matches!(&error, BackendError::ClientCertificate(_)), "{error}");
+            assert!(
+                matches!(RenewError::from(error), RenewError::Failed(_)),
+                "it is tried again"
+            );
+        };
+        let its_key = write_certificate();
+        check_passing();
         std::fs::remove_file(&key).unwrap();
-        assert!(route().is_none(), "half a certificate is none");
+        check_passing();
+        std::fs::write(&key, its_key).unwrap();
+        assert!(route().is_ok());
     }
 
     #[tokio::test]

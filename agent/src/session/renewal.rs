@@ -147,15 +147,12 @@ async fn drive<F: Future<Output = ()>>(credential: &SessionCredential, renew: im
 
 /// Renews a credential once, and sets the state of its renewal.
 async fn renew(core: &SessionCore, held: &HeldCredential) {
-    let Some((_, client)) = core.credential.backend() else {
-        core.credential.set_renewal(RenewalState::Denied {
-            message: "the backend's address or CA in the kubeconfig, or the client certificate, cannot be used"
-                .to_owned(),
-        });
-        return;
-    };
     let contract = &core.contract;
-    match backend::renew(&client, &contract.namespace).await {
+    let answer = match core.credential.backend() {
+        Ok((_, client)) => backend::renew(&client, &contract.namespace).await,
+        Err(error) => Err(error.into()),
+    };
+    match answer {
         Ok(renewed) if renewed.contract_uid != *contract.uid || renewed.access.namespace != contract.namespace => {
             core.metrics.renewal(false);
             core.credential.set_renewal(RenewalState::Denied {

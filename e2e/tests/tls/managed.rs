@@ -37,9 +37,12 @@ fn a_server_makes_its_ca_and_keeps_it() -> Result<()> {
         expiry_is_measured(&bound.provider).await?;
 
         a_restart_changes_nothing(&mut bound.provider, &ca).await?;
+        let earlier = secrets(&bound.provider).get(TLS_SECRET).await?;
         replicas_that_begin_together_agree(&mut bound.provider).await?;
         let ca = bound.provider.fetch_ca().await?;
         what_was_deleted_is_written_back(&bound.provider, &ca).await?;
+        what_was_put_back_joins_what_is_served(&bound.provider, &earlier, &ca).await?;
+        let ca = bound.provider.fetch_ca().await?;
         what_was_damaged_is_told_of(&mut bound.provider, &ca).await?;
         what_is_not_ours_is_left_alone(&bound.provider, &ca).await
     })
@@ -159,6 +162,26 @@ async fn what_was_deleted_is_written_back(provider: &Provider, ca: &str) -> Resu
     Ok(())
 }
 
+/// The Secret of an earlier installation is restored just after a new one made its CA: the earlier CA signs again, and clients of
+/// both trust the server.
+async fn what_was_put_back_joins_what_is_served(provider: &Provider, earlier: &Secret, ca: &str) -> Result<()> {
+    let mut restored = secrets(provider).get(TLS_SECRET).await?;
+    restored.data.clone_from(&earlier.data);
+    secrets(provider)
+        .replace(TLS_SECRET, &PostParams::default(), &restored)
+        .await?;
+    let bundle = earlier.data.as_ref().and_then(|data| data.get("ca.crt"));
+    let earlier_ca = String::from_utf8(bundle.context("no CA")?.0.clone())?;
+    eventually_ok("both CAs", SOON, async || {
+        let both = stored(provider, "ca.crt").await?.context("no CAs")?;
+        ensure!(both == format!("{earlier_ca}{ca}"), "{both}");
+        served(&provider.address(), "localhost", &earlier_ca).await?;
+        ensure!(provider.servers[0].log().contains("that this replica did not know"));
+        Ok(())
+    })
+    .await
+}
+
 /// Changes keys of the Secret; null removes one.
 async fn change(provider: &Provider, data: Value) -> Result<()> {
     let patch = Patch::Merge(json!({ "data": data }));
@@ -221,7 +244,7 @@ async fn what_is_not_ours_is_left_alone(provider: &Provider, ca: &str) -> Result
         .await?;
     let log = || provider.servers[0].log();
     eventually_ok("a message about the Secret", SOON, async || {
-        ensure!(log().contains("holds tls.crt and no signing-ca.key"));
+        ensure!(log().contains("holds tls.crt and no CA that signs"));
         Ok(())
     })
     .await?;

@@ -2,7 +2,7 @@ use clap::CommandFactory as _;
 use proptest::prelude::*;
 
 use super::*;
-use crate::tls::managed::keeper::ManagedSettings;
+use crate::tls::managed::reconciler::ManagedSettings;
 
 const TLS: [&str; 6] = [
     "--external-grpc-address",
@@ -223,6 +223,22 @@ fn lifetimes_of_certificates_leave_time_to_rotate() {
         &["--tls-name", "*.example.com"],
         "neither a DNS name nor an IP address",
     );
+    check_refused(
+        &base,
+        &["--tls-name", "a.example."],
+        "neither a DNS name nor an IP address",
+    );
+    let made = [
+        ("--tls-secret", "x"),
+        ("--tls-service", "x"),
+        ("--tls-name", "x"),
+        ("--tls-lifetime", "1h"),
+        ("--tls-ca-lifetime", "100h"),
+    ];
+    for (flag, value) in made {
+        check_refused(&TLS, &[flag, value], "cannot be used with");
+        check_refused(&PLAIN, &[flag, value], "cannot be used with");
+    }
     check_refused(&base, &["--tls-service", "no_name/"], "no certificate can be made for");
     check_refused(&PLAIN, &["--client-ca-file", "ca.crt"], "cannot be used with");
 }

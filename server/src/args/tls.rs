@@ -8,11 +8,14 @@ use clap::ArgAction;
 use super::{ArgsError, duration};
 use crate::tls::{
     Files, TlsSource, is_certificate_name,
-    managed::{Policy, keeper::ManagedSettings},
+    managed::{Policy, reconciler::ManagedSettings},
 };
 
 /// Shortest lifetime of a certificate that the server makes.
 const LIFETIME_MIN: Duration = Duration::from_secs(10);
+
+/// The flags with which the server makes no certificate, so that flags about its certificates would be ignored.
+const NOT_MADE: [&str; 2] = ["tls_cert_file", "allow_plaintext"];
 
 /// Flags about TLS of the gRPC port.
 #[derive(Clone, Debug, clap::Args)]
@@ -33,19 +36,20 @@ pub struct TlsArgs {
     pub client_ca_file: Option<PathBuf>,
 
     /// Secret of the server's namespace for the CA and the certificate that the server makes.
-    #[arg(long, value_name = "NAME", default_value = "bindery-server-tls")]
+    #[arg(long, value_name = "NAME", default_value = "bindery-server-tls", conflicts_with_all = NOT_MADE)]
     pub tls_secret: String,
     /// Service in front of the server: the certificate is for its names in the cluster too.
-    #[arg(long, value_name = "NAME", default_value = "bindery-server")]
+    #[arg(long, value_name = "NAME", default_value = "bindery-server", conflicts_with_all = NOT_MADE)]
     pub tls_service: String,
     /// Further DNS names and IP addresses that the certificate is for, by comma or by giving this several times.
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = certificate_name, action = ArgAction::Append)]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = certificate_name, action = ArgAction::Append,
+          conflicts_with_all = NOT_MADE)]
     pub tls_name: Vec<String>,
     /// Lifetime of the certificate. It is renewed at two thirds.
-    #[arg(long, value_name = "DURATION", default_value = "2160h", value_parser = lifetime)]
+    #[arg(long, value_name = "DURATION", default_value = "2160h", value_parser = lifetime, conflicts_with_all = NOT_MADE)]
     pub tls_lifetime: Duration,
     /// Lifetime of the CA. The next CA is handed out beside it from two thirds on, and signs from five sixths on.
-    #[arg(long, value_name = "DURATION", default_value = "87600h", value_parser = lifetime)]
+    #[arg(long, value_name = "DURATION", default_value = "87600h", value_parser = lifetime, conflicts_with_all = NOT_MADE)]
     pub tls_ca_lifetime: Duration,
 }
 

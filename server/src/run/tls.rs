@@ -10,9 +10,10 @@ use bindery_server::{
     tls::{
         CaBundle, ClientAuthorities, ExpiryMetrics, PortTls, ServingCertificate, TlsSource,
         files::FollowedFiles,
-        managed::{Policy, keeper::Keeper},
+        managed::{Policy, reconciler::Reconciler},
     },
 };
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// TLS of the gRPC port as it runs.
@@ -23,7 +24,7 @@ pub(crate) struct RunningTls {
     pub(crate) ca: CaBundle,
     serving: Arc<ServingCertificate>,
     files: FollowedFiles,
-    keeper: Option<Keeper>,
+    reconciler: Option<Reconciler>,
 }
 
 /// Reads all files, and makes certificates if there is none.
@@ -31,7 +32,7 @@ pub(crate) async fn start(args: &Args, settings: &Settings, clients: &Clients) -
     let serving = Arc::new(ServingCertificate::default());
     let ca = CaBundle::default();
     let mut files = FollowedFiles::default();
-    let mut keeper = None;
+    let mut reconciler = None;
     let source = args.tls()?;
     let is_plaintext = matches!(source, TlsSource::Plaintext);
     match source {
@@ -46,14 +47,13 @@ pub(crate) async fn start(args: &Args, settings: &Settings, clients: &Clients) -
         TlsSource::Managed(managed) => {
             warn_of_short_lifetime(&managed.policy, settings);
             // With a CA file, clients meet a proxy that has another certificate.
-            let handed_out = args.external_grpc_ca_file.is_none().then(|| ca.clone());
-            let started = Keeper::start(
-                managed,
-                clients.clone(),
-                Arc::clone(&serving),
-                handed_out.unwrap_or_default(),
-            );
-            keeper = Some(started.await?);
+            let own_ca = if args.external_grpc_ca_file.is_some() {
+                CaBundle::default()
+            } else {
+                ca.clone()
+            };
+            let started = Reconciler::start(managed, clients.clone(), Arc::clone(&serving), own_ca);
+            reconciler = Some(started.await?);
         }
     }
     if let Some(path) = args.external_grpc_ca_file.clone() {
@@ -68,7 +68,7 @@ pub(crate) async fn start(args: &Args, settings: &Settings, clients: &Clients) -
         ca,
         serving,
         files,
-        keeper,
+        reconciler,
     })
 }
 
@@ -102,11 +102,17 @@ impl RunningTls {
         ExpiryMetrics::register(registry, Arc::clone(&self.serving), self.ca.clone());
     }
 
-    /// Follows files, Secret and time in tasks of their own, until `stop` is cancelled.
-    pub(crate) fn follow(self, stop: &CancellationToken) {
-        tokio::spawn(self.files.follow(stop.clone()));
-        if let Some(keeper) = self.keeper {
-            tokio::spawn(keeper.run(stop.clone()));
-        }
+    /// Follows files, Secret and time in a task of its own, until `stop` is cancelled.
+    pub(crate) fn follow(self, stop: &CancellationToken) -> JoinHandle<()> {
+        let files = self.files.follow(stop.clone());
+        let stop = stop.clone();
+        tokio::spawn(async move {
+            let certificates = async {
+                if let Some(reconciler) = self.reconciler {
+                    reconciler.run(stop).await;
+                }
+            };
+            tokio::join!(files, certificates);
+        })
     }
 }

@@ -9,6 +9,7 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 use rustls_pki_types::CertificateDer;
+use sha2::{Digest as _, Sha256};
 use x509_parser::prelude::{FromDer as _, GeneralName, ParsedExtension, X509Certificate};
 
 /// Certificates that the server makes are valid from this long before they were made, for clients whose clocks are behind.
@@ -91,9 +92,27 @@ impl Certificate {
         super::pem::encode_certificate(&self.der)
     }
 
+    /// The SHA-256 of the certificate, in lower-case hexadecimal.
+    pub fn fingerprint(&self) -> String {
+        use std::fmt::Write as _;
+
+        Sha256::digest(&self.der).iter().fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+    }
+
     /// Whether it names another certificate as the CA that signed it. The signature is not verified.
     pub fn is_issued_by(&self, ca: &Self) -> bool {
         self.issuer == ca.subject
+    }
+
+    /// Whether it is not valid yet, as one is that was made where the clock is ahead.
+    pub fn is_early(&self, now: Timestamp) -> bool {
+        self.validity
+            .issued
+            .checked_sub(BACKDATED)
+            .is_ok_and(|not_before| now < not_before)
     }
 
     /// Whether it has expired.

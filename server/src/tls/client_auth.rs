@@ -17,7 +17,7 @@ pub struct ClientAuthorities(Arc<dyn ClientCertVerifier>);
 impl ClientAuthorities {
     /// Reads the CAs of a PEM file.
     pub fn load(path: &Path) -> Result<Self, TlsError> {
-        let refused = |source| TlsError::ClientAuthorities {
+        let refused = |source: VerifierBuilderError| TlsError::ClientAuthorities {
             path: path.to_owned(),
             source,
         };
@@ -27,10 +27,12 @@ impl ClientAuthorities {
             source,
         })?;
         let mut roots = RootCertStore::empty();
-        for certificate in certificates {
-            roots
-                .add(certificate)
-                .map_err(|_| refused(VerifierBuilderError::NoRootAnchors))?;
+        for (index, certificate) in certificates.into_iter().enumerate() {
+            roots.add(certificate).map_err(|source| TlsError::ClientAuthority {
+                path: path.to_owned(),
+                number: index + 1,
+                source,
+            })?;
         }
         let provider = Arc::new(aws_lc_rs::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
@@ -74,5 +76,7 @@ mod tests {
             let error = load(text).expect_err("a refusal");
             assert!(error.contains("clients.crt"), "{error}");
         }
+        let second = load(Some(&(made() + garbage))).expect_err("a refusal");
+        assert!(second.contains("certificate 2 of "), "{second}");
     }
 }

@@ -1,17 +1,23 @@
 //! The CA and the serving certificate that the server makes itself, and keeps in a Secret of its namespace.
 //!
 //! All replicas serve what the Secret holds. Any replica may change it: a write names the resource version that it was
-//! decided from, so that of two replicas one wins and the other reads again. [`plan`] decides, [`issue`] makes certificates,
-//! [`secret`] is the form of the Secret, and [`keeper`] reads and writes it.
+//! decided from, so that of two replicas one wins and the other reads again. [`decide`] decides what the Secret is to hold: [`plan`]
+//! knows what is due, [`trust`] what clients trust, and [`issue`] makes certificates. [`secret`] is the form of the Secret, and
+//! [`reconciler`] reads and writes it.
 
 use secrecy::SecretString;
 
 use super::Certificate;
 
+mod access;
+pub mod decide;
 pub mod issue;
-pub mod keeper;
+#[cfg(test)]
+mod numbered;
 pub mod plan;
+pub mod reconciler;
 pub mod secret;
+pub mod trust;
 
 pub use plan::Policy;
 

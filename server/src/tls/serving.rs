@@ -52,13 +52,13 @@ impl ServingCertificate {
 
     /// Serves what the files hold from now on. After an error the former certificate stays.
     pub fn load(&self, files: &Files) -> Result<(), TlsError> {
-        let no = |path: &Path, what| {
+        let refused = |path: &Path, what| {
             let path = path.to_owned();
             move |source| TlsError::Pem { path, what, source }
         };
         let chain =
-            pem::read_certificates(&read(&files.certificate)?).map_err(no(&files.certificate, "certificate"))?;
-        let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?).map_err(no(&files.key, "private key"))?;
+            pem::read_certificates(&read(&files.certificate)?).map_err(refused(&files.certificate, "certificate"))?;
+        let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?).map_err(refused(&files.key, "private key"))?;
         let own = chain.first().cloned().unwrap_or_else(|| Vec::new().into());
         let own = Certificate::read(own).map_err(|source| TlsError::Certificate {
             path: files.certificate.clone(),

@@ -13,7 +13,10 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{ExportSnapshot, Exports, convert, fallback::KubernetesFallback};
-use crate::session::credential::{BackendRoute, SessionCredential};
+use crate::session::{
+    backend::BackendError,
+    credential::{BackendRoute, SessionCredential},
+};
 
 /// The backend may take this long to open its stream or to return before Kubernetes is followed instead.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -47,14 +50,19 @@ impl ExportFollower {
         loop {
             let mut changes = self.credential.changes();
             let pause = match self.credential.backend() {
-                None => None,
-                Some((route, client)) => {
+                Err(BackendError::Missing) => None,
+                Err(error) => {
+                    tracing::warn!(namespace = %self.namespace, %error, "cannot open the backend's stream of exports");
+                    // No other credential comes when the files of the client certificate are whole again.
+                    matches!(error, BackendError::ClientCertificate(_)).then(|| self.retry_pause())
+                }
+                Ok((route, client)) => {
                     let failure = self.stream(&route, &client, &mut fallback).await;
                     tracing::info!(namespace = %self.namespace, failure, "the backend's stream of exports ended");
                     if fallback.is_none() {
                         self.exports.fail(failure);
                     }
-                    Some(self.retry.min(*self.pause.borrow()))
+                    Some(self.retry_pause())
                 }
             };
             fallback.get_or_insert_with(|| self.fall_back());
@@ -64,6 +72,11 @@ impl ExportFollower {
                 None => drop(changes.changed().await),
             }
         }
+    }
+
+    /// Pause before the backend is tried again.
+    fn retry_pause(&self) -> Duration {
+        self.retry.min(*self.pause.borrow())
     }
 
     /// Follows the backend's stream until it ends, or has broken and the backend is reached by another route now. Returns why
@@ -103,7 +116,7 @@ impl ExportFollower {
                 }
                 // With the former CA, the stream would never come back.
                 Some(Ok(WatchEvent::Disconnected { .. }))
-                    if self.credential.backend().is_some_and(|(now, _)| now != *route) =>
+                    if self.credential.backend().is_ok_and(|(now, _)| now != *route) =>
                 {
                     return "the backend's address, its CA or the client certificate has changed".to_owned();
                 }

@@ -191,7 +191,7 @@ async fn refused(
         return Err(error);
     }
     let secrets = GroupResource::new("", "secrets");
-    if errors::is_forbidden(cause) && !rights::is_allowed(client, verb, &secrets, Some(namespace)).await? {
+    if errors::is_forbidden(cause) && !rights::is_allowed(client, verb, &secrets, Some(namespace), None).await? {
         let message = format!(
             "the server may not write Secrets in namespace {namespace}; its admin can apply:\n{}",
             manifest(namespace, server)

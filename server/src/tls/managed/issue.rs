@@ -25,19 +25,19 @@ pub enum IssueError {
     Read(#[from] CertificateError),
 }
 
-/// Makes certificates. Tests of decisions use one that makes no keys.
-pub trait MakeCertificates {
+/// Issues certificates. Tests of decisions use an issuer that makes no keys.
+pub trait IssueCertificates {
     /// Makes a CA.
     fn ca(&self, validity: Validity) -> Result<Ca, IssueError>;
     /// Makes a serving certificate.
     fn serving(&self, ca: &Ca, names: &BTreeSet<String>, validity: Validity) -> Result<Serving, IssueError>;
 }
 
-/// Makes certificates with new keys on the curve P-256.
+/// Issues certificates with new keys on the curve P-256.
 #[derive(Clone, Copy, Debug)]
-pub struct Maker;
+pub struct KeyIssuer;
 
-impl MakeCertificates for Maker {
+impl IssueCertificates for KeyIssuer {
     fn ca(&self, validity: Validity) -> Result<Ca, IssueError> {
         let mut params = params(Vec::new(), validity)?;
         // Each CA has a name of its own, so that clients that trust two of them find the right one.
@@ -88,8 +88,8 @@ fn private(key: &KeyPair) -> SecretString {
 }
 
 /// Makes the first CA.
-pub fn begin(policy: &Policy, maker: &impl MakeCertificates, now: Timestamp) -> Result<ManagedTls, IssueError> {
-    let ca = maker.ca(Validity::starting(now, policy.ca_lifetime, None))?;
+pub fn bootstrap(policy: &Policy, issuer: &impl IssueCertificates, now: Timestamp) -> Result<ManagedTls, IssueError> {
+    let ca = issuer.ca(Validity::starting(now, policy.ca_lifetime, None))?;
     Ok(ManagedTls::of(ca))
 }
 
@@ -98,7 +98,7 @@ pub fn apply(
     mut state: ManagedTls,
     steps: &[Step],
     policy: &Policy,
-    maker: &impl MakeCertificates,
+    issuer: &impl IssueCertificates,
     now: Timestamp,
 ) -> Result<ManagedTls, IssueError> {
     for step in steps {
@@ -107,7 +107,7 @@ pub fn apply(
                 state.former.retain(|ca| !ca.is_expired(now));
                 state.next = state.next.filter(|ca| !ca.certificate.is_expired(now));
             }
-            Step::PublishCa => state.next = Some(maker.ca(Validity::starting(now, policy.ca_lifetime, None))?),
+            Step::PublishCa => state.next = Some(issuer.ca(Validity::starting(now, policy.ca_lifetime, None))?),
             Step::SignWithNext => {
                 if let Some(next) = state.next.take() {
                     let former = std::mem::replace(&mut state.signing, next).certificate;
@@ -117,7 +117,7 @@ pub fn apply(
             Step::IssueServing(names) => {
                 let end = state.signing.certificate.validity.not_after;
                 let validity = Validity::starting(now, policy.serving_lifetime, Some(end));
-                state.serving = Some(maker.serving(&state.signing, names, validity)?);
+                state.serving = Some(issuer.serving(&state.signing, names, validity)?);
             }
         }
     }

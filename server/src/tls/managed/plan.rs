@@ -3,7 +3,7 @@
 //! A serving certificate is renewed after two thirds of its lifetime. A CA has four times: after two thirds of its lifetime the
 //! next CA is made and published, that is, handed out beside it; when a sixth of the next CA's lifetime has passed, the next CA
 //! signs; and the former CA is handed out until it expires. So a client that fetched the CAs at any time trusts the server for
-//! a sixth of a CA's lifetime at least, whatever happens meanwhile.
+//! a sixth of a CA's lifetime at least, if a replica runs at the times when something is due.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -12,10 +12,10 @@ use jiff::Timestamp;
 use super::{ManagedTls, Serving};
 use crate::tls::{Certificate, Validity};
 
-/// Decisions are taken again after this time at the latest, in case the clock was changed.
-const LOOK_AGAIN_MAX: Duration = Duration::from_hours(1);
-/// Pause between two decisions at least.
-const LOOK_AGAIN_MIN: Duration = Duration::from_millis(500);
+/// Each replica decides again after this time at the latest, in case the clock was changed.
+pub(super) const REQUEUE_AFTER_MAX: Duration = Duration::from_hours(1);
+/// Minimum time between two decisions that the clock causes.
+const REQUEUE_AFTER_MIN: Duration = Duration::from_millis(500);
 
 /// The lifetimes and names of certificates. Shorter lifetimes apply to certificates that exist too, longer ones to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl Policy {
     }
 
     /// When the next CA signs at the latest: the signing CA is about to expire, as after a long standstill.
-    fn switch_by(signing: &Validity) -> Timestamp {
+    pub(super) fn switch_by(signing: &Validity) -> Timestamp {
         signing.after_share(11, 12, Duration::MAX)
     }
 
@@ -89,7 +89,7 @@ impl Policy {
         let signing = &state.signing.certificate;
         let is_due = self.renew_serving_at(&serving.validity) <= now;
         let can_last_longer = signing.validity.not_after > serving.validity.not_after;
-        if switches || !serving.is_issued_by(signing) || (is_due && can_last_longer) {
+        if switches || !serving.is_issued_by(signing) || serving.is_early(now) || (is_due && can_last_longer) {
             return Some(self.names.clone());
         }
         // The present names stay, or two replicas with different flags would replace each other's certificate for ever.
@@ -98,7 +98,7 @@ impl Policy {
     }
 }
 
-/// Decides which steps are due now, and in which order. Returns none if all is well.
+/// Plans the steps that are due now, in order.
 pub fn plan(state: &ManagedTls, policy: &Policy, now: Timestamp) -> Vec<Step> {
     let mut steps = Vec::new();
     let is_gone = |ca: &Certificate| ca.is_expired(now);
@@ -125,8 +125,8 @@ pub fn plan(state: &ManagedTls, policy: &Policy, now: Timestamp) -> Vec<Step> {
     steps
 }
 
-/// How long [`plan`] decides nothing, if nothing else changes.
-pub fn look_again(state: &ManagedTls, policy: &Policy, now: Timestamp) -> Duration {
+/// The time until the next step is due if the Secret does not change, an hour at most.
+pub fn requeue_after(state: &ManagedTls, policy: &Policy, now: Timestamp) -> Duration {
     let signing = &state.signing.certificate.validity;
     let mut times: Vec<_> = state.former.iter().map(|ca| ca.validity.not_after).collect();
     match &state.next {
@@ -138,35 +138,9 @@ pub fn look_again(state: &ManagedTls, policy: &Policy, now: Timestamp) -> Durati
     }
     let first = times.into_iter().filter(|time| *time > now).min();
     let until = first.and_then(|time| Duration::try_from(time.duration_since(now)).ok());
-    until.unwrap_or(LOOK_AGAIN_MAX).clamp(LOOK_AGAIN_MIN, LOOK_AGAIN_MAX)
-}
-
-/// Decides whether the Secret must be changed so that nobody loses trust: what was handed out from `memory` must be among the
-/// CAs of `stored`. Returns what to store instead; `None` if `stored` is good.
-///
-/// The two differ if somebody put former content back, or if a replica that had no memory made a CA while the Secret was gone.
-/// The CA that is older goes on signing, so that all replicas decide alike, and clients trust those of both.
-pub fn keep_trust(stored: &ManagedTls, memory: &ManagedTls) -> Option<ManagedTls> {
-    if stored.trusts(&memory.signing.certificate) {
-        return None;
-    }
-    let age = |state: &ManagedTls| {
-        let signing = &state.signing.certificate;
-        (signing.validity.issued, signing.der.to_vec())
-    };
-    let memory_signs = memory.trusts(&stored.signing.certificate) || age(memory) < age(stored);
-    let (kept, other) = if memory_signs {
-        (memory, stored)
-    } else {
-        (stored, memory)
-    };
-    let mut kept = kept.clone();
-    for ca in other.authorities() {
-        if !kept.trusts(ca) {
-            kept.former.push(ca.clone());
-        }
-    }
-    Some(kept)
+    until
+        .unwrap_or(REQUEUE_AFTER_MAX)
+        .clamp(REQUEUE_AFTER_MIN, REQUEUE_AFTER_MAX)
 }
 
 #[cfg(test)]

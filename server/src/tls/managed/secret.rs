@@ -25,8 +25,8 @@ const NEXT: [&str; 2] = ["next-ca.crt", "next-ca.key"];
 /// Why the content of the Secret cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretFault {
-    /// Somebody else made it.
-    #[error("it holds {found} and no {}, so it was not made by this server", SIGNING[1])]
+    /// It was not made by this server.
+    #[error("it holds {found} and no CA that signs, so it was not made by this server")]
     Foreign {
         /// The keys that it has.
         found: String,
@@ -49,7 +49,7 @@ pub fn decode(secret: &Secret) -> Result<Option<ManagedTls>, SecretFault> {
     if data.is_empty() {
         return Ok(None);
     }
-    if !data.contains_key(SIGNING[1]) {
+    if !SIGNING.iter().chain(&NEXT).any(|key| data.contains_key(*key)) {
         let found = data.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
         return Err(SecretFault::Foreign { found });
     }
@@ -72,6 +72,13 @@ pub fn decode(secret: &Secret) -> Result<Option<ManagedTls>, SecretFault> {
         }
     }
     Ok(Some(state))
+}
+
+/// Whether the Secret lists the CAs that clients are to trust as `state` does, which was read from it.
+pub fn has_bundle(secret: &Secret, state: &ManagedTls) -> bool {
+    let data = secret.data.as_ref();
+    data.and_then(|data| data.get(BUNDLE))
+        .is_some_and(|bundle| bundle.0 == state.bundle().as_bytes())
 }
 
 /// The data of the Secret.

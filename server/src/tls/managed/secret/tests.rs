@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::*;
 use crate::tls::managed::{
-    issue::{Maker, apply, begin},
+    issue::{KeyIssuer, apply, bootstrap},
     plan::{Policy, Step, plan},
 };
 
@@ -18,13 +18,13 @@ fn policy() -> Policy {
 
 fn made() -> ManagedTls {
     let now = Timestamp::now();
-    let state = begin(&policy(), &Maker, now).expect("a CA");
+    let state = bootstrap(&policy(), &KeyIssuer, now).expect("a CA");
     let steps = plan(&state, &policy(), now);
-    apply(state, &steps, &policy(), &Maker, now).expect("certificates")
+    apply(state, &steps, &policy(), &KeyIssuer, now).expect("certificates")
 }
 
 fn carry_out(state: ManagedTls, steps: &[Step]) -> ManagedTls {
-    apply(state, steps, &policy(), &Maker, Timestamp::now()).expect("certificates")
+    apply(state, steps, &policy(), &KeyIssuer, Timestamp::now()).expect("certificates")
 }
 
 fn secret(state: &ManagedTls) -> Secret {
@@ -50,6 +50,18 @@ fn what_is_stored_is_read_back() {
         assert_eq!(read.next.is_some(), state.next.is_some());
     }
     assert_eq!(state.authorities().count(), 3);
+}
+
+#[test]
+fn a_bundle_that_lacks_the_next_ca_is_noticed() {
+    let state = carry_out(made(), &[Step::PublishCa]);
+    let mut secret = secret(&state);
+    assert!(has_bundle(&secret, &decoded(&secret)));
+    let bundle = ByteString(state.signing.certificate.pem().into_bytes());
+    secret.data.as_mut().expect("data").insert(BUNDLE.to_owned(), bundle);
+    let read = decoded(&secret);
+    assert_eq!(read.bundle(), state.bundle());
+    assert!(!has_bundle(&secret, &read));
 }
 
 #[test]
@@ -110,6 +122,7 @@ fn a_damaged_ca_is_a_fault_that_names_the_key() {
         Some(foreign_key),
         "signing-ca.key is not the private key",
     );
+    check_damaged("signing-ca.key", None, "signing-ca.key is not the private key");
     check_damaged("next-ca.key", None, "next-ca.key is not the private key");
     check_damaged("next-ca.crt", Some(""), "next-ca.crt is not one certificate");
     check_damaged("ca.crt", None, "ca.crt is not a list");
@@ -131,7 +144,7 @@ fn a_secret_of_somebody_else_is_told_apart() {
     assert!(
         fault
             .to_string()
-            .contains("holds ca.crt, tls.crt, tls.key and no signing-ca.key"),
+            .contains("holds ca.crt, tls.crt, tls.key and no CA that signs"),
         "{fault}"
     );
 }

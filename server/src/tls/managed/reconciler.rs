@@ -16,13 +16,14 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ManagedTls, Serving,
-    issue::{self, IssueError, Maker},
-    plan::{self, Policy, Step},
+    ManagedTls, Serving, access,
+    decide::{Change, decide},
+    issue::{IssueError, KeyIssuer},
+    plan::{self, Policy},
     secret::{self, SecretFault},
 };
 use crate::{
-    tls::{CaBundle, ServingCertificate},
+    tls::{CaBundle, Certificate, ServingCertificate},
     writes::FIELD_MANAGER,
 };
 
@@ -31,49 +32,67 @@ const ROUNDS: usize = 10;
 /// Pause after the Secret could not be read, written or used.
 const RETRY: Duration = Duration::from_secs(15);
 
-/// Which Secret holds the certificates, and the policy by which they are made.
+/// The Secret with the certificates that the server makes, and their lifetimes and names.
 #[derive(Clone, Debug)]
 pub struct ManagedSettings {
     /// Namespace of the Secret.
     pub namespace: String,
     /// Name of the Secret.
     pub name: String,
-    /// The lifetimes and names of certificates.
+    /// Lifetimes and names of the certificates.
     pub policy: Policy,
 }
 
-/// Keeps the Secret, and the cells that the rest of the server reads, up to date.
+/// Renews the certificates in the Secret, and serves them through the cells that the rest of the server reads.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct Reconciler {
     settings: ManagedSettings,
     clients: Clients,
     api: Api<Secret>,
     /// What the Secret held when it was last read or written.
-    memory: Option<ManagedTls>,
+    last_served: Option<ManagedTls>,
     serving: Arc<ServingCertificate>,
     ca: CaBundle,
 }
 
 /// Why there is no serving certificate, or why it cannot be renewed.
 #[derive(Debug, thiserror::Error)]
-pub enum KeepError {
-    /// The Secret holds something else, or was damaged.
-    #[error(
-        "Secret {secret} cannot be used: {fault}; delete it, or name another with --tls-secret. A server that runs writes \
-         back what it serves; if none runs, a new CA is made, which every konnector learns by binding again"
-    )]
-    Fault {
+pub enum ReconcileError {
+    /// The Secret holds something else.
+    #[error("Secret {secret} cannot be used: {fault}; choose another name with --tls-secret")]
+    Foreign {
         /// Namespace and name of the Secret.
         secret: String,
         /// What is wrong with it.
         fault: SecretFault,
     },
-    /// The API server refused a request about the Secret, or did not answer.
+    /// The Secret was damaged.
     #[error(
-        "cannot {verb} Secret {secret}: {}{}",
-        errors::explain(source),
-        if errors::is_forbidden(source) { "; apply deploy/server/own-namespace.yaml, which gives the right" } else { "" }
+        "Secret {secret} cannot be used: {fault}; restore it from a backup, or delete it. A server that runs writes back what it \
+         serves; if none runs, a new CA is made, which every konnector learns by binding again"
     )]
+    Damaged {
+        /// Namespace and name of the Secret.
+        secret: String,
+        /// What is wrong with it.
+        fault: SecretFault,
+    },
+    /// The server could not renew its certificates when they are due.
+    #[error(
+        "the server may not {} Secret {namespace}/{name}; in namespace {namespace}, give it the verbs get, list, watch and update on \
+         Secret {name}, and create on secrets, as deploy/server/own-namespace.yaml does for the default names",
+        verbs.join(", ")
+    )]
+    Rights {
+        /// Namespace of the Secret.
+        namespace: String,
+        /// Name of the Secret.
+        name: String,
+        /// The verbs that are missing.
+        verbs: Vec<&'static str>,
+    },
+    /// The API server refused a request about the Secret, or did not answer.
+    #[error("cannot {verb} Secret {secret}: {}", errors::explain(source))]
     Api {
         /// What was tried.
         verb: &'static str,
@@ -83,7 +102,7 @@ pub enum KeepError {
         source: kube::Error,
     },
     /// Other replicas changed the Secret each time that this one tried to.
-    #[error("Secret {secret} changes all the time; look for somebody else who writes to it")]
+    #[error("Secret {secret} changes all the time; find and stop the program besides the server that writes it")]
     Contended {
         /// Namespace and name of the Secret.
         secret: String,
@@ -101,24 +120,41 @@ pub enum KeepError {
     },
 }
 
-impl Keeper {
-    /// Reads the Secret, and writes it first if need be.
+impl Reconciler {
+    /// Reads the Secret, and writes it first if need be. Fails if the server may not read, follow and write it.
     pub async fn start(
         settings: ManagedSettings,
         clients: Clients,
         serving: Arc<ServingCertificate>,
         ca: CaBundle,
-    ) -> Result<Self, KeepError> {
-        let mut keeper = Self {
+    ) -> Result<Self, ReconcileError> {
+        let mut reconciler = Self {
             api: Api::namespaced(clients.write.clone(), &settings.namespace),
             settings,
             clients,
-            memory: None,
+            last_served: None,
             serving,
             ca,
         };
-        keeper.reconcile().await?;
-        Ok(keeper)
+        // Otherwise a missing right would show only when the certificate is to be renewed.
+        reconciler.check_rights().await?;
+        reconciler.reconcile().await?;
+        Ok(reconciler)
+    }
+
+    /// Asks the API server for all rights that the server needs until its end.
+    async fn check_rights(&self) -> Result<(), ReconcileError> {
+        let ManagedSettings { namespace, name, .. } = &self.settings;
+        let missing = access::missing_verbs(&self.clients.write, namespace, name).await;
+        let missing = missing.map_err(|source| self.refused("ask for the rights on", source))?;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        Err(ReconcileError::Rights {
+            namespace: namespace.clone(),
+            name: name.clone(),
+            verbs: missing,
+        })
     }
 
     /// Follows the Secret and the time until `stop` is cancelled. After a failure the server goes on with what it serves.
@@ -129,7 +165,7 @@ impl Keeper {
         let changed = Arc::new(Notify::new());
         let notify = Arc::clone(&changed);
         let _subscription = secrets.subscribe(move |_| notify.notify_one());
-        let mut pause = self.pause();
+        let mut pause = self.requeue_after();
         loop {
             let waiting = async {
                 tokio::select! {
@@ -141,7 +177,7 @@ impl Keeper {
                 return;
             }
             pause = match self.reconcile().await {
-                Ok(()) => self.pause(),
+                Ok(()) => self.requeue_after(),
                 Err(error) => {
                     tracing::error!(%error, "the former certificate and CA stay in use");
                     RETRY
@@ -150,16 +186,16 @@ impl Keeper {
         }
     }
 
-    /// Returns the time until the next decision, unless the Secret changes before.
-    fn pause(&self) -> Duration {
-        let memory = self.memory.as_ref();
-        memory.map_or(RETRY, |state| {
-            plan::look_again(state, &self.settings.policy, Timestamp::now())
+    /// The time until the next step is due, unless the Secret changes.
+    fn requeue_after(&self) -> Duration {
+        let last_served = self.last_served.as_ref();
+        last_served.map_or(RETRY, |state| {
+            plan::requeue_after(state, &self.settings.policy, Timestamp::now())
         })
     }
 
     /// Reads the Secret, changes it if need be, and serves what it holds afterwards.
-    async fn reconcile(&mut self) -> Result<(), KeepError> {
+    async fn reconcile(&mut self) -> Result<(), ReconcileError> {
         for _ in 0..ROUNDS {
             let name = &self.settings.name;
             let existing = self
@@ -170,41 +206,35 @@ impl Keeper {
             let stored = existing.as_ref().map(secret::decode).transpose();
             let stored = stored.map_err(|fault| self.fault(fault))?.flatten();
             let now = Timestamp::now();
-            let Some((state, reason)) = self.decide(stored.as_ref(), now)? else {
-                // The API server has nothing else, so there is a state.
-                return stored.map_or(Ok(()), |state| self.serve(state));
+            let policy = &self.settings.policy;
+            let change = decide(stored.as_ref(), self.last_served.as_ref(), policy, &KeyIssuer, now)?;
+            let (state, reasons) = match (change, stored) {
+                (Some(Change { state, reasons }), _) => (state, reasons),
+                (None, Some(stored))
+                    if existing
+                        .as_ref()
+                        .is_some_and(|secret| !secret::has_bundle(secret, &stored)) =>
+                {
+                    (stored, vec!["ca.crt lacked a CA"])
+                }
+                (None, Some(stored)) => return self.serve(stored),
+                // Never: where nothing is stored, there is a change.
+                (None, None) => return Ok(()),
             };
             if self.write(existing, &state).await? {
-                tracing::info!(secret = self.secret(), reason, "certificates stored");
+                tracing::info!(
+                    secret = self.secret(),
+                    reason = reasons.join("; "),
+                    "certificates stored"
+                );
                 return self.serve(state);
             }
         }
-        Err(KeepError::Contended { secret: self.secret() })
+        Err(ReconcileError::Contended { secret: self.secret() })
     }
 
-    /// Decides what to store, and says why; nothing if what is stored is good.
-    fn decide(&self, stored: Option<&ManagedTls>, now: Timestamp) -> Result<Option<(ManagedTls, String)>, IssueError> {
-        let policy = &self.settings.policy;
-        let (base, mut reasons) = match (stored, &self.memory) {
-            (Some(stored), Some(memory)) => match plan::keep_trust(stored, memory) {
-                Some(kept) => (kept, vec!["the Secret lacked a CA that clients trust"]),
-                None => (stored.clone(), Vec::new()),
-            },
-            (Some(stored), None) => (stored.clone(), Vec::new()),
-            (None, Some(memory)) => (memory.clone(), vec!["the Secret was gone"]),
-            (None, None) => (issue::begin(policy, &Maker, now)?, vec!["there was no CA"]),
-        };
-        let steps = plan::plan(&base, policy, now);
-        if steps.is_empty() && reasons.is_empty() {
-            return Ok(None);
-        }
-        reasons.extend(steps.iter().map(Step::reason));
-        let state = issue::apply(base, &steps, policy, &Maker, now)?;
-        Ok(Some((state, reasons.join("; "))))
-    }
-
-    /// Writes the Secret, unless somebody else has written it meanwhile. Returns whether it was written.
-    async fn write(&self, existing: Option<Secret>, state: &ManagedTls) -> Result<bool, KeepError> {
+    /// Writes the Secret, unless it was changed or deleted after it was read. Returns whether it was written.
+    async fn write(&self, existing: Option<Secret>, state: &ManagedTls) -> Result<bool, ReconcileError> {
         let params = PostParams {
             field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PostParams::default()
@@ -241,37 +271,58 @@ impl Keeper {
     }
 
     /// Serves a state from now on.
-    fn serve(&mut self, state: ManagedTls) -> Result<(), KeepError> {
-        let failed = |source| KeepError::Serve {
+    fn serve(&mut self, state: ManagedTls) -> Result<(), ReconcileError> {
+        let failed = |source| ReconcileError::Serve {
             secret: self.secret(),
             source,
         };
+        let ca_not_after = state.signing.certificate.validity.not_after;
+        // Before the certificate, so that each credential that is minted meanwhile holds the CA that signed it.
+        self.ca.set(&state.bundle(), Some(ca_not_after));
         if let Some(Serving { certificate, key }) = &state.serving {
             let key = PrivateKeyDer::from_pem_slice(key.expose_secret().as_bytes());
             let key = key.map_err(|error| failed(rustls::Error::General(error.to_string())))?;
             let chain = vec![certificate.der.clone()];
             let set = self.serving.set(chain, key, certificate.validity.not_after);
             set.map_err(failed)?;
-            self.tell(&state, certificate.validity.not_after);
         }
-        self.ca
-            .set(&state.bundle(), Some(state.signing.certificate.validity.not_after));
-        self.memory = Some(state);
+        self.log_change(&state);
+        self.last_served = Some(state);
         Ok(())
     }
 
     /// Logs what clients notice of a new state.
-    fn tell(&self, state: &ManagedTls, not_after: Timestamp) {
+    fn log_change(&self, state: &ManagedTls) {
         let secret = self.secret();
-        let before = self.memory.as_ref();
-        let certificate = |state: &ManagedTls| state.serving.as_ref().map(|serving| serving.certificate.der.clone());
-        if before.and_then(certificate) != certificate(state) {
-            tracing::info!(secret, %not_after, "serving certificate replaced");
+        let before = self.last_served.as_ref();
+        let serving = state.serving.as_ref().map(|serving| &serving.certificate);
+        if let Some(serving) = serving
+            && before
+                .and_then(|before| before.serving.as_ref())
+                .map(|before| &before.certificate)
+                != Some(serving)
+        {
+            tracing::info!(secret, not_after = %serving.validity.not_after, "serving certificate replaced");
         }
-        if before.is_some_and(|before| before.bundle() != state.bundle()) {
+        let Some(before) = before else {
+            return;
+        };
+        if before.bundle() != state.bundle() {
             let authorities = state.authorities().count();
             let not_after = state.signing.certificate.validity.not_after;
             tracing::info!(secret, authorities, %not_after, "CAs changed");
+        }
+        let next = state.next.as_ref().map(|next| &next.certificate);
+        let is_unknown = |ca: &&Certificate| !before.trusts(ca) && next != Some(*ca);
+        for ca in state.authorities().filter(is_unknown) {
+            let (fingerprint, not_after) = (ca.fingerprint(), ca.validity.not_after);
+            tracing::warn!(
+                secret,
+                fingerprint,
+                %not_after,
+                "clients get a CA from now on that this replica did not know; unless the Secret was restored, another program may \
+                 have written it: then replace the CA"
+            );
         }
     }
 
@@ -279,13 +330,16 @@ impl Keeper {
         format!("{}/{}", self.settings.namespace, self.settings.name)
     }
 
-    fn fault(&self, fault: SecretFault) -> KeepError {
+    fn fault(&self, fault: SecretFault) -> ReconcileError {
         let secret = self.secret();
-        KeepError::Fault { secret, fault }
+        match fault {
+            SecretFault::Foreign { .. } => ReconcileError::Foreign { secret, fault },
+            SecretFault::Damaged { .. } => ReconcileError::Damaged { secret, fault },
+        }
     }
 
-    fn refused(&self, verb: &'static str, source: kube::Error) -> KeepError {
+    fn refused(&self, verb: &'static str, source: kube::Error) -> ReconcileError {
         let secret = self.secret();
-        KeepError::Api { verb, secret, source }
+        ReconcileError::Api { verb, secret, source }
     }
 }
