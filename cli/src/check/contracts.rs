@@ -175,13 +175,11 @@ fn heartbeat(contract: &ContractFacts, now: Timestamp, found: &mut Findings) {
 }
 
 pub(super) fn backends(facts: &Facts, found: &mut Findings) {
-    let konnector = facts
-        .contracts
-        .iter()
-        .find_map(|contract| Some((contract.backend.as_deref()?, program::reported_version(contract)?)));
     for backend in &facts.backends {
-        let reported = konnector.filter(|(address, _)| *address == backend.address);
-        one_backend(backend, facts, reported.map(|(_, version)| version), found);
+        let of_backend = |contract: &&ContractFacts| contract.backend.as_deref() == Some(backend.address.as_str());
+        let mut contracts = facts.contracts.iter().filter(of_backend);
+        let konnector = contracts.find_map(program::reported_version);
+        one_backend(backend, facts, konnector, found);
     }
 }
 

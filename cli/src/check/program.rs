@@ -52,9 +52,12 @@ pub(super) fn konnector(facts: &Facts, found: &mut Findings) {
             probe_right: "impersonate the konnector's ServiceAccount",
         },
         restore: "kubectl bind deploy",
-        restart: format!(
-            "kubectl rollout restart deployment/{KONNECTOR} -n {home}; kubectl logs deployment/{KONNECTOR} -n {home}"
-        ),
+        restart: match &konnector.deployment {
+            Ok(None) => format!("see that a pod of the konnector runs, and its log: kubectl get pods -n {home}"),
+            Ok(Some(_)) | Err(_) => format!(
+                "kubectl rollout restart deployment/{KONNECTOR} -n {home}; kubectl logs deployment/{KONNECTOR} -n {home}"
+            ),
+        },
         program: "the konnector",
         roles: ["ClusterRole kube-bind-konnector", "Role konnector"],
     };

@@ -10,7 +10,7 @@ use serde_json::Value;
 const LIMIT: Duration = Duration::from_mins(2);
 /// How long a fault may take to show, and its mend to work: the server reads its certificate every ten seconds, and an API server
 /// learns of policies within some.
-const SOON: Duration = Duration::from_mins(3);
+pub(crate) const SOON: Duration = Duration::from_mins(3);
 
 pub(crate) struct World {
     pub(crate) bound: Bound,
