@@ -47,7 +47,7 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &RevokeArgs) -
     let reason = args.reason.as_deref();
     let steps = &mut context.steps;
     let revoked = if let Some(place) = admin {
-        let contract = admin::Contract::open(place, &named.contract).await?;
+        let contract = admin::Contract::open(place, &named.contract, named.uid.as_deref()).await?;
         let affected = contract.exports().await?;
         announce(&named.contract, &affected, steps);
         let (time, anchors) = if args.dry_run {
@@ -95,6 +95,8 @@ fn check(args: &RevokeArgs) -> Result<(), Failure> {
 /// The contract, as this cluster or a flag names it.
 struct Named {
     contract: String,
+    /// UID of the contract namespace, if this cluster knows it.
+    uid: Option<String>,
     /// Bindings and bundles of this cluster that use the contract.
     affected: Vec<String>,
     /// The arguments of `kubectl bind renew`.
@@ -117,6 +119,7 @@ async fn named<W: Write>(context: &Context<W>, args: &RevokeArgs) -> Result<Name
     if let Some(contract) = &args.contract {
         return Ok(Named {
             contract: contract.clone(),
+            uid: None,
             affected: Vec::new(),
             renew: "NAME".to_owned(),
         });
@@ -136,6 +139,7 @@ async fn named<W: Write>(context: &Context<W>, args: &RevokeArgs) -> Result<Name
     };
     Ok(Named {
         affected: users(&consumer, &contract).await?,
+        uid: owner.contract_uid().map(ToOwned::to_owned),
         renew: match owner {
             CredentialOwner::Binding(_) => name.to_owned(),
             CredentialOwner::Bundle(_) => format!("--bundle {name}"),

@@ -141,7 +141,9 @@ impl Trial {
         let backend = Backend {
             address: self.backend.parsed()?,
             login: Login::Token(self.token().await?.into()),
-            client_certificate: settings.any_backend().and_then(|typed| typed.client_certificate.clone()),
+            client_certificate: settings
+                .any_backend()
+                .and_then(|typed| typed.client_certificate.clone()),
             certificate_authority: self.backend.ca_pem.clone().map(Authority::Pem),
             allow_plaintext: true,
         };
