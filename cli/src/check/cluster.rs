@@ -82,8 +82,13 @@ pub(super) fn of_contract(contract: &ContractFacts, now: Timestamp, found: &mut 
             format!("{of} does not answer: {why}"),
             "see to the provider's API server, or tell the provider's admin",
         ),
+        (_, Err(Unread::Failed(why))) => found.fail(
+            Check::ProviderApi,
+            format!("{of} does not answer as an API server does: {why}"),
+            "see whether something in front of the API server answers, such as a load balancer, or tell the provider's admin",
+        ),
         // What refuses the token answers as well; the checks of the credential judge it.
-        (_, Ok(_) | Err(_)) => found.passed(Check::ProviderApi, format!("{of} answers")),
+        (_, Ok(_) | Err(Unread::Denied(_))) => found.passed(Check::ProviderApi, format!("{of} answers")),
     }
     certificate::judge(&certificate, tls, now, found);
     if let Ok(api) = &cluster.api {
@@ -108,6 +113,9 @@ fn answers<'a>(
         Ok(api) => {
             found.passed(check, format!("{of} answers"));
             return Some(api);
+        }
+        Err(Unread::Denied(why)) => {
+            found.passed(check, format!("{of} answers, and refuses to tell its version: {why}"))
         }
         Err(why) => found.fail(check, format!("{of} does not answer: {why}"), mend),
     }

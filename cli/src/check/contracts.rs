@@ -61,7 +61,32 @@ fn credential(contract: &ContractFacts, now: Timestamp, found: &mut Findings) {
             format!("contract {name} does not exist on the provider: it has ended"),
             "bind again, or unbind: kubectl bind unbind NAME --force",
         ),
-        Err(unread) => found.skip(check, format!("the token of contract {name} is not checked: {unread}")),
+        Err(unread) => unchecked(
+            check,
+            &format!("the token of contract {name} is not checked"),
+            unread,
+            contract.cluster.api.is_ok(),
+            found,
+        ),
+    }
+}
+
+/// Whether the API server refuses the token of a contract, which the check of the credential reports.
+fn is_refused(contract: &ContractFacts) -> bool {
+    matches!(&contract.access, Ok(access) if *access != TokenAccess::Accepted)
+}
+
+/// Reports what could not be read with the credential of a contract: a warning if `is_news`, which is false if another check
+/// reports the cause, and if nothing answered.
+fn unchecked(check: Check, what: &str, unread: &Unread, is_news: bool, found: &mut Findings) {
+    let message = format!("{what}: {unread}");
+    match unread {
+        Unread::Denied(_) | Unread::Failed(_) if is_news => found.warn(
+            check,
+            message,
+            "run this command again; if the message stays, tell the provider's admin",
+        ),
+        Unread::Silent(_) | Unread::Denied(_) | Unread::Failed(_) => found.skip(check, message),
     }
 }
 
@@ -79,7 +104,7 @@ fn renewal(contract: &ContractFacts, now: Timestamp, found: &mut Findings) {
         // The check of the credential reports it.
         Ok(TokenAccess::Revoked(_)) => found.skip(check, format!("the credentials of contract {name} are revoked")),
         // One cause, which the check of the credential reports.
-        Ok(TokenAccess::Refused(_) | TokenAccess::Denied(_)) if found.has_failed(Check::Credential) => {
+        Ok(TokenAccess::Refused(_) | TokenAccess::Denied(_)) if is_refused(contract) => {
             found.skip(
                 check,
                 format!("the provider refuses the credentials of contract {name}"),
@@ -91,9 +116,12 @@ fn renewal(contract: &ContractFacts, now: Timestamp, found: &mut Findings) {
             renew,
         ),
         Ok(TokenAccess::Gone) => found.fail(check, format!("the backend does not know contract {name}"), renew),
-        Err(unread) => found.skip(
+        Err(unread) => unchecked(
             check,
-            format!("the renewal of contract {name} is not checked: {unread}"),
+            &format!("the renewal of contract {name} is not checked"),
+            unread,
+            true,
+            found,
         ),
         Ok(TokenAccess::Accepted) => {
             let left = contract
@@ -130,12 +158,10 @@ fn heartbeat(contract: &ContractFacts, now: Timestamp, found: &mut Findings) {
                 "the provider's admin sees to the server, which makes it",
             );
         }
-        // Those who refuse the token or do not answer are reported already.
         Err(unread) => {
-            return found.skip(
-                check,
-                format!("heartbeats of contract {name} are not checked: {unread}"),
-            );
+            let what = format!("heartbeats of contract {name} are not checked");
+            let is_news = matches!(contract.access, Ok(TokenAccess::Accepted));
+            return unchecked(check, &what, unread, is_news, found);
         }
     };
     let mend = "see the log of the konnector, and whether its pod reaches the provider's API server: kubectl logs deployment/konnector \
@@ -209,7 +235,7 @@ fn one_backend(backend: &BackendFacts, facts: &Facts, konnector: Option<&str>, f
         replace: "the provider's admin gives the server a certificate (--tls-cert-file)",
     };
     certificate::judge(&certificate, &backend.tls, facts.now, found);
-    if found.has_failed(Check::BackendCertificate) {
+    if matches!(backend.tls, TlsFacts::Refused(_) | TlsFacts::NoTls(_)) {
         return;
     }
     match &backend.version {

@@ -92,6 +92,7 @@ impl Findings {
         }
     }
 
+    /// Whether a check has failed that looks at one object only. What judges one object of several decides by its own facts.
     pub(super) fn has_failed(&self, check: Check) -> bool {
         self.0
             .iter()

@@ -477,3 +477,83 @@ fn lines_have_marks_mends_and_links() {
     let well = render(&judge(&healthy()), Marks::Words);
     assert!(well.contains("\nAll is well ("), "{well}");
 }
+
+#[test]
+fn an_answer_that_is_none_of_an_api_server_is_no_success() {
+    let failed = || Unread::Failed("it answers 503 Service Unavailable".to_owned());
+    fails(
+        Check::ProviderApi,
+        &["does not answer as an API server does: it answers 503", "load balancer"],
+        |facts| {
+            let contract = &mut facts.contracts[0];
+            contract.cluster.api = Err(failed());
+            contract.access = Err(failed());
+            contract.cluster_binding = Err(failed());
+        },
+    );
+    found(
+        &[(Check::Credential, Outcome::Warning)],
+        &["the token of contract kube-bind-x is not checked"],
+        |facts| facts.contracts[0].access = Err(failed()),
+    );
+    found(
+        &[(Check::Heartbeat, Outcome::Warning)],
+        &["heartbeats of contract kube-bind-x are not checked"],
+        |facts| facts.contracts[0].cluster_binding = Err(failed()),
+    );
+    found(
+        &[(Check::CredentialRenewal, Outcome::Warning)],
+        &["the CA of the backend in the kubeconfig is not base64"],
+        |facts| {
+            let why = "the CA of the backend in the kubeconfig is not base64".to_owned();
+            facts.contracts[0].renewal = Some(Err(Unread::Failed(why)));
+        },
+    );
+}
+
+#[test]
+fn an_api_server_that_hides_its_version_answers() {
+    found(&[], &[], |facts| {
+        facts.consumer.api = Err(Unread::Denied("the API server answers 403".to_owned()));
+    });
+}
+
+/// Adds a second contract with a provider and a backend of its own.
+fn add_provider(facts: &mut Facts) {
+    let mut contract = facts.contracts[0].clone();
+    contract.name = "kube-bind-y".to_owned();
+    contract.backend = Some("https://other.example.com".to_owned());
+    facts.contracts.push(contract);
+    let mut backend = facts.backends[0].clone();
+    backend.address = "https://other.example.com".to_owned();
+    facts.backends.push(backend);
+}
+
+#[test]
+fn a_fault_of_one_provider_hides_nothing_of_another() {
+    let refused = || Ok(TokenAccess::Refused("Unauthorized".to_owned()));
+    found(
+        &[
+            (Check::Credential, Outcome::Failed),
+            (Check::CredentialRenewal, Outcome::Failed),
+        ],
+        &["the backend refuses the token that renews the credentials of contract kube-bind-y"],
+        |facts| {
+            add_provider(facts);
+            facts.contracts[0].access = refused();
+            facts.contracts[1].renewal = Some(refused());
+        },
+    );
+    found(
+        &[
+            (Check::BackendCertificate, Outcome::Failed),
+            (Check::BackendAnswers, Outcome::Failed),
+        ],
+        &["the backend https://other.example.com does not answer"],
+        |facts| {
+            add_provider(facts);
+            facts.backends[0].tls = TlsFacts::Refused(CertificateFault::Expired(None));
+            facts.backends[1].version = Err(Unread::Silent("no answer within 10 s".to_owned()));
+        },
+    );
+}
