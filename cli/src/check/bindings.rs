@@ -31,11 +31,18 @@ pub(super) fn judge(facts: &Facts, found: &mut Findings) {
             );
         }
     }
-    owners(Check::BindingReady, "APIServiceBinding", &facts.bindings, found);
-    owners(Check::BundleReady, "APIServiceBindingBundle", &facts.bundles, found);
+    let flags = &facts.flags.consumer;
+    owners(Check::BindingReady, "APIServiceBinding", &facts.bindings, flags, found);
+    owners(
+        Check::BundleReady,
+        "APIServiceBindingBundle",
+        &facts.bundles,
+        flags,
+        found,
+    );
 }
 
-fn owners<K>(check: Check, kind: &str, listed: &Fact<Vec<K>>, found: &mut Findings)
+fn owners<K>(check: Check, kind: &str, listed: &Fact<Vec<K>>, flags: &str, found: &mut Findings)
 where
     K: kube::Resource<DynamicType = ()>,
     K: bindery_api::Conditions,
@@ -50,7 +57,7 @@ where
     for object in listed {
         let name = object.name_any();
         let named = format!("{kind} {name}");
-        let status = format!("kubectl bind status {name}");
+        let status = format!("kubectl bind status {name}{flags}");
         if object.meta().deletion_timestamp.is_some() {
             found.warn(check, format!("{named} is being deleted"), status);
             continue;

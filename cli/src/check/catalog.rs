@@ -124,7 +124,7 @@ checks! {
         looks "Whether the konnector can still renew each credential: the renewal token is accepted by the backend and does not expire within a day."
         mend "Run `kubectl bind renew NAME` as the owner of the contract."
     Heartbeat "heartbeat" Contracts
-        looks "Whether the konnector reaches each provider: the time of its last heartbeat there, which is due at least every two intervals."
+        looks "Whether the konnector reaches each provider: the time of its last heartbeat there, which is due at least every two intervals. Skipped if the konnector's clock is wrong."
         mend "See the log of the konnector, and whether its pod reaches the provider's API server."
     BackendReachable "backend-reachable" Backend
         looks "Whether the backend accepts connections from this machine."

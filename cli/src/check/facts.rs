@@ -34,7 +34,7 @@ pub(crate) enum Unread {
 pub(crate) struct Facts {
     /// Version of this command.
     pub(crate) own_version: &'static str,
-    pub(crate) flags: ProviderFlags,
+    pub(crate) flags: ClusterFlags,
     /// The time of this machine.
     pub(crate) now: Timestamp,
     pub(crate) consumer: ClusterFacts,
@@ -49,9 +49,12 @@ pub(crate) struct Facts {
     pub(crate) provider: Option<ProviderFacts>,
 }
 
-/// The flags that reach the provider's cluster, as commands of a mend repeat them for kubectl.
+/// The flags with which commands of a mend reach each cluster: quoted for a shell, each with a space before it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ProviderFlags(pub(crate) String);
+pub(crate) struct ClusterFlags {
+    pub(crate) consumer: String,
+    pub(crate) provider: String,
+}
 
 /// One cluster, seen from here.
 #[derive(Clone, Debug)]

@@ -70,6 +70,25 @@ impl Findings {
         self.push(check, Outcome::Failed, message, Some(mend.into()));
     }
 
+    /// Reports that something is not as this release ships it: a failure, or a warning where a program is of another release, which
+    /// `other_release` says.
+    pub(super) fn differs(
+        &mut self,
+        check: Check,
+        message: impl Into<String>,
+        mend: impl Into<String>,
+        other_release: Option<&str>,
+    ) {
+        match other_release {
+            None => self.fail(check, message, mend),
+            Some(other) => self.warn(
+                check,
+                message,
+                format!("{other}; or install this release: {}", mend.into()),
+            ),
+        }
+    }
+
     pub(super) fn skip(&mut self, check: Check, message: impl Into<String>) {
         self.push(check, Outcome::Skipped, message, None);
     }

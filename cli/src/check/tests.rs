@@ -557,3 +557,106 @@ fn a_fault_of_one_provider_hides_nothing_of_another() {
         },
     );
 }
+
+#[test]
+fn what_another_release_ships_is_no_failure() {
+    let of_konnector = |facts: &mut Facts, version: &str| {
+        let binding = facts.contracts[0].cluster_binding.as_mut().unwrap().as_mut().unwrap();
+        binding.status.as_mut().unwrap().konnector_version = Some(version.to_owned());
+    };
+    let altered = || Ok(Some(json!({"spec": {"failurePolicy": "Fail"}})));
+    found(
+        &[(Check::KonnectorPolicy, Outcome::Warning)],
+        &[
+            "spec.validations differs",
+            "the konnector is of release 0.2.0, and this command of 0.1.0",
+            "check with kubectl-bind 0.2.0",
+        ],
+        |facts| {
+            of_konnector(facts, "v0.2.0");
+            facts.konnector.program.policies[0].policy = altered();
+        },
+    );
+    // A policy of each release denies the probe.
+    fails(Check::KonnectorPolicyInForce, &["did not deny"], |facts| {
+        of_konnector(facts, "v0.2.0");
+        facts.konnector.program.policies[0].probe = Some(Ok(ProbeOutcome::Admitted));
+    });
+    found(
+        &[(Check::ServerPolicy, Outcome::Warning)],
+        &["the server is of release 0.2.0", "check with kubectl-bind 0.2.0"],
+        |facts| {
+            facts.backends[0].version = Ok("0.2.0".to_owned());
+            facts.provider.as_mut().unwrap().server.policies[0].policy = Ok(None);
+        },
+    );
+}
+
+#[test]
+fn mends_reach_the_cluster_that_was_checked() {
+    fails(
+        Check::KonnectorLease,
+        &[
+            "kubectl rollout restart deployment/konnector -n kube-bind --context consumer;",
+            "kubectl logs deployment/konnector -n kube-bind --context consumer",
+        ],
+        |facts| facts.konnector.program.lease = Ok(None),
+    );
+    let policy = |facts: &mut Facts| facts.konnector.program.policies[0].policy = Ok(None);
+    fails(
+        Check::KonnectorPolicy,
+        &["kubectl bind deploy --context consumer"],
+        policy,
+    );
+    fails(
+        Check::Credential,
+        &["kubectl bind renew cowboys --context consumer"],
+        |facts| facts.contracts[0].access = Ok(TokenAccess::Refused("Unauthorized".to_owned())),
+    );
+    fails(Check::Heartbeat, &["-n other --context consumer"], |facts| {
+        facts.konnector.program.account.0 = "other".to_owned();
+        let binding = facts.contracts[0].cluster_binding.as_mut().unwrap().as_mut().unwrap();
+        binding.status.as_mut().unwrap().last_heartbeat_time.as_mut().unwrap().0 = at(-700);
+    });
+}
+
+#[test]
+fn other_names_than_the_shipped_ones_are_put_into_a_copy() {
+    fails(
+        Check::KonnectorPolicy,
+        &[
+            "copy deploy/konnector, and in the copy replace namespace kube-bind by other and ServiceAccount konnector by konnector",
+            "kubectl --context consumer apply -f COPY",
+        ],
+        |facts| {
+            facts.konnector.program.account.0 = "other".to_owned();
+            facts.konnector.program.policies[0].policy = Ok(None);
+        },
+    );
+    fails(
+        Check::ServerPolicy,
+        &[
+            "copy deploy/server",
+            "ServiceAccount bindery-server by backend",
+            "kubectl --context provider apply",
+        ],
+        |facts| {
+            let server = &mut facts.provider.as_mut().unwrap().server;
+            server.account.1 = "backend".to_owned();
+            server.policies[0].policy = Ok(None);
+        },
+    );
+}
+
+#[test]
+fn a_wrong_clock_of_the_konnector_is_one_failure() {
+    fails(Check::KonnectorClock, &["the konnector is 3600 s behind"], |facts| {
+        facts.konnector.program.lease = Ok(Some(LeaseFacts {
+            renewed: Some(at(-3_600)),
+            seen_renewed: Some(true),
+            ..lease()
+        }));
+        let binding = facts.contracts[0].cluster_binding.as_mut().unwrap().as_mut().unwrap();
+        binding.status.as_mut().unwrap().last_heartbeat_time.as_mut().unwrap().0 = at(-3_700);
+    });
+}

@@ -22,10 +22,10 @@ use tokio::time::Instant;
 
 use super::Context;
 use crate::{
-    args::{CheckArgs, ClusterPlace},
+    args::CheckArgs,
     check::{
         Finding, Marks, Outcome,
-        facts::{Facts, ProviderFlags},
+        facts::{ClusterFlags, Facts},
         judge, render, summary,
     },
     consumer::Consumer,
@@ -70,10 +70,8 @@ async fn gather<W: Write>(
 ) -> Result<(Facts, Option<contracts::Endpoint>), Failure> {
     let settings = &context.settings;
     let limit = settings.timeout.map_or(FACT_MAX, |timeout| timeout.min(FACT_MAX));
-    let own = ClusterPlace {
-        kubeconfig: settings.cluster.kubeconfig.as_deref(),
-        context: settings.cluster.context.as_deref(),
-    };
+    let own = settings.cluster.cluster();
+    let admin = args.provider.cluster(&settings.cluster);
     let cluster = Cluster::open(own, limit).await?;
     let consumer = Consumer::connect(settings).await?;
     let api = cluster.api();
@@ -93,8 +91,8 @@ async fn gather<W: Write>(
     );
     let backends = contracts::backends(&endpoints, limit);
     let provider = async {
-        match args.provider.place(&settings.cluster) {
-            Some(place) => provider::facts(place, &args.server, &owners, &consumer, limit)
+        match admin {
+            Some(admin) => provider::facts(admin, &args.server, &owners, &consumer, limit)
                 .await
                 .map(Some),
             None => Ok(None),
@@ -103,7 +101,10 @@ async fn gather<W: Write>(
     let (konnector, contracts, backends, provider) = tokio::join!(konnector, contracts, backends, provider);
     let facts = Facts {
         own_version: env!("CARGO_PKG_VERSION"),
-        flags: ProviderFlags(args.provider.of_kubectl()),
+        flags: ClusterFlags {
+            consumer: own.flags(),
+            provider: admin.map(|admin| admin.flags()).unwrap_or_default(),
+        },
         now: Timestamp::now(),
         consumer: cluster.facts(api),
         konnector: konnector?,

@@ -42,12 +42,12 @@ struct Revoked {
 /// `kubectl bind revoke NAME`
 pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &RevokeArgs) -> Result<(), Failure> {
     check(args)?;
-    let admin = args.provider.place(&context.settings.cluster);
+    let admin = args.provider.cluster(&context.settings.cluster);
     let named = named(context, args).await?;
     let reason = args.reason.as_deref();
     let steps = &mut context.steps;
-    let revoked = if let Some(place) = admin {
-        let contract = admin::Contract::open(place, &named.contract, named.uid.as_deref()).await?;
+    let revoked = if let Some(cluster) = admin {
+        let contract = admin::Contract::open(cluster, &named.contract, named.uid.as_deref()).await?;
         let affected = contract.exports().await?;
         announce(&named.contract, &affected, steps);
         let (time, anchors) = if args.dry_run {

@@ -60,15 +60,15 @@ pub(super) async fn run<W: Write>(
 ) -> Result<(), Failure> {
     let settings = &context.settings;
     let missing = |flags: &str| Failure::Usage(format!("--end-to-end offers an API on the provider: add {flags}"));
-    let place = args.provider.place(&settings.cluster);
-    let place = place.ok_or_else(|| missing("--provider-context or --provider-kubeconfig"))?;
+    let theirs = args.provider.cluster(&settings.cluster);
+    let theirs = theirs.ok_or_else(|| missing("--provider-context or --provider-kubeconfig"))?;
     let backend = backend.ok_or_else(|| missing("--server, because no binding names its backend"))?;
     let own = client::config(
         settings.cluster.kubeconfig.as_deref(),
         settings.cluster.context.as_deref(),
     )
     .await?;
-    let theirs = client::config(place.kubeconfig, place.context).await?;
+    let theirs = client::config(theirs.kubeconfig, theirs.context).await?;
     let trial = Trial {
         probe: Probe::new(&format!("{:08x}", rand::random::<u32>())),
         consumer: Clients::new(&own, 2)?.write,

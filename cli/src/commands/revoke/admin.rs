@@ -22,7 +22,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
-use crate::{args::ClusterPlace, errors::Failure, install::manifests::FIELD_MANAGER, render::steps::Steps};
+use crate::{args::KubeContext, errors::Failure, install::manifests::FIELD_MANAGER, render::steps::Steps};
 
 /// A contract on the provider's cluster.
 pub(super) struct Contract {
@@ -34,8 +34,8 @@ pub(super) struct Contract {
 impl Contract {
     /// Reads the contract. Fails if there is no such contract, or if its namespace has another UID than `uid`, which this cluster
     /// knows: it is a namespace of the same name then, on another provider or made anew.
-    pub(super) async fn open(place: ClusterPlace<'_>, name: &str, uid: Option<&str>) -> Result<Self, Failure> {
-        let config = client::config(place.kubeconfig, place.context).await?;
+    pub(super) async fn open(cluster: KubeContext<'_>, name: &str, uid: Option<&str>) -> Result<Self, Failure> {
+        let config = client::config(cluster.kubeconfig, cluster.context).await?;
         let client = Clients::new(&config, 2)?.write;
         let namespaces: Api<Namespace> = Api::all(client.clone());
         let found = namespaces.get_opt(name).await;
