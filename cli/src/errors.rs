@@ -117,7 +117,7 @@ pub(crate) enum Failure {
     Interrupted,
     /// Checks of the installation failed.
     #[error("checks failed: {0}")]
-    Unwell(usize),
+    ChecksFailed(usize),
     /// The result cannot be written.
     #[error("cannot write the result: {0}")]
     Output(#[from] io::Error),
@@ -183,7 +183,7 @@ impl Failure {
             | Self::UnknownContract { .. }
             | Self::OtherContract(_)
             | Self::Reinstated(_)
-            | Self::Unwell(_)
+            | Self::ChecksFailed(_)
             | Self::Format(_) => Exit::Failed,
         }
     }

@@ -64,8 +64,8 @@ where
         }
         match object.condition(READY) {
             Some(ready) if ready.is_true() => found.passed(check, format!("{named} is ready")),
-            Some(ready) if is_error(ready) => found.fail(check, told(&named, ready), status),
-            Some(ready) => found.warn(check, told(&named, ready), status),
+            Some(ready) if is_error(ready) => found.fail(check, not_ready(&named, ready), status),
+            Some(ready) => found.warn(check, not_ready(&named, ready), status),
             None => found.warn(
                 check,
                 format!("the konnector has not seen {named} yet"),
@@ -80,7 +80,7 @@ fn is_error(ready: &Condition) -> bool {
     ready.status == ConditionStatus::False && matches!(ready.severity, Severity::Error | Severity::None)
 }
 
-fn told(named: &str, ready: &Condition) -> String {
+fn not_ready(named: &str, ready: &Condition) -> String {
     format!(
         "{named} is not ready since {}: {} ({})",
         ready.last_transition_time.0, ready.message, ready.reason

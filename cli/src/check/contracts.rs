@@ -89,7 +89,7 @@ fn is_refused(contract: &ContractFacts) -> bool {
 fn unchecked(check: Check, what: &str, unread: &Unread, is_news: bool, found: &mut Findings) {
     let message = format!("{what}: {unread}");
     match unread {
-        Unread::Denied(_) | Unread::Failed(_) if is_news => found.warn(
+        Unread::Denied(_) | Unread::Failed(_) if is_news => found.unchecked(
             check,
             message,
             "run this command again; if the message stays, tell the provider's admin",
@@ -333,7 +333,7 @@ pub(super) fn revocations(provider: &ProviderFacts, flags: &str, found: &mut Fin
 fn templates(provider: &ProviderFacts, found: &mut Findings) {
     let check = Check::TemplateReady;
     match &provider.unready_templates {
-        Err(unread @ (Unread::Denied(_) | Unread::Failed(_))) => {
+        Err(unread) => {
             found.unread(
                 check,
                 "list APIServiceExportTemplates",
@@ -341,7 +341,6 @@ fn templates(provider: &ProviderFacts, found: &mut Findings) {
                 "list apiserviceexporttemplates",
             );
         }
-        Err(Unread::Silent(why)) => found.skip(check, format!("templates are not checked: {why}")),
         Ok(unready) if unready.is_empty() => found.passed(check, "all templates can be bound"),
         Ok(unready) => {
             for (name, ready) in unready {

@@ -21,7 +21,7 @@ pub(crate) enum Unread {
     /// The user lacks a right.
     #[error("{0}")]
     Denied(String),
-    /// Nobody answered.
+    /// No connection could be made, or no answer came in time.
     #[error("{0}")]
     Silent(String),
     /// The answer was another error.
@@ -47,6 +47,21 @@ pub(crate) struct Facts {
     pub(crate) backends: Vec<BackendFacts>,
     /// The provider's own cluster, if flags give access to it.
     pub(crate) provider: Option<ProviderFacts>,
+}
+
+impl Facts {
+    /// The address of the backend on the provider's cluster: the one that all contracts on this cluster name. None if they name
+    /// several, or if there is no such contract.
+    pub(crate) fn provider_backend(&self) -> Option<&str> {
+        let there = self.provider.as_ref()?.revoked.as_ref().ok()?;
+        let mut addresses = self
+            .contracts
+            .iter()
+            .filter(|contract| there.contains_key(&contract.name))
+            .filter_map(|contract| contract.backend.as_deref());
+        let first = addresses.next()?;
+        addresses.all(|other| other == first).then_some(first)
+    }
 }
 
 /// The flags with which commands of a mend reach each cluster: quoted for a shell, each with a space before it.

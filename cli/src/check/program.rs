@@ -116,7 +116,7 @@ pub(super) fn server(provider: &ProviderFacts, facts: &Facts, found: &mut Findin
             flags,
         )
     };
-    let other_release = other_release(facts, "the server", server_release(provider, facts));
+    let other_release = other_release(facts, "the server", server_release(facts));
     let checks = ProgramChecks {
         rights: Check::ServerRights,
         lease: Check::ServerLease,
@@ -226,7 +226,14 @@ fn holder(lease: &str, facts: &LeaseFacts, checks: &ProgramChecks<'_>, replicas:
             checks.restart.as_str(),
         );
     }
-    found.passed(checks.lease, format!("{lease} is held by {holder}, who renews it"));
+    let seconds = facts
+        .renewed
+        .map(|renewed| facts.read_at.duration_since(renewed).as_secs().max(0));
+    let renewed = match (facts.seen_renewed, seconds) {
+        (Some(true), _) | (_, None) => "and was renewed just now".to_owned(),
+        (_, Some(seconds)) => format!("and was renewed {seconds} s ago"),
+    };
+    found.passed(checks.lease, format!("{lease} is held by {holder}, {renewed}"));
     // A renewal may be as old as the Lease lasts, so only what is beyond that shows a clock that is behind.
     let ahead = match ahead {
         Some(ahead) if !is_young || !ahead.is_negative() => ahead,
@@ -294,19 +301,11 @@ fn konnector_release(facts: &Facts) -> Option<&str> {
     reported.or_else(|| versions::of_image(image?))
 }
 
-/// The version of the server on the provider's cluster: the one of the backend that a contract on this cluster names, or else
-/// of the only backend.
-fn server_release<'a>(provider: &ProviderFacts, facts: &'a Facts) -> Option<&'a str> {
-    let known = provider.revoked.as_ref().ok();
-    let is_there = |contract: &&ContractFacts| known.is_some_and(|known| known.contains_key(&contract.name));
-    let mut addresses = facts
-        .contracts
-        .iter()
-        .filter(is_there)
-        .filter_map(|contract| contract.backend.as_ref());
-    let backend = match (addresses.next(), facts.backends.as_slice()) {
-        (Some(address), backends) => backends.iter().find(|backend| backend.address == *address),
-        (None, [only]) => Some(only),
+/// The version of the server on the provider's cluster, if it is known which backend that is.
+fn server_release(facts: &Facts) -> Option<&str> {
+    let backend = match (facts.provider_backend(), facts.backends.as_slice()) {
+        (Some(address), backends) => backends.iter().find(|backend| backend.address == address),
+        (None, [only]) if facts.contracts.is_empty() => Some(only),
         (None, _) => None,
     };
     backend?.version.as_deref().ok()

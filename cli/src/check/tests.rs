@@ -34,8 +34,8 @@ fn found(expect: &[(Check, Outcome)], says: &[&str], change: impl FnOnce(&mut Fa
         .iter()
         .filter(|finding| finding.outcome >= Outcome::Warning)
         .collect();
-    let told: Vec<_> = bad.iter().map(|finding| (finding.check, finding.outcome)).collect();
-    assert_eq!(told, expect, "{all:#?}");
+    let reported: Vec<_> = bad.iter().map(|finding| (finding.check, finding.outcome)).collect();
+    assert_eq!(reported, expect, "{all:#?}");
     let texts = bad
         .iter()
         .flat_map(|finding| [Some(finding.message.as_str()), finding.mend.as_deref()]);
@@ -51,9 +51,9 @@ fn nothing_is_found_on_a_healthy_installation() {
     found(&[], &[], |_| {});
     let all = judge(&healthy());
     assert!(all.iter().all(|finding| finding.outcome == Outcome::Passed), "{all:#?}");
-    let told: std::collections::BTreeSet<_> = all.iter().map(|finding| finding.check).collect();
-    // There is no unusable Secret to tell of.
-    let silent: Vec<_> = Check::ALL.iter().filter(|check| !told.contains(check)).collect();
+    let reported: std::collections::BTreeSet<_> = all.iter().map(|finding| finding.check).collect();
+    // There is no unusable Secret to report.
+    let silent: Vec<_> = Check::ALL.iter().filter(|check| !reported.contains(check)).collect();
     assert_eq!(silent, [&Check::CredentialSecret]);
 }
 
@@ -659,4 +659,50 @@ fn a_wrong_clock_of_the_konnector_is_one_failure() {
         let binding = facts.contracts[0].cluster_binding.as_mut().unwrap().as_mut().unwrap();
         binding.status.as_mut().unwrap().last_heartbeat_time.as_mut().unwrap().0 = at(-3_700);
     });
+}
+
+#[test]
+fn the_backend_of_the_provider_is_the_one_that_its_contracts_name() {
+    let mut facts = healthy();
+    assert_eq!(facts.provider_backend(), Some("https://bind.example.com"));
+    // The contract of another provider comes first.
+    add_provider(&mut facts);
+    facts.contracts.reverse();
+    assert_eq!(facts.provider_backend(), Some("https://bind.example.com"));
+    facts.contracts[0].name = "kube-bind-x".to_owned();
+    assert_eq!(
+        facts.provider_backend(),
+        None,
+        "two providers have a contract of this name"
+    );
+    facts.contracts.clear();
+    assert_eq!(facts.provider_backend(), None);
+}
+
+#[test]
+fn what_could_not_be_checked_is_counted() {
+    let denied = || Unread::Denied("forbidden".to_owned());
+    let last = |facts: &Facts| {
+        render(&judge(facts), Marks::Words)
+            .lines()
+            .last()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let mut facts = healthy();
+    facts.bindings = Err(denied());
+    let text = last(&facts);
+    assert!(
+        text.starts_with("Nothing failed, but not all could be checked, not checked: 1 ("),
+        "{text}"
+    );
+    facts.contracts[0].renewable_until = Some(at(3_600));
+    let text = last(&facts);
+    assert!(text.contains("not checked: 1, warnings: 1 ("), "{text}");
+    facts.bindings = Ok(Vec::new());
+    let text = last(&facts);
+    assert!(text.starts_with("It works, warnings: 1 ("), "{text}");
+    facts.konnector.program.lease = Ok(None);
+    let text = last(&facts);
+    assert!(text.starts_with("Failed: 1, warnings: 1 ("), "{text}");
 }

@@ -43,6 +43,9 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 /// `kubectl bind check`
 pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &CheckArgs) -> Result<(), Failure> {
+    if args.end_to_end && args.provider.cluster(&context.settings.cluster).is_none() {
+        return Err(end_to_end::missing("--provider-context or --provider-kubeconfig"));
+    }
     let start = Instant::now();
     let patience = context.settings.patience(PATIENCE);
     let (findings, backend) = loop {
@@ -59,11 +62,11 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &CheckArgs) ->
     match summary(&findings).failed {
         0 if args.end_to_end => Box::pin(end_to_end::run(context, args, backend)).await,
         0 => Ok(()),
-        failed => Err(Failure::Unwell(failed)),
+        failed => Err(Failure::ChecksFailed(failed)),
     }
 }
 
-/// Reads all facts, as many at a time as do not depend on each other. Also returns the first backend that was checked.
+/// Reads all facts, as many at a time as do not depend on each other. Also returns the backend of the provider's cluster.
 async fn gather<W: Write>(
     context: &Context<W>,
     args: &CheckArgs,
@@ -115,7 +118,8 @@ async fn gather<W: Write>(
         backends,
         provider: provider?,
     };
-    Ok((facts, endpoints.into_iter().next()))
+    let backend = contracts::of_provider(endpoints, settings, &facts);
+    Ok((facts, backend))
 }
 
 fn print<W: Write>(context: &mut Context<W>, findings: &[Finding]) -> Result<(), Failure> {
