@@ -42,7 +42,7 @@ pub(crate) async fn about_to_expire(world: &World) -> Result<()> {
         let says = [
             "WARN the certificate of the backend",
             "expires in ",
-            "It works, with warnings: 1",
+            "It works, warnings: 1",
         ];
         world.run(world.check_command()?).await?.expect(0, &says)?;
         Ok(())
