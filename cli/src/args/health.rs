@@ -30,11 +30,13 @@ impl KubeContext<'_> {
     pub(crate) fn flags(&self) -> String {
         let file = self.kubeconfig.map(|file| ("kubeconfig", file.to_string_lossy()));
         let context = self.context.map(|name| ("context", name.into()));
-        let given = file.into_iter().chain(context);
-        // No argument of this process has the byte 0, the only one that cannot be quoted.
-        given
-            .map(|(flag, value)| format!(" --{flag} {}", shlex::try_quote(&value).unwrap_or_default()))
-            .collect()
+        let mut flags = String::new();
+        for (flag, value) in file.into_iter().chain(context) {
+            // No argument of this process has the byte 0, the only one that cannot be quoted.
+            let value = shlex::try_quote(&value).unwrap_or_default();
+            flags.extend([" --", flag, " ", &value]);
+        }
+        flags
     }
 }
 

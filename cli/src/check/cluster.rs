@@ -116,7 +116,7 @@ fn answers<'a>(
             return Some(api);
         }
         Err(Unread::Denied(why)) => {
-            found.passed(check, format!("{of} answers, and refuses to tell its version: {why}"))
+            found.passed(check, format!("{of} answers, and refuses to tell its version: {why}"));
         }
         Err(why) => found.fail(check, format!("{of} does not answer: {why}"), mend),
     }
