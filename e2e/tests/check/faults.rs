@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_api::v1alpha2::ClusterBinding;
-use bindery_e2e::{clock, process};
+use bindery_e2e::{clock, eventually_ok, process};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::{
     Api,
@@ -12,7 +12,7 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::world::World;
+use crate::world::{SOON, World};
 
 const POLICY: &str = "kube-bind-konnector";
 const GRACE: Duration = Duration::from_mins(1);
@@ -65,13 +65,13 @@ pub(crate) async fn server_policy_gone(world: &World) -> Result<()> {
 }
 
 pub(crate) async fn missing_rule(world: &World) -> Result<()> {
-    let roles: Api<ClusterRole> = Api::all(world.bound.consumer.plane.client());
-    let mut role = roles.get(POLICY).await?;
+    let cluster_roles: Api<ClusterRole> = Api::all(world.bound.consumer.plane.client());
+    let mut role = cluster_roles.get(POLICY).await?;
     let rules = role.rules.as_mut().context("rules")?;
     let before = rules.len();
     rules.retain(|rule| !rule.resources.iter().flatten().any(|resource| resource == "events"));
     ensure!(rules.len() + 1 == before, "the rule on events is not there: {rules:?}");
-    roles.replace(POLICY, &PostParams::default(), &role).await?;
+    cluster_roles.replace(POLICY, &PostParams::default(), &role).await?;
     let says = [
         "ServiceAccount kube-bind/konnector may not create events.events.k8s.io, patch events.events.k8s.io",
         "kubectl bind deploy",
@@ -98,19 +98,24 @@ pub(crate) async fn clock(world: &World) -> Result<()> {
     world.finds_by(shifted, &checks, &says).await
 }
 
-/// The konnector's release is far ahead. It reports its version with each heartbeat, the next of which is minutes away.
+/// The konnector's release is far ahead. It reports its own version with each heartbeat, so the other one is written before each
+/// look.
 pub(crate) async fn versions(world: &World) -> Result<()> {
     let report = async |version: &str| {
         let bindings: Api<ClusterBinding> = Api::namespaced(world.bound.provider.plane.client(), &world.bound.contract);
         let patch = Patch::Merge(json!({"status": {"konnectorVersion": version}}));
         bindings.patch_status("cluster", &PatchParams::default(), &patch).await
     };
-    report("v9.9.0").await?;
     let says = [
         "the konnector v9.9.0: more than one minor version apart",
         "kubectl bind deploy",
     ];
-    world.finds(&["konnector-version", "backend-version"], &says).await?;
+    let checks = ["konnector-version", "backend-version"];
+    eventually_ok("the version to be found", SOON, async || {
+        report("v9.9.0").await?;
+        world.finds_now(world.check_command()?, &checks, &says).await
+    })
+    .await?;
     report(concat!("v", env!("CARGO_PKG_VERSION"))).await?;
     world.all_is_well().await
 }
