@@ -17,7 +17,7 @@ use crate::render::output::Format;
 
 pub(crate) use bound::{ClaimsArgs, CompletionArgs, RenewArgs, StatusArgs, UnbindArgs, WhyArgs};
 pub(crate) use deploy::{AdoptArgs, DeployArgs, DryRun, UndeployArgs};
-pub(crate) use health::{CheckArgs, ClusterPlace, RevokeArgs, ServerArgs};
+pub(crate) use health::{CheckArgs, KubeContext, RevokeArgs, ServerArgs};
 pub(crate) use short::parse;
 
 const EXAMPLES: &str = "\

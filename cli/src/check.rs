@@ -24,15 +24,15 @@ use finding::Findings;
 /// Judges the facts, in the order in which findings are shown.
 pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut found = Findings::default();
-    cluster::consumer(&facts.consumer, &mut found);
+    cluster::consumer(&facts.consumer, &facts.flags.consumer, &mut found);
     program::konnector(facts, &mut found);
     bindings::judge(facts, &mut found);
     contracts::judge(facts, &mut found);
     contracts::backends(facts, &mut found);
     if let Some(provider) = &facts.provider {
         cluster::provider(&provider.cluster, &mut found);
-        program::server(provider, &facts.flags, &mut found);
-        contracts::revocations(provider, &mut found);
+        program::server(provider, facts, &mut found);
+        contracts::revocations(provider, &facts.flags.consumer, &mut found);
     }
     found.into_list()
 }

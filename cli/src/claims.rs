@@ -9,7 +9,7 @@ mod state;
 use bindery_api::v1alpha2::{GroupResource, NamedResource, PermissionClaim, SelectorReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
-pub(crate) use consent::{Question, Verdict, is_yes, question, question_of, verdict};
+pub(crate) use consent::{Question, Verdict, is_plain_yes, is_yes, question, question_of, verdict};
 pub(crate) use decision::{Decision, Unclaimed, check_rejected, decide};
 pub(crate) use record::{news, record_after};
 pub(crate) use state::{Claim, ClaimState, Known, states};

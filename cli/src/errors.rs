@@ -101,6 +101,14 @@ pub(crate) enum Failure {
     /// The provider has no such contract.
     #[error("namespace {0} of the provider is no contract, or does not exist")]
     NoContract(String),
+    /// The namespace of a contract has another UID than the one that this cluster is bound to.
+    #[error("namespace {0} of the provider is not the contract that this cluster is bound to: it has another UID")]
+    OtherContract(String),
+    /// An owner of the contract has bound again while its credentials were being revoked.
+    #[error(
+        "the revocation of contract {0} has ended: an owner of the contract bound again meanwhile; nothing was deleted"
+    )]
+    Reinstated(String),
     /// Neither the status of a binding or bundle nor its Secret names its contract.
     #[error("the contract of {owner} is not known: its status does not name it, and {why}")]
     UnknownContract { owner: String, why: String },
@@ -109,7 +117,7 @@ pub(crate) enum Failure {
     Interrupted,
     /// Checks of the installation failed.
     #[error("checks failed: {0}")]
-    Unwell(usize),
+    ChecksFailed(usize),
     /// The result cannot be written.
     #[error("cannot write the result: {0}")]
     Output(#[from] io::Error),
@@ -173,7 +181,9 @@ impl Failure {
             | Self::Incomplete(_)
             | Self::NotConfirmed(_)
             | Self::UnknownContract { .. }
-            | Self::Unwell(_)
+            | Self::OtherContract(_)
+            | Self::Reinstated(_)
+            | Self::ChecksFailed(_)
             | Self::Format(_) => Exit::Failed,
         }
     }
@@ -198,6 +208,16 @@ impl Failure {
             ),
             Self::NoContract(_) => Some(
                 "`kubectl get clusterbindings --all-namespaces` on the provider lists the contracts.".to_owned(),
+            ),
+            Self::OtherContract(_) => Some(
+                "Check --provider-context and --provider-kubeconfig: they may name another provider. To revoke the contract that is \
+                 there, name it with --contract NAMESPACE."
+                    .to_owned(),
+            ),
+            Self::Reinstated(_) => Some(
+                "To revoke the new credentials too, run the command again. To keep an owner from binding again, remove that owner from \
+                 annotation backend.kube-bind.io/owners of the contract's namespace first."
+                    .to_owned(),
             ),
             Self::UnknownContract { .. } => Some("Name the contract with --contract NAMESPACE.".to_owned()),
             Self::NotInstalled => Some(

@@ -15,8 +15,8 @@ use std::{
 use bindery_api::v1alpha2::Isolation;
 use bindery_proto::v1alpha2::{
     BindableResourcesRequest, BindableResourcesRequestSpec, ClusterIdentity, Collection,
-    CreateBindableResourcesRequestRequest, ErrorReason, ListCollectionsRequest, ListTemplatesRequest, NameRef,
-    ObjectMeta, RevokeCredentialsResponse, Template,
+    CreateBindableResourcesRequestRequest, ErrorReason, ListCollectionsRequest, ListExportsRequest,
+    ListTemplatesRequest, NameRef, ObjectMeta, RevokeCredentialsResponse, Template,
 };
 use bindery_runtime::terminal::Exit;
 use bindery_sdk::{Address, Bound, BuildError, Client, Code, Error, Renewed, TemplateDetails};
@@ -251,6 +251,21 @@ impl<'a> Provider<'a> {
     pub(crate) async fn renew(&self, contract: &str) -> Result<Renewed, ProviderError> {
         let answer = self.client.renew_kubeconfig(contract).await;
         answer.map_err(|source| self.failed(format!("renew the kubeconfig of contract {contract}"), None, source))
+    }
+
+    /// Lists the exports of a contract, by name; fails if the caller does not own the contract.
+    pub(crate) async fn exports(&self, contract: &str) -> Result<Vec<String>, ProviderError> {
+        let request = ListExportsRequest {
+            contract: contract.to_owned(),
+            ..ListExportsRequest::default()
+        };
+        let answer = self.client.list_exports(request).await;
+        let exports =
+            answer.map_err(|source| self.failed(format!("list the exports of contract {contract}"), None, source))?;
+        Ok(exports
+            .into_iter()
+            .filter_map(|export| Some(export.metadata?.name))
+            .collect())
     }
 
     /// Ends all credentials of a contract.

@@ -102,7 +102,7 @@ impl ControlPlane {
 
     /// As [`ControlPlane::start`], without starting the controllers yet. The caller starts them once the kinds are there that
     /// the garbage collector must know from its start on.
-    pub(crate) async fn start_before_controllers(name: &str) -> Result<Self> {
+    pub async fn start_before_controllers(name: &str) -> Result<Self> {
         let plain = Parts {
             audit: false,
             controllers: true,

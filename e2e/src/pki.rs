@@ -44,11 +44,12 @@ impl Authority {
         self.sign(Self::of_server(names)?)
     }
 
-    /// As [`Authority::server`], with a certificate that has expired long ago.
-    pub fn expired_server(&self, names: &[&str]) -> Result<Identity> {
+    /// As [`Authority::server`], with a certificate that is valid from the year 2019 until the beginning of this day.
+    pub fn server_until(&self, names: &[&str], until: jiff::civil::Date) -> Result<Identity> {
         let mut params = Self::of_server(names)?;
+        let part = |number: i8| u8::try_from(number).unwrap_or(1);
         params.not_before = rcgen::date_time_ymd(2019, 1, 1);
-        params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+        params.not_after = rcgen::date_time_ymd(until.year().into(), part(until.month()), part(until.day()));
         self.sign(params)
     }
 

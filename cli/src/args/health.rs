@@ -20,30 +20,47 @@ pub(crate) struct ProviderClusterArgs {
 
 /// A cluster by its kubeconfig and context; without either, as kubectl finds it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ClusterPlace<'a> {
+pub(crate) struct KubeContext<'a> {
     pub(crate) kubeconfig: Option<&'a Path>,
     pub(crate) context: Option<&'a str>,
 }
 
+impl KubeContext<'_> {
+    /// The flags with which kubectl and kubectl-bind reach this cluster, quoted for a shell, each with a space before it.
+    pub(crate) fn flags(&self) -> String {
+        let file = self.kubeconfig.map(|file| ("kubeconfig", file.to_string_lossy()));
+        let context = self.context.map(|name| ("context", name.into()));
+        let mut flags = String::new();
+        for (flag, value) in file.into_iter().chain(context) {
+            // No argument of this process has the byte 0, the only one that cannot be quoted.
+            let value = shlex::try_quote(&value).unwrap_or_default();
+            flags.extend([" --", flag, " ", &value]);
+        }
+        flags
+    }
+}
+
+impl ClusterArgs {
+    /// The cluster that the flags name.
+    pub(crate) fn cluster(&self) -> KubeContext<'_> {
+        KubeContext {
+            kubeconfig: self.kubeconfig.as_deref(),
+            context: self.context.as_deref(),
+        }
+    }
+}
+
 impl ProviderClusterArgs {
     /// The provider's cluster; none if the flags name none. `own` is this cluster, whose kubeconfig may have the context.
-    pub(crate) fn place<'a>(&'a self, own: &'a ClusterArgs) -> Option<ClusterPlace<'a>> {
+    pub(crate) fn cluster<'a>(&'a self, own: &'a ClusterArgs) -> Option<KubeContext<'a>> {
         let given = self.provider_kubeconfig.as_deref();
         if given.is_none() && self.provider_context.is_none() {
             return None;
         }
-        Some(ClusterPlace {
+        Some(KubeContext {
             kubeconfig: given.or(own.kubeconfig.as_deref()),
             context: self.provider_context.as_deref(),
         })
-    }
-
-    /// The flags with which kubectl reaches the same cluster, each with a space before it.
-    pub(crate) fn of_kubectl(&self) -> String {
-        let file = self.provider_kubeconfig.as_ref();
-        let file = file.map(|file| format!(" --kubeconfig {}", file.display()));
-        let context = self.provider_context.as_ref().map(|name| format!(" --context {name}"));
-        file.into_iter().chain(context).collect()
     }
 }
 
@@ -138,4 +155,46 @@ pub(crate) struct RevokeArgs {
     /// Revoke without being asked.
     #[arg(short = 'y', long)]
     pub(crate) yes: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own(kubeconfig: Option<&str>) -> ClusterArgs {
+        ClusterArgs {
+            kubeconfig: kubeconfig.map(PathBuf::from),
+            context: Some("consumer".to_owned()),
+        }
+    }
+
+    fn provider(kubeconfig: Option<&str>, context: Option<&str>) -> ProviderClusterArgs {
+        ProviderClusterArgs {
+            provider_kubeconfig: kubeconfig.map(PathBuf::from),
+            provider_context: context.map(ToOwned::to_owned),
+        }
+    }
+
+    #[test]
+    fn flags_reach_the_cluster_that_was_checked() {
+        assert_eq!(own(None).cluster().flags(), " --context consumer");
+        for (kubeconfig, context, own_kubeconfig, expect) in [
+            (None, None, Some("a"), None),
+            (None, Some("p"), None, Some(" --context p")),
+            // The context is in the kubeconfig of this cluster.
+            (None, Some("p"), Some("a"), Some(" --kubeconfig a --context p")),
+            (Some("b"), None, Some("a"), Some(" --kubeconfig b")),
+            (
+                Some("my file"),
+                Some("it's"),
+                None,
+                Some(r#" --kubeconfig 'my file' --context "it's""#),
+            ),
+        ] {
+            let own = own(own_kubeconfig);
+            let args = provider(kubeconfig, context);
+            let flags = args.cluster(&own).map(|cluster| cluster.flags());
+            assert_eq!(flags.as_deref(), expect);
+        }
+    }
 }

@@ -31,11 +31,18 @@ pub(super) fn judge(facts: &Facts, found: &mut Findings) {
             );
         }
     }
-    owners(Check::BindingReady, "APIServiceBinding", &facts.bindings, found);
-    owners(Check::BundleReady, "APIServiceBindingBundle", &facts.bundles, found);
+    let flags = &facts.flags.consumer;
+    owners(Check::BindingReady, "APIServiceBinding", &facts.bindings, flags, found);
+    owners(
+        Check::BundleReady,
+        "APIServiceBindingBundle",
+        &facts.bundles,
+        flags,
+        found,
+    );
 }
 
-fn owners<K>(check: Check, kind: &str, listed: &Fact<Vec<K>>, found: &mut Findings)
+fn owners<K>(check: Check, kind: &str, listed: &Fact<Vec<K>>, flags: &str, found: &mut Findings)
 where
     K: kube::Resource<DynamicType = ()>,
     K: bindery_api::Conditions,
@@ -50,15 +57,15 @@ where
     for object in listed {
         let name = object.name_any();
         let named = format!("{kind} {name}");
-        let status = format!("kubectl bind status {name}");
+        let status = format!("kubectl bind status {name}{flags}");
         if object.meta().deletion_timestamp.is_some() {
             found.warn(check, format!("{named} is being deleted"), status);
             continue;
         }
         match object.condition(READY) {
             Some(ready) if ready.is_true() => found.passed(check, format!("{named} is ready")),
-            Some(ready) if is_error(ready) => found.fail(check, told(&named, ready), status),
-            Some(ready) => found.warn(check, told(&named, ready), status),
+            Some(ready) if is_error(ready) => found.fail(check, not_ready(&named, ready), status),
+            Some(ready) => found.warn(check, not_ready(&named, ready), status),
             None => found.warn(
                 check,
                 format!("the konnector has not seen {named} yet"),
@@ -73,7 +80,7 @@ fn is_error(ready: &Condition) -> bool {
     ready.status == ConditionStatus::False && matches!(ready.severity, Severity::Error | Severity::None)
 }
 
-fn told(named: &str, ready: &Condition) -> String {
+fn not_ready(named: &str, ready: &Condition) -> String {
     format!(
         "{named} is not ready since {}: {} ({})",
         ready.last_transition_time.0, ready.message, ready.reason

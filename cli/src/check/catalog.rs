@@ -67,109 +67,109 @@ macro_rules! checks {
 
 checks! {
     ConsumerApi "consumer-api" Consumer
-        looks "Whether this cluster's API server answers, over TLS with a certificate that the kubeconfig trusts."
+        looks "Checks whether this cluster's API server answers, over TLS with a certificate that the kubeconfig trusts."
         mend "Check `--kubeconfig` and `--context`, the network, and that the API server runs."
     ConsumerVersion "consumer-version" Consumer
-        looks "Whether this cluster runs Kubernetes 1.30 or newer, the first version with ValidatingAdmissionPolicies."
+        looks "Checks whether this cluster runs Kubernetes 1.30 or newer, the first version with ValidatingAdmissionPolicies."
         mend "Upgrade the cluster."
     ConsumerClock "consumer-clock" Consumer
-        looks "Whether the clocks of this machine and of this cluster's API server agree, by the header `Date` of an answer. More than 10 s are a warning, more than 2 min a failure."
+        looks "Checks whether the clocks of this machine and of this cluster's API server agree, by the header `Date` of an answer. More than 10 s are a warning, more than 2 min a failure."
         mend "Set both clocks by NTP, such as with `timedatectl set-ntp true`."
     KonnectorDefinitions "konnector-definitions" Konnector
-        looks "Whether this cluster serves APIServiceBindings and APIServiceBindingBundles."
+        looks "Checks whether this cluster serves APIServiceBindings and APIServiceBindingBundles."
         mend "Run `kubectl bind deploy`."
     KonnectorRights "konnector-rights" Konnector
-        looks "Whether the konnector's ServiceAccount has every right that the shipped roles give, by SubjectAccessReviews. Rights on bound resources belong to the bindings, whose conditions report them."
+        looks "Checks whether the konnector's ServiceAccount has every right that the shipped roles give, by SubjectAccessReviews. Rights on bound resources belong to the bindings, whose conditions report them."
         mend "Run `kubectl bind deploy`, which restores the roles, or add the rules that are printed to ClusterRole `kube-bind-konnector`, or to Role `konnector` for rights in one namespace."
     KonnectorPolicy "konnector-policy" Konnector
-        looks "Whether the ValidatingAdmissionPolicies that limit the konnector exist and are those of this release."
+        looks "Checks whether the ValidatingAdmissionPolicies that limit the konnector exist and are those of this release."
         mend "Run `kubectl bind deploy`."
     KonnectorPolicyBinding "konnector-policy-binding" Konnector
-        looks "Whether each of these policies is bound with action Deny, without which it does nothing."
+        looks "Checks whether each of these policies is bound with action Deny, without which it does nothing."
         mend "Run `kubectl bind deploy`."
     KonnectorPolicyInForce "konnector-policy-in-force" Konnector
-        looks "Whether each of these policies denies a request, sent as a dry run in the konnector's name, that it has to deny. Skipped for a user who may not impersonate the konnector."
+        looks "Checks whether each of these policies denies a request, sent as a dry run in the konnector's name, that it has to deny. Skipped for a user who may not impersonate the konnector."
         mend "Wait a few seconds after a change of the policy; then run `kubectl bind deploy`."
     KonnectorLease "konnector-lease" Konnector
-        looks "Whether a konnector holds Lease `kube-bind` and renews it. A Lease that looks old is watched until it would expire, so that a wrong clock does not count as a missing leader."
+        looks "Checks whether a konnector holds Lease `kube-bind` and renews it. A Lease that looks old is watched until it would expire, so that a wrong clock does not count as a missing leader."
         mend "See the log of the konnector, and start it again: `kubectl rollout restart deployment/konnector -n kube-bind`."
     KonnectorClock "konnector-clock" Konnector
-        looks "Whether the clocks of the konnector and of this cluster's API server agree, by the times that the konnector writes into its Lease."
+        looks "Checks whether the clocks of the konnector and of this cluster's API server agree, by the times that the konnector writes into its Lease."
         mend "Set the clock of the konnector's node by NTP."
     KonnectorVersion "konnector-version" Konnector
-        looks "Whether this command and the konnector are at most one minor version apart. The version is the one that the konnector reports to its providers, or else the tag of its image."
+        looks "Checks whether this command and the konnector are at most one minor version apart. The version is the one that the konnector reports to its providers, or else the tag of its image."
         mend "Run `kubectl bind deploy` of the newer release, or install the `kubectl-bind` of the konnector's release."
     CredentialSecret "credential-secret" Bindings
-        looks "Whether the Secret of each binding and bundle exists and holds a kubeconfig that is safe to use."
+        looks "Checks whether the Secret of each binding and bundle exists and holds a kubeconfig that is safe to use."
         mend "Bind again, or put the provider's kubeconfig into the Secret."
     BindingReady "binding-ready" Bindings
-        looks "Whether the konnector reports each binding as ready: condition `Ready`, with the message of what is wrong, since when."
+        looks "Checks whether the konnector reports each binding as ready: condition `Ready`, with the message of what is wrong, since when."
         mend "Do what the message of the condition says; `kubectl bind status NAME` shows all conditions."
     BundleReady "bundle-ready" Bindings
-        looks "Whether the konnector reports each bundle as ready: condition `Ready`, with the message of what is wrong, since when."
+        looks "Checks whether the konnector reports each bundle as ready: condition `Ready`, with the message of what is wrong, since when."
         mend "Do what the message of the condition says; see the conditions of bundles."
     ProviderApi "provider-api" Contracts
-        looks "Whether the provider's API server answers this machine, at the address in the kubeconfigs of the bindings."
+        looks "Checks whether the provider's API server answers this machine, at the address in the kubeconfigs of the bindings."
         mend "Check the address and the network to it, and tell the provider's admin."
     ProviderCertificate "provider-certificate" Contracts
-        looks "Whether the certificate of the provider's API server is signed by the CA in the kubeconfig, names the host that is dialled, and is valid for at least 7 more days."
+        looks "Checks whether the certificate of the provider's API server is signed by the CA in the kubeconfig, names the host that is dialled, and is valid for at least 7 more days."
         mend "For another CA, get a new kubeconfig with `kubectl bind renew`. For an expired certificate or a wrong name, the provider's admin issues another certificate."
     ProviderClock "provider-clock" Contracts
-        looks "Whether the clocks of this machine and of the provider's API server agree."
+        looks "Checks whether the clocks of this machine and of the provider's API server agree."
         mend "Set both clocks by NTP."
     Credential "credential" Contracts
-        looks "Whether the provider accepts the newest token of each contract: one that is refused before its time is over was revoked, or the provider's keys changed."
+        looks "Checks whether the provider accepts the newest token of each contract: one that is refused before its time is over was revoked, or the provider's keys changed."
         mend "Run `kubectl bind renew NAME` as the owner of the contract."
     CredentialRenewal "credential-renewal" Contracts
-        looks "Whether the konnector can still renew each credential: the renewal token is accepted by the backend and does not expire within a day."
+        looks "Checks whether the konnector can still renew each credential: the renewal token is accepted by the backend and does not expire within a day."
         mend "Run `kubectl bind renew NAME` as the owner of the contract."
     Heartbeat "heartbeat" Contracts
-        looks "Whether the konnector reaches each provider: the time of its last heartbeat there, which is due at least every two intervals."
+        looks "Checks whether the konnector reaches each provider: the time of its last heartbeat there, which is due at least every two intervals. Skipped if the konnector's clock is wrong."
         mend "See the log of the konnector, and whether its pod reaches the provider's API server."
     BackendReachable "backend-reachable" Backend
-        looks "Whether the backend accepts connections from this machine."
+        looks "Checks whether the backend accepts connections from this machine."
         mend "Check the address, the network and that the server runs: `kubectl get pods -n kube-bind` on the provider."
     BackendCertificate "backend-certificate" Backend
-        looks "Whether the backend's certificate is signed by the CA in the kubeconfig (or in `--certificate-authority`), names the host that is dialled, and is valid for at least 7 more days."
+        looks "Checks whether the backend's certificate is signed by the CA in the kubeconfig (or in `--certificate-authority`), names the host that is dialled, and is valid for at least 7 more days."
         mend "For another CA, get a new kubeconfig with `kubectl bind renew`. For an expired certificate or a wrong name, the provider's admin gives the server another certificate, which it reads again when its file changes."
     BackendAnswers "backend-answers" Backend
-        looks "Whether the backend answers gRPC."
+        looks "Checks whether the backend answers gRPC."
         mend "See the log of the server, and whether a proxy in front of it passes gRPC (HTTP/2) through."
     BackendVersion "backend-version" Backend
-        looks "Whether this command and the konnector are each at most one minor version apart from the server."
+        looks "Checks whether this command and the konnector are each at most one minor version apart from the server."
         mend "Upgrade the older program. Server and konnector one minor version apart work together."
     ProviderAdminApi "provider-admin-api" Provider
-        looks "Whether the provider's API server answers at the address of `--provider-context` or `--provider-kubeconfig`."
+        looks "Checks whether the provider's API server answers at the address of `--provider-context` or `--provider-kubeconfig`."
         mend "Check these flags, the network, and that the API server runs."
     ProviderVersion "provider-version" Provider
-        looks "Whether the provider's cluster runs Kubernetes 1.30 or newer."
+        looks "Checks whether the provider's cluster runs Kubernetes 1.30 or newer."
         mend "Upgrade the cluster."
     ProviderAdminClock "provider-admin-clock" Provider
-        looks "Whether the clocks of this machine and of the provider's API server agree."
+        looks "Checks whether the clocks of this machine and of the provider's API server agree."
         mend "Set both clocks by NTP."
     ServerRights "server-rights" Provider
-        looks "Whether the server's ServiceAccount has every right that the shipped roles give. Rights that offers need are reported by the templates."
+        looks "Checks whether the server's ServiceAccount has every right that the shipped roles give. Rights that offers need are reported by the templates."
         mend "Apply the manifests of `deploy/server` of the server's release again."
     ServerPolicy "server-policy" Provider
-        looks "Whether the ValidatingAdmissionPolicies that limit consumers, and those who request bindings, exist and are those of this release."
+        looks "Checks whether the ValidatingAdmissionPolicies that limit consumers, and those who request bindings, exist and are those of this release."
         mend "Apply `deploy/server/policy.yaml` and `deploy/server/requests-policy.yaml`."
     ServerPolicyBinding "server-policy-binding" Provider
-        looks "Whether each of these policies is bound with action Deny."
+        looks "Checks whether each of these policies is bound with action Deny."
         mend "Apply `deploy/server/policy.yaml` and `deploy/server/requests-policy.yaml`."
     ServerPolicyInForce "server-policy-in-force" Provider
-        looks "Whether each of these policies denies its probe, an object named `policy.probe` that is created as a dry run."
+        looks "Checks whether each of these policies denies its probe, an object named `policy.probe` that is created as a dry run."
         mend "Wait a few seconds after a change of the policy; then apply it again."
     ServerLease "server-lease" Provider
-        looks "Whether a server holds Lease `bindery-server` and renews it. Without a leader, calls are answered and no controller works."
+        looks "Checks whether a server holds Lease `bindery-server` and renews it. Without a leader, calls are answered and no controller works."
         mend "See the log of the server, and start it again."
     ServerClock "server-clock" Provider
-        looks "Whether the clocks of the server and of its API server agree, by the times that the server writes into its Lease."
+        looks "Checks whether the clocks of the server and of its API server agree, by the times that the server writes into its Lease."
         mend "Set the clock of the server's node by NTP."
     ContractRevoked "contract-revoked" Provider
-        looks "Whether the credentials of a contract of this consumer are revoked."
+        looks "Checks whether the credentials of a contract of this consumer are revoked."
         mend "The owner of the contract runs `kubectl bind renew NAME` on the consumer."
     TemplateReady "template-ready" Provider
-        looks "Whether each APIServiceExportTemplate can be bound."
+        looks "Checks whether each APIServiceExportTemplate can be bound."
         mend "Do what the message of its condition says."
 }
 

@@ -1,11 +1,11 @@
 //! Judges one API server: whether it answers, its version and its clock.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 
 use super::{
     Check,
     certificate::{self, Certificate},
-    facts::{ApiFacts, ClusterFacts, ContractFacts, TlsFacts, Unread},
+    facts::{ApiFacts, ClusterFacts, ContractFacts, Facts, TlsFacts, Unread},
     finding::Findings,
     versions,
 };
@@ -17,11 +17,12 @@ const SKEW_MAX: SignedDuration = SignedDuration::from_mins(2);
 
 const NTP: &str = "set both clocks by NTP, such as with `timedatectl set-ntp true`";
 
-/// Judges the consumer cluster.
-pub(super) fn consumer(cluster: &ClusterFacts, found: &mut Findings) {
+/// Judges the consumer cluster; `flags` reach it.
+pub(super) fn consumer(cluster: &ClusterFacts, flags: &str, found: &mut Findings) {
     let of = format!("this cluster's API server {}", cluster.server);
-    let mend = "check --kubeconfig and --context, the network, and that the API server runs: kubectl version";
-    let Some(api) = answers(Check::ConsumerApi, cluster, &of, mend, found) else {
+    let mend =
+        format!("check --kubeconfig and --context, the network, and that the API server runs: kubectl version{flags}");
+    let Some(api) = answers(Check::ConsumerApi, cluster, &of, &mend, found) else {
         return;
     };
     version(Check::ConsumerVersion, "this cluster", &api.version, found);
@@ -52,7 +53,7 @@ pub(super) fn provider(cluster: &ClusterFacts, found: &mut Findings) {
 }
 
 /// Judges the provider's API server, as the kubeconfig of a contract reaches it.
-pub(super) fn of_contract(contract: &ContractFacts, now: Timestamp, found: &mut Findings) {
+pub(super) fn of_contract(contract: &ContractFacts, facts: &Facts, found: &mut Findings) {
     let (cluster, tls) = (&contract.cluster, &contract.tls);
     let of = format!("the provider's API server {}", cluster.server);
     let certificate = Certificate {
@@ -60,8 +61,8 @@ pub(super) fn of_contract(contract: &ContractFacts, now: Timestamp, found: &mut 
         of: &of,
         trusted_by: &format!("the kubeconfig of Secret {}", contract.secret),
         other_ca: &format!(
-            "get a kubeconfig with the present CA: kubectl bind renew {}",
-            contract.renew
+            "get a kubeconfig with the present CA: kubectl bind renew {}{}",
+            contract.renew, facts.flags.consumer
         ),
         replace: "the provider's admin gives the API server a certificate",
     };
@@ -82,10 +83,15 @@ pub(super) fn of_contract(contract: &ContractFacts, now: Timestamp, found: &mut 
             format!("{of} does not answer: {why}"),
             "see to the provider's API server, or tell the provider's admin",
         ),
+        (_, Err(Unread::Failed(why))) => found.fail(
+            Check::ProviderApi,
+            format!("{of} does not answer as an API server does: {why}"),
+            "see whether something in front of the API server answers, such as a load balancer, or tell the provider's admin",
+        ),
         // What refuses the token answers as well; the checks of the credential judge it.
-        (_, Ok(_) | Err(_)) => found.passed(Check::ProviderApi, format!("{of} answers")),
+        (_, Ok(_) | Err(Unread::Denied(_))) => found.passed(Check::ProviderApi, format!("{of} answers")),
     }
-    certificate::judge(&certificate, tls, now, found);
+    certificate::judge(&certificate, tls, facts.now, found);
     if let Ok(api) = &cluster.api {
         clock(
             Check::ProviderClock,
@@ -108,6 +114,9 @@ fn answers<'a>(
         Ok(api) => {
             found.passed(check, format!("{of} answers"));
             return Some(api);
+        }
+        Err(Unread::Denied(why)) => {
+            found.passed(check, format!("{of} answers, and refuses to tell its version: {why}"));
         }
         Err(why) => found.fail(check, format!("{of} does not answer: {why}"), mend),
     }

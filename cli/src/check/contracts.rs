@@ -1,8 +1,10 @@
 //! Judges contracts, as their credentials show them, and their backends.
 
-use bindery_api::annotations;
+use bindery_api::{
+    annotations,
+    names::{KONNECTOR, KUBE_BIND_NAMESPACE},
+};
 use bindery_runtime::terminal::span;
-use jiff::Timestamp;
 
 use super::{
     Check,
@@ -18,17 +20,18 @@ const RENEWAL_ENDS_SOON: i64 = 24 * 3_600;
 
 pub(super) fn judge(facts: &Facts, found: &mut Findings) {
     for contract in &facts.contracts {
-        cluster::of_contract(contract, facts.now, found);
-        credential(contract, facts.now, found);
-        renewal(contract, facts.now, found);
-        heartbeat(contract, facts.now, found);
+        cluster::of_contract(contract, facts, found);
+        credential(contract, facts, found);
+        renewal(contract, facts, found);
+        heartbeat(contract, facts, found);
     }
 }
 
-fn credential(contract: &ContractFacts, now: Timestamp, found: &mut Findings) {
+fn credential(contract: &ContractFacts, facts: &Facts, found: &mut Findings) {
+    let now = facts.now;
     let check = Check::Credential;
     let (name, secret) = (&contract.name, &contract.secret);
-    let renew = format!("kubectl bind renew {}", contract.renew);
+    let renew = renew(contract, facts);
     let is_expired = contract.expires.is_some_and(|expires| expires <= now);
     // The backend knows of a revocation at once; an API server may accept a token for some seconds more.
     if let Some(Ok(TokenAccess::Revoked(why))) = &contract.renewal {
@@ -59,16 +62,47 @@ fn credential(contract: &ContractFacts, now: Timestamp, found: &mut Findings) {
         Ok(TokenAccess::Gone) => found.fail(
             check,
             format!("contract {name} does not exist on the provider: it has ended"),
-            "bind again, or unbind: kubectl bind unbind NAME --force",
+            format!("bind again, or unbind: kubectl bind unbind NAME --force{}", facts.flags.consumer),
         ),
-        Err(unread) => found.skip(check, format!("the token of contract {name} is not checked: {unread}")),
+        Err(unread) => unchecked(
+            check,
+            &format!("the token of contract {name} is not checked"),
+            unread,
+            contract.cluster.api.is_ok(),
+            found,
+        ),
     }
 }
 
-fn renewal(contract: &ContractFacts, now: Timestamp, found: &mut Findings) {
+/// The command that gives a contract new credentials.
+fn renew(contract: &ContractFacts, facts: &Facts) -> String {
+    format!("kubectl bind renew {}{}", contract.renew, facts.flags.consumer)
+}
+
+/// Whether the API server refuses the token of a contract, which the check of the credential reports.
+fn is_refused(contract: &ContractFacts) -> bool {
+    matches!(&contract.access, Ok(access) if *access != TokenAccess::Accepted)
+}
+
+/// Reports what could not be read with the credential of a contract: a warning if `is_news`, which is false if another check
+/// reports the cause, and if nothing answered.
+fn unchecked(check: Check, what: &str, unread: &Unread, is_news: bool, found: &mut Findings) {
+    let message = format!("{what}: {unread}");
+    match unread {
+        Unread::Denied(_) | Unread::Failed(_) if is_news => found.unchecked(
+            check,
+            message,
+            "run this command again; if the message stays, tell the provider's admin",
+        ),
+        Unread::Silent(_) | Unread::Denied(_) | Unread::Failed(_) => found.skip(check, message),
+    }
+}
+
+fn renewal(contract: &ContractFacts, facts: &Facts, found: &mut Findings) {
+    let now = facts.now;
     let check = Check::CredentialRenewal;
     let name = &contract.name;
-    let renew = format!("kubectl bind renew {}", contract.renew);
+    let renew = renew(contract, facts);
     let Some(access) = &contract.renewal else {
         return found.skip(
             check,
@@ -79,7 +113,7 @@ fn renewal(contract: &ContractFacts, now: Timestamp, found: &mut Findings) {
         // The check of the credential reports it.
         Ok(TokenAccess::Revoked(_)) => found.skip(check, format!("the credentials of contract {name} are revoked")),
         // One cause, which the check of the credential reports.
-        Ok(TokenAccess::Refused(_) | TokenAccess::Denied(_)) if found.has_failed(Check::Credential) => {
+        Ok(TokenAccess::Refused(_) | TokenAccess::Denied(_)) if is_refused(contract) => {
             found.skip(
                 check,
                 format!("the provider refuses the credentials of contract {name}"),
@@ -91,9 +125,12 @@ fn renewal(contract: &ContractFacts, now: Timestamp, found: &mut Findings) {
             renew,
         ),
         Ok(TokenAccess::Gone) => found.fail(check, format!("the backend does not know contract {name}"), renew),
-        Err(unread) => found.skip(
+        Err(unread) => unchecked(
             check,
-            format!("the renewal of contract {name} is not checked: {unread}"),
+            &format!("the renewal of contract {name} is not checked"),
+            unread,
+            true,
+            found,
         ),
         Ok(TokenAccess::Accepted) => {
             let left = contract
@@ -106,7 +143,10 @@ fn renewal(contract: &ContractFacts, now: Timestamp, found: &mut Findings) {
                         "the konnector can renew the credentials of contract {name} for {} only",
                         span(left)
                     ),
-                    format!("see why it does not renew them: kubectl bind status -o wide; then {renew}"),
+                    format!(
+                        "see why it does not renew them: kubectl bind status -o wide{}; then {renew}",
+                        facts.flags.consumer
+                    ),
                 ),
                 Some(left) => found.passed(
                     check,
@@ -118,7 +158,7 @@ fn renewal(contract: &ContractFacts, now: Timestamp, found: &mut Findings) {
     }
 }
 
-fn heartbeat(contract: &ContractFacts, now: Timestamp, found: &mut Findings) {
+fn heartbeat(contract: &ContractFacts, facts: &Facts, found: &mut Findings) {
     let check = Check::Heartbeat;
     let name = &contract.name;
     let binding = match &contract.cluster_binding {
@@ -130,16 +170,17 @@ fn heartbeat(contract: &ContractFacts, now: Timestamp, found: &mut Findings) {
                 "the provider's admin sees to the server, which makes it",
             );
         }
-        // Those who refuse the token or do not answer are reported already.
         Err(unread) => {
-            return found.skip(
-                check,
-                format!("heartbeats of contract {name} are not checked: {unread}"),
-            );
+            let what = format!("heartbeats of contract {name} are not checked");
+            let is_news = matches!(contract.access, Ok(TokenAccess::Accepted));
+            return unchecked(check, &what, unread, is_news, found);
         }
     };
-    let mend = "see the log of the konnector, and whether its pod reaches the provider's API server: kubectl logs deployment/konnector \
-                -n kube-bind";
+    let home = &facts.konnector.program.account.0;
+    let mend = format!(
+        "see the log of the konnector, and whether its pod reaches the provider's API server: kubectl logs deployment/{KONNECTOR} -n {home}{}",
+        facts.flags.consumer
+    );
     let Some(last) = binding
         .status
         .as_ref()
@@ -151,9 +192,19 @@ fn heartbeat(contract: &ContractFacts, now: Timestamp, found: &mut Findings) {
             mend,
         );
     };
-    // By the provider's clock; the konnector's may differ, which its own check reports.
-    let now = contract.cluster.api.as_ref().map_or(now, |api| now - api.ahead);
-    let age = now.as_second() - last.0.as_second();
+    // The time is by the konnector's clock.
+    if found.has_failed(Check::KonnectorClock) {
+        return found.skip(
+            check,
+            format!("heartbeats of contract {name} are not checked, because the konnector's clock is wrong"),
+        );
+    }
+    let now = contract
+        .cluster
+        .api
+        .as_ref()
+        .map_or(facts.now, |api| facts.now - api.ahead);
+    let age = (now.as_second() - last.0.as_second()).max(0);
     match binding.heartbeat_allowance() {
         Some(allowed) if age > i64::try_from(allowed.as_secs()).unwrap_or(i64::MAX) => found.fail(
             check,
@@ -175,13 +226,11 @@ fn heartbeat(contract: &ContractFacts, now: Timestamp, found: &mut Findings) {
 }
 
 pub(super) fn backends(facts: &Facts, found: &mut Findings) {
-    let konnector = facts
-        .contracts
-        .iter()
-        .find_map(|contract| Some((contract.backend.as_deref()?, program::reported_version(contract)?)));
     for backend in &facts.backends {
-        let reported = konnector.filter(|(address, _)| *address == backend.address);
-        one_backend(backend, facts, reported.map(|(_, version)| version), found);
+        let of_backend = |contract: &&ContractFacts| contract.backend.as_deref() == Some(backend.address.as_str());
+        let mut contracts = facts.contracts.iter().filter(of_backend);
+        let konnector = contracts.find_map(program::reported_version);
+        one_backend(backend, facts, konnector, found);
     }
 }
 
@@ -191,14 +240,14 @@ fn one_backend(backend: &BackendFacts, facts: &Facts, konnector: Option<&str>, f
         return found.fail(
             Check::BackendReachable,
             format!("{of} cannot be reached from here: {why}"),
-            "check the address, the network and that the server runs, on the provider: kubectl get pods -n kube-bind",
+            format!("check the address, the network, and that the server runs, on the provider: kubectl get pods -n {KUBE_BIND_NAMESPACE}, or in the namespace that its admin chose"),
         );
     }
     found.passed(Check::BackendReachable, format!("{of} accepts connections"));
     let renew = backend.renew.as_ref().map(|renew| {
         format!(
-            "give the present CA: kubectl bind renew {renew} --server {} --certificate-authority FILE",
-            backend.address
+            "give the present CA: kubectl bind renew {renew}{} --server {} --certificate-authority FILE",
+            facts.flags.consumer, backend.address
         )
     });
     let certificate = Certificate {
@@ -211,7 +260,7 @@ fn one_backend(backend: &BackendFacts, facts: &Facts, konnector: Option<&str>, f
         replace: "the provider's admin gives the server a certificate (--tls-cert-file)",
     };
     certificate::judge(&certificate, &backend.tls, facts.now, found);
-    if found.has_failed(Check::BackendCertificate) {
+    if matches!(backend.tls, TlsFacts::Refused(_) | TlsFacts::NoTls(_)) {
         return;
     }
     match &backend.version {
@@ -222,22 +271,29 @@ fn one_backend(backend: &BackendFacts, facts: &Facts, konnector: Option<&str>, f
         ),
         Ok(version) => {
             found.passed(Check::BackendAnswers, format!("{of} answers"));
-            let server = ("the server", version.as_str());
+            let (server, flags) = (("the server", version.as_str()), &facts.flags.consumer);
             program::compare(
                 Check::BackendVersion,
                 ("this command", facts.own_version),
                 server,
+                flags,
                 found,
             );
             if let Some(konnector) = konnector {
-                program::compare(Check::BackendVersion, ("the konnector", konnector), server, found);
+                program::compare(
+                    Check::BackendVersion,
+                    ("the konnector", konnector),
+                    server,
+                    flags,
+                    found,
+                );
             }
         }
     }
 }
 
-/// Judges what only the provider's admin sees of contracts and templates.
-pub(super) fn revocations(provider: &ProviderFacts, found: &mut Findings) {
+/// Judges what only the provider's admin sees of contracts and templates; `flags` reach the consumer's cluster.
+pub(super) fn revocations(provider: &ProviderFacts, flags: &str, found: &mut Findings) {
     if found.has_failed(Check::ProviderAdminApi) {
         return;
     }
@@ -261,7 +317,7 @@ pub(super) fn revocations(provider: &ProviderFacts, found: &mut Findings) {
                             check,
                             format!("the credentials of contract {contract} were revoked at {}{reason}", revocation.time),
                             format!(
-                                "the owner of the contract binds again, on the consumer: kubectl bind renew NAME. The owners are in \
+                                "the owner of the contract binds again, on the consumer: kubectl bind renew NAME{flags}. The owners are in \
                                  annotation {} of namespace {contract}",
                                 annotations::OWNERS
                             ),
@@ -277,7 +333,7 @@ pub(super) fn revocations(provider: &ProviderFacts, found: &mut Findings) {
 fn templates(provider: &ProviderFacts, found: &mut Findings) {
     let check = Check::TemplateReady;
     match &provider.unready_templates {
-        Err(unread @ (Unread::Denied(_) | Unread::Failed(_))) => {
+        Err(unread) => {
             found.unread(
                 check,
                 "list APIServiceExportTemplates",
@@ -285,7 +341,6 @@ fn templates(provider: &ProviderFacts, found: &mut Findings) {
                 "list apiserviceexporttemplates",
             );
         }
-        Err(Unread::Silent(why)) => found.skip(check, format!("templates are not checked: {why}")),
         Ok(unready) if unready.is_empty() => found.passed(check, "all templates can be bound"),
         Ok(unready) => {
             for (name, ready) in unready {

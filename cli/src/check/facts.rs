@@ -34,7 +34,7 @@ pub(crate) enum Unread {
 pub(crate) struct Facts {
     /// Version of this command.
     pub(crate) own_version: &'static str,
-    pub(crate) flags: ProviderFlags,
+    pub(crate) flags: ClusterFlags,
     /// The time of this machine.
     pub(crate) now: Timestamp,
     pub(crate) consumer: ClusterFacts,
@@ -49,9 +49,27 @@ pub(crate) struct Facts {
     pub(crate) provider: Option<ProviderFacts>,
 }
 
-/// The flags that reach the provider's cluster, as commands of a mend repeat them for kubectl.
+impl Facts {
+    /// The address of the backend on the provider's cluster: the one that all contracts on this cluster name. None if they name
+    /// several, or if there is no such contract.
+    pub(crate) fn provider_backend(&self) -> Option<&str> {
+        let there = self.provider.as_ref()?.revoked.as_ref().ok()?;
+        let mut addresses = self
+            .contracts
+            .iter()
+            .filter(|contract| there.contains_key(&contract.name))
+            .filter_map(|contract| contract.backend.as_deref());
+        let first = addresses.next()?;
+        addresses.all(|other| other == first).then_some(first)
+    }
+}
+
+/// The flags with which commands of a mend reach each cluster: quoted for a shell, each with a space before it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ProviderFlags(pub(crate) String);
+pub(crate) struct ClusterFlags {
+    pub(crate) consumer: String,
+    pub(crate) provider: String,
+}
 
 /// One cluster, seen from here.
 #[derive(Clone, Debug)]

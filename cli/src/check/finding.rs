@@ -15,6 +15,9 @@ pub(crate) struct Finding {
     /// What to do about it: a sentence, a command or a manifest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mend: Option<String>,
+    /// The check could not be made, because the user lacks a right or the answer was an error. It is a warning.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) unchecked: bool,
 }
 
 /// How a check ended.
@@ -36,6 +39,8 @@ pub(crate) struct Summary {
     pub(crate) passed: usize,
     pub(crate) skipped: usize,
     pub(crate) warnings: usize,
+    /// How many of the warnings say that a check could not be made.
+    pub(crate) unchecked: usize,
     pub(crate) failed: usize,
 }
 
@@ -43,6 +48,7 @@ pub(crate) struct Summary {
 pub(crate) fn summary(findings: &[Finding]) -> Summary {
     let mut summary = Summary::default();
     for finding in findings {
+        summary.unchecked += usize::from(finding.unchecked);
         *match finding.outcome {
             Outcome::Passed => &mut summary.passed,
             Outcome::Skipped => &mut summary.skipped,
@@ -70,6 +76,25 @@ impl Findings {
         self.push(check, Outcome::Failed, message, Some(mend.into()));
     }
 
+    /// Reports that something is not as this release ships it: a failure, or a warning where a program is of another release, which
+    /// `other_release` says.
+    pub(super) fn differs(
+        &mut self,
+        check: Check,
+        message: impl Into<String>,
+        mend: impl Into<String>,
+        other_release: Option<&str>,
+    ) {
+        match other_release {
+            None => self.fail(check, message, mend),
+            Some(other) => self.warn(
+                check,
+                message,
+                format!("{other}; or install this release: {}", mend.into()),
+            ),
+        }
+    }
+
     pub(super) fn skip(&mut self, check: Check, message: impl Into<String>) {
         self.push(check, Outcome::Skipped, message, None);
     }
@@ -77,14 +102,14 @@ impl Findings {
     /// Reports that something could not be read. `what` was to be read, and `right` is what its reader needs.
     pub(super) fn unread(&mut self, check: Check, what: &str, unread: &Unread, right: &str) {
         match unread {
-            Unread::Denied(why) => self.warn(
+            Unread::Denied(why) => self.unchecked(
                 check,
                 format!("not checked, because you may not {what}: {why}"),
                 format!("run this command as a user who has the right to {right}"),
             ),
             // Another check reports that nobody answers.
             Unread::Silent(why) => self.skip(check, format!("not checked: cannot {what}: {why}")),
-            Unread::Failed(why) => self.warn(
+            Unread::Failed(why) => self.unchecked(
                 check,
                 format!("not checked: cannot {what}: {why}"),
                 "run this command again; if the message stays, see the log of the API server",
@@ -92,6 +117,15 @@ impl Findings {
         }
     }
 
+    /// Reports a check that could not be made.
+    pub(super) fn unchecked(&mut self, check: Check, message: impl Into<String>, mend: impl Into<String>) {
+        self.warn(check, message, mend);
+        if let Some(last) = self.0.last_mut() {
+            last.unchecked = true;
+        }
+    }
+
+    /// Whether a check has failed that looks at one object only. What judges one object of several decides by its own facts.
     pub(super) fn has_failed(&self, check: Check) -> bool {
         self.0
             .iter()
@@ -108,6 +142,7 @@ impl Findings {
             outcome,
             message: message.into(),
             mend,
+            unchecked: false,
         });
     }
 }

@@ -25,6 +25,8 @@ pub(super) struct PolicyChecks<'a> {
     pub(super) bound: Check,
     pub(super) in_force: Check,
     pub(super) mend: &'a str,
+    /// What to do instead if the program is of another release than this command.
+    pub(super) other_release: Option<&'a str>,
     /// The right that a user needs for the probe.
     pub(super) probe_right: &'a str,
 }
@@ -70,13 +72,19 @@ fn object(
             let right = "get validatingadmissionpolicies and validatingadmissionpolicybindings";
             found.unread(check, &format!("read {named}"), unread, right);
         }
-        Ok(None) => found.fail(check, format!("{named} does not exist"), checks.mend),
+        Ok(None) => found.differs(
+            check,
+            format!("{named} does not exist"),
+            checks.mend,
+            checks.other_release,
+        ),
         Ok(Some(live)) => match difference("spec", &shipped["spec"], &live["spec"]) {
             None => found.passed(check, format!("{named} is the one of this release")),
-            Some(field) => found.fail(
+            Some(field) => found.differs(
                 check,
                 format!("{named} is not the one of this release: {field} differs"),
                 checks.mend,
+                checks.other_release,
             ),
         },
     }

@@ -1,17 +1,36 @@
 //! Judges what konnector and server have alike: rights, policies, Lease; and what is installed for the konnector.
 
-use bindery_api::names::KONNECTOR;
+use bindery_api::names::{KONNECTOR, KUBE_BIND_NAMESPACE, SERVER};
 use bindery_runtime::terminal::span;
 use jiff::SignedDuration;
 use serde_json::json;
 
 use super::{
     Check, cluster,
-    facts::{Facts, KonnectorFacts, LeaseFacts, ProgramFacts, ProviderFacts, ProviderFlags},
+    facts::{ContractFacts, Facts, KonnectorFacts, LeaseFacts, ProgramFacts, ProviderFacts},
     finding::Findings,
     policies::{self, PolicyChecks},
     rights, versions,
 };
+
+/// Where the manifests of a program are, and the ServiceAccount in them.
+struct ShippedNames {
+    folder: &'static str,
+    account: &'static str,
+}
+
+const SHIPPED_KONNECTOR: ShippedNames = ShippedNames {
+    folder: "deploy/konnector",
+    account: KONNECTOR,
+};
+const SHIPPED_SERVER: ShippedNames = ShippedNames {
+    folder: "deploy/server",
+    account: SERVER,
+};
+
+/// The CustomResourceDefinitions of the konnector, as arguments of `kubectl apply`.
+const CONSUMER_DEFINITIONS: &str =
+    " -f deploy/crds/kube-bind.io_apiservicebindings.yaml -f deploy/crds/kube-bind.io_apiservicebindingbundles.yaml";
 
 /// The checks of one program, and the words of its mends.
 struct ProgramChecks<'a> {
@@ -37,9 +56,22 @@ pub(super) fn konnector(facts: &Facts, found: &mut Findings) {
         );
     }
     let konnector = &facts.konnector;
-    definitions(konnector, found);
     let program = &konnector.program;
     let home = &program.account.0;
+    let flags = &facts.flags.consumer;
+    let deploy = installing(
+        program,
+        &format!("kubectl bind deploy{flags}"),
+        &SHIPPED_KONNECTOR,
+        flags,
+    );
+    let define = if is_as_shipped(program, &SHIPPED_KONNECTOR) {
+        deploy.clone()
+    } else {
+        format!("kubectl{flags} apply{CONSUMER_DEFINITIONS}")
+    };
+    definitions(konnector, &define, found);
+    let other_release = other_release(facts, "the konnector", konnector_release(facts));
     let checks = ProgramChecks {
         rights: Check::KonnectorRights,
         lease: Check::KonnectorLease,
@@ -48,13 +80,17 @@ pub(super) fn konnector(facts: &Facts, found: &mut Findings) {
             present: Check::KonnectorPolicy,
             bound: Check::KonnectorPolicyBinding,
             in_force: Check::KonnectorPolicyInForce,
-            mend: "kubectl bind deploy",
+            mend: &deploy,
+            other_release: other_release.as_deref(),
             probe_right: "impersonate the konnector's ServiceAccount",
         },
-        restore: "kubectl bind deploy",
-        restart: format!(
-            "kubectl rollout restart deployment/{KONNECTOR} -n {home}; kubectl logs deployment/{KONNECTOR} -n {home}"
-        ),
+        restore: &deploy,
+        restart: match &konnector.deployment {
+            Ok(None) => format!("see that a pod of the konnector runs, and its log: kubectl get pods -n {home}{flags}"),
+            Ok(Some(_)) | Err(_) => format!(
+                "kubectl rollout restart deployment/{KONNECTOR} -n {home}{flags}; kubectl logs deployment/{KONNECTOR} -n {home}{flags}"
+            ),
+        },
         program: "the konnector",
         roles: ["ClusterRole kube-bind-konnector", "Role konnector"],
     };
@@ -62,7 +98,7 @@ pub(super) fn konnector(facts: &Facts, found: &mut Findings) {
     konnector_version(facts, found);
 }
 
-pub(super) fn server(provider: &ProviderFacts, flags: &ProviderFlags, found: &mut Findings) {
+pub(super) fn server(provider: &ProviderFacts, facts: &Facts, found: &mut Findings) {
     if found.has_failed(Check::ProviderAdminApi) {
         return found.skip(
             Check::ServerRights,
@@ -71,7 +107,16 @@ pub(super) fn server(provider: &ProviderFacts, flags: &ProviderFlags, found: &mu
     }
     let program = &provider.server;
     let home = &program.account.0;
-    let kubectl = format!("kubectl{}", flags.0);
+    let flags = &facts.flags.provider;
+    let apply = |files: &str| {
+        installing(
+            program,
+            &format!("kubectl{flags} apply {files}"),
+            &SHIPPED_SERVER,
+            flags,
+        )
+    };
+    let other_release = other_release(facts, "the server", server_release(facts));
     let checks = ProgramChecks {
         rights: Check::ServerRights,
         lease: Check::ServerLease,
@@ -80,11 +125,12 @@ pub(super) fn server(provider: &ProviderFacts, flags: &ProviderFlags, found: &mu
             present: Check::ServerPolicy,
             bound: Check::ServerPolicyBinding,
             in_force: Check::ServerPolicyInForce,
-            mend: &format!("{kubectl} apply -f deploy/server/policy.yaml -f deploy/server/requests-policy.yaml"),
+            mend: &apply("-f deploy/server/policy.yaml -f deploy/server/requests-policy.yaml"),
+            other_release: other_release.as_deref(),
             probe_right: "impersonate ServiceAccounts, and create bindableresourcesrequests",
         },
-        restore: &format!("{kubectl} apply -f deploy/server"),
-        restart: format!("see that a pod of the server runs, and its log: {kubectl} get pods -n {home}"),
+        restore: &apply("-f deploy/server"),
+        restart: format!("see that a pod of the server runs, and its log: kubectl{flags} get pods -n {home}"),
         program: "the server",
         roles: ["ClusterRole bindery-server", "Role bindery-server"],
     };
@@ -137,10 +183,11 @@ fn account_rights(program: &ProgramFacts, checks: &ProgramChecks<'_>, found: &mu
         format!("\nin the rules of {role}: {}", json!(rule))
     });
     let rules: String = rules.collect();
-    found.fail(
+    found.differs(
         checks.rights,
         format!("{account} may not {}", lacks.collect::<Vec<_>>().join(", ")),
         format!("{}\nor add:{rules}", checks.restore),
+        checks.policies.other_release,
     );
 }
 
@@ -179,7 +226,14 @@ fn holder(lease: &str, facts: &LeaseFacts, checks: &ProgramChecks<'_>, replicas:
             checks.restart.as_str(),
         );
     }
-    found.passed(checks.lease, format!("{lease} is held by {holder}, who renews it"));
+    let seconds = facts
+        .renewed
+        .map(|renewed| facts.read_at.duration_since(renewed).as_secs().max(0));
+    let renewed = match (facts.seen_renewed, seconds) {
+        (Some(true), _) | (_, None) => "and was renewed just now".to_owned(),
+        (_, Some(seconds)) => format!("and was renewed {seconds} s ago"),
+    };
+    found.passed(checks.lease, format!("{lease} is held by {holder}, {renewed}"));
     // A renewal may be as old as the Lease lasts, so only what is beyond that shows a clock that is behind.
     let ahead = match ahead {
         Some(ahead) if !is_young || !ahead.is_negative() => ahead,
@@ -188,7 +242,7 @@ fn holder(lease: &str, facts: &LeaseFacts, checks: &ProgramChecks<'_>, replicas:
     cluster::clock(checks.clock, checks.program, "its API server", ahead, found);
 }
 
-fn definitions(konnector: &KonnectorFacts, found: &mut Findings) {
+fn definitions(konnector: &KonnectorFacts, define: &str, found: &mut Findings) {
     let check = Check::KonnectorDefinitions;
     match &konnector.missing_definitions {
         Err(unread) => {
@@ -203,7 +257,7 @@ fn definitions(konnector: &KonnectorFacts, found: &mut Findings) {
         Ok(missing) => found.fail(
             check,
             format!("this cluster does not serve {}", crate::text::joined(missing)),
-            "kubectl bind deploy",
+            define,
         ),
     }
 }
@@ -222,12 +276,7 @@ fn replicas(konnector: &KonnectorFacts) -> String {
 
 fn konnector_version(facts: &Facts, found: &mut Findings) {
     let check = Check::KonnectorVersion;
-    let reported = facts.contracts.iter().find_map(reported_version);
-    let image = match &facts.konnector.deployment {
-        Ok(Some(deployment)) => deployment.image.as_deref(),
-        Ok(None) | Err(_) => None,
-    };
-    let Some(version) = reported.or_else(|| versions::of_image(image?)) else {
+    let Some(version) = konnector_release(facts) else {
         return found.skip(
             check,
             "the version of the konnector is unknown: it reports it with its first heartbeat, and the tag of its image is no version",
@@ -237,21 +286,74 @@ fn konnector_version(facts: &Facts, found: &mut Findings) {
         check,
         ("this command", facts.own_version),
         ("the konnector", version),
+        &facts.flags.consumer,
         found,
     );
 }
 
+/// The version of the konnector: the one that it reports, or else the tag of its image.
+fn konnector_release(facts: &Facts) -> Option<&str> {
+    let reported = facts.contracts.iter().find_map(reported_version);
+    let image = match &facts.konnector.deployment {
+        Ok(Some(deployment)) => deployment.image.as_deref(),
+        Ok(None) | Err(_) => None,
+    };
+    reported.or_else(|| versions::of_image(image?))
+}
+
+/// The version of the server on the provider's cluster, if it is known which backend that is.
+fn server_release(facts: &Facts) -> Option<&str> {
+    let backend = match (facts.provider_backend(), facts.backends.as_slice()) {
+        (Some(address), backends) => backends.iter().find(|backend| backend.address == address),
+        (None, [only]) if facts.contracts.is_empty() => Some(only),
+        (None, _) => None,
+    };
+    backend?.version.as_deref().ok()
+}
+
+/// What to do about a program of another release than this command, whose manifests may differ; none for the same release, and
+/// for an unknown one.
+fn other_release(facts: &Facts, program: &str, version: Option<&str>) -> Option<String> {
+    let (own, version) = (facts.own_version, version?.trim_start_matches('v'));
+    (!versions::is_same(own, version)).then(|| {
+        format!(
+            "{program} is of release {version}, and this command of {own}, whose manifests may differ: check with kubectl-bind {version}"
+        )
+    })
+}
+
+/// Whether namespace and ServiceAccount of a program are those of the shipped manifests.
+fn is_as_shipped(program: &ProgramFacts, shipped: &ShippedNames) -> bool {
+    let (home, name) = &program.account;
+    home == KUBE_BIND_NAMESPACE && name == shipped.account
+}
+
+/// How the shipped manifests of a program are installed again: by `command`, or by hand if its namespace or ServiceAccount here
+/// are other than in the manifests.
+fn installing(program: &ProgramFacts, command: &str, shipped: &ShippedNames, flags: &str) -> String {
+    if is_as_shipped(program, shipped) {
+        return command.to_owned();
+    }
+    let (home, name) = &program.account;
+    format!(
+        "copy {0}, and in the copy replace namespace {KUBE_BIND_NAMESPACE} by {home} and ServiceAccount {1} by {name}, also in the \
+         expressions of policies; then apply the copy: kubectl{flags} apply -f COPY",
+        shipped.folder, shipped.account
+    )
+}
+
 /// The version that the konnector reports in its heartbeats.
-pub(super) fn reported_version(contract: &super::facts::ContractFacts) -> Option<&str> {
+pub(super) fn reported_version(contract: &ContractFacts) -> Option<&str> {
     let binding = contract.cluster_binding.as_ref().ok()?.as_ref()?;
     binding.status.as_ref()?.konnector_version.as_deref()
 }
 
-/// Judges whether two programs are at most one minor version apart.
+/// Judges whether two programs are at most one minor version apart; `flags` reach the konnector's cluster.
 pub(super) fn compare(
     check: Check,
     (one, one_version): (&str, &str),
     (other, other_version): (&str, &str),
+    flags: &str,
     found: &mut Findings,
 ) {
     let both = format!("{one} is {one_version}, and {other} {other_version}");
@@ -261,7 +363,7 @@ pub(super) fn compare(
             check,
             format!("{both}: more than one minor version apart"),
             format!(
-                "upgrade the older one. The konnector: kubectl bind deploy, with the kubectl-bind of the new release. This command: install \
+                "upgrade the older one. The konnector: kubectl bind deploy{flags}, with the kubectl-bind of the new release. This command: install \
                  kubectl-bind {other_version}. The server: its admin upgrades it"
             ),
         ),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use bindery_runtime::terminal::{printable, printable_lines};
 
-use super::{Finding, Outcome, summary};
+use super::{Finding, Outcome, finding::Summary, summary};
 
 /// The marks before each line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,16 +46,31 @@ pub(crate) fn render(findings: &[Finding], marks: Marks) -> String {
         }
     }
     let counts = summary(findings);
-    let outcome = match (counts.failed, counts.warnings) {
-        (0, 0) => "All is well".to_owned(),
-        (0, warnings) => format!("It works, with warnings: {warnings}"),
-        (failed, 0) => format!("Failed: {failed}"),
-        (failed, warnings) => format!("Failed: {failed}, warnings: {warnings}"),
-    };
     let _ = writeln!(
         text,
-        "\n{outcome} ({} passed, {} skipped)",
-        counts.passed, counts.skipped
+        "\n{} ({} passed, {} skipped)",
+        outcome(&counts),
+        counts.passed,
+        counts.skipped
     );
     text
+}
+
+/// What the counts mean, in words.
+fn outcome(counts: &Summary) -> String {
+    let warnings = counts.warnings - counts.unchecked;
+    let mut parts = Vec::new();
+    match (counts.failed, counts.unchecked, warnings) {
+        (0, 0, 0) => parts.push("All is well".to_owned()),
+        (0, 0, _) => parts.push("It works".to_owned()),
+        (0, _, _) => parts.push("Nothing failed, but not all could be checked".to_owned()),
+        (failed, _, _) => parts.push(format!("Failed: {failed}")),
+    }
+    if counts.unchecked > 0 {
+        parts.push(format!("not checked: {}", counts.unchecked));
+    }
+    if warnings > 0 {
+        parts.push(format!("warnings: {warnings}"));
+    }
+    parts.join(", ")
 }

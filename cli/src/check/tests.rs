@@ -34,8 +34,8 @@ fn found(expect: &[(Check, Outcome)], says: &[&str], change: impl FnOnce(&mut Fa
         .iter()
         .filter(|finding| finding.outcome >= Outcome::Warning)
         .collect();
-    let told: Vec<_> = bad.iter().map(|finding| (finding.check, finding.outcome)).collect();
-    assert_eq!(told, expect, "{all:#?}");
+    let reported: Vec<_> = bad.iter().map(|finding| (finding.check, finding.outcome)).collect();
+    assert_eq!(reported, expect, "{all:#?}");
     let texts = bad
         .iter()
         .flat_map(|finding| [Some(finding.message.as_str()), finding.mend.as_deref()]);
@@ -51,9 +51,9 @@ fn nothing_is_found_on_a_healthy_installation() {
     found(&[], &[], |_| {});
     let all = judge(&healthy());
     assert!(all.iter().all(|finding| finding.outcome == Outcome::Passed), "{all:#?}");
-    let told: std::collections::BTreeSet<_> = all.iter().map(|finding| finding.check).collect();
-    // There is no unusable Secret to tell of.
-    let silent: Vec<_> = Check::ALL.iter().filter(|check| !told.contains(check)).collect();
+    let reported: std::collections::BTreeSet<_> = all.iter().map(|finding| finding.check).collect();
+    // There is no unusable Secret to report.
+    let silent: Vec<_> = Check::ALL.iter().filter(|check| !reported.contains(check)).collect();
     assert_eq!(silent, [&Check::CredentialSecret]);
 }
 
@@ -476,4 +476,233 @@ fn lines_have_marks_mends_and_links() {
     assert!(render(&findings, Marks::Signs).contains("\n✗ Lease"));
     let well = render(&judge(&healthy()), Marks::Words);
     assert!(well.contains("\nAll is well ("), "{well}");
+}
+
+#[test]
+fn an_answer_that_is_none_of_an_api_server_is_no_success() {
+    let failed = || Unread::Failed("it answers 503 Service Unavailable".to_owned());
+    fails(
+        Check::ProviderApi,
+        &["does not answer as an API server does: it answers 503", "load balancer"],
+        |facts| {
+            let contract = &mut facts.contracts[0];
+            contract.cluster.api = Err(failed());
+            contract.access = Err(failed());
+            contract.cluster_binding = Err(failed());
+        },
+    );
+    found(
+        &[(Check::Credential, Outcome::Warning)],
+        &["the token of contract kube-bind-x is not checked"],
+        |facts| facts.contracts[0].access = Err(failed()),
+    );
+    found(
+        &[(Check::Heartbeat, Outcome::Warning)],
+        &["heartbeats of contract kube-bind-x are not checked"],
+        |facts| facts.contracts[0].cluster_binding = Err(failed()),
+    );
+    found(
+        &[(Check::CredentialRenewal, Outcome::Warning)],
+        &["the CA of the backend in the kubeconfig is not base64"],
+        |facts| {
+            let why = "the CA of the backend in the kubeconfig is not base64".to_owned();
+            facts.contracts[0].renewal = Some(Err(Unread::Failed(why)));
+        },
+    );
+}
+
+#[test]
+fn an_api_server_that_hides_its_version_answers() {
+    found(&[], &[], |facts| {
+        facts.consumer.api = Err(Unread::Denied("the API server answers 403".to_owned()));
+    });
+}
+
+/// Adds a second contract with a provider and a backend of its own.
+fn add_provider(facts: &mut Facts) {
+    let mut contract = facts.contracts[0].clone();
+    contract.name = "kube-bind-y".to_owned();
+    contract.backend = Some("https://other.example.com".to_owned());
+    facts.contracts.push(contract);
+    let mut backend = facts.backends[0].clone();
+    backend.address = "https://other.example.com".to_owned();
+    facts.backends.push(backend);
+}
+
+#[test]
+fn a_fault_of_one_provider_hides_nothing_of_another() {
+    let refused = || Ok(TokenAccess::Refused("Unauthorized".to_owned()));
+    found(
+        &[
+            (Check::Credential, Outcome::Failed),
+            (Check::CredentialRenewal, Outcome::Failed),
+        ],
+        &["the backend refuses the token that renews the credentials of contract kube-bind-y"],
+        |facts| {
+            add_provider(facts);
+            facts.contracts[0].access = refused();
+            facts.contracts[1].renewal = Some(refused());
+        },
+    );
+    found(
+        &[
+            (Check::BackendCertificate, Outcome::Failed),
+            (Check::BackendAnswers, Outcome::Failed),
+        ],
+        &["the backend https://other.example.com does not answer"],
+        |facts| {
+            add_provider(facts);
+            facts.backends[0].tls = TlsFacts::Refused(CertificateFault::Expired(None));
+            facts.backends[1].version = Err(Unread::Silent("no answer within 10 s".to_owned()));
+        },
+    );
+}
+
+#[test]
+fn what_another_release_ships_is_no_failure() {
+    let of_konnector = |facts: &mut Facts, version: &str| {
+        let binding = facts.contracts[0].cluster_binding.as_mut().unwrap().as_mut().unwrap();
+        binding.status.as_mut().unwrap().konnector_version = Some(version.to_owned());
+    };
+    let altered = || Ok(Some(json!({"spec": {"failurePolicy": "Fail"}})));
+    found(
+        &[(Check::KonnectorPolicy, Outcome::Warning)],
+        &[
+            "spec.validations differs",
+            "the konnector is of release 0.2.0, and this command of 0.1.0",
+            "check with kubectl-bind 0.2.0",
+        ],
+        |facts| {
+            of_konnector(facts, "v0.2.0");
+            facts.konnector.program.policies[0].policy = altered();
+        },
+    );
+    // A policy of each release denies the probe.
+    fails(Check::KonnectorPolicyInForce, &["did not deny"], |facts| {
+        of_konnector(facts, "v0.2.0");
+        facts.konnector.program.policies[0].probe = Some(Ok(ProbeOutcome::Admitted));
+    });
+    found(
+        &[(Check::ServerPolicy, Outcome::Warning)],
+        &["the server is of release 0.2.0", "check with kubectl-bind 0.2.0"],
+        |facts| {
+            facts.backends[0].version = Ok("0.2.0".to_owned());
+            facts.provider.as_mut().unwrap().server.policies[0].policy = Ok(None);
+        },
+    );
+}
+
+#[test]
+fn mends_reach_the_cluster_that_was_checked() {
+    fails(
+        Check::KonnectorLease,
+        &[
+            "kubectl rollout restart deployment/konnector -n kube-bind --context consumer;",
+            "kubectl logs deployment/konnector -n kube-bind --context consumer",
+        ],
+        |facts| facts.konnector.program.lease = Ok(None),
+    );
+    let policy = |facts: &mut Facts| facts.konnector.program.policies[0].policy = Ok(None);
+    fails(
+        Check::KonnectorPolicy,
+        &["kubectl bind deploy --context consumer"],
+        policy,
+    );
+    fails(
+        Check::Credential,
+        &["kubectl bind renew cowboys --context consumer"],
+        |facts| facts.contracts[0].access = Ok(TokenAccess::Refused("Unauthorized".to_owned())),
+    );
+    fails(Check::Heartbeat, &["-n other --context consumer"], |facts| {
+        facts.konnector.program.account.0 = "other".to_owned();
+        let binding = facts.contracts[0].cluster_binding.as_mut().unwrap().as_mut().unwrap();
+        binding.status.as_mut().unwrap().last_heartbeat_time.as_mut().unwrap().0 = at(-700);
+    });
+}
+
+#[test]
+fn other_names_than_the_shipped_ones_are_put_into_a_copy() {
+    fails(
+        Check::KonnectorPolicy,
+        &[
+            "copy deploy/konnector, and in the copy replace namespace kube-bind by other and ServiceAccount konnector by konnector",
+            "kubectl --context consumer apply -f COPY",
+        ],
+        |facts| {
+            facts.konnector.program.account.0 = "other".to_owned();
+            facts.konnector.program.policies[0].policy = Ok(None);
+        },
+    );
+    fails(
+        Check::ServerPolicy,
+        &[
+            "copy deploy/server",
+            "ServiceAccount bindery-server by backend",
+            "kubectl --context provider apply",
+        ],
+        |facts| {
+            let server = &mut facts.provider.as_mut().unwrap().server;
+            server.account.1 = "backend".to_owned();
+            server.policies[0].policy = Ok(None);
+        },
+    );
+}
+
+#[test]
+fn a_wrong_clock_of_the_konnector_is_one_failure() {
+    fails(Check::KonnectorClock, &["the konnector is 3600 s behind"], |facts| {
+        facts.konnector.program.lease = Ok(Some(LeaseFacts {
+            renewed: Some(at(-3_600)),
+            seen_renewed: Some(true),
+            ..lease()
+        }));
+        let binding = facts.contracts[0].cluster_binding.as_mut().unwrap().as_mut().unwrap();
+        binding.status.as_mut().unwrap().last_heartbeat_time.as_mut().unwrap().0 = at(-3_700);
+    });
+}
+
+#[test]
+fn the_backend_of_the_provider_is_the_one_that_its_contracts_name() {
+    let mut facts = healthy();
+    assert_eq!(facts.provider_backend(), Some("https://bind.example.com"));
+    // The contract of another provider comes first.
+    add_provider(&mut facts);
+    facts.contracts.reverse();
+    assert_eq!(facts.provider_backend(), Some("https://bind.example.com"));
+    facts.contracts[0].name = "kube-bind-x".to_owned();
+    assert_eq!(
+        facts.provider_backend(),
+        None,
+        "two providers have a contract of this name"
+    );
+    facts.contracts.clear();
+    assert_eq!(facts.provider_backend(), None);
+}
+
+#[test]
+fn what_could_not_be_checked_is_counted() {
+    let denied = || Unread::Denied("forbidden".to_owned());
+    let last = |facts: &Facts| {
+        render(&judge(facts), Marks::Words)
+            .lines()
+            .last()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let mut facts = healthy();
+    facts.bindings = Err(denied());
+    let text = last(&facts);
+    assert!(
+        text.starts_with("Nothing failed, but not all could be checked, not checked: 1 ("),
+        "{text}"
+    );
+    facts.contracts[0].renewable_until = Some(at(3_600));
+    let text = last(&facts);
+    assert!(text.contains("not checked: 1, warnings: 1 ("), "{text}");
+    facts.bindings = Ok(Vec::new());
+    let text = last(&facts);
+    assert!(text.starts_with("It works, warnings: 1 ("), "{text}");
+    facts.konnector.program.lease = Ok(None);
+    let text = last(&facts);
+    assert!(text.starts_with("Failed: 1, warnings: 1 ("), "{text}");
 }

@@ -30,6 +30,15 @@ pub(super) fn is_too_far(one: &str, other: &str) -> Option<bool> {
     Some(one.major != other.major || one.minor.abs_diff(other.minor) > SKEW_MAX)
 }
 
+/// Whether two versions are of the same release. A leading `v` and what follows a `+` are no part of it.
+pub(super) fn is_same(one: &str, other: &str) -> bool {
+    let release = |text: &str| {
+        let text = text.trim().trim_start_matches('v');
+        text.split_once('+').map_or(text, |(release, _)| release).to_owned()
+    };
+    release(one) == release(other)
+}
+
 /// Whether a version of Kubernetes is too old; none if it cannot be read.
 pub(super) fn is_too_old(kubernetes: &str) -> Option<bool> {
     let version = parse(kubernetes)?;
@@ -60,6 +69,18 @@ mod tests {
             ("", "0.1.0", None),
         ] {
             assert_eq!(is_too_far(one, other), expect, "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn patches_and_candidates_are_releases() {
+        for (other, expect) in [
+            ("v0.1.0", true),
+            ("0.1.0+debug", true),
+            ("0.1.1", false),
+            ("0.1.0-rc.1", false),
+        ] {
+            assert_eq!(is_same("0.1.0", other), expect, "{other}");
         }
     }
 

@@ -78,8 +78,13 @@ pub(crate) fn verdict(question: Question, answered: bool, is_terminal: bool) -> 
 
 /// Whether the typed answer is a yes. For [`Question::Everything`], a single letter is not enough.
 pub(crate) fn is_yes(question: Question, answer: &str) -> bool {
-    let answer = answer.trim().to_ascii_lowercase();
-    answer == "yes" || (answer == "y" && question < Question::Everything)
+    is_plain_yes(answer) && (question < Question::Everything || answer.trim().len() > 1)
+}
+
+/// Whether the typed answer to a question with `[y/N]` is a yes.
+pub(crate) fn is_plain_yes(answer: &str) -> bool {
+    let answer = answer.trim();
+    ["y", "yes"].iter().any(|yes| answer.eq_ignore_ascii_case(yes))
 }
 
 #[cfg(test)]

@@ -22,10 +22,10 @@ use tokio::time::Instant;
 
 use super::Context;
 use crate::{
-    args::{CheckArgs, ClusterPlace},
+    args::CheckArgs,
     check::{
         Finding, Marks, Outcome,
-        facts::{Facts, ProviderFlags},
+        facts::{ClusterFlags, Facts},
         judge, render, summary,
     },
     consumer::Consumer,
@@ -43,6 +43,9 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 /// `kubectl bind check`
 pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &CheckArgs) -> Result<(), Failure> {
+    if args.end_to_end && args.provider.cluster(&context.settings.cluster).is_none() {
+        return Err(end_to_end::missing("--provider-context or --provider-kubeconfig"));
+    }
     let start = Instant::now();
     let patience = context.settings.patience(PATIENCE);
     let (findings, backend) = loop {
@@ -59,21 +62,19 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &CheckArgs) ->
     match summary(&findings).failed {
         0 if args.end_to_end => Box::pin(end_to_end::run(context, args, backend)).await,
         0 => Ok(()),
-        failed => Err(Failure::Unwell(failed)),
+        failed => Err(Failure::ChecksFailed(failed)),
     }
 }
 
-/// Reads all facts, as many at a time as do not depend on each other. Also returns the first backend that was checked.
+/// Reads all facts, as many at a time as do not depend on each other. Also returns the backend of the provider's cluster.
 async fn gather<W: Write>(
     context: &Context<W>,
     args: &CheckArgs,
 ) -> Result<(Facts, Option<contracts::Endpoint>), Failure> {
     let settings = &context.settings;
     let limit = settings.timeout.map_or(FACT_MAX, |timeout| timeout.min(FACT_MAX));
-    let own = ClusterPlace {
-        kubeconfig: settings.cluster.kubeconfig.as_deref(),
-        context: settings.cluster.context.as_deref(),
-    };
+    let own = settings.cluster.cluster();
+    let admin = args.provider.cluster(&settings.cluster);
     let cluster = Cluster::open(own, limit).await?;
     let consumer = Consumer::connect(settings).await?;
     let api = cluster.api();
@@ -93,8 +94,8 @@ async fn gather<W: Write>(
     );
     let backends = contracts::backends(&endpoints, limit);
     let provider = async {
-        match args.provider.place(&settings.cluster) {
-            Some(place) => provider::facts(place, &args.server, &owners, &consumer, limit)
+        match admin {
+            Some(admin) => provider::facts(admin, &args.server, &owners, &consumer, limit)
                 .await
                 .map(Some),
             None => Ok(None),
@@ -103,7 +104,10 @@ async fn gather<W: Write>(
     let (konnector, contracts, backends, provider) = tokio::join!(konnector, contracts, backends, provider);
     let facts = Facts {
         own_version: env!("CARGO_PKG_VERSION"),
-        flags: ProviderFlags(args.provider.of_kubectl()),
+        flags: ClusterFlags {
+            consumer: own.flags(),
+            provider: admin.map(|admin| admin.flags()).unwrap_or_default(),
+        },
         now: Timestamp::now(),
         consumer: cluster.facts(api),
         konnector: konnector?,
@@ -114,7 +118,8 @@ async fn gather<W: Write>(
         backends,
         provider: provider?,
     };
-    Ok((facts, endpoints.into_iter().next()))
+    let backend = contracts::of_provider(endpoints, settings, &facts);
+    Ok((facts, backend))
 }
 
 fn print<W: Write>(context: &mut Context<W>, findings: &[Finding]) -> Result<(), Failure> {

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::Context;
 use crate::{
     args::RevokeArgs,
-    claims::{Question, is_yes},
+    claims::is_plain_yes,
     consumer::Consumer,
     errors::{Exit, Failure},
     install::owner::CredentialOwner,
@@ -31,8 +31,10 @@ struct Revoked {
     /// When; absent for a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     time: Option<Timestamp>,
-    /// Number of deleted anchors, Secrets that tokens are bound to; each may have carried several tokens.
-    anchors: usize,
+    /// Number of deleted anchors, Secrets that tokens are bound to; each may have carried several tokens. Absent for a dry run of
+    /// the owner, who does not see them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    anchors: Option<usize>,
     /// What is not synced any more.
     affected: Vec<String>,
     /// The command that gives new credentials.
@@ -42,12 +44,12 @@ struct Revoked {
 /// `kubectl bind revoke NAME`
 pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &RevokeArgs) -> Result<(), Failure> {
     check(args)?;
-    let admin = args.provider.place(&context.settings.cluster);
+    let admin = args.provider.cluster(&context.settings.cluster);
     let named = named(context, args).await?;
     let reason = args.reason.as_deref();
     let steps = &mut context.steps;
-    let revoked = if let Some(place) = admin {
-        let contract = admin::Contract::open(place, &named.contract).await?;
+    let revoked = if let Some(cluster) = admin {
+        let contract = admin::Contract::open(cluster, &named.contract, named.uid.as_deref()).await?;
         let affected = contract.exports().await?;
         announce(&named.contract, &affected, steps);
         let (time, anchors) = if args.dry_run {
@@ -57,20 +59,31 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &RevokeArgs) -
             let (time, anchors) = contract.revoke(&args.server_namespace, reason, steps).await?;
             (Some(time), anchors)
         };
-        named.revoked(time, anchors, affected)
+        named.revoked(time, Some(anchors), affected)
     } else {
         let provider = context.settings.provider()?;
-        let affected = named.affected.clone();
-        announce(&named.contract, &affected, steps);
+        let mut affected = named.affected.clone();
         if args.dry_run {
-            named.revoked(None, 0, affected)
+            // Fails for a contract that does not exist, or that the caller does not own. Only here: a revocation waits for nothing.
+            let exports = provider.exports(&named.contract).await?;
+            if affected.is_empty() {
+                let namespace = &named.contract;
+                affected.extend(
+                    exports
+                        .iter()
+                        .map(|export| format!("APIServiceExport {namespace}/{export}")),
+                );
+            }
+            announce(&named.contract, &affected, steps);
+            named.revoked(None, None, affected)
         } else {
+            announce(&named.contract, &affected, steps);
             confirm(args, &named.contract)?;
             let answer = provider.revoke(&named.contract, reason.unwrap_or_default()).await?;
             let time = answer.revocation_time;
             let time = time.and_then(|time| Timestamp::from_second(time.seconds).ok());
             let anchors = usize::try_from(answer.revoked_count).unwrap_or_default();
-            named.revoked(time.or_else(|| Some(Timestamp::now())), anchors, affected)
+            named.revoked(time.or_else(|| Some(Timestamp::now())), Some(anchors), affected)
         }
     };
     if !args.dry_run {
@@ -95,6 +108,8 @@ fn check(args: &RevokeArgs) -> Result<(), Failure> {
 /// The contract, as this cluster or a flag names it.
 struct Named {
     contract: String,
+    /// UID of the contract namespace, if this cluster knows it.
+    uid: Option<String>,
     /// Bindings and bundles of this cluster that use the contract.
     affected: Vec<String>,
     /// The arguments of `kubectl bind renew`.
@@ -102,7 +117,7 @@ struct Named {
 }
 
 impl Named {
-    fn revoked(self, time: Option<Timestamp>, anchors: usize, affected: Vec<String>) -> Revoked {
+    fn revoked(self, time: Option<Timestamp>, anchors: Option<usize>, affected: Vec<String>) -> Revoked {
         Revoked {
             contract: self.contract,
             time,
@@ -117,6 +132,7 @@ async fn named<W: Write>(context: &Context<W>, args: &RevokeArgs) -> Result<Name
     if let Some(contract) = &args.contract {
         return Ok(Named {
             contract: contract.clone(),
+            uid: None,
             affected: Vec::new(),
             renew: "NAME".to_owned(),
         });
@@ -136,6 +152,7 @@ async fn named<W: Write>(context: &Context<W>, args: &RevokeArgs) -> Result<Name
     };
     Ok(Named {
         affected: users(&consumer, &contract).await?,
+        uid: owner.contract_uid().map(ToOwned::to_owned),
         renew: match owner {
             CredentialOwner::Binding(_) => name.to_owned(),
             CredentialOwner::Bundle(_) => format!("--bundle {name}"),
@@ -186,7 +203,7 @@ fn confirm(args: &RevokeArgs, contract: &str) -> Result<(), Failure> {
     terminal.flush()?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
-    if is_yes(Question::Claims, &answer) {
+    if is_plain_yes(&answer) {
         return Ok(());
     }
     Err(Failure::NotConfirmed(what))
@@ -222,7 +239,7 @@ mod tests {
         Revoked {
             contract: "kube-bind-x".to_owned(),
             time,
-            anchors: 1,
+            anchors: Some(1),
             affected: vec!["APIServiceBinding cowboys".to_owned()],
             bind_again: "kubectl bind renew cowboys".to_owned(),
         }

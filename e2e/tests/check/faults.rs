@@ -1,10 +1,10 @@
 //! Faults beside certificates and credentials.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_api::v1alpha2::ClusterBinding;
-use bindery_e2e::clock;
+use bindery_e2e::{clock, eventually_ok, process};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::{
     Api,
@@ -12,10 +12,11 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::world::World;
+use crate::world::{SOON, World};
 
 const POLICY: &str = "kube-bind-konnector";
 const GRACE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 /// What mends the konnector's side, as the command prints it.
 async fn deploy(world: &World) -> Result<()> {
@@ -97,19 +98,24 @@ pub(crate) async fn clock(world: &World) -> Result<()> {
     world.finds_by(shifted, &checks, &says).await
 }
 
-/// The konnector's release is far ahead. It reports its version with each heartbeat, the next of which is minutes away.
+/// The konnector's release is far ahead. It reports its own version with each heartbeat, so the other one is written before each
+/// look.
 pub(crate) async fn versions(world: &World) -> Result<()> {
     let report = async |version: &str| {
         let bindings: Api<ClusterBinding> = Api::namespaced(world.bound.provider.plane.client(), &world.bound.contract);
         let patch = Patch::Merge(json!({"status": {"konnectorVersion": version}}));
         bindings.patch_status("cluster", &PatchParams::default(), &patch).await
     };
-    report("v9.9.0").await?;
     let says = [
         "the konnector v9.9.0: more than one minor version apart",
         "kubectl bind deploy",
     ];
-    world.finds(&["konnector-version", "backend-version"], &says).await?;
+    let checks = ["konnector-version", "backend-version"];
+    eventually_ok("the version to be found", SOON, async || {
+        report("v9.9.0").await?;
+        world.finds_now(world.check_command()?, &checks, &says).await
+    })
+    .await?;
     report(concat!("v", env!("CARGO_PKG_VERSION"))).await?;
     world.all_is_well().await
 }
@@ -135,7 +141,53 @@ pub(crate) async fn backend_away(world: &mut World) -> Result<()> {
         "Lease kube-bind/bindery-server has no holder",
     ];
     world.finds(&["backend-reachable", "server-lease"], &says).await?;
-    world.bound.provider.restart_server().await?;
+    // Until somebody has mended it, the command waits.
+    let mut waiting = world.check_command()?;
+    waiting.args(["--wait", "--timeout", "2m"]);
+    let output = process::run(waiting, PATIENCE);
+    let (output, restarted) = tokio::join!(output, world.bound.provider.restart_server());
+    restarted?;
+    ensure!(output?.status.success(), "it did not wait");
+    world.all_is_well().await
+}
+
+/// What a user may not read is a warning with the right that is missing, and no failure.
+pub(crate) async fn a_user_without_rights(world: &World) -> Result<()> {
+    let kubeconfig = world
+        .bound
+        .consumer
+        .plane
+        .service_account_kubeconfig("default", "default")
+        .await?;
+    let mut command = world.bound.consumer.bind_command()?;
+    command.arg("check").env("KUBECONFIG", kubeconfig);
+    let says = [
+        "WARN not checked, because you may not list APIServiceBindings",
+        "the right to create subjectaccessreviews.authorization.k8s.io",
+        "Nothing failed, but not all could be checked, not checked: ",
+    ];
+    let ended = world.run(command).await?.expect(0, &says)?;
+    ensure!(!ended.stdout.contains("FAIL "), "{}", ended.stdout);
+    Ok(())
+}
+
+/// An API server that accepts connections and says nothing does not hold up the other checks.
+pub(crate) async fn api_server_silent(world: &World) -> Result<()> {
+    let plane = &world.bound.provider.plane;
+    plane.pause_api_server()?;
+    let mut command = world.bound.consumer.bind_command()?;
+    command.args(["check", "--timeout", "3s"]);
+    let start = Instant::now();
+    let ended = world.run(command).await;
+    let took = start.elapsed();
+    plane.resume_api_server()?;
+    let says = [
+        "FAIL the provider's API server",
+        "no answer within 3 s",
+        "ok   Lease kube-bind/kube-bind is held by",
+    ];
+    ended?.expect(1, &says)?;
+    ensure!(took < GRACE, "it took {took:?}");
     world.all_is_well().await
 }
 

@@ -22,10 +22,16 @@ fn twelve_faults_are_found_and_nothing_where_all_is_well() -> Result<()> {
             .await
             .context("end to end, stopped")?;
         end_to_end::it_needs_the_provider(&world).await?;
+        faults::a_user_without_rights(&world)
+            .await
+            .context("a user without rights")?;
         certificates::of_another_ca(&world)
             .await
             .context("a certificate of another CA")?;
         certificates::expired(&world).await.context("an expired certificate")?;
+        certificates::about_to_expire(&world)
+            .await
+            .context("a certificate that expires soon")?;
         certificates::for_another_name(&world)
             .await
             .context("a certificate for another name")?;
@@ -44,6 +50,9 @@ fn twelve_faults_are_found_and_nothing_where_all_is_well() -> Result<()> {
         revoke::bad_input(&world).await.context("bad input")?;
         faults::no_lease_holder(&mut world).await.context("no leader")?;
         faults::backend_away(&mut world).await.context("no backend")?;
-        faults::api_server_away(&world).await.context("no API server")
+        faults::api_server_away(&world).await.context("no API server")?;
+        faults::api_server_silent(&world)
+            .await
+            .context("an API server that does not answer")
     })
 }

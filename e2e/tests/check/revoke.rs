@@ -98,6 +98,9 @@ pub(crate) async fn bad_input(world: &World) -> Result<()> {
     as_owner(world, &["--contract", "kube-bind-nobodys", "--yes"])
         .await?
         .expect(3, &["kube-bind-nobodys"])?;
+    as_owner(world, &["--contract", "kube-bind-nobodys", "--dry-run"])
+        .await?
+        .expect(3, &["kube-bind-nobodys"])?;
     let long = "x".repeat(1025);
     as_owner(world, &["cowboys", "--yes", "--reason", &long])
         .await?

@@ -10,7 +10,7 @@ use serde_json::Value;
 const LIMIT: Duration = Duration::from_mins(2);
 /// How long a fault may take to show, and its mend to work: the server reads its certificate every ten seconds, and an API server
 /// learns of policies within some.
-const SOON: Duration = Duration::from_mins(3);
+pub(crate) const SOON: Duration = Duration::from_mins(3);
 
 pub(crate) struct World {
     pub(crate) bound: Bound,
@@ -96,30 +96,35 @@ impl World {
         failed: &[&str],
         says: &[&str],
     ) -> Result<()> {
-        let wanted: BTreeSet<_> = failed.iter().copied().collect();
         eventually_ok(format!("{failed:?} to fail"), SOON, async || {
-            let mut command = command()?;
-            command.args(["-o", "json"]);
-            let ended = self.run(command).await?.expect(1, &[])?;
-            let result: Value = serde_json::from_str(&ended.stdout).with_context(|| ended.stdout.clone())?;
-            let findings = result["findings"].as_array().context("findings")?;
-            let bad: Vec<_> = findings
-                .iter()
-                .filter(|finding| finding["outcome"] == "Failed")
-                .collect();
-            let found: BTreeSet<_> = bad.iter().filter_map(|finding| finding["check"].as_str()).collect();
-            ensure!(found == wanted, "failed: {found:?}:\n{}", ended.stdout);
-            let without_mend = bad.iter().find(|finding| !finding["mend"].is_string());
-            ensure!(without_mend.is_none(), "no mend: {without_mend:?}");
-            let texts = bad
-                .iter()
-                .map(|finding| format!("{} {}", finding["message"], finding["mend"]));
-            let text = texts.collect::<Vec<_>>().join("\n");
-            for part in says {
-                ensure!(text.contains(part), "{part:?} is missing in:\n{text}");
-            }
-            Ok(())
+            self.finds_now(command()?, failed, says).await
         })
         .await
+    }
+
+    /// As [`World::finds_by`], by one run of the command.
+    pub(crate) async fn finds_now(&self, mut command: Command, failed: &[&str], says: &[&str]) -> Result<()> {
+        let wanted: BTreeSet<_> = failed.iter().copied().collect();
+        command.args(["-o", "json"]);
+        let ended = self.run(command).await?.expect(1, &[])?;
+        let result: Value = serde_json::from_str(&ended.stdout).with_context(|| ended.stdout.clone())?;
+        let findings = result["findings"].as_array().context("findings")?;
+        let bad: Vec<_> = findings
+            .iter()
+            .filter(|finding| finding["outcome"] == "Failed")
+            .collect();
+        let found: BTreeSet<_> = bad.iter().filter_map(|finding| finding["check"].as_str()).collect();
+        ensure!(found == wanted, "failed: {found:?}:\n{}", ended.stdout);
+        let without_mend = bad.iter().find(|finding| !finding["mend"].is_string());
+        ensure!(without_mend.is_none(), "no mend: {without_mend:?}");
+        let text: Vec<_> = bad
+            .iter()
+            .map(|finding| format!("{} {}", finding["message"], finding["mend"]))
+            .collect();
+        let text = text.join("\n");
+        for part in says {
+            ensure!(text.contains(part), "{part:?} is missing in:\n{text}");
+        }
+        Ok(())
     }
 }

@@ -8,8 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
 use crate::check::facts::{
-    ApiFacts, BackendFacts, ClusterFacts, ContractFacts, DeploymentFacts, Facts, KonnectorFacts, LeaseFacts,
-    PolicyFacts, ProbeOutcome, ProgramFacts, ProviderFacts, ProviderFlags, Shipped, TlsFacts, TokenAccess,
+    ApiFacts, BackendFacts, ClusterFacts, ClusterFlags, ContractFacts, DeploymentFacts, Facts, KonnectorFacts,
+    LeaseFacts, PolicyFacts, ProbeOutcome, ProgramFacts, ProviderFacts, Shipped, TlsFacts, TokenAccess,
 };
 
 /// The time of all clocks.
@@ -82,7 +82,10 @@ fn cluster_binding() -> ClusterBinding {
 pub(super) fn healthy() -> Facts {
     Facts {
         own_version: "0.1.0",
-        flags: ProviderFlags(" --context provider".to_owned()),
+        flags: ClusterFlags {
+            consumer: " --context consumer".to_owned(),
+            provider: " --context provider".to_owned(),
+        },
         now: at(0),
         consumer: cluster("https://consumer.example.com:6443"),
         konnector: KonnectorFacts {

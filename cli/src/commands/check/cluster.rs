@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::read::{self, unread};
 use crate::{
-    args::ClusterPlace,
+    args::KubeContext,
     check::facts::{ApiFacts, ClusterFacts, Fact, Unread},
     errors::Failure,
 };
@@ -35,8 +35,8 @@ struct VersionInfo {
 
 impl Cluster {
     /// Reads a kubeconfig, and makes clients without connecting.
-    pub(super) async fn open(place: ClusterPlace<'_>, limit: Duration) -> Result<Self, Failure> {
-        let config = client::config(place.kubeconfig, place.context).await?;
+    pub(super) async fn open(cluster: KubeContext<'_>, limit: Duration) -> Result<Self, Failure> {
+        let config = client::config(cluster.kubeconfig, cluster.context).await?;
         Ok(Self {
             clients: Clients::new(&config, CONCURRENCY)?,
             config,

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use super::{cluster, read, tls};
 use crate::{
     args::settings::Settings,
-    check::facts::{BackendFacts, ClusterFacts, ContractFacts, Fact, TokenAccess, Unread, UnusableSecret},
+    check::facts::{BackendFacts, ClusterFacts, ContractFacts, Fact, Facts, TokenAccess, Unread, UnusableSecret},
     consumer::{Consumer, CredentialProblem},
     errors::Failure,
     install::owner::CredentialOwner,
@@ -217,7 +217,6 @@ async fn renewal_access(backend: &Extension, contract: &str, limit: Duration) ->
     })?;
     let request = ListExportsRequest {
         contract: contract.to_owned(),
-        page_size: 1,
         ..ListExportsRequest::default()
     };
     let Err(error) = client.list_exports(request).await else {
@@ -300,6 +299,18 @@ fn flagged(settings: &Settings, known: &[KnownCredential]) -> Result<Option<Endp
         ca_from: ca_from.to_owned(),
         renew: None,
     }))
+}
+
+/// The backend of the provider whose cluster was checked: the one that flags name, or else the one that the contracts on this
+/// cluster name. None if that is not clear.
+pub(super) fn of_provider(endpoints: Vec<Endpoint>, settings: &Settings, facts: &Facts) -> Option<Endpoint> {
+    let address = match settings.any_backend() {
+        Some(typed) => typed.address.to_string(),
+        None => facts.provider_backend()?.to_owned(),
+    };
+    let address = address.trim_end_matches('/');
+    let mut endpoints = endpoints.into_iter();
+    endpoints.find(|endpoint| endpoint.address.trim_end_matches('/') == address)
 }
 
 /// Looks at each backend.

@@ -52,6 +52,11 @@ struct Trial {
     patience: Duration,
 }
 
+/// The failure for flags that `--end-to-end` needs too.
+pub(super) fn missing(flags: &str) -> Failure {
+    Failure::Usage(format!("--end-to-end offers an API on the provider: add {flags}"))
+}
+
 /// Binds the probe API, and removes it again.
 pub(super) async fn run<W: Write>(
     context: &Context<W>,
@@ -59,16 +64,17 @@ pub(super) async fn run<W: Write>(
     backend: Option<Endpoint>,
 ) -> Result<(), Failure> {
     let settings = &context.settings;
-    let missing = |flags: &str| Failure::Usage(format!("--end-to-end offers an API on the provider: add {flags}"));
-    let place = args.provider.place(&settings.cluster);
-    let place = place.ok_or_else(|| missing("--provider-context or --provider-kubeconfig"))?;
-    let backend = backend.ok_or_else(|| missing("--server, because no binding names its backend"))?;
+    let theirs = args.provider.cluster(&settings.cluster);
+    let theirs = theirs.ok_or_else(|| missing("--provider-context or --provider-kubeconfig"))?;
+    let backend = backend.ok_or_else(|| {
+        missing("--server URL, because no binding of this cluster tells which backend is the one of this provider")
+    })?;
     let own = client::config(
         settings.cluster.kubeconfig.as_deref(),
         settings.cluster.context.as_deref(),
     )
     .await?;
-    let theirs = client::config(place.kubeconfig, place.context).await?;
+    let theirs = client::config(theirs.kubeconfig, theirs.context).await?;
     let trial = Trial {
         probe: Probe::new(&format!("{:08x}", rand::random::<u32>())),
         consumer: Clients::new(&own, 2)?.write,

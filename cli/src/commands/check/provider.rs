@@ -18,7 +18,7 @@ use super::{
     read,
 };
 use crate::{
-    args::{ClusterPlace, ServerArgs},
+    args::{KubeContext, ServerArgs},
     check::facts::{Fact, ProviderFacts},
     consumer::Consumer,
     errors::Failure,
@@ -27,13 +27,13 @@ use crate::{
 };
 
 pub(super) async fn facts(
-    place: ClusterPlace<'_>,
+    cluster: KubeContext<'_>,
     args: &ServerArgs,
     owners: &[CredentialOwner],
     consumer: &Consumer,
     limit: Duration,
 ) -> Result<ProviderFacts, Failure> {
-    let cluster = Cluster::open(place, limit).await?;
+    let cluster = Cluster::open(cluster, limit).await?;
     let (api, bindings, unready_templates, identity) = tokio::join!(
         cluster.api(),
         cluster_bindings(&cluster),

@@ -17,7 +17,8 @@ use crate::check::facts::{CertificateFault, TlsFacts};
 /// A time at which every certificate has expired that ever does: the end of the year 9999.
 const FAR_FUTURE: Duration = Duration::from_secs(253_402_300_799);
 
-/// Connects to the server of a configuration, and makes the handshake that its clients make. `protocols` are offered by ALPN.
+/// Connects to the server of a configuration, and makes the handshake that its clients make. A kubeconfig of a contract that names
+/// a proxy is refused when it is read, so there is none to go through. `protocols` are offered by ALPN.
 pub(super) async fn handshake(config: &Config, protocols: &[&[u8]], limit: Duration) -> TlsFacts {
     match timeout(limit, attempt(config, protocols)).await {
         Ok(facts) => facts,

@@ -22,7 +22,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
-use crate::{args::ClusterPlace, errors::Failure, install::manifests::FIELD_MANAGER, render::steps::Steps};
+use crate::{args::KubeContext, errors::Failure, install::manifests::FIELD_MANAGER, render::steps::Steps};
 
 /// A contract on the provider's cluster.
 pub(super) struct Contract {
@@ -32,17 +32,20 @@ pub(super) struct Contract {
 }
 
 impl Contract {
-    /// Reads the contract; fails if there is no such contract.
-    pub(super) async fn open(place: ClusterPlace<'_>, name: &str) -> Result<Self, Failure> {
-        let config = client::config(place.kubeconfig, place.context).await?;
+    /// Reads the contract. Fails if there is no such contract, or if its namespace has another UID than `uid`, which this cluster
+    /// knows: it is a namespace of the same name then, on another provider or made anew.
+    pub(super) async fn open(cluster: KubeContext<'_>, name: &str, uid: Option<&str>) -> Result<Self, Failure> {
+        let config = client::config(cluster.kubeconfig, cluster.context).await?;
         let client = Clients::new(&config, 2)?.write;
         let namespaces: Api<Namespace> = Api::all(client.clone());
         let found = namespaces.get_opt(name).await;
         let found = found.map_err(Failure::cluster(format!("read Namespace {name} of the provider")))?;
         let contract = found.filter(|namespace| meta::is_contract(&namespace.metadata));
+        let namespace = contract.ok_or_else(|| Failure::NoContract(name.to_owned()))?;
+        is_meant(&namespace, uid)?;
         Ok(Self {
             client,
-            namespace: contract.ok_or_else(|| Failure::NoContract(name.to_owned()))?,
+            namespace,
             name: name.to_owned(),
         })
     }
@@ -77,9 +80,8 @@ impl Contract {
         let named = format!("ClusterBinding {}/{}", self.name, names::CLUSTER_BINDING);
         let binding = bindings.get(names::CLUSTER_BINDING).await;
         let binding = binding.map_err(Failure::cluster(format!("read {named}")))?;
-        let since = if let Some(before) = revocation(&binding) {
+        if let Some(before) = revocation(&binding) {
             steps.note(&format!("they are revoked since {} already", before.time));
-            before.time
         } else {
             let revocation = self.record(server_namespace, reason).await?;
             let params = PatchParams {
@@ -90,13 +92,9 @@ impl Contract {
             let written = bindings.patch(names::CLUSTER_BINDING, &params, &patch).await;
             written.map_err(Failure::cluster(format!("record the revocation on {named}")))?;
             steps.done(&format!("recorded the revocation on {named}"));
-            revocation.time
-        };
+        }
         // Listed after the record: no token is minted for another anchor from then on.
         let anchors = self.anchors().await?;
-        for anchor in &anchors {
-            self.delete(anchor).await?;
-        }
         let grants: Api<RoleBinding> = Api::namespaced(self.client.clone(), &self.name);
         let grant = grants.get_opt(names::KUBE_BINDER).await;
         let grant = grant.map_err(Failure::cluster(format!(
@@ -104,10 +102,17 @@ impl Contract {
             self.name,
             names::KUBE_BINDER
         )))?;
+        // Read after anchors and grant, which are therefore older than the revocation. Without one, an owner has bound again.
+        let binding = bindings.get(names::CLUSTER_BINDING).await;
+        let binding = binding.map_err(Failure::cluster(format!("read {named}")))?;
+        let current = revocation(&binding).ok_or_else(|| Failure::Reinstated(self.name.clone()))?;
+        for anchor in &anchors {
+            self.delete(anchor).await?;
+        }
         if let Some(grant) = grant {
             self.delete(&grant).await?;
         }
-        Ok((since, anchors.len()))
+        Ok((current.time, anchors.len()))
     }
 
     async fn record(&self, server_namespace: &str, reason: Option<&str>) -> Result<Revocation, Failure> {
@@ -160,5 +165,33 @@ impl Contract {
                 Err(Failure::cluster(doing)(error))
             }
         }
+    }
+}
+
+/// Fails if a contract namespace is not the one that this cluster is bound to.
+fn is_meant(namespace: &Namespace, uid: Option<&str>) -> Result<(), Failure> {
+    let found = namespace.metadata.uid.as_deref();
+    match uid {
+        Some(meant) if found != Some(meant) => Err(Failure::OtherContract(namespace.name_any())),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_of_the_same_name_is_another_contract() {
+        let mut namespace = Namespace::default();
+        namespace.metadata.name = Some("kube-bind-x".to_owned());
+        namespace.metadata.uid = Some("1".to_owned());
+        assert!(is_meant(&namespace, Some("1")).is_ok());
+        assert!(is_meant(&namespace, None).is_ok());
+        let error = is_meant(&namespace, Some("2")).unwrap_err().shown();
+        assert!(
+            error.contains("kube-bind-x") && error.contains("--provider-context"),
+            "{error}"
+        );
     }
 }

@@ -32,7 +32,9 @@ use crate::{
 };
 
 /// How often this looks for requests and contracts at most.
-const LOOKS_MAX: usize = 10;
+const LOOKS_MAX: u32 = 30;
+/// So many looks in a row must find nothing.
+const EMPTY_LOOKS: u32 = 3;
 /// The pause between two looks.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -46,7 +48,9 @@ impl Trial {
         steps: &mut Steps,
     ) -> Result<(), Failure> {
         let unbound = self.unbind(settings).await;
-        steps.done("the binding is gone, with its objects");
+        if unbound.is_ok() {
+            steps.done("the binding is gone, with its objects");
+        }
         let (id, provider) = (self.probe.id.as_str(), &self.provider);
         let removed = [
             self.unbound(konnector_namespace).await,
@@ -99,15 +103,26 @@ impl Trial {
     }
 
     /// Deletes the requests to bind that this run has made, and its contract, whose end the server completes. Looks again until
-    /// nothing is found: a server that was at work on a request may make the contract meanwhile.
+    /// nothing was found several times in a row: a server that is at work on a call may make the request late, and the contract
+    /// after it. Fails if there is still something after the last look.
     async fn end_contract(&self) -> Result<(), Failure> {
+        let mut empty_looks = 0;
         for _ in 0..LOOKS_MAX {
-            if self.end_requests().await? + self.end_namespaces().await? == 0 {
-                break;
+            let found = self.end_requests().await? + self.end_namespaces().await?;
+            empty_looks = if found == 0 { empty_looks + 1 } else { 0 };
+            if empty_looks == EMPTY_LOOKS {
+                return Ok(());
             }
             tokio::time::sleep(PAUSE).await;
         }
-        Ok(())
+        Err(Failure::TimedOut {
+            what: format!(
+                "requests to bind, or a contract, of cluster {} are still made",
+                self.probe.id
+            ),
+            waited: PAUSE * LOOKS_MAX,
+            last: "see the log of the server".to_owned(),
+        })
     }
 
     async fn end_requests(&self) -> Result<usize, Failure> {
