@@ -24,6 +24,7 @@ const RENDERINGS: [Rendering; 3] = [
                 &[
                     "binder-role.yaml",
                     "claims-role.yaml",
+                    "cluster-info.yaml",
                     "contract-role.yaml",
                     "exports-role.yaml",
                     "namespace.yaml",
