@@ -32,7 +32,7 @@ pub enum SecretProblem {
     },
     /// The Secret leads to a contract that another konnector of this cluster serves.
     #[error(
-        "Secret {at} leads to contract {contract}, which the konnector of namespace {namespace} serves; bind by that konnector, or \
+        "Secret {at} leads to contract {contract}, which the konnector of namespace {namespace} serves; bind with that konnector, or \
          with an identity of your own: kubectl bind --cluster-identity ID"
     )]
     ServedElsewhere {

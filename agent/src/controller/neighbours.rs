@@ -7,6 +7,8 @@
 use std::sync::Arc;
 
 use bindery_api::v1alpha2::{APIServiceBinding, APIServiceBindingBundle, ClusterSecretKeyRef};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::access::{ContractAccess, SecretProblem};
 use crate::{consumer::Consumer, session::connect::ContractConnection};
@@ -71,9 +73,32 @@ impl Neighbours {
             .consumer
             .bundles
             .list(|bundle| bundle.contract_uid() == Some(contract_uid));
-        let bindings = bindings.iter().map(|binding| &binding.spec.kubeconfig_secret_ref);
-        let bundles = bundles.iter().map(|bundle| &bundle.spec.kubeconfig_secret_ref);
+        let bindings = bindings
+            .iter()
+            .map(|binding| Pinned::new(&binding.metadata, &binding.spec.kubeconfig_secret_ref));
+        let bundles = bundles
+            .iter()
+            .map(|bundle| Pinned::new(&bundle.metadata, &bundle.spec.kubeconfig_secret_ref));
         foreign(&self.consumer.namespace, bindings.chain(bundles))
+    }
+}
+
+/// A binding or bundle that is pinned to a contract. All konnectors of a cluster order them alike: the oldest comes first.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Pinned<'a> {
+    created: Option<Timestamp>,
+    uid: Option<&'a str>,
+    /// The namespace of its konnector.
+    namespace: &'a str,
+}
+
+impl<'a> Pinned<'a> {
+    fn new(metadata: &'a ObjectMeta, reference: &'a ClusterSecretKeyRef) -> Self {
+        Self {
+            created: metadata.creation_timestamp.as_ref().map(|time| time.0),
+            uid: metadata.uid.as_deref(),
+            namespace: &reference.namespace,
+        }
     }
 }
 
@@ -81,31 +106,45 @@ fn is_own(namespace: &str, reference: &ClusterSecretKeyRef) -> bool {
     reference.namespace == namespace
 }
 
-/// The first namespace of these that is not the konnector's, in the order of their names.
-fn foreign<'a>(namespace: &str, references: impl Iterator<Item = &'a ClusterSecretKeyRef>) -> Option<String> {
-    let others = references.filter(|reference| !is_own(namespace, reference));
-    others.map(|reference| reference.namespace.clone()).min()
+/// The namespace of the konnector that serves a contract, if it is not that of this konnector. Two konnectors that reach one
+/// contract at the same time both pin it before either sees the other's pin. Then the one with the oldest binding or bundle
+/// keeps the contract, and the other one refuses it.
+fn foreign<'a>(namespace: &str, pinned: impl Iterator<Item = Pinned<'a>>) -> Option<String> {
+    let keeper = pinned.min()?.namespace;
+    (keeper != namespace).then(|| keeper.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// `pinned` is the time of creation in seconds, the UID and the namespace of each.
+    #[track_caller]
+    fn check(pinned: &[(i64, &str, &str)], expect: &[(&str, Option<&str>)]) {
+        for (namespace, foreign_namespace) in expect {
+            let pinned = pinned.iter().map(|(created, uid, namespace)| Pinned {
+                created: Timestamp::from_second(*created).ok(),
+                uid: Some(uid),
+                namespace,
+            });
+            assert_eq!(foreign(namespace, pinned).as_deref(), *foreign_namespace, "{namespace}");
+        }
+    }
+
     #[test]
-    fn a_contract_belongs_to_the_namespace_of_its_secrets() {
-        let of = |namespaces: &[&str]| {
-            let references: Vec<_> = namespaces
-                .iter()
-                .map(|namespace| ClusterSecretKeyRef {
-                    name: "kubeconfig".to_owned(),
-                    key: "kubeconfig".to_owned(),
-                    namespace: (*namespace).to_owned(),
-                })
-                .collect();
-            foreign("here", references.iter())
-        };
-        assert_eq!(of(&[]), None);
-        assert_eq!(of(&["here", "here"]), None);
-        assert_eq!(of(&["there", "here", "elsewhere"]).as_deref(), Some("elsewhere"));
+    fn a_contract_belongs_to_the_konnector_of_its_secrets() {
+        check(&[], &[("east", None), ("west", None)]);
+        check(
+            &[(1, "a", "east"), (2, "b", "east")],
+            &[("east", None), ("west", Some("east"))],
+        );
+    }
+
+    #[test]
+    fn of_several_konnectors_that_pinned_a_contract_the_one_with_the_oldest_binding_keeps_it() {
+        let keeps_west = [("east", Some("west")), ("west", None), ("north", Some("west"))];
+        check(&[(2, "a", "east"), (1, "b", "west")], &keeps_west);
+        check(&[(1, "b", "west"), (2, "a", "east"), (3, "c", "north")], &keeps_west);
+        check(&[(1, "b", "east"), (1, "a", "west")], &keeps_west);
     }
 }
