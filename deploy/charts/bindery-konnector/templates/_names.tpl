@@ -30,13 +30,35 @@ the other installed. Other releases have RELEASE.NAMESPACE, in which a dot separ
 {{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" .Release.Name) -}}
 {{- fail (printf "release name %q cannot name a ServiceAccount and a Deployment: take lower-case letters, digits and dashes, and begin with a letter" .Release.Name) -}}
 {{- end -}}
-{{- if not .Values.onlyOwnBindings -}}
+{{- include "konnector.validateArgs" . -}}
 {{- $own := include "konnector.clusterName" (list .) -}}
-{{- range (lookup "admissionregistration.k8s.io/v1" "ValidatingAdmissionPolicy" "" "").items -}}
-{{- $isKonnector := eq (get (.metadata.labels | default dict) "app.kubernetes.io/component") "konnector" -}}
-{{- if and (ne .metadata.name $own) (or $isKonnector (eq .metadata.name "kube-bind-konnector")) -}}
-{{- fail (printf "this cluster has another konnector already, whose ValidatingAdmissionPolicy is %s, and both would serve the same bindings: set onlyOwnBindings=true for both, or remove that one" .metadata.name) -}}
+{{- /* The ClusterRoleBinding of a konnector goes with it, as its policies do not. Former releases gave it no label. */ -}}
+{{- range (lookup "rbac.authorization.k8s.io/v1" "ClusterRoleBinding" "" "").items -}}
+{{- $component := get (.metadata.labels | default dict) "app.kubernetes.io/component" -}}
+{{- if and (ne .metadata.name $own) (or (eq $component "konnector") (eq .metadata.name "kube-bind-konnector")) -}}
+{{- $account := .subjects | default list | first | default dict -}}
+{{- $other := printf "ServiceAccount %s/%s, ClusterRoleBinding %s" (get $account "namespace") (get $account "name") .metadata.name -}}
+{{- if eq (get $account "namespace") $.Release.Namespace -}}
+{{- fail (printf "another konnector is in namespace %s (%s), and both would take the same Lease and Secrets: install this one in a namespace of its own" $.Release.Namespace $other) -}}
 {{- end -}}
+{{- $onlyOwn := eq (get (.metadata.annotations | default dict) "bindery.kube-bind.io/only-own-bindings") "true" -}}
+{{- if not (and $onlyOwn $.Values.onlyOwnBindings) -}}
+{{- fail (printf "this cluster has another konnector (%s), and one of the two would serve the bindings of the other: set onlyOwnBindings=true for both, first for the one that is there, or remove that one" $other) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Fails for a flag in extraArgs that the chart gives already: the program takes each flag once. */}}
+{{- define "konnector.validateArgs" -}}
+{{- $given := dict -}}
+{{- range include "konnector.args" . | fromYamlArray -}}
+{{- $_ := set $given (splitn "=" 2 .)._0 true -}}
+{{- end -}}
+{{- range .Values.extraArgs -}}
+{{- $flag := (splitn "=" 2 .)._0 -}}
+{{- if hasKey $given $flag -}}
+{{- fail (printf "extraArgs: the chart gives flag %s already; change it by its value, or leave it out" $flag) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -56,4 +56,19 @@ https://{{ include "server.serviceName" . }}:{{ .Values.service.port }}
 {{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" .Release.Name) -}}
 {{- fail (printf "release name %q cannot name a ServiceAccount and a Service: take lower-case letters, digits and dashes, and begin with a letter" .Release.Name) -}}
 {{- end -}}
+{{- include "server.validateArgs" . -}}
+{{- end -}}
+
+{{/* Fails for a flag in extraArgs that the chart gives already: the program takes each flag once. */}}
+{{- define "server.validateArgs" -}}
+{{- $given := dict -}}
+{{- range include "server.args" . | fromYamlArray -}}
+{{- $_ := set $given (splitn "=" 2 .)._0 true -}}
+{{- end -}}
+{{- range .Values.extraArgs -}}
+{{- $flag := (splitn "=" 2 .)._0 -}}
+{{- if hasKey $given $flag -}}
+{{- fail (printf "extraArgs: the chart gives flag %s already; change it by its value, or leave it out" $flag) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
