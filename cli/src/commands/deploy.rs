@@ -51,6 +51,7 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &DeployArgs) -
     if let Some((namespace, release)) = seen.as_ref().and_then(konnector::release_of_helm) {
         return Err(Conflict::OfHelm { release, namespace }.into());
     }
+    konnector::refuse_other(&consumer.konnector_grants().await?)?;
     let (konnector, kept) = konnector::choose(&asked(args), seen.as_ref())?;
     for kept in &kept {
         steps.note(kept);

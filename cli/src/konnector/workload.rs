@@ -137,7 +137,7 @@ fn adoption(deployment: &Deployment) -> Option<Adoption> {
     flag.value()?.parse().ok()
 }
 
-/// The release of Helm that a Deployment belongs to, as `namespace/name`.
+/// The release of Helm that a Deployment belongs to: its namespace and its name.
 pub(crate) fn release_of_helm(deployment: &Deployment) -> Option<(String, String)> {
     let annotations = deployment.metadata.annotations.as_ref()?;
     let annotation = |key: &str| annotations.get(&format!("meta.helm.sh/{key}")).cloned();
