@@ -19,17 +19,10 @@ fn install_with_helm() -> Result<()> {
             Box::pin(ControlPlane::start("guide-helm-p")),
             Box::pin(ControlPlane::start("guide-helm-c"))
         )?;
-        let folder = provider.workdir().path().join("given");
-        std::fs::create_dir(&folder)?;
-        let identity = provider.authority().server(&["127.0.0.1", "localhost"])?;
-        std::fs::write(folder.join("tls.crt"), identity.certificate)?;
-        std::fs::write(folder.join("tls.key"), identity.key)?;
-        std::fs::write(folder.join("ca.crt"), provider.ca_pem())?;
         let reader = Reader {
             given: BTreeMap::from([
                 ("BIND_URL", format!("https://127.0.0.1:{}", free_port()?)),
                 ("KUBERNETES_URL", provider.server_url()),
-                ("TLS_FOLDER", folder.display().to_string()),
             ]),
             provider: &provider,
             consumer: &consumer,

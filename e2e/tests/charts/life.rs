@@ -2,20 +2,21 @@
 //! release left. At each step objects are in sync, and none is lost, made anew or written.
 
 use anyhow::{Context as _, Result, ensure};
+use bindery_api::{ConditionStatus, Conditions as _, v1alpha2::APIServiceBinding};
 use bindery_e2e::{
-    Deployed,
-    charts::{self, KONNECTOR, SERVER},
-    former,
+    ControlPlane, Deployed,
+    charts::{self, KONNECTOR, Release, SERVER},
+    eventually_ok, former,
     offer::Offer,
-    process::{self, Programs},
-    run,
+    process, run,
     wildwest::SOON,
 };
+use kube::Api;
 
-use crate::world::{NAMESPACE, Widgets, World, make_namespace};
+use crate::world::{LIMIT, NAMESPACE, Widgets, World, make_namespace};
 
-/// Objects that nobody touches.
-const KEPT: [&str; 3] = ["kept-1", "kept-2", "kept-3"];
+/// An object that changes in each step.
+const CHANGED: &str = "changed";
 
 #[test]
 fn releases_come_change_and_go_and_every_object_stays() -> Result<()> {
@@ -33,10 +34,9 @@ async fn life(world: &World) -> Result<()> {
     make_namespace(&world.consumer, NAMESPACE).await?;
 
     let konnector = by_the_former_command(world).await?;
-    let widgets = world.widgets(offer, None).await?;
-    for name in KEPT {
-        widgets.create(name).await?;
-    }
+    let mut widgets = world.widgets(offer, None).await?;
+    widgets.keep(&["kept-1", "kept-2", "kept-3"]).await?;
+    widgets.create(CHANGED).await?;
     let konnector = taken_over(world, &widgets, konnector)
         .await
         .context("taken over by Helm")?;
@@ -74,13 +74,12 @@ async fn taken_over(world: &World, widgets: &Widgets, konnector: Deployed) -> Re
         "{refused}"
     );
 
-    let before = widgets.seen().await?;
     world
         .apply(plane, "install", KONNECTOR, &["--take-ownership", "--force-conflicts"])
         .await?;
     konnector.stop().await?;
     let konnector = world.run_konnector(KONNECTOR).await?;
-    before.is_kept(widgets, "the takeover").await?;
+    widgets.are_kept("takeover").await?;
     let forgotten = plane
         .kubectl(&[
             "delete",
@@ -93,9 +92,9 @@ async fn taken_over(world: &World, widgets: &Widgets, konnector: Deployed) -> Re
         ])
         .await?;
     ensure!(forgotten.lines().count() == 1, "{forgotten}");
-    widgets.change("kept-1", "blue").await?;
+    widgets.change(CHANGED, "blue").await?;
 
-    let refused = kubectl_bind(world, &["deploy"]).await;
+    let refused = world.kubectl_bind(&["deploy"]).await;
     let refused = format!("{:#}", refused.err().context("kubectl bind deploy works against Helm")?);
     ensure!(refused.contains("helm upgrade konnector"), "{refused}");
     Ok(konnector)
@@ -136,16 +135,9 @@ async fn a_flag_set_by_hand_is_a_conflict(world: &World) -> Result<()> {
     Ok(())
 }
 
-async fn kubectl_bind(world: &World, args: &[&str]) -> Result<String> {
-    let mut command = Programs::default().command("kubectl-bind")?;
-    command.env("KUBECONFIG", world.consumer.kubeconfig_path()).args(args);
-    process::stdout(&process::run(command, SOON).await?)
-}
-
 async fn upgraded(world: &World, widgets: &Widgets, programs: [Deployed; 2]) -> Result<[Deployed; 2]> {
     an_unknown_field_is_refused(world).await?;
     a_flag_set_by_hand_is_a_conflict(world).await?;
-    let before = widgets.seen().await?;
     let [server, konnector] = [SERVER, KONNECTOR].map(|release| charts::folder(release.chart).join("values-ha.yaml"));
     let file = |path: &std::path::Path| path.to_str().map(str::to_owned).context("a path in UTF-8");
     let values = world.server_values();
@@ -168,14 +160,12 @@ async fn upgraded(world: &World, widgets: &Widgets, programs: [Deployed; 2]) -> 
         )
         .await?;
     let programs = restarted(world, programs).await?;
-    before.is_kept(widgets, "the upgrade").await?;
-    widgets.change("kept-2", "green").await?;
-    widgets.create("of-the-upgrade").await?;
+    widgets.are_kept("upgrade").await?;
+    widgets.change(CHANGED, "green").await?;
     Ok(programs)
 }
 
 async fn rolled_back(world: &World, widgets: &Widgets, programs: [Deployed; 2]) -> Result<[Deployed; 2]> {
-    let before = widgets.seen().await?;
     for (plane, release) in [(&world.provider, SERVER), (&world.consumer, KONNECTOR)] {
         world
             .helm(plane, &["rollback", release.name, "--namespace", release.namespace])
@@ -196,8 +186,8 @@ async fn rolled_back(world: &World, widgets: &Widgets, programs: [Deployed; 2]) 
         );
     }
     let programs = restarted(world, programs).await?;
-    before.is_kept(widgets, "the rollback").await?;
-    widgets.change("kept-3", "blue").await?;
+    widgets.are_kept("rollback").await?;
+    widgets.change(CHANGED, "white").await?;
     Ok(programs)
 }
 
@@ -209,51 +199,67 @@ async fn restarted(world: &World, programs: [Deployed; 2]) -> Result<[Deployed; 
     Ok([world.run_server(SERVER).await?, world.run_konnector(KONNECTOR).await?])
 }
 
-/// What belongs to users, the CRDs, and what limits consumers stay. All else of the releases goes.
-async fn uninstalled(world: &World, widgets: &Widgets, programs: [Deployed; 2]) -> Result<()> {
-    let before = widgets.seen().await?;
-    for program in programs {
-        program.stop().await?;
-    }
-    for (plane, release) in [(&world.provider, SERVER), (&world.consumer, KONNECTOR)] {
-        world
-            .helm(plane, &["uninstall", release.name, "--namespace", release.namespace])
-            .await?;
-    }
+/// What belongs to users, the CRDs, and what limits consumers stay. All else of the releases goes. The konnector runs while the
+/// provider's roles go, and loses its access.
+async fn uninstalled(world: &World, widgets: &Widgets, [server, konnector]: [Deployed; 2]) -> Result<()> {
+    server.stop().await?;
+    uninstall(world, &world.provider, SERVER).await?;
+    widgets.set(CHANGED, "black").await?;
+    let bindings: Api<APIServiceBinding> = Api::all(world.consumer.client());
+    eventually_ok("the binding to say that the provider refuses", LIMIT, async || {
+        let binding = bindings.get("life").await?;
+        let mut conditions = binding.conditions().iter();
+        ensure!(
+            conditions
+                .any(|condition| condition.status == ConditionStatus::False && condition.message.contains("forbidden")),
+            "{:?}",
+            binding.conditions()
+        );
+        Ok(())
+    })
+    .await?;
+    widgets.are_as_before("the server's uninstallation").await?;
+    konnector.stop().await?;
+    uninstall(world, &world.consumer, KONNECTOR).await?;
     let binding = world
         .consumer
         .kubectl(&["get", "apiservicebindings", "-o", "name"])
         .await?;
     ensure!(binding.contains("/life"), "{binding}");
-    let kept = world.left(&world.provider, SERVER).await?;
-    let policies: Vec<_> = ["kube-bind-binder", "kube-bind-requests"]
-        .iter()
-        .flat_map(|name| {
-            ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"].map(|kind| format!("{kind} {name}"))
-        })
-        .collect();
-    let is_policy = |name: &String| policies.contains(name);
-    ensure!(
-        kept.len() == policies.len() && kept.iter().all(is_policy),
-        "left on the provider: {kept:?}"
-    );
-    let kept = world.left(&world.consumer, KONNECTOR).await?;
-    ensure!(kept.is_empty(), "left on the consumer: {kept:?}");
-    before.is_kept(widgets, "uninstalling").await
+    for (plane, release, policies) in [
+        (&world.provider, SERVER, ["kube-bind-binder", "kube-bind-requests"]),
+        (
+            &world.consumer,
+            KONNECTOR,
+            ["kube-bind-konnector", "kube-bind-konnector-claims"],
+        ),
+    ] {
+        let kinds = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
+        let expect = kinds.map(|kind| policies.map(|name| format!("{kind} {name}"))).concat();
+        let left = world.left(plane, release).await?;
+        ensure!(left == expect, "left on {}: {left:?}", plane.name());
+    }
+    widgets.are_as_before("uninstalling").await
+}
+
+async fn uninstall(world: &World, plane: &ControlPlane, release: Release<'_>) -> Result<String> {
+    let args = ["uninstall", release.name, "--namespace", release.namespace];
+    world.helm(plane, &args).await
 }
 
 async fn installed_again(world: &World, widgets: &Widgets) -> Result<()> {
-    let before = widgets.seen().await?;
     world.install_server(SERVER, &[]).await?;
     world.apply(&world.consumer, "install", KONNECTOR, &[]).await?;
     let _server = world.run_server(SERVER).await?;
     let _konnector = world.run_konnector(KONNECTOR).await?;
+    // What was changed meanwhile.
+    widgets.is_copied(CHANGED, "black").await?;
     widgets.create("of-the-second-time").await?;
     widgets
         .ours
         .delete("of-the-second-time", &kube::api::DeleteParams::default())
         .await?;
-    bindery_e2e::eventually_ok("the object to be gone on both sides", SOON, async || {
+    eventually_ok("the object to be gone on both sides", SOON, async || {
         let left = [
             widgets.ours.get_opt("of-the-second-time").await?,
             widgets.copies.get_opt("of-the-second-time").await?,
@@ -262,6 +268,6 @@ async fn installed_again(world: &World, widgets: &Widgets) -> Result<()> {
         Ok(())
     })
     .await?;
-    before.is_kept(widgets, "installing again").await?;
-    widgets.change("kept-1", "white").await
+    widgets.are_kept("second-install").await?;
+    widgets.change(CHANGED, "white").await
 }

@@ -30,6 +30,8 @@ const WEST: Release<'static> = Release {
     namespace: "konnectors-w",
     ..KONNECTOR
 };
+/// The server has a certificate that it did not make.
+const OWN_CERTIFICATE: &str = "tls.mode=secret,tls.secretName=grpc,tls.privateCa=true";
 const OWN: [&str; 3] = ["--create-namespace", "--set", "onlyOwnBindings=true"];
 
 #[test]
@@ -41,7 +43,8 @@ fn names_and_namespaces_are_free() -> Result<()> {
 }
 
 async fn two_konnectors(world: &World) -> Result<()> {
-    world.install_server(BACKEND, &[]).await?;
+    world.give_certificate(BACKEND.namespace).await?;
+    world.install_server(BACKEND, &["--set", OWN_CERTIFICATE]).await?;
     let _server = world.run_server(BACKEND).await?;
     a_second_server_is_refused(world).await?;
     let (east, west) = (Offer::new("east"), Offer::new("west"));
@@ -50,17 +53,7 @@ async fn two_konnectors(world: &World) -> Result<()> {
     }
     make_namespace(&world.consumer, NAMESPACE).await?;
 
-    world.apply(&world.consumer, "install", EAST, &OWN).await?;
-    let refused = world
-        .apply(&world.consumer, "install", WEST, &["--create-namespace"])
-        .await;
-    let refused = format!("{:#}", refused.err().context("two konnectors serve the same bindings")?);
-    ensure!(
-        refused.contains("onlyOwnBindings=true") && refused.contains("east.konnectors-e"),
-        "{refused}"
-    );
-    world.apply(&world.consumer, "install", WEST, &OWN).await?;
-
+    install_two(world).await?;
     let _east = world.run_konnector(EAST).await?;
     let _west = world.run_konnector(WEST).await?;
     bind(world, EAST, &[]).await?;
@@ -72,6 +65,41 @@ async fn two_konnectors(world: &World) -> Result<()> {
     east.change("one", "blue").await?;
     west.change("one", "green").await?;
     one_contract_has_one_konnector(world).await
+}
+
+/// No konnector is installed beside one that serves all bindings, nor one that would serve all, nor one in its namespace.
+async fn install_two(world: &World) -> Result<()> {
+    let consumer = &world.consumer;
+    let all = ["--create-namespace"];
+    let refused = async |release: Release<'_>, args: &[&str], says: &[&str]| {
+        let refused = world.apply(consumer, "install", release, args).await;
+        let refused = refused
+            .err()
+            .with_context(|| format!("{} is installed with {args:?}", release.name))?;
+        let refused = format!("{refused:#}");
+        ensure!(says.iter().all(|says| refused.contains(says)), "{refused}");
+        anyhow::Ok(())
+    };
+    let both = ["onlyOwnBindings=true for both", "konnectors-e/east"];
+    world.apply(consumer, "install", EAST, &all).await?;
+    refused(WEST, &OWN, &both).await?;
+    let deploy = world.kubectl_bind(&["deploy"]).await;
+    let deploy = format!(
+        "{:#}",
+        deploy
+            .err()
+            .context("kubectl bind deploy installs a second konnector")?
+    );
+    ensure!(deploy.contains("konnectors-e/east"), "{deploy}");
+    world.apply(consumer, "upgrade", EAST, &OWN).await?;
+    refused(WEST, &all, &both).await?;
+    let beside = Release {
+        namespace: EAST.namespace,
+        ..WEST
+    };
+    refused(beside, &OWN, &["a namespace of its own"]).await?;
+    world.apply(consumer, "install", WEST, &OWN).await?;
+    Ok(())
 }
 
 /// A cluster has one server: the roles of consumers have one name, so that Helm finds them taken. The first stays as it is.

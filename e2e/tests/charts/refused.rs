@@ -64,6 +64,34 @@ fn a_wrong_value_is_refused_by_its_name() -> Result<()> {
     Ok(())
 }
 
+/// A program takes each flag once, so that a repeated flag would keep it from starting.
+#[test]
+fn a_flag_of_the_chart_is_not_given_again() -> Result<()> {
+    let helm = Helm::locate()?;
+    for (release, set, flag) in [
+        (
+            SERVER,
+            "extraArgs={--external-grpc-address=https://a.example}",
+            "--external-grpc-address",
+        ),
+        (SERVER, "isolation=none,extraArgs={--isolation=prefixed}", "--isolation"),
+        (
+            KONNECTOR,
+            "extraArgs={--server-address=127.0.0.1:1}",
+            "--server-address",
+        ),
+        (KONNECTOR, "log.filter=info,extraArgs={--log=debug}", "--log"),
+    ] {
+        check(
+            &helm,
+            release,
+            &["--set", set],
+            &["extraArgs", &format!("flag {flag} already")],
+        )?;
+    }
+    Ok(())
+}
+
 #[test]
 fn a_release_name_that_names_no_service_is_refused() -> Result<()> {
     let helm = Helm::locate()?;

@@ -181,19 +181,23 @@ fn several_replicas_are_spread_and_outlast_a_drain() -> Result<()> {
     Ok(())
 }
 
-/// What limits what consumers write must not go while their rights stay.
+/// What limits the rights of contracts and bindings must not go while these stay, nor the namespace of their credentials.
 #[test]
-fn the_servers_policies_outlive_its_release() -> Result<()> {
-    let objects = Helm::locate()?.objects(SERVER, &[])?;
-    let mut policies = objects.iter().filter(|object| {
-        let kind = object["kind"].as_str().unwrap_or_default();
-        kind.starts_with("ValidatingAdmissionPolicy")
-    });
-    let kept = |object: &Value| object["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep";
-    ensure!(
-        policies.clone().count() == 4 && policies.all(kept),
-        "policies go with the release"
-    );
+fn policies_and_namespaces_outlive_their_release() -> Result<()> {
+    let helm = Helm::locate()?;
+    for release in INSTALLS {
+        let objects = helm.objects(release, &["--set", "createNamespace=true"])?;
+        let mut lasting = objects.iter().filter(|object| {
+            let kind = object["kind"].as_str().unwrap_or_default();
+            kind.starts_with("ValidatingAdmissionPolicy") || kind == "Namespace"
+        });
+        let kept = |object: &Value| object["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep";
+        ensure!(
+            lasting.clone().count() == 5 && lasting.all(kept),
+            "{}: a policy or the namespace goes with the release",
+            release.chart
+        );
+    }
     Ok(())
 }
 

@@ -203,3 +203,43 @@ fn a_namespace_may_look_like_a_number() -> Result<()> {
     }
     Ok(())
 }
+
+/// Values that YAML would read as something else stay what they are.
+#[test]
+fn awkward_values_stay_strings() -> Result<()> {
+    let helm = Helm::locate()?;
+    let set = "grpc.address=https://a:,kubernetes.serverName=a: b,tls.mode=secret,image.repository=*a";
+    let numbers = "tls.secretName=123,tls.clientCaSecretName=1e3";
+    let objects = helm.objects(SERVER, &["--set", set, "--set-string", numbers])?;
+    let flags = args(&objects)?;
+    for flag in ["--external-grpc-address=https://a:", "--external-server-name=a: b"] {
+        ensure!(
+            flags.iter().any(|found| found == flag),
+            "{flag} is missing in {flags:?}"
+        );
+    }
+    let pod = &only(&objects, "Deployment")?["spec"]["template"]["spec"];
+    let names = [0, 1].map(|volume| &pod["volumes"][volume]["secret"]["secretName"]);
+    ensure!(names[0] == "123" && names[1] == "1e3", "{names:?}");
+    let image = &pod["containers"][0]["image"];
+    ensure!(image == concat!("*a:", env!("CARGO_PKG_VERSION")), "{image}");
+
+    let set = "tls.mode=certManager,tls.certManager.issuer.name=own,tls.certManager.extraDnsNames={*.example.com}";
+    let objects = helm.objects(SERVER, &["--set", set, "--set-string", "tls.secretName=123"])?;
+    let certificate = &only(&objects, "Certificate")?["spec"];
+    ensure!(
+        certificate["dnsNames"] == json!(["bindery-server.kube-bind.svc", "*.example.com"])
+            && certificate["secretName"] == "123",
+        "{certificate}"
+    );
+
+    let objects = helm.objects(KONNECTOR, &["--set", "bundleResources={no.example.com}"])?;
+    let mut rules = objects
+        .iter()
+        .flat_map(|object| object["rules"].as_array().into_iter().flatten());
+    ensure!(
+        rules.any(|rule| rule["resources"] == json!(["no"])),
+        "no rule for no.example.com"
+    );
+    Ok(())
+}

@@ -1,11 +1,11 @@
 //! A provider and a consumer without any program of the project, and Helm to install these.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_api::{Conditions as _, v1alpha2 as api};
 use bindery_e2e::{
-    ControlPlane, Deployed, Provider,
+    ControlPlane, Deployed, Provider, TLS_SECRET,
     charts::{self, Helm, Release},
     eventually_ok, free_port,
     offer::Offer,
@@ -19,7 +19,7 @@ use kube::{
 };
 use serde_json::json;
 
-const LIMIT: Duration = Duration::from_mins(2);
+pub(crate) const LIMIT: Duration = Duration::from_mins(2);
 /// The namespace of the consumer's objects.
 pub(crate) const NAMESPACE: &str = "west";
 
@@ -36,11 +36,12 @@ pub(crate) struct Widgets {
     pub(crate) ours: Api<DynamicObject>,
     pub(crate) copies: Api<DynamicObject>,
     offer: Offer,
+    /// The objects that nobody touches, as they were at first.
+    kept: Vec<Version>,
 }
 
-/// Name, UID and version of each object of both sides.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Seen(Vec<[String; 3]>);
+/// Side, name, UID and version of an object.
+type Version = [String; 4];
 
 // === impl World ===
 
@@ -90,25 +91,21 @@ impl World {
         self.helm(plane, &[&first[..], args].concat()).await
     }
 
-    /// Installs the server with a certificate of the provider's CA.
+    /// Installs the server with default values but for its address, so that it makes its certificates.
     pub(crate) async fn install_server(&self, release: Release<'_>, args: &[&str]) -> Result<String> {
-        self.give_certificate(release.namespace).await?;
         let values = self.server_values();
-        let own = ["--set", values.as_str()];
+        let own = ["--create-namespace", "--set", values.as_str()];
         self.apply(&self.provider, "install", release, &[&own[..], args].concat())
             .await
     }
 
-    /// The values of the server in these tests.
+    /// The values of the server in these tests: the address at which this machine reaches it.
     pub(crate) fn server_values(&self) -> String {
-        format!(
-            "tls.mode=secret,tls.secretName=grpc,tls.privateCa=true,grpc.address={}",
-            self.address
-        )
+        format!("grpc.address={}", self.address)
     }
 
-    /// Makes the namespace of the server, and in it the Secret with its certificate.
-    async fn give_certificate(&self, namespace: &str) -> Result<()> {
+    /// Makes the namespace of the server, and in it Secret `grpc` with a certificate of the provider's CA.
+    pub(crate) async fn give_certificate(&self, namespace: &str) -> Result<()> {
         make_namespace(&self.provider, namespace).await?;
         let identity = self.provider.authority().server(&["127.0.0.1", "localhost"])?;
         let files = [
@@ -126,6 +123,13 @@ impl World {
             .patch("grpc", &applied(), &Patch::Apply(typed(&secret, "v1", "Secret")?))
             .await?;
         Ok(())
+    }
+
+    /// Runs `kubectl bind` on the consumer and returns what it prints, or the error that it ends with.
+    pub(crate) async fn kubectl_bind(&self, args: &[&str]) -> Result<String> {
+        let mut command = Programs::default().command("kubectl-bind")?;
+        command.env("KUBECONFIG", self.consumer.kubeconfig_path()).args(args);
+        process::stdout(&process::run(command, LIMIT).await?)
     }
 
     pub(crate) async fn run_server(&self, release: Release<'_>) -> Result<Deployed> {
@@ -170,15 +174,30 @@ impl World {
     /// were given.
     pub(crate) async fn bind(&self, programs: &Programs, template: &str, args: &[&str]) -> Result<String> {
         let token = self.token().await?;
+        let authorities = self.authorities().await?;
         eventually_ok(format!("{template} to be bound"), SOON, async || {
             let mut command = programs.command("kubectl-bind")?;
             command.env("KUBECONFIG", self.consumer.kubeconfig_path());
             command.args([template, "--server", &self.address]).args(args);
-            command.arg("--certificate-authority").arg(self.provider.ca_path());
+            command.arg("--certificate-authority").arg(&authorities);
             command.arg("--token-file").arg(&token);
             process::stdout(&process::run(command, LIMIT).await?)
         })
         .await
+    }
+
+    /// The CAs that may have signed the server's certificate: that of the test, and that of a server that made its own.
+    async fn authorities(&self) -> Result<PathBuf> {
+        let secrets = Api::<Secret>::all(self.provider.client());
+        let made = ListParams::default().fields(&format!("metadata.name={TLS_SECRET}"));
+        let mut all = self.provider.ca_pem();
+        for secret in secrets.list(&made).await? {
+            let ca = secret.data.and_then(|mut data| data.remove("ca.crt"));
+            all.push_str(std::str::from_utf8(
+                &ca.context("a Secret of the server without its CA")?.0,
+            )?);
+        }
+        self.provider.workdir().write("authorities.crt", all)
     }
 
     async fn token(&self) -> Result<PathBuf> {
@@ -201,6 +220,7 @@ impl World {
             ours: Api::namespaced_with(self.consumer.client(), NAMESPACE, &offer.resource()),
             copies: Api::namespaced_with(self.provider.client(), &namespace, &offer.resource()),
             offer,
+            kept: Vec::new(),
         })
     }
 
@@ -238,15 +258,22 @@ impl Widgets {
         self.report(name, "done").await
     }
 
-    /// Changes an object, and waits until the change is in sync both ways.
-    pub(crate) async fn change(&self, name: &str, color: &str) -> Result<()> {
+    /// Changes an object of the consumer.
+    pub(crate) async fn set(&self, name: &str, color: &str) -> Result<()> {
         let patch = Patch::Merge(json!({"spec": {"color": color}}));
         self.ours.patch(name, &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+
+    /// Changes an object, and waits until the change is in sync both ways.
+    pub(crate) async fn change(&self, name: &str, color: &str) -> Result<()> {
+        self.set(name, color).await?;
         self.is_copied(name, color).await?;
         self.report(name, color).await
     }
 
-    async fn is_copied(&self, name: &str, color: &str) -> Result<()> {
+    /// Waits until the copy of an object has a color.
+    pub(crate) async fn is_copied(&self, name: &str, color: &str) -> Result<()> {
         eventually_ok(format!("the copy of {name} to be {color}"), SOON, async || {
             let copy = self.copies.get(name).await?;
             ensure!(copy.data["spec"]["color"] == color, "{}", copy.data);
@@ -267,27 +294,46 @@ impl Widgets {
         .await
     }
 
-    /// Both sides as they are now. Call it when nothing is under way.
-    pub(crate) async fn seen(&self) -> Result<Seen> {
-        let mut seen = Vec::new();
+    /// Creates objects that nobody touches from then on, and remembers both sides of them.
+    pub(crate) async fn keep(&mut self, names: &[&str]) -> Result<()> {
+        for name in names {
+            self.create(name).await?;
+        }
+        self.kept = self.versions(names).await?;
+        Ok(())
+    }
+
+    /// Fails unless the kept objects are as they were at first: none lost, made anew or written, on either side.
+    pub(crate) async fn are_as_before(&self, after: &str) -> Result<()> {
+        ensure!(!self.kept.is_empty(), "no object is kept");
+        let names: BTreeSet<_> = self.kept.iter().map(|[_, name, ..]| name.as_str()).collect();
+        let now = self.versions(&Vec::from_iter(names)).await?;
+        ensure!(
+            self.kept == now,
+            "after {after}; at first:\n{:?}\nnow:\n{now:?}",
+            self.kept
+        );
+        Ok(())
+    }
+
+    /// As [`Self::are_as_before`], once a new object has come in sync. Both programs reconcile then: a program is ready before it
+    /// leads.
+    pub(crate) async fn are_kept(&self, step: &str) -> Result<()> {
+        self.create(&format!("after-{step}")).await?;
+        self.are_as_before(step).await
+    }
+
+    async fn versions(&self, names: &[&str]) -> Result<Vec<Version>> {
+        let mut versions = Vec::new();
         for (side, api) in [("ours", &self.ours), ("copy", &self.copies)] {
-            for object in api.list(&ListParams::default()).await? {
+            for name in names {
+                let object = api.get(name).await?;
                 let uid = object.uid().context("an object has a UID")?;
                 let version = object.resource_version().context("an object has a version")?;
-                seen.push([format!("{side} {}", object.name_any()), uid, version]);
+                versions.push([side.to_owned(), object.name_any(), uid, version]);
             }
         }
-        Ok(Seen(seen))
-    }
-}
-
-impl Seen {
-    /// Fails unless everything is still as it was: no object lost, made anew or written.
-    pub(crate) async fn is_kept(&self, widgets: &Widgets, after: &str) -> Result<()> {
-        let now = widgets.seen().await?;
-        ensure!(self.0.len() > 1, "nothing was in sync");
-        ensure!(*self == now, "after {after}; before:\n{self:?}\nnow:\n{now:?}");
-        Ok(())
+        Ok(versions)
     }
 }
 
