@@ -26,6 +26,10 @@ fn a_wrong_value_is_refused_by_its_name() -> Result<()> {
         ("image.digest=latest", &["image", "digest"]),
         ("extraArgs={heartbeat}", &["extraArgs"]),
         ("extraEnv[0].value=1", &["extraEnv", "name"]),
+        (
+            r"podLabels.app\.kubernetes\.io/name=mine",
+            &["podLabels", "app.kubernetes.io/name"],
+        ),
         ("networkPolicy.egressPorts={0}", &["networkPolicy", "egressPorts"]),
         (
             "podDisruptionBudget.maxUnavailable=some",
@@ -48,6 +52,10 @@ fn a_wrong_value_is_refused_by_its_name() -> Result<()> {
     }
     for (set, says) in [
         ("tls.mode=secret", &["tls", "secretName"][..]),
+        (
+            r"podAnnotations.bindery\.kube-bind\.io/kubernetes-ca=mine",
+            &["podAnnotations", "bindery.kube-bind.io/kubernetes-ca"],
+        ),
         ("tls.mode=certManager", &["tls", "issuer", "name"]),
         ("tls.mode=none", &["tls", "mode"]),
         ("tls.secretName=mine", &["tls", "secretName"]),

@@ -30,6 +30,9 @@ the other installed. Other releases have RELEASE.NAMESPACE, in which a dot separ
 {{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" .Release.Name) -}}
 {{- fail (printf "release name %q cannot name a ServiceAccount and a Deployment: take lower-case letters, digits and dashes, and begin with a letter" .Release.Name) -}}
 {{- end -}}
+{{- if hasKey .Values.podLabels "app.kubernetes.io/name" -}}
+{{- fail "podLabels: label app.kubernetes.io/name is the chart's, by which the Deployment finds its pods; leave it out" -}}
+{{- end -}}
 {{- include "konnector.validateArgs" . -}}
 {{- $own := include "konnector.clusterName" (list .) -}}
 {{- /* The ClusterRoleBinding of a konnector goes with it, as its policies do not. Former releases gave it no label. */ -}}

@@ -56,6 +56,12 @@ https://{{ include "server.serviceName" . }}:{{ .Values.service.port }}
 {{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" .Release.Name) -}}
 {{- fail (printf "release name %q cannot name a ServiceAccount and a Service: take lower-case letters, digits and dashes, and begin with a letter" .Release.Name) -}}
 {{- end -}}
+{{- if hasKey .Values.podLabels "app.kubernetes.io/name" -}}
+{{- fail "podLabels: label app.kubernetes.io/name is the chart's, by which the Deployment finds its pods; leave it out" -}}
+{{- end -}}
+{{- if hasKey .Values.podAnnotations "bindery.kube-bind.io/kubernetes-ca" -}}
+{{- fail "podAnnotations: annotation bindery.kube-bind.io/kubernetes-ca is the chart's, which starts new pods for a new CA; leave it out" -}}
+{{- end -}}
 {{- include "server.validateArgs" . -}}
 {{- end -}}
 
