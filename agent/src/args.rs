@@ -44,6 +44,13 @@ pub struct Args {
         env = "BINDERY_CLIENT_KEY"
     )]
     pub client_key: Option<PathBuf>,
+    /// Leave bindings and bundles alone whose kubeconfig Secret is in another namespace: for a cluster with several konnectors,
+    /// each of which has providers of its own.
+    #[arg(long)]
+    pub only_own_bindings: bool,
+    /// The ClusterRole with the konnector's rights on what bundles bind, for messages about rights that are missing.
+    #[arg(long, value_name = "NAME", default_value = bindery_api::names::KONNECTOR_BUNDLES_ROLE)]
+    pub bundles_role: String,
     /// Install or update the CustomResourceDefinitions of kube-bind.io at start.
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub install_crds: bool,

@@ -1,4 +1,4 @@
-//! What the controllers of bindings and of bundles share: access to a provider, consents, ownership and counts.
+//! What the controllers of bindings and of bundles share: access to a provider, consents, ownership, counts and other konnectors.
 
 pub mod access;
 pub mod bundle_settings;
@@ -7,6 +7,7 @@ pub mod connection;
 pub mod consent;
 pub mod context;
 pub mod crd_objects;
+pub mod neighbours;
 pub mod object_counts;
 pub mod observed_session;
 pub mod ownership;

@@ -1,6 +1,5 @@
 //! Texts about missing rights, as rules that an admin can paste into a role.
 
-use bindery_api::names;
 use bindery_runtime::errors;
 
 const SYNCED_VERBS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
@@ -22,16 +21,6 @@ pub fn refused(error: &kube::Error, object: &str, group: &str, resource: &str, v
         format!("{message}; the konnector needs {rule}")
     } else {
         message
-    }
-}
-
-/// Returns the name of the ClusterRole that holds the konnector's rights for a binding. `is_bundled` says that the
-/// konnector itself made the binding, for an APIServiceBindingBundle; all such bindings share one role.
-pub fn role(binding: &str, is_bundled: bool) -> String {
-    if is_bundled {
-        names::KONNECTOR_BUNDLES_ROLE.to_owned()
-    } else {
-        names::konnector_cluster_role(binding)
     }
 }
 
@@ -69,10 +58,9 @@ mod tests {
             "{text}"
         );
         assert_eq!(
-            claimed_resource(&role("west", false), "", "secrets"),
+            claimed_resource("kube-bind-konnector-west", "", "secrets"),
             "the konnector needs this rule in ClusterRole kube-bind-konnector-west: {apiGroups: [\"\"], resources: \
              [secrets], verbs: [get, list, watch, create, update, patch, delete]}"
         );
-        assert_eq!(role("west", true), "kube-bind-konnector-bundles");
     }
 }

@@ -79,6 +79,8 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
             heartbeat_interval: args.heartbeat_interval,
             polling_interval: args.provider_polling_interval,
             adoption: args.adoption,
+            only_own_bindings: args.only_own_bindings,
+            bundles_role: args.bundles_role.clone(),
             client_certificate,
         };
         lead(leadership, &args, options, consumer, metrics, sync_metrics, &stop).await

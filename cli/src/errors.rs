@@ -202,8 +202,8 @@ impl Failure {
             Self::Cluster { source, .. } if cluster::is_forbidden(source) => Some(ASK_AN_ADMIN.to_owned()),
             Self::Set(failure) => set_mend(failure),
             Self::NotDeployed => Some(
-                "Delete what was applied, such as `kubectl delete -f deploy/konnector`, but keep the CustomResourceDefinitions: with \
-                 them, all bindings would go. Or let kubectl bind take it over with `kubectl bind deploy`, then run this again."
+                "Delete what was applied, such as with `kubectl delete -f deploy/konnector`, but keep the \
+                 CustomResourceDefinitions: with them, all bindings would go. Or let kubectl bind take it over with `kubectl bind deploy`, then run this again."
                     .to_owned(),
             ),
             Self::NoContract(_) => Some(

@@ -9,7 +9,7 @@
 //! - `text`: a picture.
 //!
 //! Nothing is put in by the runner but the two contexts `provider` and `consumer`, the folder `deploy`, kubectl,
-//! kubectl-bind and synk, and variables that the page names as given. The clusters have no nodes, so that a [`Kubelet`] runs
+//! kubectl-bind, synk and, if the page uses it, helm, and variables that the page names as given. The clusters have no nodes, so that a [`Kubelet`] runs
 //! what the konnector's Deployment says.
 
 mod output;
@@ -27,7 +27,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::{ControlPlane, Process, Workdir, kubelet::Kubelet, process::cargo_bin_path};
+use crate::{ControlPlane, Process, Workdir, binaries, kubelet::Kubelet, process::cargo_bin_path};
 
 use self::page::{Block, Page};
 
@@ -84,6 +84,9 @@ impl Desk {
         symlink(reader.provider.kubectl_path(), path.join(".guide/bin/kubectl"))?;
         for program in ["kubectl-bind", "synk"] {
             symlink(cargo_bin_path(program)?, path.join(".guide/bin").join(program))?;
+        }
+        if page.uses("helm") {
+            symlink(binaries::helm()?, path.join(".guide/bin/helm"))?;
         }
         folder.write(
             ".guide/kubeconfig",

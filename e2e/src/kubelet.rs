@@ -12,11 +12,12 @@ use kube::{
     Api, ResourceExt as _,
     api::{Patch, PatchParams},
 };
-use serde_json::json;
 use tokio::time::sleep;
 
 use crate::{
-    ControlPlane, Process, http,
+    ControlPlane, Process,
+    deployed::available,
+    http,
     provider::{NAMESPACE, free_port},
 };
 
@@ -121,16 +122,7 @@ impl Running {
         if !is_ready {
             return Ok(());
         }
-        let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
-        let status = json!({"status": {
-            "observedGeneration": generation,
-            "replicas": replicas,
-            "updatedReplicas": replicas,
-            "readyReplicas": replicas,
-            "availableReplicas": replicas,
-            "conditions": [{"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable"}],
-        }});
-        let patch = Patch::Merge(&status);
+        let patch = Patch::Merge(available(deployment));
         deployments
             .patch_status(&deployment.name_any(), &PatchParams::default(), &patch)
             .await?;
@@ -192,6 +184,8 @@ fn without<'a>(args: &'a [String], flags: &[&str]) -> Vec<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -9,6 +9,7 @@
 //! | [`bound`] | starts a provider and a consumer with a binding of `cowboys` |
 //! | [`bundle`] | creates APIServiceBindingBundles |
 //! | [`call`] | builds the gRPC messages that programs send to the backend, also malformed ones |
+//! | [`charts`] | runs Helm, and makes `deploy/` of the charts |
 //! | [`claiming`] | installs a binding with permission claims by a program that is not `kubectl bind` |
 //! | [`clock`] | moves the clock of a single process |
 //! | [`former`] | builds the programs of an earlier commit, for tests of upgrades |
@@ -21,17 +22,20 @@
 //! | [`wildwest`] | the example API `cowboys.wildwest.dev` |
 //!
 //! [`Gate`] and [`Proxy`] cut a program off from its API server, [`Liar`] answers some requests wrongly, and
-//! [`Kubelet`] runs the konnector's Deployment as a process, because the control planes have no nodes.
+//! [`Kubelet`] runs the konnector's Deployment as a process, and [`Deployed`] any Deployment of the project once, because the
+//! control planes have no nodes.
 
 mod audit;
 pub mod binaries;
 pub mod bound;
 pub mod bundle;
 pub mod call;
+pub mod charts;
 pub mod claiming;
 pub mod clock;
 mod consumer;
 pub mod control_plane;
+mod deployed;
 mod eventually;
 pub mod former;
 mod gate;
@@ -57,13 +61,14 @@ mod workdir;
 pub use audit::{Asked, Audit, Moment};
 pub use consumer::Consumer;
 pub use control_plane::{ControlPlane, ServiceAccountClaims};
+pub use deployed::Deployed;
 pub use eventually::{eventually, eventually_ok, holds_for};
 pub use gate::Gate;
 pub use kubeconfig::{Kubeconfig, User};
 pub use kubelet::Kubelet;
 pub use liar::{Liar, Lie};
 pub use process::Process;
-pub use provider::{Certificates, NAMESPACE, Provider, TLS_SECRET};
+pub use provider::{Certificates, NAMESPACE, Provider, TLS_SECRET, free_port};
 pub use proxy::Proxy;
 pub use runtime::run;
 pub use workdir::Workdir;

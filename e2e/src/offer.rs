@@ -83,6 +83,11 @@ impl Offer {
         })
     }
 
+    /// All of it: the rights, the CRD and the template.
+    pub fn manifests(self) -> Vec<Value> {
+        vec![self.rights(), self.crd(), self.template()]
+    }
+
     /// Makes all of it on a provider, and waits until the template is ready.
     pub async fn publish(self, provider: &Provider) -> Result<()> {
         self.publish_template(provider, &self.template()).await

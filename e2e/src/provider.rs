@@ -369,6 +369,6 @@ impl Provider {
 }
 
 /// Returns a port on which nobody listens now.
-pub(crate) fn free_port() -> Result<u16> {
+pub fn free_port() -> Result<u16> {
     Ok(control_plane::free_address()?.port())
 }

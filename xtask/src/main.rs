@@ -31,7 +31,7 @@ enum Command {
     Soak(soak::Args),
     /// Measures what something costs, beside the least that it could cost, in the same run.
     Bench(bench::Args),
-    /// Writes the generated files: `deploy/crds`.
+    /// Writes the generated files: `deploy/crds`, `deploy/server` and `deploy/konnector`, and the reference of the charts' values.
     Gen,
 }
 

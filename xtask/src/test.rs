@@ -11,7 +11,10 @@ mod suite;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
-use bindery_e2e::{binaries::Binaries, former};
+use bindery_e2e::{
+    binaries::{self, Binaries},
+    former,
+};
 
 use self::schedule::Lanes;
 use crate::cargo::{TESTED, step};
@@ -62,9 +65,10 @@ fn all() -> Result<()> {
     Ok(())
 }
 
-/// Provides control planes, and the former version for suite `upgrade`. They are built here and not in the first test, which
+/// Provides control planes, Helm, and the former version for suite `upgrade`. They are built here and not in the first test, which
 /// would time out on a fresh machine.
 fn provide() -> Result<()> {
     Binaries::locate().context("cannot provide control planes")?;
+    binaries::helm().context("cannot provide Helm")?;
     former::locate().map(drop)
 }

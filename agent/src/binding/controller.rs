@@ -104,6 +104,8 @@ impl BindingController {
         let before = old.and_then(|bundle| bundle.contract_uid());
         if let Some(uid) = before.filter(|_| new.and_then(|bundle| bundle.contract_uid()) != before) {
             self.queue.add(BindingKey::Contract(uid.into()), priority);
+            // A binding may be refused because the bundle's konnector served the contract.
+            self.enqueue_all(priority);
         }
         if let Some((old, new)) = old.zip(new)
             && !contract_pin::concerns_bindings(old, new)

@@ -107,7 +107,8 @@ impl BindingController {
             ..KnownCredentials::of(&context.consumer, secret, pin.contract.as_deref())
         };
         let attempts = &mut runtime.connection.attempts;
-        let access = match known.reach(&context.sessions, &context.connector, attempts, None) {
+        let access = known.reach(&context.sessions, &context.connector, attempts, None);
+        let access = match context.neighbours.judge(access, secret) {
             ContractAccess::Reached(_) if pin.waits => ContractAccess::Connecting,
             access => access,
         };
@@ -169,6 +170,7 @@ impl BindingController {
                 .is_none_or(|export| settings.selects(export) != Some(false)),
             removed: bundle.spec.removed_exports.unwrap_or_default(),
             name: bundle.name_any(),
+            role: self.context.options.bundles_role.clone(),
         }
     }
 

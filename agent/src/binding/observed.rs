@@ -72,6 +72,8 @@ pub struct ObservedBinding {
 pub struct OwningBundle {
     /// Name of the bundle.
     pub name: String,
+    /// The ClusterRole with the konnector's rights on what bundles bind.
+    pub role: String,
     /// What the bundle does with bindings whose export was removed.
     pub removed: RemovedExports,
     /// Whether the bundle's selector matches the export; true where the export or the selector is not known.
@@ -166,6 +168,14 @@ impl ObservedBinding {
     /// Name of the export that the binding names.
     pub fn export_name(&self) -> &str {
         self.binding.export_name()
+    }
+
+    /// Name of the ClusterRole that holds the konnector's rights for the binding. All bindings of bundles share one.
+    pub fn rights_role(&self) -> String {
+        match &self.bundle {
+            Some(bundle) => bundle.role.clone(),
+            None => names::konnector_cluster_role(&self.name()),
+        }
     }
 
     /// Counts the objects of the binding on the consumer; `None` while a resource is not counted.

@@ -26,7 +26,9 @@ impl BindingController {
     pub(super) async fn reconcile(&self, key: &BindingKey) -> Requeue {
         match key {
             BindingKey::Binding(name) => {
-                let Some(binding) = self.context.consumer.bindings.get("", name) else {
+                let binding = self.context.consumer.bindings.get("", name);
+                let is_ours = |binding: &Arc<APIServiceBinding>| self.context.neighbours.serves_binding(binding);
+                let Some(binding) = binding.filter(is_ours) else {
                     if let Some(runtime) = self.runtimes.lock().remove(name) {
                         self.context.object_counts.forget(runtime.connection.uid());
                     }

@@ -115,7 +115,8 @@ impl BundleController {
 
     /// Reconciles a bundle.
     async fn reconcile(&self, key: &BundleKey) -> Requeue {
-        let Some(bundle) = self.context.consumer.bundles.get("", key) else {
+        let bundle = self.context.consumer.bundles.get("", key);
+        let Some(bundle) = bundle.filter(|bundle| self.context.neighbours.serves_bundle(bundle)) else {
             self.runtimes.lock().remove(key);
             return Requeue::OnChange;
         };

@@ -30,6 +30,19 @@ pub enum SecretProblem {
         /// The namespace whose Secrets the konnector reads.
         namespace: String,
     },
+    /// The Secret leads to a contract that another konnector of this cluster serves.
+    #[error(
+        "Secret {at} leads to contract {contract}, which the konnector of namespace {namespace} serves; bind with that konnector, or \
+         with an identity of your own: kubectl bind --cluster-identity ID"
+    )]
+    ServedElsewhere {
+        /// The reference to the Secret.
+        at: Box<ClusterSecretKeyRef>,
+        /// Name of the contract.
+        contract: String,
+        /// The namespace of the other konnector.
+        namespace: String,
+    },
     /// The Secret does not exist.
     #[error("Secret {at} does not exist; create it with the provider's kubeconfig in key {}, or bind again", at.key)]
     NotFound {
@@ -92,7 +105,9 @@ impl SecretProblem {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::NotFound { .. } => "KubeconfigSecretNotFound",
-            Self::Elsewhere { .. } | Self::NoKey { .. } | Self::Refused { .. } => "KubeconfigSecretInvalid",
+            Self::Elsewhere { .. } | Self::ServedElsewhere { .. } | Self::NoKey { .. } | Self::Refused { .. } => {
+                "KubeconfigSecretInvalid"
+            }
         }
     }
 
@@ -101,6 +116,7 @@ impl SecretProblem {
         match self {
             Self::NotFound { .. } => "KubeconfigSecretNotFound",
             Self::Elsewhere { .. } => "KubeconfigSecretElsewhere",
+            Self::ServedElsewhere { .. } => "ContractServedElsewhere",
             Self::NoKey { .. } => "KubeconfigKeyNotFound",
             Self::Refused { refusal, .. } => match refusal {
                 Refusal::Dangerous { .. } => "KubeconfigUnsafe",

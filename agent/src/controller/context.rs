@@ -7,7 +7,7 @@ use bindery_api::{
     v1alpha2::{ClusterSecretKeyRef, SecretRef},
 };
 
-use super::object_counts::ObjectCounts;
+use super::{neighbours::Neighbours, object_counts::ObjectCounts};
 use crate::{
     consumer::Consumer,
     engine,
@@ -31,6 +31,10 @@ pub struct ControllerOptions {
     pub adoption: Adoption,
     /// The client certificate for backends.
     pub client_certificate: ClientCertificateFiles,
+    /// Whether bindings and bundles whose kubeconfig Secret is in another namespace belong to another konnector.
+    pub only_own_bindings: bool,
+    /// The ClusterRole with the rights on what bundles bind, for messages.
+    pub bundles_role: String,
 }
 
 /// What both controllers share. Clones share the same state.
@@ -42,6 +46,8 @@ pub struct ControllerContext {
     pub sessions: Arc<Sessions>,
     /// The attempts to reach providers with kubeconfigs.
     pub connector: Arc<Connector>,
+    /// Which bindings and bundles other konnectors serve.
+    pub neighbours: Neighbours,
     /// How many objects each binding of a bundle has.
     pub object_counts: ObjectCounts,
     /// Publishes Kubernetes events.
@@ -73,6 +79,7 @@ impl ControllerContext {
                 metrics.provider_traffic(),
                 options.client_certificate.clone(),
             )),
+            neighbours: Neighbours::new(consumer.clone(), options.only_own_bindings),
             object_counts: ObjectCounts::default(),
             consumer,
             recorder,

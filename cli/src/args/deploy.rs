@@ -31,8 +31,8 @@ What it does:
   3. with -f or --secret, stores the kubeconfig that a provider gave, and binds what it offers
 
 It prints what became of each object. Running it again changes only what differs; flags that are left out keep what is
-installed: the image, if it has another name than that of this release, replicas, adoption, and the resources of
-bundles. The command returns when all is applied, as kubectl apply does; with --wait, when the konnector runs and all
+installed: the image, if it has another name than that of this release, replicas, adoption, the resources of bundles,
+and flags of the konnector that somebody added to its Deployment. The command returns when all is applied, as kubectl apply does; with --wait, when the konnector runs and all
 that is bound is ready.
 
 A ResourceSet, konnector.v1 and so on, lists what was installed. Objects that a later run does not need any more are

@@ -48,6 +48,10 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &DeployArgs) -
     let consumer = Consumer::connect(&context.settings).await?;
     let steps = &mut context.steps;
     let seen = consumer.konnector().await?;
+    if let Some((namespace, release)) = seen.as_ref().and_then(konnector::release_of_helm) {
+        return Err(Conflict::OfHelm { release, namespace }.into());
+    }
+    konnector::refuse_other(&consumer.konnector_grants().await?)?;
     let (konnector, kept) = konnector::choose(&asked(args), seen.as_ref())?;
     for kept in &kept {
         steps.note(kept);

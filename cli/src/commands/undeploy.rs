@@ -15,7 +15,7 @@ use super::Context;
 use crate::{
     args::UndeployArgs,
     consumer::Consumer,
-    errors::Failure,
+    errors::{Failure, conflict::Conflict},
     install::manifests::is_ours,
     konnector,
     render::{
@@ -32,6 +32,10 @@ const PATIENCE: Duration = Duration::from_mins(5);
 pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &UndeployArgs) -> Result<(), Failure> {
     let consumer = Consumer::connect(&context.settings).await?;
     refuse_bound(&consumer).await?;
+    let seen = consumer.konnector().await?;
+    if let Some((namespace, release)) = seen.as_ref().and_then(konnector::release_of_helm) {
+        return Err(Conflict::OfHelm { release, namespace }.into());
+    }
     let target = konnector::target()?;
     let Some(versions) = installed(&consumer, &target, args).await? else {
         return Ok(());

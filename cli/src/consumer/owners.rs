@@ -22,7 +22,7 @@ use crate::{
         owner::{CredentialOwner, bundle_of, controller},
         plan::{Installed, InstalledApi},
     },
-    konnector::BUNDLES_ROLE,
+    konnector::{self, BUNDLES_ROLE},
     provider::kubeconfig::Credential,
 };
 
@@ -85,6 +85,15 @@ impl Consumer {
             Err(error) if errors::is_not_found(&error) => Ok(None),
             Err(error) => Err(Failure::cluster(doing)(error)),
         }
+    }
+
+    /// Lists the ClusterRoleBindings of all konnectors of the cluster.
+    pub(crate) async fn konnector_grants(&self) -> Result<Vec<ClusterRoleBinding>, Failure> {
+        let grants = Api::<ClusterRoleBinding>::all(self.client());
+        let params = ListParams::default().labels(konnector::SELECTOR);
+        let listed = again(async || grants.list(&params).await).await;
+        let listed = listed.map_err(Failure::cluster("list the ClusterRoleBindings of konnectors"))?;
+        Ok(listed.items)
     }
 
     /// What is installed for an owner: the Secret, and for the binding of this name its namespace and its role.

@@ -80,6 +80,18 @@ pub(crate) enum Conflict {
          `kubectl get resourceset {version} -o yaml`, and apply it under another name"
     )]
     ForeignSet { set: String, version: String, why: String },
+    /// Helm installed the konnector, and would undo what this command writes.
+    #[error(
+        "Deployment konnector in namespace kube-bind belongs to release {release} of Helm in namespace {namespace}; change it with \
+         `helm upgrade {release} --namespace {namespace}`, or end it first with `helm uninstall {release} --namespace {namespace}`"
+    )]
+    OfHelm { release: String, namespace: String },
+    /// Another konnector serves all bindings of this cluster.
+    #[error(
+        "this cluster has another konnector, ServiceAccount {account} of ClusterRoleBinding {grant}, and one of the two would serve \
+         the bindings of the other; bind with that one (--konnector-namespace and --konnector-service-account), or remove it first"
+    )]
+    OtherKonnector { account: String, grant: String },
     /// The API is on this cluster already.
     #[error("CustomResourceDefinition {resource} exists on this cluster and belongs to {owner}; {mend}")]
     ForeignApi {

@@ -17,6 +17,8 @@ pub(super) const ALWAYS: [(&str, &str); 4] = [
     konnector!("policy.yaml"),
     konnector!("role.yaml"),
 ];
+/// The ClusterRoleBinding of the konnector.
+pub(super) const GRANT: &str = "kube-bind-konnector";
 /// The file with the Deployment, which is applied last.
 pub(super) const WORKLOAD: (&str, &str) = konnector!("workload.yaml");
 /// The file with the rights that adoption needs.

@@ -1,4 +1,7 @@
-//! The konnector's Deployment, as flags ask for it. What no flag says stays as it is installed.
+//! The konnector's Deployment, as flags ask for it. What no flag says stays as it is installed, also flags of the konnector
+//! that somebody added to its Deployment.
+
+mod args;
 
 use bindery_api::adoption::Adoption;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -25,6 +28,8 @@ pub(crate) struct Konnector {
     image: Option<String>,
     replicas: Option<u32>,
     pub(crate) adoption: Adoption,
+    /// Flags that the manifest does not have, of the Deployment that is installed. They include that for adoption.
+    flags: Vec<args::Flag>,
 }
 
 impl Konnector {
@@ -49,11 +54,19 @@ pub(crate) fn choose(asked: &Asked, seen: Option<&Deployment>) -> Result<(Konnec
     if asked.adoption.is_none() && adoption != Adoption::Off {
         kept.push(format!("keeps --adoption {adoption}; --adoption off ends it"));
     }
+    let installed = seen.and_then(container_args).unwrap_or_default();
+    let flags = args::added(installed, &template_args()?);
+    for flag in flags.iter().filter(|flag| flag.name() != ADOPTION_FLAG) {
+        kept.push(format!(
+            "keeps {flag} of the Deployment; kubectl edit deployment konnector -n kube-bind changes it"
+        ));
+    }
     let replicas = seen.and_then(|seen| u32::try_from(seen.spec.as_ref()?.replicas?).ok());
     let konnector = Konnector {
         image: asked.image.clone().or(other_image),
         replicas: asked.replicas.or(replicas),
         adoption: asked.adoption.unwrap_or(adoption),
+        flags,
     };
     Ok((konnector, kept))
 }
@@ -69,10 +82,20 @@ pub(super) fn manifest(konnector: &Konnector) -> Result<Value, Failure> {
     if let Some(image) = &konnector.image {
         container["image"] = json!(image);
     }
-    if let (true, Some(args)) = (konnector.adopts(), container["args"].as_array_mut()) {
-        args.push(json!(format!("{ADOPTION_FLAG}={}", konnector.adoption)));
+    if let Some(args) = container["args"].as_array_mut() {
+        let adoption = konnector
+            .adopts()
+            .then(|| format!("{ADOPTION_FLAG}={}", konnector.adoption));
+        let args_added = args::replaced(&konnector.flags, ADOPTION_FLAG, adoption);
+        args.extend(args_added.into_iter().map(Value::from));
     }
     Ok(deployment)
+}
+
+/// The flags of the manifest.
+fn template_args() -> Result<Vec<String>, Failure> {
+    let args = template()?["spec"]["template"]["spec"]["containers"][0]["args"].take();
+    serde_json::from_value(args).map_err(|error| Failure::Format(format!("{}: {error}", files::WORKLOAD.0)))
 }
 
 fn template() -> Result<Value, Failure> {
@@ -103,18 +126,22 @@ fn image(deployment: &Deployment) -> Option<String> {
     pod.containers.first()?.image.clone()
 }
 
-fn adoption(deployment: &Deployment) -> Option<Adoption> {
+fn container_args(deployment: &Deployment) -> Option<&[String]> {
     let pod = deployment.spec.as_ref()?.template.spec.as_ref()?;
-    let args = pod.containers.first()?.args.as_deref()?;
-    let value = args.iter().enumerate().find_map(|(index, arg)| {
-        let rest = arg.strip_prefix(ADOPTION_FLAG)?;
-        match rest.strip_prefix('=') {
-            Some(value) => Some(value),
-            None if rest.is_empty() => args.get(index + 1).map(String::as_str),
-            None => None,
-        }
-    })?;
-    value.parse().ok()
+    pod.containers.first()?.args.as_deref()
+}
+
+fn adoption(deployment: &Deployment) -> Option<Adoption> {
+    let flags = args::flags(container_args(deployment)?);
+    let flag = flags.iter().find(|flag| flag.name() == ADOPTION_FLAG)?;
+    flag.value()?.parse().ok()
+}
+
+/// The release of Helm that a Deployment belongs to: its namespace and its name.
+pub(crate) fn release_of_helm(deployment: &Deployment) -> Option<(String, String)> {
+    let annotations = deployment.metadata.annotations.as_ref()?;
+    let annotation = |key: &str| annotations.get(&format!("meta.helm.sh/{key}")).cloned();
+    Some((annotation("release-namespace")?, annotation("release-name")?))
 }
 
 #[cfg(test)]

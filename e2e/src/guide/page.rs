@@ -50,6 +50,14 @@ impl Page {
         Ok(page)
     }
 
+    /// Whether a line of the commands begins with this program.
+    pub(super) fn uses(&self, program: &str) -> bool {
+        self.blocks.iter().any(|block| match block {
+            Block::Commands { text, .. } => text.lines().any(|line| line.split_whitespace().next() == Some(program)),
+            Block::File { .. } | Block::Output { .. } => false,
+        })
+    }
+
     fn add(&mut self, kind: &str, line: usize, text: String) -> Result<()> {
         match kind {
             "sh" => self.blocks.push(Block::Commands { line, text }),

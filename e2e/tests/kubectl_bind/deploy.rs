@@ -66,6 +66,7 @@ fn deploying_twice_changes_nothing() -> Result<()> {
         rights_for_bundles_are_added(&world).await?;
         adoption_comes_and_goes(&world).await?;
         flags_that_are_left_out_keep_what_is_installed(&world).await?;
+        flags_that_were_set_by_hand_stay(&world).await?;
         nobody_waits_for_ever(&world).await
     })
 }
@@ -232,6 +233,47 @@ async fn flags_that_are_left_out_keep_what_is_installed(world: &World) -> Result
         spec["replicas"] == 2 && spec["template"]["spec"]["containers"][0]["image"] == image,
         "{spec}"
     );
+    Ok(())
+}
+
+/// Flags and variables of the konnector that somebody added to its Deployment.
+async fn flags_that_were_set_by_hand_stay(world: &World) -> Result<()> {
+    let deployment = ["deployment", "konnector", "-n", "kube-bind"];
+    let add =
+        r#"[{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "--heartbeat-interval=1m"}]"#;
+    world
+        .plane
+        .kubectl(&[&["patch"], &deployment[..], &["--type=json", "-p", add]].concat())
+        .await?;
+    world
+        .plane
+        .kubectl(&[&["set", "env"], &deployment[..], &["RUST_BACKTRACE=1"]].concat())
+        .await?;
+    world.plain(&["deploy"]).await?.expect(
+        0,
+        &["keeps --heartbeat-interval=1m", "deployment.apps/konnector unchanged"],
+    )?;
+    world
+        .plain(&["deploy", "--adoption", "opt-in"])
+        .await?
+        .expect(0, &["deployment.apps/konnector configured"])?;
+    let pod = world.json(&[&["get"], &deployment[..]].concat()).await?["spec"]["template"]["spec"].take();
+    let container = &pod["containers"][0];
+    let flags = [
+        "--server-address=0.0.0.0:8090",
+        "--heartbeat-interval=1m",
+        "--adoption=opt-in",
+    ];
+    ensure!(container["args"] == json!(flags), "{container}");
+    let mut variables = container["env"].as_array().into_iter().flatten();
+    ensure!(
+        variables.any(|variable| variable["name"] == "RUST_BACKTRACE"),
+        "{container}"
+    );
+    world
+        .plain(&["deploy", "--adoption", "off"])
+        .await?
+        .expect(0, &["configured"])?;
     Ok(())
 }
 

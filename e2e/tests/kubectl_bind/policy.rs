@@ -152,13 +152,15 @@ async fn it_keeps_no_admin_from_applying(plane: &ControlPlane) -> Result<()> {
     done(&replace("kube-bind").await?)
 }
 
-/// What synk keeps for a rollback, whatever it is called and whatever it looks like.
+/// What synk and Helm keep for a rollback, whatever it is called and whatever it looks like.
 async fn an_admins_manifests_are_not_its_to_write(plane: &ControlPlane) -> Result<()> {
     let history = "synk.cloudrobotics.com/history";
     for (name, kind) in [
         ("synk-konnector.v1-0", history),
         ("synk-konnector.v2-0", "Opaque"),
         ("other", history),
+        ("sh.helm.release.v1.konnector.v1", "Opaque"),
+        ("another", "helm.sh/release.v1"),
     ] {
         let kept = secret(name, "kube-bind", false, kind);
         refused(&apply(plane, &kept).await?, "keeps for a rollback")?;

@@ -101,7 +101,7 @@ fn problem(seen: &ObservedBinding, claims: &ClaimsPlan, progress: &Progress) -> 
         };
         let mut message = format!("{resource}: {}", problem.message);
         if problem.cause == Cause::ConsumerForbids {
-            let role = rights::role(&seen.name(), seen.bundle.is_some());
+            let role = seen.rights_role();
             let mend = rights::claimed_resource(&role, &resource.group, &resource.resource);
             message = format!("{message}; {mend}");
         }

@@ -98,7 +98,7 @@ pub(super) fn informers_synced(seen: &ObservedBinding) -> Option<Condition> {
         ));
     };
     let mend = if !engine.progress.consumer_synced && problem.cause == Cause::ConsumerForbids {
-        let role = rights::role(&seen.name(), seen.bundle.is_some());
+        let role = seen.rights_role();
         format!("; {}", rights::bound_resource(&role, &resource.group, &resource.plural))
     } else {
         String::new()

@@ -462,6 +462,7 @@ fn the_provider_hears_what_became_of_its_schemas() {
 fn bundled(mut seen: ObservedBinding, removed: RemovedExports, selects: bool) -> ObservedBinding {
     seen.bundle = Some(OwningBundle {
         name: "west".to_owned(),
+        role: "konnector.team.bundles".to_owned(),
         removed,
         selects,
     });
@@ -571,7 +572,7 @@ fn a_right_that_a_bundles_binding_lacks_belongs_into_the_bundles_role() {
         progress.consumer_synced = false;
         progress.problem = Some(problem("no right", Cause::ConsumerForbids));
     });
-    let says = "ClusterRole kube-bind-konnector-bundles: {";
+    let says = "ClusterRole konnector.team.bundles: {";
     check(
         &forbidden,
         "InformersSynced",

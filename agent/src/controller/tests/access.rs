@@ -39,6 +39,19 @@ fn every_problem_of_a_secret_has_its_reason() {
     assert!(read(&reference("kube-bind"), Some(&good), "kube-bind").is_ok());
     let reasons = (INVALID, "KubeconfigSecretElsewhere");
     check_read("default", Some(&good), reasons, "only in namespace kube-bind");
+    let theirs = SecretProblem::ServedElsewhere {
+        at: Box::new(reference("kube-bind")),
+        contract: "kube-bind-x".to_owned(),
+        namespace: "other".to_owned(),
+    };
+    assert_eq!(
+        (theirs.reason(), theirs.exact_reason()),
+        (INVALID, "ContractServedElsewhere")
+    );
+    assert!(
+        theirs.to_string().contains("konnector of namespace other serves"),
+        "{theirs}"
+    );
     let reasons = ("KubeconfigSecretNotFound", "KubeconfigSecretNotFound");
     check_read("kube-bind", None, reasons, "kube-bind/kubeconfig-x");
     let check = |key: &str, document: &str, reason: &str, says: &str| {

@@ -47,6 +47,10 @@ fn a_repository_is_an_image_without_tag_and_digest() {
     }
 }
 
+fn args_of(deployment: &Value) -> Value {
+    deployment["spec"]["template"]["spec"]["containers"][0]["args"].clone()
+}
+
 #[track_caller]
 fn check_adoption(asked: Option<Adoption>, args: &[&str], expect: Adoption) {
     let seen = seen(|deployment| deployment["spec"]["template"]["spec"]["containers"][0]["args"] = json!(args));
@@ -56,12 +60,14 @@ fn check_adoption(asked: Option<Adoption>, args: &[&str], expect: Adoption) {
     };
     let (konnector, kept) = choose(&asked, Some(&seen)).unwrap();
     assert_eq!(konnector.adoption, expect, "{args:?}");
+    let told = kept.iter().any(|kept| kept.contains("--adoption off ends it"));
+    assert_eq!(told, asked.adoption.is_none() && expect != Adoption::Off, "{kept:?}");
+    let manifest = manifest(&konnector).unwrap();
+    let flags = args::flags(&serde_json::from_value::<Vec<String>>(args_of(&manifest)).unwrap());
     assert_eq!(
-        kept.len(),
-        usize::from(asked.adoption.is_none() && expect != Adoption::Off)
+        flags.iter().any(|flag| flag.name() == ADOPTION_FLAG),
+        expect != Adoption::Off
     );
-    let manifest = manifest(&konnector).unwrap().to_string();
-    assert_eq!(manifest.contains(ADOPTION_FLAG), expect != Adoption::Off);
 }
 
 #[test]
@@ -72,6 +78,34 @@ fn adoption_stays_as_it_is_until_somebody_says_otherwise() {
     check_adoption(None, &["--adoptions=all"], Adoption::Off);
     check_adoption(Some(Adoption::Off), &["--adoption=all"], Adoption::Off);
     check_adoption(Some(Adoption::All), &[], Adoption::All);
+}
+
+#[test]
+fn flags_that_somebody_added_stay() {
+    let args = json!([
+        "--server-address=0.0.0.0:8090",
+        "--heartbeat-interval=1m",
+        "--log",
+        "debug"
+    ]);
+    let added = seen(|deployment| deployment["spec"]["template"]["spec"]["containers"][0]["args"] = args.clone());
+    let (konnector, kept) = choose(&Asked::default(), Some(&added)).unwrap();
+    let deployment = manifest(&konnector).unwrap();
+    assert_eq!(args_of(&deployment), args);
+    let kept = kept.join("\n");
+    assert!(
+        kept.contains("keeps --heartbeat-interval=1m") && kept.contains("keeps --log debug"),
+        "{kept}"
+    );
+}
+
+#[test]
+fn a_deployment_tells_the_release_of_helm_that_it_belongs_to() {
+    let mark = json!({ "meta.helm.sh/release-name": "konnector", "meta.helm.sh/release-namespace": "kube-bind" });
+    let marked = seen(|deployment| deployment["metadata"]["annotations"] = mark);
+    let release = ("kube-bind".to_owned(), "konnector".to_owned());
+    assert_eq!(release_of_helm(&marked), Some(release));
+    assert_eq!(release_of_helm(&seen(|_| ())), None);
 }
 
 #[test]

@@ -137,6 +137,7 @@ fn what_is_amiss_with_a_claim_is_named() {
     ] {
         lacking.bundle = bundled.then(|| OwningBundle {
             name: "west".to_owned(),
+            role: "kube-bind-konnector-bundles".to_owned(),
             removed: RemovedExports::Keep,
             selects: true,
         });

@@ -1,0 +1,150 @@
+//! Other konnectors of the same cluster. With `--only-own-bindings` each konnector serves the bindings and bundles whose
+//! kubeconfig Secret is in its namespace.
+//!
+//! Two konnectors must not serve one contract: each would give back the provider namespaces that it does not need itself, with
+//! the other's copies in them.
+
+use std::sync::Arc;
+
+use bindery_api::v1alpha2::{APIServiceBinding, APIServiceBindingBundle, ClusterSecretKeyRef};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::access::{ContractAccess, SecretProblem};
+use crate::{consumer::Consumer, session::connect::ContractConnection};
+
+/// Which bindings and bundles this konnector serves.
+#[derive(Clone, Debug)]
+pub struct Neighbours {
+    consumer: Consumer,
+    /// Whether bindings and bundles of other namespaces belong to other konnectors.
+    only_own: bool,
+}
+
+impl Neighbours {
+    /// `only_own` leaves bindings and bundles of other namespaces to other konnectors.
+    pub fn new(consumer: Consumer, only_own: bool) -> Self {
+        Self { consumer, only_own }
+    }
+
+    /// Whether this konnector serves the binding.
+    pub fn serves_binding(&self, binding: &APIServiceBinding) -> bool {
+        self.serves(&binding.spec.kubeconfig_secret_ref)
+    }
+
+    /// Whether this konnector serves the bundle.
+    pub fn serves_bundle(&self, bundle: &APIServiceBindingBundle) -> bool {
+        self.serves(&bundle.spec.kubeconfig_secret_ref)
+    }
+
+    fn serves(&self, reference: &ClusterSecretKeyRef) -> bool {
+        !self.only_own || is_own(&self.consumer.namespace, reference)
+    }
+
+    /// Refuses a contract that another konnector serves. `reference` is the Secret by which the contract was reached.
+    pub fn judge(
+        &self,
+        access: ContractAccess<Arc<ContractConnection>>,
+        reference: &ClusterSecretKeyRef,
+    ) -> ContractAccess<Arc<ContractConnection>> {
+        let ContractAccess::Reached(reached) = &access else {
+            return access;
+        };
+        match self.namespace_of(&reached.contract.uid) {
+            None => access,
+            Some(namespace) => ContractAccess::Problem(SecretProblem::ServedElsewhere {
+                at: Box::new(reference.clone()),
+                contract: reached.contract.namespace.to_string(),
+                namespace,
+            }),
+        }
+    }
+
+    /// The namespace of another konnector that serves a contract.
+    fn namespace_of(&self, contract_uid: &str) -> Option<String> {
+        if !self.only_own {
+            return None;
+        }
+        let bindings = self
+            .consumer
+            .bindings
+            .list(|binding| binding.contract_uid() == Some(contract_uid));
+        let bundles = self
+            .consumer
+            .bundles
+            .list(|bundle| bundle.contract_uid() == Some(contract_uid));
+        let bindings = bindings
+            .iter()
+            .map(|binding| Pinned::new(&binding.metadata, &binding.spec.kubeconfig_secret_ref));
+        let bundles = bundles
+            .iter()
+            .map(|bundle| Pinned::new(&bundle.metadata, &bundle.spec.kubeconfig_secret_ref));
+        foreign(&self.consumer.namespace, bindings.chain(bundles))
+    }
+}
+
+/// A binding or bundle that is pinned to a contract. All konnectors of a cluster order them alike: the oldest comes first.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Pinned<'a> {
+    created: Option<Timestamp>,
+    uid: Option<&'a str>,
+    /// The namespace of its konnector.
+    namespace: &'a str,
+}
+
+impl<'a> Pinned<'a> {
+    fn new(metadata: &'a ObjectMeta, reference: &'a ClusterSecretKeyRef) -> Self {
+        Self {
+            created: metadata.creation_timestamp.as_ref().map(|time| time.0),
+            uid: metadata.uid.as_deref(),
+            namespace: &reference.namespace,
+        }
+    }
+}
+
+fn is_own(namespace: &str, reference: &ClusterSecretKeyRef) -> bool {
+    reference.namespace == namespace
+}
+
+/// The namespace of the konnector that serves a contract, if it is not that of this konnector. Two konnectors that reach one
+/// contract at the same time both pin it before either sees the other's pin. Then the one with the oldest binding or bundle
+/// keeps the contract, and the other one refuses it.
+fn foreign<'a>(namespace: &str, pinned: impl Iterator<Item = Pinned<'a>>) -> Option<String> {
+    let keeper = pinned.min()?.namespace;
+    (keeper != namespace).then(|| keeper.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `pinned` is the time of creation in seconds, the UID and the namespace of each.
+    #[track_caller]
+    fn check(pinned: &[(i64, &str, &str)], expect: &[(&str, Option<&str>)]) {
+        for (namespace, foreign_namespace) in expect {
+            let pinned = pinned.iter().map(|(created, uid, namespace)| Pinned {
+                created: Timestamp::from_second(*created).ok(),
+                uid: Some(uid),
+                namespace,
+            });
+            assert_eq!(foreign(namespace, pinned).as_deref(), *foreign_namespace, "{namespace}");
+        }
+    }
+
+    #[test]
+    fn a_contract_belongs_to_the_konnector_of_its_secrets() {
+        check(&[], &[("east", None), ("west", None)]);
+        check(
+            &[(1, "a", "east"), (2, "b", "east")],
+            &[("east", None), ("west", Some("east"))],
+        );
+    }
+
+    #[test]
+    fn of_several_konnectors_that_pinned_a_contract_the_one_with_the_oldest_binding_keeps_it() {
+        let keeps_west = [("east", Some("west")), ("west", None), ("north", Some("west"))];
+        check(&[(2, "a", "east"), (1, "b", "west")], &keeps_west);
+        check(&[(1, "b", "west"), (2, "a", "east"), (3, "c", "north")], &keeps_west);
+        check(&[(1, "b", "east"), (1, "a", "west")], &keeps_west);
+    }
+}

@@ -1,0 +1,29 @@
+{{/* The flags that the chart gives, of which extraArgs may repeat none. */}}
+{{- define "konnector.args" -}}
+- --server-address=0.0.0.0:8090
+{{- with .Values.pollingInterval }}
+- {{ printf "--provider-polling-interval=%s" . | toYaml }}
+{{- end }}
+{{- with .Values.heartbeatInterval }}
+- --heartbeat-interval={{ . }}
+{{- end }}
+{{- if ne .Values.adoption "off" }}
+- --adoption={{ .Values.adoption }}
+{{- end }}
+{{- if .Values.onlyOwnBindings }}
+- --only-own-bindings
+{{- end }}
+{{- $bundles := include "konnector.clusterName" (list . "bundles") }}
+{{- if ne $bundles "kube-bind-konnector-bundles" }}
+- --bundles-role={{ $bundles }}
+{{- end }}
+{{- if not .Values.installCrds }}
+- --install-crds=false
+{{- end }}
+{{- with .Values.log.filter }}
+- {{ printf "--log=%s" . | toYaml }}
+{{- end }}
+{{- with .Values.log.format }}
+- --log-format={{ . }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,67 @@
+{{/* The flags that the chart gives, of which extraArgs may repeat none. */}}
+{{- define "server.args" -}}
+- --listen-address=0.0.0.0:8443
+- --admin-address=0.0.0.0:8081
+- {{ printf "--external-grpc-address=%s" (include "server.grpcAddress" .) | toYaml }}
+{{- range .Values.grpc.formerAddresses }}
+- {{ printf "--former-grpc-address=%s" . | toYaml }}
+{{- end }}
+{{- with .Values.grpc.maxConnectionsPerPeer }}
+- --max-connections-per-peer={{ int64 . }}
+{{- end }}
+{{- with .Values.kubernetes.address }}
+- {{ printf "--external-address=%s" . | toYaml }}
+{{- end }}
+{{- if .Values.kubernetes.ca }}
+- --external-ca-file=/etc/bindery/kubernetes/ca.crt
+{{- end }}
+{{- with .Values.kubernetes.serverName }}
+- {{ printf "--external-server-name=%s" . | toYaml }}
+{{- end }}
+{{- if ne .Values.tls.mode "self" }}
+- --tls-cert-file=/etc/bindery/tls/tls.crt
+- --tls-key-file=/etc/bindery/tls/tls.key
+{{- if .Values.tls.privateCa }}
+- --external-grpc-ca-file=/etc/bindery/tls/ca.crt
+{{- end }}
+{{- end }}
+{{- if .Values.tls.clientCaSecretName }}
+- --client-ca-file=/etc/bindery/client-ca/ca.crt
+{{- end }}
+{{- with .Values.prettyName }}
+- {{ printf "--pretty-name=%s" . | toYaml }}
+{{- end }}
+{{- with .Values.isolation }}
+- {{ printf "--isolation=%s" . | toYaml }}
+{{- end }}
+{{- with .Values.consumerScope }}
+- {{ printf "--consumer-scope=%s" . | toYaml }}
+{{- end }}
+{{- with .Values.claimableResources }}
+- --claimable-resources={{ join "," . }}
+{{- end }}
+{{- if .Values.dangerousClusterWideSecretClaims }}
+- --dangerous-cluster-wide-secret-claims
+{{- end }}
+{{- with .Values.maxNamespacesPerContract }}
+- --max-namespaces-per-contract={{ int64 . }}
+{{- end }}
+{{- with .Values.namespacePrefix }}
+- {{ printf "--namespace-prefix=%s" . | toYaml }}
+{{- end }}
+{{- with .Values.tokenLifetime }}
+- {{ printf "--token-lifetime=%s" . | toYaml }}
+{{- end }}
+{{- with .Values.renewalLifetime }}
+- {{ printf "--renewal-lifetime=%s" . | toYaml }}
+{{- end }}
+{{- if not .Values.installCrds }}
+- --install-crds=false
+{{- end }}
+{{- with .Values.log.filter }}
+- {{ printf "--log=%s" . | toYaml }}
+{{- end }}
+{{- with .Values.log.format }}
+- {{ printf "--log-format=%s" . | toYaml }}
+{{- end }}
+{{- end -}}
