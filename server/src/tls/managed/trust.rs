@@ -54,7 +54,8 @@ fn stored_signs(stored: &ManagedTls, last_served: &ManagedTls, policy: &Policy, 
         return true;
     }
     if is_next(stored, ours) {
-        return false;
+        // It signs already, unless it is too young: then the stored CA precedes it, as it does where none knows it as the next.
+        return !policy.switches(stored, now);
     }
     match (can_go_on(stored, now), can_go_on(last_served, now)) {
         (true, false) => return true,
