@@ -1,7 +1,7 @@
-//! Finds the programs of a control plane in the folder `KUBEBUILDER_ASSETS`, or builds them once per user.
+//! Finds the programs of a control plane, and crane, in the folder `KUBEBUILDER_ASSETS`, or builds them once per user.
 //!
-//! The Go module in `controlplane/` pins their versions. The name of the cache folder is a hash of that module and of the build
-//! flags, so that a change of either builds new programs beside the old ones.
+//! The Go modules in `controlplane/` and `crane/` pin their versions. The name of a cache folder is a hash of the module and of the
+//! build flags, so that a change of either builds new programs beside the old ones.
 
 mod build;
 
@@ -12,6 +12,8 @@ use std::{
 
 use anyhow::{Context, Result};
 use tokio::sync::OnceCell;
+
+use self::build::{CONTROL_PLANE, CRANE, Module};
 
 static BINARIES: OnceCell<Binaries> = OnceCell::const_new();
 
@@ -28,17 +30,19 @@ pub enum Program {
     Kubectl,
     /// grpcurl, a gRPC client that works by reflection.
     Grpcurl,
+    /// crane, which pushes, reads and checks images.
+    Crane,
 }
 
-/// The paths of all [`Program`]s.
+/// The paths of the programs of a control plane.
 #[derive(Debug)]
 pub struct Binaries {
-    paths: [PathBuf; Program::ALL.len()],
+    paths: Vec<PathBuf>,
 }
 
 impl Program {
-    /// All programs, in the order in which they are built.
-    pub const ALL: [Self; 5] = [
+    /// The programs of a control plane, and those that its tests use everywhere, in the order in which they are built.
+    pub const CONTROL_PLANE: [Self; 5] = [
         Self::Etcd,
         Self::KubeApiserver,
         Self::KubeControllerManager,
@@ -54,6 +58,7 @@ impl Program {
             Self::KubeControllerManager => "kube-controller-manager",
             Self::Kubectl => "kubectl",
             Self::Grpcurl => "grpcurl",
+            Self::Crane => "crane",
         }
     }
 
@@ -64,6 +69,7 @@ impl Program {
             Self::KubeControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
             Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
             Self::Grpcurl => "github.com/fullstorydev/grpcurl/cmd/grpcurl",
+            Self::Crane => "github.com/google/go-containerregistry/cmd/crane",
         }
     }
 
@@ -72,6 +78,7 @@ impl Program {
             Self::Etcd => "go.etcd.io/etcd/server/v3",
             Self::KubeApiserver | Self::KubeControllerManager | Self::Kubectl => "k8s.io/kubernetes",
             Self::Grpcurl => "github.com/fullstorydev/grpcurl",
+            Self::Crane => "github.com/google/go-containerregistry",
         }
     }
 }
@@ -86,27 +93,40 @@ impl Binaries {
 
     /// Finds the programs and builds those that are missing, which blocks for minutes.
     pub fn locate() -> Result<Self> {
-        let assets = env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
-        let cache = cache_folder()?.join("controlplane").join(build::key());
-        let paths = choose(assets.as_deref(), &cache);
-        build::missing(&cache, &paths)?;
+        let paths = locate(&CONTROL_PLANE, "controlplane")?;
         Ok(Self { paths })
     }
 
-    /// The path of a program.
+    /// The path of a program of the control plane.
     pub fn path(&self, program: Program) -> &Path {
         &self.paths[program as usize]
     }
 }
 
+/// Finds crane, or builds it, which blocks for a minute. The control planes do not need it.
+pub fn crane() -> Result<PathBuf> {
+    let mut paths = locate(&CRANE, "crane")?;
+    paths.pop().context("the module of crane has one program")
+}
+
+/// Finds the programs of a module and builds those that are missing, into a cache folder of that name.
+fn locate(module: &Module, folder: &str) -> Result<Vec<PathBuf>> {
+    let assets = env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
+    let cache = cache_folder()?.join(folder).join(build::key(module));
+    let paths = choose(module.programs(), assets.as_deref(), &cache);
+    build::missing(module, &cache, &paths)?;
+    Ok(paths)
+}
+
 /// Returns the path of each program: in `assets` if it has the file, else in the cache.
-fn choose(assets: Option<&Path>, cache: &Path) -> [PathBuf; Program::ALL.len()] {
-    Program::ALL.map(|program| {
+fn choose(programs: &[Program], assets: Option<&Path>, cache: &Path) -> Vec<PathBuf> {
+    let path = |program: &Program| {
         assets
             .map(|assets| assets.join(program.name()))
             .filter(|path| path.is_file())
             .unwrap_or_else(|| cache.join(program.name()))
-    })
+    };
+    programs.iter().map(path).collect()
 }
 
 /// The folder in which a user's builds of other projects' programs are kept between test runs.
@@ -131,8 +151,9 @@ mod tests {
         fs::write(assets.path().join("etcd"), "").unwrap();
         fs::write(assets.path().join("kubectl"), "").unwrap();
         let cache = Path::new("/cache");
-        let chosen = choose(Some(assets.path()), cache);
-        for program in Program::ALL {
+        let programs = Program::CONTROL_PLANE;
+        let chosen = choose(&programs, Some(assets.path()), cache);
+        for program in programs {
             let expect = match program {
                 Program::Etcd | Program::Kubectl => assets.path(),
                 _ => cache,
@@ -140,8 +161,8 @@ mod tests {
             assert_eq!(chosen[program as usize], expect.join(program.name()));
         }
         assert_eq!(
-            choose(None, cache),
-            Program::ALL.map(|program| cache.join(program.name()))
+            choose(&programs, None, cache),
+            programs.map(|program| cache.join(program.name()))
         );
     }
 }

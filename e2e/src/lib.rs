@@ -10,7 +10,9 @@
 //! | [`bundle`] | creates APIServiceBindingBundles |
 //! | [`call`] | builds the gRPC messages that programs send to the backend, also malformed ones |
 //! | [`claiming`] | installs a binding with permission claims by a program that is not `kubectl bind` |
+//! | [`container`] | runs a program in the root of an image |
 //! | [`former`] | builds the programs of an earlier commit, for tests of upgrades |
+//! | [`images`] | finds, unpacks and pushes the images of the programs |
 //! | [`guide`] | runs the commands of a page of `docs/guides` |
 //! | [`lease`] | flags of programs: how long a leader holds its Lease without renewing it |
 //! | [`offer`] | publishes an API of its own for each test case |
@@ -29,17 +31,20 @@ pub mod bundle;
 pub mod call;
 pub mod claiming;
 mod consumer;
+pub mod container;
 pub mod control_plane;
 mod eventually;
 pub mod former;
 mod gate;
 pub mod guide;
 pub mod http;
+pub mod images;
 mod kubeconfig;
 mod kubelet;
 pub mod lease;
 mod liar;
 pub mod manifests;
+mod network;
 pub mod offer;
 pub mod pki;
 pub mod process;
@@ -60,6 +65,7 @@ pub use gate::Gate;
 pub use kubeconfig::{Kubeconfig, User};
 pub use kubelet::Kubelet;
 pub use liar::{Liar, Lie};
+pub use network::NetworkNamespace;
 pub use process::Process;
 pub use provider::{NAMESPACE, Provider};
 pub use proxy::Proxy;

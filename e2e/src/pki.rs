@@ -5,7 +5,7 @@ use std::fmt;
 use anyhow::Result;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose,
+    KeyUsagePurpose, date_time_ymd,
 };
 
 /// A certificate authority that lives as long as a test.
@@ -41,10 +41,14 @@ impl Authority {
 
     /// Signs for a server under DNS names and IP addresses.
     pub fn server(&self, names: &[&str]) -> Result<Identity> {
-        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let mut params = CertificateParams::new(names)?;
-        params.distinguished_name.push(DnType::CommonName, "server");
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.sign(server(names)?)
+    }
+
+    /// Signs for a server, with a certificate that has expired.
+    pub fn expired_server(&self, names: &[&str]) -> Result<Identity> {
+        let mut params = server(names)?;
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = date_time_ymd(2020, 2, 1);
         self.sign(params)
     }
 
@@ -67,6 +71,14 @@ impl Authority {
             key: key.serialize_pem(),
         })
     }
+}
+
+fn server(names: &[&str]) -> Result<CertificateParams> {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name.push(DnType::CommonName, "server");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    Ok(params)
 }
 
 impl fmt::Debug for Identity {

@@ -11,10 +11,17 @@ mod suite;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
-use bindery_e2e::{binaries::Binaries, former};
+use bindery_e2e::{
+    binaries::{self, Binaries},
+    former,
+};
+use bindery_image::Profile;
 
 use self::schedule::Lanes;
-use crate::cargo::{TESTED, step};
+use crate::{
+    cargo::{TESTED, step},
+    image,
+};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -62,9 +69,11 @@ fn all() -> Result<()> {
     Ok(())
 }
 
-/// Provides control planes, and the former version for suite `upgrade`. They are built here and not in the first test, which
-/// would time out on a fresh machine.
+/// Provides control planes, crane, the images of the programs, and the former version for suite `upgrade`. They are built here and
+/// not in the first test, which would time out on a fresh machine.
 fn provide() -> Result<()> {
     Binaries::locate().context("cannot provide control planes")?;
+    binaries::crane().context("cannot provide crane")?;
+    image::build_all(Profile::Dev).context("cannot provide the images")?;
     former::locate().map(drop)
 }

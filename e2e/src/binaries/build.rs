@@ -14,24 +14,41 @@ use sha2::{Digest, Sha256};
 
 use super::Program;
 
-const GO_MOD: &str = include_str!("../../controlplane/go.mod");
-const GO_SUM: &str = include_str!("../../controlplane/go.sum");
+/// A Go module that pins programs as tools.
+pub(super) struct Module {
+    /// What its programs are, in messages.
+    what: &'static str,
+    go_mod: &'static str,
+    go_sum: &'static str,
+    programs: &'static [Program],
+}
+
+/// The programs of a control plane.
+pub(super) const CONTROL_PLANE: Module = Module {
+    what: "the control plane's binaries",
+    go_mod: include_str!("../../controlplane/go.mod"),
+    go_sum: include_str!("../../controlplane/go.sum"),
+    programs: &Program::CONTROL_PLANE,
+};
+/// crane, which needs a newer Go than the control plane.
+pub(super) const CRANE: Module = Module {
+    what: "crane",
+    go_mod: include_str!("../../crane/go.mod"),
+    go_sum: include_str!("../../crane/go.sum"),
+    programs: &[Program::Crane],
+};
+
 const FLAGS: [&str; 3] = ["-mod=readonly", "-buildvcs=false", "-trimpath"];
 
-/// The error for a missing Go toolchain.
-const GO_NEEDED: &str = "the control plane's binaries are built from source, which needs Go 1.24 or newer: \
-     install Go and put `go` into PATH, or set KUBEBUILDER_ASSETS to a folder that holds \
-     etcd, kube-apiserver, kube-controller-manager, kubectl and grpcurl";
-
 /// The name of the cache folder: a hash of all that decides what the programs are.
-pub(super) fn key() -> String {
+pub(super) fn key(module: &Module) -> String {
     let mut hash = Sha256::new();
-    for part in [GO_MOD, GO_SUM, env::consts::OS, env::consts::ARCH] {
+    for part in [module.go_mod, module.go_sum, env::consts::OS, env::consts::ARCH] {
         hash.update(part);
         hash.update([0]);
     }
-    for program in Program::ALL {
-        hash.update(arguments(program).join(" "));
+    for program in module.programs {
+        hash.update(module.arguments(*program).join(" "));
     }
     let number = hash.finalize()[..6]
         .iter()
@@ -39,11 +56,14 @@ pub(super) fn key() -> String {
     format!("{number:012x}")
 }
 
-/// Builds those of `paths` that are missing, into `cache`. Other processes wait for the lock file of the cache.
-pub(super) fn missing(cache: &Path, paths: &[PathBuf]) -> Result<()> {
+/// Builds those programs of a module whose files are missing, into `cache`. `paths` are the files of its programs, in their
+/// order. Other processes wait for the lock file of the cache.
+pub(super) fn missing(module: &Module, cache: &Path, paths: &[PathBuf]) -> Result<()> {
     let absent = || -> Vec<Program> {
-        let is_absent = |program: &Program| !paths[*program as usize].is_file();
-        Program::ALL.into_iter().filter(is_absent).collect()
+        let programs = module.programs.iter().zip(paths);
+        programs
+            .filter_map(|(program, path)| (!path.is_file()).then_some(*program))
+            .collect()
     };
     if absent().is_empty() {
         return Ok(());
@@ -51,9 +71,7 @@ pub(super) fn missing(cache: &Path, paths: &[PathBuf]) -> Result<()> {
     fs::create_dir_all(cache).with_context(|| format!("cannot create the cache folder {}", cache.display()))?;
     let lock = File::create(cache.join(".lock"))?;
     if lock.try_lock().is_err() {
-        progress(format_args!(
-            "another process builds the control plane's binaries; waiting for it\n"
-        ));
+        progress(format_args!("another process builds {}; waiting for it\n", module.what));
         lock.lock()
             .with_context(|| format!("cannot lock {}", cache.display()))?;
     }
@@ -62,36 +80,42 @@ pub(super) fn missing(cache: &Path, paths: &[PathBuf]) -> Result<()> {
     if absent.is_empty() {
         return Ok(());
     }
-    let module = cache.join(".module");
+    let folder = cache.join(".module");
     // A build that was killed leaves its folder.
-    let _ = fs::remove_dir_all(&module);
-    fs::create_dir(&module)?;
-    fs::write(module.join("go.mod"), GO_MOD)?;
-    fs::write(module.join("go.sum"), GO_SUM)?;
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir(&folder)?;
+    fs::write(folder.join("go.mod"), module.go_mod)?;
+    fs::write(folder.join("go.sum"), module.go_sum)?;
     for (index, program) in absent.iter().enumerate() {
         let position = (index + 1, absent.len());
-        build(*program, position, &module, &cache.join(program.name()))?;
+        build(module, *program, position, &folder, &cache.join(program.name()))?;
     }
-    fs::remove_dir_all(&module)?;
+    fs::remove_dir_all(&folder)?;
     Ok(())
 }
 
-fn build(program: Program, (index, total): (usize, usize), module: &Path, target: &Path) -> Result<()> {
+fn build(
+    module: &Module,
+    program: Program,
+    (index, total): (usize, usize),
+    folder: &Path,
+    target: &Path,
+) -> Result<()> {
     let start = Instant::now();
     progress(format_args!(
         "building {} {} ({index} of {total}) ... ",
         program.name(),
-        version(program)
+        module.version(program)
     ));
     // Built under another name: whoever finds the file under its own may run it.
-    let unfinished = module.join(program.name());
+    let unfinished = folder.join(program.name());
     let outcome = Command::new("go")
         .arg("build")
-        .args(arguments(program))
+        .args(module.arguments(program))
         .arg("-o")
         .arg(&unfinished)
         .arg(program.package())
-        .current_dir(module)
+        .current_dir(folder)
         .envs([
             ("CGO_ENABLED", "0"),
             ("GOFLAGS", ""),
@@ -105,7 +129,7 @@ fn build(program: Program, (index, total): (usize, usize), module: &Path, target
     let output = match outcome {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             progress(format_args!("no Go toolchain\n"));
-            bail!("{GO_NEEDED}");
+            bail!("{}", module.go_needed());
         }
         outcome => outcome.context("cannot run go build")?,
     };
@@ -113,8 +137,9 @@ fn build(program: Program, (index, total): (usize, usize), module: &Path, target
         progress(format_args!("failed\n"));
         let message = String::from_utf8_lossy(&output.stderr);
         bail!(
-            "go build {} failed; {GO_NEEDED}\n{}",
+            "go build {} failed; {}\n{}",
             program.package(),
+            module.go_needed(),
             message.trim_end()
         );
     }
@@ -130,37 +155,67 @@ fn progress(message: fmt::Arguments<'_>) {
     let _ = stderr.write_fmt(message).and_then(|()| stderr.flush());
 }
 
-fn arguments(program: Program) -> Vec<String> {
-    let mut arguments: Vec<String> = FLAGS.map(str::to_owned).into();
-    arguments.push(format!("-ldflags=-s -w{}", version_flags(program)));
-    arguments
-}
+// === impl Module ===
 
-/// The linker flags that give a program its version. Without it, clients cannot parse the version of the API server.
-fn version_flags(program: Program) -> String {
-    let version = version(program);
-    match program {
-        Program::Etcd => String::new(),
-        Program::Grpcurl => format!(" -X main.version={version}"),
-        Program::KubeApiserver | Program::KubeControllerManager | Program::Kubectl => {
-            let mut numbers = version.trim_start_matches('v').split('.');
-            let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
-            let variable = "k8s.io/component-base/version.git";
-            format!(" -X {variable}Version={version} -X {variable}Major={major} -X {variable}Minor={minor}")
+impl Module {
+    pub(super) fn programs(&self) -> &'static [Program] {
+        self.programs
+    }
+
+    /// The error for a missing Go toolchain.
+    fn go_needed(&self) -> String {
+        let names: Vec<_> = self.programs.iter().map(|program| program.name()).collect();
+        format!(
+            "{} from source, which needs Go {} or newer: install Go and put `go` into PATH, or set KUBEBUILDER_ASSETS to a \
+             folder that holds {}",
+            match names.len() {
+                1 => format!("{} is built", self.what),
+                _ => format!("{} are built", self.what),
+            },
+            self.go_version(),
+            names.join(", ")
+        )
+    }
+
+    /// The oldest version of Go that builds the module.
+    fn go_version(&self) -> &'static str {
+        let mut lines = self.go_mod.lines();
+        lines.find_map(|line| line.strip_prefix("go ")).unwrap_or("unknown")
+    }
+
+    fn arguments(&self, program: Program) -> Vec<String> {
+        let mut arguments: Vec<String> = FLAGS.map(str::to_owned).into();
+        arguments.push(format!("-ldflags=-s -w{}", self.version_flags(program)));
+        arguments
+    }
+
+    /// The linker flags that give a program its version. Without it, clients cannot parse the version of the API server.
+    fn version_flags(&self, program: Program) -> String {
+        let version = self.version(program);
+        match program {
+            Program::Etcd => String::new(),
+            Program::Grpcurl => format!(" -X main.version={version}"),
+            Program::Crane => format!(" -X github.com/google/go-containerregistry/cmd/crane/cmd.Version={version}"),
+            Program::KubeApiserver | Program::KubeControllerManager | Program::Kubectl => {
+                let mut numbers = version.trim_start_matches('v').split('.');
+                let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+                let variable = "k8s.io/component-base/version.git";
+                format!(" -X {variable}Version={version} -X {variable}Major={major} -X {variable}Minor={minor}")
+            }
         }
     }
-}
 
-/// Returns the version that `go.mod` pins for a program.
-fn version(program: Program) -> &'static str {
-    GO_MOD
-        .lines()
-        .filter(|line| !line.contains("=>"))
-        .find_map(|line| {
-            let mut words = line.trim().split(' ');
-            (words.next() == Some(program.module())).then(|| words.next()).flatten()
-        })
-        .unwrap_or("unknown")
+    /// Returns the version that `go.mod` pins for a program.
+    fn version(&self, program: Program) -> &'static str {
+        let mut lines = self.go_mod.lines().filter(|line| !line.contains("=>"));
+        lines
+            .find_map(|line| {
+                let line = line.trim();
+                let mut words = line.strip_prefix("require ").unwrap_or(line).split(' ');
+                (words.next() == Some(program.module())).then(|| words.next()).flatten()
+            })
+            .unwrap_or("unknown")
+    }
 }
 
 #[cfg(test)]
@@ -169,14 +224,20 @@ mod tests {
 
     #[test]
     fn every_program_has_a_pinned_version() {
-        for program in Program::ALL {
-            assert!(version(program).starts_with('v'), "{} is not pinned", program.name());
-            assert!(
-                GO_MOD.contains(&format!("\t{}\n", program.package())),
-                "{} is no tool",
-                program.name()
-            );
+        for module in [CONTROL_PLANE, CRANE] {
+            for program in module.programs {
+                let version = module.version(*program);
+                assert!(version.starts_with('v'), "{} is not pinned", program.name());
+                let mut lines = module.go_mod.lines();
+                assert!(
+                    lines.any(|line| line.trim().trim_start_matches("tool ") == program.package()),
+                    "{} is no tool",
+                    program.name()
+                );
+            }
+            assert!(module.go_version().starts_with("1."), "{}", module.go_version());
         }
-        assert!(version_flags(Program::Kubectl).ends_with("gitMajor=1 -X k8s.io/component-base/version.gitMinor=34"));
+        let flags = CONTROL_PLANE.version_flags(Program::Kubectl);
+        assert!(flags.ends_with("gitMajor=1 -X k8s.io/component-base/version.gitMinor=34"));
     }
 }
