@@ -22,7 +22,7 @@
 //! | [`wildwest`] | the example API `cowboys.wildwest.dev` |
 //!
 //! [`Gate`] and [`Proxy`] cut a program off from its API server, [`Liar`] answers some requests wrongly, and
-//! [`Kubelet`] runs the konnector's Deployment as a process, because the control planes have no nodes.
+//! [`Kubelet`] runs Pods from the images of the programs, because the control planes have no nodes.
 
 mod audit;
 pub mod binaries;
@@ -35,6 +35,7 @@ pub mod container;
 pub mod control_plane;
 mod eventually;
 pub mod former;
+mod forward;
 mod gate;
 pub mod guide;
 pub mod http;
