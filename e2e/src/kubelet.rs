@@ -1,225 +1,173 @@
-//! Plays the kubelet and the deployment controller for the konnector, as far as its users see them: the clusters here have
-//! no nodes.
+//! Plays scheduler and kubelet: runs Pods as they are, from the images that were built.
+//!
+//! Each Pod has a network of its own, in which only loopback exists. What it may connect to outside is said beforehand, and is
+//! forwarded to the same address of this machine. Roots are read-only, also where a Pod does not ask for it.
 
-use std::{collections::BTreeMap, path::PathBuf, process::Command, time::Duration};
+mod board;
+mod container;
+mod environment;
+mod pod;
+mod probe;
+mod pull;
+mod status;
+mod volumes;
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result};
-use k8s_openapi::api::{
-    apps::v1::Deployment,
-    core::v1::{Container, EnvVar, PodSpec},
-};
+use futures::TryStreamExt as _;
+use k8s_openapi::api::core::v1::{Node as NodeObject, Pod};
 use kube::{
-    Api, ResourceExt as _,
-    api::{Patch, PatchParams},
+    Api, Client, ResourceExt as _,
+    api::{ObjectMeta, PostParams},
+    runtime::watcher::{self, Event},
 };
-use tokio::time::sleep;
+use tokio::{sync::watch, task::JoinSet, time::sleep};
 
-use crate::{
-    ControlPlane, Process,
-    deployed::available,
-    http,
-    provider::{NAMESPACE, free_port},
-};
+use self::pod::PodRunner;
+use crate::ControlPlane;
 
-const DEPLOYMENT: &str = "konnector";
-const POLL: Duration = Duration::from_millis(100);
-const GRACE: Duration = Duration::from_secs(30);
-/// Flags of the Deployment that are replaced, because the process here is no pod.
-const OWN: [&str; 2] = ["--kubeconfig", "--server-address"];
+/// The name of the one node.
+const NODE: &str = "node";
 
-/// Runs the konnector as long as its Deployment exists, with the flags of its Deployment.
+/// The pause before a watch that has failed is begun anew.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// A node that runs the Pods of a control plane, as long as [`Kubelet::work`] is polled.
 #[derive(Debug)]
 pub struct Kubelet<'a> {
     plane: &'a ControlPlane,
-    running: Option<Running>,
+    reachable: Vec<SocketAddr>,
+    running: Running,
+    is_quiet: Arc<AtomicBool>,
 }
 
-/// A running konnector, and the pod template that it was started for.
-#[derive(Debug)]
+/// What all Pods share.
+struct Node {
+    /// The name of the control plane, for logs.
+    name: String,
+    client: Client,
+    server: SocketAddr,
+    /// The addresses that Pods may connect to.
+    reachable: Vec<SocketAddr>,
+    /// Whether nothing is shown of the logs of processes that are cut off.
+    is_quiet: Arc<AtomicBool>,
+}
+
+/// The Pods that run, by their UIDs.
+#[derive(Debug, Default)]
 struct Running {
-    process: Process,
-    pod: Pod,
-    admin: u16,
-    /// The generation of the Deployment that was reported as available.
-    reported: Option<i64>,
-}
-
-/// The parts of a pod template that make a difference to the process.
-#[derive(Clone, Debug, PartialEq)]
-struct Pod {
-    args: Vec<String>,
-    env: BTreeMap<String, String>,
-    service_account: String,
+    stops: BTreeMap<String, watch::Sender<bool>>,
+    tasks: JoinSet<Result<()>>,
 }
 
 impl<'a> Kubelet<'a> {
-    /// A kubelet that runs nothing yet.
-    pub const fn new(plane: &'a ControlPlane) -> Self {
-        Self { plane, running: None }
-    }
-
-    /// Follows the Deployment until this future is dropped, which ends the konnector, or an error occurs.
-    pub async fn work(&mut self) -> Result<()> {
-        let deployments = Api::<Deployment>::namespaced(self.plane.client(), NAMESPACE);
-        loop {
-            self.look(&deployments).await.context("running the konnector")?;
-            sleep(POLL).await;
+    /// A kubelet that runs nothing yet. Its Pods reach the API server of the control plane.
+    pub fn new(plane: &'a ControlPlane) -> Self {
+        Self {
+            plane,
+            reachable: vec![plane.server_address()],
+            running: Running::default(),
+            is_quiet: Arc::default(),
         }
     }
 
-    /// Prints nothing of the konnector's log when it ends.
+    /// Makes more addresses of loopback reachable for Pods, such as those of a provider.
+    #[must_use]
+    pub fn reaching(mut self, addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
+        self.reachable.extend(addresses);
+        self.reachable.sort_unstable();
+        self.reachable.dedup();
+        self
+    }
+
+    /// Prints nothing of the logs of programs that run still when the kubelet is dropped.
     pub fn hush(&mut self) {
-        if let Some(running) = &mut self.running {
-            running.process.hush();
-        }
+        self.is_quiet.store(true, Ordering::Relaxed);
     }
 
-    async fn look(&mut self, deployments: &Api<Deployment>) -> Result<()> {
-        let deployment = deployments.get_opt(DEPLOYMENT).await?;
-        let pod = deployment.as_ref().map(Pod::of).transpose()?;
-        if let Some(running) = &mut self.running
-            && (pod.as_ref() != Some(&running.pod) || !running.process.is_running())
-        {
-            running.process.hush();
-            running.process.terminate(GRACE).await?;
-            self.running = None;
+    /// Runs Pods until this future is dropped or an error occurs. Their processes end when the kubelet is dropped.
+    /// Deployments and Jobs get Pods from the controllers of the control plane, which are started here.
+    pub async fn work(&mut self) -> Result<()> {
+        let client = self.plane.client();
+        self.plane.run_workloads()?;
+        register(&client).await.context("cannot register the node")?;
+        let node = Arc::new(Node {
+            name: self.plane.name().to_owned(),
+            client: client.clone(),
+            server: self.plane.server_address(),
+            reachable: self.reachable.clone(),
+            is_quiet: Arc::clone(&self.is_quiet),
+        });
+        let running = &mut self.running;
+        let pods = Api::<Pod>::all(client);
+        let mut events = std::pin::pin!(watcher::watcher(pods, watcher::Config::default()));
+        loop {
+            tokio::select! {
+                event = events.try_next() => match event {
+                    Ok(Some(event)) => running.handle(&node, event),
+                    Ok(None) => anyhow::bail!("the watch of Pods has ended"),
+                    // The watch is begun anew: API servers are stopped by tests.
+                    Err(_) => sleep(RETRY).await,
+                },
+                Some(ended) = running.tasks.join_next() => ended.context("a Pod was cancelled")??,
+            }
         }
-        let (Some(deployment), Some(pod)) = (deployment, pod) else {
-            return Ok(());
-        };
-        if self.running.is_none() {
-            self.running = Some(Running::start(self.plane, pod).await?);
-        }
-        if let Some(running) = &mut self.running {
-            running.report(&deployment, deployments).await?;
-        }
-        Ok(())
     }
 }
 
 impl Running {
-    async fn start(plane: &ControlPlane, pod: Pod) -> Result<Self> {
-        let kubeconfig = plane
-            .service_account_kubeconfig(NAMESPACE, &pod.service_account)
-            .await?;
-        let admin = free_port()?;
-        let process = Process::spawn(&format!("{}-konnector", plane.name()), &pod.command(kubeconfig, admin)?)?;
-        Ok(Self {
-            process,
-            pod,
-            admin,
-            reported: None,
-        })
-    }
-
-    /// Reports the Deployment as available once the konnector is ready.
-    async fn report(&mut self, deployment: &Deployment, deployments: &Api<Deployment>) -> Result<()> {
-        let generation = deployment.metadata.generation;
-        let is_ready = self.reported != generation
-            && http::get(self.admin, "/readyz")
-                .await
-                .is_ok_and(|(status, _)| status == 200);
-        if !is_ready {
-            return Ok(());
+    fn handle(&mut self, node: &Arc<Node>, event: Event<Pod>) {
+        match event {
+            Event::Apply(pod) | Event::InitApply(pod) => {
+                let Some(uid) = pod.uid() else {
+                    return;
+                };
+                let is_ending = pod.metadata.deletion_timestamp.is_some();
+                let tasks = &mut self.tasks;
+                let stop = self.stops.entry(uid).or_insert_with(|| {
+                    let (stop, stopped) = watch::channel(false);
+                    tasks.spawn(Box::pin(PodRunner::new(Arc::clone(node), pod, stopped).run()));
+                    stop
+                });
+                if is_ending {
+                    stop.send_replace(true);
+                }
+            }
+            // Its end was said before; a Pod that was deleted at once ends now.
+            Event::Delete(pod) => {
+                let stop = pod.uid().and_then(|uid| self.stops.remove(&uid));
+                stop.into_iter().for_each(|stop| drop(stop.send_replace(true)));
+            }
+            Event::Init | Event::InitDone => {}
         }
-        let patch = Patch::Merge(available(deployment));
-        deployments
-            .patch_status(&deployment.name_any(), &PatchParams::default(), &patch)
-            .await?;
-        self.reported = generation;
-        Ok(())
     }
 }
 
-impl Pod {
-    fn of(deployment: &Deployment) -> Result<Self> {
-        let spec = deployment.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
-        let spec: &PodSpec = spec.context("a Deployment without a pod")?;
-        let container: &Container = spec.containers.first().context("a pod without a container")?;
-        let env = container.env.iter().flatten();
-        Ok(Self {
-            args: container.args.clone().unwrap_or_default(),
-            env: env
-                .filter_map(|variable| Some((variable.name.clone(), value(variable)?)))
-                .collect(),
-            service_account: spec
-                .service_account_name
-                .clone()
-                .unwrap_or_else(|| "default".to_owned()),
-        })
-    }
-
-    fn command(&self, kubeconfig: PathBuf, admin: u16) -> Result<Command> {
-        let mut command = Process::cargo_bin("bindery-konnector")?;
-        command.arg("--kubeconfig").arg(kubeconfig);
-        command.args(["--server-address", &format!("127.0.0.1:{admin}")]);
-        command.args(without(&self.args, &OWN));
-        command.envs(&self.env);
-        Ok(command)
-    }
+/// Waits until a Pod is to end.
+async fn stopped(stop: &watch::Receiver<bool>) {
+    // An error says that nobody runs the Pod any more.
+    let _ = stop.clone().wait_for(|it| *it).await;
 }
 
-/// The value of a variable that is written out or is the pod's namespace.
-fn value(variable: &EnvVar) -> Option<String> {
-    let field = || {
-        let source = variable.value_from.as_ref()?.field_ref.as_ref()?;
-        (source.field_path == "metadata.namespace").then(|| NAMESPACE.to_owned())
+async fn register(client: &Client) -> Result<()> {
+    let node = NodeObject {
+        metadata: ObjectMeta {
+            name: Some(NODE.to_owned()),
+            ..ObjectMeta::default()
+        },
+        ..NodeObject::default()
     };
-    variable.value.clone().or_else(field)
-}
-
-/// Returns the arguments without these flags and their values.
-fn without<'a>(args: &'a [String], flags: &[&str]) -> Vec<&'a str> {
-    let mut left = Vec::new();
-    let mut args = args.iter().map(String::as_str);
-    while let Some(arg) = args.next() {
-        match flags.iter().find_map(|flag| arg.strip_prefix(flag)) {
-            Some("") => drop(args.next()),
-            Some(value) if value.starts_with('=') => {}
-            _ => left.push(arg),
-        }
-    }
-    left
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn the_kubelet_gives_what_it_knows_better() {
-        let args = [
-            "--server-address=0.0.0.0:8090",
-            "--adoption",
-            "all",
-            "--kubeconfig",
-            "x",
-            "--namespace=kube-bind",
-        ]
-        .map(str::to_owned);
-        assert_eq!(without(&args, &OWN), ["--adoption", "all", "--namespace=kube-bind"]);
-    }
-
-    #[test]
-    fn a_pod_is_read_from_its_deployment() {
-        let deployment = serde_json::from_value(json!({
-            "metadata": {"name": "konnector"},
-            "spec": {"selector": {}, "template": {"spec": {
-                "serviceAccountName": "konnector",
-                "containers": [{"name": "konnector", "args": ["--adoption=off"], "env": [
-                    {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
-                    {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-                    {"name": "RUST_BACKTRACE", "value": "1"},
-                ]}],
-            }}},
-        }))
-        .unwrap();
-        let pod = Pod::of(&deployment).unwrap();
-        assert_eq!(pod.args, ["--adoption=off"]);
-        assert_eq!(pod.service_account, "konnector");
-        let env: Vec<_> = pod.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        assert_eq!(env, ["POD_NAMESPACE=kube-bind", "RUST_BACKTRACE=1"]);
+    match Api::all(client.clone()).create(&PostParams::default(), &node).await {
+        Err(kube::Error::Api(error)) if error.code == 409 => Ok(()),
+        outcome => Ok(drop(outcome?)),
     }
 }

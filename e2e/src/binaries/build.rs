@@ -38,6 +38,14 @@ pub(super) const HELM: Module = Module {
     programs: &[Program::Helm],
 };
 
+/// crane, which needs a newer Go than the control plane.
+pub(super) const CRANE: Module = Module {
+    what: "crane",
+    go_mod: include_str!("../../crane/go.mod"),
+    go_sum: include_str!("../../crane/go.sum"),
+    programs: &[Program::Crane],
+};
+
 const FLAGS: [&str; 3] = ["-mod=readonly", "-buildvcs=false", "-trimpath"];
 
 /// The name of the cache folder: a hash of all that decides what the programs are.
@@ -196,6 +204,7 @@ impl Module {
             Program::Etcd => String::new(),
             Program::Grpcurl => format!(" -X main.version={version}"),
             Program::Helm => format!(" -X helm.sh/helm/v4/internal/version.version={version}"),
+            Program::Crane => format!(" -X github.com/google/go-containerregistry/cmd/crane/cmd.Version={version}"),
             Program::KubeApiserver | Program::KubeControllerManager | Program::Kubectl => {
                 let mut numbers = version.trim_start_matches('v').split('.');
                 let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
@@ -224,7 +233,7 @@ mod tests {
 
     #[test]
     fn every_program_has_a_pinned_version() {
-        for module in [CONTROL_PLANE, HELM] {
+        for module in [CONTROL_PLANE, HELM, CRANE] {
             for program in module.programs {
                 let version = module.version(*program);
                 assert!(version.starts_with('v'), "{} is not pinned", program.name());

@@ -40,7 +40,7 @@ pub(crate) async fn manifests_in_reverse_order_converge() -> Result<()> {
         all.push(widget);
         all.reverse();
 
-        let mut kubelet = Kubelet::new(&plane);
+        let mut kubelet = Kubelet::new(&plane).reaching(case.world.q.reachable());
         let works = async {
             loop {
                 // What it lacks today may be there tomorrow.

@@ -25,6 +25,7 @@ impl World {
         let reader = Reader {
             provider: &self.provider.plane,
             consumer: &self.consumer,
+            node: Some(self.provider.reachable()),
             given,
         };
         let outcome = reader.follow(page).await;

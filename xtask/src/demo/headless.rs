@@ -59,7 +59,7 @@ pub(super) async fn run(keep: bool) -> Result<()> {
     let start = Instant::now();
     let (mut provider, consumer) = tokio::try_join!(Provider::start("provider"), ControlPlane::start("consumer"))?;
     steps.record("a provider with its server, and an empty consumer", start)?;
-    let mut kubelet = Kubelet::new(&consumer);
+    let mut kubelet = Kubelet::new(&consumer).reaching(provider.reachable());
     let demo = Demo {
         provider: &provider,
         consumer: &consumer,
