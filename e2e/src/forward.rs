@@ -1,38 +1,39 @@
-//! Forwards connections between the networks of containers and that of this machine. Everything listens on loopback.
+//! Forwards connections between the networks of Pods and that of this machine. Everything listens on loopback.
 
-use std::{
-    net::{SocketAddr, TcpListener, TcpStream},
-    sync::Arc,
-    time::Duration,
+use std::net;
+
+use anyhow::Result;
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    task::{JoinHandle, JoinSet},
 };
 
-use anyhow::{Context as _, Result};
-use tokio::{io::copy_bidirectional, task::JoinHandle};
-
-use crate::NetworkNamespace;
-
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-
-/// A network in which an address means something: that of a container, or, if `None`, that of this machine.
-pub(crate) type Network = Option<Arc<NetworkNamespace>>;
-
-/// Forwards connections until it is dropped.
+/// Forwards connections until it is dropped, which closes them.
 #[derive(Debug)]
 pub(crate) struct Forward {
     accepting: JoinHandle<()>,
 }
 
 impl Forward {
-    /// Listens at `from` in the network of a container, and connects to `to` in another network for each connection.
-    pub(crate) fn start(inside: &NetworkNamespace, from: SocketAddr, outside: Network, to: SocketAddr) -> Result<Self> {
-        let listener = inside
-            .run(move || Ok(TcpListener::bind(from)?))
-            .with_context(|| format!("cannot listen at {from} in the network of a container"))?;
+    /// Forwards each connection that `listener` accepts over one that `connect` opens for it. If that fails, the accepted
+    /// connection is closed.
+    pub(crate) fn start<C>(listener: net::TcpListener, connect: impl Fn() -> C + Send + 'static) -> Result<Self>
+    where
+        C: Future<Output = Result<TcpStream>> + Send + 'static,
+    {
         listener.set_nonblocking(true)?;
-        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let listener = TcpListener::from_std(listener)?;
         let accepting = tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(relay(client, outside.clone(), to));
+            let mut relays = JoinSet::new();
+            loop {
+                tokio::select! {
+                    accepted = listener.accept() => {
+                        let Ok((client, _)) = accepted else { return };
+                        relays.spawn(relay(client, connect()));
+                    }
+                    Some(_) = relays.join_next() => {}
+                }
             }
         });
         Ok(Self { accepting })
@@ -45,20 +46,9 @@ impl Drop for Forward {
     }
 }
 
-/// Connects to an address in a network.
-pub(crate) async fn connect(network: Network, address: SocketAddr) -> Result<tokio::net::TcpStream> {
-    let Some(network) = network else {
-        return Ok(tokio::net::TcpStream::connect(address).await?);
-    };
-    let connect = move || network.run(move || Ok(TcpStream::connect_timeout(&address, CONNECT_LIMIT)?));
-    let stream = tokio::task::spawn_blocking(connect).await??;
-    stream.set_nonblocking(true)?;
-    Ok(tokio::net::TcpStream::from_std(stream)?)
-}
-
-/// Copies both ways. A target that does not answer closes the connection, as a refused connection would.
-async fn relay(mut client: tokio::net::TcpStream, network: Network, to: SocketAddr) -> Result<()> {
-    let mut server = connect(network, to).await?;
+/// Copies both ways until both sides have closed.
+async fn relay(mut client: TcpStream, server: impl Future<Output = Result<TcpStream>>) -> Result<()> {
+    let mut server = server.await?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     copy_bidirectional(&mut client, &mut server).await?;

@@ -9,8 +9,8 @@
 //! - `text`: a picture.
 //!
 //! Nothing is put in by the runner but the two contexts `provider` and `consumer`, the folder `deploy`, kubectl,
-//! kubectl-bind, synk and, if the page uses it, helm, and variables that the page names as given. A [`Kubelet`] runs the Pods of
-//! the consumer, from the images of the programs.
+//! kubectl-bind, synk and, if the page uses it, helm, and variables that the page names as given. The caller runs a
+//! [`Kubelet`](crate::Kubelet) on each cluster on which the page installs programs.
 
 mod output;
 mod page;
@@ -18,7 +18,6 @@ mod page;
 use std::{
     collections::BTreeMap,
     env, fs,
-    net::SocketAddr,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
@@ -28,7 +27,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::{ControlPlane, Process, Workdir, binaries, kubelet::Kubelet, process::cargo_bin_path};
+use crate::{ControlPlane, Process, Workdir, binaries, process::cargo_bin_path};
 
 use self::page::{Block, Page};
 
@@ -45,8 +44,6 @@ pub struct Reader<'a> {
     pub provider: &'a ControlPlane,
     /// The cluster of the context `consumer`.
     pub consumer: &'a ControlPlane,
-    /// The addresses of loopback to which Pods of the consumer may connect. If `None`, the consumer runs no Pods.
-    pub node: Option<Vec<SocketAddr>>,
     /// The variables that the page names as given.
     pub given: BTreeMap<&'static str, String>,
 }
@@ -66,20 +63,7 @@ impl Reader<'_> {
             ensure!(text.contains(variable), "{name} does not say that {variable} is given");
         }
         let desk = Desk::prepare(name, &page, self)?;
-        let mut kubelet = Kubelet::new(self.consumer).reaching(self.node.iter().flatten().copied());
-        let runs_pods = async {
-            match self.node {
-                Some(_) => kubelet.work().await,
-                None => std::future::pending().await,
-            }
-        };
-        let outcome = tokio::select! {
-            outcome = desk.work(name, &page, self) => outcome,
-            failed = runs_pods => failed,
-        };
-        if outcome.is_ok() {
-            kubelet.hush();
-        }
+        let outcome = desk.work(name, &page, self).await;
         outcome.with_context(|| format!("following docs/guides/{name}"))
     }
 }

@@ -1,73 +1,78 @@
-//! Plays scheduler and kubelet: runs Pods as they are, from the images that were built.
+//! Plays scheduler, kubelet and load balancer: runs Pods as they are, from the images that were built. Only root may.
 //!
-//! Each Pod has a network of its own, in which only loopback exists. What it may connect to outside is said beforehand, and is
-//! forwarded to the same address of this machine. Roots are read-only, also where a Pod does not ask for it.
+//! What is unlike a node:
+//!
+//! - Each Pod has a network of its own, in which only loopback exists, so that every Pod may listen on every port. The IP of a
+//!   Pod is `127.0.0.1`.
+//! - There are no routes between these networks, no cluster IPs and no DNS. A Pod connects to addresses of loopback that were
+//!   named beforehand ([`Kubelet::reaching`]); each connection is forwarded to the same address of this machine.
+//! - A Service is reached at an address of this machine that was named for it ([`Kubelet::exposing`]), as behind a load balancer.
+//!   Each connection goes to a Pod that is ready.
+//! - Root file systems are read-only, also where a Pod does not ask for it. Resources and process ids are not isolated.
+//! - Back-offs are shorter, and tokens and Secrets in volumes are written anew every few seconds.
+//!
+//! What a Pod asks for and is not known here (`exec` probes, `subPath`, `envFrom`) is an error of its container, and no silence.
 
-mod board;
 mod container;
+mod creation;
 mod environment;
 mod pod;
 mod probe;
 mod pull;
+mod sandbox;
+mod service;
 mod status;
+mod status_manager;
 mod volumes;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
-use anyhow::{Context as _, Result};
-use futures::TryStreamExt as _;
-use k8s_openapi::api::core::v1::{Node as NodeObject, Pod};
+use anyhow::{Context as _, Result, bail};
+use futures::{StreamExt as _, TryStreamExt as _, future::LocalBoxFuture, stream::FuturesUnordered};
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ObjectMeta, PostParams},
     runtime::watcher::{self, Event},
 };
-use tokio::{sync::watch, task::JoinSet, time::sleep};
+use tokio::{sync::watch, time::sleep};
 
-use self::pod::PodRunner;
-use crate::ControlPlane;
+use self::{pod::PodRunner, sandbox::Sandboxes, service::LoadBalancer};
+use crate::{ControlPlane, forward::Forward};
 
 /// The name of the one node.
 const NODE: &str = "node";
-
 /// The pause before a watch that has failed is begun anew.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// A node that runs the Pods of a control plane, as long as [`Kubelet::work`] is polled.
+/// A node of a control plane.
 #[derive(Debug)]
 pub struct Kubelet<'a> {
     plane: &'a ControlPlane,
     reachable: Vec<SocketAddr>,
-    running: Running,
-    is_quiet: Arc<AtomicBool>,
-}
-
-/// What all Pods share.
-struct Node {
-    /// The name of the control plane, for logs.
-    name: String,
-    client: Client,
-    server: SocketAddr,
-    /// The addresses that Pods may connect to.
-    reachable: Vec<SocketAddr>,
+    load_balancers: Vec<LoadBalancer>,
+    sandboxes: Sandboxes,
     /// Whether nothing is shown of the logs of processes that are cut off.
-    is_quiet: Arc<AtomicBool>,
+    is_quiet: AtomicBool,
 }
 
-/// The Pods that run, by their UIDs.
-#[derive(Debug, Default)]
-struct Running {
-    stops: BTreeMap<String, watch::Sender<bool>>,
-    tasks: JoinSet<Result<()>>,
+/// The Pods that run.
+#[derive(Default)]
+struct Running<'a> {
+    /// Tell Pods to end, by their UIDs.
+    stops: BTreeMap<String, watch::Sender<Stop>>,
+    /// UIDs of the Pods in the list with which a watch begins.
+    listed: BTreeSet<String>,
+    runs: FuturesUnordered<LocalBoxFuture<'a, Result<()>>>,
 }
+
+/// If a Pod is to end: how long its processes may take after SIGTERM. Zero means SIGKILL.
+type Stop = Option<Duration>;
 
 impl<'a> Kubelet<'a> {
     /// A kubelet that runs nothing yet. Its Pods reach the API server of the control plane.
@@ -75,8 +80,9 @@ impl<'a> Kubelet<'a> {
         Self {
             plane,
             reachable: vec![plane.server_address()],
-            running: Running::default(),
-            is_quiet: Arc::default(),
+            load_balancers: Vec::new(),
+            sandboxes: Sandboxes::default(),
+            is_quiet: AtomicBool::new(false),
         }
     }
 
@@ -89,82 +95,121 @@ impl<'a> Kubelet<'a> {
         self
     }
 
-    /// Prints nothing of the logs of programs that run still when the kubelet is dropped.
-    pub fn hush(&mut self) {
-        self.is_quiet.store(true, Ordering::Relaxed);
+    /// Makes a Service, which need not exist yet, reachable at an address of this machine.
+    #[must_use]
+    pub fn exposing(mut self, namespace: &str, service: &str, address: SocketAddr) -> Self {
+        let balancer = LoadBalancer::new(self.plane.client(), namespace, service, address, self.sandboxes.clone());
+        self.load_balancers.push(balancer);
+        self
     }
 
-    /// Runs Pods until this future is dropped or an error occurs. Their processes end when the kubelet is dropped.
-    /// Deployments and Jobs get Pods from the controllers of the control plane, which are started here.
-    pub async fn work(&mut self) -> Result<()> {
+    /// Runs Pods until `work` has ended, and fails if they cannot be run any more. Then their processes end; if something has
+    /// failed, the ends of their logs are printed.
+    ///
+    /// Deployments, Jobs and PodDisruptionBudgets are served by controllers of the control plane, which are started here.
+    pub async fn during<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let mut running = Running::default();
+        let outcome = tokio::select! {
+            outcome = work => outcome,
+            failed = self.run(&mut running) => failed.and_then(|()| bail!("the watch of Pods has ended")),
+        };
+        if outcome.is_ok() {
+            self.is_quiet.store(true, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    /// The process id of a container that runs.
+    pub fn process(&self, pod: &Pod, container: &str) -> Option<u32> {
+        self.sandboxes.process(pod.metadata.uid.as_deref()?, container)
+    }
+
+    async fn run<'b>(&'b self, running: &mut Running<'b>) -> Result<()> {
         let client = self.plane.client();
         self.plane.run_workloads()?;
         register(&client).await.context("cannot register the node")?;
-        let node = Arc::new(Node {
-            name: self.plane.name().to_owned(),
-            client: client.clone(),
-            server: self.plane.server_address(),
-            reachable: self.reachable.clone(),
-            is_quiet: Arc::clone(&self.is_quiet),
-        });
-        let running = &mut self.running;
+        let _forwards: Vec<Forward> = self.load_balancers.iter().map(LoadBalancer::start).collect::<Result<_>>()?;
         let pods = Api::<Pod>::all(client);
         let mut events = std::pin::pin!(watcher::watcher(pods, watcher::Config::default()));
         loop {
             tokio::select! {
                 event = events.try_next() => match event {
-                    Ok(Some(event)) => running.handle(&node, event),
-                    Ok(None) => anyhow::bail!("the watch of Pods has ended"),
+                    Ok(Some(event)) => running.handle(self, event),
+                    Ok(None) => return Ok(()),
                     // The watch is begun anew: API servers are stopped by tests.
                     Err(_) => sleep(RETRY).await,
                 },
-                Some(ended) = running.tasks.join_next() => ended.context("a Pod was cancelled")??,
+                Some(ended) = running.runs.next() => ended?,
             }
         }
     }
 }
 
-impl Running {
-    fn handle(&mut self, node: &Arc<Node>, event: Event<Pod>) {
+impl<'a> Running<'a> {
+    fn handle(&mut self, kubelet: &'a Kubelet<'a>, event: Event<Pod>) {
         match event {
-            Event::Apply(pod) | Event::InitApply(pod) => {
-                let Some(uid) = pod.uid() else {
-                    return;
-                };
-                let is_ending = pod.metadata.deletion_timestamp.is_some();
-                let tasks = &mut self.tasks;
-                let stop = self.stops.entry(uid).or_insert_with(|| {
-                    let (stop, stopped) = watch::channel(false);
-                    tasks.spawn(Box::pin(PodRunner::new(Arc::clone(node), pod, stopped).run()));
-                    stop
+            Event::Init => self.listed.clear(),
+            Event::InitApply(pod) => {
+                self.listed.extend(pod.uid());
+                self.apply(kubelet, pod);
+            }
+            Event::InitDone => {
+                let listed = &self.listed;
+                self.stops.retain(|uid, stop| {
+                    let exists = listed.contains(uid);
+                    if !exists {
+                        stop.send_replace(Some(Duration::ZERO));
+                    }
+                    exists
                 });
-                if is_ending {
-                    stop.send_replace(true);
+            }
+            Event::Apply(pod) => self.apply(kubelet, pod),
+            // Usually the Pod has ended before; one that is deleted without a grace period ends now.
+            Event::Delete(pod) => {
+                if let Some(stop) = pod.uid().and_then(|uid| self.stops.remove(&uid)) {
+                    stop.send_replace(Some(Duration::ZERO));
                 }
             }
-            // Its end was said before; a Pod that was deleted at once ends now.
-            Event::Delete(pod) => {
-                let stop = pod.uid().and_then(|uid| self.stops.remove(&uid));
-                stop.into_iter().for_each(|stop| drop(stop.send_replace(true)));
-            }
-            Event::Init | Event::InitDone => {}
+        }
+    }
+
+    fn apply(&mut self, kubelet: &'a Kubelet<'a>, pod: Pod) {
+        let Some(uid) = pod.uid() else {
+            return;
+        };
+        let metadata = &pod.metadata;
+        let seconds = metadata.deletion_grace_period_seconds.unwrap_or_default();
+        let stop = metadata.deletion_timestamp.is_some().then(|| seconds_of(seconds));
+        let runs = &self.runs;
+        let sender = self.stops.entry(uid).or_insert_with(|| {
+            let (sender, stopped) = watch::channel(None);
+            runs.push(Box::pin(PodRunner::new(kubelet, pod, stopped).run()));
+            sender
+        });
+        if stop.is_some() {
+            sender.send_replace(stop);
         }
     }
 }
 
 /// Waits until a Pod is to end.
-async fn stopped(stop: &watch::Receiver<bool>) {
+async fn stopped(stop: &watch::Receiver<Stop>) {
     // An error says that nobody runs the Pod any more.
-    let _ = stop.clone().wait_for(|it| *it).await;
+    let _ = stop.clone().wait_for(Option::is_some).await;
+}
+
+/// A time of the Kubernetes API, in which negative numbers mean nothing.
+fn seconds_of(seconds: i64) -> Duration {
+    Duration::from_secs(seconds.try_into().unwrap_or_default())
 }
 
 async fn register(client: &Client) -> Result<()> {
-    let node = NodeObject {
+    let node = Node {
         metadata: ObjectMeta {
             name: Some(NODE.to_owned()),
             ..ObjectMeta::default()
         },
-        ..NodeObject::default()
+        ..Node::default()
     };
     match Api::all(client.clone()).create(&PostParams::default(), &node).await {
         Err(kube::Error::Api(error)) if error.code == 409 => Ok(()),

@@ -1,6 +1,7 @@
 //! A network of its own for a program: a namespace in which only loopback exists, so that every port is free.
 
 use std::{
+    net::{SocketAddr, TcpListener},
     process::Command,
     sync::mpsc::{self, Sender},
     thread,
@@ -8,6 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use nix::sched::{CloneFlags, unshare};
+use tokio::net::{TcpSocket, TcpStream};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -49,6 +51,18 @@ impl NetworkNamespace {
         self.jobs.send(job).map_err(|_| ended())?;
         outcome.recv().map_err(|_| ended())?
     }
+
+    /// Listens at an address inside.
+    pub(crate) fn listen(&self, address: SocketAddr) -> Result<TcpListener> {
+        self.run(move || TcpListener::bind(address).with_context(|| format!("cannot listen at {address} in a network namespace")))
+    }
+
+    /// Connects to an address inside.
+    pub(crate) async fn connect(&self, address: SocketAddr) -> Result<TcpStream> {
+        // A socket stays in the network in which it was made.
+        let socket = self.run(|| Ok(TcpSocket::new_v4()?))?;
+        Ok(socket.connect(address).await?)
+    }
 }
 
 /// Moves the calling thread into a new namespace.
@@ -68,7 +82,7 @@ fn enter() -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream};
+    use std::net::TcpStream;
 
     use super::*;
 

@@ -5,7 +5,7 @@ use std::fmt;
 use anyhow::Result;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose, date_time_ymd,
+    KeyUsagePurpose,
 };
 
 /// A certificate authority that lives as long as a test.

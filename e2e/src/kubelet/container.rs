@@ -1,9 +1,7 @@
 //! The life of one container: it is created, probed, started again, and ended.
 
 use std::{
-    collections::BTreeMap,
     os::unix::process::ExitStatusExt as _,
-    path::PathBuf,
     process::ExitStatus,
     sync::{
         Arc,
@@ -12,54 +10,45 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::Container;
+use kube::ResourceExt as _;
 use tokio::{
     sync::watch,
     time::{Instant, sleep},
 };
 
 use super::{
-    Node,
-    board::Board,
-    environment::{self, References},
-    probe::HttpProbe,
-    pull::{self, Pulled},
+    Stop,
+    creation::Surroundings,
+    probe::Probes,
+    pull::pull,
+    sandbox::Sandboxes,
     status::{Ended, Phase},
+    status_manager::StatusManager,
     stopped,
 };
-use crate::{
-    NetworkNamespace, Process,
-    container::{Container as Command, Mount},
-    process::Signal,
-};
+use crate::{NetworkNamespace, Process, process::Signal};
 
 /// The first and the longest pause before a container is started again.
 const BACKOFF: Duration = Duration::from_millis(500);
 const BACKOFF_MAX: Duration = Duration::from_secs(10);
-/// How often a container is asked whether it is ready, until it is for the first time: tests wait for it.
-const EAGER: Duration = Duration::from_millis(200);
 /// How often it is asked whether a process has ended.
 const POLL: Duration = Duration::from_millis(50);
 /// The exit code of a process that a signal ended is this and the number of the signal.
 const SIGNALLED: i32 = 128;
 
-/// What a container needs of its Pod.
-pub(super) struct Runner<'a> {
-    pub(super) pod: &'a Pod,
-    pub(super) container: &'a Container,
+/// Runs one container of a Pod.
+pub(super) struct ContainerRunner<'a> {
+    pub(super) spec: &'a Container,
+    pub(super) surroundings: &'a Surroundings<'a>,
     pub(super) network: &'a Arc<NetworkNamespace>,
-    pub(super) board: &'a Board,
-    /// The files of `/etc` that a kubelet writes.
-    pub(super) etc: &'a [Mount],
-    /// The folder of each volume.
-    pub(super) volumes: &'a BTreeMap<String, PathBuf>,
-    pub(super) references: &'a References,
-    pub(super) node: &'a Node,
-    /// Turns true when the Pod ends.
-    pub(super) stop: watch::Receiver<bool>,
-    /// How long the process may take after SIGTERM.
+    pub(super) sandboxes: &'a Sandboxes,
+    pub(super) manager: &'a StatusManager,
+    pub(super) is_quiet: &'a AtomicBool,
+    pub(super) stop: watch::Receiver<Stop>,
+    /// How long the process may take after SIGTERM, if it is ended while the Pod stays.
     pub(super) grace: Duration,
     /// The prefix of the name of its log.
     pub(super) log: &'a str,
@@ -73,6 +62,19 @@ pub(super) enum Restart {
     Never,
 }
 
+/// Why a container could not be started.
+struct StartError {
+    /// The reason of its state.
+    reason: &'static str,
+    error: anyhow::Error,
+}
+
+/// A process whose log is shown if it is cut off before its end, as by the end of a test that failed.
+struct Logged<'a> {
+    process: Process,
+    is_quiet: &'a AtomicBool,
+}
+
 impl Restart {
     pub(super) fn of(policy: Option<&str>) -> Self {
         match policy {
@@ -82,7 +84,15 @@ impl Restart {
         }
     }
 
-    const fn again(self, code: i32) -> bool {
+    /// The policy of init containers, which end once they have succeeded.
+    pub(super) const fn of_init(self) -> Self {
+        match self {
+            Self::Always | Self::OnFailure => Self::OnFailure,
+            Self::Never => Self::Never,
+        }
+    }
+
+    const fn is_due(self, code: i32) -> bool {
         match self {
             Self::Always => true,
             Self::OnFailure => code != 0,
@@ -91,194 +101,95 @@ impl Restart {
     }
 }
 
-/// The probes of a container.
-struct Probes {
-    startup: Option<HttpProbe>,
-    liveness: Option<HttpProbe>,
-    readiness: Option<HttpProbe>,
-}
-
-impl Runner<'_> {
+impl ContainerRunner<'_> {
     /// Runs the container until it has ended for good, or the Pod ends. Returns whether it has succeeded.
     pub(super) async fn run(&self, restart: Restart) -> bool {
+        let name = &self.spec.name;
         let mut backoff = BACKOFF;
         loop {
-            let outcome = match self.start().await {
-                Ok(process) => {
-                    let ended = self.watch(process).await;
-                    self.board.ended(&self.container.name, ended);
-                    Some(ended)
+            match self.run_once().await {
+                Ok(ended) => {
+                    let code = ended.code;
+                    self.manager.set_ended(name, ended.clone());
+                    if self.stop.borrow().is_some() || !restart.is_due(code) {
+                        self.manager.set_phase(name, Phase::Done(ended));
+                        return code == 0;
+                    }
+                    let message = format!("back-off {backoff:?} restarting failed container={name}");
+                    self.manager.set_waiting(name, "CrashLoopBackOff", message);
+                    self.manager.count_restart(name);
                 }
-                Err(Failure { reason, error }) => {
-                    let waiting = Phase::Waiting {
-                        reason: reason.to_owned(),
-                        message: format!("{error:#}"),
-                    };
-                    self.board.set(&self.container.name, waiting);
-                    None
-                }
-            };
-            if let Some(ended) = outcome
-                && (*self.stop.borrow() || !restart.again(ended.code))
-            {
-                self.board.set(&self.container.name, Phase::Done(ended));
-                return ended.code == 0;
-            }
-            if outcome.is_some() {
-                let waiting = Phase::Waiting {
-                    reason: "CrashLoopBackOff".to_owned(),
-                    message: format!("back-off {backoff:?} restarting container {}", self.container.name),
-                };
-                self.board.set(&self.container.name, waiting);
+                Err(StartError { reason, error }) => self.manager.set_waiting(name, reason, format!("{error:#}")),
             }
             tokio::select! {
                 () = sleep(backoff) => {}
                 () = stopped(&self.stop) => return false,
             }
             backoff = (backoff * 2).min(BACKOFF_MAX);
-            if outcome.is_some() {
-                self.board.restarts(&self.container.name);
-            }
         }
     }
 
-    async fn start(&self) -> Result<Logged, Failure> {
-        let reference = self.container.image.clone().unwrap_or_default();
-        let pulled = tokio::task::spawn_blocking(move || pull::pull(&reference)).await;
-        let pulled = pulled
-            .context("unpacking was cancelled")
-            .flatten()
-            .map_err(|error| Failure {
-                reason: "ErrImagePull",
-                error,
-            })?;
-        self.board.found(&self.container.name, pulled.image.digest());
-        let config_error = |error| Failure {
-            reason: "CreateContainerConfigError",
-            error,
-        };
-        let command = self.command(&pulled).map_err(config_error)?;
-        let probes = self.probes().map_err(config_error)?;
-        let log = format!("{}-{}", self.log, self.container.name);
-        let spawned = command
-            .command()
-            .and_then(|command| self.network.run(move || Process::spawn(&log, &command)));
-        let process = spawned.map_err(|error| Failure {
-            reason: "RunContainerError",
-            error,
-        })?;
-        let process = Logged {
-            process,
-            is_quiet: Arc::clone(&self.node.is_quiet),
-        };
-        let running = Phase::Running {
-            since: Timestamp::now(),
-            has_started: probes.startup.is_none(),
-            is_ready: probes.startup.is_none() && probes.readiness.is_none(),
-        };
-        self.board.set(&self.container.name, running);
-        Ok(process)
-    }
-
-    /// What runs: the image, and what the container says over it.
-    fn command(&self, pulled: &Pulled) -> Result<Command> {
-        let container = self.container;
-        let mut command = Command::of(&pulled.image, &pulled.root, &[])?;
-        let config = pulled.image.configuration().config().as_ref();
-        let words = |it: Option<&Option<Vec<String>>>| it.and_then(Clone::clone).unwrap_or_default();
-        let (entrypoint, args) = (
-            words(config.map(|it| it.entrypoint())),
-            words(config.map(|it| it.cmd())),
-        );
-        command.env.extend(self.node.variables());
-        command.env = environment::variables(self.pod, container, command.env, self.references)?;
-        command.args = environment::command(container, &entrypoint, &args, &command.env);
-        command.user = self.user(command.user)?;
-        command.mounts = self.etc.to_vec();
-        for mount in container.volume_mounts.iter().flatten() {
-            ensure!(mount.sub_path.is_none(), "this kubelet does not know subPath");
-            let source = self.volumes.get(&mount.name);
-            command.mounts.push(Mount {
-                source: source
-                    .with_context(|| format!("there is no volume {:?}", mount.name))?
-                    .clone(),
-                target: mount.mount_path.clone(),
-                is_writable: mount.read_only != Some(true),
-            });
-        }
-        if container.working_dir.is_some() || container.lifecycle.is_some() {
-            bail!(
-                "this kubelet knows neither workingDir nor lifecycle, which container {} has",
-                container.name
-            );
-        }
-        Ok(command)
-    }
-
-    /// The numbers of user and group: of the container, of the Pod, or of the image.
-    fn user(&self, of_image: (u32, u32)) -> Result<(u32, u32)> {
-        let own = self.container.security_context.as_ref();
-        let pod = self.pod.spec.as_ref().and_then(|it| it.security_context.as_ref());
-        let choose = |own: Option<i64>, pod: Option<i64>, image: u32| own.or(pod).map_or(Ok(image), u32::try_from);
-        let user = choose(
-            own.and_then(|it| it.run_as_user),
-            pod.and_then(|it| it.run_as_user),
-            of_image.0,
-        )?;
-        let group = choose(
-            own.and_then(|it| it.run_as_group),
-            pod.and_then(|it| it.run_as_group),
-            of_image.1,
-        )?;
-        let must_not = own
-            .and_then(|it| it.run_as_non_root)
-            .or(pod.and_then(|it| it.run_as_non_root));
-        ensure!(
-            user != 0 || must_not != Some(true),
-            "container has runAsNonRoot and image will run as root"
-        );
-        Ok((user, group))
-    }
-
-    fn probes(&self) -> Result<Probes> {
-        let read = |probe: &Option<_>| probe.as_ref().map(|it| HttpProbe::read(self.container, it)).transpose();
-        Ok(Probes {
-            startup: read(&self.container.startup_probe)?,
-            liveness: read(&self.container.liveness_probe)?,
-            readiness: read(&self.container.readiness_probe)?,
-        })
-    }
-
-    /// Waits for the end of a run: by itself, by the Pod's end, or because the container is not alive.
-    async fn watch(&self, mut logged: Logged) -> Ended {
-        let process = &mut logged.process;
+    /// Starts the container, and waits until it has ended: by itself, with its Pod, or because a probe says that it is not alive.
+    async fn run_once(&self) -> Result<Ended, StartError> {
+        let (mut logged, probes) = self.start().await?;
+        let name = &self.spec.name;
         let since = Timestamp::now();
+        let process = &mut logged.process;
+        self.note_process(Some(process.id()));
+        self.manager.set_phase(name, probes.first_phase());
         let by_itself = tokio::select! {
             status = exit(process) => Some(status),
-            () = self.probe() => None,
+            () = probes.watch(self.network, self.manager, name) => None,
             () = stopped(&self.stop) => None,
         };
         let status = match by_itself {
             Some(status) => status,
             None => self.end(process).await,
         };
+        self.note_process(None);
         process.hush();
-        Ended {
-            code: status.map_or(SIGNALLED, code),
+        let code = status.map_or(SIGNALLED, code);
+        Ok(Ended {
+            code,
             since,
             at: Timestamp::now(),
-        }
+            message: if code == 0 { String::new() } else { process.tail() },
+        })
     }
 
-    /// Ends the process with SIGTERM, and after the grace period with SIGKILL.
+    async fn start(&self) -> Result<(Logged<'_>, Probes), StartError> {
+        let because = |reason| move |error| StartError { reason, error };
+        let reference = self.spec.image.clone().unwrap_or_default();
+        let pulled = tokio::task::spawn_blocking(move || pull(&reference)).await;
+        let pulled = pulled.context("unpacking was cancelled").flatten().map_err(because("ErrImagePull"))?;
+        self.manager.set_image(&self.spec.name, pulled.image.digest());
+        let container = self.surroundings.create(self.spec, &pulled).await;
+        let container = container.map_err(because("CreateContainerConfigError"))?;
+        let probes = Probes::read(self.spec).map_err(because("CreateContainerConfigError"))?;
+        let log = format!("{}-{}", self.log, self.spec.name);
+        let process = container.command().and_then(|command| self.network.run(move || Process::spawn(&log, &command)));
+        let process = process.map_err(because("RunContainerError"))?;
+        let is_quiet = self.is_quiet;
+        Ok((Logged { process, is_quiet }, probes))
+    }
+
+    fn note_process(&self, id: Option<u32>) {
+        let pod = self.surroundings.pod.uid().unwrap_or_default();
+        self.sandboxes.set_process(&pod, &self.spec.name, id);
+    }
+
+    /// Ends the process with SIGTERM, and after the grace period with SIGKILL. Whoever deletes a Pod again may shorten the period.
     async fn end(&self, process: &mut Process) -> Option<ExitStatus> {
-        // A process that has ended meanwhile needs no signal.
-        let _ = process.signal(Signal::SIGTERM);
-        let end = Instant::now() + self.grace;
+        let start = Instant::now();
+        let grace = || self.stop.borrow().unwrap_or(self.grace);
+        if !grace().is_zero() {
+            // A process that has ended meanwhile needs no signal.
+            let _ = process.signal(Signal::SIGTERM);
+        }
         loop {
             match process.try_wait() {
                 Ok(Some(status)) => return Some(status),
-                Ok(None) if Instant::now() < end => sleep(POLL).await,
+                Ok(None) if start.elapsed() < grace() => sleep(POLL).await,
                 _ => {
                     let _ = process.kill9();
                     return process.try_wait().ok().flatten();
@@ -286,84 +197,14 @@ impl Runner<'_> {
             }
         }
     }
-
-    /// Probes the container, and returns when it is not alive.
-    async fn probe(&self) {
-        let Ok(probes) = self.probes() else {
-            return;
-        };
-        let name = &self.container.name;
-        if let Some(startup) = &probes.startup {
-            let mut has_started = false;
-            let decided = |is_good| {
-                has_started = is_good;
-                false
-            };
-            self.follow(startup, startup.period, decided).await;
-            if !has_started {
-                return;
-            }
-            self.board.started(name, probes.readiness.is_none());
-        }
-        let readiness = async {
-            if let Some(probe) = &probes.readiness {
-                self.follow(probe, EAGER.min(probe.period), |is_ready| {
-                    self.board.ready(name, is_ready);
-                    !is_ready
-                })
-                .await;
-                self.follow(probe, probe.period, |is_ready| {
-                    self.board.ready(name, is_ready);
-                    true
-                })
-                .await;
-            }
-            std::future::pending().await
-        };
-        let liveness = async {
-            match &probes.liveness {
-                Some(probe) => self.follow(probe, probe.period, |is_alive| is_alive).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = readiness => {}
-            () = liveness => {}
-        }
-    }
-
-    /// Asks once in each period, and tells what enough results in a row say, until `goes_on` returns false.
-    async fn follow(&self, probe: &HttpProbe, period: Duration, mut goes_on: impl FnMut(bool) -> bool) {
-        sleep(probe.delay).await;
-        let mut judge = probe.judge();
-        loop {
-            let decided = judge.count(probe.succeeds(self.network).await);
-            if decided.is_some_and(|is_good| !goes_on(is_good)) {
-                return;
-            }
-            sleep(period).await;
-        }
-    }
 }
 
-/// A process whose log is shown if it is cut off before its end, as by the end of a test that failed.
-struct Logged {
-    process: Process,
-    is_quiet: Arc<AtomicBool>,
-}
-
-impl Drop for Logged {
+impl Drop for Logged<'_> {
     fn drop(&mut self) {
         if self.is_quiet.load(Ordering::Relaxed) {
             self.process.hush();
         }
     }
-}
-
-/// Why a container could not be started, with the reason of its state.
-struct Failure {
-    reason: &'static str,
-    error: anyhow::Error,
 }
 
 async fn exit(process: &mut Process) -> Option<ExitStatus> {
@@ -396,7 +237,7 @@ mod tests {
         ] {
             let restart = Restart::of(policy);
             assert_eq!(
-                (restart.again(0), restart.again(1)),
+                (restart.is_due(0), restart.is_due(1)),
                 (after_success, after_failure),
                 "{policy:?}"
             );

@@ -36,12 +36,6 @@ pub(super) fn variables(
     given: BTreeMap<String, String>,
     references: &References,
 ) -> Result<BTreeMap<String, String>> {
-    if container.env_from.iter().flatten().next().is_some() {
-        bail!(
-            "container {} has envFrom, which this kubelet does not know",
-            container.name
-        );
-    }
     let mut variables = given;
     for variable in container.env.iter().flatten() {
         let value = match &variable.value_from {

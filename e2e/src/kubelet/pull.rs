@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 
 use crate::{Workdir, images};
 
-/// The images that this process has unpacked, by their digests.
-static UNPACKED: LazyLock<Mutex<BTreeMap<String, Arc<Pulled>>>> = LazyLock::new(Mutex::default);
+/// The images that this process has unpacked, by their names.
+static PULLED: LazyLock<Mutex<BTreeMap<String, Arc<Pulled>>>> = LazyLock::new(Mutex::default);
 /// The folder of the unpacked images. It is removed at the end of the test process.
 static ROOTS: LazyLock<Result<Workdir>> = LazyLock::new(|| Workdir::new("images"));
 
@@ -26,18 +26,18 @@ pub(super) struct Pulled {
 
 /// Returns the image of that name. Fails as a registry does if it was not built. Blocks while it unpacks the image.
 pub(super) fn pull(reference: &str) -> Result<Arc<Pulled>> {
-    let image = resolve(&images::folder()?, reference)?;
-    let mut unpacked = UNPACKED.lock();
-    if let Some(found) = unpacked.get(image.digest()) {
-        return Ok(Arc::clone(found));
+    let mut all = PULLED.lock();
+    if let Some(pulled) = all.get(reference) {
+        return Ok(Arc::clone(pulled));
     }
+    let image = resolve(&images::folder()?, reference)?;
     let roots = ROOTS
         .as_ref()
         .map_err(|error| anyhow!("no folder for images: {error:#}"))?;
-    let root = roots.path().join(image.digest().replace(':', "-"));
+    let root = roots.path().join(all.len().to_string());
     images::unpack(&image, &root)?;
     let pulled = Arc::new(Pulled { image, root });
-    unpacked.insert(pulled.image.digest().to_owned(), Arc::clone(&pulled));
+    all.insert(reference.to_owned(), Arc::clone(&pulled));
     Ok(pulled)
 }
 

@@ -40,11 +40,13 @@ pub(super) enum Phase {
 }
 
 /// The end of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ended {
     pub(super) code: i32,
     pub(super) since: Timestamp,
     pub(super) at: Timestamp,
+    /// The end of the log of a run that has failed, as with `terminationMessagePolicy: FallbackToLogsOnError`.
+    pub(super) message: String,
 }
 
 impl ContainerView {
@@ -79,10 +81,11 @@ impl ContainerView {
             started: Some(matches!(self.phase, Phase::Running { has_started: true, .. })),
             restart_count: self.restarts,
             state: Some(self.phase.state()),
-            last_state: self
-                .last
-                .filter(|last| self.phase != Phase::Done(*last))
-                .map(Ended::state),
+            last_state: match &self.phase {
+                // The state says it.
+                Phase::Done(_) => None,
+                _ => self.last.as_ref().map(Ended::state),
+            },
             ..ContainerStatus::default()
         }
     }
@@ -110,7 +113,7 @@ impl Phase {
 }
 
 impl Ended {
-    fn state(self) -> ContainerState {
+    fn state(&self) -> ContainerState {
         let reason = if self.code == 0 { "Completed" } else { "Error" };
         ContainerState {
             terminated: Some(ContainerStateTerminated {
@@ -118,6 +121,7 @@ impl Ended {
                 reason: Some(reason.to_owned()),
                 started_at: Some(Time(self.since)),
                 finished_at: Some(Time(self.at)),
+                message: Some(self.message.clone()).filter(|it| !it.is_empty()),
                 ..ContainerStateTerminated::default()
             }),
             ..ContainerState::default()
@@ -216,6 +220,7 @@ mod tests {
             code,
             since: Timestamp::UNIX_EPOCH,
             at: Timestamp::UNIX_EPOCH,
+            message: String::new(),
         }
     }
 

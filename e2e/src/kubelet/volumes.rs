@@ -12,7 +12,8 @@ use k8s_openapi::{
     api::{
         authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
         core::v1::{
-            ConfigMap, KeyToPath, Pod, Secret, ServiceAccount, ServiceAccountTokenProjection, Volume, VolumeProjection,
+            ConfigMap, DownwardAPIVolumeFile, KeyToPath, Pod, Secret, ServiceAccount, ServiceAccountTokenProjection,
+            Volume, VolumeProjection,
         },
     },
 };
@@ -78,8 +79,10 @@ impl Volumes<'_> {
                 files.extend(self.projection(source).await?);
             }
             (files, it.default_mode)
+        } else if let Some(it) = &volume.downward_api {
+            (self.downward(it.items.as_deref())?, it.default_mode)
         } else {
-            bail!("this kubelet knows emptyDir, secret, configMap and projected alone");
+            bail!("this kubelet knows emptyDir, secret, configMap, projected and downwardAPI alone");
         };
         let mode = mode.map_or(Ok(FILE_MODE), u32::try_from)?;
         for (name, content) in files {
@@ -138,15 +141,18 @@ impl Volumes<'_> {
         let Some(it) = &source.downward_api else {
             bail!("this kubelet does not know a source of a projected volume");
         };
-        let fields = it.items.iter().flatten().map(|file| {
-            let field = file
-                .field_ref
-                .as_ref()
-                .context("a file of the downward API without a field")?;
+        self.downward(it.items.as_deref())
+    }
+
+    /// Fields of the Pod.
+    fn downward(&self, items: Option<&[DownwardAPIVolumeFile]>) -> Result<Files> {
+        let file = |file: &DownwardAPIVolumeFile| {
+            let field = file.field_ref.as_ref();
+            let field = field.context("this kubelet knows only fields in files of the downward API")?;
             let value = environment::field(self.pod, &field.field_path)?;
             Ok((file.path.clone(), value.into_bytes()))
-        });
-        fields.collect()
+        };
+        items.iter().copied().flatten().map(file).collect()
     }
 
     /// Gets a token that is void without the Pod.

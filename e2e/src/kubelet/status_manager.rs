@@ -1,4 +1,4 @@
-//! What is known of the containers of one Pod, for those who write it to its status.
+//! What is known of the containers of one Pod. Containers tell it; the Pod writes it to its status.
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -7,12 +7,12 @@ use super::status::{ContainerView, Ended, Phase};
 
 /// The containers of a Pod, in their order.
 #[derive(Debug)]
-pub(super) struct Board {
+pub(super) struct StatusManager {
     views: Mutex<Vec<ContainerView>>,
     changed: Notify,
 }
 
-impl Board {
+impl StatusManager {
     pub(super) fn new(views: Vec<ContainerView>) -> Self {
         Self {
             views: Mutex::new(views),
@@ -30,40 +30,42 @@ impl Board {
         self.changed.notified().await;
     }
 
-    pub(super) fn set(&self, name: &str, phase: Phase) {
+    pub(super) fn set_phase(&self, name: &str, phase: Phase) {
         self.change(name, |view| view.phase = phase);
     }
 
-    /// The image was found.
-    pub(super) fn found(&self, name: &str, digest: &str) {
+    /// Notes why a container does not run, with a reason that kubelets give.
+    pub(super) fn set_waiting(&self, name: &str, reason: &str, message: String) {
+        let reason = reason.to_owned();
+        self.set_phase(name, Phase::Waiting { reason, message });
+    }
+
+    /// Notes the digest of the image.
+    pub(super) fn set_image(&self, name: &str, digest: &str) {
         self.change(name, |view| digest.clone_into(&mut view.image_id));
     }
 
-    /// A run has ended.
-    pub(super) fn ended(&self, name: &str, ended: Ended) {
+    /// Notes the end of a run.
+    pub(super) fn set_ended(&self, name: &str, ended: Ended) {
         self.change(name, |view| view.last = Some(ended));
     }
 
-    /// A container is started once more.
-    pub(super) fn restarts(&self, name: &str) {
+    /// Counts one more start.
+    pub(super) fn count_restart(&self, name: &str) {
         self.change(name, |view| view.restarts += 1);
     }
 
-    /// The startup probe has succeeded.
-    pub(super) fn started(&self, name: &str, ready: bool) {
+    /// Notes that the startup probe has succeeded.
+    pub(super) fn set_started(&self, name: &str) {
         self.change(name, |view| {
-            if let Phase::Running {
-                has_started, is_ready, ..
-            } = &mut view.phase
-            {
+            if let Phase::Running { has_started, .. } = &mut view.phase {
                 *has_started = true;
-                *is_ready = ready;
             }
         });
     }
 
-    /// The readiness probe has decided.
-    pub(super) fn ready(&self, name: &str, ready: bool) {
+    /// Notes what the readiness probe says.
+    pub(super) fn set_ready(&self, name: &str, ready: bool) {
         self.change(name, |view| {
             if let Phase::Running { is_ready, .. } = &mut view.phase {
                 *is_ready = ready;
