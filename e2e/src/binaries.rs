@@ -13,7 +13,6 @@ use std::{
 use anyhow::{Context, Result};
 use tokio::sync::OnceCell;
 
-use self::build::{CONTROL_PLANE, HELM, Module};
 use self::build::{CONTROL_PLANE, CRANE, HELM, Module};
 
 static BINARIES: OnceCell<Binaries> = OnceCell::const_new();

@@ -5,7 +5,7 @@ use std::fmt;
 use anyhow::Result;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose, date_time_ymd,
+    KeyUsagePurpose,
 };
 
 /// A certificate authority that lives as long as a test.
@@ -80,14 +80,6 @@ impl Authority {
             key: key.serialize_pem(),
         })
     }
-}
-
-fn server(names: &[&str]) -> Result<CertificateParams> {
-    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-    let mut params = CertificateParams::new(names)?;
-    params.distinguished_name.push(DnType::CommonName, "server");
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    Ok(params)
 }
 
 impl fmt::Debug for Identity {

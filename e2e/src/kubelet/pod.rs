@@ -16,7 +16,10 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
 };
 use serde_json::json;
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
 
 use super::{
     NODE, Node,
@@ -27,7 +30,7 @@ use super::{
     stopped,
     volumes::Volumes,
 };
-use crate::{NetworkNamespace, Workdir, container::Mount, eventually_ok, forward::Forward};
+use crate::{NetworkNamespace, Workdir, container::Mount, forward::Forward};
 
 /// The pause before volumes that could not be made are tried again.
 const RETRY: Duration = Duration::from_millis(500);
@@ -64,7 +67,7 @@ impl PodRunner {
     /// Runs the Pod to its end. Fails if the API server cannot be reached for long.
     pub(super) async fn run(mut self) -> Result<()> {
         let name = self.pod.name_any();
-        let bound = eventually_ok(format!("Pod {name} to be bound"), PATIENCE, async || self.bind().await).await?;
+        let bound = insist(&format!("Pod {name} to be bound"), || self.bind()).await?;
         let Some(pod) = bound else {
             return Ok(());
         };
@@ -76,10 +79,7 @@ impl PodRunner {
         self.reported().await?;
         // A Pod that has ended stays until somebody deletes it.
         stopped(&self.stop).await;
-        eventually_ok(format!("Pod {name} to be deleted"), PATIENCE, async || {
-            self.delete().await
-        })
-        .await
+        insist(&format!("Pod {name} to be deleted"), || self.delete()).await
     }
 
     /// Binds the Pod to the node, and returns it with its addresses. Returns None if it is gone.
@@ -224,7 +224,7 @@ impl PodRunner {
 
     async fn reported(&self) -> Result<()> {
         let what = format!("the status of Pod {} to be written", self.pod.name_any());
-        eventually_ok(what, PATIENCE, async || self.write_status().await).await
+        insist(&what, || self.write_status()).await
     }
 
     async fn write_status(&self) -> Result<()> {
@@ -265,6 +265,18 @@ impl PodRunner {
         match self.pods.delete(&self.pod.name_any(), &now).await {
             Err(kube::Error::Api(error)) if error.code == 404 || error.code == 409 => Ok(()),
             outcome => Ok(drop(outcome?)),
+        }
+    }
+}
+
+/// Tries until it succeeds or [`PATIENCE`] has passed. Unlike the probes of [`crate::eventually_ok`], attempts may borrow in a task.
+async fn insist<T, F: Future<Output = Result<T>>>(what: &str, mut attempt: impl FnMut() -> F) -> Result<T> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match attempt().await {
+            Err(error) if Instant::now() >= end => return Err(error).with_context(|| format!("waited for {what}")),
+            Err(_) => sleep(RETRY).await,
+            Ok(value) => return Ok(value),
         }
     }
 }
