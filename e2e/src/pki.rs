@@ -82,14 +82,6 @@ impl Authority {
     }
 }
 
-fn server(names: &[&str]) -> Result<CertificateParams> {
-    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-    let mut params = CertificateParams::new(names)?;
-    params.distinguished_name.push(DnType::CommonName, "server");
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    Ok(params)
-}
-
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity")

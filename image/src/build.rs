@@ -16,7 +16,7 @@ use crate::{
     Profile, Program, Workspace, compile, dependencies, executable, files,
     layer::{self, Layer},
     layout::{self, Description},
-    sbom,
+    libraries, sbom,
 };
 
 /// How images are built.
@@ -49,7 +49,7 @@ pub struct Built {
 
 /// Compiles programs and builds their images.
 pub fn build(workspace: &Workspace, programs: &[Program], options: &Options) -> Result<Vec<Built>> {
-    compile::compile(workspace, programs, options.profile)?;
+    compile::compile(workspace, options.profile)?;
     assemble(workspace, programs, options)
 }
 
@@ -66,8 +66,9 @@ pub fn assemble(workspace: &Workspace, programs: &[Program], options: &Options) 
         .as_second()
         .try_into()
         .context("the sources are older than 1970")?;
-    let shared = layer::pack(&files::shared()?, seconds, options.profile)?;
-    let extras = sbom::extras(workspace)?;
+    let libraries = libraries::read_installed()?;
+    let shared = layer::pack(&files::shared(&libraries)?, seconds, options.profile)?;
+    let extras = sbom::extras(workspace, &libraries)?;
     programs
         .iter()
         .map(|program| {
@@ -86,6 +87,7 @@ fn one(
     seconds: u64,
 ) -> Result<Built> {
     let executable = compile::find(workspace, program, options.profile)?;
+    libraries::check(program.name, &executable::needed(&executable)?)?;
     let (crates, root) = dependencies::of(workspace, program)?;
     let created = workspace.time.to_string();
     let sbom = sbom::cyclonedx(&crates, root, extras, &created)?;

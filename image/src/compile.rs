@@ -1,7 +1,6 @@
-//! Builds the programs, linked statically.
+//! Builds the programs.
 
 use std::{
-    collections::BTreeMap,
     env, fmt,
     path::{Path, PathBuf},
     str::FromStr,
@@ -16,14 +15,15 @@ use crate::{
 
 /// Replaces the paths of this machine in what a release is compiled to.
 const SOURCES: &str = "/bindery";
+const BUILT: &str = "/bindery/target";
 const REGISTRY: &str = "/cargo";
 
 /// How the programs are compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// As for users. Its own folder of cargo, because no path of this machine is in what it compiles.
+    /// As for users. Compiled in a folder of its own, because no path of this machine is in it.
     Release,
-    /// As for tests. Shares the compiled dependencies of other builds for development.
+    /// As for tests: the programs that `cargo xtask test` builds anyway.
     Dev,
 }
 
@@ -33,14 +33,6 @@ impl Profile {
         match self {
             Self::Release => "release",
             Self::Dev => "dev",
-        }
-    }
-
-    /// The folder that cargo puts programs of this profile into.
-    const fn folder(self) -> &'static str {
-        match self {
-            Self::Release => "release",
-            Self::Dev => "debug",
         }
     }
 }
@@ -63,12 +55,39 @@ impl FromStr for Profile {
     }
 }
 
-/// Builds programs and returns their paths, by their names. They are linked statically, and hold their debug information.
-pub fn compile(
-    workspace: &Workspace,
-    programs: &[Program],
-    profile: Profile,
-) -> Result<BTreeMap<&'static str, PathBuf>> {
+/// Selects what tests run beside their own programs, for `cargo build` and `cargo test`.
+///
+/// The packages that a command selects decide the features of their dependencies, and each set of features is compiled anew.
+/// All builds for tests select the whole workspace, so that they share one set.
+pub const TESTED: [&str; 10] = [
+    "--workspace",
+    "--examples",
+    "--bin",
+    "bindery-server",
+    "--bin",
+    "bindery-konnector",
+    "--bin",
+    "kubectl-bind",
+    "--bin",
+    "synk",
+];
+
+/// The packages of the programs that users get. They are also compiled by themselves, without the features that tests add to
+/// their dependencies.
+pub const SHIPPED: [&str; 9] = [
+    "-p",
+    "bindery-server",
+    "-p",
+    "bindery-agent",
+    "-p",
+    "bindery-cli",
+    "-p",
+    "bindery-synk",
+    "--bins",
+];
+
+/// Builds all programs, with their debug information. [`find`] returns their paths.
+pub fn compile(workspace: &Workspace, profile: Profile) -> Result<()> {
     let host = (env::consts::OS, env::consts::ARCH);
     ensure!(
         host == ("linux", "x86_64"),
@@ -80,25 +99,22 @@ pub fn compile(
     cargo
         .current_dir(workspace.root())
         .args(["build", "--locked", "--profile", profile.name()]);
-    // All packages, whichever programs are wanted: the selection decides the features of shared dependencies.
-    for program in Program::ALL {
-        cargo.args(["--package", program.package]);
-    }
-    for program in programs {
-        cargo.args(["--bin", program.name]);
-    }
-    cargo.envs(environment(workspace, profile)?);
+    match profile {
+        Profile::Dev => cargo.args(TESTED),
+        Profile::Release => cargo.args(SHIPPED).envs(anywhere(workspace)?),
+    };
     let status = cargo.status().context("cannot run cargo")?;
     ensure!(status.success(), "the programs of the images could not be built");
-    programs
-        .iter()
-        .map(|program| Ok((program.name, find(workspace, *program, profile)?)))
-        .collect()
+    Ok(())
 }
 
 /// Returns the path of a program that [`compile`] built before.
 pub fn find(workspace: &Workspace, program: Program, profile: Profile) -> Result<PathBuf> {
-    let path = folder(workspace).join(profile.folder()).join(program.name);
+    let folder = match profile {
+        Profile::Dev => workspace.target().join("debug"),
+        Profile::Release => shipped(workspace).join("release"),
+    };
+    let path = folder.join(program.name);
     ensure!(
         path.is_file(),
         "{} is not there: build it with `cargo xtask image --profile {profile}`",
@@ -107,36 +123,37 @@ pub fn find(workspace: &Workspace, program: Program, profile: Profile) -> Result
     Ok(path)
 }
 
-/// The folder of the programs, apart from those that other builds link.
-fn folder(workspace: &Workspace) -> PathBuf {
+/// The folder that cargo compiles shipped programs in. Other builds for release compile with other flags.
+fn shipped(workspace: &Workspace) -> PathBuf {
     workspace.target().join("image")
 }
 
-fn environment(workspace: &Workspace, profile: Profile) -> Result<Vec<(&'static str, String)>> {
+/// Returns variables with which cargo compiles the same programs in any folder.
+fn anywhere(workspace: &Workspace) -> Result<[(&'static str, String); 3]> {
     let text = |path: &Path| -> Result<String> {
-        let text = path
-            .to_str()
-            .with_context(|| format!("{} is not UTF-8", path.display()))?;
+        let text = path.to_str();
+        let text = text.with_context(|| format!("{} is not UTF-8", path.display()))?;
         Ok(text.to_owned())
     };
-    let root = text(workspace.root())?;
-    let mut environment = vec![
-        ("RUSTC_WORKSPACE_WRAPPER", format!("{root}/image/link-statically")),
-        ("CARGO_TARGET_DIR", text(&folder(workspace))?),
+    let folder = shipped(workspace);
+    // The folder of what is compiled lies in that of the sources. The last that fits is taken.
+    let paths = [
+        (text(workspace.root())?, SOURCES),
+        (text(&folder)?, BUILT),
+        (text(&cargo_home()?)?, REGISTRY),
     ];
-    match profile {
-        Profile::Dev => environment.push(("CARGO_BUILD_BUILD_DIR", text(&workspace.target())?)),
-        Profile::Release => {
-            let home = text(&cargo_home()?)?;
-            let paths = [(&root, SOURCES), (&home, REGISTRY)];
-            let rust = paths.map(|(from, to)| format!("--remap-path-prefix={from}={to}"));
-            let c = paths.map(|(from, to)| format!("-ffile-prefix-map={from}={to}"));
-            // Cargo takes this variable apart at the unit separator, so that a path may have spaces.
-            environment.push(("CARGO_ENCODED_RUSTFLAGS", rust.join("\u{1f}")));
-            environment.push(("CFLAGS", c.join(" ")));
-        }
-    }
-    Ok(environment)
+    let rust = paths
+        .each_ref()
+        .map(|(from, to)| format!("--remap-path-prefix={from}={to}"));
+    let c = paths
+        .each_ref()
+        .map(|(from, to)| format!("-ffile-prefix-map={from}={to}"));
+    Ok([
+        ("CARGO_TARGET_DIR", text(&folder)?),
+        // Cargo takes this variable apart at the unit separator, so that a path may have spaces.
+        ("CARGO_ENCODED_RUSTFLAGS", rust.join("\u{1f}")),
+        ("CFLAGS", c.join(" ")),
+    ])
 }
 
 /// The folder in which cargo keeps the sources of dependencies.
@@ -150,6 +167,14 @@ fn cargo_home() -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_program_is_compiled() {
+        for program in Program::ALL {
+            assert!(TESTED.contains(&program.name), "{}", program.name);
+            assert!(SHIPPED.contains(&program.package), "{}", program.package);
+        }
+    }
 
     #[test]
     fn profiles_are_read_as_they_are_written() {

@@ -45,6 +45,39 @@ pub(crate) fn strip(executable: &Path, crates: &[u8], work: &Path) -> Result<Str
     })
 }
 
+/// Returns the names of the shared libraries that a program needs, without those that they need in turn.
+pub(crate) fn needed(executable: &Path) -> Result<Vec<String>> {
+    let mut readelf = Command::new("readelf");
+    let text = output(readelf.args(["--dynamic", "--wide"]).arg(executable))?;
+    Ok(parse_needed(&String::from_utf8_lossy(&text)))
+}
+
+/// Reads lines such as ` 0x0000000000000001 (NEEDED)  Shared library: [libc.so.6]`.
+fn parse_needed(text: &str) -> Vec<String> {
+    let names = text
+        .lines()
+        .filter(|line| line.contains("(NEEDED)"))
+        .filter_map(|line| {
+            let (_, name) = line.split_once('[')?;
+            name.strip_suffix(']')
+        });
+    names.map(str::to_owned).collect()
+}
+
 fn objcopy() -> Command {
     Command::new("objcopy")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn needed_libraries_are_read() {
+        let text = "Dynamic section at offset 0x1 contains 3 entries:\n\
+             \x20 0x0000000000000001 (NEEDED)             Shared library: [libgcc_s.so.1]\n\
+             \x20 0x0000000000000001 (NEEDED)             Shared library: [libc.so.6]\n\
+             \x20 0x000000000000000c (INIT)               0x1000\n";
+        assert_eq!(parse_needed(text), ["libgcc_s.so.1", "libc.so.6"]);
+    }
 }

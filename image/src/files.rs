@@ -1,8 +1,12 @@
 //! The files of an image.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, ensure};
 use pem::Pem;
 use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
+
+use crate::libraries::Libraries;
 
 /// The user and group that programs run as.
 pub(crate) const USER: u64 = 65532;
@@ -58,34 +62,66 @@ impl ImageFile {
     }
 }
 
-/// Returns the files that all images share, sorted: users, name lookup, public CAs, and folders to mount on.
-pub(crate) fn shared() -> Result<Vec<ImageFile>> {
-    let mut files: Vec<ImageFile> = ["etc", "etc/ssl", "etc/ssl/certs", "home", "usr", "usr/bin", "usr/share"]
-        .map(|path| ImageFile::folder(path, 0o755, 0))
-        .into();
-    files.push(ImageFile::folder("home/nonroot", 0o700, USER));
-    files.push(ImageFile::folder("tmp", 0o1777, 0));
-    files.push(ImageFile::file("etc/passwd".to_owned(), PASSWD.into()));
-    files.push(ImageFile::file("etc/group".to_owned(), GROUP.into()));
-    files.push(ImageFile::file("etc/nsswitch.conf".to_owned(), NSSWITCH.into()));
-    files.push(ImageFile::file(CA_BUNDLE.to_owned(), public_authorities()?));
+/// Returns the files that all images share, sorted: libraries, users, name lookup, public CAs, and folders to mount on.
+pub(crate) fn shared(libraries: &Libraries) -> Result<Vec<ImageFile>> {
+    let mut files = vec![
+        ImageFile::folder("home/nonroot", 0o700, USER),
+        ImageFile::folder("tmp", 0o1777, 0),
+        ImageFile::file("etc/passwd".to_owned(), PASSWD.into()),
+        ImageFile::file("etc/group".to_owned(), GROUP.into()),
+        ImageFile::file("etc/nsswitch.conf".to_owned(), NSSWITCH.into()),
+        ImageFile::file("etc/os-release".to_owned(), libraries.os_release.clone()),
+        ImageFile::file(CA_BUNDLE.to_owned(), public_authorities()?),
+    ];
+    for it in &libraries.packages {
+        let name = it.name;
+        // As images of distroless have it, so that scanners find the package.
+        files.push(ImageFile::file(
+            format!("var/lib/dpkg/status.d/{name}"),
+            it.status.clone(),
+        ));
+        files.push(ImageFile::file(
+            format!("usr/share/doc/{name}/copyright"),
+            it.copyright.clone(),
+        ));
+    }
+    for it in &libraries.files {
+        let mut library = ImageFile::file(it.path.clone(), it.content.clone());
+        // The kernel starts programs by the dynamic linker.
+        library.mode = if it.name.starts_with("ld-") { 0o755 } else { 0o644 };
+        files.push(library);
+    }
+    Ok(with_folders(files))
+}
+
+/// Adds the folders that files are in, and sorts, so that a folder stands before what is in it.
+fn with_folders(mut files: Vec<ImageFile>) -> Vec<ImageFile> {
+    let parents: BTreeSet<String> = files
+        .iter()
+        .flat_map(|it| parents(&it.path))
+        .map(str::to_owned)
+        .collect();
+    let missing = parents.iter().filter(|path| files.iter().all(|it| it.path != **path));
+    let missing: Vec<_> = missing.map(|path| ImageFile::folder(path, 0o755, 0)).collect();
+    files.extend(missing);
     files.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(files)
+    files
+}
+
+/// Returns the folders that a path is in: `a` and `a/b` of `a/b/c`.
+fn parents(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('/').map(|(end, _)| &path[..end])
 }
 
 /// Returns the files of one program, sorted: itself, its license, and its SBOM.
 pub(crate) fn own(name: &str, program: Vec<u8>, sbom: Vec<u8>) -> Vec<ImageFile> {
-    let licenses = format!("usr/share/licenses/{name}");
-    let mut files: Vec<ImageFile> = ["usr/share/licenses", &licenses, "usr/share/sbom"]
-        .map(|path| ImageFile::folder(path, 0o755, 0))
-        .into();
-    files.push(ImageFile::file(format!("{licenses}/LICENSE"), LICENSE.to_vec()));
-    files.push(ImageFile::file(format!("usr/share/sbom/{name}.cdx.json"), sbom));
     let mut program = ImageFile::file(format!("usr/bin/{name}"), program);
     program.mode = 0o755;
-    files.push(program);
-    files.sort_by(|a, b| a.path.cmp(&b.path));
-    files
+    with_folders(vec![
+        program,
+        ImageFile::file(format!("usr/share/licenses/{name}/LICENSE"), LICENSE.to_vec()),
+        ImageFile::file(format!("usr/share/sbom/{name}.cdx.json"), sbom),
+    ])
 }
 
 /// The CAs that Mozilla trusts, as the crate of the lock file has them: it is the same on every machine and at every time.
@@ -102,27 +138,35 @@ fn public_authorities() -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::libraries;
+
+    fn all() -> Vec<ImageFile> {
+        let shared = shared(&libraries::read_installed().unwrap()).unwrap();
+        [shared, own("synk", vec![1], vec![2])].concat()
+    }
 
     #[test]
     fn folders_stand_before_what_is_in_them() {
-        for files in [shared().unwrap(), own("synk", vec![1], vec![2])] {
-            let mut seen = vec!["etc", "home", "usr", "usr/share", "usr/bin"];
-            for file in &files {
-                let parent = file.path.rsplit_once('/').map(|(parent, _)| parent);
-                assert!(parent.is_none_or(|parent| seen.contains(&parent)), "{}", file.path);
-                seen.push(&file.path);
+        let files = all();
+        for (index, file) in files.iter().enumerate() {
+            for parent in parents(&file.path) {
+                let before = files[..index].iter().find(|it| it.path == parent);
+                assert!(before.is_some_and(|it| it.content.is_none()), "{}", file.path);
             }
         }
     }
 
     #[test]
-    fn nothing_but_the_program_may_be_executed_or_written() {
-        let files = [shared().unwrap(), own("synk", vec![1], vec![2])].concat();
-        let files = files.iter().filter(|it| it.content.is_some());
-        for file in files {
-            let expect = if file.path == "usr/bin/synk" { 0o755 } else { 0o644 };
+    fn nothing_but_the_program_and_its_linker_may_be_executed_and_nothing_written() {
+        let files = all();
+        for file in files.iter().filter(|it| it.content.is_some()) {
+            let is_executed = ["usr/bin/synk", "lib64/ld-linux-x86-64.so.2"].contains(&file.path.as_str());
+            let expect = if is_executed { 0o755 } else { 0o644 };
             assert_eq!((file.mode, file.owner), (expect, 0), "{}", file.path);
         }
+        let writable = files.iter().filter(|it| it.content.is_none() && it.mode != 0o755);
+        let writable: Vec<_> = writable.map(|it| it.path.as_str()).collect();
+        assert_eq!(writable, ["home/nonroot", "tmp"]);
     }
 
     #[test]

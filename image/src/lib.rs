@@ -1,13 +1,14 @@
 //! Builds the OCI images of the programs, and reads them.
 //!
-//! An image holds one program, linked statically, and the few files that the program reads from its surroundings. The same
-//! sources give the same image: its files are sorted, have the time of the commit, and depend on nothing else of the machine.
+//! An image holds one program and the few files that the program reads from its surroundings, among them the shared libraries of
+//! two Debian packages. The same sources and packages give the same image: its files are sorted, and have the time of the commit.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | [`program`] | the programs that have images |
 //! | [`workspace`] | what cargo and git know of the sources |
-//! | [`compile`] | builds the programs, linked statically |
+//! | [`compile`] | builds the programs |
+//! | [`libraries`] | reads the shared libraries that the programs need |
 //! | [`executable`] | separates a program from its debug information |
 //! | [`dependencies`] | the crates that a program is made of |
 //! | [`sbom`] | writes these crates down, as CycloneDX and as `cargo auditable` does |
@@ -25,6 +26,7 @@ mod files;
 pub mod image;
 mod layer;
 mod layout;
+mod libraries;
 pub mod program;
 mod sbom;
 pub mod workspace;

@@ -2,7 +2,7 @@
 
 use std::{io::Write as _, process::Command};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use auditable_serde::{DependencyKind, Package, Source, VersionInfo};
 use cyclonedx_bom::{
     models::{
@@ -15,7 +15,12 @@ use cyclonedx_bom::{
 };
 use flate2::{Compression, write::ZlibEncoder};
 
-use crate::{Workspace, dependencies::Crate, workspace::output};
+use crate::{
+    Workspace,
+    dependencies::Crate,
+    libraries::{DebianPackage, Libraries},
+    workspace::output,
+};
 
 /// The revision of the format that records macros and build tools as such, or leaves them out.
 const AUDIT_FORMAT: u32 = 1;
@@ -26,45 +31,56 @@ pub(crate) struct Extra {
     name: &'static str,
     version: String,
     license: &'static str,
-    /// The type of its package URL.
-    kind: &'static str,
+    purl: Purl,
 }
 
-/// Returns what every image holds beside the crates of its program: the standard library, the C library, and the public CAs.
-pub(crate) fn extras(workspace: &Workspace) -> Result<Vec<Extra>> {
+/// Returns what every image holds beside the crates of its program: the standard library, the public CAs, and Debian packages.
+pub(crate) fn extras(workspace: &Workspace, libraries: &Libraries) -> Result<Vec<Extra>> {
     let mut rustc = Command::new("rustc");
-    rustc.current_dir(workspace.root()).arg("--version");
-    // As in "rustc 1.95.0 (59807616e 2026-04-14)" and "glibc 2.36".
-    let rust = second_word(&output(&mut rustc)?)?;
-    let libc = second_word(&output(Command::new("getconf").arg("GNU_LIBC_VERSION"))?)?;
+    let rust = output(rustc.current_dir(workspace.root()).arg("--version"))?;
+    let rust = second_word(&rust)?;
     let roots = workspace
         .metadata
         .packages
         .iter()
         .find(|it| it.name.as_str() == "webpki-root-certs");
     let roots = roots.context("cargo does not know the crate of the public CAs")?;
-    Ok(vec![
+    let roots = roots.version.to_string();
+    let mut extras = vec![
         Extra {
             name: "rust-std",
+            purl: Purl::new("generic", "rust-std", &rust)?,
             version: rust,
             license: "MIT OR Apache-2.0",
-            kind: "generic",
-        },
-        Extra {
-            name: "glibc",
-            version: libc,
-            license: "LGPL-2.1-or-later",
-            kind: "generic",
         },
         Extra {
             name: "webpki-root-certs",
-            version: roots.version.to_string(),
+            purl: Purl::new("cargo", "webpki-root-certs", &roots)?,
+            version: roots,
             license: "CDLA-Permissive-2.0",
-            kind: "cargo",
         },
-    ])
+    ];
+    for it in &libraries.packages {
+        extras.push(Extra {
+            name: it.name,
+            version: it.version.clone(),
+            license: it.license,
+            purl: debian_purl(it, &libraries.distribution)?,
+        });
+    }
+    Ok(extras)
 }
 
+/// Returns the package URL of a Debian package, such as `pkg:deb/debian/libc6@2.36-9?distro=debian-12`.
+fn debian_purl(package: &DebianPackage, distribution: &str) -> Result<Purl> {
+    let vendor = distribution.split('-').next().unwrap_or(distribution);
+    let without_vendor = Purl::new("deb", package.name, &package.version)?.to_string();
+    let path = without_vendor.trim_start_matches("pkg:deb/");
+    let purl = format!("pkg:deb/{vendor}/{path}?distro={distribution}");
+    purl.parse().map_err(|()| anyhow!("{purl} is no package URL"))
+}
+
+/// Reads a version, as in `rustc 1.95.0 (59807616e 2026-04-14)`.
 fn second_word(output: &[u8]) -> Result<String> {
     let text = String::from_utf8_lossy(output);
     let word = text.split_whitespace().nth(1);
@@ -91,7 +107,7 @@ pub(crate) fn cyclonedx(crates: &[Crate], root: usize, extras: &[Extra], time: &
     let mut program = components[root].clone();
     program.component_type = Classification::Application;
     let others = components.into_iter().enumerate().filter(|(index, _)| *index != root);
-    let extras = extras.iter().map(extra).collect::<Result<Vec<_>>>()?;
+    let extras = extras.iter().map(extra);
     let bom = Bom {
         // A random number would make two builds differ.
         serial_number: None,
@@ -125,11 +141,11 @@ fn component(it: &Crate) -> Result<Component> {
     Ok(component)
 }
 
-fn extra(it: &Extra) -> Result<Component> {
+fn extra(it: &Extra) -> Component {
     let mut component = library(it.name, &it.version);
-    component.purl = Some(Purl::new(it.kind, it.name, &it.version)?);
+    component.purl = Some(it.purl.clone());
     component.licenses = Some(Licenses(vec![LicenseChoice::expression(it.license)]));
-    Ok(component)
+    component
 }
 
 fn library(name: &str, version: &str) -> Component {
@@ -189,12 +205,22 @@ mod tests {
         ]
     }
 
+    fn package() -> DebianPackage {
+        DebianPackage {
+            name: "libc6",
+            version: "2.36-9+deb12u14".to_owned(),
+            license: "LGPL-2.1-or-later",
+            status: Vec::new(),
+            copyright: Vec::new(),
+        }
+    }
+
     fn extras() -> Vec<Extra> {
         vec![Extra {
-            name: "glibc",
-            version: "2.36".to_owned(),
+            name: "libc6",
+            version: "2.36-9+deb12u14".to_owned(),
             license: "LGPL-2.1-or-later",
-            kind: "generic",
+            purl: debian_purl(&package(), "debian-12").unwrap(),
         }]
     }
 
@@ -207,10 +233,13 @@ mod tests {
         assert_eq!(bom["metadata"]["timestamp"], "2026-01-02T03:04:05Z");
         let components = bom["components"].as_array().unwrap();
         let names: Vec<_> = components.iter().map(|it| it["name"].as_str().unwrap()).collect();
-        assert_eq!(names, ["alpha", "beta", "glibc"]);
+        assert_eq!(names, ["alpha", "beta", "libc6"]);
         assert_eq!(components[0]["licenses"][0]["expression"], "MIT OR Apache-2.0");
         assert_eq!(components[0]["purl"], "pkg:cargo/alpha@1.2.3");
-        assert_eq!(components[2]["purl"], "pkg:generic/glibc@2.36");
+        assert_eq!(
+            components[2]["purl"],
+            "pkg:deb/debian/libc6@2.36-9%2Bdeb12u14?distro=debian-12"
+        );
         assert!(
             bom["metadata"]["component"].get("purl").is_none(),
             "crates.io has no such crate"
@@ -219,7 +248,7 @@ mod tests {
         assert_eq!(own["ref"], "own@1.2.3");
         assert_eq!(
             own["dependsOn"],
-            serde_json::json!(["alpha@1.2.3", "beta@1.2.3", "glibc@2.36"])
+            serde_json::json!(["alpha@1.2.3", "beta@1.2.3", "libc6@2.36-9+deb12u14"])
         );
     }
 

@@ -1,7 +1,7 @@
 //! What cargo and git know of the sources that images are built from.
 
 use std::{
-    env,
+    env, fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -96,6 +96,11 @@ pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.stdin(Stdio::null());
     cargo
+}
+
+/// Reads a file. The error names it.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// Runs a command and returns its standard output. The error shows its standard error.
