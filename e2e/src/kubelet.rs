@@ -128,7 +128,11 @@ impl<'a> Kubelet<'a> {
         let client = self.plane.client();
         self.plane.run_workloads()?;
         register(&client).await.context("cannot register the node")?;
-        let _forwards: Vec<Forward> = self.load_balancers.iter().map(LoadBalancer::start).collect::<Result<_>>()?;
+        let _forwards: Vec<Forward> = self
+            .load_balancers
+            .iter()
+            .map(LoadBalancer::start)
+            .collect::<Result<_>>()?;
         let pods = Api::<Pod>::all(client);
         let mut events = std::pin::pin!(watcher::watcher(pods, watcher::Config::default()));
         loop {

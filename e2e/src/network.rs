@@ -54,7 +54,9 @@ impl NetworkNamespace {
 
     /// Listens at an address inside.
     pub(crate) fn listen(&self, address: SocketAddr) -> Result<TcpListener> {
-        self.run(move || TcpListener::bind(address).with_context(|| format!("cannot listen at {address} in a network namespace")))
+        self.run(move || {
+            TcpListener::bind(address).with_context(|| format!("cannot listen at {address} in a network namespace"))
+        })
     }
 
     /// Connects to an address inside.

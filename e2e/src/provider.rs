@@ -1,5 +1,7 @@
 //! A provider: a control plane with the shipped manifests of the backend, and servers that run as their ServiceAccount.
 
+mod release;
+
 use std::{
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
@@ -251,10 +253,8 @@ impl Provider {
 
     /// The addresses of loopback to which konnectors connect: those of the API server and of all servers so far.
     pub fn reachable(&self) -> Vec<SocketAddr> {
-        let servers = self
-            .replicas
-            .iter()
-            .map(|it| SocketAddr::from((Ipv4Addr::LOCALHOST, it.grpc)));
+        let ports = self.replicas.iter().chain([&self.ports]);
+        let servers = ports.map(|it| SocketAddr::from((Ipv4Addr::LOCALHOST, it.grpc)));
         servers.chain([self.plane.server_address()]).collect()
     }
 

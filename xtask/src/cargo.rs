@@ -36,14 +36,3 @@ pub(crate) fn step(name: &str, args: &[&str], env: &[(&str, &str)]) -> Result<()
 }
 
 pub(crate) use bindery_image::compile::{SHIPPED, TESTED};
-
-/// Builds the programs that the demos run, as users get them.
-pub(crate) fn build_shipped() -> Result<()> {
-    step("programs", &[&["build", "--locked"], &SHIPPED[..]].concat(), &[])
-}
-
-/// Builds the program that delivers a credential without a human.
-pub(crate) fn build_deliverer() -> Result<()> {
-    let example = ["build", "--locked", "-p", "bindery-sdk", "--example", "headless"];
-    step("deliverer", &example, &[])
-}

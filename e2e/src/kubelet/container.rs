@@ -161,13 +161,18 @@ impl ContainerRunner<'_> {
         let because = |reason| move |error| StartError { reason, error };
         let reference = self.spec.image.clone().unwrap_or_default();
         let pulled = tokio::task::spawn_blocking(move || pull(&reference)).await;
-        let pulled = pulled.context("unpacking was cancelled").flatten().map_err(because("ErrImagePull"))?;
+        let pulled = pulled
+            .context("unpacking was cancelled")
+            .flatten()
+            .map_err(because("ErrImagePull"))?;
         self.manager.set_image(&self.spec.name, pulled.image.digest());
         let container = self.surroundings.create(self.spec, &pulled).await;
         let container = container.map_err(because("CreateContainerConfigError"))?;
         let probes = Probes::read(self.spec).map_err(because("CreateContainerConfigError"))?;
         let log = format!("{}-{}", self.log, self.spec.name);
-        let process = container.command().and_then(|command| self.network.run(move || Process::spawn(&log, &command)));
+        let process = container
+            .command()
+            .and_then(|command| self.network.run(move || Process::spawn(&log, &command)));
         let process = process.map_err(because("RunContainerError"))?;
         let is_quiet = self.is_quiet;
         Ok((Logged { process, is_quiet }, probes))

@@ -32,19 +32,23 @@ impl Surroundings<'_> {
             (spec.lifecycle.is_some(), "lifecycle"),
             (spec.env_from.is_some(), "envFrom"),
         ] {
-            ensure!(!is_set, "this kubelet does not know {field}, which container {} has", spec.name);
+            ensure!(
+                !is_set,
+                "this kubelet does not know {field}, which container {} has",
+                spec.name
+            );
         }
         let mut container = Container::of(&pulled.image, &pulled.root, &[])?;
         container.env.extend(self.variables.clone());
         let references = self.references(spec).await?;
         container.env = environment::variables(self.pod, spec, container.env, &references)?;
-        let default_args = pulled.image.configuration().config().as_ref().and_then(|it| it.cmd().clone());
-        container.args = environment::command(
-            spec,
-            &container.args,
-            &default_args.unwrap_or_default(),
-            &container.env,
-        );
+        let default_args = pulled
+            .image
+            .configuration()
+            .config()
+            .as_ref()
+            .and_then(|it| it.cmd().clone());
+        container.args = environment::command(spec, &container.args, &default_args.unwrap_or_default(), &container.env);
         container.user = user(self.pod, spec, container.user)?;
         container.mounts = self.mounts(spec)?;
         Ok(container)
@@ -77,7 +81,9 @@ impl Surroundings<'_> {
             }
             let source = self.volumes.get(&mount.name);
             mounts.push(Mount {
-                source: source.with_context(|| format!("there is no volume {:?}", mount.name))?.clone(),
+                source: source
+                    .with_context(|| format!("there is no volume {:?}", mount.name))?
+                    .clone(),
                 target: mount.mount_path.clone(),
                 is_writable: mount.read_only != Some(true),
             });
@@ -90,9 +96,15 @@ impl Surroundings<'_> {
 fn user(pod: &Pod, spec: &ContainerSpec, of_image: (u32, u32)) -> Result<(u32, u32)> {
     let own = spec.security_context.as_ref();
     let of_pod = pod.spec.as_ref().and_then(|it| it.security_context.as_ref());
-    let user = own.and_then(|it| it.run_as_user).or(of_pod.and_then(|it| it.run_as_user));
-    let group = own.and_then(|it| it.run_as_group).or(of_pod.and_then(|it| it.run_as_group));
-    let must_not = own.and_then(|it| it.run_as_non_root).or(of_pod.and_then(|it| it.run_as_non_root));
+    let user = own
+        .and_then(|it| it.run_as_user)
+        .or(of_pod.and_then(|it| it.run_as_user));
+    let group = own
+        .and_then(|it| it.run_as_group)
+        .or(of_pod.and_then(|it| it.run_as_group));
+    let must_not = own
+        .and_then(|it| it.run_as_non_root)
+        .or(of_pod.and_then(|it| it.run_as_non_root));
     let user = user.map_or(Ok(of_image.0), u32::try_from)?;
     let group = group.map_or(Ok(of_image.1), u32::try_from)?;
     ensure!(
@@ -122,9 +134,17 @@ mod tests {
     fn the_user_is_that_of_the_container_the_pod_or_the_image() {
         check(json!({}), json!({}), Ok((65532, 65532)));
         check(json!({"runAsUser": 7}), json!({}), Ok((7, 65532)));
-        check(json!({"runAsUser": 7, "runAsGroup": 8}), json!({"runAsUser": 9}), Ok((9, 8)));
+        check(
+            json!({"runAsUser": 7, "runAsGroup": 8}),
+            json!({"runAsUser": 9}),
+            Ok((9, 8)),
+        );
         let refused = Err("container has runAsNonRoot and image will run as root");
         check(json!({"runAsNonRoot": true}), json!({"runAsUser": 0}), refused);
-        check(json!({"runAsNonRoot": true}), json!({"runAsNonRoot": false, "runAsUser": 0}), Ok((0, 65532)));
+        check(
+            json!({"runAsNonRoot": true}),
+            json!({"runAsNonRoot": false, "runAsUser": 0}),
+            Ok((0, 65532)),
+        );
     }
 }

@@ -193,7 +193,8 @@ impl<'a> PodRunner<'a> {
     async fn prepare(&self, volumes: &Volumes<'_>) {
         while let Err(error) = volumes.write().await {
             for view in self.manager.views() {
-                self.manager.set_waiting(&view.name, "ContainerCreating", format!("{error:#}"));
+                self.manager
+                    .set_waiting(&view.name, "ContainerCreating", format!("{error:#}"));
             }
             sleep(RETRY).await;
         }
@@ -291,7 +292,9 @@ impl Kubelet<'_> {
     fn forward(&self, network: &NetworkNamespace) -> Result<Vec<Forward>> {
         let forward = |address: &SocketAddr| {
             let address = *address;
-            Forward::start(network.listen(address)?, move || async move { Ok(TcpStream::connect(address).await?) })
+            Forward::start(network.listen(address)?, move || async move {
+                Ok(TcpStream::connect(address).await?)
+            })
         };
         self.reachable.iter().map(forward).collect()
     }

@@ -25,7 +25,13 @@ pub(super) struct LoadBalancer {
 }
 
 impl LoadBalancer {
-    pub(super) fn new(client: Client, namespace: &str, service: &str, address: SocketAddr, sandboxes: Sandboxes) -> Self {
+    pub(super) fn new(
+        client: Client,
+        namespace: &str,
+        service: &str,
+        address: SocketAddr,
+        sandboxes: Sandboxes,
+    ) -> Self {
         Self {
             client,
             namespace: namespace.to_owned(),
@@ -45,10 +51,20 @@ impl LoadBalancer {
     /// Connects to a Pod that is ready, chosen at random.
     async fn connect(self) -> Result<TcpStream> {
         let services = Api::<Service>::namespaced(self.client.clone(), &self.namespace);
-        let spec = services.get(&self.service).await?.spec.context("a Service without a spec")?;
-        let labels = spec.selector.iter().flatten().map(|(key, value)| format!("{key}={value}"));
+        let spec = services
+            .get(&self.service)
+            .await?
+            .spec
+            .context("a Service without a spec")?;
+        let labels = spec
+            .selector
+            .iter()
+            .flatten()
+            .map(|(key, value)| format!("{key}={value}"));
         let selected = ListParams::default().labels(&labels.collect::<Vec<_>>().join(","));
-        let pods = Api::<Pod>::namespaced(self.client.clone(), &self.namespace).list(&selected).await?;
+        let pods = Api::<Pod>::namespaced(self.client.clone(), &self.namespace)
+            .list(&selected)
+            .await?;
         let port = spec.ports.iter().flatten().next().context("a Service without a port")?;
         let endpoints = pods.iter().filter(|pod| is_ready(pod));
         let mut endpoints: Vec<_> = endpoints
@@ -63,7 +79,11 @@ impl LoadBalancer {
 
 impl std::fmt::Debug for LoadBalancer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "LoadBalancer({}/{} at {})", self.namespace, self.service, self.address)
+        write!(
+            f,
+            "LoadBalancer({}/{} at {})",
+            self.namespace, self.service, self.address
+        )
     }
 }
 

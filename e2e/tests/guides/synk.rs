@@ -11,7 +11,6 @@ fn sets_of_manifests() -> Result<()> {
         let reader = Reader {
             provider: &cluster,
             consumer: &cluster,
-            node: None,
             given: BTreeMap::new(),
         };
         reader.follow("synk.md").await
