@@ -108,17 +108,34 @@ impl Load {
     pub(crate) async fn settled(&self) -> Result<Duration> {
         let now = Instant::now();
         eventually_ok("all changes to arrive", SOON, async || {
+            self.forget_what_never_arrives().await?;
             let state = self.state.lock();
-            let mut late = state
-                .pending
-                .iter()
-                .filter(|(_, changes)| changes.front().is_some_and(|it| it.1 < now));
-            let first = late.next();
-            ensure!(first.is_none(), "{first:?}");
+            let is_late = |changes: &VecDeque<(u64, Instant)>| changes.front().is_some_and(|(_, begin)| *begin < now);
+            let late: Vec<_> = state.pending.iter().filter(|(_, changes)| is_late(changes)).collect();
+            ensure!(late.is_empty(), "{late:?}");
             Ok(())
         })
         .await?;
         Ok(std::mem::take(&mut self.state.lock().longest))
+    }
+
+    /// An object that came and went while nothing was in sync never had a copy.
+    async fn forget_what_never_arrives(&self) -> Result<()> {
+        let deleted: Vec<_> = {
+            let state = self.state.lock();
+            state
+                .pending
+                .keys()
+                .filter(|name| !state.names.contains(*name))
+                .cloned()
+                .collect()
+        };
+        for name in deleted {
+            if self.copies.get_opt(&name).await?.is_none() {
+                self.state.lock().pending.remove(&name);
+            }
+        }
+        Ok(())
     }
 
     /// Waits until both sides have the same objects, with the same specs and statuses, and returns the UIDs of those that last.
@@ -143,6 +160,16 @@ impl Load {
             let all = ours.iter().chain(&copies);
             let lasting = all.filter(|it| it.name_any().starts_with("lasting-"));
             Ok(lasting.filter_map(kube::ResourceExt::uid).collect())
+        })
+        .await
+    }
+
+    /// Waits until each lasting object was changed once more.
+    pub(crate) async fn goes_on(&self) -> Result<()> {
+        let enough = self.count() + 2 * LASTING;
+        eventually_ok("more changes", SOON, async || {
+            ensure!(self.count() >= enough, "{}", self.count());
+            Ok(())
         })
         .await
     }
