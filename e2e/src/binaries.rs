@@ -1,6 +1,6 @@
-//! Finds the programs of a control plane, and Helm, in the folder `KUBEBUILDER_ASSETS`, or builds them once per user.
+//! Finds the programs of a control plane, Helm and crane, in the folder `KUBEBUILDER_ASSETS`, or builds them once per user.
 //!
-//! The Go modules in `controlplane/` and `helm/` pin their versions. The name of a cache folder is a hash of the module and of the
+//! The Go modules in `controlplane/`, `helm/` and `crane/` pin their versions. The name of a cache folder is a hash of the module and of the
 //! build flags, so that a change of either builds new programs beside the old ones.
 
 mod build;
@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context, Result};
 use tokio::sync::OnceCell;
 
-use self::build::{CONTROL_PLANE, HELM, MINORS, Module};
+use self::build::{CONTROL_PLANE, CRANE, HELM, MINORS, Module};
 
 static BINARIES: OnceCell<Binaries> = OnceCell::const_new();
 
@@ -32,6 +32,8 @@ pub enum Program {
     Grpcurl,
     /// Helm, which installs charts.
     Helm,
+    /// crane, which pushes, reads and checks images.
+    Crane,
 }
 
 /// The paths of the programs of a control plane.
@@ -62,6 +64,7 @@ impl Program {
             Self::Kubectl => "kubectl",
             Self::Grpcurl => "grpcurl",
             Self::Helm => "helm",
+            Self::Crane => "crane",
         }
     }
 
@@ -73,6 +76,7 @@ impl Program {
             Self::Kubectl => "k8s.io/kubernetes/cmd/kubectl",
             Self::Grpcurl => "github.com/fullstorydev/grpcurl/cmd/grpcurl",
             Self::Helm => "helm.sh/helm/v4/cmd/helm",
+            Self::Crane => "github.com/google/go-containerregistry/cmd/crane",
         }
     }
 
@@ -82,6 +86,7 @@ impl Program {
             Self::KubeApiserver | Self::KubeControllerManager | Self::Kubectl => "k8s.io/kubernetes",
             Self::Grpcurl => "github.com/fullstorydev/grpcurl",
             Self::Helm => "helm.sh/helm/v4",
+            Self::Crane => "github.com/google/go-containerregistry",
         }
     }
 }
@@ -110,6 +115,12 @@ impl Binaries {
 pub fn helm() -> Result<PathBuf> {
     let mut paths = locate(&HELM, "helm")?;
     paths.pop().context("the module of Helm has one program")
+}
+
+/// Finds crane, or builds it, which blocks for a minute. The control planes do not need it.
+pub fn crane() -> Result<PathBuf> {
+    let mut paths = locate(&CRANE, "crane")?;
+    paths.pop().context("the module of crane has one program")
 }
 
 /// The oldest and the newest minor of Kubernetes on which the soak runs, such as `1.30`.

@@ -6,16 +6,20 @@ mod reference;
 use std::{
     path::{Path, PathBuf},
     process::{Command, Output},
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{binaries, manifests, process};
+use crate::{ControlPlane, binaries, manifests, process};
 
 /// The charts, which have the names of their programs' images.
 pub const CHARTS: [&str; 2] = ["bindery-server", "bindery-konnector"];
+
+/// The longest time for a command that changes a cluster. Some of them wait for Pods.
+const LIMIT: Duration = Duration::from_mins(5);
 
 /// Helm, with configuration and caches of its own.
 #[derive(Debug)]
@@ -49,6 +53,11 @@ pub const KONNECTOR: Release<'static> = Release {
 };
 
 impl Helm {
+    /// Finds Helm, as [`Helm::locate`] does, beside what else the runtime does.
+    pub async fn get() -> Result<Self> {
+        tokio::task::spawn_blocking(Self::locate).await?
+    }
+
     /// Finds Helm. The first call of a user builds it, which takes minutes and blocks.
     pub fn locate() -> Result<Self> {
         Ok(Self {
@@ -65,6 +74,35 @@ impl Helm {
             command.env(name, self.home.path().join(name));
         }
         command
+    }
+
+    /// Runs a command of Helm on a cluster and returns what it prints, or the error that it ends with.
+    pub async fn run(&self, plane: &ControlPlane, args: &[&str]) -> Result<String> {
+        let mut command = self.command(args);
+        command.env("KUBECONFIG", plane.kubeconfig_path());
+        let output = process::run(command, LIMIT).await?;
+        process::stdout(&output).with_context(|| format!("helm {}", args.join(" ")))
+    }
+
+    /// Runs `helm install` or `helm upgrade` of a release. Objects are applied by the server, which refuses unknown fields.
+    pub async fn apply(
+        &self,
+        plane: &ControlPlane,
+        command: &str,
+        release: Release<'_>,
+        args: &[&str],
+    ) -> Result<String> {
+        let folder = folder(release.chart);
+        let folder = folder.to_str().context("a path in UTF-8")?;
+        let first = [
+            command,
+            release.name,
+            folder,
+            "--namespace",
+            release.namespace,
+            "--server-side=true",
+        ];
+        self.run(plane, &[&first[..], args].concat()).await
     }
 
     /// Runs `helm template` without a cluster. `args` are flags, such as `--set`. Blocks for a second.

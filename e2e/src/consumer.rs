@@ -1,5 +1,7 @@
 //! A consumer: a control plane with the shipped manifests of the konnector, and konnectors that run as their ServiceAccount.
 
+mod release;
+
 use std::{
     path::{Path, PathBuf},
     process::Command,

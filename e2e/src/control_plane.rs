@@ -13,6 +13,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::Command,
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
@@ -55,6 +56,8 @@ pub struct ControlPlane {
     client: Client,
     signing_key: SigningKey,
     has_controllers: bool,
+    /// Whether the controllers for Pods run too.
+    has_workloads: AtomicBool,
     /// None if it has none, or none yet.
     controller_manager: Mutex<Option<Process>>,
     /// None while it is stopped.
@@ -152,6 +155,7 @@ impl ControlPlane {
             client,
             signing_key,
             has_controllers: parts.controllers,
+            has_workloads: AtomicBool::new(false),
             controller_manager: Mutex::default(),
             api_server: Mutex::new(Some(api_server)),
             etcd: Mutex::new(etcd),
@@ -255,9 +259,21 @@ impl ControlPlane {
             let mut controller_manager = self.controller_manager.lock();
             // Two at a time would get into each other's way.
             drop(controller_manager.take());
-            *controller_manager = Some(self.layout.spawn_controller_manager(self.binaries, &self.admin_path)?);
+            let has_workloads = self.has_workloads.load(Ordering::Relaxed);
+            let spawned = self
+                .layout
+                .spawn_controller_manager(self.binaries, &self.admin_path, has_workloads);
+            *controller_manager = Some(spawned?);
         }
         Ok(())
+    }
+
+    /// Starts the controllers of Deployments, ReplicaSets, Jobs and PodDisruptionBudgets too, if they do not run yet.
+    pub(crate) fn run_workloads(&self) -> Result<()> {
+        if self.has_workloads.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.restart_controller_manager()
     }
 
     /// Waits for what a fresh cluster gets from its controllers first, if it has any.

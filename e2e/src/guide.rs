@@ -9,8 +9,8 @@
 //! - `text`: a picture.
 //!
 //! Nothing is put in by the runner but the two contexts `provider` and `consumer`, the folder `deploy`, kubectl,
-//! kubectl-bind, synk and, if the page uses it, helm, and variables that the page names as given. The clusters have no nodes, so that a [`Kubelet`] runs
-//! what the konnector's Deployment says.
+//! kubectl-bind, synk and, if the page uses it, helm, and variables that the page names as given. The caller runs a
+//! [`Kubelet`](crate::Kubelet) on each cluster on which the page installs programs.
 
 mod output;
 mod page;
@@ -27,7 +27,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::{ControlPlane, Process, Workdir, binaries, kubelet::Kubelet, process::cargo_bin_path};
+use crate::{ControlPlane, Process, Workdir, binaries, process::cargo_bin_path};
 
 use self::page::{Block, Page};
 
@@ -63,14 +63,7 @@ impl Reader<'_> {
             ensure!(text.contains(variable), "{name} does not say that {variable} is given");
         }
         let desk = Desk::prepare(name, &page, self)?;
-        let mut kubelet = Kubelet::new(self.consumer);
-        let outcome = tokio::select! {
-            outcome = desk.work(name, &page, self) => outcome,
-            failed = kubelet.work() => failed,
-        };
-        if outcome.is_ok() {
-            kubelet.hush();
-        }
+        let outcome = desk.work(name, &page, self).await;
         outcome.with_context(|| format!("following docs/guides/{name}"))
     }
 }

@@ -1,225 +1,222 @@
-//! Plays the kubelet and the deployment controller for the konnector, as far as its users see them: the clusters here have
-//! no nodes.
+//! Plays scheduler, kubelet and load balancer: runs Pods as they are, from the images that were built. Only root may.
+//!
+//! What is unlike a node:
+//!
+//! - Each Pod has a network of its own, in which only loopback exists, so that every Pod may listen on every port. The IP of a
+//!   Pod is `127.0.0.1`.
+//! - There are no routes between these networks, no cluster IPs and no DNS. A Pod connects to addresses of loopback that were
+//!   named beforehand ([`Kubelet::reaching`]); each connection is forwarded to the same address of this machine.
+//! - A Service is reached at an address of this machine that was named for it ([`Kubelet::exposing`]), as behind a load balancer.
+//!   Each connection goes to a Pod that is ready.
+//! - Root file systems are read-only, also where a Pod does not ask for it. Resources and process ids are not isolated.
+//! - Back-offs are shorter, and tokens and Secrets in volumes are written anew every few seconds.
+//!
+//! What a Pod asks for and is not known here (`exec` probes, `subPath`, `envFrom`) is an error of its container, and no silence.
 
-use std::{collections::BTreeMap, path::PathBuf, process::Command, time::Duration};
+mod container;
+mod creation;
+mod environment;
+mod pod;
+mod probe;
+mod pull;
+mod sandbox;
+mod service;
+mod status;
+mod status_manager;
+mod volumes;
 
-use anyhow::{Context as _, Result};
-use k8s_openapi::api::{
-    apps::v1::Deployment,
-    core::v1::{Container, EnvVar, PodSpec},
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
 };
+
+use anyhow::{Context as _, Result, bail};
+use futures::{StreamExt as _, TryStreamExt as _, future::LocalBoxFuture, stream::FuturesUnordered};
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
-    Api, ResourceExt as _,
-    api::{Patch, PatchParams},
+    Api, Client, ResourceExt as _,
+    api::{ObjectMeta, PostParams},
+    runtime::watcher::{self, Event},
 };
-use tokio::time::sleep;
+use tokio::{sync::watch, time::sleep};
 
-use crate::{
-    ControlPlane, Process,
-    deployed::available,
-    http,
-    provider::{NAMESPACE, free_port},
-};
+use self::{pod::PodRunner, sandbox::Sandboxes, service::LoadBalancer};
+use crate::{ControlPlane, forward::Forward};
 
-const DEPLOYMENT: &str = "konnector";
-const POLL: Duration = Duration::from_millis(100);
-const GRACE: Duration = Duration::from_secs(30);
-/// Flags of the Deployment that are replaced, because the process here is no pod.
-const OWN: [&str; 2] = ["--kubeconfig", "--server-address"];
+/// The name of the one node.
+const NODE: &str = "node";
+/// The pause before a watch that has failed is begun anew.
+const RETRY: Duration = Duration::from_millis(200);
 
-/// Runs the konnector as long as its Deployment exists, with the flags of its Deployment.
+/// A node of a control plane.
 #[derive(Debug)]
 pub struct Kubelet<'a> {
     plane: &'a ControlPlane,
-    running: Option<Running>,
+    reachable: Vec<SocketAddr>,
+    load_balancers: Vec<LoadBalancer>,
+    sandboxes: Sandboxes,
+    /// Whether nothing is shown of the logs of processes that are cut off.
+    is_quiet: AtomicBool,
 }
 
-/// A running konnector, and the pod template that it was started for.
-#[derive(Debug)]
-struct Running {
-    process: Process,
-    pod: Pod,
-    admin: u16,
-    /// The generation of the Deployment that was reported as available.
-    reported: Option<i64>,
+/// The Pods that run.
+#[derive(Default)]
+struct Running<'a> {
+    /// Tell Pods to end, by their UIDs.
+    stops: BTreeMap<String, watch::Sender<Stop>>,
+    /// UIDs of the Pods in the list with which a watch begins.
+    listed: BTreeSet<String>,
+    runs: FuturesUnordered<LocalBoxFuture<'a, Result<()>>>,
 }
 
-/// The parts of a pod template that make a difference to the process.
-#[derive(Clone, Debug, PartialEq)]
-struct Pod {
-    args: Vec<String>,
-    env: BTreeMap<String, String>,
-    service_account: String,
-}
+/// If a Pod is to end: how long its processes may take after SIGTERM. Zero means SIGKILL.
+type Stop = Option<Duration>;
 
 impl<'a> Kubelet<'a> {
-    /// A kubelet that runs nothing yet.
-    pub const fn new(plane: &'a ControlPlane) -> Self {
-        Self { plane, running: None }
-    }
-
-    /// Follows the Deployment until this future is dropped, which ends the konnector, or an error occurs.
-    pub async fn work(&mut self) -> Result<()> {
-        let deployments = Api::<Deployment>::namespaced(self.plane.client(), NAMESPACE);
-        loop {
-            self.look(&deployments).await.context("running the konnector")?;
-            sleep(POLL).await;
+    /// A kubelet that runs nothing yet. Its Pods reach the API server of the control plane.
+    pub fn new(plane: &'a ControlPlane) -> Self {
+        Self {
+            plane,
+            reachable: vec![plane.server_address()],
+            load_balancers: Vec::new(),
+            sandboxes: Sandboxes::default(),
+            is_quiet: AtomicBool::new(false),
         }
     }
 
-    /// Prints nothing of the konnector's log when it ends.
-    pub fn hush(&mut self) {
-        if let Some(running) = &mut self.running {
-            running.process.hush();
-        }
+    /// Makes more addresses of loopback reachable for Pods, such as those of a provider.
+    #[must_use]
+    pub fn reaching(mut self, addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
+        self.reachable.extend(addresses);
+        self.reachable.sort_unstable();
+        self.reachable.dedup();
+        self
     }
 
-    async fn look(&mut self, deployments: &Api<Deployment>) -> Result<()> {
-        let deployment = deployments.get_opt(DEPLOYMENT).await?;
-        let pod = deployment.as_ref().map(Pod::of).transpose()?;
-        if let Some(running) = &mut self.running
-            && (pod.as_ref() != Some(&running.pod) || !running.process.is_running())
-        {
-            running.process.hush();
-            running.process.terminate(GRACE).await?;
-            self.running = None;
-        }
-        let (Some(deployment), Some(pod)) = (deployment, pod) else {
-            return Ok(());
+    /// Makes a Service, which need not exist yet, reachable at an address of this machine.
+    #[must_use]
+    pub fn exposing(mut self, namespace: &str, service: &str, address: SocketAddr) -> Self {
+        let balancer = LoadBalancer::new(self.plane.client(), namespace, service, address, self.sandboxes.clone());
+        self.load_balancers.push(balancer);
+        self
+    }
+
+    /// Runs Pods until `work` has ended, and fails if they cannot be run any more. Then their processes end; if something has
+    /// failed, the ends of their logs are printed.
+    ///
+    /// Deployments, Jobs and PodDisruptionBudgets are served by controllers of the control plane, which are started here.
+    pub async fn during<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let mut running = Running::default();
+        let outcome = tokio::select! {
+            outcome = work => outcome,
+            failed = self.run(&mut running) => failed.and_then(|()| bail!("the watch of Pods has ended")),
         };
-        if self.running.is_none() {
-            self.running = Some(Running::start(self.plane, pod).await?);
+        if outcome.is_ok() {
+            self.is_quiet.store(true, Ordering::Relaxed);
         }
-        if let Some(running) = &mut self.running {
-            running.report(&deployment, deployments).await?;
+        outcome
+    }
+
+    /// The process id of a container that runs.
+    pub fn process(&self, pod: &Pod, container: &str) -> Option<u32> {
+        self.sandboxes.process(pod.metadata.uid.as_deref()?, container)
+    }
+
+    async fn run<'b>(&'b self, running: &mut Running<'b>) -> Result<()> {
+        let client = self.plane.client();
+        self.plane.run_workloads()?;
+        register(&client).await.context("cannot register the node")?;
+        let _forwards: Vec<Forward> = self
+            .load_balancers
+            .iter()
+            .map(LoadBalancer::start)
+            .collect::<Result<_>>()?;
+        let pods = Api::<Pod>::all(client);
+        let mut events = std::pin::pin!(watcher::watcher(pods, watcher::Config::default()));
+        loop {
+            tokio::select! {
+                event = events.try_next() => match event {
+                    Ok(Some(event)) => running.handle(self, event),
+                    Ok(None) => return Ok(()),
+                    // The watch is begun anew: API servers are stopped by tests.
+                    Err(_) => sleep(RETRY).await,
+                },
+                Some(ended) = running.runs.next() => ended?,
+            }
         }
-        Ok(())
     }
 }
 
-impl Running {
-    async fn start(plane: &ControlPlane, pod: Pod) -> Result<Self> {
-        let kubeconfig = plane
-            .service_account_kubeconfig(NAMESPACE, &pod.service_account)
-            .await?;
-        let admin = free_port()?;
-        let process = Process::spawn(&format!("{}-konnector", plane.name()), &pod.command(kubeconfig, admin)?)?;
-        Ok(Self {
-            process,
-            pod,
-            admin,
-            reported: None,
-        })
-    }
-
-    /// Reports the Deployment as available once the konnector is ready.
-    async fn report(&mut self, deployment: &Deployment, deployments: &Api<Deployment>) -> Result<()> {
-        let generation = deployment.metadata.generation;
-        let is_ready = self.reported != generation
-            && http::get(self.admin, "/readyz")
-                .await
-                .is_ok_and(|(status, _)| status == 200);
-        if !is_ready {
-            return Ok(());
+impl<'a> Running<'a> {
+    fn handle(&mut self, kubelet: &'a Kubelet<'a>, event: Event<Pod>) {
+        match event {
+            Event::Init => self.listed.clear(),
+            Event::InitApply(pod) => {
+                self.listed.extend(pod.uid());
+                self.apply(kubelet, pod);
+            }
+            Event::InitDone => {
+                let listed = &self.listed;
+                self.stops.retain(|uid, stop| {
+                    let exists = listed.contains(uid);
+                    if !exists {
+                        stop.send_replace(Some(Duration::ZERO));
+                    }
+                    exists
+                });
+            }
+            Event::Apply(pod) => self.apply(kubelet, pod),
+            // Usually the Pod has ended before; one that is deleted without a grace period ends now.
+            Event::Delete(pod) => {
+                if let Some(stop) = pod.uid().and_then(|uid| self.stops.remove(&uid)) {
+                    stop.send_replace(Some(Duration::ZERO));
+                }
+            }
         }
-        let patch = Patch::Merge(available(deployment));
-        deployments
-            .patch_status(&deployment.name_any(), &PatchParams::default(), &patch)
-            .await?;
-        self.reported = generation;
-        Ok(())
+    }
+
+    fn apply(&mut self, kubelet: &'a Kubelet<'a>, pod: Pod) {
+        let Some(uid) = pod.uid() else {
+            return;
+        };
+        let metadata = &pod.metadata;
+        let seconds = metadata.deletion_grace_period_seconds.unwrap_or_default();
+        let stop = metadata.deletion_timestamp.is_some().then(|| seconds_of(seconds));
+        let runs = &self.runs;
+        let sender = self.stops.entry(uid).or_insert_with(|| {
+            let (sender, stopped) = watch::channel(None);
+            runs.push(Box::pin(PodRunner::new(kubelet, pod, stopped).run()));
+            sender
+        });
+        if stop.is_some() {
+            sender.send_replace(stop);
+        }
     }
 }
 
-impl Pod {
-    fn of(deployment: &Deployment) -> Result<Self> {
-        let spec = deployment.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
-        let spec: &PodSpec = spec.context("a Deployment without a pod")?;
-        let container: &Container = spec.containers.first().context("a pod without a container")?;
-        let env = container.env.iter().flatten();
-        Ok(Self {
-            args: container.args.clone().unwrap_or_default(),
-            env: env
-                .filter_map(|variable| Some((variable.name.clone(), value(variable)?)))
-                .collect(),
-            service_account: spec
-                .service_account_name
-                .clone()
-                .unwrap_or_else(|| "default".to_owned()),
-        })
-    }
-
-    fn command(&self, kubeconfig: PathBuf, admin: u16) -> Result<Command> {
-        let mut command = Process::cargo_bin("bindery-konnector")?;
-        command.arg("--kubeconfig").arg(kubeconfig);
-        command.args(["--server-address", &format!("127.0.0.1:{admin}")]);
-        command.args(without(&self.args, &OWN));
-        command.envs(&self.env);
-        Ok(command)
-    }
+/// Waits until a Pod is to end.
+async fn stopped(stop: &watch::Receiver<Stop>) {
+    // An error says that nobody runs the Pod any more.
+    let _ = stop.clone().wait_for(Option::is_some).await;
 }
 
-/// The value of a variable that is written out or is the pod's namespace.
-fn value(variable: &EnvVar) -> Option<String> {
-    let field = || {
-        let source = variable.value_from.as_ref()?.field_ref.as_ref()?;
-        (source.field_path == "metadata.namespace").then(|| NAMESPACE.to_owned())
+/// A time of the Kubernetes API, in which negative numbers mean nothing.
+fn seconds_of(seconds: i64) -> Duration {
+    Duration::from_secs(seconds.try_into().unwrap_or_default())
+}
+
+async fn register(client: &Client) -> Result<()> {
+    let node = Node {
+        metadata: ObjectMeta {
+            name: Some(NODE.to_owned()),
+            ..ObjectMeta::default()
+        },
+        ..Node::default()
     };
-    variable.value.clone().or_else(field)
-}
-
-/// Returns the arguments without these flags and their values.
-fn without<'a>(args: &'a [String], flags: &[&str]) -> Vec<&'a str> {
-    let mut left = Vec::new();
-    let mut args = args.iter().map(String::as_str);
-    while let Some(arg) = args.next() {
-        match flags.iter().find_map(|flag| arg.strip_prefix(flag)) {
-            Some("") => drop(args.next()),
-            Some(value) if value.starts_with('=') => {}
-            _ => left.push(arg),
-        }
-    }
-    left
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn the_kubelet_gives_what_it_knows_better() {
-        let args = [
-            "--server-address=0.0.0.0:8090",
-            "--adoption",
-            "all",
-            "--kubeconfig",
-            "x",
-            "--namespace=kube-bind",
-        ]
-        .map(str::to_owned);
-        assert_eq!(without(&args, &OWN), ["--adoption", "all", "--namespace=kube-bind"]);
-    }
-
-    #[test]
-    fn a_pod_is_read_from_its_deployment() {
-        let deployment = serde_json::from_value(json!({
-            "metadata": {"name": "konnector"},
-            "spec": {"selector": {}, "template": {"spec": {
-                "serviceAccountName": "konnector",
-                "containers": [{"name": "konnector", "args": ["--adoption=off"], "env": [
-                    {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
-                    {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-                    {"name": "RUST_BACKTRACE", "value": "1"},
-                ]}],
-            }}},
-        }))
-        .unwrap();
-        let pod = Pod::of(&deployment).unwrap();
-        assert_eq!(pod.args, ["--adoption=off"]);
-        assert_eq!(pod.service_account, "konnector");
-        let env: Vec<_> = pod.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        assert_eq!(env, ["POD_NAMESPACE=kube-bind", "RUST_BACKTRACE=1"]);
+    match Api::all(client.clone()).create(&PostParams::default(), &node).await {
+        Err(kube::Error::Api(error)) if error.code == 409 => Ok(()),
+        outcome => Ok(drop(outcome?)),
     }
 }

@@ -12,7 +12,9 @@
 //! | [`charts`] | runs Helm, and makes `deploy/` of the charts |
 //! | [`claiming`] | installs a binding with permission claims by a program that is not `kubectl bind` |
 //! | [`clock`] | moves the clock of a single process |
+//! | [`container`] | runs a program in the root of an image |
 //! | [`former`] | builds the programs of an earlier commit, for tests of upgrades |
+//! | [`images`] | finds, unpacks and pushes the images of the programs |
 //! | [`guide`] | runs the commands of a page of `docs/guides` |
 //! | [`lease`] | flags of programs: how long a leader holds its Lease without renewing it |
 //! | [`offer`] | publishes an API of its own for each test case |
@@ -22,8 +24,7 @@
 //! | [`wildwest`] | the example API `cowboys.wildwest.dev` |
 //!
 //! [`Gate`] and [`Proxy`] cut a program off from its API server, [`Liar`] answers some requests wrongly, and
-//! [`Kubelet`] runs the konnector's Deployment as a process, and [`Deployed`] any Deployment of the project once, because the
-//! control planes have no nodes.
+//! [`Kubelet`] runs Pods from the images of the programs, because the control planes have no nodes.
 
 mod audit;
 pub mod binaries;
@@ -34,18 +35,21 @@ pub mod charts;
 pub mod claiming;
 pub mod clock;
 mod consumer;
+pub mod container;
 pub mod control_plane;
-mod deployed;
 mod eventually;
 pub mod former;
+mod forward;
 mod gate;
 pub mod guide;
 pub mod http;
+pub mod images;
 mod kubeconfig;
 mod kubelet;
 pub mod lease;
 mod liar;
 pub mod manifests;
+mod network;
 pub mod offer;
 pub mod pki;
 pub mod process;
@@ -61,12 +65,12 @@ mod workdir;
 pub use audit::{Asked, Audit, Moment};
 pub use consumer::Consumer;
 pub use control_plane::{ControlPlane, ServiceAccountClaims};
-pub use deployed::Deployed;
 pub use eventually::{eventually, eventually_ok, holds_for};
 pub use gate::Gate;
 pub use kubeconfig::{Kubeconfig, User};
 pub use kubelet::Kubelet;
 pub use liar::{Liar, Lie};
+pub use network::NetworkNamespace;
 pub use process::Process;
 pub use provider::{Certificates, NAMESPACE, Provider, TLS_SECRET, free_port};
 pub use proxy::Proxy;

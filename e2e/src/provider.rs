@@ -1,6 +1,9 @@
 //! A provider: a control plane with the shipped manifests of the backend, and servers that run as their ServiceAccount.
 
+mod release;
+
 use std::{
+    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -246,6 +249,13 @@ impl Provider {
     /// The URL that clients dial, and the audience of their tokens.
     pub fn address(&self) -> String {
         format!("https://127.0.0.1:{}", self.ports.grpc)
+    }
+
+    /// The addresses of loopback to which konnectors connect: those of the API server and of all servers so far.
+    pub fn reachable(&self) -> Vec<SocketAddr> {
+        let ports = self.replicas.iter().chain([&self.ports]);
+        let servers = ports.map(|it| SocketAddr::from((Ipv4Addr::LOCALHOST, it.grpc)));
+        servers.chain([self.plane.server_address()]).collect()
     }
 
     /// The URL of one server. All of them expect tokens for [`Provider::address`].

@@ -35,44 +35,4 @@ pub(crate) fn step(name: &str, args: &[&str], env: &[(&str, &str)]) -> Result<()
     Ok(())
 }
 
-/// Selects what the end-to-end tests run beside their own programs, for `cargo build` and `cargo test`.
-///
-/// The packages that a command selects decide the features of their dependencies, and each set of features is compiled anew.
-/// All builds for tests select the whole workspace, so that they share one set.
-pub(crate) const TESTED: [&str; 10] = [
-    "--workspace",
-    "--examples",
-    "--bin",
-    "bindery-server",
-    "--bin",
-    "bindery-konnector",
-    "--bin",
-    "kubectl-bind",
-    "--bin",
-    "synk",
-];
-
-/// The packages of the programs that users get. They are also compiled by themselves, without the features that tests add to
-/// their dependencies.
-pub(crate) const SHIPPED: [&str; 9] = [
-    "-p",
-    "bindery-server",
-    "-p",
-    "bindery-agent",
-    "-p",
-    "bindery-cli",
-    "-p",
-    "bindery-synk",
-    "--bins",
-];
-
-/// Builds the programs that the demos run, as users get them.
-pub(crate) fn build_shipped() -> Result<()> {
-    step("programs", &[&["build", "--locked"], &SHIPPED[..]].concat(), &[])
-}
-
-/// Builds the program that delivers a credential without a human.
-pub(crate) fn build_deliverer() -> Result<()> {
-    let example = ["build", "--locked", "-p", "bindery-sdk", "--example", "headless"];
-    step("deliverer", &example, &[])
-}
+pub(crate) use bindery_image::compile::{SHIPPED, TESTED};

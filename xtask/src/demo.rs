@@ -1,16 +1,16 @@
-//! `cargo xtask demo`: the main job on two real clusters, each step with its time.
+//! `cargo xtask demo`: the main job on two real clusters, each step with its time. Server and konnector are installed as users
+//! install them, and run in Pods from their images.
 
 mod headless;
 mod interactive;
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
-use crate::{
-    cargo::{build_deliverer, build_shipped},
-    say::show,
-};
+use bindery_image::Profile;
+
+use crate::{image, say::show};
 
 const NAMESPACE: &str = "wild-west";
 const COWBOY: &str = "billy-the-kid";
@@ -32,10 +32,7 @@ struct Steps {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    build_shipped()?;
-    if args.headless {
-        build_deliverer()?;
-    }
+    image::build_all(Profile::Dev).context("cannot provide the images")?;
     let runtime = tokio::runtime::Runtime::new()?;
     runtime.block_on(async {
         tokio::select! {

@@ -5,6 +5,7 @@ mod bench;
 mod cargo;
 mod demo;
 mod generate;
+mod image;
 mod say;
 mod soak;
 mod test;
@@ -31,6 +32,8 @@ enum Command {
     Soak(soak::Args),
     /// Measures what something costs, beside the least that it could cost, in the same run.
     Bench(bench::Args),
+    /// Builds the OCI images of the programs.
+    Image(image::Args),
     /// Writes the generated files: `deploy/crds`, `deploy/server` and `deploy/konnector`, and the reference of the charts' values.
     Gen,
 }
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         Command::Test(args) => test::run(&args),
         Command::Soak(args) => soak::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Image(args) => image::run(&args),
         Command::Gen => generate::run(),
     };
     match outcome {

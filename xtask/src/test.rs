@@ -15,9 +15,13 @@ use bindery_e2e::{
     binaries::{self, Binaries},
     former,
 };
+use bindery_image::Profile;
 
 use self::schedule::Lanes;
-use crate::cargo::{TESTED, step};
+use crate::{
+    cargo::{TESTED, step},
+    image,
+};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -65,10 +69,12 @@ fn all() -> Result<()> {
     Ok(())
 }
 
-/// Provides control planes, Helm, and the former version for suite `upgrade`. They are built here and not in the first test, which
-/// would time out on a fresh machine.
+/// Provides control planes, Helm, crane, the images of the programs, and the former version for suite `upgrade`. They are built here
+/// and not in the first test, which would time out on a fresh machine.
 fn provide() -> Result<()> {
     Binaries::locate().context("cannot provide control planes")?;
     binaries::helm().context("cannot provide Helm")?;
+    binaries::crane().context("cannot provide crane")?;
+    image::build_all(Profile::Dev).context("cannot provide the images")?;
     former::locate().map(drop)
 }

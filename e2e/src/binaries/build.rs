@@ -38,6 +38,14 @@ pub(super) const HELM: Module = Module {
     programs: &[Program::Helm],
 };
 
+/// crane, which needs a newer Go than the control plane.
+pub(super) const CRANE: Module = Module {
+    what: "crane",
+    go_mod: include_str!("../../crane/go.mod"),
+    go_sum: include_str!("../../crane/go.sum"),
+    programs: &[Program::Crane],
+};
+
 /// The oldest and the newest minor of Kubernetes on which the soak runs.
 pub(super) const MINORS: [(&str, Module); 2] = [
     (
@@ -218,6 +226,7 @@ impl Module {
             Program::Etcd => String::new(),
             Program::Grpcurl => format!(" -X main.version={version}"),
             Program::Helm => format!(" -X helm.sh/helm/v4/internal/version.version={version}"),
+            Program::Crane => format!(" -X github.com/google/go-containerregistry/cmd/crane/cmd.Version={version}"),
             Program::KubeApiserver | Program::KubeControllerManager | Program::Kubectl => {
                 let mut numbers = version.trim_start_matches('v').split('.');
                 let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
@@ -247,7 +256,7 @@ mod tests {
     #[test]
     fn every_program_has_a_pinned_version() {
         let minors = MINORS.map(|(_, module)| module);
-        for module in [CONTROL_PLANE, HELM].into_iter().chain(minors) {
+        for module in [CONTROL_PLANE, HELM, CRANE].into_iter().chain(minors) {
             for program in module.programs {
                 let version = module.version(*program);
                 assert!(version.starts_with('v'), "{} is not pinned", program.name());

@@ -27,6 +27,16 @@ const CONTROLLERS: [&str; 8] = [
     "validatingadmissionpolicy-status-controller",
 ];
 
+/// The controllers for Pods, which run only where a kubelet does: they cost processor time.
+const WORKLOADS: [&str; 6] = [
+    "deployment-controller",
+    "disruption-controller",
+    "job-controller",
+    "replicaset-controller",
+    "root-ca-certificate-publisher-controller",
+    "ttl-after-finished-controller",
+];
+
 /// The environment in which the Go programs seldom collect garbage. An API server starts in two thirds of the processor time,
 /// and grows to five times what it needs. A limit on its memory would not do: an API server that needs more than the limit
 /// does nothing but collect garbage.
@@ -127,10 +137,17 @@ impl Layout {
         self.spawn(binaries, Program::KubeApiserver, &flags)
     }
 
-    pub(super) fn spawn_controller_manager(&self, binaries: &Binaries, kubeconfig: &Path) -> Result<Process> {
+    pub(super) fn spawn_controller_manager(
+        &self,
+        binaries: &Binaries,
+        kubeconfig: &Path,
+        has_workloads: bool,
+    ) -> Result<Process> {
+        let workloads = if has_workloads { &WORKLOADS[..] } else { &[] };
         let flags = [
             format!("--kubeconfig={}", kubeconfig.display()),
-            format!("--controllers={}", CONTROLLERS.join(",")),
+            format!("--controllers={}", [&CONTROLLERS[..], workloads].concat().join(",")),
+            format!("--root-ca-file={}", self.file("ca.crt")),
             format!(
                 "--service-account-private-key-file={}",
                 self.file("service-account.key")

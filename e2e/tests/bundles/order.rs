@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use bindery_e2e::{
     ControlPlane, Kubelet,
     bundle::{Bundle, rights},
@@ -40,14 +40,6 @@ pub(crate) async fn manifests_in_reverse_order_converge() -> Result<()> {
         all.push(widget);
         all.reverse();
 
-        let mut kubelet = Kubelet::new(&plane);
-        let works = async {
-            loop {
-                // What it lacks today may be there tomorrow.
-                let _ = kubelet.work().await;
-                sleep(PAUSE).await;
-            }
-        };
         let converges = async {
             apply_all(&plane, all).await?;
             bundle.binds(&[OFFER.name]).await?;
@@ -62,14 +54,8 @@ pub(crate) async fn manifests_in_reverse_order_converge() -> Result<()> {
             ours.get("one").await.context("the object")?;
             Ok(())
         };
-        let outcome: Result<()> = tokio::select! {
-            outcome = converges => outcome,
-            () = works => bail!("the kubelet ended"),
-        };
-        if outcome.is_ok() {
-            kubelet.hush();
-        }
-        outcome
+        let kubelet = Kubelet::new(&plane).reaching(case.world.q.reachable());
+        Box::pin(kubelet.during(converges)).await
     })
     .await
 }

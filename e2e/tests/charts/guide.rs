@@ -1,14 +1,12 @@
 //! The page about the installation with Helm, command by command.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    net::{Ipv4Addr, SocketAddr},
+};
 
 use anyhow::{Result, ensure};
-use bindery_e2e::{
-    ControlPlane, Deployed, charts::SERVER, eventually, free_port, guide::Reader, process::Programs, run,
-    wildwest::SOON,
-};
-use k8s_openapi::api::apps::v1::Deployment;
-use kube::Api;
+use bindery_e2e::{ControlPlane, Kubelet, charts::SERVER, free_port, guide::Reader, run};
 
 const PAGE: &str = include_str!("../../../docs/guides/install-with-helm.md");
 
@@ -19,32 +17,20 @@ fn install_with_helm() -> Result<()> {
             Box::pin(ControlPlane::start("guide-helm-p")),
             Box::pin(ControlPlane::start("guide-helm-c"))
         )?;
+        let endpoint = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         let reader = Reader {
             given: BTreeMap::from([
-                ("BIND_URL", format!("https://127.0.0.1:{}", free_port()?)),
+                ("BIND_URL", format!("https://{endpoint}")),
                 ("KUBERNETES_URL", provider.server_url()),
             ]),
             provider: &provider,
             consumer: &consumer,
         };
-        tokio::select! {
-            outcome = reader.follow("install-with-helm.md") => outcome,
-            failed = serve(&provider) => failed,
-        }
+        let provider_node = Kubelet::new(&provider).exposing(SERVER.namespace, SERVER.name, endpoint);
+        let consumer_node = Kubelet::new(&consumer).reaching([provider.server_address(), endpoint]);
+        let follow = reader.follow("install-with-helm.md");
+        Box::pin(provider_node.during(consumer_node.during(follow))).await
     })
-}
-
-/// Runs the server once it is installed, as the provider's kubelet. Returns only with an error.
-async fn serve(provider: &ControlPlane) -> Result<()> {
-    let deployments = Api::<Deployment>::namespaced(provider.client(), SERVER.namespace);
-    eventually("the server to be installed", SOON, async || {
-        deployments.get_opt(SERVER.name).await.map_err(Into::into)
-    })
-    .await?;
-    let mut server = Deployed::start(provider, &Programs::default(), SERVER.namespace, SERVER.name).await?;
-    server.process.hush();
-    server.report_available(provider).await?;
-    std::future::pending().await
 }
 
 #[test]

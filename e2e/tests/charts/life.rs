@@ -4,9 +4,9 @@
 use anyhow::{Context as _, Result, ensure};
 use bindery_api::{ConditionStatus, Conditions as _, v1alpha2::APIServiceBinding};
 use bindery_e2e::{
-    ControlPlane, Deployed,
+    ControlPlane, Process,
     charts::{self, KONNECTOR, Release, SERVER},
-    eventually_ok, former,
+    eventually_ok, former, free_port,
     offer::Offer,
     process, run,
     wildwest::SOON,
@@ -22,13 +22,12 @@ const CHANGED: &str = "changed";
 fn releases_come_change_and_go_and_every_object_stays() -> Result<()> {
     run(async {
         let world = Box::pin(World::start("charts")).await?;
-        Box::pin(life(&world)).await
+        Box::pin(world.during(SERVER, life(&world))).await
     })
 }
 
 async fn life(world: &World) -> Result<()> {
-    world.install_server(SERVER, &[]).await?;
-    let server = world.run_server(SERVER).await?;
+    world.install_server(SERVER, &["--wait"]).await?;
     let offer = Offer::new("life");
     world.offer(offer).await?;
     make_namespace(&world.consumer, NAMESPACE).await?;
@@ -37,19 +36,18 @@ async fn life(world: &World) -> Result<()> {
     let mut widgets = world.widgets(offer, None).await?;
     widgets.keep(&["kept-1", "kept-2", "kept-3"]).await?;
     widgets.create(CHANGED).await?;
-    let konnector = taken_over(world, &widgets, konnector)
+    taken_over(world, &widgets, konnector)
         .await
         .context("taken over by Helm")?;
-    let programs = upgraded(world, &widgets, [server, konnector])
-        .await
-        .context("upgrade")?;
-    let programs = rolled_back(world, &widgets, programs).await.context("rollback")?;
-    uninstalled(world, &widgets, programs).await.context("uninstall")?;
+    upgraded(world, &widgets).await.context("upgrade")?;
+    rolled_back(world, &widgets).await.context("rollback")?;
+    uninstalled(world, &widgets).await.context("uninstall")?;
     installed_again(world, &widgets).await.context("install again")
 }
 
-/// The konnector of a former version, installed by its own command, with a binding.
-async fn by_the_former_command(world: &World) -> Result<Deployed> {
+/// The konnector of a former version, installed by its own command, with a binding. There is no image of that version, so that it
+/// runs beside its Pod.
+async fn by_the_former_command(world: &World) -> Result<Process> {
     let former = tokio::task::spawn_blocking(former::locate).await??;
     let mut command = former.command("kubectl-bind")?;
     command.env("KUBECONFIG", world.consumer.kubeconfig_path());
@@ -59,13 +57,22 @@ async fn by_the_former_command(world: &World) -> Result<Deployed> {
         "registry.example.com/bindery-konnector:1",
     ]);
     process::stdout(&process::run(command, SOON).await?).context("the former kubectl bind deploy")?;
-    let konnector = Deployed::start(&world.consumer, &former, KONNECTOR.namespace, KONNECTOR.name).await?;
+    let namespace = KONNECTOR.namespace;
+    let mut command = former.command("bindery-konnector")?;
+    let kubeconfig = world
+        .consumer
+        .service_account_kubeconfig(namespace, KONNECTOR.name)
+        .await?;
+    command.arg("--kubeconfig").arg(kubeconfig);
+    command.args(["--namespace", namespace, "--lease-namespace", namespace]);
+    command.arg(format!("--server-address=127.0.0.1:{}", free_port()?));
+    let konnector = Process::spawn("former-konnector", &command)?;
     world.bind(&former, "life", &[]).await?;
     Ok(konnector)
 }
 
 /// Helm takes the set over: without the flag it refuses, and the set can then be forgotten without losing an object.
-async fn taken_over(world: &World, widgets: &Widgets, konnector: Deployed) -> Result<Deployed> {
+async fn taken_over(world: &World, widgets: &Widgets, mut former: Process) -> Result<()> {
     let plane = &world.consumer;
     let refused = world.apply(plane, "install", KONNECTOR, &[]).await;
     let refused = format!("{:#}", refused.err().context("Helm takes what is not its own")?);
@@ -74,11 +81,10 @@ async fn taken_over(world: &World, widgets: &Widgets, konnector: Deployed) -> Re
         "{refused}"
     );
 
-    world
-        .apply(plane, "install", KONNECTOR, &["--take-ownership", "--force-conflicts"])
-        .await?;
-    konnector.stop().await?;
-    let konnector = world.run_konnector(KONNECTOR).await?;
+    let take = ["--take-ownership", "--force-conflicts", "--wait"];
+    world.apply(plane, "install", KONNECTOR, &take).await?;
+    former.terminate(SOON).await?;
+    former.hush();
     widgets.are_kept("takeover").await?;
     let forgotten = plane
         .kubectl(&[
@@ -97,7 +103,7 @@ async fn taken_over(world: &World, widgets: &Widgets, konnector: Deployed) -> Re
     let refused = world.kubectl_bind(&["deploy"]).await;
     let refused = format!("{:#}", refused.err().context("kubectl bind deploy works against Helm")?);
     ensure!(refused.contains("helm upgrade konnector"), "{refused}");
-    Ok(konnector)
+    Ok(())
 }
 
 /// The API server says which field of a free-form value it does not know.
@@ -135,7 +141,7 @@ async fn a_flag_set_by_hand_is_a_conflict(world: &World) -> Result<()> {
     Ok(())
 }
 
-async fn upgraded(world: &World, widgets: &Widgets, programs: [Deployed; 2]) -> Result<[Deployed; 2]> {
+async fn upgraded(world: &World, widgets: &Widgets) -> Result<()> {
     an_unknown_field_is_refused(world).await?;
     a_flag_set_by_hand_is_a_conflict(world).await?;
     let [server, konnector] = [SERVER, KONNECTOR].map(|release| charts::folder(release.chart).join("values-ha.yaml"));
@@ -147,7 +153,7 @@ async fn upgraded(world: &World, widgets: &Widgets, programs: [Deployed; 2]) -> 
             &world.provider,
             "upgrade",
             SERVER,
-            &["--values", &server, "--set", &values],
+            &["--values", &server, "--set", &values, "--wait"],
         )
         .await?;
     let set = "pollingInterval=5s,bundleResources={widgets.life.example.dev}";
@@ -156,20 +162,17 @@ async fn upgraded(world: &World, widgets: &Widgets, programs: [Deployed; 2]) -> 
             &world.consumer,
             "upgrade",
             KONNECTOR,
-            &["--values", &konnector, "--set", set, "--force-conflicts"],
+            &["--values", &konnector, "--set", set, "--force-conflicts", "--wait"],
         )
         .await?;
-    let programs = restarted(world, programs).await?;
     widgets.are_kept("upgrade").await?;
-    widgets.change(CHANGED, "green").await?;
-    Ok(programs)
+    widgets.change(CHANGED, "green").await
 }
 
-async fn rolled_back(world: &World, widgets: &Widgets, programs: [Deployed; 2]) -> Result<[Deployed; 2]> {
+async fn rolled_back(world: &World, widgets: &Widgets) -> Result<()> {
     for (plane, release) in [(&world.provider, SERVER), (&world.consumer, KONNECTOR)] {
-        world
-            .helm(plane, &["rollback", release.name, "--namespace", release.namespace])
-            .await?;
+        let args = ["rollback", release.name, "--namespace", release.namespace, "--wait"];
+        world.helm(plane, &args).await?;
         let replicas = [
             "get",
             "deployment",
@@ -185,24 +188,13 @@ async fn rolled_back(world: &World, widgets: &Widgets, programs: [Deployed; 2]) 
             release.name
         );
     }
-    let programs = restarted(world, programs).await?;
     widgets.are_kept("rollback").await?;
-    widgets.change(CHANGED, "white").await?;
-    Ok(programs)
-}
-
-/// The pods of the former templates end, and those of the present ones start.
-async fn restarted(world: &World, programs: [Deployed; 2]) -> Result<[Deployed; 2]> {
-    for program in programs {
-        program.stop().await?;
-    }
-    Ok([world.run_server(SERVER).await?, world.run_konnector(KONNECTOR).await?])
+    widgets.change(CHANGED, "white").await
 }
 
 /// What belongs to users, the CRDs, and what limits consumers stay. All else of the releases goes. The konnector runs while the
 /// provider's roles go, and loses its access.
-async fn uninstalled(world: &World, widgets: &Widgets, [server, konnector]: [Deployed; 2]) -> Result<()> {
-    server.stop().await?;
+async fn uninstalled(world: &World, widgets: &Widgets) -> Result<()> {
     uninstall(world, &world.provider, SERVER).await?;
     widgets.set(CHANGED, "black").await?;
     let bindings: Api<APIServiceBinding> = Api::all(world.consumer.client());
@@ -219,7 +211,6 @@ async fn uninstalled(world: &World, widgets: &Widgets, [server, konnector]: [Dep
     })
     .await?;
     widgets.are_as_before("the server's uninstallation").await?;
-    konnector.stop().await?;
     uninstall(world, &world.consumer, KONNECTOR).await?;
     let binding = world
         .consumer
@@ -248,10 +239,8 @@ async fn uninstall(world: &World, plane: &ControlPlane, release: Release<'_>) ->
 }
 
 async fn installed_again(world: &World, widgets: &Widgets) -> Result<()> {
-    world.install_server(SERVER, &[]).await?;
-    world.apply(&world.consumer, "install", KONNECTOR, &[]).await?;
-    let _server = world.run_server(SERVER).await?;
-    let _konnector = world.run_konnector(KONNECTOR).await?;
+    world.install_server(SERVER, &["--wait"]).await?;
+    world.apply(&world.consumer, "install", KONNECTOR, &["--wait"]).await?;
     // What was changed meanwhile.
     widgets.is_copied(CHANGED, "black").await?;
     widgets.create("of-the-second-time").await?;

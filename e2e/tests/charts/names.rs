@@ -38,14 +38,13 @@ const OWN: [&str; 3] = ["--create-namespace", "--set", "onlyOwnBindings=true"];
 fn names_and_namespaces_are_free() -> Result<()> {
     run(async {
         let world = Box::pin(World::start("names")).await?;
-        Box::pin(two_konnectors(&world)).await
+        Box::pin(world.during(BACKEND, two_konnectors(&world))).await
     })
 }
 
 async fn two_konnectors(world: &World) -> Result<()> {
     world.give_certificate(BACKEND.namespace).await?;
     world.install_server(BACKEND, &["--set", OWN_CERTIFICATE]).await?;
-    let _server = world.run_server(BACKEND).await?;
     a_second_server_is_refused(world).await?;
     let (east, west) = (Offer::new("east"), Offer::new("west"));
     for offer in [east, west] {
@@ -54,8 +53,6 @@ async fn two_konnectors(world: &World) -> Result<()> {
     make_namespace(&world.consumer, NAMESPACE).await?;
 
     install_two(world).await?;
-    let _east = world.run_konnector(EAST).await?;
-    let _west = world.run_konnector(WEST).await?;
     bind(world, EAST, &[]).await?;
     bind(world, WEST, &["--cluster-identity", "the-west"]).await?;
     let east = world.widgets(east, None).await?;

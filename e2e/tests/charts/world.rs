@@ -1,12 +1,17 @@
 //! A provider and a consumer without any program of the project, and Helm to install these.
 
-use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_api::{Conditions as _, v1alpha2 as api};
 use bindery_e2e::{
-    ControlPlane, Deployed, Provider, TLS_SECRET,
-    charts::{self, Helm, Release},
+    ControlPlane, Kubelet, Provider, TLS_SECRET,
+    charts::{Helm, Release},
     eventually_ok, free_port,
     offer::Offer,
     process::{self, Programs},
@@ -27,7 +32,9 @@ pub(crate) struct World {
     pub(crate) helm: Helm,
     pub(crate) provider: ControlPlane,
     pub(crate) consumer: ControlPlane,
-    /// The URL of the server's gRPC port.
+    /// Where this machine reaches the server's Service.
+    endpoint: SocketAddr,
+    /// The URL of [`World::endpoint`].
     pub(crate) address: String,
 }
 
@@ -47,30 +54,36 @@ type Version = [String; 4];
 
 impl World {
     pub(crate) async fn start(name: &str) -> Result<Self> {
-        let helm = tokio::task::spawn_blocking(Helm::locate).await??;
+        let helm = Helm::get().await?;
         let (provider, consumer) = (format!("{name}-p"), format!("{name}-c"));
         let (provider, consumer) = tokio::try_join!(
             Box::pin(ControlPlane::start(&provider)),
             Box::pin(ControlPlane::start(&consumer))
         )?;
-        let port = free_port()?;
+        let endpoint = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         Ok(Self {
             helm,
             provider,
             consumer,
-            address: format!("https://127.0.0.1:{port}"),
+            endpoint,
+            address: format!("https://{endpoint}"),
         })
+    }
+
+    /// Runs a test while both clusters run Pods. Those of the consumer reach the provider, and the Service of this release of the
+    /// server.
+    pub(crate) async fn during(&self, server: Release<'_>, test: impl Future<Output = Result<()>>) -> Result<()> {
+        let provider = Kubelet::new(&self.provider).exposing(server.namespace, server.name, self.endpoint);
+        let consumer = Kubelet::new(&self.consumer).reaching([self.provider.server_address(), self.endpoint]);
+        Box::pin(provider.during(consumer.during(test))).await
     }
 
     /// Runs a command of Helm on a cluster and returns what it prints, or the error that it ends with.
     pub(crate) async fn helm(&self, plane: &ControlPlane, args: &[&str]) -> Result<String> {
-        let mut command = self.helm.command(args);
-        command.env("KUBECONFIG", plane.kubeconfig_path());
-        let output = process::run(command, LIMIT).await?;
-        process::stdout(&output).with_context(|| format!("helm {}", args.join(" ")))
+        self.helm.run(plane, args).await
     }
 
-    /// Runs `helm install` or `helm upgrade` of a release. Objects are applied by the server, which refuses unknown fields.
+    /// Runs `helm install` or `helm upgrade` of a release.
     pub(crate) async fn apply(
         &self,
         plane: &ControlPlane,
@@ -78,20 +91,10 @@ impl World {
         release: Release<'_>,
         args: &[&str],
     ) -> Result<String> {
-        let folder = charts::folder(release.chart);
-        let folder = folder.to_str().context("a path in UTF-8")?;
-        let first = [
-            command,
-            release.name,
-            folder,
-            "--namespace",
-            release.namespace,
-            "--server-side=true",
-        ];
-        self.helm(plane, &[&first[..], args].concat()).await
+        self.helm.apply(plane, command, release, args).await
     }
 
-    /// Installs the server with default values but for its address, so that it makes its certificates.
+    /// Installs the server with default values but for its addresses, so that it makes its certificates.
     pub(crate) async fn install_server(&self, release: Release<'_>, args: &[&str]) -> Result<String> {
         let values = self.server_values();
         let own = ["--create-namespace", "--set", values.as_str()];
@@ -99,9 +102,13 @@ impl World {
             .await
     }
 
-    /// The values of the server in these tests: the address at which this machine reaches it.
+    /// The values of the server in these tests: the addresses at which this machine reaches it and its cluster.
     pub(crate) fn server_values(&self) -> String {
-        format!("grpc.address={}", self.address)
+        format!(
+            "grpc.address={},kubernetes.address={}",
+            self.address,
+            self.provider.server_url()
+        )
     }
 
     /// Makes the namespace of the server, and in it Secret `grpc` with a certificate of the provider's CA.
@@ -130,14 +137,6 @@ impl World {
         let mut command = Programs::default().command("kubectl-bind")?;
         command.env("KUBECONFIG", self.consumer.kubeconfig_path()).args(args);
         process::stdout(&process::run(command, LIMIT).await?)
-    }
-
-    pub(crate) async fn run_server(&self, release: Release<'_>) -> Result<Deployed> {
-        Deployed::start(&self.provider, &Programs::default(), release.namespace, release.name).await
-    }
-
-    pub(crate) async fn run_konnector(&self, release: Release<'_>) -> Result<Deployed> {
-        Deployed::start(&self.consumer, &Programs::default(), release.namespace, release.name).await
     }
 
     /// Offers an API, and lets account `default/default` bind it. The server runs.

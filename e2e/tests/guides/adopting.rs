@@ -8,7 +8,7 @@ use crate::world::World;
 #[test]
 fn adopting_what_exists() -> Result<()> {
     run(async {
-        let mut world = World::start("guide-adopt").await?;
+        let world = World::start("guide-adopt").await?;
         world.follow("adopting-what-exists.md", BTreeMap::new()).await
     })
 }

@@ -11,7 +11,7 @@ const WEST: &str = "west";
 #[test]
 fn getting_started_with_backend_only_bindings() -> Result<()> {
     run(async {
-        let mut world = World::start("guide-start").await?;
+        let world = World::start("guide-start").await?;
         world.follow("getting-started-backend-only.md", BTreeMap::new()).await?;
         nothing_is_left(&world.provider).await
     })

@@ -11,7 +11,7 @@ use crate::world::World;
 #[test]
 fn from_interactive_bindings_to_bundles() -> Result<()> {
     run(async {
-        let mut world = World::start("guide-hand").await?;
+        let world = World::start("guide-hand").await?;
         let given = BTreeMap::from([
             ("KUBECTL_BIND_SERVER", world.provider.address()),
             ("CA_FILE", world.provider.ca_path().display().to_string()),

@@ -8,7 +8,7 @@ use crate::world::World;
 #[test]
 fn rotating_and_revoking_credentials() -> Result<()> {
     run(async {
-        let mut world = World::start("guide-rotate").await?;
+        let world = World::start("guide-rotate").await?;
         let given = BTreeMap::from([
             ("KUBECTL_BIND_SERVER", world.provider.address()),
             ("CA_FILE", world.provider.ca_path().display().to_string()),

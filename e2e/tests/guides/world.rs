@@ -1,9 +1,9 @@
-//! A provider with its server, and a consumer on which nothing is installed.
+//! A provider on which the release of the server is installed, and a consumer on which nothing is.
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, anyhow};
-use bindery_e2e::{ControlPlane, Process, Provider, guide::Reader, lease};
+use anyhow::Result;
+use bindery_e2e::{ControlPlane, Kubelet, Provider, charts::Helm, guide::Reader};
 
 pub(crate) struct World {
     pub(crate) provider: Provider,
@@ -13,23 +13,23 @@ pub(crate) struct World {
 impl World {
     pub(crate) async fn start(name: &str) -> Result<Self> {
         let (provider, consumer) = (format!("{name}-p"), format!("{name}-c"));
-        let (provider, consumer) = tokio::try_join!(
-            Provider::start_with(&provider, &lease::PATIENT),
-            ControlPlane::start(&consumer)
-        )?;
+        let (provider, consumer) = tokio::try_join!(Provider::start_empty(&provider), ControlPlane::start(&consumer))?;
         Ok(Self { provider, consumer })
     }
 
-    /// Does what a page says, with what it says is given.
-    pub(crate) async fn follow(&mut self, page: &str, given: BTreeMap<&'static str, String>) -> Result<()> {
+    /// Installs the server, and does what a page says, with what it says is given.
+    pub(crate) async fn follow(&self, page: &str, given: BTreeMap<&'static str, String>) -> Result<()> {
         let reader = Reader {
             provider: &self.provider.plane,
             consumer: &self.consumer,
             given,
         };
-        let outcome = reader.follow(page).await;
-        self.provider.servers.iter_mut().for_each(Process::hush);
-        let tails = || self.provider.servers.iter().map(Process::tail).collect::<Vec<_>>();
-        outcome.map_err(|error| anyhow!("{error:#}\n--- the server's log ends:\n{}", tails().join("\n")))
+        let provider = self.provider.kubelet();
+        let consumer = Kubelet::new(&self.consumer).reaching(self.provider.reachable());
+        let follow = async {
+            self.provider.install_release(&Helm::get().await?).await?;
+            reader.follow(page).await
+        };
+        provider.during(consumer.during(follow)).await
     }
 }

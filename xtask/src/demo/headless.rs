@@ -11,7 +11,9 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use bindery_e2e::{
-    ControlPlane, Kubelet, Process, Provider, eventually, process,
+    ControlPlane, Kubelet, Provider,
+    charts::Helm,
+    eventually, process,
     wildwest::{self, SOON},
 };
 use kube::{
@@ -57,27 +59,25 @@ struct Demo<'a> {
 pub(super) async fn run(keep: bool) -> Result<()> {
     let mut steps = Steps::default();
     let start = Instant::now();
-    let (mut provider, consumer) = tokio::try_join!(Provider::start("provider"), ControlPlane::start("consumer"))?;
-    steps.record("a provider with its server, and an empty consumer", start)?;
-    let mut kubelet = Kubelet::new(&consumer);
+    let (provider, consumer) = tokio::try_join!(Provider::start_empty("provider"), ControlPlane::start("consumer"))?;
+    steps.record("two clusters run", start)?;
+    let kubelets = (
+        provider.kubelet(),
+        Kubelet::new(&consumer).reaching(provider.reachable()),
+    );
     let demo = Demo {
         provider: &provider,
         consumer: &consumer,
         steps,
     };
-    let outcome = tokio::select! {
-        outcome = demo.play(keep) => outcome,
-        failed = kubelet.work() => failed,
-    };
-    if outcome.is_ok() {
-        kubelet.hush();
-        provider.servers.iter_mut().for_each(Process::hush);
-    }
-    outcome
+    kubelets.0.during(kubelets.1.during(Box::pin(demo.play(keep)))).await
 }
 
 impl Demo<'_> {
     async fn play(mut self, keep: bool) -> Result<()> {
+        let start = Instant::now();
+        self.provider.install_release(&Helm::get().await?).await?;
+        self.steps.record("provider: the server is installed by Helm", start)?;
         let secret = self.ask().await?;
         let took = self.apply(secret).await?;
         self.report().await?;

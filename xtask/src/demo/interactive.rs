@@ -7,7 +7,9 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_e2e::{
-    Consumer, Process, Provider, remains,
+    Consumer, Provider,
+    charts::Helm,
+    remains,
     wildwest::{self, Cowboys},
 };
 use kube::{ResourceExt as _, api::DeleteParams};
@@ -15,9 +17,9 @@ use kube::{ResourceExt as _, api::DeleteParams};
 use super::{COWBOY, NAMESPACE, Steps, show};
 
 /// What the demo works with.
-struct Demo {
-    provider: Provider,
-    consumer: Consumer,
+struct Demo<'a> {
+    provider: &'a Provider,
+    consumer: &'a Consumer,
     token: PathBuf,
     steps: Steps,
 }
@@ -25,8 +27,18 @@ struct Demo {
 pub(super) async fn run(keep: bool) -> Result<()> {
     let mut steps = Steps::default();
     let start = Instant::now();
-    let (provider, consumer) = tokio::try_join!(Provider::start("provider"), Consumer::start("consumer"))?;
-    steps.record("two clusters, server and konnector run", start)?;
+    let (provider, consumer) = tokio::try_join!(Provider::start_empty("provider"), Consumer::start_empty("consumer"))?;
+    steps.record("two clusters run", start)?;
+    let kubelets = (provider.kubelet(), consumer.kubelet(&provider));
+    let demo = Box::pin(play(&provider, &consumer, steps, keep));
+    kubelets.0.during(kubelets.1.during(demo)).await
+}
+
+async fn play(provider: &Provider, consumer: &Consumer, mut steps: Steps, keep: bool) -> Result<()> {
+    let helm = Helm::get().await?;
+    let start = Instant::now();
+    tokio::try_join!(provider.install_release(&helm), consumer.install_release(&helm))?;
+    steps.record("server and konnector installed by Helm", start)?;
     let token = provider.principal("wild-west-team", &["cowboys"]).await?;
     let mut demo = Demo {
         provider,
@@ -41,29 +53,24 @@ pub(super) async fn run(keep: bool) -> Result<()> {
         return demo.keep().await;
     }
     demo.unbind().await?;
-    demo.provider
-        .servers
-        .iter_mut()
-        .chain(&mut demo.consumer.konnectors)
-        .for_each(Process::hush);
     demo.steps.table()
 }
 
-impl Demo {
+impl Demo<'_> {
     async fn bind(&mut self) -> Result<()> {
         let start = Instant::now();
-        let templates = self.consumer.bind(&self.provider, &self.token, &["templates"]).await?;
+        let templates = self.consumer.bind(self.provider, &self.token, &["templates"]).await?;
         ensure!(templates.contains("cowboys"), "cowboys is not offered:\n{templates}");
         self.steps.record("templates listed", start)?;
         show(&templates)?;
         let start = Instant::now();
-        self.consumer.bind(&self.provider, &self.token, &["cowboys"]).await?;
+        self.consumer.bind(self.provider, &self.token, &["cowboys"]).await?;
         self.steps.record("cowboys bound", start)
     }
 
     async fn sync(&mut self) -> Result<()> {
         wildwest::namespace(self.consumer.plane.client(), NAMESPACE).await?;
-        let cowboys = Cowboys::of(&self.provider, &self.consumer, NAMESPACE).await?;
+        let cowboys = Cowboys::of(self.provider, self.consumer, NAMESPACE).await?;
         let start = Instant::now();
         cowboys.create(COWBOY, "rob a train").await?;
         // An API server holds the first create of a new CRD back for two seconds.
@@ -102,7 +109,7 @@ impl Demo {
     async fn unbind(&mut self) -> Result<()> {
         let start = Instant::now();
         self.consumer
-            .bind(&self.provider, &self.token, &["unbind", "cowboys"])
+            .bind(self.provider, &self.token, &["unbind", "cowboys"])
             .await?;
         self.steps.record("unbound", start)?;
         self.nothing_is_left().await
@@ -110,7 +117,7 @@ impl Demo {
 
     async fn nothing_is_left(&mut self) -> Result<()> {
         let start = Instant::now();
-        remains::none(&self.provider, &self.consumer, "cowboys", "wildwest.dev").await?;
+        remains::none(self.provider, self.consumer, "cowboys", "wildwest.dev").await?;
         self.steps.record("nothing left but the empty contract", start)
     }
 
@@ -121,7 +128,7 @@ impl Demo {
             path(self.consumer.plane.kubeconfig_path()),
             path(self.provider.plane.kubeconfig_path()),
         );
-        let bind = self.consumer.bind_command_for(&self.provider, &self.token)?;
+        let bind = self.consumer.bind_command_for(self.provider, &self.token)?;
         let bind: Vec<_> = [bind.get_program()]
             .into_iter()
             .chain(bind.get_args())

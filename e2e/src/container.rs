@@ -1,0 +1,155 @@
+//! Runs a program in the root of an image, as a container runtime does it.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use bindery_image::Image;
+
+/// Makes the mounts and becomes the program. Its arguments are the root, what is mounted, `--`, and the command.
+///
+/// The namespace of the mounts ends with the program.
+const SCRIPT: &str = r#"
+set -eu
+root=$1; shift
+mount --bind "$root" "$root"
+mount -t proc -o ro,nosuid,nodev,noexec proc "$root/proc"
+mount -t tmpfs -o mode=755,size=64k,nosuid,noexec dev "$root/dev"
+for device in null zero full random urandom; do
+    : >"$root/dev/$device"
+    mount --bind "/dev/$device" "$root/dev/$device"
+done
+while [ "$1" != -- ]; do
+    mount --bind "$1" "$root$2"
+    mount -o "remount,bind,$3,nosuid,nodev" "$root$2"
+    shift 3
+done
+shift
+mount -o remount,bind,ro,nosuid "$root"
+exec "$@"
+"#;
+
+/// Folders that each container needs to mount on.
+const MOUNT_POINTS: [&str; 2] = ["proc", "dev"];
+
+/// A program in the root of an image. The root is read-only.
+#[derive(Clone, Debug)]
+pub struct Container {
+    /// The unpacked image. Mount points that it lacks are made in it.
+    pub root: PathBuf,
+    /// The numbers of user and group.
+    pub user: (u32, u32),
+    /// The whole environment of the program.
+    pub env: BTreeMap<String, String>,
+    /// What else is in the root.
+    pub mounts: Vec<Mount>,
+    /// The program, by its path or its name in `PATH` of `env`, and its arguments.
+    pub args: Vec<String>,
+}
+
+/// A file or folder of this machine in the root of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// The path on this machine.
+    pub source: PathBuf,
+    /// The absolute path in the container.
+    pub target: String,
+    /// Whether the program may write to it.
+    pub is_writable: bool,
+}
+
+impl Container {
+    /// The program of an image that is unpacked at `root`, as its configuration says, with `args` behind its entrypoint.
+    pub fn of(image: &Image, root: &Path, args: &[&str]) -> Result<Self> {
+        let config = image
+            .configuration()
+            .config()
+            .as_ref()
+            .context("the image has no configuration")?;
+        let user = config.user().as_deref().and_then(numbers);
+        let env = config.env().iter().flatten().filter_map(|it| it.split_once('='));
+        let entrypoint = config.entrypoint().iter().flatten().cloned();
+        Ok(Self {
+            root: root.to_owned(),
+            user: user.context("the image names no user by its numbers, such as 65532:65532")?,
+            env: env.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            mounts: Vec::new(),
+            args: entrypoint.chain(args.iter().map(|arg| (*arg).to_owned())).collect(),
+        })
+    }
+
+    /// Returns the command that becomes the program. It runs in the network of the thread that starts it; only root may.
+    pub fn command(&self) -> Result<Command> {
+        for folder in MOUNT_POINTS {
+            fs::create_dir_all(self.root.join(folder))?;
+        }
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "--ipc", "sh", "-c", SCRIPT, "sh"]);
+        command.arg(&self.root);
+        for mount in &self.mounts {
+            mount.prepare(&self.root)?;
+            let mode = if mount.is_writable { "rw" } else { "ro" };
+            command.arg(&mount.source).args([mount.target.as_str(), mode]);
+        }
+        ensure!(!self.args.is_empty(), "a container without a program");
+        command.args(["--", "env", "-i"]);
+        command.args(self.env.iter().map(|(name, value)| format!("{name}={value}")));
+        // By their paths: the variable PATH is that of the container here.
+        command.arg(find("setpriv")?).arg("--no-new-privs");
+        let (user, group) = self.user;
+        command.arg(find("chroot")?);
+        command.args([format!("--userspec={user}:{group}"), format!("--groups={group}")]);
+        command.arg(&self.root).args(&self.args);
+        Ok(command)
+    }
+}
+
+impl Mount {
+    /// Mounts for reading.
+    pub fn read_only(source: impl Into<PathBuf>, target: &str) -> Self {
+        Self {
+            source: source.into(),
+            target: target.to_owned(),
+            is_writable: false,
+        }
+    }
+
+    /// Makes the mount point.
+    fn prepare(&self, root: &Path) -> Result<()> {
+        let Some(target) = self.target.strip_prefix('/') else {
+            bail!("mount path {:?} is not absolute", self.target);
+        };
+        let target = root.join(target);
+        if self.source.is_dir() {
+            fs::create_dir_all(&target)
+        } else if target.exists() {
+            Ok(())
+        } else {
+            let parent = target.parent().map_or(Ok(()), fs::create_dir_all);
+            parent.and_then(|()| File::create(&target).map(drop))
+        }
+        .with_context(|| format!("cannot mount on {}", target.display()))
+    }
+}
+
+/// Reads user and group as in `65532:65532`.
+fn numbers(user: &str) -> Option<(u32, u32)> {
+    let (user, group) = user.split_once(':')?;
+    Some((user.parse().ok()?, group.parse().ok()?))
+}
+
+/// Returns the path of a program of this machine.
+fn find(name: &str) -> Result<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    // Programs for administrators are not in every user's PATH.
+    let folders = env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
+    let mut paths = folders.map(|folder| folder.join(name));
+    paths
+        .find(|path| path.is_file())
+        .with_context(|| format!("{name} is not in PATH; install coreutils and util-linux"))
+}

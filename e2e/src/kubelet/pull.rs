@@ -1,0 +1,61 @@
+//! Finds images by the names that Pods give them, and unpacks each of them once.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{Arc, LazyLock},
+};
+
+use anyhow::{Context as _, Result, anyhow};
+use bindery_image::Image;
+use parking_lot::Mutex;
+
+use crate::{Workdir, images};
+
+/// The images that this process has unpacked, by their names.
+static PULLED: LazyLock<Mutex<BTreeMap<String, Arc<Pulled>>>> = LazyLock::new(Mutex::default);
+/// The folder of the unpacked images. It is removed at the end of the test process.
+static ROOTS: LazyLock<Result<Workdir>> = LazyLock::new(|| Workdir::new("images"));
+
+/// An image with its files.
+#[derive(Debug)]
+pub(super) struct Pulled {
+    pub(super) image: Image,
+    pub(super) root: PathBuf,
+}
+
+/// Returns the image of that name. Fails as a registry does if it was not built. Blocks while it unpacks the image.
+pub(super) fn pull(reference: &str) -> Result<Arc<Pulled>> {
+    let mut all = PULLED.lock();
+    if let Some(pulled) = all.get(reference) {
+        return Ok(Arc::clone(pulled));
+    }
+    let image = resolve(&images::folder()?, reference)?;
+    let roots = ROOTS
+        .as_ref()
+        .map_err(|error| anyhow!("no folder for images: {error:#}"))?;
+    let root = roots.path().join(all.len().to_string());
+    images::unpack(&image, &root)?;
+    let pulled = Arc::new(Pulled { image, root });
+    all.insert(reference.to_owned(), Arc::clone(&pulled));
+    Ok(pulled)
+}
+
+/// Opens the image that a reference names: `[REGISTRY/]NAME:VERSION` or `[REGISTRY/]NAME@DIGEST`. Any registry will do.
+fn resolve(folder: &Path, reference: &str) -> Result<Image> {
+    let not_found = || format!("failed to pull image {reference:?}: not found");
+    let last = reference.rsplit('/').next().unwrap_or(reference);
+    let (name, digest) = match last.split_once('@') {
+        Some((name, digest)) => (name, Some(digest)),
+        None => (last, None),
+    };
+    let (name, version) = name.split_once(':').unwrap_or((name, "latest"));
+    let image = Image::open(&folder.join(name)).with_context(not_found)?;
+    let labels = image.configuration().labels_of_config();
+    let built = labels.and_then(|it| it.get("org.opencontainers.image.version"));
+    let is_it = match digest {
+        Some(digest) => image.digest() == digest,
+        None => built.map(String::as_str) == Some(version),
+    };
+    is_it.then_some(image).with_context(not_found)
+}

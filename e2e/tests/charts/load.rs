@@ -1,0 +1,241 @@
+//! A steady stream of changes on the consumer, and when each of them arrives on the provider.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use bindery_e2e::{eventually_ok, offer::Offer, wildwest::SOON};
+use futures::TryStreamExt as _;
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    runtime::watcher::{Config, Event, watcher},
+};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::time::{Instant, interval};
+
+use crate::world::{NAMESPACE, World};
+
+/// Between two changes.
+const INTERVAL: Duration = Duration::from_millis(50);
+/// How many objects are there all the time.
+const LASTING: u64 = 40;
+/// In so many changes, one creates an object and another one deletes one. All others change an object that stays.
+const CYCLE: u64 = 10;
+/// An object is deleted so many cycles after it was created.
+const LIFE: u64 = 3;
+
+/// The objects of a binding, whose colors are the numbers of the changes that gave them. A stand-in for the provider's operator
+/// reports each color in the status.
+pub(crate) struct Load {
+    offer: Offer,
+    ours: Api<DynamicObject>,
+    copies: Api<DynamicObject>,
+    /// Copies in all namespaces of the provider.
+    all_copies: Api<DynamicObject>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The number of the last change.
+    number: u64,
+    /// Names of the objects that the consumer has.
+    names: BTreeSet<String>,
+    /// The changes of each object that have not arrived yet.
+    pending: BTreeMap<String, VecDeque<(u64, Instant)>>,
+    /// The longest time from a change to its arrival.
+    longest: Duration,
+}
+
+/// UIDs of the lasting objects on both sides.
+pub(crate) type Uids = BTreeSet<String>;
+
+impl Load {
+    pub(crate) async fn new(world: &World, offer: Offer) -> Result<Self> {
+        let widgets = world.widgets(offer, None).await?;
+        let load = Self {
+            offer,
+            ours: widgets.ours,
+            copies: widgets.copies,
+            all_copies: Api::all_with(world.provider.client(), &offer.resource()),
+            state: Mutex::default(),
+        };
+        for number in 0..LASTING {
+            load.create(&lasting(number)).await?;
+        }
+        Ok(load)
+    }
+
+    /// Changes objects at a steady rate. Ends only with an error.
+    pub(crate) async fn change(&self) -> Result<()> {
+        let mut ticks = interval(INTERVAL);
+        for tick in 0.. {
+            ticks.tick().await;
+            let cycle = tick / CYCLE;
+            match tick % CYCLE {
+                0 => self.create(&format!("passing-{cycle}")).await?,
+                5 if cycle >= LIFE => self.delete(&format!("passing-{}", cycle - LIFE)).await?,
+                _ => self.update(&lasting(tick % LASTING)).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes arrivals on the provider, and reports each of them in a status. Ends only with an error.
+    pub(crate) async fn follow(&self) -> Result<()> {
+        let mut events = std::pin::pin!(watcher(self.copies.clone(), Config::default()));
+        while let Some(event) = events.try_next().await? {
+            match event {
+                Event::Apply(copy) | Event::InitApply(copy) => {
+                    let color = copy.data["spec"]["color"].as_str().context("a copy without a color")?;
+                    self.arrived(&copy.name_any(), color.parse()?);
+                    if copy.data["status"]["color"] != color && copy.metadata.deletion_timestamp.is_none() {
+                        self.report(&copy.name_any(), color).await?;
+                    }
+                }
+                Event::Delete(copy) => self.arrived(&copy.name_any(), u64::MAX),
+                Event::Init | Event::InitDone => {}
+            }
+        }
+        bail!("the watch of copies has ended")
+    }
+
+    /// Waits until all changes that were made so far have arrived. Returns the longest time that one took since the last call.
+    pub(crate) async fn settled(&self) -> Result<Duration> {
+        let now = Instant::now();
+        eventually_ok("all changes to arrive", SOON, async || {
+            self.forget_what_never_arrives().await?;
+            let state = self.state.lock();
+            let is_late = |changes: &VecDeque<(u64, Instant)>| changes.front().is_some_and(|(_, begin)| *begin < now);
+            let late: Vec<_> = state.pending.iter().filter(|(_, changes)| is_late(changes)).collect();
+            ensure!(late.is_empty(), "{late:?}");
+            Ok(())
+        })
+        .await?;
+        Ok(std::mem::take(&mut self.state.lock().longest))
+    }
+
+    /// An object that came and went while nothing was in sync never had a copy.
+    async fn forget_what_never_arrives(&self) -> Result<()> {
+        let deleted: Vec<_> = {
+            let state = self.state.lock();
+            state
+                .pending
+                .keys()
+                .filter(|name| !state.names.contains(*name))
+                .cloned()
+                .collect()
+        };
+        for name in deleted {
+            if self.copies.get_opt(&name).await?.is_none() {
+                self.state.lock().pending.remove(&name);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until both sides have the same objects, with the same specs and statuses, and returns the UIDs of those that last.
+    pub(crate) async fn in_sync(&self) -> Result<Uids> {
+        eventually_ok("both sides to be equal", SOON, async || {
+            let ours = self.ours.list(&ListParams::default()).await?.items;
+            let copies = self.all_copies.list(&ListParams::default()).await?.items;
+            let colors = |objects: &[DynamicObject]| -> BTreeMap<String, _> {
+                let colors =
+                    |it: &DynamicObject| (it.data["spec"]["color"].clone(), it.data["status"]["color"].clone());
+                objects.iter().map(|it| (it.name_any(), colors(it))).collect()
+            };
+            let (our_colors, copied) = (colors(&ours), colors(&copies));
+            ensure!(
+                our_colors.keys().eq(&self.state.lock().names),
+                "an object is lost, or is there once more: {our_colors:?}"
+            );
+            ensure!(our_colors == copied, "{our_colors:?}\non the provider:\n{copied:?}");
+            ensure!(copies.len() == copied.len(), "a copy is doubled: {copies:?}");
+            let reported = our_colors.values().all(|(spec, status)| spec == status);
+            ensure!(reported, "a status is missing: {our_colors:?}");
+            let all = ours.iter().chain(&copies);
+            let lasting = all.filter(|it| it.name_any().starts_with("lasting-"));
+            Ok(lasting.filter_map(kube::ResourceExt::uid).collect())
+        })
+        .await
+    }
+
+    /// Waits until each lasting object was changed once more.
+    pub(crate) async fn goes_on(&self) -> Result<()> {
+        let enough = self.count() + 2 * LASTING;
+        eventually_ok("more changes", SOON, async || {
+            ensure!(self.count() >= enough, "{}", self.count());
+            Ok(())
+        })
+        .await
+    }
+
+    /// How many changes were made.
+    pub(crate) fn count(&self) -> u64 {
+        self.state.lock().number
+    }
+
+    async fn create(&self, name: &str) -> Result<()> {
+        self.state.lock().names.insert(name.to_owned());
+        let number = self.begin(name);
+        let mut widget = self.offer.widget(name, &number.to_string());
+        widget.metadata.namespace = Some(NAMESPACE.to_owned());
+        self.ours.create(&PostParams::default(), &widget).await?;
+        Ok(())
+    }
+
+    async fn update(&self, name: &str) -> Result<()> {
+        let patch = Patch::Merge(json!({"spec": {"color": self.begin(name).to_string()}}));
+        self.ours.patch(name, &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+
+    async fn delete(&self, name: &str) -> Result<()> {
+        self.state.lock().names.remove(name);
+        self.begin(name);
+        self.ours.delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// Sets the status of a copy. One that is deleted meanwhile needs none.
+    async fn report(&self, name: &str, color: &str) -> Result<()> {
+        let patch = Patch::Merge(json!({"status": {"color": color}}));
+        match self.copies.patch_status(name, &PatchParams::default(), &patch).await {
+            Err(kube::Error::Api(error)) if error.code == 404 => Ok(()),
+            outcome => Ok(drop(outcome?)),
+        }
+    }
+
+    /// Notes a change that is about to be made, and returns its number.
+    fn begin(&self, name: &str) -> u64 {
+        let mut state = self.state.lock();
+        state.number += 1;
+        let number = state.number;
+        state
+            .pending
+            .entry(name.to_owned())
+            .or_default()
+            .push_back((number, Instant::now()));
+        number
+    }
+
+    /// Notes that a change of an object, and with it all earlier ones, is on the provider.
+    fn arrived(&self, name: &str, number: u64) {
+        let mut state = self.state.lock();
+        let State { pending, longest, .. } = &mut *state;
+        let Some(changes) = pending.get_mut(name) else {
+            return;
+        };
+        while let Some((_, begin)) = changes.pop_front_if(|change| change.0 <= number) {
+            *longest = begin.elapsed().max(*longest);
+        }
+    }
+}
+
+fn lasting(number: u64) -> String {
+    format!("lasting-{number:02}")
+}

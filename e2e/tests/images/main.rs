@@ -1,0 +1,7 @@
+//! The images of the programs: what is in them, that their programs work in them, and that registries take them.
+
+mod content;
+mod inside;
+mod registry;
+mod responder;
+mod sbom;

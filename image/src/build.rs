@@ -1,0 +1,159 @@
+//! Builds images, from sources to layouts.
+
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+use oci_spec::image::{
+    ANNOTATION_CREATED, ANNOTATION_DESCRIPTION, ANNOTATION_LICENSES, ANNOTATION_REVISION, ANNOTATION_SOURCE,
+    ANNOTATION_TITLE, ANNOTATION_VERSION,
+};
+
+use crate::{
+    Profile, Program, Workspace, compile, dependencies, executable, files,
+    layer::{self, Layer},
+    layout::{self, Description},
+    libraries, sbom,
+};
+
+/// How images are built.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How the programs are compiled.
+    pub profile: Profile,
+    /// The folder that gets a layout for each image, `NAME`, and its debug information, `NAME.debug`.
+    pub output: PathBuf,
+    /// The address of the sources, for the label `org.opencontainers.image.source`.
+    pub source: Option<String>,
+}
+
+/// An image that was built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Built {
+    /// The program in it.
+    pub name: &'static str,
+    /// Its layout.
+    pub layout: PathBuf,
+    /// The debug information of its program.
+    pub debug: PathBuf,
+    /// The digest of its manifest.
+    pub digest: String,
+    /// The size of its layers in a registry, in bytes.
+    pub compressed: usize,
+    /// The size of its layers, unpacked, in bytes.
+    pub uncompressed: usize,
+}
+
+/// Compiles programs and builds their images.
+pub fn build(workspace: &Workspace, programs: &[Program], options: &Options) -> Result<Vec<Built>> {
+    compile::compile(workspace, options.profile)?;
+    assemble(workspace, programs, options)
+}
+
+/// Builds the images of programs that are compiled already.
+pub fn assemble(workspace: &Workspace, programs: &[Program], options: &Options) -> Result<Vec<Built>> {
+    let output = &options.output;
+    fs::create_dir_all(output).with_context(|| format!("cannot create {}", output.display()))?;
+    let lock = output.join(".lock");
+    let file = File::create(&lock).with_context(|| format!("cannot write {}", lock.display()))?;
+    // Two processes that build into the same folder take turns.
+    file.lock().with_context(|| format!("cannot lock {}", lock.display()))?;
+    let seconds = workspace
+        .time
+        .as_second()
+        .try_into()
+        .context("the sources are older than 1970")?;
+    let libraries = libraries::read_installed()?;
+    let shared = layer::pack(&files::shared(&libraries)?, seconds, options.profile)?;
+    let extras = sbom::extras(workspace, &libraries)?;
+    programs
+        .iter()
+        .map(|program| {
+            one(workspace, *program, options, &extras, &shared, seconds)
+                .with_context(|| format!("cannot build the image of {}", program.name))
+        })
+        .collect()
+}
+
+fn one(
+    workspace: &Workspace,
+    program: Program,
+    options: &Options,
+    extras: &[sbom::Extra],
+    shared: &Layer,
+    seconds: u64,
+) -> Result<Built> {
+    let executable = compile::find(workspace, program, options.profile)?;
+    libraries::check(program.name, &executable::needed(&executable)?)?;
+    let (crates, root) = dependencies::of(workspace, program)?;
+    let created = workspace.time.to_string();
+    let sbom = sbom::cyclonedx(&crates, root, extras, &created)?;
+    let work = tempfile::tempdir_in(&options.output)?;
+    let stripped = executable::strip(&executable, &sbom::auditable(&crates, root)?, work.path())?;
+    let own = layer::pack(
+        &files::own(program.name, stripped.program, sbom),
+        seconds,
+        options.profile,
+    )?;
+    let layers = [shared.clone(), own];
+
+    let layout = options.output.join(program.name);
+    let own_crate = &crates[root];
+    let description = Description {
+        name: program.name,
+        version: own_crate.version.clone(),
+        labels: labels(
+            workspace,
+            program,
+            &own_crate.version,
+            own_crate.license.as_deref(),
+            options,
+        ),
+        created,
+    };
+    let digest = layout::write(&layout, &description, &layers)?;
+    let debug = layout::beside(&layout, "debug");
+    replace(&stripped.debug, &debug)?;
+    Ok(Built {
+        name: program.name,
+        layout,
+        debug,
+        digest,
+        compressed: layers.iter().map(|it| it.compressed.len()).sum(),
+        uncompressed: layers.iter().map(|it| it.size).sum(),
+    })
+}
+
+fn labels(
+    workspace: &Workspace,
+    program: Program,
+    version: &str,
+    license: Option<&str>,
+    options: &Options,
+) -> HashMap<String, String> {
+    let created = workspace.time.to_string();
+    let always = [
+        (ANNOTATION_TITLE, program.name),
+        (ANNOTATION_DESCRIPTION, program.description),
+        (ANNOTATION_VERSION, version),
+        (ANNOTATION_REVISION, &workspace.revision),
+        (ANNOTATION_CREATED, &created),
+    ];
+    let known = [
+        (ANNOTATION_LICENSES, license),
+        (ANNOTATION_SOURCE, options.source.as_deref()),
+    ];
+    let known = known.into_iter().filter_map(|(key, value)| Some((key, value?)));
+    always
+        .into_iter()
+        .chain(known)
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
+}
+
+fn replace(from: &Path, to: &Path) -> Result<()> {
+    fs::rename(from, to).with_context(|| format!("cannot write {}", to.display()))
+}
