@@ -26,7 +26,7 @@ pub(super) struct Pulled {
 
 /// Returns the image of that name. Fails as a registry does if it was not built. Blocks while it unpacks the image.
 pub(super) fn pull(reference: &str) -> Result<Arc<Pulled>> {
-    let image = resolve(&images::folder()?, reference)?;
+    let image = resolve(images::folder()?, reference)?;
     let mut unpacked = UNPACKED.lock();
     if let Some(found) = unpacked.get(image.digest()) {
         return Ok(Arc::clone(found));
