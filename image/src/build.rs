@@ -9,13 +9,15 @@ use std::{
 use anyhow::{Context as _, Result};
 use oci_spec::image::{
     ANNOTATION_CREATED, ANNOTATION_DESCRIPTION, ANNOTATION_LICENSES, ANNOTATION_REVISION, ANNOTATION_SOURCE,
-    ANNOTATION_TITLE, ANNOTATION_VERSION,
+    ANNOTATION_TITLE, ANNOTATION_VERSION, MediaType,
 };
 
 use crate::{
-    Profile, Program, Workspace, compile, dependencies, executable, files,
+    Profile, Program, Workspace, compile,
+    configuration::{self, Description},
+    dependencies, executable, files,
     layer::{self, Layer},
-    layout::{self, Description},
+    layout::{self, Artifact, Blob},
     libraries, sbom,
 };
 
@@ -35,6 +37,8 @@ pub struct Options {
 pub struct Built {
     /// The program in it.
     pub name: &'static str,
+    /// The version of the program, which is the tag of the image.
+    pub version: String,
     /// Its layout.
     pub layout: PathBuf,
     /// The debug information of its program.
@@ -61,12 +65,8 @@ pub fn assemble(workspace: &Workspace, programs: &[Program], options: &Options) 
     let file = File::create(&lock).with_context(|| format!("cannot write {}", lock.display()))?;
     // Two processes that build into the same folder take turns.
     file.lock().with_context(|| format!("cannot lock {}", lock.display()))?;
-    let seconds = workspace
-        .time
-        .as_second()
-        .try_into()
-        .context("the sources are older than 1970")?;
-    let libraries = libraries::read_installed()?;
+    let seconds = workspace.seconds()?;
+    let libraries = libraries::read_installed(workspace.platform)?;
     let shared = layer::pack(&files::shared(&libraries)?, seconds, options.profile)?;
     let extras = sbom::extras(workspace, &libraries)?;
     programs
@@ -87,7 +87,7 @@ fn one(
     seconds: u64,
 ) -> Result<Built> {
     let executable = compile::find(workspace, program, options.profile)?;
-    libraries::check(program.name, &executable::needed(&executable)?)?;
+    libraries::check(workspace.platform, program.name, &executable::needed(&executable)?)?;
     let (crates, root) = dependencies::of(workspace, program)?;
     let created = workspace.time.to_string();
     let sbom = sbom::cyclonedx(&crates, root, extras, &created)?;
@@ -113,12 +113,25 @@ fn one(
             options,
         ),
         created,
+        platform: workspace.platform,
     };
-    let digest = layout::write(&layout, &description, &layers)?;
+    let configuration = layout::json(&configuration::configuration(&description, &layers)?)?;
+    let blobs = layers.iter();
+    let artifact = Artifact {
+        tag: &description.version,
+        platform: Some(description.platform),
+        config: Blob::new(MediaType::ImageConfig, &configuration),
+        layers: blobs
+            .map(|it| Blob::new(MediaType::ImageLayerGzip, &it.compressed))
+            .collect(),
+        annotations: description.labels.clone(),
+    };
+    let digest = layout::write(&layout, &artifact)?;
     let debug = layout::beside(&layout, "debug");
     replace(&stripped.debug, &debug)?;
     Ok(Built {
         name: program.name,
+        version: description.version,
         layout,
         debug,
         digest,

@@ -159,8 +159,9 @@ fn debug_information_lies_beside_the_image_and_belongs_to_its_program() -> Resul
 
 fn build_id(path: &Path) -> Result<String> {
     let notes = readelf("--notes", path)?;
-    let id = notes.lines().find_map(|line| line.trim().strip_prefix("Build ID: "));
-    Ok(id.context("no build id")?.to_owned())
+    let id = notes.lines().find_map(|line| line.split_once("Build ID: "));
+    let (_, id) = id.with_context(|| format!("{} has no build ID", path.display()))?;
+    Ok(id.trim().to_owned())
 }
 
 fn readelf(what: &str, path: &Path) -> Result<String> {
