@@ -37,8 +37,6 @@ pub struct Options {
 pub struct Built {
     /// The program in it.
     pub name: &'static str,
-    /// The version of the program, which is the tag of the image.
-    pub version: String,
     /// Its layout.
     pub layout: PathBuf,
     /// The debug information of its program.
@@ -131,7 +129,6 @@ fn one(
     replace(&stripped.debug, &debug)?;
     Ok(Built {
         name: program.name,
-        version: description.version,
         layout,
         debug,
         digest,

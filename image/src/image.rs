@@ -59,6 +59,12 @@ impl Image {
         &self.configuration
     }
 
+    /// Returns the value of a label.
+    pub fn label(&self, name: &str) -> Option<&str> {
+        let labels = self.configuration.labels_of_config()?;
+        labels.get(name).map(String::as_str)
+    }
+
     /// Returns a file of the image, by its path from the root without a slash before it.
     pub fn file(&self, path: &str) -> Result<Vec<u8>> {
         // A layer hides what is in those below it.

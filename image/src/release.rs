@@ -23,11 +23,11 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
+use oci_spec::image::ANNOTATION_VERSION;
 
-use self::archive::Archive;
 pub use self::{checksums::CHECKSUMS, signature::SigningKey};
 use crate::{
-    Built, Image, Profile, Workspace,
+    Image, Profile, Program, Workspace,
     layout::{self, beside},
 };
 
@@ -60,17 +60,18 @@ pub struct Published {
     pub digest: String,
 }
 
-/// Makes a release of images that were built, and returns its images and charts.
-pub fn write(workspace: &Workspace, images: &[Built], options: Options<'_>) -> Result<Vec<Published>> {
+/// Makes a release of the images that [`build`](crate::build::build) wrote into the folder `images`. Returns its images and charts.
+pub fn write(workspace: &Workspace, images: &Path, options: Options<'_>) -> Result<Vec<Published>> {
     refuse_other_content(options.output)?;
     let folder = beside(options.output, "unfinished");
     layout::remove(&folder)?;
     let release = Release {
         workspace,
+        images,
         folder: &folder,
         options,
     };
-    let published = release.write(images)?;
+    let published = release.write()?;
     layout::remove(options.output)?;
     fs::rename(&folder, options.output).with_context(|| format!("cannot write {}", options.output.display()))?;
     Ok(published)
@@ -90,22 +91,22 @@ fn refuse_other_content(folder: &Path) -> Result<()> {
 /// A release in the making.
 struct Release<'a> {
     workspace: &'a Workspace,
+    images: &'a Path,
     folder: &'a Path,
     options: Options<'a>,
 }
 
 impl Release<'_> {
-    fn write(&self, images: &[Built]) -> Result<Vec<Published>> {
+    fn write(&self) -> Result<Vec<Published>> {
         let mut published = Vec::new();
-        for built in images {
-            let published_image = self.image(built);
-            published.push(published_image.with_context(|| format!("cannot release the image {}", built.name))?);
+        for program in Program::ALL {
+            let image = self.image(program);
+            published.push(image.with_context(|| format!("cannot release the image {}", program.name))?);
         }
         for source in chart::sources(self.workspace)? {
-            let published_chart = self.chart(&source);
-            published.push(published_chart.with_context(|| format!("cannot release {}", source.display()))?);
+            let chart = self.chart(&source);
+            published.push(chart.with_context(|| format!("cannot release {}", source.display()))?);
         }
-        self.krew(images)?;
         let digests = published
             .iter()
             .map(|it| format!("{} {}:{}\n", it.digest, it.path, it.tag));
@@ -119,20 +120,30 @@ impl Release<'_> {
         Ok(published)
     }
 
-    /// Adds an image, and what is told of its program.
-    fn image(&self, built: &Built) -> Result<Published> {
-        let name = format!("{}_{}_{}", built.name, built.version, self.system());
-        let image = Image::open(&built.layout)?;
-        let sbom = image.file(&format!("usr/share/sbom/{}.cdx.json", built.name))?;
+    /// Adds an image, and what else users get of its program.
+    fn image(&self, program: Program) -> Result<Published> {
+        let layout = self.images.join(program.name);
+        let image = Image::open(&layout)?;
+        let version = image.label(ANNOTATION_VERSION).context("the image has no version")?;
+        let system = format!("linux_{}", self.workspace.platform.name);
+        let name = format!("{}_{version}_{system}", program.name);
+        let sbom = image.file(&format!("usr/share/sbom/{}.cdx.json", program.name))?;
         self.file(&format!("sbom/{name}.cdx.json"), &sbom)?;
-        copy(&built.debug, &self.folder.join(format!("debug/{name}.debug")))?;
-        if COMMAND_LINES.contains(&built.name) {
-            let archive = self.archive(built)?;
-            self.file(&archive.name, &archive.content)?;
+        let debug = self.folder.join(format!("debug/{name}.debug"));
+        copy(&beside(&layout, "debug"), &debug)?;
+        if COMMAND_LINES.contains(&program.name) {
+            let archive = archive::of(&image, program.name, self.workspace, self.options.profile)?;
+            let archive_name = format!("{name}.tar.gz");
+            self.file(&archive_name, &archive)?;
+            if let Some(downloads) = self.options.downloads.filter(|_| program.name == krew::PROGRAM) {
+                let address = format!("{}/{archive_name}", downloads.trim_end_matches('/'));
+                let manifest = krew::manifest(&address, &archive, version, self.workspace.platform)?;
+                self.file("krew/bind.yaml", manifest.as_bytes())?;
+            }
         }
-        let path = format!("images/{}", built.name);
-        copy(&built.layout, &self.folder.join(&path))?;
-        self.publish(path, built.version.clone(), built.digest.clone())
+        let path = format!("images/{}", program.name);
+        copy(&layout, &self.folder.join(&path))?;
+        self.publish(path, version.to_owned(), image.digest().to_owned())
     }
 
     fn chart(&self, source: &Path) -> Result<Published> {
@@ -151,25 +162,6 @@ impl Release<'_> {
             signature::write(&folder, key, name, &digest)?;
         }
         Ok(Published { path, tag, digest })
-    }
-
-    fn krew(&self, images: &[Built]) -> Result<()> {
-        let Some(downloads) = self.options.downloads else {
-            return Ok(());
-        };
-        let plugin = images.iter().find(|it| it.name == krew::PROGRAM);
-        let plugin = plugin.with_context(|| format!("{} is not in the release", krew::PROGRAM))?;
-        let manifest = krew::manifest(&self.archive(plugin)?, &plugin.version, self.workspace, downloads)?;
-        self.file("krew/bind.yaml", manifest.as_bytes())
-    }
-
-    fn archive(&self, built: &Built) -> Result<Archive> {
-        archive::of(built, &self.system(), self.workspace, self.options.profile)
-    }
-
-    /// The operating system and the architecture, as in `linux_amd64`.
-    fn system(&self) -> String {
-        format!("linux_{}", self.workspace.platform.name)
     }
 
     fn file(&self, path: &str, content: &[u8]) -> Result<()> {

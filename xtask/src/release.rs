@@ -46,11 +46,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         output: workspace.images(args.profile),
         source: args.source.clone(),
     };
-    let images = build(&workspace, &Program::ALL, &options)?;
+    build(&workspace, &Program::ALL, &options)?;
     let output = args.output.clone().unwrap_or_else(|| workspace.target().join("dist"));
     let published = release::write(
         &workspace,
-        &images,
+        &options.output,
         release::Options {
             output: &output,
             profile: args.profile,

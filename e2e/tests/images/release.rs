@@ -11,9 +11,9 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use bindery_e2e::{Workdir, binaries, charts::Helm, process, run};
+use bindery_e2e::{Workdir, binaries, charts::Helm, images, process, run};
 use bindery_image::{
-    Built, Options, Profile, Program, Workspace, build,
+    Profile, Workspace,
     release::{self, CHECKSUMS, Published, SigningKey},
 };
 use serde_json::Value;
@@ -30,7 +30,6 @@ static RELEASE: LazyLock<Result<Release>> = LazyLock::new(Release::make);
 /// A signed release.
 struct Release {
     work: Workdir,
-    images: Vec<Built>,
     published: Vec<Published>,
 }
 
@@ -41,18 +40,11 @@ impl Release {
 
     fn make() -> Result<Self> {
         let work = Workdir::new("release")?;
-        let options = Options {
-            profile: Profile::Dev,
-            output: work.path().join("images"),
-            source: None,
-        };
-        let images = build::assemble(&Workspace::read()?, &Program::ALL, &options)?;
         let key = "genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out key.pem";
         openssl(work.path(), key)?;
         openssl(work.path(), "pkey -in key.pem -pubout -out key.pub")?;
         let mut release = Self {
             work,
-            images,
             published: Vec::new(),
         };
         release.published = release.write("release")?;
@@ -68,7 +60,7 @@ impl Release {
             key: Some(&SigningKey::read(&self.work.path().join("key.pem"))?),
             downloads: Some(DOWNLOADS),
         };
-        release::write(&Workspace::read()?, &self.images, options)
+        release::write(&Workspace::read()?, images::folder()?, options)
     }
 
     fn path(&self, path: &str) -> PathBuf {

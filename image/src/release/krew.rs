@@ -4,8 +4,7 @@ use anyhow::Result;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::archive::Archive;
-use crate::Workspace;
+use crate::Platform;
 
 /// The program that Krew installs.
 pub(super) const PROGRAM: &str = "kubectl-bind";
@@ -40,7 +39,7 @@ struct Spec<'a> {
 #[derive(Serialize)]
 struct OnPlatform<'a> {
     selector: Selector<'a>,
-    uri: String,
+    uri: &'a str,
     sha256: String,
     bin: &'static str,
 }
@@ -57,17 +56,17 @@ struct Labels<'a> {
     arch: &'a str,
 }
 
-/// Returns the manifest, as YAML. The archive will be below the address `downloads`.
-pub(super) fn manifest(archive: &Archive, version: &str, workspace: &Workspace, downloads: &str) -> Result<String> {
+/// Returns the manifest, as YAML, of an archive that users will find at `address`.
+pub(super) fn manifest(address: &str, archive: &[u8], version: &str, platform: &Platform) -> Result<String> {
     let platform = OnPlatform {
         selector: Selector {
             match_labels: Labels {
                 os: "linux",
-                arch: workspace.platform.name,
+                arch: platform.name,
             },
         },
-        uri: format!("{}/{}", downloads.trim_end_matches('/'), archive.name),
-        sha256: format!("{:x}", Sha256::digest(&archive.content)),
+        uri: address,
+        sha256: format!("{:x}", Sha256::digest(archive)),
         bin: PROGRAM,
     };
     let plugin = Plugin {
@@ -90,20 +89,13 @@ mod tests {
 
     #[test]
     fn a_manifest_names_address_and_checksum_of_the_archive() {
-        let archive = Archive {
-            name: "kubectl-bind_0.1.0_linux_amd64.tar.gz".to_owned(),
-            content: b"abc".to_vec(),
-        };
-        let workspace = Workspace::read().unwrap();
-        let yaml = manifest(&archive, "0.1.0", &workspace, "https://example.com/v0.1.0/").unwrap();
+        let address = "https://example.com/v0.1.0/kubectl-bind_0.1.0_linux_amd64.tar.gz";
+        let yaml = manifest(address, b"abc", "0.1.0", Platform::host().unwrap()).unwrap();
         let read: serde_json::Value = serde_saphyr::from_str(&yaml).unwrap();
         assert_eq!(read["metadata"]["name"], "bind");
         assert_eq!(read["spec"]["version"], "v0.1.0");
         let platform = &read["spec"]["platforms"][0];
-        assert_eq!(
-            platform["uri"],
-            "https://example.com/v0.1.0/kubectl-bind_0.1.0_linux_amd64.tar.gz"
-        );
+        assert_eq!(platform["uri"], address);
         assert_eq!(
             platform["sha256"],
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
