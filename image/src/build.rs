@@ -4,9 +4,10 @@ use std::{
     collections::HashMap,
     fs::{self, File},
     path::{Path, PathBuf},
+    thread,
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use oci_spec::image::{
     ANNOTATION_CREATED, ANNOTATION_DESCRIPTION, ANNOTATION_LICENSES, ANNOTATION_REVISION, ANNOTATION_SOURCE,
     ANNOTATION_TITLE, ANNOTATION_VERSION, MediaType,
@@ -67,13 +68,17 @@ pub fn assemble(workspace: &Workspace, programs: &[Program], options: &Options) 
     let libraries = libraries::read_installed(workspace.platform)?;
     let shared = layer::pack(&files::shared(&libraries)?, seconds, options.profile)?;
     let extras = sbom::extras(workspace, &libraries)?;
-    programs
-        .iter()
-        .map(|program| {
-            one(workspace, *program, options, &extras, &shared, seconds)
-                .with_context(|| format!("cannot build the image of {}", program.name))
-        })
-        .collect()
+    let image = |program: Program| {
+        one(workspace, program, options, &extras, &shared, seconds)
+            .with_context(|| format!("cannot build the image of {}", program.name))
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = programs.iter().map(|program| scope.spawn(|| image(*program))).collect();
+        let built = threads
+            .into_iter()
+            .map(|it| it.join().map_err(|_| anyhow!("a thread has panicked"))?);
+        built.collect()
+    })
 }
 
 fn one(

@@ -93,10 +93,10 @@ pub(crate) fn read_installed(platform: &Platform) -> Result<Libraries> {
         });
     }
     Ok(Libraries {
+        os_release,
         distribution,
         packages,
         files,
-        os_release,
     })
 }
 

@@ -17,7 +17,8 @@ pub(super) fn of(folder: &Path) -> Result<String> {
     let mut lines = Vec::new();
     add(folder, "", &mut lines)?;
     lines.sort_by(|a, b| a.0.cmp(&b.0));
-    Ok(lines.iter().map(|(path, sum)| format!("{sum}  {path}\n")).collect())
+    let lines: Vec<_> = lines.iter().map(|(path, sum)| format!("{sum}  {path}\n")).collect();
+    Ok(lines.concat())
 }
 
 /// Adds path and checksum of each file below `folder`, whose path from the release begins with `prefix`.
