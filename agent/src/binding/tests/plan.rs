@@ -259,3 +259,33 @@ fn it_comes_to_rest_from_anywhere() {
         assert!(seen.engines.contains_key(CRD));
     }
 }
+
+#[test]
+fn an_unverified_contract_is_synced_and_nothing_ends() {
+    let unverified: fn(&mut ObservedBinding) = |seen| session(seen).is_verified = false;
+    let unrecorded: fn(&mut ObservedBinding) = |seen| session(seen).pin = ClusterPin::Unverified;
+    for lacks in [unverified, unrecorded] {
+        check(&with(pinned(), lacks), &["create crd", "go on"]);
+        check(&with(installed(), lacks), &["start engine", "go on"]);
+        check(&with(served(), lacks), &["go on"]);
+        for missed in [ExportLookup::Absent, deleting_export()] {
+            let ended = with(served(), |seen| session(seen).export = missed.clone());
+            assert!(!plan(&ended).ops.is_empty(), "a trusted provider ends it");
+            let kept = with(ended, lacks);
+            check(&kept, &[]);
+            assert!(!kept.export_is_gone());
+        }
+    }
+}
+
+#[test]
+fn without_schemas_only_an_installed_crd_is_used() {
+    let unread = |seen: &mut ObservedBinding| schema_is(seen, ObservedSchema::Unreadable);
+    check(&with(pinned(), unread), &["go on"]);
+    check(&with(installed(), unread), &["start engine", "go on"]);
+    check(&with(served(), unread), &["go on"]);
+    let refused = plan(&with(pinned(), unread));
+    let (reason, message) = refused.refused().unwrap();
+    assert_eq!(reason, "RightsMissing");
+    assert!(message.contains("resources: [boundschemas]"), "{message}");
+}
