@@ -55,6 +55,10 @@ Examples:
   # Remove the konnector when nothing is bound any more
   kubectl bind undeploy
 
+  # Try all of it on two clusters of your own, and leave nothing
+  kubectl bind dev up --provider kind-provider --consumer kind-consumer
+  kubectl bind dev down --provider kind-provider --consumer kind-consumer
+
 A first word that is not a command is taken as the name of a template. A template that is named like a
 command, such as `status`, is bound with `kubectl bind apiservice status`.
 

@@ -209,7 +209,7 @@ impl World {
         // It ends while it waits for one of the programs.
         self.up(&["--timeout", "1s"])
             .await?
-            .says(5, &["run this again", "created on the provider"])?;
+            .says(5, &["Run this again", "created on the provider"])?;
         let up = self.up(&[]).await?;
         up.says(
             0,
