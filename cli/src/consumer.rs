@@ -27,7 +27,7 @@ use crate::{args::settings::Settings, errors::Failure};
 /// Idle connections that are kept open. A command sends few requests at a time.
 const IDLE_MAX: usize = 4;
 
-/// Clients of the consumer cluster.
+/// Clients of the consumer cluster; in `dev`, of either cluster.
 pub(crate) struct Consumer {
     clients: Clients,
     /// The namespace of the kubeconfig's context.

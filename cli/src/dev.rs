@@ -9,10 +9,10 @@ pub(crate) mod manifests;
 pub(crate) const LABEL: &str = "kube-bind.io/dev-up";
 /// Value of [`LABEL`].
 pub(crate) const LABELLED: &str = "true";
-/// Name of the API that the example offers, and of its template, export and binding.
+/// Name of the API that the example offers, and of its template, request, export and binding.
 pub(crate) const EXAMPLE: &str = "cowboys";
-/// Name of the request to bind the example, and of the Secret with its response.
-pub(crate) const REQUEST: &str = "bindery-dev";
+/// Name of the Secret with the response to the request to bind the example.
+pub(crate) const RESPONSE: &str = "cowboys-binding-response";
 /// Name of the set of the server's manifests.
 pub(crate) const PROVIDER_SET: &str = "bindery-dev-provider";
 /// Name of the set of the konnector's manifests.

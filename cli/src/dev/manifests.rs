@@ -9,7 +9,7 @@ use bindery_synk::wire;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 
-use super::{EXAMPLE, LABEL, LABELLED, REQUEST, addresses::ServerAddress};
+use super::{EXAMPLE, LABEL, LABELLED, RESPONSE, addresses::ServerAddress};
 use crate::{errors::Failure, konnector, server};
 
 macro_rules! example {
@@ -92,12 +92,12 @@ pub(crate) fn objects() -> Result<Vec<Value>, Failure> {
 pub(crate) fn request(identity: &str, author: &str) -> Value {
     labelled(json!({
         "apiVersion": API_VERSION, "kind": "BindableResourcesRequest",
-        "metadata": {"name": REQUEST, "namespace": KUBE_BIND_NAMESPACE},
+        "metadata": {"name": EXAMPLE, "namespace": KUBE_BIND_NAMESPACE},
         "spec": {
             "templateRef": {"name": EXAMPLE},
             "clusterIdentity": {"identity": identity, "prettyName": "kubectl bind dev"},
             "author": author,
-            "kubeconfigSecretRef": {"name": REQUEST, "key": KUBECONFIG_KEY},
+            "kubeconfigSecretRef": {"name": RESPONSE, "key": KUBECONFIG_KEY},
         },
     }))
 }

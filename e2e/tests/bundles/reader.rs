@@ -3,15 +3,23 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use bindery_api::{Condition, Conditions as _, Severity, conditions::ConditionStatus, v1alpha2::APIServiceBinding};
-use bindery_e2e::{ControlPlane, bundle::Bundle, eventually_ok, holds_for, manifests, offer::Offer, wildwest::SOON};
+use bindery_api::{
+    Condition, Conditions as _, Severity, annotations, conditions::ConditionStatus, v1alpha2::APIServiceBinding,
+};
+use bindery_e2e::{
+    Consumer, ControlPlane,
+    bundle::{Bundle, rights},
+    eventually_ok, holds_for, lease, manifests,
+    offer::Offer,
+    wildwest::{self, SOON},
+};
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
     core::v1::ServiceAccount,
     rbac::v1::{ClusterRoleBinding, RoleBinding},
 };
 use kube::{
-    Api,
+    Api, ResourceExt as _,
     api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
@@ -23,6 +31,7 @@ use crate::{
 };
 
 const READ: Offer = Offer { name: "reader" };
+const AGAIN: Offer = Offer { name: "reader-again" };
 const ACCOUNT: &str = "reader";
 const LACKING: &str = "ProviderAccessComplete";
 /// A provider that forbids something is asked again only now and then.
@@ -32,6 +41,7 @@ const AT_LAST: Duration = Duration::from_secs(90);
 struct Admin<'a> {
     plane: &'a ControlPlane,
     contract: &'a Contract,
+    offer: Offer,
 }
 
 pub(crate) async fn a_kubeconfig_that_only_reads_says_what_it_lacks() -> Result<()> {
@@ -41,6 +51,7 @@ pub(crate) async fn a_kubeconfig_that_only_reads_says_what_it_lacks() -> Result<
         let admin = Admin {
             plane: &case.world.p.plane,
             contract: &contract,
+            offer: READ,
         };
         let credential = admin.reader(&granted).await?;
         let bundle = case.bundle("");
@@ -72,6 +83,54 @@ pub(crate) async fn a_kubeconfig_that_only_reads_says_what_it_lacks() -> Result<
         })
         .await?;
         binding_says(&bundle, "Connected", "ContractUnverified", "so nothing is unbound").await
+    })
+    .await
+}
+
+/// A konnector that starts when only reading is left goes on with what it knows: the CRD, the way to the contract, and where copies are.
+pub(crate) async fn a_konnector_that_starts_with_reading_rights_goes_on() -> Result<()> {
+    case("reader-again", async |case| {
+        let contract = case.contract(&case.world.p, &[AGAIN]).await?;
+        let granted = contract.export(AGAIN).await?;
+        let admin = Admin {
+            plane: &case.world.p.plane,
+            contract: &contract,
+            offer: AGAIN,
+        };
+        let plane = ControlPlane::start("bundles-reader").await?;
+        let mut consumer = Consumer::start_on(plane, &lease::PATIENT).await?;
+        let role = rights("reader-again", &[(AGAIN.group().as_str(), "widgets")]);
+        consumer.plane.apply(&role.to_string()).await?;
+        let bundle = Bundle::new(consumer.plane.client(), "again");
+        bundle.give(&admin.reader(&granted).await?.yaml()?).await?;
+        admin.allow_all().await?;
+        bundle.apply(json!({"pollingInterval": "1s"})).await?;
+        bundle.binds(&[AGAIN.name]).await?;
+        let ours: Api<DynamicObject> = Api::namespaced_with(consumer.plane.client(), "default", &AGAIN.resource());
+        ours.create(&PostParams::default(), &AGAIN.widget("one", "red")).await?;
+        let is_synced = |object: &DynamicObject| object.annotations().contains_key(annotations::PROVIDER_UID);
+        wildwest::wait("the object to be in sync", &ours, "one", is_synced).await?;
+
+        admin.deny_all_but_reading().await?;
+        lacks(&bundle, "apiservicenamespaces").await?;
+        consumer.stop_konnectors().await?;
+        let status = Patch::Merge(json!({"status": {"color": "after the restart"}}));
+        let copies = contract.copies(AGAIN, "default");
+        copies.patch_status("one", &PatchParams::default(), &status).await?;
+        consumer.start_konnector().await?;
+        let has = |object: &DynamicObject| object.data["status"]["color"] == "after the restart";
+        wildwest::wait("the status to come down", &ours, "one", has).await?;
+        lacks(&bundle, "apiservicenamespaces").await?;
+        let uid = contract.uid().await?;
+        let pinned = bundle.all_bindings.get(AGAIN.name).await?;
+        ensure!(pinned.contract_uid() == Some(&*uid), "{:?}", pinned.contract_uid());
+        admin.allow_all().await?;
+        eventually_ok("the binding to have all rights", AT_LAST, async || {
+            let binding = bundle.all_bindings.get(AGAIN.name).await?;
+            ensure!(binding.is_condition_true("Ready"), "{:?}", binding.conditions());
+            Ok(())
+        })
+        .await
     })
     .await
 }
@@ -146,7 +205,7 @@ async fn reads_and_deletes_nothing(bundle: &Bundle, pair: &Pair, ending: &Pair) 
     let params = PatchParams::default();
     pair.copies.patch_status(&pair.name, &params, &status).await?;
     let has = |object: &DynamicObject| object.data["status"]["color"] == "comes down";
-    bindery_e2e::wildwest::wait("the status to come down", &pair.ours, &pair.name, has).await?;
+    wildwest::wait("the status to come down", &pair.ours, &pair.name, has).await?;
     bundle
         .binding_is(READ.name, "ObjectsInSync", |known| {
             known.message.contains("cannot patch")
@@ -187,17 +246,17 @@ impl Admin<'_> {
         accounts.create(&PostParams::default(), &account).await?;
         self.plane.apply(&manifests::file("provider-reader/role.yaml")?).await?;
         self.bind("kube-bind-reader", "kube-bind-reader").await?;
-        let role = |name: &str, verbs: &[&str]| {
+        let role = |name: String, verbs: &[&str]| {
             json!({
                 "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
-                "rules": [{"apiGroups": [READ.group()], "resources": ["widgets"], "verbs": verbs}],
+                "rules": [{"apiGroups": [self.offer.group()], "resources": ["widgets"], "verbs": verbs}],
             })
         };
-        let reading = role("reader-reads", &["get", "list", "watch"]);
-        let writing = role("reader-writes", &["create", "update", "patch", "delete"]);
+        let reading = role(self.role("reads"), &["get", "list", "watch"]);
+        let writing = role(self.role("writes"), &["create", "update", "patch", "delete"]);
         self.plane.apply(&reading.to_string()).await?;
         self.plane.apply(&writing.to_string()).await?;
-        self.bind_everywhere("reader-reads").await?;
+        self.bind_everywhere(&self.role("reads")).await?;
         let request = TokenRequest {
             spec: TokenRequestSpec {
                 expiration_seconds: Some(3600),
@@ -217,7 +276,7 @@ impl Admin<'_> {
     /// Gives the account what the server gives a contract.
     async fn allow_all(&self) -> Result<()> {
         self.bind("reader-is-a-binder", "kube-binder").await?;
-        self.bind_everywhere("reader-writes").await
+        self.bind_everywhere(&self.role("writes")).await
     }
 
     async fn deny_all_but_reading(&self) -> Result<()> {
@@ -225,8 +284,13 @@ impl Admin<'_> {
         let bindings: Api<RoleBinding> = Api::namespaced(self.plane.client(), &self.contract.namespace);
         bindings.delete("reader-is-a-binder", &params).await?;
         let everywhere: Api<ClusterRoleBinding> = Api::all(self.plane.client());
-        everywhere.delete("reader-writes", &params).await?;
+        everywhere.delete(&self.role("writes"), &params).await?;
         Ok(())
+    }
+
+    /// Name of the ClusterRole by which the account reads or writes objects.
+    fn role(&self, does: &str) -> String {
+        format!("{}-{does}", self.offer.name)
     }
 
     async fn bind(&self, name: &str, role: &str) -> Result<()> {

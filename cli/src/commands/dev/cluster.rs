@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use bindery_runtime::{client, shutdown};
-use bindery_synk::{Event, Failure as SetFailure, Manifest, ObjectRef, Options, Target, delete::Deletion};
+use bindery_synk::{
+    Event, Failure as SetFailure, Manifest, ObjectRef, Options, Target, delete::Deletion, plan::Allowed,
+};
 use http::Uri;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
@@ -116,7 +118,16 @@ impl Cluster {
         steps: &Steps,
     ) -> Result<Vec<Applied>, Failure> {
         let (target, manifests) = (target(name)?, self.manifests(manifests)?);
+        // Every namespace that a manifest names is meant.
+        let namespaces = manifests
+            .iter()
+            .filter_map(|manifest| manifest.object.namespace.clone());
         let options = Options {
+            allowed: Allowed {
+                prune: true,
+                namespaces: namespaces.collect(),
+                ..Allowed::default()
+            },
             history: 1,
             stop: shutdown::on_signal()?,
             ..konnector::options()

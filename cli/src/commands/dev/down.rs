@@ -3,6 +3,7 @@
 use std::{io::Write, time::Duration};
 
 use bindery_api::{labels, names::KUBE_BIND_NAMESPACE, v1alpha2::BindableResourcesRequest};
+use bindery_runtime::errors;
 use k8s_openapi::api::{
     core::v1::Namespace,
     rbac::v1::{ClusterRole, ClusterRoleBinding},
@@ -18,7 +19,7 @@ use super::{
 };
 use crate::{
     args::{UnbindArgs, dev::DevDownArgs, settings::Settings},
-    dev::{CONSUMER_SET, EXAMPLE, EXAMPLE_OBJECT, PROVIDER_SET, REQUEST, guard},
+    dev::{CONSUMER_SET, EXAMPLE, EXAMPLE_OBJECT, PROVIDER_SET, guard},
     errors::Failure,
     install::write::manifest,
     render::{
@@ -92,7 +93,11 @@ impl Clusters {
     async fn end_contract<W: Write>(&self, deadline: Deadline, report: &mut Report<'_, W>) -> Result<(), Failure> {
         let provider = &self.provider;
         let requests: Api<BindableResourcesRequest> = Api::namespaced(provider.api.client(), KUBE_BIND_NAMESPACE);
-        let request = provider.on(provider.api.find(requests.clone(), REQUEST).await)?;
+        let request = match provider.api.find(requests.clone(), EXAMPLE).await {
+            // Where requests are not served, none exists.
+            Err(Failure::Cluster { source, .. }) if errors::is_not_found(&source) => None,
+            found => provider.on(found)?,
+        };
         if let Some(request) = request.filter(|request| guard::is_ours(&request.metadata)) {
             provider.on(provider.api.delete(requests, &request).await)?;
             report.tell(Applied::of(&manifest(&request)?, Outcome::Deleted).on(provider.role))?;

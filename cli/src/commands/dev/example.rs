@@ -25,7 +25,7 @@ use crate::{
     args::{AnswerArgs, DeployArgs},
     commands::deploy::bind::Bound,
     consumer::wait,
-    dev::{EXAMPLE, EXAMPLE_OBJECT, REQUEST, manifests},
+    dev::{EXAMPLE, EXAMPLE_OBJECT, RESPONSE, manifests},
     errors::Failure,
     install::{plan, write::WriteKind},
     provider::response::{self, Response},
@@ -81,14 +81,14 @@ impl Clusters {
         let wanted = manifests::request(&self.identity, &author(provider).await?);
         let outcome = make(provider, &requests, &wanted).await?;
         report.tell(Applied::of(&wanted, outcome).on(provider.role))?;
-        let what = format!("the response to BindableResourcesRequest {KUBE_BIND_NAMESPACE}/{REQUEST}");
+        let what = format!("the response to BindableResourcesRequest {KUBE_BIND_NAMESPACE}/{EXAMPLE}");
         let mend = format!(
-            "see its conditions: kubectl --context {} get bindableresourcesrequest {REQUEST} -n {KUBE_BIND_NAMESPACE} -o yaml",
+            "see its conditions: kubectl --context {} get bindableresourcesrequest {EXAMPLE} -n {KUBE_BIND_NAMESPACE} -o yaml",
             provider.context()
         );
         let secret = provider
             .until((&what, &mend), deadline.left(), async || {
-                let Some(request) = provider.api.find(requests.clone(), REQUEST).await? else {
+                let Some(request) = provider.api.find(requests.clone(), EXAMPLE).await? else {
                     make(provider, &requests, &wanted).await?;
                     return Ok(None);
                 };
@@ -101,12 +101,12 @@ impl Clusters {
                     Phase::Failed | Phase::Pending => return Ok(None),
                 }
                 let secrets = Api::<Secret>::namespaced(provider.api.client(), KUBE_BIND_NAMESPACE);
-                provider.api.find(secrets, REQUEST).await
+                provider.api.find(secrets, RESPONSE).await
             })
             .await?;
         let document = serde_json::to_vec(&secret).map_err(|error| Failure::Format(error.to_string()))?;
         response::read(&document, None).map_err(|source| Failure::Answer {
-            from: format!("Secret {KUBE_BIND_NAMESPACE}/{REQUEST} of the provider"),
+            from: format!("Secret {KUBE_BIND_NAMESPACE}/{RESPONSE} of the provider"),
             source,
         })
     }
@@ -140,7 +140,7 @@ impl Clusters {
         );
         let what = format!("the copy of Cowboy {namespace}/{name}");
         let ours = Api::<DynamicObject>::namespaced_with(consumer.api.client(), namespace, &cowboys());
-        provider
+        consumer
             .until((&what, &mend), deadline.left(), async || {
                 let ours = ours
                     .get(name)
@@ -181,14 +181,14 @@ async fn make(
     wanted: &Value,
 ) -> Result<Outcome, Failure> {
     if provider
-        .on(provider.api.find(requests.clone(), REQUEST).await)?
+        .on(provider.api.find(requests.clone(), EXAMPLE).await)?
         .is_some()
     {
         return Ok(Outcome::Unchanged);
     }
     let request = serde_json::from_value(wanted.clone()).map_err(|error| Failure::Format(error.to_string()))?;
     let made = requests.create(&PostParams::default(), &request).await;
-    let doing = format!("create BindableResourcesRequest {KUBE_BIND_NAMESPACE}/{REQUEST}");
+    let doing = format!("create BindableResourcesRequest {KUBE_BIND_NAMESPACE}/{EXAMPLE}");
     provider.on(made.map_err(Failure::cluster(doing)))?;
     Ok(Outcome::Created)
 }
