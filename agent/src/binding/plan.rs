@@ -133,7 +133,10 @@ fn wanted(seen: &ObservedBinding) -> BindingPlan {
         plan.states.insert(name, decision.state);
     }
     let exported = crd_names(export).collect();
-    plan.ops.extend(release(seen, &used, &exported, DrainMode::Deleted));
+    let mut released = release(seen, &used, &exported, DrainMode::Deleted);
+    // That an unverified provider exports less is no reason to release objects.
+    released.retain(|op| session.is_trusted() || !matches!(op, BindingOp::StartReleaser { .. }));
+    plan.ops.extend(released);
     plan.ops.push(BindingOp::Pause(false));
     plan
 }

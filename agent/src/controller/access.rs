@@ -207,8 +207,8 @@ impl KnownCredentials {
     pub fn needs_uid(&self, access: &ProviderAccess) -> bool {
         let is_pinned = self.pinned.as_deref().is_some_and(|uid| !is_unverified(uid));
         // The stored credential reached the pinned contract over the same connection.
-        let is_same_way = |stored: &StoredCredential| stored.access.endpoint == access.endpoint;
-        is_pinned && !self.stored.as_ref().is_some_and(is_same_way)
+        let is_same_connection = |stored: &StoredCredential| stored.access.endpoint == access.endpoint;
+        is_pinned && !self.stored.as_ref().is_some_and(is_same_connection)
     }
 
     /// Takes an unverified contract for the pinned one, which its connection led to before.
@@ -292,7 +292,7 @@ impl KnownCredentials {
     }
 }
 
-/// Whether a pin is the digest of the way that a kubeconfig takes, which gives way to the UID of the contract.
+/// Whether a pin is the digest of a kubeconfig's connection, which the UID of the contract may replace.
 fn is_stand_in(pinned: &str, access: &ProviderAccess) -> bool {
     *Contract::unverified(&access.endpoint, &access.namespace).uid == *pinned
 }

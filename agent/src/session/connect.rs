@@ -289,8 +289,8 @@ async fn open(access: &ProviderAccess, traffic: &ClusterTraffic) -> Result<Opene
     Ok((read_contract(&clients, access).await?, clients, token))
 }
 
-/// Reads the contract that a kubeconfig names. Where the konnector may read the exports but not the namespace, the way there stands
-/// for its UID.
+/// Reads the contract that a kubeconfig names. Where the konnector may read the exports but not the namespace, a digest of
+/// the connection stands for its UID.
 pub(super) async fn read_contract(clients: &Clients, access: &ProviderAccess) -> Result<FoundContract, ConnectError> {
     match read_uid(clients, access).await {
         Ok(uid) => Ok(FoundContract {

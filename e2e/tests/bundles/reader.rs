@@ -87,7 +87,8 @@ pub(crate) async fn a_kubeconfig_that_only_reads_says_what_it_lacks() -> Result<
     .await
 }
 
-/// A konnector that starts when only reading is left goes on with what it knows: the CRD, the way to the contract, and where copies are.
+/// A konnector that starts when only reading is left goes on with what it knows: the CRD, the connection that led to the
+/// contract, and where copies are.
 pub(crate) async fn a_konnector_that_starts_with_reading_rights_goes_on() -> Result<()> {
     case("reader-again", async |case| {
         let contract = case.contract(&case.world.p, &[AGAIN]).await?;

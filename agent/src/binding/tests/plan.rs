@@ -113,6 +113,8 @@ fn objects_are_let_go_only_of_what_is_not_exported() {
         session(seen).export = ExportLookup::Present(std::sync::Arc::new(export));
     });
     check(&shrunk, &["stop engine", "release Deleted", "go on"]);
+    let unverified = with(shrunk, |seen| session(seen).is_verified = false);
+    check(&unverified, &["stop engine", "go on"]);
 }
 
 #[test]

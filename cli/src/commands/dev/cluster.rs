@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
+use bindery_api::{names::KUBE_BIND_NAMESPACE, v1alpha2::GROUP};
 use bindery_runtime::{client, shutdown};
-use bindery_synk::{
-    Event, Failure as SetFailure, Manifest, ObjectRef, Options, Target, delete::Deletion, plan::Allowed,
-};
+use bindery_synk::{Event, Failure as SetFailure, ObjectRef, Options, Target, delete::Deletion, plan::Allowed};
 use http::Uri;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
@@ -14,6 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     args::{ClusterArgs, dev::DevClusters, settings::Settings},
+    commands::deploy,
     consumer::{Consumer, wait::Watched},
     dev::guard,
     errors::{Failure, conflict::Conflict},
@@ -23,7 +23,6 @@ use crate::{
         steps::Steps,
     },
 };
-use bindery_api::names::KUBE_BIND_NAMESPACE;
 
 /// The pause between two looks at what a step waits for.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -104,7 +103,7 @@ impl Cluster {
     /// Refuses objects that exist already and were not made by `dev up`.
     pub(super) async fn refuse_foreign(&self, wanted: &[Value]) -> Result<(), Failure> {
         // The definitions of the project's own kinds may not be installed yet.
-        let is_other = |object: &ObjectRef| object.gvk.group != bindery_api::v1alpha2::GROUP;
+        let is_other = |object: &ObjectRef| object.gvk.group != GROUP;
         let wanted: Vec<_> = wanted.iter().filter_map(ObjectRef::of).filter(is_other).collect();
         let live = self.on(self.api.synk().live(&wanted).await)?;
         Ok(guard::refuse_foreign(self.context(), &wanted, &live)?)
@@ -117,7 +116,8 @@ impl Cluster {
         manifests: Vec<Value>,
         steps: &Steps,
     ) -> Result<Vec<Applied>, Failure> {
-        let (target, manifests) = (target(name)?, self.manifests(manifests)?);
+        let target = target(name)?;
+        let manifests = konnector::set_from(manifests, &format!("the {}'s manifests", self.role))?;
         // Every namespace that a manifest names is meant.
         let namespaces = manifests
             .iter()
@@ -132,9 +132,9 @@ impl Cluster {
             stop: shutdown::on_signal()?,
             ..konnector::options()
         };
-        let listener = |event: Event<'_>| super::super::deploy::tell(event, steps);
+        let listener = |event: Event<'_>| deploy::tell(event, steps);
         let applied = self.api.synk().apply(&target, &manifests, &options, &listener).await;
-        super::super::deploy::stopped(options.stop.clone(), &target)?;
+        deploy::stopped(options.stop.clone(), &target)?;
         let report = self.on(applied)?;
         Ok(konnector::told(&report))
     }
@@ -149,9 +149,9 @@ impl Cluster {
             stop: stop.clone(),
             ..Deletion::default()
         };
-        let listener = |event: Event<'_>| super::super::deploy::tell(event, steps);
+        let listener = |event: Event<'_>| deploy::tell(event, steps);
         let deleted = self.api.synk().delete(&target.set, &deletion, &listener).await;
-        super::super::deploy::stopped(stop, &target)?;
+        deploy::stopped(stop, &target)?;
         match deleted {
             Ok(_) => Ok(true),
             Err(SetFailure::NoSet(_) | SetFailure::NotInstalled) => Ok(false),
@@ -206,10 +206,6 @@ impl Cluster {
             }
             sleep(PAUSE).await;
         }
-    }
-
-    fn manifests(&self, manifests: Vec<Value>) -> Result<Vec<Manifest>, Failure> {
-        konnector::set_from(manifests, &format!("the {}'s manifests", self.role))
     }
 }
 
