@@ -35,7 +35,7 @@ pub(crate) enum Failure {
     On {
         role: &'static str,
         context: String,
-        failure: Box<Failure>,
+        failure: Box<Self>,
     },
     /// The consumer cluster does not serve bindings.
     #[error("this cluster does not serve APIServiceBindings")]

@@ -16,8 +16,10 @@ use kube::{
 };
 use serde_json::json;
 
-/// How long a command may take: both programs start, and namespaces end.
-const LIMIT: Duration = Duration::from_mins(5);
+/// How long a command may take: both programs start, and namespaces end. It gives up before, and says what it waits for.
+const LIMIT: Duration = Duration::from_mins(4);
+/// How long the test may take.
+const LONGEST: Duration = Duration::from_mins(15);
 const NAMESPACE: &str = "kube-bind";
 /// Kinds of which Kubernetes makes and deletes objects by itself.
 const VOLATILE: [&str; 4] = [
@@ -112,6 +114,9 @@ impl World {
         program
             .args(["dev", command, "--provider", "p", "--consumer", "c"])
             .args(args);
+        if !args.contains(&"--timeout") {
+            program.args(["--timeout", "3m"]);
+        }
         let output = process::run(program, LIMIT).await?;
         let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
         Ok(Ended {
@@ -138,11 +143,11 @@ impl World {
         let programs = Programs::default();
         loop {
             let exists = async || Ok(deployments.get_opt(name).await?.map(drop));
-            eventually(format!("Deployment {name}"), LIMIT, exists).await?;
+            eventually(format!("Deployment {name}"), LONGEST, exists).await?;
             let deployed = Deployed::start(plane, &programs, NAMESPACE, name).await?;
             deployed.report_available(plane).await?;
             let ended = async || Ok(deployments.get_opt(name).await?.is_none().then_some(()));
-            eventually(format!("the end of Deployment {name}"), LIMIT, ended).await?;
+            eventually(format!("the end of Deployment {name}"), LONGEST, ended).await?;
             deployed.stop().await?;
         }
     }

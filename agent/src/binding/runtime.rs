@@ -37,6 +37,7 @@ pub(super) enum BindingKey {
 
 /// The tasks that run for a binding. Dropping it ends them all.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct BindingRuntime {
     /// The way to the provider.
     pub(super) connection: ProviderConnection<BindingKey>,
