@@ -14,6 +14,7 @@ use tokio::time::sleep;
 
 use super::{
     connect::{self, ConnectError},
+    exports::Exports,
     heartbeat::Heartbeat,
     provider_rights::{LIST_NAMESPACES, ProviderRight, Verification, access_review, granting, missing},
     session_core::SessionCore,
@@ -33,14 +34,13 @@ impl SessionCore {
     async fn doubt(&self) {
         let mut verification = self.verification.subscribe();
         let mut heartbeat = self.heartbeat.subscribe();
-        let mut exports = self.exports.changes();
         let mut refused = self.reports_refused.subscribe();
         let is_lacking = |known: &Verification| known.found.is_none() || !known.missing.is_empty();
         // The core owns all senders, so that waiting never fails.
         tokio::select! {
             _ = verification.wait_for(is_lacking) => {}
             _ = heartbeat.wait_for(|sent| matches!(sent, Heartbeat::Failing { .. })) => {}
-            _ = exports.wait_for(|_| self.exports.is_failing()) => {}
+            () = exports_fail(&self.exports) => {}
             _ = refused.wait_for(|refused| *refused) => {}
             () = fails(&self.schemas) => {}
             () = fails(&self.cluster_binding) => {}
@@ -122,6 +122,13 @@ impl SessionCore {
             before != *known
         });
     }
+}
+
+/// Waits until the exports cannot be read. They are asked between changes: their lock is held while a change is published.
+async fn exports_fail(exports: &Exports) {
+    let mut changes = exports.changes();
+    // The caller owns the sender, so that waiting never fails.
+    while !exports.is_failing() && changes.changed().await.is_ok() {}
 }
 
 /// Waits until the watch of a cache fails.
