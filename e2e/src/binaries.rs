@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context, Result};
 use tokio::sync::OnceCell;
 
-use self::build::{CONTROL_PLANE, CRANE, HELM, Module};
+use self::build::{CONTROL_PLANE, CRANE, HELM, MINORS, Module};
 
 static BINARIES: OnceCell<Binaries> = OnceCell::const_new();
 
@@ -51,6 +51,9 @@ impl Program {
         Self::Kubectl,
         Self::Grpcurl,
     ];
+
+    /// The programs that are of one minor of Kubernetes.
+    pub const KUBERNETES: [Self; 3] = [Self::KubeApiserver, Self::KubeControllerManager, Self::Kubectl];
 
     /// The file name of the program.
     pub fn name(self) -> &'static str {
@@ -118,6 +121,24 @@ pub fn helm() -> Result<PathBuf> {
 pub fn crane() -> Result<PathBuf> {
     let mut paths = locate(&CRANE, "crane")?;
     paths.pop().context("the module of crane has one program")
+}
+
+/// The oldest and the newest minor of Kubernetes on which the soak runs, such as `1.30`.
+pub fn minors() -> impl Iterator<Item = &'static str> {
+    MINORS.into_iter().map(|(minor, _)| minor)
+}
+
+/// Builds API server, controller manager and kubectl of a minor, if they are not built yet, which blocks for minutes. Returns their
+/// folder, to be given as `KUBEBUILDER_ASSETS`.
+pub fn of_minor(minor: &str) -> Result<PathBuf> {
+    let mut minors = MINORS.into_iter();
+    let (_, module) = minors
+        .find(|(name, _)| *name == minor)
+        .with_context(|| format!("Kubernetes {minor} has no folder in e2e/minors"))?;
+    let cache = cache_folder()?.join("minors").join(build::key(&module));
+    let paths = choose(module.programs(), None, &cache);
+    build::missing(&module, &cache, &paths)?;
+    Ok(cache)
 }
 
 /// Finds the programs of a module and builds those that are missing, into a cache folder of that name.

@@ -58,13 +58,18 @@ impl Reader<'_> {
     pub async fn follow(&self, name: &str) -> Result<()> {
         let path = docs().join("guides").join(name);
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let page = Page::parse(&text).with_context(|| name.to_owned())?;
+        self.follow_text(name, &text).await
+    }
+
+    /// As [`Reader::follow`], for a text of that name.
+    pub async fn follow_text(&self, name: &str, text: &str) -> Result<()> {
+        let page = Page::parse(text).with_context(|| name.to_owned())?;
         for variable in self.given.keys() {
             ensure!(text.contains(variable), "{name} does not say that {variable} is given");
         }
         let desk = Desk::prepare(name, &page, self)?;
         let outcome = desk.work(name, &page, self).await;
-        outcome.with_context(|| format!("following docs/guides/{name}"))
+        outcome.with_context(|| format!("following {name}"))
     }
 }
 

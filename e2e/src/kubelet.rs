@@ -32,7 +32,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, future::LocalBoxFuture, stream::FuturesUnordered};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
@@ -40,6 +40,7 @@ use kube::{
     api::{ObjectMeta, PostParams},
     runtime::watcher::{self, Event},
 };
+use nix::unistd::geteuid;
 use tokio::{sync::watch, time::sleep};
 
 use self::{pod::PodRunner, sandbox::Sandboxes, service::LoadBalancer};
@@ -125,6 +126,10 @@ impl<'a> Kubelet<'a> {
     }
 
     async fn run<'b>(&'b self, running: &mut Running<'b>) -> Result<()> {
+        ensure!(
+            geteuid().is_root(),
+            "Pods run in namespaces and roots of their own, which only root may make: run the tests as root"
+        );
         let client = self.plane.client();
         self.plane.run_workloads()?;
         register(&client).await.context("cannot register the node")?;

@@ -114,7 +114,7 @@ fn the_server_lists_no_secret_but_its_own() {
     // The rules that any RoleBinding of a namespace gives.
     let bound = |namespace: &str| {
         let here = |binding: &&RoleBinding| binding.metadata.namespace.as_deref() == Some(namespace);
-        let mut rules = Vec::new();
+        let mut granted = Vec::new();
         for binding in bindings.iter().filter(here) {
             let name = Some(&binding.role_ref.name);
             let found = if binding.role_ref.kind == "Role" {
@@ -131,9 +131,9 @@ fn the_server_lists_no_secret_but_its_own() {
                     .rules
                     .as_ref()
             };
-            rules.extend(found.into_iter().flatten());
+            granted.extend(found.into_iter().flatten());
         }
-        rules
+        granted
     };
     let about = |namespace: &str, resource: &str| {
         let mut found: Vec<_> = bound(namespace)

@@ -2,23 +2,31 @@
 
 mod faults;
 mod fuzz;
+mod minors;
+mod pods;
 
 use anyhow::Result;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only one of the two.
+    /// Only one of the four.
     #[arg(long)]
     only: Option<Part>,
     /// Rounds of work, in each of which server and konnector are killed at random moments.
     #[arg(long, default_value_t = 50)]
     rounds: u64,
+    /// Rounds in each of which every Pod of an installation is killed or deleted in turn.
+    #[arg(long, default_value_t = 10)]
+    pod_rounds: u64,
     /// The seed of an earlier run, to have the same moments again.
     #[arg(long)]
     seed: Option<u64>,
     /// For how many seconds the fuzz targets run in all; each gets the same share.
     #[arg(long, default_value_t = 300)]
     fuzz_seconds: u64,
+    /// Only on this minor of Kubernetes, such as `1.30`.
+    #[arg(long)]
+    minor: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -27,14 +35,25 @@ enum Part {
     Fuzz,
     /// Server and konnector are killed at random moments.
     Faults,
+    /// Every Pod of an installation is killed or deleted while objects change.
+    Pods,
+    /// The main job, the policies and the upgrade run on the oldest and the newest minor of Kubernetes.
+    Minors,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    if args.only != Some(Part::Faults) {
+    let runs = |part: Part| args.only.is_none_or(|only| only == part);
+    if runs(Part::Fuzz) {
         fuzz::run(args.fuzz_seconds)?;
     }
-    if args.only != Some(Part::Fuzz) {
+    if runs(Part::Faults) {
         faults::run(args.rounds, args.seed)?;
+    }
+    if runs(Part::Pods) {
+        pods::run(args.pod_rounds)?;
+    }
+    if runs(Part::Minors) {
+        minors::run(args.minor.as_deref())?;
     }
     Ok(())
 }

@@ -108,7 +108,7 @@ impl BindingController {
         };
         let attempts = &mut runtime.connection.attempts;
         let access = known.reach(&context.sessions, &context.connector, attempts, None);
-        let access = match context.neighbours.judge(access, secret) {
+        let access = match context.other_konnectors.refuse_foreign(access, secret) {
             ContractAccess::Reached(_) if pin.waits => ContractAccess::Connecting,
             access => access,
         };

@@ -27,7 +27,7 @@ impl BindingController {
         match key {
             BindingKey::Binding(name) => {
                 let binding = self.context.consumer.bindings.get("", name);
-                let is_ours = |binding: &Arc<APIServiceBinding>| self.context.neighbours.serves_binding(binding);
+                let is_ours = |binding: &Arc<APIServiceBinding>| self.context.other_konnectors.serves_binding(binding);
                 let Some(binding) = binding.filter(is_ours) else {
                     if let Some(runtime) = self.runtimes.lock().remove(name) {
                         self.context.object_counts.forget(runtime.connection.uid());

@@ -116,7 +116,7 @@ impl BundleController {
     /// Reconciles a bundle.
     async fn reconcile(&self, key: &BundleKey) -> Requeue {
         let bundle = self.context.consumer.bundles.get("", key);
-        let Some(bundle) = bundle.filter(|bundle| self.context.neighbours.serves_bundle(bundle)) else {
+        let Some(bundle) = bundle.filter(|bundle| self.context.other_konnectors.serves_bundle(bundle)) else {
             self.runtimes.lock().remove(key);
             return Requeue::OnChange;
         };

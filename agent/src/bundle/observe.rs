@@ -44,7 +44,9 @@ impl BundleController {
         };
         let attempts = &mut runtime.connection.attempts;
         let access = known.reach(&context.sessions, &context.connector, attempts, Some(settings.polling));
-        let access = context.neighbours.judge(access, &bundle.spec.kubeconfig_secret_ref);
+        let access = context
+            .other_konnectors
+            .refuse_foreign(access, &bundle.spec.kubeconfig_secret_ref);
         if let ContractAccess::Reached(reached) = &access {
             let session = self.enter(bundle, &known, reached);
             runtime.attach(&session, settings.polling);

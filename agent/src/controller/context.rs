@@ -7,7 +7,7 @@ use bindery_api::{
     v1alpha2::{ClusterSecretKeyRef, SecretRef},
 };
 
-use super::{neighbours::Neighbours, object_counts::ObjectCounts};
+use super::{object_counts::ObjectCounts, other_konnectors::OtherKonnectors};
 use crate::{
     consumer::Consumer,
     engine,
@@ -47,7 +47,7 @@ pub struct ControllerContext {
     /// The attempts to reach providers with kubeconfigs.
     pub connector: Arc<Connector>,
     /// Which bindings and bundles other konnectors serve.
-    pub neighbours: Neighbours,
+    pub other_konnectors: OtherKonnectors,
     /// How many objects each binding of a bundle has.
     pub object_counts: ObjectCounts,
     /// Publishes Kubernetes events.
@@ -79,7 +79,7 @@ impl ControllerContext {
                 metrics.provider_traffic(),
                 options.client_certificate.clone(),
             )),
-            neighbours: Neighbours::new(consumer.clone(), options.only_own_bindings),
+            other_konnectors: OtherKonnectors::new(consumer.clone(), options.only_own_bindings),
             object_counts: ObjectCounts::default(),
             consumer,
             recorder,

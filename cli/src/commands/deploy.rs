@@ -48,37 +48,25 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &DeployArgs) -
     let consumer = Consumer::connect(&context.settings).await?;
     let steps = &mut context.steps;
     let seen = consumer.konnector().await?;
-    if let Some((namespace, release)) = seen.as_ref().and_then(konnector::release_of_helm) {
-        return Err(Conflict::OfHelm { release, namespace }.into());
-    }
-    konnector::refuse_other(&consumer.konnector_grants().await?)?;
-    let (konnector, kept) = konnector::choose(&asked(args), seen.as_ref())?;
-    for kept in &kept {
-        steps.note(kept);
+    let release = seen.as_ref().and_then(konnector::release_of_helm);
+    if let Some((namespace, release)) = &release {
+        if answer.is_none() || asks_for_konnector(args) {
+            let (namespace, release) = (namespace.clone(), release.clone());
+            return Err(Conflict::OfHelm { release, namespace }.into());
+        }
+        steps.note(&format!("the konnector is left to release {release} of Helm"));
+    } else {
+        konnector::refuse_other(&consumer.konnector_grants().await?)?;
     }
     // Conflicts of a bind are found before anything is installed.
     let bound = match answer {
         Some(answer) => Bound::prepare(&consumer, args, answer, steps).await?,
         None => Bound::default(),
     };
-    let bundled = args
-        .bundle_resource
-        .iter()
-        .chain(&bound.bundled)
-        .cloned()
-        .collect::<BTreeSet<_>>();
-    if bundled.is_empty() && args.bundle.is_some() {
-        steps.note(
-            "a kubeconfig does not tell what it reaches: give the konnector rights on the resources of the bundle with \
-             --bundle-resource RESOURCE.GROUP",
-        );
-    }
-    install::known(&consumer, &konnector::target()?).await?;
-    let manifests = manifests(&consumer, &konnector, &bundled, steps).await?;
     let mut report = Report::new(&mut context.printer);
-    install::install(&consumer, manifests, &mut report, steps).await?;
-    if args.adoption == Some(Adoption::Off) {
-        install::end_adoption(&consumer, &mut report).await?;
+    match &release {
+        Some(release) => note_bundled(release, &bound.bundled, steps),
+        None => install_konnector(&consumer, args, seen.as_ref(), &bound.bundled, &mut report, steps).await?,
     }
     for bind in &bound.binds {
         for write in &bind.writes {
@@ -101,6 +89,56 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &DeployArgs) -
         wait_ready(&consumer, &bound, (start, patience), &context.steps).await?;
     }
     report.end()
+}
+
+/// Whether flags say how the konnector is to run, which is Helm's to decide if Helm installed it.
+fn asks_for_konnector(args: &DeployArgs) -> bool {
+    asked(args) != Asked::default() || !args.bundle_resource.is_empty()
+}
+
+/// Says which value of the chart gives the konnector the rights that a bundle needs.
+fn note_bundled((namespace, release): &(String, String), bundled: &BTreeSet<GroupResource>, steps: &Steps) {
+    if !bundled.is_empty() {
+        let resources: Vec<_> = bundled.iter().map(ToString::to_string).collect();
+        steps.note(&format!(
+            "a bundle needs rights of the konnector: name {} in value bundleResources of release {release} in namespace {namespace}",
+            resources.join(", ")
+        ));
+    }
+}
+
+/// Applies the konnector's definitions and manifests. `bundled` are the resources of the bundle that is bound too.
+async fn install_konnector<W: Write>(
+    consumer: &Consumer,
+    args: &DeployArgs,
+    seen: Option<&Deployment>,
+    bundled: &BTreeSet<GroupResource>,
+    report: &mut Report<'_, W>,
+    steps: &mut Steps,
+) -> Result<(), Failure> {
+    let (konnector, kept) = konnector::choose(&asked(args), seen)?;
+    for kept in &kept {
+        steps.note(kept);
+    }
+    let bundled = args
+        .bundle_resource
+        .iter()
+        .chain(bundled)
+        .cloned()
+        .collect::<BTreeSet<_>>();
+    if bundled.is_empty() && args.bundle.is_some() {
+        steps.note(
+            "a kubeconfig does not tell what it reaches: give the konnector rights on the resources of the bundle with \
+             --bundle-resource RESOURCE.GROUP",
+        );
+    }
+    install::known(consumer, &konnector::target()?).await?;
+    let manifests = manifests(consumer, &konnector, &bundled, steps).await?;
+    install::install(consumer, manifests, report, steps).await?;
+    if args.adoption == Some(Adoption::Off) {
+        install::end_adoption(consumer, report).await?;
+    }
+    Ok(())
 }
 
 /// Refuses flags that clap cannot check.

@@ -14,7 +14,7 @@ use crate::errors::Failure;
 const ADOPTION_FLAG: &str = "--adoption";
 
 /// What the flags ask for.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) image: Option<String>,
     pub(crate) replicas: Option<u32>,
@@ -40,7 +40,7 @@ impl Konnector {
 }
 
 /// Chooses how the konnector will run: as the flags ask, or else as it runs now. The image of another repository than that
-/// of this release is kept. Also returns in words what was kept.
+/// of this release is kept. Also returns, in words, what is kept and what is replaced.
 pub(crate) fn choose(asked: &Asked, seen: Option<&Deployment>) -> Result<(Konnector, Vec<String>), Failure> {
     let release = release()?;
     let mut kept = Vec::new();
@@ -55,7 +55,13 @@ pub(crate) fn choose(asked: &Asked, seen: Option<&Deployment>) -> Result<(Konnec
         kept.push(format!("keeps --adoption {adoption}; --adoption off ends it"));
     }
     let installed = seen.and_then(container_args).unwrap_or_default();
-    let flags = args::added(installed, &template_args()?);
+    let template = template_args()?;
+    for (before, after) in args::reset(installed, &template) {
+        kept.push(format!(
+            "replaces {before} of the Deployment by {after}, on which its ports and probes rely"
+        ));
+    }
+    let flags = args::added(installed, &template);
     for flag in flags.iter().filter(|flag| flag.name() != ADOPTION_FLAG) {
         kept.push(format!(
             "keeps {flag} of the Deployment; kubectl edit deployment konnector -n kube-bind changes it"

@@ -46,6 +46,28 @@ pub(super) const CRANE: Module = Module {
     programs: &[Program::Crane],
 };
 
+/// The oldest and the newest minor of Kubernetes on which the soak runs.
+pub(super) const MINORS: [(&str, Module); 2] = [
+    (
+        "1.30",
+        Module {
+            what: "the programs of Kubernetes 1.30",
+            go_mod: include_str!("../../minors/1.30/go.mod"),
+            go_sum: include_str!("../../minors/1.30/go.sum"),
+            programs: &Program::KUBERNETES,
+        },
+    ),
+    (
+        "1.37",
+        Module {
+            what: "the programs of Kubernetes 1.37",
+            go_mod: include_str!("../../minors/1.37/go.mod"),
+            go_sum: include_str!("../../minors/1.37/go.sum"),
+            programs: &Program::KUBERNETES,
+        },
+    ),
+];
+
 const FLAGS: [&str; 3] = ["-mod=readonly", "-buildvcs=false", "-trimpath"];
 
 /// The name of the cache folder: a hash of all that decides what the programs are.
@@ -233,7 +255,8 @@ mod tests {
 
     #[test]
     fn every_program_has_a_pinned_version() {
-        for module in [CONTROL_PLANE, HELM, CRANE] {
+        let minors = MINORS.map(|(_, module)| module);
+        for module in [CONTROL_PLANE, HELM, CRANE].into_iter().chain(minors) {
             for program in module.programs {
                 let version = module.version(*program);
                 assert!(version.starts_with('v'), "{} is not pinned", program.name());

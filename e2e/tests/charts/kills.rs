@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Set by `cargo xtask soak`.
-const ROUNDS: &str = "BINDERY_SOAK_ROUNDS";
+const ROUNDS: &str = "BINDERY_SOAK_POD_ROUNDS";
 /// What is the same for all releases of this test.
 const HA: [&str; 3] = ["--set", "replicas=2", "--wait"];
 

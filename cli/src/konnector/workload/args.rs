@@ -30,6 +30,17 @@ pub(super) fn added(installed: &[String], manifest: &[String]) -> Vec<Flag> {
     installed
 }
 
+/// The flags of a manifest that a container has with another value, each after the one that the container has.
+pub(super) fn reset(installed: &[String], manifest: &[String]) -> Vec<(Flag, Flag)> {
+    let installed = flags(installed);
+    let reset = |flag: Flag| {
+        let mut found = installed.iter();
+        let before = found.find(|found| found.name() == flag.name() && found.value() != flag.value())?;
+        Some((before.clone(), flag))
+    };
+    flags(manifest).into_iter().filter_map(reset).collect()
+}
+
 /// The arguments of these flags, with another one in place of those of that name: at the end if there was none.
 pub(super) fn replaced(flags: &[Flag], name: &str, other: Option<String>) -> Vec<String> {
     let mut args: Vec<String> = Vec::new();
@@ -99,6 +110,22 @@ mod tests {
         );
         check("--adoption all --log x", None, "--log x");
         check("--log x", Some("--adoption=all"), "--log x --adoption=all");
+    }
+
+    #[test]
+    fn another_value_of_the_manifests_flag_is_told() {
+        let told = |installed: &str| {
+            let reset = reset(&words(installed), &words("--server-address=0.0.0.0:8090 --own"));
+            reset
+                .iter()
+                .map(|(before, after)| format!("{before} > {after}"))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(told("--server-address 0.0.0.0:8090 --own --log=debug"), [""; 0]);
+        assert_eq!(
+            told("--server-address 0.0.0.0:1"),
+            ["--server-address 0.0.0.0:1 > --server-address=0.0.0.0:8090"]
+        );
     }
 
     #[test]

@@ -50,8 +50,8 @@ impl IssueCertificates for NumberedCertificates {
 /// A CA lives for 3600 s: the next one is published at 2400 and signs at 3000. A serving certificate is renewed every 600 s.
 pub(super) fn policy() -> Policy {
     Policy {
-        ca_lifetime: Duration::from_secs(3600),
-        serving_lifetime: Duration::from_secs(900),
+        ca_lifetime: Duration::from_hours(1),
+        serving_lifetime: Duration::from_mins(15),
         names: names(&["bind.example.com"]),
     }
 }

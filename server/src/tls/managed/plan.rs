@@ -68,6 +68,16 @@ impl Policy {
         next.after_share(1, 6, self.ca_lifetime)
     }
 
+    /// Whether the next CA of `state`, if there is one, signs from now on.
+    pub(super) fn switches(&self, state: &ManagedTls, now: Timestamp) -> bool {
+        let next = state.next.as_ref().map(|next| &next.certificate.validity);
+        next.is_some_and(|next| self.is_time_to_switch(&state.signing.certificate.validity, next, now))
+    }
+
+    fn is_time_to_switch(&self, signing: &Validity, next: &Validity, now: Timestamp) -> bool {
+        self.switch_at(next).min(Self::switch_by(signing)) <= now
+    }
+
     /// When the next CA signs at the latest: the signing CA is about to expire, as after a long standstill.
     pub(super) fn switch_by(signing: &Validity) -> Timestamp {
         signing.after_share(11, 12, Duration::MAX)
@@ -115,7 +125,7 @@ pub fn plan(state: &ManagedTls, policy: &Policy, now: Timestamp) -> Vec<Step> {
             Validity::starting(now, policy.ca_lifetime, None)
         })
     });
-    let switches = published.is_some_and(|next| policy.switch_at(&next).min(Policy::switch_by(signing)) <= now);
+    let switches = published.is_some_and(|next| policy.is_time_to_switch(signing, &next, now));
     if switches {
         steps.push(Step::SignWithNext);
     }

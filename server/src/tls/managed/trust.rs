@@ -50,11 +50,16 @@ fn stored_signs(stored: &ManagedTls, last_served: &ManagedTls, policy: &Policy, 
     let (theirs, ours) = (&stored.signing.certificate, &last_served.signing.certificate);
     let is_next =
         |state: &ManagedTls, ca: &Certificate| state.next.as_ref().is_some_and(|next| next.certificate == *ca);
-    if theirs == ours || is_next(last_served, theirs) {
+    if theirs == ours {
+        return true;
+    }
+    // Who lets the next CA sign hands out the former one. A state that lacks the CA that signs here has another history.
+    if is_next(last_served, theirs) && (stored.trusts(ours) || ours.is_expired(now)) {
         return true;
     }
     if is_next(stored, ours) {
-        return false;
+        // It signs already, unless it is too young: then the stored CA precedes it, as it does where none knows it as the next.
+        return !policy.switches(stored, now);
     }
     match (can_go_on(stored, now), can_go_on(last_served, now)) {
         (true, false) => return true,

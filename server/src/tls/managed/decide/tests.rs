@@ -62,7 +62,7 @@ impl World {
     }
 
     /// Puts back what the Secret held at some time.
-    fn restore(&mut self, which: &Index) {
+    fn restore(&mut self, which: Index) {
         if !self.history.is_empty() {
             self.secret = Some(which.get(&self.history).clone());
         }
@@ -82,7 +82,7 @@ proptest! {
             match event {
                 0 => world.secret = None,
                 1 => replicas[*replica] = Replica::default(),
-                2 => world.restore(which),
+                2 => world.restore(*which),
                 _ => {
                     world.now += pause;
                     world.reconcile(&mut replicas[*replica])?;
@@ -141,7 +141,7 @@ proptest! {
                 0 => world.secret = None,
                 1 => others[*other] = Replica::default(),
                 // The CA of a new installation yields to that of an earlier one.
-                2 | 3 if world.now >= absence => world.restore(which),
+                2 | 3 if world.now >= absence => world.restore(*which),
                 _ => {}
             }
             // Another replica may be faster.

@@ -1,4 +1,4 @@
-//! Other konnectors of the same cluster. With `--only-own-bindings` each konnector serves the bindings and bundles whose
+//! Keeps apart what several konnectors of one cluster serve. With `--only-own-bindings` each konnector serves the bindings and bundles whose
 //! kubeconfig Secret is in its namespace.
 //!
 //! Two konnectors must not serve one contract: each would give back the provider namespaces that it does not need itself, with
@@ -13,15 +13,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::access::{ContractAccess, SecretProblem};
 use crate::{consumer::Consumer, session::connect::ContractConnection};
 
-/// Which bindings and bundles this konnector serves.
+/// Tells what belongs to other konnectors of this cluster.
 #[derive(Clone, Debug)]
-pub struct Neighbours {
+pub struct OtherKonnectors {
     consumer: Consumer,
     /// Whether bindings and bundles of other namespaces belong to other konnectors.
     only_own: bool,
 }
 
-impl Neighbours {
+impl OtherKonnectors {
     /// `only_own` leaves bindings and bundles of other namespaces to other konnectors.
     pub fn new(consumer: Consumer, only_own: bool) -> Self {
         Self { consumer, only_own }
@@ -42,7 +42,7 @@ impl Neighbours {
     }
 
     /// Refuses a contract that another konnector serves. `reference` is the Secret by which the contract was reached.
-    pub fn judge(
+    pub fn refuse_foreign(
         &self,
         access: ContractAccess<Arc<ContractConnection>>,
         reference: &ClusterSecretKeyRef,
