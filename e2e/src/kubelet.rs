@@ -108,16 +108,19 @@ impl<'a> Kubelet<'a> {
     /// failed, the ends of their logs are printed.
     ///
     /// Deployments, Jobs and PodDisruptionBudgets are served by controllers of the control plane, which are started here.
-    pub async fn during<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
-        let mut running = Running::default();
-        let outcome = tokio::select! {
-            outcome = work => outcome,
-            failed = self.run(&mut running) => failed.and_then(|()| bail!("the watch of Pods has ended")),
-        };
-        if outcome.is_ok() {
-            self.is_quiet.store(true, Ordering::Relaxed);
+    pub fn during<T>(&self, work: impl Future<Output = Result<T>>) -> impl Future<Output = Result<T>> {
+        let work = Box::pin(work);
+        async {
+            let mut running = Running::default();
+            let outcome = tokio::select! {
+                outcome = work => outcome,
+                failed = Box::pin(self.run(&mut running)) => failed.and_then(|()| bail!("the watch of Pods has ended")),
+            };
+            if outcome.is_ok() {
+                self.is_quiet.store(true, Ordering::Relaxed);
+            }
+            outcome
         }
-        outcome
     }
 
     /// The process id of a container that runs.
@@ -222,6 +225,6 @@ async fn register(client: &Client) -> Result<()> {
     };
     match Api::all(client.clone()).create(&PostParams::default(), &node).await {
         Err(kube::Error::Api(error)) if error.code == 409 => Ok(()),
-        outcome => Ok(drop(outcome?)),
+        outcome => outcome.map(drop).map_err(Into::into),
     }
 }

@@ -31,7 +31,9 @@ impl NetworkNamespace {
             // The caller waits for it.
             let _ = report.send(entered);
             if is_inside {
-                queue.into_iter().for_each(|job| job());
+                for job in queue {
+                    job();
+                }
             }
         })?;
         outcome

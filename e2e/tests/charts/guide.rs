@@ -51,7 +51,7 @@ fn follow(name: &str, text: &str) -> Result<()> {
         let provider_node = Kubelet::new(&provider).exposing(SERVER.namespace, SERVER.name, endpoint);
         let consumer_node = Kubelet::new(&consumer).reaching([provider.server_address(), endpoint]);
         let follow = reader.follow_text(name, text);
-        Box::pin(provider_node.during(consumer_node.during(follow))).await
+        provider_node.during(consumer_node.during(follow)).await
     })
 }
 
