@@ -1,14 +1,23 @@
 //! The images of the programs, as `cargo xtask image --profile dev` builds them.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::LazyLock,
+};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use bindery_image::{Image, Profile, Workspace};
 use nix::unistd::geteuid;
 
+/// Where the images are. Cargo is asked once, which takes part of a second.
+static FOLDER: LazyLock<Result<PathBuf>> = LazyLock::new(|| Ok(Workspace::read()?.images(Profile::Dev)));
+
 /// The folder with the layout of an image, `NAME`, and with the debug information of its program, `NAME.debug`.
-pub fn folder() -> Result<PathBuf> {
-    Ok(Workspace::read()?.images(Profile::Dev))
+pub fn folder() -> Result<&'static Path> {
+    let folder = FOLDER.as_ref();
+    folder
+        .map(PathBuf::as_path)
+        .map_err(|error| anyhow!("cannot find the images: {error:#}"))
 }
 
 /// Opens the image of a program. The error says how to build it.

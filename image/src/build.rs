@@ -4,18 +4,21 @@ use std::{
     collections::HashMap,
     fs::{self, File},
     path::{Path, PathBuf},
+    thread,
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use oci_spec::image::{
     ANNOTATION_CREATED, ANNOTATION_DESCRIPTION, ANNOTATION_LICENSES, ANNOTATION_REVISION, ANNOTATION_SOURCE,
-    ANNOTATION_TITLE, ANNOTATION_VERSION,
+    ANNOTATION_TITLE, ANNOTATION_VERSION, MediaType,
 };
 
 use crate::{
-    Profile, Program, Workspace, compile, dependencies, executable, files,
+    Profile, Program, Workspace, compile,
+    configuration::{self, Description},
+    dependencies, executable, files,
     layer::{self, Layer},
-    layout::{self, Description},
+    layout::{self, Artifact, Blob},
     libraries, sbom,
 };
 
@@ -61,21 +64,21 @@ pub fn assemble(workspace: &Workspace, programs: &[Program], options: &Options) 
     let file = File::create(&lock).with_context(|| format!("cannot write {}", lock.display()))?;
     // Two processes that build into the same folder take turns.
     file.lock().with_context(|| format!("cannot lock {}", lock.display()))?;
-    let seconds = workspace
-        .time
-        .as_second()
-        .try_into()
-        .context("the sources are older than 1970")?;
-    let libraries = libraries::read_installed()?;
+    let seconds = workspace.seconds()?;
+    let libraries = libraries::read_installed(workspace.platform)?;
     let shared = layer::pack(&files::shared(&libraries)?, seconds, options.profile)?;
     let extras = sbom::extras(workspace, &libraries)?;
-    programs
-        .iter()
-        .map(|program| {
-            one(workspace, *program, options, &extras, &shared, seconds)
-                .with_context(|| format!("cannot build the image of {}", program.name))
-        })
-        .collect()
+    let image = |program: Program| {
+        one(workspace, program, options, &extras, &shared, seconds)
+            .with_context(|| format!("cannot build the image of {}", program.name))
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = programs.iter().map(|program| scope.spawn(|| image(*program))).collect();
+        let built = threads
+            .into_iter()
+            .map(|it| it.join().map_err(|_| anyhow!("a thread has panicked"))?);
+        built.collect()
+    })
 }
 
 fn one(
@@ -87,7 +90,7 @@ fn one(
     seconds: u64,
 ) -> Result<Built> {
     let executable = compile::find(workspace, program, options.profile)?;
-    libraries::check(program.name, &executable::needed(&executable)?)?;
+    libraries::check(workspace.platform, program.name, &executable::needed(&executable)?)?;
     let (crates, root) = dependencies::of(workspace, program)?;
     let created = workspace.time.to_string();
     let sbom = sbom::cyclonedx(&crates, root, extras, &created)?;
@@ -113,8 +116,20 @@ fn one(
             options,
         ),
         created,
+        platform: workspace.platform,
     };
-    let digest = layout::write(&layout, &description, &layers)?;
+    let configuration = layout::json(&configuration::configuration(&description, &layers)?)?;
+    let blobs = layers.iter();
+    let artifact = Artifact {
+        tag: &description.version,
+        platform: Some(description.platform),
+        config: Blob::new(MediaType::ImageConfig, &configuration),
+        layers: blobs
+            .map(|it| Blob::new(MediaType::ImageLayerGzip, &it.compressed))
+            .collect(),
+        annotations: description.labels.clone(),
+    };
+    let digest = layout::write(&layout, &artifact)?;
     let debug = layout::beside(&layout, "debug");
     replace(&stripped.debug, &debug)?;
     Ok(Built {

@@ -7,7 +7,7 @@ use cargo_metadata::{DependencyKind, Metadata, Package, PackageId};
 
 use crate::{
     Program, Workspace,
-    workspace::{TARGET, cargo, output},
+    workspace::{cargo, output},
 };
 
 /// A crate that is linked into a program.
@@ -37,7 +37,7 @@ pub(crate) fn of(workspace: &Workspace, program: Program) -> Result<(Vec<Crate>,
 fn linked(workspace: &Workspace) -> Result<BTreeSet<(String, String)>> {
     let mut tree = cargo();
     tree.current_dir(workspace.root())
-        .args(["tree", "--locked", "--target", TARGET]);
+        .args(["tree", "--locked", "--target", workspace.platform.target]);
     tree.args(["--edges", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}"]);
     for program in Program::ALL {
         tree.args(["--package", program.package]);

@@ -88,7 +88,7 @@ pub(crate) fn shared(libraries: &Libraries) -> Result<Vec<ImageFile>> {
     for it in &libraries.files {
         let mut library = ImageFile::file(it.path.clone(), it.content.clone());
         // The kernel starts programs by the dynamic linker.
-        library.mode = if it.name.starts_with("ld-") { 0o755 } else { 0o644 };
+        library.mode = if it.is_executable { 0o755 } else { 0o644 };
         files.push(library);
     }
     Ok(with_folders(files))
@@ -138,10 +138,10 @@ fn public_authorities() -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::libraries;
+    use crate::{Platform, libraries};
 
     fn all() -> Vec<ImageFile> {
-        let shared = shared(&libraries::read_installed().unwrap()).unwrap();
+        let shared = shared(&libraries::read_installed(Platform::host().unwrap()).unwrap()).unwrap();
         [shared, own("synk", vec![1], vec![2])].concat()
     }
 
@@ -160,7 +160,7 @@ mod tests {
     fn nothing_but_the_program_and_its_linker_may_be_executed_and_nothing_written() {
         let files = all();
         for file in files.iter().filter(|it| it.content.is_some()) {
-            let is_executed = ["usr/bin/synk", "lib64/ld-linux-x86-64.so.2"].contains(&file.path.as_str());
+            let is_executed = ["usr/bin/synk", Platform::host().unwrap().linker].contains(&file.path.as_str());
             let expect = if is_executed { 0o755 } else { 0o644 };
             assert_eq!((file.mode, file.owner), (expect, 0), "{}", file.path);
         }

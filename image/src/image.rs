@@ -59,6 +59,28 @@ impl Image {
         &self.configuration
     }
 
+    /// Returns the value of a label.
+    pub fn label(&self, name: &str) -> Option<&str> {
+        let labels = self.configuration.labels_of_config()?;
+        labels.get(name).map(String::as_str)
+    }
+
+    /// Returns a file of the image, by its path from the root without a slash before it.
+    pub fn file(&self, path: &str) -> Result<Vec<u8>> {
+        // A layer hides what is in those below it.
+        for layer in self.manifest.layers().iter().rev() {
+            for entry in self.open_layer(layer)?.entries()? {
+                let mut entry = entry?;
+                if entry.path()?.to_str() == Some(path) {
+                    let mut content = Vec::new();
+                    entry.read_to_end(&mut content)?;
+                    return Ok(content);
+                }
+            }
+        }
+        bail!("the image in {} has no file {path}", self.folder.display())
+    }
+
     /// Unpacks all layers into a folder, with the owners that the image gives. Only root can do that.
     ///
     /// The folder itself becomes readable for everybody: the program in it runs as another user.
@@ -67,14 +89,7 @@ impl Image {
             .and_then(|()| fs::set_permissions(root, Permissions::from_mode(ROOT_MODE)))
             .with_context(|| format!("cannot create {}", root.display()))?;
         for layer in self.manifest.layers() {
-            ensure!(
-                *layer.media_type() == MediaType::ImageLayerGzip,
-                "layer {} is {}; only layers compressed by gzip are unpacked",
-                layer.digest(),
-                layer.media_type()
-            );
-            let path = verified(&self.folder, layer)?;
-            let mut archive = Archive::new(GzDecoder::new(File::open(&path)?));
+            let mut archive = self.open_layer(layer)?;
             archive.set_preserve_permissions(true);
             archive.set_preserve_ownerships(true);
             archive
@@ -82,6 +97,17 @@ impl Image {
                 .with_context(|| format!("cannot unpack layer {}", layer.digest()))?;
         }
         Ok(())
+    }
+
+    fn open_layer(&self, layer: &Descriptor) -> Result<Archive<GzDecoder<File>>> {
+        ensure!(
+            *layer.media_type() == MediaType::ImageLayerGzip,
+            "layer {} is {}; only layers compressed by gzip are unpacked",
+            layer.digest(),
+            layer.media_type()
+        );
+        let path = verified(&self.folder, layer)?;
+        Ok(Archive::new(GzDecoder::new(File::open(&path)?)))
     }
 }
 

@@ -75,11 +75,11 @@ mod tests {
     use tar::Archive;
 
     use super::*;
-    use crate::{files, libraries};
+    use crate::{Platform, files, libraries};
 
     #[test]
     fn an_archive_keeps_paths_permissions_owners_and_times() {
-        let files = files::shared(&libraries::read_installed().unwrap()).unwrap();
+        let files = files::shared(&libraries::read_installed(Platform::host().unwrap()).unwrap()).unwrap();
         let layer = pack(&files, 1_700_000_000, Profile::Dev).unwrap();
         let mut tar = Vec::new();
         GzDecoder::new(&layer.compressed[..]).read_to_end(&mut tar).unwrap();

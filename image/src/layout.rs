@@ -1,4 +1,4 @@
-//! Writes an image as a folder in the form of an OCI image layout.
+//! Writes an artifact, such as an image, as a folder in the form of an OCI image layout.
 
 use std::{
     collections::HashMap,
@@ -9,42 +9,55 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use oci_spec::image::{
-    ANNOTATION_REF_NAME, Arch, ConfigBuilder, Descriptor, DescriptorBuilder, HistoryBuilder, ImageConfiguration,
-    ImageConfigurationBuilder, ImageIndexBuilder, ImageManifestBuilder, MediaType, OciLayoutBuilder, Os,
-    PlatformBuilder, RootFsBuilder, SCHEMA_VERSION, Sha256Digest,
+    ANNOTATION_REF_NAME, Descriptor, DescriptorBuilder, ImageIndexBuilder, ImageManifestBuilder, MediaType,
+    OciLayoutBuilder, Os, PlatformBuilder, SCHEMA_VERSION, Sha256Digest,
 };
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use crate::{
-    files::{CA_BUNDLE, USER},
-    layer::Layer,
-};
+use crate::Platform;
 
-/// The file in a layout that lists its images.
+/// The file in a layout that lists what it holds.
 pub(crate) const INDEX: &str = "index.json";
 /// The version of the form of a layout.
 const LAYOUT_VERSION: &str = "1.0.0";
-/// How long a program may be asked to end.
-const STOP_SIGNAL: &str = "SIGTERM";
 
-/// What an image says of itself.
+/// What registries store under a name and a tag: an image, a chart, or a signature.
 #[derive(Debug)]
-pub(crate) struct Description {
-    /// The name of the program.
-    pub(crate) name: &'static str,
-    pub(crate) version: String,
-    /// The time of the sources, as RFC 3339.
-    pub(crate) created: String,
-    /// Labels, which are also annotations of the manifest.
-    pub(crate) labels: HashMap<String, String>,
+pub(crate) struct Artifact<'a> {
+    /// The tag that it is meant for.
+    pub(crate) tag: &'a str,
+    /// The platform, if what it holds runs on one.
+    pub(crate) platform: Option<&'static Platform>,
+    pub(crate) config: Blob<'a>,
+    pub(crate) layers: Vec<Blob<'a>>,
+    /// Annotations of the manifest.
+    pub(crate) annotations: HashMap<String, String>,
+}
+
+/// A file of an artifact.
+#[derive(Debug)]
+pub(crate) struct Blob<'a> {
+    pub(crate) media_type: MediaType,
+    pub(crate) content: &'a [u8],
+    pub(crate) annotations: HashMap<String, String>,
+}
+
+impl<'a> Blob<'a> {
+    pub(crate) fn new(media_type: MediaType, content: &'a [u8]) -> Self {
+        Self {
+            media_type,
+            content,
+            annotations: HashMap::new(),
+        }
+    }
 }
 
 /// Writes the layout into a folder, and replaces what is there. Returns the digest of the manifest.
-pub(crate) fn write(folder: &Path, description: &Description, layers: &[Layer]) -> Result<String> {
+pub(crate) fn write(folder: &Path, artifact: &Artifact<'_>) -> Result<String> {
     let unfinished = beside(folder, "unfinished");
     remove(&unfinished)?;
-    let digest = write_new(&unfinished, description, layers)?;
+    let digest = write_new(&unfinished, artifact)?;
     remove(folder)?;
     fs::rename(&unfinished, folder).with_context(|| format!("cannot write {}", folder.display()))?;
     Ok(digest)
@@ -58,7 +71,8 @@ pub(crate) fn beside(folder: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(path)
 }
 
-fn remove(folder: &Path) -> Result<()> {
+/// Removes a folder, if it is there.
+pub(crate) fn remove(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("cannot remove {}", folder.display()))
@@ -67,41 +81,48 @@ fn remove(folder: &Path) -> Result<()> {
     }
 }
 
-fn write_new(folder: &Path, description: &Description, layers: &[Layer]) -> Result<String> {
+/// Returns the digest of bytes, as in `sha256:9f86d081…`.
+pub(crate) fn digest(content: &[u8]) -> String {
+    format!("sha256:{:x}", Sha256::digest(content))
+}
+
+/// Prints a value as JSON with sorted keys: the order of annotations is random in memory.
+pub(crate) fn json(value: &impl Serialize) -> Result<Vec<u8>> {
+    let mut value = serde_json::to_value(value)?;
+    value.sort_all_objects();
+    Ok(serde_json::to_vec(&value)?)
+}
+
+fn write_new(folder: &Path, artifact: &Artifact<'_>) -> Result<String> {
     let blobs = folder.join("blobs/sha256");
     fs::create_dir_all(&blobs).with_context(|| format!("cannot create {}", blobs.display()))?;
-    let layer_descriptors = layers
-        .iter()
-        .map(|layer| blob(&blobs, MediaType::ImageLayerGzip, &layer.compressed))
-        .collect::<Result<Vec<_>>>()?;
-    let config = json(&configuration(description, layers)?)?;
+    let layers = artifact.layers.iter().map(|layer| store(&blobs, layer));
     let manifest = ImageManifestBuilder::default()
         .schema_version(SCHEMA_VERSION)
         .media_type(MediaType::ImageManifest)
-        .config(blob(&blobs, MediaType::ImageConfig, &config)?)
-        .layers(layer_descriptors)
-        .annotations(description.labels.clone())
+        .config(store(&blobs, &artifact.config)?)
+        .layers(layers.collect::<Result<Vec<_>>>()?)
+        .annotations(artifact.annotations.clone())
         .build()?;
-    let manifest = blob(&blobs, MediaType::ImageManifest, &json(&manifest)?)?;
+    let manifest = store(&blobs, &Blob::new(MediaType::ImageManifest, &json(&manifest)?))?;
     let digest = manifest.digest().to_string();
-    let platform = PlatformBuilder::default()
-        .os(Os::Linux)
-        .architecture(Arch::Amd64)
-        .build()?;
-    let manifest = DescriptorBuilder::default()
+    let tag = HashMap::from([(ANNOTATION_REF_NAME.to_owned(), artifact.tag.to_owned())]);
+    let mut listed = DescriptorBuilder::default()
         .media_type(manifest.media_type().clone())
         .size(manifest.size())
         .digest(manifest.digest().clone())
-        .platform(platform)
-        .annotations(HashMap::from([(
-            ANNOTATION_REF_NAME.to_owned(),
-            description.version.clone(),
-        )]))
-        .build()?;
+        .annotations(tag);
+    if let Some(platform) = artifact.platform {
+        let platform = PlatformBuilder::default()
+            .os(Os::Linux)
+            .architecture(platform.architecture())
+            .build()?;
+        listed = listed.platform(platform);
+    }
     let index = ImageIndexBuilder::default()
         .schema_version(SCHEMA_VERSION)
         .media_type(MediaType::ImageIndex)
-        .manifests([manifest])
+        .manifests([listed.build()?])
         .build()?;
     fs::write(folder.join(INDEX), json(&index)?)?;
     let layout = OciLayoutBuilder::default()
@@ -111,46 +132,15 @@ fn write_new(folder: &Path, description: &Description, layers: &[Layer]) -> Resu
     Ok(digest)
 }
 
-fn configuration(description: &Description, layers: &[Layer]) -> Result<ImageConfiguration> {
-    let config = ConfigBuilder::default()
-        .user(format!("{USER}:{USER}"))
-        .env(["PATH=/usr/bin".to_owned(), format!("SSL_CERT_FILE=/{CA_BUNDLE}")])
-        .entrypoint([format!("/usr/bin/{}", description.name)])
-        .working_dir("/")
-        .labels(description.labels.clone())
-        .stop_signal(STOP_SIGNAL)
-        .build()?;
-    let root = RootFsBuilder::default()
-        .typ("layers")
-        .diff_ids(layers.iter().map(|layer| layer.diff_id.clone()).collect::<Vec<_>>())
-        .build()?;
-    let history = HistoryBuilder::default()
-        .created(description.created.clone())
-        .created_by("cargo xtask image")
-        .build()?;
-    let configuration = ImageConfigurationBuilder::default()
-        .created(description.created.clone())
-        .architecture(Arch::Amd64)
-        .os(Os::Linux)
-        .config(config)
-        .rootfs(root)
-        .history(vec![history; layers.len()])
-        .build()?;
-    Ok(configuration)
-}
-
 /// Stores bytes under their digest.
-fn blob(blobs: &Path, media_type: MediaType, content: &[u8]) -> Result<Descriptor> {
-    let digest = format!("{:x}", Sha256::digest(content));
-    let path = blobs.join(&digest);
-    fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
-    let size = content.len().try_into()?;
-    Ok(Descriptor::new(media_type, size, Sha256Digest::from_str(&digest)?))
-}
-
-/// Prints a value as JSON with sorted keys: the order of labels is random in memory.
-fn json(value: &impl Serialize) -> Result<Vec<u8>> {
-    let mut value = serde_json::to_value(value)?;
-    value.sort_all_objects();
-    Ok(serde_json::to_vec(&value)?)
+fn store(blobs: &Path, blob: &Blob<'_>) -> Result<Descriptor> {
+    let name = format!("{:x}", Sha256::digest(blob.content));
+    let path = blobs.join(&name);
+    fs::write(&path, blob.content).with_context(|| format!("cannot write {}", path.display()))?;
+    let size = blob.content.len().try_into()?;
+    let mut descriptor = Descriptor::new(blob.media_type.clone(), size, Sha256Digest::from_str(&name)?);
+    if !blob.annotations.is_empty() {
+        descriptor.set_annotations(Some(blob.annotations.clone()));
+    }
+    Ok(descriptor)
 }

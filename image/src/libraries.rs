@@ -1,37 +1,30 @@
 //! The shared libraries that the programs need, from the Debian packages of this machine.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::workspace::{output, read};
+use crate::{
+    Platform,
+    workspace::{output, read},
+};
 
-/// The architecture of the packages, as Debian calls it.
-const ARCHITECTURE: &str = "amd64";
 /// Names the release of Debian.
 const OS_RELEASE: &str = "/etc/os-release";
-/// The folder of libraries in which the dynamic linker of Debian looks first.
-const LIBRARIES: &str = "lib/x86_64-linux-gnu";
-/// The folder of the dynamic linker, which every program names.
-const LINKER: &str = "lib64";
 /// The oldest C library that looks up hosts, and asks DNS, without a module that it loads while it runs.
 const GLIBC_MIN: (u32, u32) = (2, 34);
 
-/// What programs of Rust need: package, file, and the folder that the file has in an image.
-const NEEDED: [(&str, &str, &str); 4] = [
-    ("libc6", "ld-linux-x86-64.so.2", LINKER),
-    ("libc6", "libc.so.6", LIBRARIES),
-    ("libc6", "libm.so.6", LIBRARIES),
-    ("libgcc-s1", "libgcc_s.so.1", LIBRARIES),
-];
+/// The package of the C library, which the dynamic linker is part of.
+const LIBC: &str = "libc6";
+/// The libraries that programs of Rust need beside the dynamic linker, by their packages.
+const NEEDED: [(&str, &str); 3] = [(LIBC, "libc.so.6"), (LIBC, "libm.so.6"), ("libgcc-s1", "libgcc_s.so.1")];
 
 /// The licenses of the packages, as SPDX expressions.
 const LICENSES: [(&str, &str); 2] = [
-    ("libc6", "LGPL-2.1-or-later"),
+    (LIBC, "LGPL-2.1-or-later"),
     ("libgcc-s1", "GPL-3.0-or-later WITH GCC-exception-3.1"),
 ];
 
@@ -64,55 +57,63 @@ pub(crate) struct DebianPackage {
 /// A shared library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Library {
-    pub(crate) name: &'static str,
     /// The path in an image.
     pub(crate) path: String,
     pub(crate) content: Vec<u8>,
+    /// Whether it starts programs, as the dynamic linker does.
+    pub(crate) is_executable: bool,
 }
 
 /// Reads the libraries of this machine. Fails where they are of no Debian package, or too old.
-pub(crate) fn read_installed() -> Result<Libraries> {
+pub(crate) fn read_installed(platform: &Platform) -> Result<Libraries> {
     let os_release = read(Path::new(OS_RELEASE))?;
     let text = String::from_utf8_lossy(&os_release);
     let distribution = [field(&text, "ID")?, field(&text, "VERSION_ID")?].join("-");
-    let packages = LICENSES.map(|(name, license)| package(name, license));
-    let files = NEEDED.map(|(package, name, folder)| {
-        let content = read(&installed(package, name)?)?;
-        Ok(Library {
-            name,
-            path: format!("{folder}/{name}"),
-            content,
-        })
-    });
-    let libraries = Libraries {
-        distribution,
-        packages: packages.into_iter().collect::<Result<_>>()?,
-        files: files.into_iter().collect::<Result<_>>()?,
-        os_release,
-    };
-    for it in &libraries.packages {
-        if it.name == "libc6" {
-            ensure!(
-                glibc(&it.version).is_some_and(|version| version >= GLIBC_MIN),
-                "libc6 is of version {}: build images on a machine with version {}.{} or newer",
-                it.version,
-                GLIBC_MIN.0,
-                GLIBC_MIN.1
-            );
-        }
+    let packages = LICENSES.map(|(name, license)| package(platform, name, license));
+    let packages = packages.into_iter().collect::<Result<Vec<_>>>()?;
+    for it in packages.iter().filter(|it| it.name == LIBC) {
+        ensure!(
+            glibc(&it.version).is_some_and(|version| version >= GLIBC_MIN),
+            "{LIBC} is of version {}: build images on a machine with version {}.{} or newer",
+            it.version,
+            GLIBC_MIN.0,
+            GLIBC_MIN.1
+        );
     }
-    Ok(libraries)
+    let mut files = vec![Library {
+        path: platform.linker.to_owned(),
+        content: installed(platform, LIBC, linker_name(platform))?,
+        is_executable: true,
+    }];
+    for (package, name) in NEEDED {
+        files.push(Library {
+            path: format!("{}/{name}", platform.libraries),
+            content: installed(platform, package, name)?,
+            is_executable: false,
+        });
+    }
+    Ok(Libraries {
+        os_release,
+        distribution,
+        packages,
+        files,
+    })
 }
 
 /// Fails if a program needs a library that images do not have.
-pub(crate) fn check(program: &str, needed: &[String]) -> Result<()> {
-    let missing = needed.iter().find(|it| NEEDED.iter().all(|(_, name, _)| name != it));
+pub(crate) fn check(platform: &Platform, program: &str, needed: &[String]) -> Result<()> {
+    let is_known = |name: &str| name == linker_name(platform) || NEEDED.iter().any(|(_, known)| *known == name);
+    let missing = needed.iter().find(|it| !is_known(it));
     ensure!(
         missing.is_none(),
         "{program} needs the library {}, which images do not have: add it to image/src/libraries.rs",
         missing.map_or("", String::as_str)
     );
     Ok(())
+}
+
+fn linker_name(platform: &Platform) -> &'static str {
+    platform.linker.rsplit('/').next().unwrap_or(platform.linker)
 }
 
 /// Returns the value of a line `KEY=value` or `KEY="value"`.
@@ -124,11 +125,11 @@ fn field(os_release: &str, key: &str) -> Result<String> {
     Ok(value.trim_matches('"').to_owned())
 }
 
-fn package(name: &'static str, license: &'static str) -> Result<DebianPackage> {
+fn package(platform: &Platform, name: &'static str, license: &'static str) -> Result<DebianPackage> {
     let query = |format: &str| {
         let mut command = dpkg_query();
         command.args(["--show", "--showformat", format]);
-        output(command.arg(format!("{name}:{ARCHITECTURE}")))
+        output(command.arg(format!("{name}:{}", platform.name)))
             .context("images take shared libraries from Debian packages: build them on Debian")
     };
     let status = query(
@@ -145,15 +146,13 @@ fn package(name: &'static str, license: &'static str) -> Result<DebianPackage> {
     })
 }
 
-/// Returns the path of a file of an installed package.
-fn installed(package: &str, file: &str) -> Result<PathBuf> {
-    let list = output(dpkg_query().args(["--listfiles", &format!("{package}:{ARCHITECTURE}")]))?;
+/// Reads a file of an installed package.
+fn installed(platform: &Platform, package: &str, file: &str) -> Result<Vec<u8>> {
+    let list = output(dpkg_query().args(["--listfiles", &format!("{package}:{}", platform.name)]))?;
     let list = String::from_utf8(list)?;
     let mut paths = list.lines().map(Path::new);
     let path = paths.find(|path| path.ends_with(file));
-    let path = path.with_context(|| format!("package {package} has no file {file}"))?;
-    // The package may have a link to it.
-    fs::canonicalize(path).with_context(|| format!("cannot find {}", path.display()))
+    read(path.with_context(|| format!("package {package} has no file {file}"))?)
 }
 
 fn dpkg_query() -> Command {
@@ -191,9 +190,9 @@ mod tests {
 
     #[test]
     fn every_library_is_found_and_has_a_package_with_a_license() {
-        let libraries = read_installed().unwrap();
+        let libraries = read_installed(Platform::host().unwrap()).unwrap();
         assert!(libraries.files.iter().all(|it| it.content.starts_with(b"\x7fELF")));
-        for (package, ..) in NEEDED {
+        for (package, _) in NEEDED {
             let found = libraries.packages.iter().find(|it| it.name == package).unwrap();
             let status = String::from_utf8_lossy(&found.status);
             assert!(status.contains(&format!("Version: {}\n", found.version)), "{status}");
@@ -203,9 +202,10 @@ mod tests {
 
     #[test]
     fn a_library_that_images_lack_is_named() {
+        let platform = Platform::host().unwrap();
         let needed = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
-        check("synk", &needed(&["libc.so.6", "libm.so.6"])).unwrap();
-        let error = check("synk", &needed(&["libc.so.6", "libz.so.1"])).unwrap_err();
+        check(platform, "synk", &needed(&["libc.so.6", linker_name(platform)])).unwrap();
+        let error = check(platform, "synk", &needed(&["libc.so.6", "libz.so.1"])).unwrap_err();
         assert!(
             error.to_string().contains("synk needs the library libz.so.1"),
             "{error}"

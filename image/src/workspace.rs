@@ -10,10 +10,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use cargo_metadata::{Metadata, MetadataCommand};
 use jiff::Timestamp;
 
-use crate::Profile;
-
-/// The target that images hold programs for. The architecture that OCI calls `amd64`.
-pub const TARGET: &str = "x86_64-unknown-linux-gnu";
+use crate::{Platform, Profile};
 
 /// This variable replaces the time of the commit, in seconds since 1970: the convention of reproducible builds.
 const SOURCE_DATE_EPOCH: &str = "SOURCE_DATE_EPOCH";
@@ -21,8 +18,10 @@ const SOURCE_DATE_EPOCH: &str = "SOURCE_DATE_EPOCH";
 /// The sources: this workspace at its commit.
 #[derive(Debug)]
 pub struct Workspace {
-    /// The packages of the workspace and of its dependencies, for [`TARGET`].
+    /// The packages of the workspace and of its dependencies, for its platform.
     pub(crate) metadata: Metadata,
+    /// What images are built for.
+    pub(crate) platform: &'static Platform,
     /// The commit, with `-dirty` behind it if files differ from it.
     pub(crate) revision: String,
     /// The time that everything in an image has.
@@ -34,9 +33,10 @@ impl Workspace {
     pub fn read() -> Result<Self> {
         let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
         let root = crate_folder.parent().unwrap_or(crate_folder);
+        let platform = Platform::host()?;
         let metadata = MetadataCommand::new()
             .manifest_path(root.join("Cargo.toml"))
-            .other_options(["--locked", "--filter-platform", TARGET].map(str::to_owned))
+            .other_options(["--locked", "--filter-platform", platform.target].map(str::to_owned))
             .exec()
             .context("cannot read the packages of the workspace")?;
         let seconds = match env::var(SOURCE_DATE_EPOCH) {
@@ -45,9 +45,16 @@ impl Workspace {
         };
         Ok(Self {
             metadata,
+            platform,
             revision: revision(root)?,
             time: time(&seconds)?,
         })
+    }
+
+    /// The time that everything in an image has, in seconds since 1970.
+    pub(crate) fn seconds(&self) -> Result<u64> {
+        let seconds = self.time.as_second().try_into();
+        seconds.context("the sources are older than 1970")
     }
 
     /// The folder of the sources.

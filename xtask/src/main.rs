@@ -1,4 +1,4 @@
-//! The developer's commands: `cargo xtask demo`, `test`, `soak`, `bench` and `gen`.
+//! The developer's commands: `cargo xtask demo`, `test`, `soak`, `bench`, `image`, `release` and `gen`.
 #![expect(clippy::print_stderr, reason = "a command line tells what it does")]
 
 mod bench;
@@ -6,6 +6,7 @@ mod cargo;
 mod demo;
 mod generate;
 mod image;
+mod release;
 mod say;
 mod soak;
 mod test;
@@ -34,6 +35,8 @@ enum Command {
     Bench(bench::Args),
     /// Builds the OCI images of the programs.
     Image(image::Args),
+    /// Makes a release: images, charts, archives of the command lines, checksums, SBOMs and signatures.
+    Release(release::Args),
     /// Writes the generated files: `deploy/crds`, `deploy/server` and `deploy/konnector`, and the reference of the charts' values.
     Gen,
 }
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Command::Soak(args) => soak::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Image(args) => image::run(&args),
+        Command::Release(args) => release::run(&args),
         Command::Gen => generate::run(),
     };
     match outcome {

@@ -31,7 +31,7 @@ pub(super) fn pull(reference: &str) -> Result<Arc<Pulled>> {
     if let Some(pulled) = all.get(reference) {
         return Ok(Arc::clone(pulled));
     }
-    let image = resolve(&images::folder()?, reference)?;
+    let image = resolve(images::folder()?, reference)?;
     let roots = ROOTS
         .as_ref()
         .map_err(|error| anyhow!("no folder for images: {error:#}"))?;

@@ -18,6 +18,7 @@ use bindery_e2e::{
     process, run,
 };
 use bindery_image::{Image, Program};
+use jiff::civil::{Date, date};
 use parking_lot::Mutex;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
@@ -26,6 +27,7 @@ use crate::responder::Responder;
 
 const HOST: &str = "provider.bindery.test";
 const DNS_PORT: u16 = 53;
+const EXPIRED: Date = date(2020, 1, 1);
 const HTTPS_PORT: u16 = 443;
 const LIMIT: Duration = Duration::from_mins(1);
 const BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
@@ -208,7 +210,7 @@ fn time_is_known_so_that_expired_certificates_are_refused() -> Result<()> {
     run(async {
         for program in CLIENTS {
             let authority = Authority::new("public")?;
-            let world = World::start(program, &authority.expired_server(&[HOST])?)?;
+            let world = World::start(program, &authority.server_until(&[HOST], EXPIRED)?)?;
             let process = world.connect(vec![world.bundle_with(&authority)?])?;
             let outcome = world.handshake(&process).await?;
             let said = outcome.err().with_context(|| format!("{program} trusts it"))?;

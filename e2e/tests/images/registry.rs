@@ -8,7 +8,42 @@ use bindery_image::{Image, Program};
 
 const LIMIT: Duration = Duration::from_mins(1);
 
-async fn crane(words: &[&str]) -> Result<String> {
+/// A registry that keeps what it gets in memory.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    process: Process,
+    /// The address, such as `127.0.0.1:39817`.
+    address: String,
+}
+
+impl Registry {
+    pub(crate) async fn start() -> Result<Self> {
+        let mut serve = Command::new(binaries::crane()?);
+        serve.args(["registry", "serve", "--address", "127.0.0.1:0"]);
+        let mut process = Process::spawn("registry", &serve)?;
+        let line = process.wait_for_line("serving on port", LIMIT).await?;
+        let port = line.rsplit(' ').next().context("no port")?;
+        process.hush();
+        Ok(Self {
+            address: format!("127.0.0.1:{port}"),
+            process,
+        })
+    }
+
+    /// The full name of an artifact in this registry.
+    pub(crate) fn reference(&self, name: &str) -> String {
+        format!("{}/bindery/{name}", self.address)
+    }
+
+    /// Pushes a layout under a name.
+    pub(crate) async fn push(&self, layout: &Path, name: &str) -> Result<()> {
+        let pushed = crane(&["push", text(layout)?, &self.reference(name)]).await;
+        pushed.map(drop).with_context(|| self.process.log())
+    }
+}
+
+/// Runs crane and returns its output.
+pub(crate) async fn crane(words: &[&str]) -> Result<String> {
     let mut command = Command::new(binaries::crane()?);
     command.args(words);
     let output = process::run(command, LIMIT).await?;
@@ -18,24 +53,19 @@ async fn crane(words: &[&str]) -> Result<String> {
 #[test]
 fn crane_pushes_checks_and_pulls_each_image() -> Result<()> {
     run(async {
-        let mut serve = Command::new(binaries::crane()?);
-        serve.args(["registry", "serve", "--address", "127.0.0.1:0"]);
-        let mut registry = Process::spawn("registry", &serve)?;
-        let line = registry.wait_for_line("serving on port", LIMIT).await?;
-        let port = line.rsplit(' ').next().context("no port")?;
+        let registry = Registry::start().await?;
         let folder = tempfile::tempdir()?;
         for program in Program::ALL {
-            let layout = images::folder()?.join(program.name);
             let image = images::open(program.name)?;
-            let reference = format!("127.0.0.1:{port}/bindery/{}:0.1.0", program.name);
-            crane(&["push", text(&layout)?, &reference]).await?;
+            let name = format!("{}:0.1.0", program.name);
+            registry.push(&images::folder()?.join(program.name), &name).await?;
+            let reference = registry.reference(&name);
             assert_eq!(crane(&["digest", &reference]).await?.trim(), image.digest());
             crane(&["validate", "--remote", &reference]).await?;
             let pulled = folder.path().join(program.name);
             crane(&["pull", "--format=oci", &reference, text(&pulled)?]).await?;
             assert_eq!(Image::open(&pulled)?.digest(), image.digest());
         }
-        registry.hush();
         Ok(())
     })
 }

@@ -48,7 +48,8 @@ fn the_crates_of_a_program_are_known_to_both_kinds_of_readers() -> Result<()> {
         "rustls",
         "tikv-jemallocator",
         "rust-std",
-        "glibc",
+        "libc6",
+        "libgcc-s1",
         "webpki-root-certs",
     ] {
         ensure!(documented.contains(present), "{present} is missing in {documented:?}");
@@ -56,5 +57,11 @@ fn the_crates_of_a_program_are_known_to_both_kinds_of_readers() -> Result<()> {
     let tokio = info.packages.iter().find(|it| it.name == "tokio").context("no tokio")?;
     let address = format!("pkg:cargo/tokio@{}", tokio.version);
     ensure!(names("purl").contains(address.as_str()), "no {address}");
+    let debian = |it: &&str| it.starts_with("pkg:deb/") && it.contains("/libc6@") && it.contains("?distro=");
+    ensure!(
+        names("purl").iter().any(debian),
+        "no package of Debian: {:?}",
+        names("purl")
+    );
     Ok(())
 }
