@@ -8,8 +8,10 @@
 //!   named beforehand ([`Kubelet::reaching`]); each connection is forwarded to the same address of this machine.
 //! - A Service is reached at an address of this machine that was named for it ([`Kubelet::exposing`]), as behind a load balancer.
 //!   Each connection goes to a Pod that is ready.
-//! - Root file systems are read-only, also where a Pod does not ask for it. Resources and process ids are not isolated.
-//! - Back-offs are shorter, and tokens and Secrets in volumes are written anew every few seconds.
+//! - Root file systems are read-only, and no program gains privileges, also where a Pod does not ask for it. Containers of one
+//!   image share its root, with the mount points of all. Resources, process ids and system calls are not limited.
+//! - Back-offs are shorter, tokens and Secrets in volumes are written anew every few seconds, and a Pod that is deleted with a grace
+//!   period of zero is killed at once; a kubelet waits for a second.
 //!
 //! What a Pod asks for and is not known here (`exec` probes, `subPath`, `envFrom`) is an error of its container, and no silence.
 
