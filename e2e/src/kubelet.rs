@@ -8,8 +8,10 @@
 //!   named beforehand ([`Kubelet::reaching`]); each connection is forwarded to the same address of this machine.
 //! - A Service is reached at an address of this machine that was named for it ([`Kubelet::exposing`]), as behind a load balancer.
 //!   Each connection goes to a Pod that is ready.
-//! - Root file systems are read-only, also where a Pod does not ask for it. Resources and process ids are not isolated.
-//! - Back-offs are shorter, and tokens and Secrets in volumes are written anew every few seconds.
+//! - Root file systems are read-only, and no program gains privileges, also where a Pod does not ask for it. Containers of one
+//!   image share its root, with the mount points of all. Resources, process ids and system calls are not limited.
+//! - Back-offs are shorter, tokens and Secrets in volumes are written anew every few seconds, and a Pod that is deleted with a grace
+//!   period of zero is killed at once; a kubelet waits for a second.
 //!
 //! What a Pod asks for and is not known here (`exec` probes, `subPath`, `envFrom`) is an error of its container, and no silence.
 
@@ -32,7 +34,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, future::LocalBoxFuture, stream::FuturesUnordered};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
@@ -40,6 +42,7 @@ use kube::{
     api::{ObjectMeta, PostParams},
     runtime::watcher::{self, Event},
 };
+use nix::unistd::geteuid;
 use tokio::{sync::watch, time::sleep};
 
 use self::{pod::PodRunner, sandbox::Sandboxes, service::LoadBalancer};
@@ -107,16 +110,19 @@ impl<'a> Kubelet<'a> {
     /// failed, the ends of their logs are printed.
     ///
     /// Deployments, Jobs and PodDisruptionBudgets are served by controllers of the control plane, which are started here.
-    pub async fn during<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
-        let mut running = Running::default();
-        let outcome = tokio::select! {
-            outcome = work => outcome,
-            failed = self.run(&mut running) => failed.and_then(|()| bail!("the watch of Pods has ended")),
-        };
-        if outcome.is_ok() {
-            self.is_quiet.store(true, Ordering::Relaxed);
+    pub fn during<T>(&self, work: impl Future<Output = Result<T>>) -> impl Future<Output = Result<T>> {
+        let work = Box::pin(work);
+        async {
+            let mut running = Running::default();
+            let outcome = tokio::select! {
+                outcome = work => outcome,
+                failed = Box::pin(self.run(&mut running)) => failed.and_then(|()| bail!("the watch of Pods has ended")),
+            };
+            if outcome.is_ok() {
+                self.is_quiet.store(true, Ordering::Relaxed);
+            }
+            outcome
         }
-        outcome
     }
 
     /// The process id of a container that runs.
@@ -125,6 +131,10 @@ impl<'a> Kubelet<'a> {
     }
 
     async fn run<'b>(&'b self, running: &mut Running<'b>) -> Result<()> {
+        ensure!(
+            geteuid().is_root(),
+            "Pods run in namespaces and roots of their own, which only root may make: run the tests as root"
+        );
         let client = self.plane.client();
         self.plane.run_workloads()?;
         register(&client).await.context("cannot register the node")?;
@@ -217,6 +227,6 @@ async fn register(client: &Client) -> Result<()> {
     };
     match Api::all(client.clone()).create(&PostParams::default(), &node).await {
         Err(kube::Error::Api(error)) if error.code == 409 => Ok(()),
-        outcome => Ok(drop(outcome?)),
+        outcome => outcome.map(drop).map_err(Into::into),
     }
 }

@@ -1,15 +1,14 @@
 //! `kubectl bind dev up` and `dev down` on two clusters: from nothing to an object in sync, and back to nothing.
 
-use std::{collections::BTreeSet, path::Path, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, ensure};
-use bindery_e2e::{
-    ControlPlane, Deployed, Process, eventually, eventually_ok, free_port,
-    process::{self, Programs},
-    run,
-    wildwest::SOON,
-};
-use k8s_openapi::api::apps::v1::Deployment;
+use bindery_e2e::{ControlPlane, Kubelet, Process, eventually, eventually_ok, free_port, process, run, wildwest::SOON};
 use kube::{
     Api, ResourceExt as _,
     api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams},
@@ -18,8 +17,6 @@ use serde_json::json;
 
 /// How long a command may take: both programs start, and namespaces end. It gives up before, and says what it waits for.
 const LIMIT: Duration = Duration::from_mins(4);
-/// How long the test may take.
-const LONGEST: Duration = Duration::from_mins(15);
 const NAMESPACE: &str = "kube-bind";
 /// Kinds of which Kubernetes makes and deletes objects by itself.
 const VOLATILE: [&str; 4] = [
@@ -36,7 +33,7 @@ struct World {
     provider: ControlPlane,
     consumer: ControlPlane,
     /// Where the server is reached.
-    address: String,
+    endpoint: SocketAddr,
 }
 
 /// How a command ended.
@@ -50,28 +47,9 @@ struct Ended {
 fn two_empty_clusters_are_set_up_and_left_empty() -> Result<()> {
     run(async {
         let world = World::start().await?;
-        let before = world.settled().await?;
-        world.refuses_before_it_writes().await?;
-        ensure!(world.objects().await? == before, "something was written");
-        let nodes = async {
-            tokio::try_join!(
-                world.node(&world.provider, "bindery-server"),
-                world.node(&world.consumer, "konnector")
-            )
-            .map(drop)
-        };
-        let work = async {
-            world.comes_up_after_an_interruption().await?;
-            world.is_in_sync().await?;
-            world.again_changes_nothing().await?;
-            world.keeps_what_others_bound().await?;
-            world.goes_down(&before).await
-        };
-        // Both programs run as long as their Deployments exist.
-        tokio::select! {
-            ended = work => ended,
-            failed = nodes => failed.context("a program"),
-        }
+        let provider = Kubelet::new(&world.provider).exposing(NAMESPACE, "bindery-server", world.endpoint);
+        let consumer = Kubelet::new(&world.consumer).reaching([world.provider.server_address(), world.endpoint]);
+        provider.during(consumer.during(world.up_and_down())).await
     })
 }
 
@@ -84,10 +62,25 @@ impl World {
         let world = Self {
             provider,
             consumer,
-            address: format!("https://127.0.0.1:{}", free_port()?),
+            endpoint: SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?)),
         };
         world.provider.workdir().write("both.kubeconfig", world.kubeconfig()?)?;
         Ok(world)
+    }
+
+    async fn up_and_down(&self) -> Result<()> {
+        let before = self.settled().await?;
+        self.refuses_before_it_writes().await?;
+        ensure!(self.objects().await? == before, "something was written");
+        self.comes_up_after_an_interruption().await?;
+        self.is_in_sync().await?;
+        self.again_changes_nothing().await?;
+        self.keeps_what_others_bound().await?;
+        self.goes_down(&before).await
+    }
+
+    fn address(&self) -> String {
+        format!("https://{}", self.endpoint)
     }
 
     /// Both clusters in one kubeconfig, as kind and others write it.
@@ -127,29 +120,14 @@ impl World {
     }
 
     async fn up(&self, more: &[&str]) -> Result<Ended> {
-        let kubernetes = self.provider.server_url();
+        let (address, kubernetes) = (self.address(), self.provider.server_url());
         let addresses = [
             "--external-address",
-            self.address.as_str(),
+            address.as_str(),
             "--kubernetes-address",
             kubernetes.as_str(),
         ];
         self.dev("up", &[&addresses[..], more].concat()).await
-    }
-
-    /// Runs the program of a Deployment whenever the Deployment exists.
-    async fn node(&self, plane: &ControlPlane, name: &str) -> Result<()> {
-        let deployments = Api::<Deployment>::namespaced(plane.client(), NAMESPACE);
-        let programs = Programs::default();
-        loop {
-            let exists = async || Ok(deployments.get_opt(name).await?.map(drop));
-            eventually(format!("Deployment {name}"), LONGEST, exists).await?;
-            let deployed = Deployed::start(plane, &programs, NAMESPACE, name).await?;
-            deployed.report_available(plane).await?;
-            let ended = async || Ok(deployments.get_opt(name).await?.is_none().then_some(()));
-            eventually(format!("the end of Deployment {name}"), LONGEST, ended).await?;
-            deployed.stop().await?;
-        }
     }
 
     /// Every object of both clusters, by cluster, kind, namespace and name.
@@ -186,7 +164,7 @@ impl World {
     async fn refuses_before_it_writes(&self) -> Result<()> {
         let unknown = self.dev("up", &[]).await?;
         unknown.says(2, &["no node of the provider has an address", "--external-address"])?;
-        let unknown = self.dev("up", &["--external-address", &self.address]).await?;
+        let unknown = self.dev("up", &["--external-address", &self.address()]).await?;
         unknown.says(2, &["127.0.0.1", "--kubernetes-address"])?;
         let one = ["--consumer", "p"];
         let program = async {

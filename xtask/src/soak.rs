@@ -3,17 +3,21 @@
 mod faults;
 mod fuzz;
 mod minors;
+mod pods;
 
 use anyhow::Result;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only one of the three.
+    /// Only one of the four.
     #[arg(long)]
     only: Option<Part>,
     /// Rounds of work, in each of which server and konnector are killed at random moments.
     #[arg(long, default_value_t = 50)]
     rounds: u64,
+    /// Rounds in each of which every Pod of an installation is killed or deleted in turn.
+    #[arg(long, default_value_t = 10)]
+    pod_rounds: u64,
     /// The seed of an earlier run, to have the same moments again.
     #[arg(long)]
     seed: Option<u64>,
@@ -31,6 +35,8 @@ enum Part {
     Fuzz,
     /// Server and konnector are killed at random moments.
     Faults,
+    /// Every Pod of an installation is killed or deleted while objects change.
+    Pods,
     /// The main job, the policies and the upgrade run on the oldest and the newest minor of Kubernetes.
     Minors,
 }
@@ -42,6 +48,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     if runs(Part::Faults) {
         faults::run(args.rounds, args.seed)?;
+    }
+    if runs(Part::Pods) {
+        pods::run(args.pod_rounds)?;
     }
     if runs(Part::Minors) {
         minors::run(args.minor.as_deref())?;

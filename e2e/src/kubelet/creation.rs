@@ -98,13 +98,13 @@ fn user(pod: &Pod, spec: &ContainerSpec, of_image: (u32, u32)) -> Result<(u32, u
     let of_pod = pod.spec.as_ref().and_then(|it| it.security_context.as_ref());
     let user = own
         .and_then(|it| it.run_as_user)
-        .or(of_pod.and_then(|it| it.run_as_user));
+        .or_else(|| of_pod.and_then(|it| it.run_as_user));
     let group = own
         .and_then(|it| it.run_as_group)
-        .or(of_pod.and_then(|it| it.run_as_group));
+        .or_else(|| of_pod.and_then(|it| it.run_as_group));
     let must_not = own
         .and_then(|it| it.run_as_non_root)
-        .or(of_pod.and_then(|it| it.run_as_non_root));
+        .or_else(|| of_pod.and_then(|it| it.run_as_non_root));
     let user = user.map_or(Ok(of_image.0), u32::try_from)?;
     let group = group.map_or(Ok(of_image.1), u32::try_from)?;
     ensure!(

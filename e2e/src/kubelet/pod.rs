@@ -250,7 +250,7 @@ impl<'a> PodRunner<'a> {
 fn unless_gone<T>(outcome: Result<T, kube::Error>) -> Result<()> {
     match outcome {
         Err(kube::Error::Api(error)) if error.code == 404 || error.code == 409 => Ok(()),
-        outcome => Ok(drop(outcome?)),
+        outcome => outcome.map(drop).map_err(Into::into),
     }
 }
 

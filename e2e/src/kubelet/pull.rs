@@ -2,15 +2,16 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     path::{Path, PathBuf},
     sync::{Arc, LazyLock},
 };
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use bindery_image::Image;
 use parking_lot::Mutex;
 
-use crate::{Workdir, images};
+use crate::{Workdir, images, process::cargo_bin_path};
 
 /// The images that this process has unpacked, by their names.
 static PULLED: LazyLock<Mutex<BTreeMap<String, Arc<Pulled>>>> = LazyLock::new(Mutex::default);
@@ -57,5 +58,16 @@ fn resolve(folder: &Path, reference: &str) -> Result<Image> {
         Some(digest) => image.digest() == digest,
         None => built.map(String::as_str) == Some(version),
     };
-    is_it.then_some(image).with_context(not_found)
+    ensure!(is_it, not_found());
+    ensure!(
+        is_current(&folder.join(name), name)?,
+        "image {reference:?} is older than its program: build it with `cargo xtask image --profile dev`"
+    );
+    Ok(image)
+}
+
+/// Whether an image is not older than the program of the tests that it holds.
+fn is_current(layout: &Path, name: &str) -> Result<bool> {
+    let modified = |path: &Path| fs::metadata(path).and_then(|it| it.modified());
+    Ok(modified(layout)? >= modified(&cargo_bin_path(name)?)?)
 }

@@ -55,7 +55,7 @@ pub(crate) async fn manifests_in_reverse_order_converge() -> Result<()> {
             Ok(())
         };
         let kubelet = Kubelet::new(&plane).reaching(case.world.q.reachable());
-        Box::pin(kubelet.during(converges)).await
+        kubelet.during(converges).await
     })
     .await
 }

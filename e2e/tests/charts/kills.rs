@@ -1,6 +1,6 @@
 //! Objects change all the time while each Pod is killed or deleted in turn, and while the releases are upgraded and rolled back.
 
-use std::{env, time::Duration};
+use std::env;
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_e2e::{
@@ -8,12 +8,13 @@ use bindery_e2e::{
     charts::{self, KONNECTOR, Release, SERVER},
     eventually,
     offer::Offer,
+    process::Programs,
     run,
     wildwest::SOON,
 };
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
 use kube::{
-    Api, ResourceExt as _,
+    Api, ResourceExt,
     api::{DeleteParams, ListParams},
 };
 use tokio::time::Instant;
@@ -24,7 +25,7 @@ use crate::{
 };
 
 /// Set by `cargo xtask soak`.
-const ROUNDS: &str = "BINDERY_SOAK_ROUNDS";
+const ROUNDS: &str = "BINDERY_SOAK_POD_ROUNDS";
 /// What is the same for all releases of this test.
 const HA: [&str; 3] = ["--set", "replicas=2", "--wait"];
 
@@ -41,7 +42,7 @@ enum End {
 fn no_object_is_lost_while_pods_are_killed_and_releases_change() -> Result<()> {
     run(async {
         let world = Box::pin(World::start("kills")).await?;
-        Box::pin(world.during(SERVER, changes(&world))).await
+        world.during(SERVER, changes(&world)).await
     })
 }
 
@@ -62,9 +63,7 @@ async fn changes(world: &World) -> Result<()> {
     let offer = Offer::new("kills");
     world.offer(offer).await?;
     make_namespace(&world.consumer, NAMESPACE).await?;
-    world
-        .bind(&bindery_e2e::process::Programs::default(), offer.name, &[])
-        .await?;
+    world.bind(&Programs::default(), offer.name, &[]).await?;
 
     let load = Load::new(world, offer).await?;
     let work = async {
@@ -83,57 +82,76 @@ async fn changes(world: &World) -> Result<()> {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "how long nothing was in sync is of interest")]
 async fn disrupt(world: &World, load: &Load, releases: [(&ControlPlane, Release<'_>); 2]) -> Result<()> {
     let begin = Instant::now();
-    let show = |what: &str, gap: Duration| println!("{what}: a change took at most {:.3} s", gap.as_secs_f64());
     // How long changes take while nothing happens, and not while the first objects were made.
     load.settled().await?;
     load.goes_on().await?;
-    show("undisturbed", load.settled().await?);
+    report(load, "undisturbed").await?;
     let rounds = env::var(ROUNDS).map_or(Ok(1), |rounds| rounds.parse())?;
     for round in 0..rounds {
-        let ends = if round % 2 == 0 {
-            [End::Killed, End::Deleted]
-        } else {
-            [End::Deleted, End::Killed]
-        };
         for (plane, release) in releases {
-            for ((name, leads), end) in pods(plane, release).await?.into_iter().zip(ends) {
-                end_pod(plane, release, &name, end).await?;
-                let role = if leads { "leader" } else { "other Pod" };
-                show(&format!("{} {role} {end:?}", release.name), load.settled().await?);
-            }
+            end_each(plane, release, round, load).await?;
         }
     }
     for (plane, release) in releases {
         let roll = ["--reuse-values", "--set", "podAnnotations.rolled=once", "--wait"];
         world.apply(plane, "upgrade", release, &roll).await?;
-        show(&format!("{} upgraded", release.name), load.settled().await?);
+        report(load, &format!("{} upgraded", release.name)).await?;
     }
     for (plane, release) in releases {
         let args = ["rollback", release.name, "--namespace", release.namespace, "--wait"];
         world.helm(plane, &args).await?;
-        show(&format!("{} rolled back", release.name), load.settled().await?);
+        report(load, &format!("{} rolled back", release.name)).await?;
     }
-    println!("{} changes in {:.0} s", load.count(), begin.elapsed().as_secs_f64());
+    let seconds = begin.elapsed().as_secs();
+    say(&format!("{} changes in {seconds} s", load.count()));
     Ok(())
 }
 
-/// Names of the Pods of a release, the leader's first, and whether they lead.
-async fn pods(plane: &ControlPlane, release: Release<'_>) -> Result<Vec<(String, bool)>> {
+/// Kills one Pod of a release, the one that leads first, and deletes the other one; in every other round the other way round.
+async fn end_each(plane: &ControlPlane, release: Release<'_>, round: u64, load: &Load) -> Result<()> {
+    let what = format!("a Pod of {} to lead", release.name);
+    let first = eventually(what, SOON, async || leader(plane, release).await).await?;
+    let mut names: Vec<_> = list(plane, release).await?.iter().map(ResourceExt::name_any).collect();
+    names.sort_by_key(|name| *name != first);
+    let ends = if round % 2 == 0 {
+        [End::Killed, End::Deleted]
+    } else {
+        [End::Deleted, End::Killed]
+    };
+    for (name, end) in names.into_iter().zip(ends) {
+        let leads = leader(plane, release).await?.as_ref() == Some(&name);
+        end_pod(plane, release, &name, end).await?;
+        let role = if leads { "the leader" } else { "one that did not lead" };
+        report(load, &format!("{} {end:?}: {role}", release.name)).await?;
+    }
+    Ok(())
+}
+
+/// Waits until everything has arrived, and prints how long that took.
+async fn report(load: &Load, what: &str) -> Result<()> {
+    let longest = load.settled().await?.as_secs_f64();
+    say(&format!("{what}: a change arrived after {longest:.3} s at the latest"));
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "how long nothing was in sync is of interest")]
+fn say(line: &str) {
+    println!("{line}");
+}
+
+/// The Pod of a release that leads, if there is one.
+async fn leader(plane: &ControlPlane, release: Release<'_>) -> Result<Option<String>> {
     let leases = Api::<Lease>::namespaced(plane.client(), release.namespace);
     let leases = leases.list(&ListParams::default()).await?.items;
     let holders: Vec<_> = leases.into_iter().filter_map(|it| it.spec?.holder_identity).collect();
-    let names = list(plane, release).await?.into_iter().map(|pod| pod.name_any());
-    let leads = |name: &str| holders.iter().any(|holder| holder.starts_with(&format!("{name}_")));
-    let mut pods: Vec<_> = names.map(|name| (name.clone(), leads(&name))).collect();
-    pods.sort_by_key(|(_, leads)| !leads);
-    ensure!(
-        pods.len() == 2 && pods[0].1 && !pods[1].1,
-        "one of two Pods leads: {pods:?}, {holders:?}"
-    );
-    Ok(pods)
+    let leads = |name: &String| holders.iter().any(|holder| holder.starts_with(&format!("{name}_")));
+    Ok(list(plane, release)
+        .await?
+        .iter()
+        .map(ResourceExt::name_any)
+        .find(leads))
 }
 
 async fn list(plane: &ControlPlane, release: Release<'_>) -> Result<Vec<Pod>> {

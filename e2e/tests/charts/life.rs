@@ -22,7 +22,7 @@ const CHANGED: &str = "changed";
 fn releases_come_change_and_go_and_every_object_stays() -> Result<()> {
     run(async {
         let world = Box::pin(World::start("charts")).await?;
-        Box::pin(world.during(SERVER, life(&world))).await
+        world.during(SERVER, life(&world)).await
     })
 }
 

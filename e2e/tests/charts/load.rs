@@ -206,7 +206,7 @@ impl Load {
         let patch = Patch::Merge(json!({"status": {"color": color}}));
         match self.copies.patch_status(name, &PatchParams::default(), &patch).await {
             Err(kube::Error::Api(error)) if error.code == 404 => Ok(()),
-            outcome => Ok(drop(outcome?)),
+            outcome => outcome.map(drop).map_err(Into::into),
         }
     }
 

@@ -38,7 +38,7 @@ const OWN: [&str; 3] = ["--create-namespace", "--set", "onlyOwnBindings=true"];
 fn names_and_namespaces_are_free() -> Result<()> {
     run(async {
         let world = Box::pin(World::start("names")).await?;
-        Box::pin(world.during(BACKEND, two_konnectors(&world))).await
+        world.during(BACKEND, two_konnectors(&world)).await
     })
 }
 

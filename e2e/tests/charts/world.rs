@@ -75,7 +75,7 @@ impl World {
     pub(crate) async fn during(&self, server: Release<'_>, test: impl Future<Output = Result<()>>) -> Result<()> {
         let provider = Kubelet::new(&self.provider).exposing(server.namespace, server.name, self.endpoint);
         let consumer = Kubelet::new(&self.consumer).reaching([self.provider.server_address(), self.endpoint]);
-        Box::pin(provider.during(consumer.during(test))).await
+        provider.during(consumer.during(test)).await
     }
 
     /// Runs a command of Helm on a cluster and returns what it prints, or the error that it ends with.

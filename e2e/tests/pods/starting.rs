@@ -4,11 +4,11 @@ use serde_json::json;
 use crate::world::{Node, container, konnector, short, waits};
 
 pub(crate) async fn an_image_that_was_not_built_cannot_be_pulled(node: &Node<'_>) -> Result<()> {
-    let none = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
+    let digest = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
     for (name, image) in [
         ("unknown", "registry.example.com/nobody:0.1.0"),
         ("version", "synk:0.0.9"),
-        ("digest", &format!("synk@{none}")),
+        ("digest", &format!("synk@{digest}")),
     ] {
         node.create(name, &short(image, &["--version"])).await?;
         let refused = |status: &_| waits(status, "ErrImagePull", image);

@@ -70,7 +70,7 @@ pub(super) async fn run(keep: bool) -> Result<()> {
         consumer: &consumer,
         steps,
     };
-    kubelets.0.during(kubelets.1.during(Box::pin(demo.play(keep)))).await
+    kubelets.0.during(kubelets.1.during(demo.play(keep))).await
 }
 
 impl Demo<'_> {

@@ -30,7 +30,7 @@ pub(super) async fn run(keep: bool) -> Result<()> {
     let (provider, consumer) = tokio::try_join!(Provider::start_empty("provider"), Consumer::start_empty("consumer"))?;
     steps.record("two clusters run", start)?;
     let kubelets = (provider.kubelet(), consumer.kubelet(&provider));
-    let demo = Box::pin(play(&provider, &consumer, steps, keep));
+    let demo = play(&provider, &consumer, steps, keep);
     kubelets.0.during(kubelets.1.during(demo)).await
 }
 
