@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
+pub(crate) use bindery_image::compile::{SHIPPED, TESTED};
 
 /// The folder of the workspace.
 pub(crate) fn root() -> PathBuf {
