@@ -2,6 +2,7 @@
 
 mod bound;
 mod deploy;
+pub(crate) mod dev;
 mod health;
 pub(crate) mod settings;
 mod short;
@@ -53,6 +54,10 @@ Examples:
 
   # Remove the konnector when nothing is bound any more
   kubectl bind undeploy
+
+  # Try all of it on two clusters of your own, and leave nothing
+  kubectl bind dev up --provider kind-provider --consumer kind-consumer
+  kubectl bind dev down --provider kind-provider --consumer kind-consumer
 
 A first word that is not a command is taken as the name of a template. A template that is named like a
 command, such as `status`, is bound with `kubectl bind apiservice status`.
@@ -194,6 +199,8 @@ pub(crate) enum Command {
     Deploy(Box<DeployArgs>),
     /// Remove the konnector from this cluster, once nothing is bound.
     Undeploy(UndeployArgs),
+    /// Install server, konnector and an example on two clusters to try things on, or remove them again.
+    Dev(dev::DevArgs),
     /// Say which of the provider's objects the konnector would create here, before you switch adoption on.
     Adopt(AdoptArgs),
     /// Show the version of this command, and of the backend if one is given.
@@ -295,7 +302,7 @@ pub(crate) struct BindArgs {
 }
 
 /// Flags that accept and reject a provider's claims.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Debug, Default)]
 pub(crate) struct AnswerArgs {
     /// Reject the provider's claim on this resource, such as secrets; may be repeated.
     #[arg(long = "reject-claim", value_name = "RESOURCE[.GROUP]", value_parser = resource)]

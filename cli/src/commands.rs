@@ -7,6 +7,7 @@ pub(crate) mod check;
 pub(crate) mod claims;
 mod consent;
 pub(crate) mod deploy;
+pub(crate) mod dev;
 pub(crate) mod renew;
 pub(crate) mod revoke;
 pub(crate) mod small;
@@ -46,6 +47,7 @@ pub(crate) async fn run<W: Write>(mut context: Context<W>, command: Command) -> 
         Command::Unbind(args) => Box::pin(unbind::run(context, &args)).await,
         Command::Deploy(args) => Box::pin(deploy::run(context, &args)).await,
         Command::Undeploy(args) => Box::pin(undeploy::run(context, &args)).await,
+        Command::Dev(args) => Box::pin(dev::run(context, &args)).await,
         Command::Adopt(args) => Box::pin(adopt::run(context, &args)).await,
         Command::Version => small::version(context).await,
         Command::ClusterIdentity => small::cluster_identity(context).await,

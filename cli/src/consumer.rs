@@ -16,7 +16,7 @@ use bindery_runtime::{
 };
 use bindery_synk::Synk;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Client, Resource, ResourceExt as _, api::DeleteParams};
+use kube::{Api, Client, Config, Resource, ResourceExt as _, api::DeleteParams};
 use serde::de::DeserializeOwned;
 
 use again::again;
@@ -27,7 +27,7 @@ use crate::{args::settings::Settings, errors::Failure};
 /// Idle connections that are kept open. A command sends few requests at a time.
 const IDLE_MAX: usize = 4;
 
-/// Clients of the consumer cluster.
+/// Clients of the consumer cluster; in `dev`, of either cluster.
 pub(crate) struct Consumer {
     clients: Clients,
     /// The namespace of the kubeconfig's context.
@@ -38,8 +38,13 @@ impl Consumer {
     pub(crate) async fn connect(settings: &Settings) -> Result<Self, Failure> {
         let cluster = &settings.cluster;
         let config = client::config(cluster.kubeconfig.as_deref(), cluster.context.as_deref()).await?;
+        Self::of(&config)
+    }
+
+    /// Clients of the cluster of a kubeconfig.
+    pub(crate) fn of(config: &Config) -> Result<Self, Failure> {
         Ok(Self {
-            clients: Clients::new(&config, IDLE_MAX)?,
+            clients: Clients::new(config, IDLE_MAX)?,
             namespace: config.default_namespace.clone(),
         })
     }

@@ -1,5 +1,6 @@
 //! Errors of the command: each has a message, an exit code and, where it helps, what to do about it.
 
+pub(crate) mod address;
 pub(crate) mod conflict;
 
 use std::io;
@@ -14,6 +15,7 @@ use crate::{
     provider::{ProviderError, kubeconfig, offer, response},
     text::joined,
 };
+use address::AddressProblem;
 use conflict::Conflict;
 
 /// Why a command failed.
@@ -28,6 +30,13 @@ pub(crate) enum Failure {
     /// The consumer cluster refused a request, or did not answer. `doing` says what was tried, such as "read Secret a".
     #[error("cannot {doing}: {}", cluster::explain(.source))]
     Cluster { doing: String, source: Box<kube::Error> },
+    /// A command that works on two clusters failed on one of them.
+    #[error("on the {role} (context {context}): {failure}")]
+    On {
+        role: &'static str,
+        context: String,
+        failure: Box<Self>,
+    },
     /// The consumer cluster does not serve bindings.
     #[error("this cluster does not serve APIServiceBindings")]
     NoKonnector,
@@ -43,6 +52,9 @@ pub(crate) enum Failure {
     /// An object of the consumer cluster stands in the way.
     #[error("{0}")]
     Conflict(#[from] Conflict),
+    /// An address that `dev up` needs is not found, or is none.
+    #[error("{0}")]
+    Address(#[from] AddressProblem),
     /// A flag names a claim that the provider does not make.
     #[error("{0}")]
     Unclaimed(#[from] claims::Unclaimed),
@@ -145,13 +157,16 @@ impl Failure {
     /// The exit code of the failure.
     pub(crate) fn exit(&self) -> Exit {
         match self {
-            Self::Usage(_) | Self::Unclaimed(_) | Self::NotAccepted(_) | Self::NoTerminal(_) => Exit::Usage,
+            Self::Usage(_) | Self::Address(_) | Self::Unclaimed(_) | Self::NotAccepted(_) | Self::NoTerminal(_) => {
+                Exit::Usage
+            }
             Self::Answer { source, .. } => match source {
                 // The file is as the provider made it.
                 response::Unreadable::Credential(_) | response::Unreadable::Offer(_) => Exit::Failed,
                 _ => Exit::Usage,
             },
             Self::Cluster { source, .. } => exit_of(source),
+            Self::On { failure, .. } => failure.exit(),
             Self::Set(failure) => match failure.as_ref() {
                 SetFailure::Api { source, .. } => exit_of(source),
                 SetFailure::TimedOut { .. } => Exit::TimedOut,
@@ -200,6 +215,11 @@ impl Failure {
                 "Install the konnector with `kubectl bind deploy`, then run this again.".to_owned(),
             ),
             Self::Cluster { source, .. } if cluster::is_forbidden(source) => Some(ASK_AN_ADMIN.to_owned()),
+            Self::On { failure, .. } => match failure.as_ref() {
+                // The message says where to look.
+                Self::TimedOut { .. } => Some("Run this again when that is mended: it goes on where it ended.".to_owned()),
+                failure => failure.mend(),
+            },
             Self::Set(failure) => set_mend(failure),
             Self::NotDeployed => Some(
                 "Delete what was applied, such as with `kubectl delete -f deploy/konnector`, but keep the \

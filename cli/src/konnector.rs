@@ -17,8 +17,10 @@ pub(crate) use files::always as shipped;
 pub(crate) use grants::{ADOPTION_ROLE, BUNDLES_ROLE, check as check_bundle_resource, merge as merge_rules};
 pub(crate) use others::{SELECTOR, refuse_other};
 pub(crate) use removal::{contents, is_namespace, nothing_bound, without_set};
-pub(crate) use set::{applied, check_set, going, is_in_set, listed, options, set, target, told, was_deployed};
-pub(crate) use workload::{Asked, Konnector, choose, release_of_helm};
+pub(crate) use set::{
+    applied, check_set, going, is_in_set, listed, options, set, set_from, target, told, was_deployed,
+};
+pub(crate) use workload::{Asked, Konnector, choose, flag, image, release, release_of_helm, template as workload};
 
 use crate::{errors::Failure, install::write::manifest};
 

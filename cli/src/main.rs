@@ -2,7 +2,7 @@
 //!
 //! [`args`] parses the command line, and a command of [`commands`] acts on it. [`consumer`] and [`provider`] hold the
 //! clients of the two clusters and what they answer; [`install`] plans what a bind writes, [`konnector`] what installs the
-//! konnector, [`server`] what installs the server. [`claims`], [`adopt`], [`why`] and [`check`] decide without I/O, as [`install`] and [`konnector`] do. [`render`] prints.
+//! konnector, [`server`] what installs the server, [`dev`] what installs both with an example. [`claims`], [`adopt`], [`why`] and [`check`] decide without I/O, as [`install`] and [`konnector`] do. [`render`] prints.
 
 mod adopt;
 mod args;
@@ -10,6 +10,7 @@ mod check;
 mod claims;
 mod commands;
 mod consumer;
+mod dev;
 mod errors;
 mod install;
 mod konnector;

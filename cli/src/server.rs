@@ -35,6 +35,23 @@ pub(crate) fn shipped() -> Result<Vec<Value>, Failure> {
     Ok(all)
 }
 
+/// The file with Service and Deployment.
+const WORKLOAD: (&str, &str) = server!("optional/workload.yaml");
+
+/// Service and Deployment that run the server.
+pub(crate) fn workload() -> Result<Vec<Value>, Failure> {
+    let (name, text) = WORKLOAD;
+    serde_saphyr::from_multiple(text).map_err(|error| Failure::Format(format!("{name}: {error}")))
+}
+
+/// The image of this release.
+pub(crate) fn release() -> Result<String, Failure> {
+    let all = workload()?;
+    let deployment = all.iter().find(|manifest| manifest["kind"] == "Deployment");
+    let image = deployment.and_then(|found| found["spec"]["template"]["spec"]["containers"][0]["image"].as_str());
+    Ok(image.unwrap_or_default().to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

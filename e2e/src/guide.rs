@@ -1,4 +1,4 @@
-//! Runs the commands of a page of `docs/guides`, in their order, as its reader would.
+//! Runs the commands of a page of `docs/guides`, or of a section of the README, in their order, as their reader would.
 //!
 //! A page has four kinds of fenced blocks and no others, so that nothing is shown that is not run:
 //!
@@ -29,6 +29,7 @@ use serde_json::{Value, json};
 
 use crate::{ControlPlane, Process, Workdir, binaries, process::cargo_bin_path};
 
+pub use self::page::section;
 use self::page::{Block, Page};
 
 /// The longest time for a whole page, on a busy machine.
@@ -57,12 +58,16 @@ impl Reader<'_> {
     /// Runs the commands of `docs/guides/NAME`. Fails if a command fails or prints something other than the page shows.
     pub async fn follow(&self, name: &str) -> Result<()> {
         let path = docs().join("guides").join(name);
-        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        self.follow_text(name, &text).await
+        self.run(name, &read(&path)?).await
     }
 
-    /// As [`Reader::follow`], for a text of that name.
-    pub async fn follow_text(&self, name: &str, text: &str) -> Result<()> {
+    /// Runs the commands of a section of the project's README, which is found by its heading, as [`Reader::follow`] does.
+    pub async fn follow_readme(&self, heading: &str) -> Result<()> {
+        let text = read(&docs().join("../README.md"))?;
+        self.run("README.md", section(&text, heading)?).await
+    }
+
+    async fn run(&self, name: &str, text: &str) -> Result<()> {
         let page = Page::parse(text).with_context(|| name.to_owned())?;
         for variable in self.given.keys() {
             ensure!(text.contains(variable), "{name} does not say that {variable} is given");
@@ -71,6 +76,10 @@ impl Reader<'_> {
         let outcome = desk.work(name, &page, self).await;
         outcome.with_context(|| format!("following {name}"))
     }
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 impl Desk {

@@ -21,7 +21,7 @@ pub(crate) enum DryRun {
 }
 
 /// Flags of `deploy`.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Debug, Default)]
 #[command(
     group = ArgGroup::new("answer").args(["file", "secret"]),
     after_help = "\

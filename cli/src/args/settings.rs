@@ -73,6 +73,15 @@ impl Settings {
         }
     }
 
+    /// The same settings for a command that runs as a step of another one, on this cluster and for this time.
+    pub(crate) fn silent_at(&self, cluster: ClusterArgs, timeout: Duration) -> Self {
+        Self {
+            cluster,
+            timeout: Some(timeout),
+            ..self.silent_with(None)
+        }
+    }
+
     /// How long to wait: `--timeout`, or else the default of the command.
     pub(crate) fn patience(&self, default: Duration) -> Duration {
         self.timeout.unwrap_or(default)

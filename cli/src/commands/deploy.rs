@@ -1,7 +1,7 @@
 //! `deploy`: installs the konnector, and binds what a provider's answer offers.
 
 mod answer;
-mod bind;
+pub(in crate::commands) mod bind;
 mod dry_run;
 mod install;
 

@@ -92,6 +92,24 @@ pub(crate) enum Conflict {
          the bindings of the other; bind with that one (--konnector-namespace and --konnector-service-account), or remove it first"
     )]
     OtherKonnector { account: String, grant: String },
+    /// One cluster is to be provider and consumer.
+    #[error(
+        "the contexts {provider} and {consumer} reach one cluster, which cannot be provider and consumer at once; name two clusters with \
+         --provider and --consumer"
+    )]
+    OneCluster { provider: String, consumer: String },
+    /// Objects that `dev up` did not make are in the way.
+    #[error(
+        "context {context} has objects that `kubectl bind dev up` would make and did not: {objects}; use another cluster, or remove them \
+         with what made them"
+    )]
+    NotOfDev { context: String, objects: String },
+    /// Something is bound that `dev up` did not bind, so that server and konnector stay.
+    #[error(
+        "context {context} has more than `kubectl bind dev up` made: {others}; end that first (`kubectl bind unbind NAME` on its cluster), \
+         then run this again: nothing was removed"
+    )]
+    BoundBeside { context: String, others: String },
     /// The API is on this cluster already.
     #[error("CustomResourceDefinition {resource} exists on this cluster and belongs to {owner}; {mend}")]
     ForeignApi {

@@ -57,8 +57,13 @@ pub(crate) fn options() -> Options {
     }
 }
 
-/// Manifests as synk takes them.
+/// The manifests of the konnector as synk takes them.
 pub(crate) fn set(manifests: Vec<Value>) -> Result<Vec<Manifest>, Failure> {
+    set_from(manifests, ORIGIN)
+}
+
+/// Manifests as synk takes them; `origin` names them in messages.
+pub(crate) fn set_from(manifests: Vec<Value>, origin: &str) -> Result<Vec<Manifest>, Failure> {
     let manifest = |(index, manifest): (usize, Value)| {
         let object = ObjectRef::of(&manifest);
         match (object, manifest) {
@@ -66,7 +71,7 @@ pub(crate) fn set(manifests: Vec<Value>) -> Result<Vec<Manifest>, Failure> {
                 object,
                 body,
                 origin: Origin {
-                    file: ORIGIN.to_owned(),
+                    file: origin.to_owned(),
                     document: index + 1,
                     line: 1,
                 },

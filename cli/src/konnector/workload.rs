@@ -104,7 +104,8 @@ fn template_args() -> Result<Vec<String>, Failure> {
     serde_json::from_value(args).map_err(|error| Failure::Format(format!("{}: {error}", files::WORKLOAD.0)))
 }
 
-fn template() -> Result<Value, Failure> {
+/// The Deployment as it ships.
+pub(crate) fn template() -> Result<Value, Failure> {
     let mut documents = files::documents(files::WORKLOAD)?;
     documents
         .pop()
@@ -112,7 +113,7 @@ fn template() -> Result<Value, Failure> {
 }
 
 /// The image of this release.
-pub(super) fn release() -> Result<String, Failure> {
+pub(crate) fn release() -> Result<String, Failure> {
     let image = template()?["spec"]["template"]["spec"]["containers"][0]["image"].take();
     Ok(image.as_str().unwrap_or_default().to_owned())
 }
@@ -127,7 +128,8 @@ fn repository(image: &str) -> &str {
     }
 }
 
-fn image(deployment: &Deployment) -> Option<String> {
+/// The image that a Deployment runs.
+pub(crate) fn image(deployment: &Deployment) -> Option<String> {
     let pod = deployment.spec.as_ref()?.template.spec.as_ref()?;
     pod.containers.first()?.image.clone()
 }
@@ -137,10 +139,15 @@ fn container_args(deployment: &Deployment) -> Option<&[String]> {
     pod.containers.first()?.args.as_deref()
 }
 
-fn adoption(deployment: &Deployment) -> Option<Adoption> {
+/// The value of a flag of a Deployment's program.
+pub(crate) fn flag(deployment: &Deployment, name: &str) -> Option<String> {
     let flags = args::flags(container_args(deployment)?);
-    let flag = flags.iter().find(|flag| flag.name() == ADOPTION_FLAG)?;
-    flag.value()?.parse().ok()
+    let flag = flags.iter().find(|flag| flag.name() == name)?;
+    flag.value().map(str::to_owned)
+}
+
+fn adoption(deployment: &Deployment) -> Option<Adoption> {
+    flag(deployment, ADOPTION_FLAG)?.parse().ok()
 }
 
 /// The release of Helm that a Deployment belongs to: its namespace and its name.

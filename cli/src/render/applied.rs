@@ -28,6 +28,9 @@ pub(crate) struct Applied {
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<String>,
     outcome: Outcome,
+    /// The role of the cluster, where a command works on two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster: Option<&'static str>,
 }
 
 /// Prints what became of each object: a line at once for people, one document at the end for programs.
@@ -57,6 +60,15 @@ impl Applied {
             object,
             namespace,
             outcome,
+            cluster: None,
+        }
+    }
+
+    /// Names the cluster by its role, such as `provider`.
+    pub(crate) fn on(self, cluster: &'static str) -> Self {
+        Self {
+            cluster: Some(cluster),
+            ..self
         }
     }
 
@@ -108,8 +120,11 @@ impl<'a, W: Write> Report<'a, W> {
             Format::Json | Format::Yaml => {}
             Format::Name => self.printer.text(&format!("{object}\n"))?,
             Format::Table | Format::Wide => {
+                let on = applied
+                    .cluster
+                    .map_or_else(String::new, |cluster| format!(" on the {cluster}"));
                 self.printer
-                    .text(&format!("{object} {}{}\n", applied.outcome, self.note))?;
+                    .text(&format!("{object} {}{on}{}\n", applied.outcome, self.note))?;
             }
         }
         self.applied.push(applied);

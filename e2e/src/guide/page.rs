@@ -80,6 +80,14 @@ impl Page {
     }
 }
 
+/// The section of a page below a heading of the second level, without its heading.
+pub fn section<'a>(text: &'a str, heading: &str) -> Result<&'a str> {
+    let (_, rest) = text
+        .split_once(&format!("\n## {heading}\n"))
+        .with_context(|| format!("there is no section {heading:?}"))?;
+    Ok(rest.split_once("\n## ").map_or(rest, |(section, _)| section))
+}
+
 /// The name in the first line of a file, which is one in the folder itself.
 fn file_name(text: &str) -> Option<String> {
     let name = text.lines().next()?.strip_prefix("# ")?;
@@ -113,6 +121,14 @@ mod tests {
             text: "# b.yaml\nkind: B\n".to_owned(),
         };
         assert_eq!(page.blocks, [commands, output, file]);
+    }
+
+    #[test]
+    fn a_section_ends_where_the_next_one_begins() {
+        let page = "# A\n\n## One\n\n1\n\n### Part\n\n2\n\n## Two\n3\n";
+        assert_eq!(section(page, "One").unwrap(), "\n1\n\n### Part\n\n2\n");
+        assert_eq!(section(page, "Two").unwrap(), "3\n");
+        assert!(section(page, "Part").is_err());
     }
 
     #[track_caller]

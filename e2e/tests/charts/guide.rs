@@ -1,72 +1,65 @@
-//! The README and the page about the installation with Helm, command by command.
+//! The README's way to a synced object, and the page about the installation with Helm, command by command.
 
 use std::{
     collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr},
 };
 
-use anyhow::{Context as _, Result, ensure};
-use bindery_e2e::{ControlPlane, Kubelet, charts::SERVER, free_port, guide::Reader, run};
+use anyhow::{Result, ensure};
+use bindery_e2e::{
+    ControlPlane, Kubelet,
+    charts::SERVER,
+    free_port,
+    guide::{Reader, section},
+    run,
+};
 
-const PAGE: &str = include_str!("../../../docs/guides/install-with-helm.md");
 const README: &str = include_str!("../../../README.md");
+const USE_IT: &str = "Use it";
 
 #[test]
 fn install_with_helm() -> Result<()> {
-    follow("install-with-helm.md", PAGE)
+    run(followed(["guide-helm-p", "guide-helm-c"], async |reader| {
+        reader.follow("install-with-helm.md").await
+    }))
 }
 
+/// From two empty control planes to an object in sync.
 #[test]
-fn the_readme() -> Result<()> {
-    follow("README.md", use_it()?)
+fn use_it() -> Result<()> {
+    run(followed(["readme-p", "readme-c"], async |reader| {
+        reader.follow_readme(USE_IT).await
+    }))
+}
+
+/// Starts two control planes, whose nodes run the Pods of what the reader installs.
+async fn followed([provider, consumer]: [&str; 2], follow: impl AsyncFnOnce(&Reader<'_>) -> Result<()>) -> Result<()> {
+    let (provider, consumer) = tokio::try_join!(
+        Box::pin(ControlPlane::start(provider)),
+        Box::pin(ControlPlane::start(consumer))
+    )?;
+    let endpoint = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+    let reader = Reader {
+        given: BTreeMap::from([
+            ("BIND_URL", format!("https://{endpoint}")),
+            ("KUBERNETES_URL", provider.server_url()),
+        ]),
+        provider: &provider,
+        consumer: &consumer,
+    };
+    let provider_node = Kubelet::new(&provider).exposing(SERVER.namespace, SERVER.name, endpoint);
+    let consumer_node = Kubelet::new(&consumer).reaching([provider.server_address(), endpoint]);
+    Box::pin(provider_node.during(consumer_node.during(follow(&reader)))).await
 }
 
 #[test]
 fn a_reader_needs_fewer_than_ten_commands() -> Result<()> {
-    let (to_sync, _) = PAGE.split_once("\n## Upgrade").unwrap_or((PAGE, ""));
-    for text in [to_sync, use_it()?] {
-        let commands = commands(text);
-        ensure!((2..10).contains(&commands), "{commands} commands:\n{text}");
+    let mut commands = 0;
+    for block in section(README, USE_IT)?.split("```sh\n").skip(1) {
+        let (block, _) = block.split_once("```").unwrap_or((block, ""));
+        let lines = block.replace("\\\n", " ");
+        commands += lines.lines().filter(|line| !line.trim().is_empty()).count();
     }
+    ensure!((2..10).contains(&commands), "{commands} commands");
     Ok(())
-}
-
-/// Runs the commands of a text on two clusters on which nothing is installed.
-fn follow(name: &str, text: &str) -> Result<()> {
-    run(async {
-        let (provider, consumer) = (format!("{name}-p"), format!("{name}-c"));
-        let (provider, consumer) = tokio::try_join!(
-            Box::pin(ControlPlane::start(&provider)),
-            Box::pin(ControlPlane::start(&consumer))
-        )?;
-        let endpoint = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
-        let reader = Reader {
-            given: BTreeMap::from([
-                ("BIND_URL", format!("https://{endpoint}")),
-                ("KUBERNETES_URL", provider.server_url()),
-            ]),
-            provider: &provider,
-            consumer: &consumer,
-        };
-        let provider_node = Kubelet::new(&provider).exposing(SERVER.namespace, SERVER.name, endpoint);
-        let consumer_node = Kubelet::new(&consumer).reaching([provider.server_address(), endpoint]);
-        let follow = reader.follow_text(name, text);
-        provider_node.during(consumer_node.during(follow)).await
-    })
-}
-
-/// The section of the README that goes from two empty clusters to a synced object.
-fn use_it() -> Result<&'static str> {
-    let (_, section) = README
-        .split_once("\n## Use it\n")
-        .context("the README has no section Use it")?;
-    Ok(section.split("\n## ").next().unwrap_or(section))
-}
-
-fn commands(text: &str) -> usize {
-    let blocks = text.split("```sh\n").skip(1);
-    let lines = blocks.map(|block| block.split("```").next().unwrap_or(block).replace("\\\n", " "));
-    lines
-        .map(|lines| lines.lines().filter(|line| !line.trim().is_empty()).count())
-        .sum()
 }

@@ -107,9 +107,8 @@ fn tag(digest: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use aws_lc_rs::{
-        encoding::AsDer as _,
-        signature::{ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA384_ASN1_SIGNING, KeyPair as _, UnparsedPublicKey},
+    use aws_lc_rs::signature::{
+        ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA384_ASN1_SIGNING, KeyPair as _, UnparsedPublicKey,
     };
     use pem::Pem;
 

@@ -30,22 +30,22 @@ use crate::{
 
 /// What comes of a provider's answer; empty if there is none.
 #[derive(Default)]
-pub(super) struct Bound {
-    pub(super) binds: Vec<Bind>,
+pub(in crate::commands) struct Bound {
+    pub(in crate::commands) binds: Vec<Bind>,
     /// Resources that the konnector needs rights on, because a bundle binds them.
     pub(super) bundled: BTreeSet<GroupResource>,
 }
 
 /// One binding or one bundle.
-pub(super) struct Bind {
-    pub(super) manifests: Manifests,
+pub(in crate::commands) struct Bind {
+    pub(in crate::commands) manifests: Manifests,
     /// The writes that the consumer cluster lacks.
-    pub(super) writes: Vec<Write>,
+    pub(in crate::commands) writes: Vec<Write>,
 }
 
 impl Bound {
     /// Judges the answer against what is installed, and asks the user about its claims. Writes nothing.
-    pub(super) async fn prepare(
+    pub(in crate::commands) async fn prepare(
         consumer: &Consumer,
         args: &DeployArgs,
         answer: Response,

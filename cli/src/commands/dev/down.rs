@@ -1,0 +1,190 @@
+//! `dev down`: unbinds the example, and removes all that `dev up` made.
+
+use std::{io::Write, time::Duration};
+
+use bindery_api::{labels, names::KUBE_BIND_NAMESPACE, v1alpha2::BindableResourcesRequest};
+use bindery_runtime::errors;
+use k8s_openapi::api::{
+    core::v1::Namespace,
+    rbac::v1::{ClusterRole, ClusterRoleBinding},
+};
+use kube::{Api, Resource, ResourceExt as _, api::ListParams};
+use serde::de::DeserializeOwned;
+
+use super::{
+    super::{Context, unbind},
+    cluster::{Cluster, Clusters},
+    example,
+    up::Deadline,
+};
+use crate::{
+    args::{UnbindArgs, dev::DevDownArgs, settings::Settings},
+    dev::{CONSUMER_SET, EXAMPLE, EXAMPLE_OBJECT, PROVIDER_SET, guard},
+    errors::Failure,
+    install::write::manifest,
+    render::{
+        applied::{Applied, Outcome, Report},
+        output::{Format, Printer, joined},
+        steps::Steps,
+    },
+};
+
+/// How long the command may take, unless `--timeout` says otherwise. Namespaces end last.
+const PATIENCE: Duration = Duration::from_mins(5);
+
+/// `kubectl bind dev down`
+pub(super) async fn run<W: Write>(context: &mut Context<W>, args: &DevDownArgs) -> Result<(), Failure> {
+    let deadline = Deadline::after(context.settings.patience(PATIENCE));
+    let clusters = Clusters::connect(&context.settings, &args.clusters).await?;
+    let Clusters { provider, consumer, .. } = &clusters;
+    // Everything that keeps something is found before anything is deleted.
+    clusters.refuse_others().await?;
+    let steps = &mut context.steps;
+    let mut report = Report::new(&mut context.printer);
+    if let Some(binding) = example::binding(consumer).await? {
+        consumer.on(unbind(&context.settings, consumer, deadline).await)?;
+        report.tell(Applied::of(&manifest(&binding)?, Outcome::Deleted).on(consumer.role))?;
+        steps.done(&format!("APIServiceBinding {EXAMPLE} is gone, with all cowboys"));
+    }
+    delete_namespace(consumer, deadline, &mut report).await?;
+    clusters.end_contract(deadline, &mut report).await?;
+    steps.done("nothing of the contract is left");
+    for (cluster, set) in [(consumer, CONSUMER_SET), (provider, PROVIDER_SET)] {
+        let listed = cluster.listed(set).await?;
+        if cluster.delete_set(set, deadline.left(), steps).await? {
+            for applied in listed {
+                report.tell(applied.on(cluster.role))?;
+            }
+        }
+    }
+    steps.done("server and konnector are gone");
+    for cluster in [consumer, provider] {
+        let (deleted, kept) = cluster.undefine().await?;
+        for applied in deleted {
+            report.tell(applied.on(cluster.role))?;
+        }
+        if !kept.is_empty() {
+            steps.note(&format!(
+                "these definitions of the {} stay, because there are objects of them: {}",
+                cluster.role,
+                joined(kept)
+            ));
+        }
+    }
+    steps.done("what `dev up` made is gone");
+    report.end()
+}
+
+impl Clusters {
+    /// Refuses while something is bound that `dev up` did not bind.
+    async fn refuse_others(&self) -> Result<(), Failure> {
+        let (provider, consumer) = (&self.provider, &self.consumer);
+        let bindings = match consumer.api.bindings().await {
+            Err(Failure::NoKonnector) => Vec::new(),
+            bindings => consumer.on(bindings)?,
+        };
+        let bundles = consumer.on(consumer.api.bundles().await)?;
+        guard::refuse_bound(consumer.context(), &bindings, &bundles)?;
+        guard::own_contracts(provider.context(), &self.identity, &contracts(provider).await?)?;
+        Ok(())
+    }
+
+    /// Deletes request and contract of the consumer, and waits until the server has removed all of the contract.
+    async fn end_contract<W: Write>(&self, deadline: Deadline, report: &mut Report<'_, W>) -> Result<(), Failure> {
+        let provider = &self.provider;
+        let requests: Api<BindableResourcesRequest> = Api::namespaced(provider.api.client(), KUBE_BIND_NAMESPACE);
+        let request = match provider.api.find(requests.clone(), EXAMPLE).await {
+            // Where requests are not served, none exists.
+            Err(Failure::Cluster { source, .. }) if errors::is_not_found(&source) => None,
+            found => provider.on(found)?,
+        };
+        if let Some(request) = request.filter(|request| guard::is_ours(&request.metadata)) {
+            provider.on(provider.api.delete(requests, &request).await)?;
+            report.tell(Applied::of(&manifest(&request)?, Outcome::Deleted).on(provider.role))?;
+        }
+        let namespaces = contracts(provider).await?;
+        let own = guard::own_contracts(provider.context(), &self.identity, &namespaces)?;
+        for contract in &own {
+            let api = Api::<Namespace>::all(provider.api.client());
+            provider.on(provider.api.delete(api, *contract).await)?;
+            report.tell(Applied::of(&manifest(contract)?, Outcome::Deleted).on(provider.role))?;
+        }
+        let mend = format!(
+            "see the log of the server: kubectl --context {} logs deployment/bindery-server -n {KUBE_BIND_NAMESPACE}",
+            provider.context()
+        );
+        for contract in own {
+            let name = contract.name_any();
+            let what = format!("the end of contract {name}");
+            provider
+                .until((&what, &mend), deadline.left(), async || {
+                    let left = remains::<Namespace>(provider, &name).await?
+                        + remains::<ClusterRole>(provider, &name).await?
+                        + remains::<ClusterRoleBinding>(provider, &name).await?;
+                    Ok((left == 0).then_some(()))
+                })
+                .await?;
+        }
+        Ok(())
+    }
+}
+
+/// The namespaces of all contracts.
+async fn contracts(provider: &Cluster) -> Result<Vec<Namespace>, Failure> {
+    let params = ListParams::default().labels(labels::CONTRACT);
+    let listed = Api::<Namespace>::all(provider.api.client()).list(&params).await;
+    Ok(provider.on(listed.map_err(Failure::cluster("list Namespaces")))?.items)
+}
+
+/// How many cluster-scoped objects of a kind are left of a contract.
+async fn remains<K>(provider: &Cluster, contract: &str) -> Result<usize, Failure>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let params = ListParams::default().labels(&format!("{}={contract}", labels::CONTRACT));
+    let listed = Api::<K>::all(provider.api.client()).list_metadata(&params).await;
+    let listed = listed.map_err(Failure::cluster(format!("list {}s", K::kind(&()))))?;
+    Ok(listed.items.len())
+}
+
+/// Unbinds the example, and waits until it is gone.
+async fn unbind(settings: &Settings, consumer: &Cluster, deadline: Deadline) -> Result<(), Failure> {
+    let mut quiet = Context {
+        settings: settings.silent_at(consumer.args.clone(), deadline.left()),
+        steps: Steps::new(true),
+        printer: Printer::new(Format::Name, std::io::sink()),
+    };
+    let args = UnbindArgs {
+        binding: EXAMPLE.to_owned(),
+        wait: true,
+        force: false,
+        ignore_not_found: true,
+    };
+    Box::pin(unbind::run(&mut quiet, &args)).await
+}
+
+/// Deletes the namespace of the example, if `dev up` made it, and waits until it is gone.
+async fn delete_namespace<W: Write>(
+    consumer: &Cluster,
+    deadline: Deadline,
+    report: &mut Report<'_, W>,
+) -> Result<(), Failure> {
+    let (name, _) = EXAMPLE_OBJECT;
+    let namespaces = Api::<Namespace>::all(consumer.api.client());
+    let find = async || consumer.on(consumer.api.find(namespaces.clone(), name).await);
+    let Some(found) = find().await?.filter(|found| guard::is_ours(&found.metadata)) else {
+        return Ok(());
+    };
+    consumer.on(consumer.api.delete(namespaces.clone(), &found).await)?;
+    let what = format!("the end of Namespace {name}");
+    let mend = format!(
+        "see what keeps it: kubectl --context {} get namespace {name} -o yaml",
+        consumer.context()
+    );
+    consumer
+        .until((&what, &mend), deadline.left(), async || {
+            Ok(find().await?.is_none().then_some(()))
+        })
+        .await?;
+    report.tell(Applied::of(&manifest(&found)?, Outcome::Deleted).on(consumer.role))
+}
