@@ -183,7 +183,7 @@ impl ContainerRunner<'_> {
         self.sandboxes.set_process(&pod, &self.spec.name, id);
     }
 
-    /// Ends the process with SIGTERM, and after the grace period with SIGKILL. Whoever deletes a Pod again may shorten the period.
+    /// Ends the process with SIGTERM, and after the grace period with SIGKILL. A second deletion of the Pod may shorten the period.
     async fn end(&self, process: &mut Process) -> Option<ExitStatus> {
         let start = Instant::now();
         let grace = || self.stop.borrow().unwrap_or(self.grace);

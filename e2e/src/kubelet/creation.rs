@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(of_pod: Value, own: Value, expect: Result<(u32, u32), &str>) {
+    fn check(of_pod: &Value, own: &Value, expect: Result<(u32, u32), &str>) {
         let spec = json!({"name": "it", "securityContext": own});
         let pod = json!({"metadata": {}, "spec": {"containers": [spec], "securityContext": of_pod}});
         let pod: Pod = serde_json::from_value(pod).unwrap();
@@ -132,18 +132,16 @@ mod tests {
 
     #[test]
     fn the_user_is_that_of_the_container_the_pod_or_the_image() {
-        check(json!({}), json!({}), Ok((65532, 65532)));
-        check(json!({"runAsUser": 7}), json!({}), Ok((7, 65532)));
-        check(
-            json!({"runAsUser": 7, "runAsGroup": 8}),
-            json!({"runAsUser": 9}),
-            Ok((9, 8)),
-        );
+        check(&json!({}), &json!({}), Ok((65532, 65532)));
+        check(&json!({"runAsUser": 7}), &json!({}), Ok((7, 65532)));
+        let both = json!({"runAsUser": 7, "runAsGroup": 8});
+        check(&both, &json!({"runAsUser": 9}), Ok((9, 8)));
+        let must_not = json!({"runAsNonRoot": true});
         let refused = Err("container has runAsNonRoot and image will run as root");
-        check(json!({"runAsNonRoot": true}), json!({"runAsUser": 0}), refused);
+        check(&must_not, &json!({"runAsUser": 0}), refused);
         check(
-            json!({"runAsNonRoot": true}),
-            json!({"runAsNonRoot": false, "runAsUser": 0}),
+            &must_not,
+            &json!({"runAsNonRoot": false, "runAsUser": 0}),
             Ok((0, 65532)),
         );
     }

@@ -68,10 +68,12 @@ async fn changes(world: &World) -> Result<()> {
     let load = Load::new(world, offer).await?;
     let work = async {
         let before = load.in_sync().await?;
-        tokio::select! {
-            failed = load.change() => failed,
-            outcome = disrupt(world, &load, releases) => outcome,
-        }?;
+        let disrupted = async {
+            disrupt(world, &load, releases).await?;
+            load.stop();
+            Ok(())
+        };
+        tokio::try_join!(load.change(), disrupted)?;
         let after = load.in_sync().await?;
         ensure!(before == after, "an object was made anew: {before:?} became {after:?}");
         Ok(())
@@ -115,7 +117,7 @@ async fn end_each(plane: &ControlPlane, release: Release<'_>, round: u64, load: 
     let first = eventually(what, SOON, async || leader(plane, release).await).await?;
     let mut names: Vec<_> = list(plane, release).await?.iter().map(ResourceExt::name_any).collect();
     names.sort_by_key(|name| *name != first);
-    let ends = if round % 2 == 0 {
+    let ends = if round.is_multiple_of(2) {
         [End::Killed, End::Deleted]
     } else {
         [End::Deleted, End::Killed]

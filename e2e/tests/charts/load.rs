@@ -14,7 +14,7 @@ use kube::{
     runtime::watcher::{Config, Event, watcher},
 };
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{Instant, interval};
 
 use crate::world::{NAMESPACE, World};
@@ -43,12 +43,14 @@ pub(crate) struct Load {
 struct State {
     /// The number of the last change.
     number: u64,
-    /// Names of the objects that the consumer has.
-    names: BTreeSet<String>,
+    /// The objects that the consumer has, with the numbers of their last changes.
+    objects: BTreeMap<String, u64>,
     /// The changes of each object that have not arrived yet.
     pending: BTreeMap<String, VecDeque<(u64, Instant)>>,
     /// The longest time from a change to its arrival.
     longest: Duration,
+    /// Whether no more changes are to be made.
+    is_stopped: bool,
 }
 
 /// UIDs of the lasting objects on both sides.
@@ -70,19 +72,28 @@ impl Load {
         Ok(load)
     }
 
-    /// Changes objects at a steady rate. Ends only with an error.
+    /// Changes objects at a steady rate, until it is stopped.
     pub(crate) async fn change(&self) -> Result<()> {
         let mut ticks = interval(INTERVAL);
+        let mut next = (0..LASTING).map(lasting).cycle();
         for tick in 0.. {
             ticks.tick().await;
+            if self.state.lock().is_stopped {
+                break;
+            }
             let cycle = tick / CYCLE;
             match tick % CYCLE {
                 0 => self.create(&format!("passing-{cycle}")).await?,
                 5 if cycle >= LIFE => self.delete(&format!("passing-{}", cycle - LIFE)).await?,
-                _ => self.update(&lasting(tick % LASTING)).await?,
+                _ => self.update(&next.next().context("a cycle has no end")?).await?,
             }
         }
         Ok(())
+    }
+
+    /// Ends [`Load::change`] after the change that is made now.
+    pub(crate) fn stop(&self) {
+        self.state.lock().is_stopped = true;
     }
 
     /// Notes arrivals on the provider, and reports each of them in a status. Ends only with an error.
@@ -119,14 +130,13 @@ impl Load {
         Ok(std::mem::take(&mut self.state.lock().longest))
     }
 
-    /// An object that came and went while nothing was in sync never had a copy.
+    /// An object that came and went while nothing was in sync never had a copy, so that the watch does not show its deletion.
     async fn forget_what_never_arrives(&self) -> Result<()> {
         let deleted: Vec<_> = {
             let state = self.state.lock();
-            state
-                .pending
-                .keys()
-                .filter(|name| !state.names.contains(*name))
+            let names = state.pending.keys();
+            names
+                .filter(|name| !state.objects.contains_key(*name))
                 .cloned()
                 .collect()
         };
@@ -148,15 +158,15 @@ impl Load {
                     |it: &DynamicObject| (it.data["spec"]["color"].clone(), it.data["status"]["color"].clone());
                 objects.iter().map(|it| (it.name_any(), colors(it))).collect()
             };
-            let (our_colors, copied) = (colors(&ours), colors(&copies));
-            ensure!(
-                our_colors.keys().eq(&self.state.lock().names),
-                "an object is lost, or is there once more: {our_colors:?}"
-            );
-            ensure!(our_colors == copied, "{our_colors:?}\non the provider:\n{copied:?}");
+            let (present, copied) = (colors(&ours), colors(&copies));
+            let state = self.state.lock();
+            let expected = state.objects.iter().map(|(name, number)| (name, number.to_string()));
+            let is_expected = expected.eq(present.iter().map(|(name, (spec, _))| (name, text(spec))));
+            ensure!(is_expected, "instead of {:?} there are {present:?}", state.objects);
+            ensure!(present == copied, "{present:?}\non the provider:\n{copied:?}");
             ensure!(copies.len() == copied.len(), "a copy is doubled: {copies:?}");
-            let reported = our_colors.values().all(|(spec, status)| spec == status);
-            ensure!(reported, "a status is missing: {our_colors:?}");
+            let reported = present.values().all(|(spec, status)| spec == status);
+            ensure!(reported, "a status is missing: {present:?}");
             let all = ours.iter().chain(&copies);
             let lasting = all.filter(|it| it.name_any().starts_with("lasting-"));
             Ok(lasting.filter_map(kube::ResourceExt::uid).collect())
@@ -180,7 +190,6 @@ impl Load {
     }
 
     async fn create(&self, name: &str) -> Result<()> {
-        self.state.lock().names.insert(name.to_owned());
         let number = self.begin(name);
         let mut widget = self.offer.widget(name, &number.to_string());
         widget.metadata.namespace = Some(NAMESPACE.to_owned());
@@ -195,8 +204,8 @@ impl Load {
     }
 
     async fn delete(&self, name: &str) -> Result<()> {
-        self.state.lock().names.remove(name);
         self.begin(name);
+        self.state.lock().objects.remove(name);
         self.ours.delete(name, &DeleteParams::default()).await?;
         Ok(())
     }
@@ -215,6 +224,7 @@ impl Load {
         let mut state = self.state.lock();
         state.number += 1;
         let number = state.number;
+        state.objects.insert(name.to_owned(), number);
         state
             .pending
             .entry(name.to_owned())
@@ -233,9 +243,16 @@ impl Load {
         while let Some((_, begin)) = changes.pop_front_if(|change| change.0 <= number) {
             *longest = begin.elapsed().max(*longest);
         }
+        if changes.is_empty() {
+            pending.remove(name);
+        }
     }
 }
 
 fn lasting(number: u64) -> String {
     format!("lasting-{number:02}")
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
