@@ -158,13 +158,13 @@ impl Load {
                     |it: &DynamicObject| (it.data["spec"]["color"].clone(), it.data["status"]["color"].clone());
                 objects.iter().map(|it| (it.name_any(), colors(it))).collect()
             };
-            let (present, copied) = (colors(&ours), colors(&copies));
+            let (present, provided) = (colors(&ours), colors(&copies));
             let state = self.state.lock();
             let expected = state.objects.iter().map(|(name, number)| (name, number.to_string()));
             let is_expected = expected.eq(present.iter().map(|(name, (spec, _))| (name, text(spec))));
             ensure!(is_expected, "instead of {:?} there are {present:?}", state.objects);
-            ensure!(present == copied, "{present:?}\non the provider:\n{copied:?}");
-            ensure!(copies.len() == copied.len(), "a copy is doubled: {copies:?}");
+            ensure!(present == provided, "{present:?}\non the provider:\n{provided:?}");
+            ensure!(copies.len() == provided.len(), "a copy is doubled: {copies:?}");
             let reported = present.values().all(|(spec, status)| spec == status);
             ensure!(reported, "a status is missing: {present:?}");
             let all = ours.iter().chain(&copies);
