@@ -20,6 +20,17 @@ pub(crate) fn is_ours(meta: &ObjectMeta) -> bool {
         .is_some_and(|value| value == LABELLED)
 }
 
+/// Whether a ClusterRole is nothing but what the controller of aggregated roles wrote, which makes one again that was just deleted.
+pub(crate) fn is_made_again(meta: &ObjectMeta) -> bool {
+    let mut managers = meta
+        .managed_fields
+        .iter()
+        .flatten()
+        .map(|entry| entry.manager.as_deref());
+    let has_fields = meta.managed_fields.as_ref().is_some_and(|fields| !fields.is_empty());
+    has_fields && managers.all(|manager| manager == Some("clusterrole-aggregation-controller"))
+}
+
 /// Refuses to install where an object exists that `dev up` did not make. `live` is in the order of `wanted`.
 pub(crate) fn refuse_foreign(context: &str, wanted: &[ObjectRef], live: &[Option<Value>]) -> Result<(), Conflict> {
     let is_foreign = |live: &Option<Value>| {

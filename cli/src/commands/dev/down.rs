@@ -32,6 +32,9 @@ use crate::{
 /// How long the command may take, unless `--timeout` says otherwise. Namespaces end last.
 const PATIENCE: Duration = Duration::from_mins(5);
 
+/// Name of the role that the server's exports add up to.
+const AGGREGATED: &str = "bindery-server-exports";
+
 /// `kubectl bind dev down`
 pub(super) async fn run<W: Write>(context: &mut Context<W>, args: &DevDownArgs) -> Result<(), Failure> {
     let deadline = Deadline::after(context.settings.patience(PATIENCE));
@@ -49,6 +52,7 @@ pub(super) async fn run<W: Write>(context: &mut Context<W>, args: &DevDownArgs) 
     delete_namespace(consumer, deadline, &mut report).await?;
     clusters.end_contract(deadline, &mut report).await?;
     steps.done("nothing of the contract is left");
+    delete_aggregated(provider).await?;
     for (cluster, set) in [(consumer, CONSUMER_SET), (provider, PROVIDER_SET)] {
         let listed = cluster.listed(set).await?;
         if cluster.delete_set(set, deadline.left(), steps).await? {
@@ -57,6 +61,8 @@ pub(super) async fn run<W: Write>(context: &mut Context<W>, args: &DevDownArgs) 
             }
         }
     }
+    // Its controller may have made it again.
+    delete_aggregated(provider).await?;
     steps.done("server and konnector are gone");
     for cluster in [consumer, provider] {
         let (deleted, kept) = cluster.undefine().await?;
@@ -145,6 +151,18 @@ where
     let listed = Api::<K>::all(provider.api.client()).list_metadata(&params).await;
     let listed = listed.map_err(Failure::cluster(format!("list {}s", K::kind(&()))))?;
     Ok(listed.items.len())
+}
+
+/// Deletes the role that the server's exports add up to, before the roles that it is the sum of: its controller makes it again, if it
+/// sees one of those go first.
+async fn delete_aggregated(provider: &Cluster) -> Result<(), Failure> {
+    let roles = Api::<ClusterRole>::all(provider.api.client());
+    let found = provider.on(provider.api.find(roles.clone(), AGGREGATED).await)?;
+    let is_meant = |role: &ClusterRole| guard::is_ours(&role.metadata) || guard::is_made_again(&role.metadata);
+    if let Some(role) = found.filter(is_meant) {
+        provider.on(provider.api.delete(roles, &role).await)?;
+    }
+    Ok(())
 }
 
 /// Unbinds the example, and waits until it is gone.

@@ -78,3 +78,15 @@ fn contracts_of_other_clusters_are_named() {
     let refused = own_contracts("p", "us", &[own, other]).unwrap_err().to_string();
     assert!(refused.contains("contract kube-bind-y of cluster them"), "{refused}");
 }
+
+#[test]
+fn only_what_the_controller_of_aggregated_roles_wrote_alone_was_made_again() {
+    let by = |managers: &[&str]| {
+        let fields: Vec<_> = managers.iter().map(|manager| json!({"manager": manager})).collect();
+        serde_json::from_value::<ObjectMeta>(json!({"managedFields": fields})).unwrap()
+    };
+    assert!(is_made_again(&by(&["clusterrole-aggregation-controller"])));
+    assert!(!is_made_again(&by(&["helm", "clusterrole-aggregation-controller"])));
+    assert!(!is_made_again(&by(&[])));
+    assert!(!is_made_again(&ObjectMeta::default()));
+}
