@@ -30,7 +30,10 @@ mod volumes;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -43,6 +46,7 @@ use kube::{
     runtime::watcher::{self, Event},
 };
 use nix::unistd::geteuid;
+use parking_lot::Mutex;
 use tokio::{sync::watch, time::sleep};
 
 use self::{pod::PodRunner, sandbox::Sandboxes, service::LoadBalancer};
@@ -60,6 +64,8 @@ pub struct Kubelet<'a> {
     reachable: Vec<SocketAddr>,
     load_balancers: Vec<LoadBalancer>,
     sandboxes: Sandboxes,
+    /// The addresses that Pods have connected to.
+    connected: Arc<Mutex<BTreeSet<SocketAddr>>>,
     /// Whether nothing is shown of the logs of processes that are cut off.
     is_quiet: AtomicBool,
 }
@@ -85,6 +91,7 @@ impl<'a> Kubelet<'a> {
             reachable: vec![plane.server_address()],
             load_balancers: Vec::new(),
             sandboxes: Sandboxes::default(),
+            connected: Arc::default(),
             is_quiet: AtomicBool::new(false),
         }
     }
@@ -123,6 +130,11 @@ impl<'a> Kubelet<'a> {
             }
             outcome
         }
+    }
+
+    /// The addresses outside of its network that any Pod has connected to until now.
+    pub fn connected(&self) -> BTreeSet<SocketAddr> {
+        self.connected.lock().clone()
     }
 
     /// The process id of a container that runs.

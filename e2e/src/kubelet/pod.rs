@@ -291,9 +291,10 @@ impl Kubelet<'_> {
     /// Makes the addresses that Pods may connect to reachable from the network of one of them.
     fn forward(&self, network: &NetworkNamespace) -> Result<Vec<Forward>> {
         let forward = |address: &SocketAddr| {
-            let address = *address;
-            Forward::start(network.listen(address)?, move || async move {
-                Ok(TcpStream::connect(address).await?)
+            let (address, connected) = (*address, Arc::clone(&self.connected));
+            Forward::start(network.listen(address)?, move || {
+                connected.lock().insert(address);
+                async move { Ok(TcpStream::connect(address).await?) }
             })
         };
         self.reachable.iter().map(forward).collect()

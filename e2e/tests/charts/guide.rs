@@ -8,11 +8,13 @@ use std::{
 use anyhow::{Result, ensure};
 use bindery_e2e::{
     ControlPlane, Kubelet,
-    charts::SERVER,
+    charts::{KONNECTOR, SERVER},
     free_port,
     guide::{Reader, section},
     run,
 };
+
+use crate::network::lets_through;
 
 const README: &str = include_str!("../../../README.md");
 const USE_IT: &str = "Use it";
@@ -32,7 +34,8 @@ fn use_it() -> Result<()> {
     }))
 }
 
-/// Starts two control planes, whose nodes run the Pods of what the reader installs.
+/// Starts two control planes, whose nodes run the Pods of what the reader installs. The NetworkPolicies must let their connections
+/// through.
 async fn followed([provider, consumer]: [&str; 2], follow: impl AsyncFnOnce(&Reader<'_>) -> Result<()>) -> Result<()> {
     let (provider, consumer) = tokio::try_join!(
         Box::pin(ControlPlane::start(provider)),
@@ -49,7 +52,10 @@ async fn followed([provider, consumer]: [&str; 2], follow: impl AsyncFnOnce(&Rea
     };
     let provider_node = Kubelet::new(&provider).exposing(SERVER.namespace, SERVER.name, endpoint);
     let consumer_node = Kubelet::new(&consumer).reaching([provider.server_address(), endpoint]);
-    Box::pin(provider_node.during(consumer_node.during(follow(&reader)))).await
+    Box::pin(provider_node.during(consumer_node.during(follow(&reader)))).await?;
+    lets_through(SERVER, &provider_node.connected(), &[provider.server_address()])?;
+    let reached = [consumer.server_address(), provider.server_address(), endpoint];
+    lets_through(KONNECTOR, &consumer_node.connected(), &reached)
 }
 
 #[test]

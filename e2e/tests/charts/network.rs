@@ -1,6 +1,8 @@
 //! Whether the NetworkPolicies let through the connections that the programs make, and no others. Nothing enforces
 //! NetworkPolicies on the test clusters.
 
+use std::{collections::BTreeSet, net::SocketAddr};
+
 use anyhow::{Context as _, Result, ensure};
 use bindery_e2e::charts::{Helm, KONNECTOR, Release, SERVER};
 use serde_json::Value;
@@ -112,6 +114,34 @@ fn is_peer(peer: &Value, address: &str) -> Result<bool> {
     ];
     let mask = u32::MAX.checked_shl(32 - length.parse::<u32>()?).unwrap_or(0);
     Ok(network & mask == address & mask)
+}
+
+/// Holds the NetworkPolicy of a release to the connections that its Pods made. They went to these addresses of loopback, each at
+/// least once, and the policy lets them through if its values name the ports.
+pub(crate) fn lets_through(release: Release<'_>, made: &BTreeSet<SocketAddr>, expected: &[SocketAddr]) -> Result<()> {
+    let expected: BTreeSet<_> = expected.iter().copied().collect();
+    ensure!(
+        *made == expected,
+        "{} connected to {made:?}, not {expected:?}",
+        release.name
+    );
+    let helm = Helm::locate()?;
+    let policy = |ports: &BTreeSet<u16>| {
+        let ports: Vec<_> = ports.iter().map(u16::to_string).collect();
+        Policy::render(
+            &helm,
+            release,
+            &format!("networkPolicy.egressPorts={{{}}}", ports.join(",")),
+        )
+    };
+    let ports: BTreeSet<_> = made.iter().map(SocketAddr::port).collect();
+    for port in &ports {
+        let one = [to(*port, "127.0.0.1")];
+        check(&policy(&ports)?, &one, true)?;
+        let others: BTreeSet<_> = ports.iter().copied().filter(|other| other != port).chain([1]).collect();
+        check(&policy(&others)?, &one, false)?;
+    }
+    Ok(())
 }
 
 #[track_caller]
