@@ -75,7 +75,8 @@ pub(crate) fn extras(workspace: &Workspace, libraries: &Libraries) -> Result<Vec
 fn debian_purl(package: &DebianPackage, distribution: &str) -> Result<Purl> {
     let vendor = distribution.split('-').next().unwrap_or(distribution);
     let without_vendor = Purl::new("deb", package.name, &package.version)?.to_string();
-    let path = without_vendor.trim_start_matches("pkg:deb/");
+    // Versions of Debian contain plus signs, which some readers take for spaces.
+    let path = without_vendor.trim_start_matches("pkg:deb/").replace('+', "%2B");
     let purl = format!("pkg:deb/{vendor}/{path}?distro={distribution}");
     purl.parse().map_err(|()| anyhow!("{purl} is no package URL"))
 }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
+pub(crate) use bindery_image::compile::{SHIPPED, TESTED};
 
 /// The folder of the workspace.
 pub(crate) fn root() -> PathBuf {
@@ -34,5 +35,3 @@ pub(crate) fn step(name: &str, args: &[&str], env: &[(&str, &str)]) -> Result<()
     eprintln!("==> {name}: done in {:.0} s", start.elapsed().as_secs_f64());
     Ok(())
 }
-
-pub(crate) use bindery_image::compile::{SHIPPED, TESTED};

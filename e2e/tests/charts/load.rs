@@ -158,18 +158,15 @@ impl Load {
                     |it: &DynamicObject| (it.data["spec"]["color"].clone(), it.data["status"]["color"].clone());
                 objects.iter().map(|it| (it.name_any(), colors(it))).collect()
             };
-            let (on_consumer, on_provider) = (colors(&ours), colors(&copies));
+            let (present, provided) = (colors(&ours), colors(&copies));
             let state = self.state.lock();
             let expected = state.objects.iter().map(|(name, number)| (name, number.to_string()));
-            let is_expected = expected.eq(on_consumer.iter().map(|(name, (spec, _))| (name, text(spec))));
-            ensure!(is_expected, "instead of {:?} there are {on_consumer:?}", state.objects);
-            ensure!(
-                on_consumer == on_provider,
-                "{on_consumer:?}\non the provider:\n{on_provider:?}"
-            );
-            ensure!(copies.len() == on_provider.len(), "a copy is doubled: {copies:?}");
-            let reported = on_consumer.values().all(|(spec, status)| spec == status);
-            ensure!(reported, "a status is missing: {on_consumer:?}");
+            let is_expected = expected.eq(present.iter().map(|(name, (spec, _))| (name, text(spec))));
+            ensure!(is_expected, "instead of {:?} there are {present:?}", state.objects);
+            ensure!(present == provided, "{present:?}\non the provider:\n{provided:?}");
+            ensure!(copies.len() == provided.len(), "a copy is doubled: {copies:?}");
+            let reported = present.values().all(|(spec, status)| spec == status);
+            ensure!(reported, "a status is missing: {present:?}");
             let all = ours.iter().chain(&copies);
             let lasting = all.filter(|it| it.name_any().starts_with("lasting-"));
             Ok(lasting.filter_map(kube::ResourceExt::uid).collect())

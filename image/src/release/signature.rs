@@ -107,8 +107,9 @@ fn tag(digest: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use aws_lc_rs::signature::{
-        ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA384_ASN1_SIGNING, KeyPair as _, UnparsedPublicKey,
+    use aws_lc_rs::{
+        encoding::{AsDer, EcPrivateKeyRfc5915Der},
+        signature::{ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA384_ASN1_SIGNING, KeyPair as _, UnparsedPublicKey},
     };
     use pem::Pem;
 
@@ -138,8 +139,7 @@ mod tests {
     #[test]
     fn keys_are_read_in_both_forms_of_openssl() {
         let (pair, _) = key();
-        let der =
-            aws_lc_rs::encoding::AsDer::<aws_lc_rs::encoding::EcPrivateKeyRfc5915Der<'_>>::as_der(&pair.private_key());
+        let der = AsDer::<EcPrivateKeyRfc5915Der<'_>>::as_der(&pair.private_key());
         let pem = "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n".to_owned()
             + &pem_of("EC PRIVATE KEY", der.unwrap().as_ref());
         SigningKey::parse(pem.as_bytes()).unwrap();
@@ -156,8 +156,8 @@ mod tests {
             (&cosign, "openssl genpkey"),
             (&encrypted, "openssl pkcs8 -in"),
             (&pem_of("CERTIFICATE", b"public"), "no private key"),
-            ("-----BEGIN", "not PEM"),
-            ("", "no private key"),
+            ("-----BEGIN PRIVATE KEY-----\n!\n-----END PRIVATE KEY-----\n", "not PEM"),
+            ("no PEM at all", "no private key"),
         ] {
             let error = format!("{:#}", SigningKey::parse(pem.as_bytes()).unwrap_err());
             assert!(error.contains(expected), "{error}");
