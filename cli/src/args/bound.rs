@@ -32,6 +32,7 @@ whether you still have to accept that claim.
 Examples:
   kubectl bind why cowboy/billy-the-kid -n wild-west
   kubectl bind why sheriff wyatt-earp
+  kubectl bind why cowboy/billy-the-kid -n wild-west --wait --timeout 30s
   kubectl bind why cowboys.wildwest.dev/billy-the-kid -n wild-west -o json | jq '.lines[].waitingFor'
   kubectl bind why secret/colt-45-permit -n wild-west"
 )]
@@ -42,6 +43,9 @@ pub(crate) struct WhyArgs {
     /// Namespace of the object; by default that of the kubeconfig's context.
     #[arg(short, long, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
+    /// Look again until the object is in sync, for two minutes unless --timeout says otherwise.
+    #[arg(long)]
+    pub(crate) wait: bool,
 }
 
 /// Flags of `claims`.

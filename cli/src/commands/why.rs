@@ -2,7 +2,7 @@
 
 mod claims;
 
-use std::io::Write;
+use std::{io::Write, time::Duration};
 
 use bindery_api::{
     annotations, meta,
@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
 use super::Context;
 use crate::{
@@ -26,11 +27,15 @@ use crate::{
     provider::contract::Contract,
     render::output::Format,
     why::{
-        self, BindingFacts, BindingLink, CopyLocation, EventFacts, Facts, MappedNamespaces, ObjectFacts, Relation,
-        Seen, diagnose,
+        self, BindingFacts, BindingLink, CopyLocation, EventFacts, Facts, Level, MappedNamespaces, ObjectFacts,
+        Relation, Seen, diagnose,
     },
 };
 
+/// How long `why --wait` repeats itself, unless `--timeout` says otherwise.
+const PATIENCE: Duration = Duration::from_mins(2);
+/// The pause before `why --wait` looks again.
+const PAUSE: Duration = Duration::from_millis(500);
 /// The namespace of events about cluster-scoped objects.
 const CLUSTER_SCOPED_NAMESPACE: &str = "default";
 /// The component that reports events about synced objects.
@@ -71,17 +76,39 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &WhyArgs) -> R
         namespace,
         name: name.to_owned(),
     };
-    let facts = asked.facts(bindings).await;
-    if facts.is_nowhere() {
-        return Err(Failure::NoObject(facts.title()));
-    }
-    let lines = diagnose(&facts);
+    let (start, patience) = (Instant::now(), context.settings.patience(PATIENCE));
+    let mut bindings = bindings;
+    let (facts, lines) = loop {
+        let facts = asked.facts(bindings).await;
+        if facts.is_nowhere() {
+            return Err(Failure::NoObject(facts.title()));
+        }
+        let lines = diagnose(&facts);
+        if !args.wait || unsettled(&lines).is_none() || start.elapsed() + PAUSE > patience {
+            break (facts, lines);
+        }
+        sleep(PAUSE).await;
+        bindings = consumer.bindings().await.map_err(|failure| failure.to_string());
+    };
     let printer = &mut context.printer;
     match printer.format() {
         Format::Json | Format::Yaml => printer.document(&document(&facts, &lines)?),
         Format::Name => printer.text(&format!("{}/{}\n", facts.kind.resource(), facts.name)),
         Format::Table | Format::Wide => printer.text(&why::render(&facts, &lines, Timestamp::now())),
+    }?;
+    match unsettled(&lines).filter(|_| args.wait) {
+        Some(line) => Err(Failure::TimedOut {
+            what: format!("{} is not in sync", facts.title()),
+            waited: start.elapsed(),
+            last: line.what.clone(),
+        }),
+        None => Ok(()),
     }
+}
+
+/// What the object waits for, if anything.
+fn unsettled(lines: &[why::Finding]) -> Option<&why::Finding> {
+    lines.iter().find(|line| line.level != Level::Well)
 }
 
 /// Parses `KIND/NAME`, or `KIND` and `NAME`.
