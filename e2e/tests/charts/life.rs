@@ -27,7 +27,7 @@ fn releases_come_change_and_go_and_every_object_stays() -> Result<()> {
 }
 
 async fn life(world: &World) -> Result<()> {
-    world.install_server(SERVER, &["--wait"]).await?;
+    server_taken_over(world).await.context("the server taken over by Helm")?;
     let offer = Offer::new("life");
     world.offer(offer).await?;
     make_namespace(&world.consumer, NAMESPACE).await?;
@@ -43,6 +43,33 @@ async fn life(world: &World) -> Result<()> {
     rolled_back(world, &widgets).await.context("rollback")?;
     uninstalled(world, &widgets).await.context("uninstall")?;
     installed_again(world, &widgets).await.context("install again")
+}
+
+/// What was applied from `deploy/server` becomes a release, and no object is made anew.
+async fn server_taken_over(world: &World) -> Result<()> {
+    let plane = &world.provider;
+    let folder = charts::folder(SERVER.chart).join("../../server");
+    let folder = folder.to_str().context("a path in UTF-8")?;
+    // The namespace is the first file that the other files need.
+    plane.kubectl(&["apply", "-f", &format!("{folder}/namespace.yaml")]).await?;
+    plane.kubectl(&["apply", "-f", folder]).await?;
+    let uids = r#"jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.uid}{"\n"}{end}"#;
+    let before = plane.kubectl(&["get", "-f", folder, "-o", uids]).await?;
+    let refused = world.install_server(SERVER, &[]).await;
+    let refused = format!("{:#}", refused.err().context("Helm takes what is not its own")?);
+    ensure!(
+        refused.contains("cannot be imported into the current release"),
+        "{refused}"
+    );
+    world
+        .install_server(SERVER, &["--take-ownership", "--force-conflicts", "--wait"])
+        .await?;
+    let after = plane.kubectl(&["get", "-f", folder, "-o", uids]).await?;
+    ensure!(
+        before == after && before.lines().count() > 10,
+        "{before}\nbecame\n{after}"
+    );
+    Ok(())
 }
 
 /// The konnector of a former version, installed by its own command, with a binding. There is no image of that version, so that it
