@@ -108,7 +108,6 @@ impl BundleRuntime {
             failures,
             problem: Some(problem.clone()),
             exports_version: 0,
-            is_verified: false,
         }
     }
 

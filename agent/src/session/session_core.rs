@@ -18,7 +18,6 @@ use super::{
     credential::{self, SessionCredential},
     exports::Exports,
     polling::PollIntervals,
-    provider_rights::Verification,
     renewal_schedule::RenewalSchedule,
     status_reports::StatusReports,
 };
@@ -26,7 +25,7 @@ use crate::{
     claims::{Claims, Site},
     connection::Sides,
     consumer::Consumer,
-    contract::{Contract, is_unverified},
+    contract::Contract,
     engine::{self, Budget, Surroundings},
     events::Recorder,
     metrics::Metrics,
@@ -49,11 +48,6 @@ pub(super) struct SessionCore {
     pub(super) metrics: Arc<Metrics>,
     pub(super) intervals: Arc<PollIntervals>,
     pub(super) heartbeat: watch::Sender<Heartbeat>,
-    pub(super) verification: watch::Sender<Verification>,
-    /// Whether the konnector may not list the APIServiceNamespaces.
-    pub(super) unreadable_namespaces: watch::Sender<bool>,
-    /// Whether the provider forbade the write of a report.
-    pub(super) reports_refused: watch::Sender<bool>,
     pub(super) desired_secret: watch::Sender<DesiredSecret>,
     /// Until when the user consents to take the contract over from another cluster.
     pub(super) consent: watch::Sender<Option<Timestamp>>,
@@ -117,9 +111,7 @@ impl SessionCore {
             consumer: consumer.clients.clone(),
             provider: reached.clients.clone(),
         };
-        let unreadable = watch::Sender::new(false);
         let surroundings = Surroundings {
-            unreadable_namespaces: unreadable.subscribe(),
             namespaces: Cache::start(watch.clone(), Source::of::<APIServiceNamespace>(Some(namespace))),
             consumer_namespaces: consumer.namespaces.clone(),
             recorder: tools.recorder.clone(),
@@ -150,9 +142,6 @@ impl SessionCore {
             settings,
             metrics: Arc::clone(&tools.metrics),
             heartbeat: watch::Sender::default(),
-            unreadable_namespaces: unreadable,
-            verification: watch::Sender::new(Verification::of(reached)),
-            reports_refused: watch::Sender::new(false),
             desired_secret: watch::Sender::default(),
             consent: watch::Sender::new(None),
         }
@@ -195,18 +184,6 @@ impl SessionCore {
             let before = std::mem::replace(known, heartbeat);
             before != *known
         });
-    }
-
-    /// The contract, with the UID that was read since if it was not verified before.
-    pub(super) fn found_contract(&self) -> Contract {
-        let found = self.verification.borrow().found.clone();
-        match found {
-            Some(uid) if is_unverified(&self.contract.uid) => Contract {
-                uid,
-                namespace: Arc::clone(&self.contract.namespace),
-            },
-            _ => self.contract.clone(),
-        }
     }
 
     /// Whether the user consents now to take the contract over from another cluster.
