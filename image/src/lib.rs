@@ -18,7 +18,7 @@
 //! | `configuration` | says how the program of an image is run |
 //! | `layout` | writes an artifact, such as an image, as an OCI image layout |
 //! | [`image`] | reads and unpacks an image |
-//! | [`build`] | builds images by all of these |
+//! | [`mod@build`] | builds images by all of these |
 //! | [`release`] | makes a release: images, charts, archives, checksums and signatures |
 
 pub mod build;
