@@ -126,7 +126,8 @@ fn contracts_of_other_clusters_are_named_with_the_command_that_ends_them() {
 #[test]
 fn other_exports_of_a_contract_are_named() {
     let export = |name: &str| {
-        let mut export = APIServiceExport::new(name, Default::default());
+        let mut export = APIServiceExport::default();
+        export.metadata.name = Some(name.to_owned());
         export.metadata.namespace = Some("kube-bind-x".to_owned());
         export
     };
