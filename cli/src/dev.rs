@@ -11,6 +11,8 @@ pub(crate) const LABEL: &str = "kube-bind.io/dev-up";
 pub(crate) const LABELLED: &str = "true";
 /// Name of the API that the example offers, and of its template, request, export and binding.
 pub(crate) const EXAMPLE: &str = "cowboys";
+/// Name for people of the consumer in requests that `dev up` makes, and so in the contracts that begin with one.
+pub(crate) const PRETTY_NAME: &str = "kubectl bind dev";
 /// Name of the Secret with the response to the request to bind the example.
 pub(crate) const RESPONSE: &str = "cowboys-binding-response";
 /// Name of the set of the server's manifests.

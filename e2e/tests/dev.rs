@@ -248,6 +248,18 @@ impl World {
             .says(1, &["APIServiceBinding mine", "nothing was removed"])?;
         ensure!(self.objects().await? == before, "something was removed");
         self.consumer.kubectl(&["delete", "apiservicebinding", "mine"]).await?;
+        let other = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine", "namespace": "wild-west"},
+        });
+        self.consumer.apply(&other.to_string()).await?;
+        let before = self.objects().await?;
+        self.dev("down", &[])
+            .await?
+            .says(1, &["configmaps/mine in namespace wild-west", "nothing was removed"])?;
+        ensure!(self.objects().await? == before, "something was removed");
+        self.consumer
+            .kubectl(&["delete", "configmap", "mine", "-n", "wild-west"])
+            .await?;
         Ok(())
     }
 

@@ -89,13 +89,22 @@ pub(crate) struct DevUpArgs {
 Unbinds the example, which deletes all cowboys of both clusters, and removes what `dev up` made, known by the label
 kube-bind.io/dev-up. Nothing of it is left.
 
+  contracts    Those of other consumers keep everything in place, until you end them; --all-contracts ends those that `dev up` made,
+               such as for a cluster that is gone. A provider without the server of `dev up` keeps all contracts.
+  namespaces   While namespace wild-west has objects of others, nothing is removed: the command names them. Namespace kube-bind goes
+               with all that is in it.
   bindings     While there is an APIServiceBinding or APIServiceBindingBundle that `dev up` did not make, on this consumer or of another
                one, nothing is removed: the command names it.
-  definitions  CustomResourceDefinitions that were there before `dev up` stay, and those of which there are other objects.
+  definitions  CustomResourceDefinitions that were there before `dev up` stay, and those of which there are other objects, or that
+               cannot be listed.
 
 Examples:
-  kubectl bind dev down --provider kind-provider --consumer kind-consumer")]
+  kubectl bind dev down --provider kind-provider --consumer kind-consumer
+  kubectl bind dev down --provider kind-provider --consumer kind-consumer --all-contracts")]
 pub(crate) struct DevDownArgs {
     #[command(flatten)]
     pub(crate) clusters: DevClusters,
+    /// End the contracts of other consumers too that `dev up` made, with all their data.
+    #[arg(long)]
+    pub(crate) all_contracts: bool,
 }

@@ -9,7 +9,7 @@ use bindery_synk::wire;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 
-use super::{EXAMPLE, LABEL, LABELLED, RESPONSE, addresses::ServerAddress};
+use super::{EXAMPLE, LABEL, LABELLED, PRETTY_NAME, RESPONSE, addresses::ServerAddress};
 use crate::{errors::Failure, konnector, server};
 
 macro_rules! example {
@@ -95,7 +95,7 @@ pub(crate) fn request(identity: &str, author: &str) -> Value {
         "metadata": {"name": EXAMPLE, "namespace": KUBE_BIND_NAMESPACE},
         "spec": {
             "templateRef": {"name": EXAMPLE},
-            "clusterIdentity": {"identity": identity, "prettyName": "kubectl bind dev"},
+            "clusterIdentity": {"identity": identity, "prettyName": PRETTY_NAME},
             "author": author,
             "kubeconfigSecretRef": {"name": RESPONSE, "key": KUBECONFIG_KEY},
         },

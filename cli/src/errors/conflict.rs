@@ -104,12 +104,13 @@ pub(crate) enum Conflict {
          with what made them"
     )]
     NotOfDev { context: String, objects: String },
-    /// Something is bound that `dev up` did not bind, so that server and konnector stay.
-    #[error(
-        "context {context} has more than `kubectl bind dev up` made: {others}; end that first (`kubectl bind unbind NAME` on its cluster), \
-         then run this again: nothing was removed"
-    )]
-    BoundBeside { context: String, others: String },
+    /// Something is there that `dev up` did not make, and that would go too, or be of no use without server and konnector.
+    #[error("context {context} has more than `kubectl bind dev up` made: {others}; nothing was removed: {mend}")]
+    BoundBeside {
+        context: String,
+        others: String,
+        mend: String,
+    },
     /// The API is on this cluster already.
     #[error("CustomResourceDefinition {resource} exists on this cluster and belongs to {owner}; {mend}")]
     ForeignApi {

@@ -69,6 +69,15 @@ impl Clusters {
             identity,
         })
     }
+
+    /// The command that removes everything again.
+    pub(super) fn down(&self) -> String {
+        format!(
+            "kubectl bind dev down --provider {} --consumer {}",
+            shell(self.provider.context()),
+            shell(self.consumer.context())
+        )
+    }
 }
 
 impl Cluster {
@@ -215,4 +224,9 @@ fn target(name: &str) -> Result<Target, Failure> {
         set: set.map_err(|error| Failure::Format(format!("{error}")))?,
         namespace: KUBE_BIND_NAMESPACE.to_owned(),
     })
+}
+
+/// Quotes a word for a shell. No argument of this process has the byte 0, the only one that cannot be quoted.
+fn shell(word: &str) -> String {
+    shlex::try_quote(word).unwrap_or_default().into_owned()
 }

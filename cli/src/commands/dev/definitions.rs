@@ -3,7 +3,7 @@
 use bindery_runtime::errors;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
-    Api, ResourceExt as _,
+    Api, Error, ResourceExt as _,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams},
 };
 
@@ -54,7 +54,7 @@ impl Cluster {
     }
 
     /// Deletes the definitions that `dev up` made and of which no object is left. Returns the deleted ones, and the names of those
-    /// that stay because objects of them are left.
+    /// that stay because objects of them are left, or cannot be listed.
     pub(super) async fn undefine(&self) -> Result<(Vec<Applied>, Vec<String>), Failure> {
         let api = Api::<CustomResourceDefinition>::all(self.api.client());
         let ours = ListParams::default().labels(&format!("{LABEL}={LABELLED}"));
@@ -72,19 +72,19 @@ impl Cluster {
         Ok((deleted, kept))
     }
 
-    /// Whether an object of the definition is left.
+    /// Whether an object of the definition is left, or may be.
     async fn is_used(&self, definition: &CustomResourceDefinition) -> Result<bool, Failure> {
         let spec = &definition.spec;
         let Some(version) = spec.versions.iter().find(|version| version.served) else {
-            return Ok(false);
+            return Ok(true);
         };
         let kind = GroupVersionKind::gvk(&spec.group, &version.name, &spec.names.kind);
         let resource = ApiResource::from_gvk_with_plural(&kind, &spec.names.plural);
         let objects = Api::<DynamicObject>::all_with(self.api.client(), &resource);
         match objects.list_metadata(&ListParams::default().limit(1)).await {
             Ok(listed) => Ok(!listed.items.is_empty()),
-            // It is not served, so nobody sees an object of it.
-            Err(error) if errors::is_not_found(&error) => Ok(false),
+            // Such as one that is not served now. It may have stored objects.
+            Err(Error::Api(_)) => Ok(true),
             Err(error) => self.on(Err(Failure::cluster(format!("list {}", definition.name_any()))(error))),
         }
     }

@@ -2,13 +2,20 @@
 
 use std::{io::Write, time::Duration};
 
-use bindery_api::{labels, names::KUBE_BIND_NAMESPACE, v1alpha2::BindableResourcesRequest};
+use bindery_api::{
+    labels,
+    names::KUBE_BIND_NAMESPACE,
+    v1alpha2::{APIServiceExport, BindableResourcesRequest},
+};
 use bindery_runtime::errors;
 use k8s_openapi::api::{
     core::v1::Namespace,
     rbac::v1::{ClusterRole, ClusterRoleBinding},
 };
-use kube::{Api, Resource, ResourceExt as _, api::ListParams};
+use kube::{
+    Api, Resource, ResourceExt as _,
+    api::{DynamicObject, ListParams},
+};
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -19,7 +26,11 @@ use super::{
 };
 use crate::{
     args::{UnbindArgs, dev::DevDownArgs, settings::Settings},
-    dev::{CONSUMER_SET, EXAMPLE, EXAMPLE_OBJECT, PROVIDER_SET, guard},
+    consumer::kinds::kinds,
+    dev::{
+        CONSUMER_SET, EXAMPLE, EXAMPLE_OBJECT, PROVIDER_SET,
+        guard::{self, Ending},
+    },
     errors::Failure,
     install::write::manifest,
     render::{
@@ -41,7 +52,7 @@ pub(super) async fn run<W: Write>(context: &mut Context<W>, args: &DevDownArgs) 
     let clusters = Clusters::connect(&context.settings, &args.clusters).await?;
     let Clusters { provider, consumer, .. } = &clusters;
     // Everything that keeps something is found before anything is deleted.
-    clusters.refuse_others().await?;
+    clusters.refuse_others(args.all_contracts).await?;
     let steps = &mut context.steps;
     let mut report = Report::new(&mut context.printer);
     if let Some(binding) = example::binding(consumer).await? {
@@ -50,7 +61,9 @@ pub(super) async fn run<W: Write>(context: &mut Context<W>, args: &DevDownArgs) 
         steps.done(&format!("APIServiceBinding {EXAMPLE} is gone, with all cowboys"));
     }
     delete_namespace(consumer, deadline, &mut report).await?;
-    clusters.end_contract(deadline, &mut report).await?;
+    clusters
+        .end_contracts(args.all_contracts, deadline, &mut report)
+        .await?;
     steps.done("nothing of the contract is left");
     delete_aggregated(provider).await?;
     for (cluster, set) in [(consumer, CONSUMER_SET), (provider, PROVIDER_SET)] {
@@ -71,7 +84,7 @@ pub(super) async fn run<W: Write>(context: &mut Context<W>, args: &DevDownArgs) 
         }
         if !kept.is_empty() {
             steps.note(&format!(
-                "these definitions of the {} stay, because there are objects of them: {}",
+                "these definitions of the {} stay, because there are objects of them, or these cannot be listed: {}",
                 cluster.role,
                 joined(kept)
             ));
@@ -82,21 +95,49 @@ pub(super) async fn run<W: Write>(context: &mut Context<W>, args: &DevDownArgs) 
 }
 
 impl Clusters {
-    /// Refuses while something is bound that `dev up` did not bind.
-    async fn refuse_others(&self) -> Result<(), Failure> {
-        let (provider, consumer) = (&self.provider, &self.consumer);
+    /// Refuses while something is there that `dev up` did not make and that would go.
+    async fn refuse_others(&self, all_contracts: bool) -> Result<(), Failure> {
+        let consumer = &self.consumer;
         let bindings = match consumer.api.bindings().await {
             Err(Failure::NoKonnector) => Vec::new(),
             bindings => consumer.on(bindings)?,
         };
         let bundles = consumer.on(consumer.api.bundles().await)?;
         guard::refuse_bound(consumer.context(), &bindings, &bundles)?;
-        guard::own_contracts(provider.context(), &self.identity, &contracts(provider).await?)?;
-        Ok(())
+        self.ending(all_contracts).await?;
+        refuse_inhabited(consumer).await
     }
 
-    /// Deletes request and contract of the consumer, and waits until the server has removed all of the contract.
-    async fn end_contract<W: Write>(&self, deadline: Deadline, report: &mut Report<'_, W>) -> Result<(), Failure> {
+    /// The contracts that end: none where the server is not that of `dev up`. Refuses while there are other contracts, or while these
+    /// have exports that are not of the example.
+    async fn ending(&self, all_contracts: bool) -> Result<Vec<Namespace>, Failure> {
+        let provider = &self.provider;
+        if provider.listed(PROVIDER_SET).await?.is_empty() {
+            return Ok(Vec::new());
+        }
+        let of = Ending {
+            context: provider.context(),
+            identity: &self.identity,
+            all: all_contracts,
+            end_all: &format!("{} --all-contracts", self.down()),
+        };
+        let namespaces = contracts(provider).await?;
+        let ending: Vec<_> = guard::ending(&of, &namespaces)?.into_iter().cloned().collect();
+        let mut exports = Vec::new();
+        for contract in &ending {
+            exports.extend(exports_of(provider, &contract.name_any()).await?);
+        }
+        guard::refuse_exports(provider.context(), &exports)?;
+        Ok(ending)
+    }
+
+    /// Deletes the request for the example and the contracts that end, and waits until the server has removed all of these.
+    async fn end_contracts<W: Write>(
+        &self,
+        all_contracts: bool,
+        deadline: Deadline,
+        report: &mut Report<'_, W>,
+    ) -> Result<(), Failure> {
         let provider = &self.provider;
         let requests: Api<BindableResourcesRequest> = Api::namespaced(provider.api.client(), KUBE_BIND_NAMESPACE);
         let request = match provider.api.find(requests.clone(), EXAMPLE).await {
@@ -108,18 +149,17 @@ impl Clusters {
             provider.on(provider.api.delete(requests, &request).await)?;
             report.tell(Applied::of(&manifest(&request)?, Outcome::Deleted).on(provider.role))?;
         }
-        let namespaces = contracts(provider).await?;
-        let own = guard::own_contracts(provider.context(), &self.identity, &namespaces)?;
-        for contract in &own {
+        let ending = self.ending(all_contracts).await?;
+        for contract in &ending {
             let api = Api::<Namespace>::all(provider.api.client());
-            provider.on(provider.api.delete(api, *contract).await)?;
+            provider.on(provider.api.delete(api, contract).await)?;
             report.tell(Applied::of(&manifest(contract)?, Outcome::Deleted).on(provider.role))?;
         }
         let mend = format!(
             "see the log of the server: kubectl --context {} logs deployment/bindery-server -n {KUBE_BIND_NAMESPACE}",
             provider.context()
         );
-        for contract in own {
+        for contract in ending {
             let name = contract.name_any();
             let what = format!("the end of contract {name}");
             provider
@@ -140,6 +180,44 @@ async fn contracts(provider: &Cluster) -> Result<Vec<Namespace>, Failure> {
     let params = ListParams::default().labels(labels::CONTRACT);
     let listed = Api::<Namespace>::all(provider.api.client()).list(&params).await;
     Ok(provider.on(listed.map_err(Failure::cluster("list Namespaces")))?.items)
+}
+
+/// The exports of a contract.
+async fn exports_of(provider: &Cluster, contract: &str) -> Result<Vec<APIServiceExport>, Failure> {
+    let exports = Api::<APIServiceExport>::namespaced(provider.api.client(), contract);
+    match exports.list(&ListParams::default()).await {
+        Ok(listed) => Ok(listed.items),
+        // Where exports are not served, none exists.
+        Err(error) if errors::is_not_found(&error) => Ok(Vec::new()),
+        Err(error) => provider.on(Err(Failure::cluster(format!(
+            "list APIServiceExports of contract {contract}"
+        ))(error))),
+    }
+}
+
+/// Refuses to delete the namespace of the example, if `dev up` made it, while others have objects in it.
+async fn refuse_inhabited(consumer: &Cluster) -> Result<(), Failure> {
+    let (name, _) = EXAMPLE_OBJECT;
+    let namespaces = Api::<Namespace>::all(consumer.api.client());
+    let found = consumer.on(consumer.api.find(namespaces, name).await)?;
+    if !found.is_some_and(|found| guard::is_ours(&found.metadata)) {
+        return Ok(());
+    }
+    let mut objects = Vec::new();
+    let served = kinds(consumer.on(consumer.api.kinds().await)?);
+    for kind in served.iter().filter(|kind| kind.namespaced && kind.stored) {
+        let api = Api::<DynamicObject>::namespaced_with(consumer.api.client(), name, &kind.api());
+        let listed = match api.list_metadata(&ListParams::default()).await {
+            Err(error) if errors::is_not_found(&error) => continue,
+            listed => listed.map_err(Failure::cluster(format!(
+                "list {} in namespace {name}",
+                kind.resource()
+            ))),
+        };
+        let listed = consumer.on(listed)?.into_iter();
+        objects.extend(listed.map(|object| (kind.resource(), object.metadata)));
+    }
+    Ok(guard::refuse_inhabited(consumer.context(), name, &objects)?)
 }
 
 /// How many cluster-scoped objects of a kind are left of a contract.

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use bindery_api::{
-    annotations,
+    annotations, labels,
     names::KUBE_BIND_NAMESPACE,
     v1alpha2::{APIServiceBinding, BindableResourcesRequest, GroupResource, Phase},
 };
@@ -25,7 +25,11 @@ use crate::{
     args::{AnswerArgs, DeployArgs},
     commands::deploy::bind::Bound,
     consumer::wait,
-    dev::{EXAMPLE, EXAMPLE_OBJECT, RESPONSE, manifests},
+    dev::{
+        EXAMPLE, EXAMPLE_OBJECT, RESPONSE,
+        guard::{self, Asked},
+        manifests,
+    },
     errors::Failure,
     install::{plan, write::WriteKind},
     provider::response::{self, Response},
@@ -79,6 +83,7 @@ impl Clusters {
         let provider = &self.provider;
         let requests: Api<BindableResourcesRequest> = Api::namespaced(provider.api.client(), KUBE_BIND_NAMESPACE);
         let wanted = manifests::request(&self.identity, &author(provider).await?);
+        self.withdraw(&requests, deadline).await?;
         let outcome = make(provider, &requests, &wanted).await?;
         report.tell(Applied::of(&wanted, outcome).on(provider.role))?;
         let what = format!("the response to BindableResourcesRequest {KUBE_BIND_NAMESPACE}/{EXAMPLE}");
@@ -101,7 +106,11 @@ impl Clusters {
                     Phase::Failed | Phase::Pending => return Ok(None),
                 }
                 let secrets = Api::<Secret>::namespaced(provider.api.client(), KUBE_BIND_NAMESPACE);
-                provider.api.find(secrets, RESPONSE).await
+                let found = provider.api.find(secrets, RESPONSE).await?;
+                // One of a former request leads to the contract of another cluster.
+                let is_answer =
+                    |secret: &Secret| secret.labels().get(labels::REQUEST_UID) == request.metadata.uid.as_ref();
+                Ok(found.filter(is_answer))
             })
             .await?;
         let document = serde_json::to_vec(&secret).map_err(|error| Failure::Format(error.to_string()))?;
@@ -109,6 +118,30 @@ impl Clusters {
             from: format!("Secret {KUBE_BIND_NAMESPACE}/{RESPONSE} of the provider"),
             source,
         })
+    }
+
+    /// Deletes a request that `dev up` made for another cluster, such as one of which the consumer has taken the place.
+    async fn withdraw(&self, requests: &Api<BindableResourcesRequest>, deadline: Deadline) -> Result<(), Failure> {
+        let provider = &self.provider;
+        let Some(former) = provider.on(provider.api.find(requests.clone(), EXAMPLE).await)? else {
+            return Ok(());
+        };
+        match guard::asked(provider.context(), &self.identity, &former)? {
+            Asked::Same => return Ok(()),
+            Asked::ForOther => provider.on(provider.api.delete(requests.clone(), &former).await)?,
+        }
+        let what = format!("the end of BindableResourcesRequest {KUBE_BIND_NAMESPACE}/{EXAMPLE} of another cluster");
+        let mend = format!(
+            "see what keeps it: kubectl --context {} get bindableresourcesrequest {EXAMPLE} -n {KUBE_BIND_NAMESPACE} -o yaml",
+            provider.context()
+        );
+        provider
+            .until((&what, &mend), deadline.left(), async || {
+                let found = provider.api.find(requests.clone(), EXAMPLE).await?;
+                let is_gone = found.is_none_or(|found| found.metadata.uid != former.metadata.uid);
+                Ok(is_gone.then_some(()))
+            })
+            .await
     }
 
     /// Makes the object of the example, unless it is there, and waits until its copy is on the provider.

@@ -177,23 +177,13 @@ fn say_what_next(clusters: &Clusters, steps: &Steps) {
         clusters.provider.args.cluster().flags(),
         clusters.consumer.args.cluster().flags(),
     );
-    let down = format!(
-        "kubectl bind dev down --provider {} --consumer {}",
-        shell(clusters.provider.context()),
-        shell(clusters.consumer.context())
-    );
     for next in [
         format!("kubectl{consumer} get cowboys -n wild-west"),
         format!("kubectl{provider} get cowboys --all-namespaces"),
         format!("kubectl bind why cowboy/billy-the-kid -n wild-west{consumer}"),
         format!("kubectl bind status{consumer}"),
-        down,
+        clusters.down(),
     ] {
         steps.note(&format!("next: {next}"));
     }
-}
-
-/// Quotes a word for a shell. No argument of this process has the byte 0, the only one that cannot be quoted.
-fn shell(word: &str) -> String {
-    shlex::try_quote(word).unwrap_or_default().into_owned()
 }
