@@ -86,12 +86,7 @@ fn contracts_of_other_clusters_are_named_with_the_command_that_ends_them() {
     let ends = |of: &Ending<'_>, namespaces: &[&Namespace]| {
         let namespaces: Vec<_> = namespaces.iter().map(|&namespace| namespace.clone()).collect();
         let ending = ending(of, &namespaces).map_err(|conflict| conflict.to_string())?;
-        Ok::<_, String>(
-            ending
-                .into_iter()
-                .map(|namespace| namespace.name_any())
-                .collect::<Vec<_>>(),
-        )
+        Ok::<_, String>(ending.into_iter().map(kube::ResourceExt::name_any).collect::<Vec<_>>())
     };
     assert_eq!(ends(&one, &[&own, &place]).unwrap(), ["kube-bind-x"]);
     assert_eq!(
