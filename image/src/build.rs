@@ -19,7 +19,7 @@ use crate::{
     dependencies, executable, files,
     layer::{self, Layer},
     layout::{self, Artifact, Blob},
-    libraries, sbom,
+    libraries, notices, sbom,
 };
 
 /// How images are built.
@@ -96,8 +96,9 @@ fn one(
     let sbom = sbom::cyclonedx(&crates, root, extras, &created)?;
     let work = tempfile::tempdir_in(&options.output)?;
     let stripped = executable::strip(&executable, &sbom::auditable(&crates, root)?, work.path())?;
+    let notices = notices::of(&crates)?;
     let own = layer::pack(
-        &files::own(program.name, stripped.program, sbom),
+        &files::own(program.name, stripped.program, sbom, notices),
         seconds,
         options.profile,
     )?;
@@ -112,7 +113,7 @@ fn one(
             workspace,
             program,
             &own_crate.version,
-            own_crate.license.as_deref(),
+            &sbom::licenses(&crates, extras)?,
             options,
         ),
         created,
@@ -130,8 +131,8 @@ fn one(
         annotations: description.labels.clone(),
     };
     let digest = layout::write(&layout, &artifact)?;
-    let debug = layout::beside(&layout, "debug");
-    replace(&stripped.debug, &debug)?;
+    let debug = layout::beside(&layout, "debug")?;
+    move_file(&stripped.debug, &debug)?;
     Ok(Built {
         name: program.name,
         layout,
@@ -146,7 +147,7 @@ fn labels(
     workspace: &Workspace,
     program: Program,
     version: &str,
-    license: Option<&str>,
+    licenses: &str,
     options: &Options,
 ) -> HashMap<String, String> {
     let created = workspace.time.to_string();
@@ -156,19 +157,16 @@ fn labels(
         (ANNOTATION_VERSION, version),
         (ANNOTATION_REVISION, &workspace.revision),
         (ANNOTATION_CREATED, &created),
+        (ANNOTATION_LICENSES, licenses),
     ];
-    let known = [
-        (ANNOTATION_LICENSES, license),
-        (ANNOTATION_SOURCE, options.source.as_deref()),
-    ];
-    let known = known.into_iter().filter_map(|(key, value)| Some((key, value?)));
+    let source = options.source.as_deref().map(|it| (ANNOTATION_SOURCE, it));
     always
         .into_iter()
-        .chain(known)
+        .chain(source)
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .collect()
 }
 
-fn replace(from: &Path, to: &Path) -> Result<()> {
+fn move_file(from: &Path, to: &Path) -> Result<()> {
     fs::rename(from, to).with_context(|| format!("cannot write {}", to.display()))
 }

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::{Program, Workspace, workspace::cargo};
 
-/// Replaces the paths of this machine in what a release is compiled to.
+/// What stands in a program of a release in place of the folder of the sources, of what is compiled, and of cargo.
 const SOURCES: &str = "/bindery";
 const BUILT: &str = "/bindery/target";
 const REGISTRY: &str = "/cargo";
@@ -88,10 +88,12 @@ pub fn compile(workspace: &Workspace, profile: Profile) -> Result<()> {
     let mut cargo = cargo();
     cargo
         .current_dir(workspace.root())
-        .args(["build", "--locked", "--profile", profile.name()]);
+        .args(["build", "--locked", "--profile", profile.name()])
+        // Cargo would put the programs elsewhere than [`find`] looks.
+        .env_remove("CARGO_BUILD_TARGET");
     match profile {
         Profile::Dev => cargo.args(TESTED),
-        Profile::Release => cargo.args(SHIPPED).envs(anywhere(workspace)?),
+        Profile::Release => cargo.args(SHIPPED).envs(reproducible(workspace)?),
     };
     let status = cargo.status().context("cannot run cargo")?;
     ensure!(status.success(), "the programs of the images could not be built");
@@ -119,14 +121,14 @@ fn shipped(workspace: &Workspace) -> PathBuf {
 }
 
 /// Returns variables with which cargo compiles the same programs in any folder.
-fn anywhere(workspace: &Workspace) -> Result<[(&'static str, String); 3]> {
+fn reproducible(workspace: &Workspace) -> Result<[(&'static str, String); 3]> {
     let text = |path: &Path| -> Result<String> {
         let text = path.to_str();
         let text = text.with_context(|| format!("{} is not UTF-8", path.display()))?;
         Ok(text.to_owned())
     };
     let folder = shipped(workspace);
-    // The folder of what is compiled lies in that of the sources. The last that fits is taken.
+    // The folder of what is compiled lies in that of the sources. Compilers take the last path that fits.
     let paths = [
         (text(workspace.root())?, SOURCES),
         (text(&folder)?, BUILT),
@@ -151,7 +153,7 @@ fn cargo_home() -> Result<PathBuf> {
     env::var_os("CARGO_HOME")
         .map(PathBuf::from)
         .or_else(|| env::home_dir().map(|home| home.join(".cargo")))
-        .context("there is no folder of cargo: set CARGO_HOME or HOME")
+        .context("cannot tell where cargo keeps the sources of crates: set CARGO_HOME or HOME")
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! The crates that a program is made of: those that are linked into it, not those that only run while it is built.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    path::PathBuf,
+};
 
 use anyhow::{Context as _, Result, ensure};
 use cargo_metadata::{DependencyKind, Metadata, Package, PackageId};
@@ -17,6 +20,8 @@ pub(crate) struct Crate {
     pub(crate) version: String,
     /// The SPDX expression of its licenses, if the crate states one.
     pub(crate) license: Option<String>,
+    /// The folder of its sources.
+    pub(crate) folder: PathBuf,
     /// Whether it comes from crates.io. The others are of this workspace.
     pub(crate) is_published: bool,
     /// The crates that it uses, as indices into the list.
@@ -104,6 +109,7 @@ fn collect(metadata: &Metadata, linked: &BTreeSet<(String, String)>, root: &str)
             name: package.name.to_string(),
             version: package.version.to_string(),
             license: package.license.clone(),
+            folder: package.manifest_path.as_std_path().with_file_name(""),
             is_published: package.source.is_some(),
             uses,
         }

@@ -6,7 +6,10 @@ use anyhow::{Result, ensure};
 use pem::Pem;
 use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
 
-use crate::libraries::Libraries;
+use crate::{
+    libraries::{self, Libraries},
+    notices::NOTICES,
+};
 
 /// The user and group that programs run as.
 pub(crate) const USER: u64 = 65532;
@@ -85,6 +88,9 @@ pub(crate) fn shared(libraries: &Libraries) -> Result<Vec<ImageFile>> {
             it.copyright.clone(),
         ));
     }
+    for (name, text) in &libraries.common_licenses {
+        files.push(ImageFile::file(libraries::common_license(name), text.clone()));
+    }
     for it in &libraries.files {
         let mut library = ImageFile::file(it.path.clone(), it.content.clone());
         // The kernel starts programs by the dynamic linker.
@@ -113,13 +119,14 @@ fn parents(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('/').map(|(end, _)| &path[..end])
 }
 
-/// Returns the files of one program, sorted: itself, its license, and its SBOM.
-pub(crate) fn own(name: &str, program: Vec<u8>, sbom: Vec<u8>) -> Vec<ImageFile> {
+/// Returns the files of one program, sorted: itself, its licenses, and its SBOM.
+pub(crate) fn own(name: &str, program: Vec<u8>, sbom: Vec<u8>, notices: Vec<u8>) -> Vec<ImageFile> {
     let mut program = ImageFile::file(format!("usr/bin/{name}"), program);
     program.mode = 0o755;
     with_folders(vec![
         program,
         ImageFile::file(format!("usr/share/licenses/{name}/LICENSE"), LICENSE.to_vec()),
+        ImageFile::file(format!("usr/share/licenses/{name}/{NOTICES}"), notices),
         ImageFile::file(format!("usr/share/sbom/{name}.cdx.json"), sbom),
     ])
 }
@@ -138,11 +145,11 @@ fn public_authorities() -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Platform, libraries};
+    use crate::Platform;
 
     fn all() -> Vec<ImageFile> {
         let shared = shared(&libraries::read_installed(Platform::host().unwrap()).unwrap()).unwrap();
-        [shared, own("synk", vec![1], vec![2])].concat()
+        [shared, own("synk", vec![1], vec![2], vec![3])].concat()
     }
 
     #[test]

@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn the_same_files_give_the_same_bytes_and_no_time_of_the_machine() {
-        let files = files::own("synk", vec![7; 100_000], b"{}".to_vec());
+        let files = files::own("synk", vec![7; 100_000], b"{}".to_vec(), Vec::new());
         let one = pack(&files, 1_700_000_000, Profile::Release).unwrap();
         let two = pack(&files, 1_700_000_000, Profile::Release).unwrap();
         assert_eq!(one.compressed, two.compressed);

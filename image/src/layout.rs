@@ -55,20 +55,35 @@ impl<'a> Blob<'a> {
 
 /// Writes the layout into a folder, and replaces what is there. Returns the digest of the manifest.
 pub(crate) fn write(folder: &Path, artifact: &Artifact<'_>) -> Result<String> {
-    let unfinished = beside(folder, "unfinished");
+    let unfinished = beside(folder, "unfinished")?;
     remove(&unfinished)?;
     let digest = write_new(&unfinished, artifact)?;
-    remove(folder)?;
-    fs::rename(&unfinished, folder).with_context(|| format!("cannot write {}", folder.display()))?;
+    replace(&unfinished, folder)?;
     Ok(digest)
 }
 
-/// Returns the path `FOLDER.SUFFIX`.
-pub(crate) fn beside(folder: &Path, suffix: &str) -> PathBuf {
-    let mut path = folder.as_os_str().to_owned();
-    path.push(".");
-    path.push(suffix);
-    PathBuf::from(path)
+/// Returns the path `FOLDER.SUFFIX`, also if the folder is written with a slash behind it.
+pub(crate) fn beside(folder: &Path, suffix: &str) -> Result<PathBuf> {
+    let name = folder.file_name();
+    let mut name = name
+        .with_context(|| format!("{} has no name: name the folder itself", folder.display()))?
+        .to_owned();
+    name.push(".");
+    name.push(suffix);
+    Ok(folder.with_file_name(name))
+}
+
+/// Moves a folder to the place of another one, which is removed after that.
+pub(crate) fn replace(new: &Path, folder: &Path) -> Result<()> {
+    let failed = || format!("cannot write {}", folder.display());
+    let former = beside(folder, "former")?;
+    remove(&former)?;
+    match fs::rename(folder, &former) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error).with_context(failed),
+        _ => {}
+    }
+    fs::rename(new, folder).with_context(failed)?;
+    remove(&former)
 }
 
 /// Removes a folder, if it is there.
@@ -143,4 +158,56 @@ fn store(blobs: &Path, blob: &Blob<'_>) -> Result<Descriptor> {
         descriptor.set_annotations(Some(blob.annotations.clone()));
     }
     Ok(descriptor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slash_behind_a_folder_changes_nothing() {
+        for (folder, expected) in [("dist", "dist.new"), ("dist/", "dist.new"), ("/a/b//", "/a/b.new")] {
+            assert_eq!(
+                beside(Path::new(folder), "new").unwrap(),
+                Path::new(expected),
+                "{folder}"
+            );
+        }
+        for folder in [".", "..", "/"] {
+            let error = beside(Path::new(folder), "new").unwrap_err().to_string();
+            assert!(error.contains("has no name"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_folder_takes_the_place_of_another_or_of_none() {
+        let root = tempfile::tempdir().unwrap();
+        let (new, folder) = (root.path().join("new"), root.path().join("dist/"));
+        for content in ["one", "two"] {
+            fs::create_dir(&new).unwrap();
+            fs::write(new.join("file"), content).unwrap();
+            replace(&new, &folder).unwrap();
+            assert_eq!(fs::read_to_string(folder.join("file")).unwrap(), content);
+            assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1, "only the folder is left");
+        }
+    }
+
+    #[test]
+    fn a_folder_stays_while_nothing_takes_its_place() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("dist");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("file"), "one").unwrap();
+        let artifact = Artifact {
+            tag: "1",
+            platform: None,
+            config: Blob::new(MediaType::ImageConfig, b"{}"),
+            layers: Vec::new(),
+            annotations: HashMap::new(),
+        };
+        // A file where the unfinished folder would be.
+        fs::write(root.path().join("dist.unfinished"), "").unwrap();
+        write(&folder, &artifact).unwrap_err();
+        assert_eq!(fs::read_to_string(folder.join("file")).unwrap(), "one");
+    }
 }

@@ -13,6 +13,7 @@
 //! | `executable` | separates a program from its debug information |
 //! | `dependencies` | the crates that a program is made of |
 //! | `sbom` | writes these crates down, as CycloneDX and as `cargo auditable` does |
+//! | `notices` | collects the license texts of these crates |
 //! | `files` | the files of an image |
 //! | `layer` | packs files as a layer |
 //! | `configuration` | says how the program of an image is run |
@@ -31,6 +32,7 @@ pub mod image;
 mod layer;
 mod layout;
 mod libraries;
+mod notices;
 pub mod platform;
 pub mod program;
 pub mod release;

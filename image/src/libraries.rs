@@ -1,6 +1,7 @@
 //! The shared libraries that the programs need, from the Debian packages of this machine.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -12,6 +13,8 @@ use crate::{
     workspace::{output, read},
 };
 
+/// Has the licenses that several packages share. Their own licenses refer to it.
+const COMMON_LICENSES: &str = "/usr/share/common-licenses/";
 /// Names the release of Debian.
 const OS_RELEASE: &str = "/etc/os-release";
 /// The oldest C library that looks up hosts, and asks DNS, without a module that it loads while it runs.
@@ -39,6 +42,8 @@ pub(crate) struct Libraries {
     pub(crate) packages: Vec<DebianPackage>,
     /// The libraries.
     pub(crate) files: Vec<Library>,
+    /// The texts that the licenses of the packages refer to, by name, such as `LGPL-2.1`.
+    pub(crate) common_licenses: BTreeMap<String, Vec<u8>>,
 }
 
 /// A Debian package of which an image has files.
@@ -46,11 +51,13 @@ pub(crate) struct Libraries {
 pub(crate) struct DebianPackage {
     pub(crate) name: &'static str,
     pub(crate) version: String,
+    /// The package of the sources, as advisories of Debian name it: `glibc@2.36-9`.
+    pub(crate) source: String,
     /// The SPDX expression of its license.
     pub(crate) license: &'static str,
     /// What dpkg knows of the package, for scanners: a paragraph of `/var/lib/dpkg/status`.
     pub(crate) status: Vec<u8>,
-    /// Its licenses in full.
+    /// Its licenses. They refer to texts in [`Libraries::common_licenses`].
     pub(crate) copyright: Vec<u8>,
 }
 
@@ -66,9 +73,9 @@ pub(crate) struct Library {
 
 /// Reads the libraries of this machine. Fails where they are of no Debian package, or too old.
 pub(crate) fn read_installed(platform: &Platform) -> Result<Libraries> {
-    let os_release = read(Path::new(OS_RELEASE))?;
-    let text = String::from_utf8_lossy(&os_release);
-    let distribution = [field(&text, "ID")?, field(&text, "VERSION_ID")?].join("-");
+    let text = read(Path::new(OS_RELEASE))?;
+    let text = String::from_utf8_lossy(&text);
+    let (id, version) = (field(&text, "ID")?, field(&text, "VERSION_ID")?);
     let packages = LICENSES.map(|(name, license)| package(platform, name, license));
     let packages = packages.into_iter().collect::<Result<Vec<_>>>()?;
     for it in packages.iter().filter(|it| it.name == LIBC) {
@@ -93,11 +100,42 @@ pub(crate) fn read_installed(platform: &Platform) -> Result<Libraries> {
         });
     }
     Ok(Libraries {
-        os_release,
-        distribution,
+        os_release: format!("ID={id}\nVERSION_ID=\"{version}\"\n").into_bytes(),
+        distribution: format!("{id}-{version}"),
+        common_licenses: common_licenses(&packages)?,
         packages,
         files,
     })
+}
+
+/// Returns the path in an image of a license that several packages share.
+pub(crate) fn common_license(name: &str) -> String {
+    format!("{}{name}", COMMON_LICENSES.trim_start_matches('/'))
+}
+
+/// Reads the licenses that those of the packages refer to.
+fn common_licenses(packages: &[DebianPackage]) -> Result<BTreeMap<String, Vec<u8>>> {
+    let names = packages.iter().flat_map(|it| references(&it.copyright));
+    let names: BTreeSet<String> = names.collect();
+    names
+        .into_iter()
+        .map(|name| {
+            let text = read(&Path::new(COMMON_LICENSES).join(&name))?;
+            Ok((name, text))
+        })
+        .collect()
+}
+
+/// Returns the names behind `/usr/share/common-licenses/` in the licenses of a package.
+fn references(copyright: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(copyright);
+    let behind = text.split(COMMON_LICENSES).skip(1);
+    let names = behind.map(|it| {
+        let end = it.find(|c: char| !c.is_ascii_alphanumeric() && !"-.".contains(c));
+        // A name at the end of a sentence has a full stop behind it.
+        it[..end.unwrap_or(it.len())].trim_end_matches('.').to_owned()
+    });
+    names.filter(|name| !name.is_empty()).collect()
 }
 
 /// Fails if a program needs a library that images do not have.
@@ -140,6 +178,7 @@ fn package(platform: &Platform, name: &'static str, license: &'static str) -> Re
     Ok(DebianPackage {
         name,
         version: String::from_utf8(query("${Version}")?)?,
+        source: String::from_utf8(query("${source:Package}@${source:Version}")?)?,
         license,
         status,
         copyright: read(&copyright)?,
@@ -196,8 +235,23 @@ mod tests {
             let found = libraries.packages.iter().find(|it| it.name == package).unwrap();
             let status = String::from_utf8_lossy(&found.status);
             assert!(status.contains(&format!("Version: {}\n", found.version)), "{status}");
-            assert!(!found.copyright.is_empty());
+            for name in references(&found.copyright) {
+                assert!(!libraries.common_licenses[&name].is_empty(), "{name}");
+            }
+            assert!(
+                found
+                    .source
+                    .starts_with(["glibc@", "gcc-"][usize::from(package != LIBC)]),
+                "{}",
+                found.source
+            );
         }
+    }
+
+    #[test]
+    fn references_to_common_licenses_are_found() {
+        let text = b"in `/usr/share/common-licenses/LGPL-2.1'.\nSee /usr/share/common-licenses/GPL.\n/usr/share/common-licenses/";
+        assert_eq!(references(text), ["LGPL-2.1", "GPL"]);
     }
 
     #[test]

@@ -27,10 +27,12 @@ use oci_spec::image::ANNOTATION_VERSION;
 
 pub use self::{checksums::CHECKSUMS, signature::SigningKey};
 use crate::{
-    Image, Profile, Program, Workspace,
+    Image, Profile, Program, Workspace, executable,
     layout::{self, beside},
 };
 
+/// The file that lists digests, paths and tags of images and charts.
+const DIGESTS: &str = "DIGESTS";
 /// The programs that users run on their own machines.
 const COMMAND_LINES: [&str; 2] = ["kubectl-bind", "synk"];
 
@@ -62,8 +64,8 @@ pub struct Published {
 
 /// Makes a release of the images that [`build`](crate::build::build) wrote into the folder `images`. Returns its images and charts.
 pub fn write(workspace: &Workspace, images: &Path, options: Options<'_>) -> Result<Vec<Published>> {
-    refuse_other_content(options.output)?;
-    let folder = beside(options.output, "unfinished");
+    check_output(options.output)?;
+    let folder = beside(options.output, "unfinished")?;
     layout::remove(&folder)?;
     let release = Release {
         workspace,
@@ -72,20 +74,36 @@ pub fn write(workspace: &Workspace, images: &Path, options: Options<'_>) -> Resu
         options,
     };
     let published = release.write()?;
-    layout::remove(options.output)?;
-    fs::rename(&folder, options.output).with_context(|| format!("cannot write {}", options.output.display()))?;
+    layout::replace(&folder, options.output)?;
     Ok(published)
 }
 
-/// Fails if a folder holds something that is no release: it would be lost.
-fn refuse_other_content(folder: &Path) -> Result<()> {
-    let is_free = !folder.exists() || folder.join(CHECKSUMS).is_file() || fs::read_dir(folder)?.next().is_none();
+/// Fails if a release in this folder would replace a file that is not part of an earlier release.
+pub fn check_output(folder: &Path) -> Result<()> {
+    beside(folder, "unfinished")?;
+    if !folder.exists() {
+        return Ok(());
+    }
+    let listed = fs::read_to_string(folder.join(CHECKSUMS)).unwrap_or_default();
+    let listed = checksums::paths(&listed);
+    let own = [CHECKSUMS, &signature_name()].map(str::to_owned);
+    let files = checksums::files(folder)?;
+    let foreign = files
+        .iter()
+        .find(|path| !own.contains(path) && !listed.contains(path.as_str()));
+    let is_release = files.is_empty() || listed.contains(DIGESTS);
     ensure!(
-        is_free,
-        "{} holds files that are of no release: name another folder, or remove it",
-        folder.display()
+        foreign.is_none() && is_release,
+        "{} holds {}, which is not part of a release and would be deleted: name another folder",
+        folder.display(),
+        foreign.or_else(|| files.first()).map_or("a file", String::as_str)
     );
     Ok(())
+}
+
+/// The name of the file with the signature of the checksums.
+fn signature_name() -> String {
+    format!("{CHECKSUMS}.sig")
 }
 
 /// A release in the making.
@@ -110,12 +128,12 @@ impl Release<'_> {
         let digests = published
             .iter()
             .map(|it| format!("{} {}:{}\n", it.digest, it.path, it.tag));
-        self.file("DIGESTS", digests.collect::<String>().as_bytes())?;
+        self.file(DIGESTS, digests.collect::<String>().as_bytes())?;
         let checksums = checksums::of(self.folder)?;
         self.file(CHECKSUMS, checksums.as_bytes())?;
         if let Some(key) = self.options.key {
             let signature = key.sign(checksums.as_bytes())?;
-            self.file(&format!("{CHECKSUMS}.sig"), format!("{signature}\n").as_bytes())?;
+            self.file(&signature_name(), format!("{signature}\n").as_bytes())?;
         }
         Ok(published)
     }
@@ -130,8 +148,9 @@ impl Release<'_> {
         let sbom = image.file(&format!("usr/share/sbom/{}.cdx.json", program.name))?;
         self.file(&format!("sbom/{name}.cdx.json"), &sbom)?;
         let debug = self.folder.join(format!("debug/{name}.debug"));
-        copy(&beside(&layout, "debug"), &debug)?;
+        copy(&beside(&layout, "debug")?, &debug)?;
         if COMMAND_LINES.contains(&program.name) {
+            executable::check_glibc(&image, program.name)?;
             let archive = archive::of(&image, program.name, self.workspace, self.options.profile)?;
             let archive_name = format!("{name}.tar.gz");
             self.file(&archive_name, &archive)?;
@@ -159,7 +178,7 @@ impl Release<'_> {
         if let Some(key) = self.options.key {
             let name = path.rsplit('/').next().unwrap_or(&path);
             let folder = self.folder.join(format!("{path}.sig"));
-            signature::write(&folder, key, name, &digest)?;
+            signature::write(&folder, key, name, &tag, &digest)?;
         }
         Ok(Published { path, tag, digest })
     }
@@ -197,12 +216,20 @@ mod tests {
     #[test]
     fn only_a_release_or_nothing_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
-        refuse_other_content(&folder.path().join("absent")).unwrap();
-        refuse_other_content(folder.path()).unwrap();
-        fs::write(folder.path().join("thesis.txt"), "years of work").unwrap();
-        let error = refuse_other_content(folder.path()).unwrap_err().to_string();
-        assert!(error.contains("files that are of no release"), "{error}");
-        fs::write(folder.path().join(CHECKSUMS), "").unwrap();
-        refuse_other_content(folder.path()).unwrap();
+        check_output(&folder.path().join("absent")).unwrap();
+        check_output(folder.path()).unwrap();
+        let file = |name: &str, content: &str| fs::write(folder.path().join(name), content).unwrap();
+        file(DIGESTS, "");
+        file(CHECKSUMS, "0123  DIGESTS\n");
+        file("SHA256SUMS.sig", "");
+        check_output(folder.path()).unwrap();
+        file("thesis.txt", "years of work");
+        let error = check_output(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("thesis.txt"), "{error}");
+        // Checksums of something else, as they lie beside downloads.
+        fs::remove_file(folder.path().join(DIGESTS)).unwrap();
+        file(CHECKSUMS, "0123  thesis.txt\n");
+        let error = check_output(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("not part of a release"), "{error}");
     }
 }

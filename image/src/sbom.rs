@@ -1,6 +1,6 @@
 //! Writes down what a program is made of: as CycloneDX for readers of images, and as `cargo auditable` does for scanners of programs.
 
-use std::{io::Write as _, process::Command};
+use std::{collections::BTreeSet, io::Write as _, process::Command};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use auditable_serde::{DependencyKind, Package, Source, VersionInfo};
@@ -65,20 +65,23 @@ pub(crate) fn extras(workspace: &Workspace, libraries: &Libraries) -> Result<Vec
             name: it.name,
             version: it.version.clone(),
             license: it.license,
-            purl: debian_purl(it, &libraries.distribution)?,
+            purl: debian_purl(it, workspace.platform.name, &libraries.distribution)?,
         });
     }
     Ok(extras)
 }
 
-/// Returns the package URL of a Debian package, such as `pkg:deb/debian/libc6@2.36-9?distro=debian-12`.
-fn debian_purl(package: &DebianPackage, distribution: &str) -> Result<Purl> {
+/// Returns the package URL of a Debian package, such as
+/// `pkg:deb/debian/libc6@2.36-9?arch=amd64&distro=debian-12&upstream=glibc%402.36-9`. Scanners look for advisories by `upstream`.
+fn debian_purl(package: &DebianPackage, architecture: &str, distribution: &str) -> Result<Purl> {
     let vendor = distribution.split('-').next().unwrap_or(distribution);
     let without_vendor = Purl::new("deb", package.name, &package.version)?.to_string();
     // Versions of Debian contain plus signs, which some readers take for spaces.
     let path = without_vendor.trim_start_matches("pkg:deb/").replace('+', "%2B");
-    let purl = format!("pkg:deb/{vendor}/{path}?distro={distribution}");
-    purl.parse().map_err(|()| anyhow!("{purl} is no package URL"))
+    let source = package.source.replace('@', "%40").replace('+', "%2B");
+    let purl = format!("pkg:deb/{vendor}/{path}?arch={architecture}&distro={distribution}&upstream={source}");
+    purl.parse()
+        .map_err(|()| anyhow!("the package URL {purl} is not valid"))
 }
 
 /// Reads a version, as in `rustc 1.95.0 (59807616e 2026-04-14)`.
@@ -128,16 +131,34 @@ pub(crate) fn cyclonedx(crates: &[Crate], root: usize, extras: &[Extra], time: &
     Ok(json)
 }
 
+/// Returns the licenses of all that is in an image, as one SPDX expression.
+pub(crate) fn licenses(crates: &[Crate], extras: &[Extra]) -> Result<String> {
+    let of_crates = crates.iter().map(license).filter_map(Result::transpose);
+    let of_extras = extras.iter().map(|it| Ok(it.license.to_owned()));
+    let all: BTreeSet<String> = of_crates.chain(of_extras).collect::<Result<_>>()?;
+    let parts = all
+        .into_iter()
+        .map(|it| if it.contains(" OR ") { format!("({it})") } else { it });
+    Ok(parts.collect::<Vec<_>>().join(" AND "))
+}
+
+/// Returns the license of a crate as an SPDX expression, also where the crate has an older form with a slash.
+fn license(it: &Crate) -> Result<Option<String>> {
+    let expression = it.license.as_ref().map(|license| {
+        let parsed = SpdxExpression::parse_lax(license.clone());
+        parsed.with_context(|| format!("crate {} has the license {license:?}", it.name))
+    });
+    Ok(expression.transpose()?.map(|it| it.to_string()))
+}
+
 fn component(it: &Crate) -> Result<Component> {
     let mut component = library(&it.name, &it.version);
     // A crate of crates.io may have the name of one of this workspace, and is not meant.
     if it.is_published {
         component.purl = Some(Purl::new("cargo", &it.name, &it.version)?);
     }
-    if let Some(license) = &it.license {
-        let expression = SpdxExpression::parse_lax(license.clone())
-            .with_context(|| format!("crate {} has the license {license:?}", it.name))?;
-        component.licenses = Some(Licenses(vec![LicenseChoice::Expression(expression)]));
+    if let Some(license) = license(it)? {
+        component.licenses = Some(Licenses(vec![LicenseChoice::expression(&license)]));
     }
     Ok(component)
 }
@@ -184,7 +205,7 @@ pub(crate) fn auditable(crates: &[Crate], root: usize) -> Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
+    use std::{io::Read as _, path::PathBuf};
 
     use flate2::read::ZlibDecoder;
     use serde_json::Value;
@@ -196,6 +217,7 @@ mod tests {
             name: name.to_owned(),
             version: "1.2.3".to_owned(),
             license: license.map(str::to_owned),
+            folder: PathBuf::new(),
             is_published,
             uses: uses.to_vec(),
         };
@@ -210,6 +232,7 @@ mod tests {
         DebianPackage {
             name: "libc6",
             version: "2.36-9+deb12u14".to_owned(),
+            source: "glibc@2.36-9+deb12u14".to_owned(),
             license: "LGPL-2.1-or-later",
             status: Vec::new(),
             copyright: Vec::new(),
@@ -221,7 +244,7 @@ mod tests {
             name: "libc6",
             version: "2.36-9+deb12u14".to_owned(),
             license: "LGPL-2.1-or-later",
-            purl: debian_purl(&package(), "debian-12").unwrap(),
+            purl: debian_purl(&package(), "amd64", "debian-12").unwrap(),
         }]
     }
 
@@ -239,7 +262,7 @@ mod tests {
         assert_eq!(components[0]["purl"], "pkg:cargo/alpha@1.2.3");
         assert_eq!(
             components[2]["purl"],
-            "pkg:deb/debian/libc6@2.36-9%2Bdeb12u14?distro=debian-12"
+            "pkg:deb/debian/libc6@2.36-9%2Bdeb12u14?arch=amd64&distro=debian-12&upstream=glibc%402.36-9%2Bdeb12u14"
         );
         assert!(
             bom["metadata"]["component"].get("purl").is_none(),
@@ -250,6 +273,14 @@ mod tests {
         assert_eq!(
             own["dependsOn"],
             serde_json::json!(["alpha@1.2.3", "beta@1.2.3", "libc6@2.36-9+deb12u14"])
+        );
+    }
+
+    #[test]
+    fn the_label_has_each_license_once() {
+        assert_eq!(
+            licenses(&crates(), &extras()).unwrap(),
+            "Apache-2.0 AND LGPL-2.1-or-later AND (MIT OR Apache-2.0)"
         );
     }
 

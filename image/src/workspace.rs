@@ -15,6 +15,9 @@ use crate::{Platform, Profile};
 /// This variable replaces the time of the commit, in seconds since 1970: the convention of reproducible builds.
 const SOURCE_DATE_EPOCH: &str = "SOURCE_DATE_EPOCH";
 
+/// Stands behind the commit if files differ from it.
+const DIRTY: &str = "-dirty";
+
 /// The sources: this workspace at its commit.
 #[derive(Debug)]
 pub struct Workspace {
@@ -57,6 +60,11 @@ impl Workspace {
         seconds.context("the sources are older than 1970")
     }
 
+    /// Whether the sources are those of their commit.
+    pub fn is_clean(&self) -> bool {
+        !self.revision.ends_with(DIRTY)
+    }
+
     /// The folder of the sources.
     pub fn root(&self) -> &Path {
         self.metadata.workspace_root.as_std_path()
@@ -75,8 +83,9 @@ impl Workspace {
 
 fn revision(root: &Path) -> Result<String> {
     let commit = git(root, &["rev-parse", "HEAD"])?;
-    let changes = git(root, &["status", "--porcelain", "--untracked-files=no"])?;
-    let suffix = if changes.is_empty() { "" } else { "-dirty" };
+    // A file that git does not know yet may be part of a program or of a chart.
+    let changes = git(root, &["status", "--porcelain", "--untracked-files=normal"])?;
+    let suffix = if changes.is_empty() { "" } else { DIRTY };
     Ok(format!("{commit}{suffix}"))
 }
 

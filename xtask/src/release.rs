@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use bindery_e2e::binaries;
 use bindery_image::{
     Options, Profile, Program, Workspace, build,
@@ -15,7 +15,7 @@ use crate::say::show;
 #[command(after_help = "\
 Examples:
   cargo xtask release                                  into target/dist, without signatures
-  cargo xtask release --signing-key release.pem --output dist --download-url https://example.com/bindery/v0.1.0
+  cargo xtask release --signing-key ~/.config/bindery/release.pem --output dist --download-url https://example.com/bindery/v0.1.0
 
 docs/reference/releases.md says what is in a release, and how to publish and verify it.")]
 pub(crate) struct Args {
@@ -41,13 +41,18 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let key = args.signing_key.as_deref().map(SigningKey::read).transpose()?;
     let helm = binaries::helm().context("cannot provide Helm")?;
     let workspace = Workspace::read()?;
+    let output = args.output.clone().unwrap_or_else(|| workspace.target().join("dist"));
+    release::check_output(&output)?;
+    ensure!(
+        key.is_none() || (workspace.is_clean() && args.profile == Profile::Release),
+        "only a release of profile release is signed, from a commit without changes: commit or stash them (git status)"
+    );
     let options = Options {
         profile: args.profile,
         output: workspace.images(args.profile),
         source: args.source.clone(),
     };
     build(&workspace, &Program::ALL, &options)?;
-    let output = args.output.clone().unwrap_or_else(|| workspace.target().join("dist"));
     let published = release::write(
         &workspace,
         &options.output,

@@ -142,12 +142,10 @@ impl Asked<'_> {
     }
 
     async fn facts(&self, bindings: Result<Vec<APIServiceBinding>, String>) -> Facts {
-        let object = self
-            .consumer
-            .object(&self.kind.api(), &self.namespace, &self.name)
-            .await;
-        let object = Seen::of(object.map_err(|failure| failure.to_string())).map(ObjectFacts::of);
+        let object = self.object().await;
         let (events, links) = tokio::join!(self.events(&object), self.links(&object, bindings));
+        // The konnector writes to the object before it makes the copy: read after its copy, the object shows that write.
+        let object = self.object().await;
         Facts {
             kind: self.kind.clone(),
             namespace: self.namespace.clone(),
@@ -156,6 +154,14 @@ impl Asked<'_> {
             events,
             links,
         }
+    }
+
+    async fn object(&self) -> Seen<ObjectFacts> {
+        let object = self
+            .consumer
+            .object(&self.kind.api(), &self.namespace, &self.name)
+            .await;
+        Seen::of(object.map_err(|failure| failure.to_string())).map(ObjectFacts::of)
     }
 
     async fn events(&self, object: &Seen<ObjectFacts>) -> Seen<Vec<EventFacts>> {

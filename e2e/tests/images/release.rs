@@ -112,7 +112,7 @@ fn files(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
 #[test]
 fn the_same_sources_give_the_same_files_but_signatures() -> Result<()> {
     let release = Release::get()?;
-    release.write("again")?;
+    release.write("again/")?;
     // Signatures contain a random number, and the checksums are also those of signatures.
     let unsigned = |folder: &str| -> Result<BTreeMap<String, Vec<u8>>> {
         let mut files = files(&release.work.path().join(folder))?;
@@ -167,7 +167,7 @@ fn registries_take_images_charts_and_signatures() -> Result<()> {
     run(async {
         let release = Release::get()?;
         let registry = Registry::start().await?;
-        // One image and all charts: images differ in their programs only.
+        // One image and its chart: the others differ in their content only.
         let published = release
             .published
             .iter()
@@ -198,6 +198,7 @@ fn registries_take_images_charts_and_signatures() -> Result<()> {
                 payload["critical"]["image"]["docker-manifest-digest"],
                 it.digest.as_str()
             );
+            assert_eq!(payload["optional"]["version"], VERSION);
         }
 
         let folder = tempfile::tempdir()?;
@@ -241,7 +242,9 @@ fn a_command_line_runs_from_its_archive_and_krew_knows_its_checksum() -> Result<
             process::stdout(&output)?.contains(VERSION),
             "{program} is of another version"
         );
-        ensure!(folder.path().join("LICENSE").is_file(), "{program} has no license");
+        for file in ["LICENSE", "THIRD-PARTY-NOTICES"] {
+            ensure!(folder.path().join(file).is_file(), "{program} has no {file}");
+        }
     }
     let manifest = fs::read_to_string(release.path("krew/bind.yaml"))?;
     let checksums = fs::read_to_string(release.path(CHECKSUMS))?;
@@ -263,7 +266,10 @@ fn a_folder_with_other_files_is_not_replaced() -> Result<()> {
     fs::create_dir(&folder)?;
     fs::write(folder.join("precious"), "")?;
     let error = release.write("other").err().context("the folder was replaced")?;
-    ensure!(error.to_string().contains("of no release"), "{error:#}");
+    ensure!(
+        error.to_string().contains("precious, which is not part of a release"),
+        "{error:#}"
+    );
     ensure!(folder.join("precious").is_file());
     Ok(())
 }

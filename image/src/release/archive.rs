@@ -2,14 +2,15 @@
 
 use anyhow::Result;
 
-use crate::{Image, Profile, Workspace, files::ImageFile, layer};
+use crate::{Image, Profile, Workspace, files::ImageFile, layer, notices::NOTICES};
 
-/// Packs the program of an image, with its license and its SBOM, as a tar archive that is compressed by gzip.
+/// Packs the program of an image, with its licenses and its SBOM, as a tar archive that is compressed by gzip.
 pub(super) fn of(image: &Image, name: &str, workspace: &Workspace, profile: Profile) -> Result<Vec<u8>> {
     let sbom = format!("{name}.cdx.json");
     let files = [
         (format!("usr/bin/{name}"), name, 0o755),
         (format!("usr/share/licenses/{name}/LICENSE"), "LICENSE", 0o644),
+        (format!("usr/share/licenses/{name}/{NOTICES}"), NOTICES, 0o644),
         (format!("usr/share/sbom/{sbom}"), &sbom, 0o644),
     ];
     let files = files.map(|(from, path, mode)| {

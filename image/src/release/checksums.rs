@@ -1,6 +1,7 @@
 //! The checksums of all files of a release, as `sha256sum --check` reads them.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File},
     io,
     path::Path,
@@ -14,15 +15,33 @@ pub const CHECKSUMS: &str = "SHA256SUMS";
 
 /// Returns a line for each file below a folder, sorted by path.
 pub(super) fn of(folder: &Path) -> Result<String> {
-    let mut lines = Vec::new();
-    add(folder, "", &mut lines)?;
-    lines.sort_by(|a, b| a.0.cmp(&b.0));
-    let lines: Vec<_> = lines.iter().map(|(path, sum)| format!("{sum}  {path}\n")).collect();
-    Ok(lines.concat())
+    let lines = files(folder)?.into_iter().map(|path| {
+        let mut hash = Sha256::new();
+        let mut file = File::open(folder.join(&path)).with_context(|| format!("cannot read {path}"))?;
+        io::copy(&mut file, &mut hash)?;
+        Ok(format!("{:x}  {path}\n", hash.finalize()))
+    });
+    lines.collect()
 }
 
-/// Adds path and checksum of each file below `folder`, whose path from the release begins with `prefix`.
-fn add(folder: &Path, prefix: &str, lines: &mut Vec<(String, String)>) -> Result<()> {
+/// Returns the paths in lines of [`of`].
+pub(super) fn paths(checksums: &str) -> BTreeSet<&str> {
+    checksums
+        .lines()
+        .filter_map(|line| Some(line.split_once("  ")?.1))
+        .collect()
+}
+
+/// Returns the paths of all files below a folder, sorted.
+pub(super) fn files(folder: &Path) -> Result<Vec<String>> {
+    let mut files = Vec::new();
+    add(folder, "", &mut files)?;
+    files.sort();
+    Ok(files)
+}
+
+/// Adds the path of each file below `folder`, whose own path begins with `prefix`.
+fn add(folder: &Path, prefix: &str, files: &mut Vec<String>) -> Result<()> {
     for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
         let path = entry?.path();
         let name = path.file_name().and_then(|it| it.to_str());
@@ -31,12 +50,9 @@ fn add(folder: &Path, prefix: &str, lines: &mut Vec<(String, String)>) -> Result
             name.with_context(|| format!("{} is not UTF-8", path.display()))?
         );
         if path.is_dir() {
-            add(&path, &format!("{name}/"), lines)?;
+            add(&path, &format!("{name}/"), files)?;
         } else {
-            let mut hash = Sha256::new();
-            let mut file = File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            io::copy(&mut file, &mut hash)?;
-            lines.push((name, format!("{:x}", hash.finalize())));
+            files.push(name);
         }
     }
     Ok(())
@@ -55,6 +71,8 @@ mod tests {
         // FIPS 180-2, appendix B.1, and the checksum of nothing.
         let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  a\n\
              e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  b/c/d\n";
-        assert_eq!(of(folder.path()).unwrap(), expected);
+        let lines = of(folder.path()).unwrap();
+        assert_eq!(lines, expected);
+        assert_eq!(paths(&lines), BTreeSet::from(["a", "b/c/d"]));
     }
 }

@@ -1,8 +1,8 @@
 //! Signatures that cosign and openssl verify: ECDSA on the curve P-256 with SHA-256, in base64.
 
-use std::{collections::HashMap, fmt, path::Path};
+use std::{collections::HashMap, fmt, fs, os::unix::fs::PermissionsExt as _, path::Path};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use aws_lc_rs::{
     rand::SystemRandom,
     signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair},
@@ -20,8 +20,8 @@ use crate::{
 const PAYLOAD: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 /// The annotation in which cosign looks for a signature.
 const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
-/// How a key is made, for messages.
-const HOW: &str = "make one with `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out FILE`";
+/// Tells people how to make a key.
+const MAKE_ONE: &str = "make one with `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out FILE`";
 
 /// A private key that signs releases.
 pub struct SigningKey(EcdsaKeyPair);
@@ -34,7 +34,15 @@ impl fmt::Debug for SigningKey {
 
 impl SigningKey {
     /// Reads a key from a file: PEM, not encrypted, of the curve P-256.
+    /// Nobody but its owner may be able to read the file.
     pub fn read(path: &Path) -> Result<Self> {
+        let metadata = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let of_others = metadata.permissions().mode() & 0o077;
+        ensure!(
+            of_others == 0,
+            "{} can be read or written by others: make another key, and keep it with `chmod 600`",
+            path.display()
+        );
         Self::parse(&read(path)?).with_context(|| format!("cannot sign with {}", path.display()))
     }
 
@@ -43,16 +51,16 @@ impl SigningKey {
         let mut keys = blocks.iter().filter(|it| it.tag().ends_with("PRIVATE KEY"));
         let key = keys
             .next()
-            .with_context(|| format!("the file holds no private key; {HOW}"))?;
+            .with_context(|| format!("the file holds no private key; {MAKE_ONE}"))?;
         let pair = match key.tag() {
             "PRIVATE KEY" => EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, key.contents()),
             "EC PRIVATE KEY" => EcdsaKeyPair::from_private_key_der(&ECDSA_P256_SHA256_ASN1_SIGNING, key.contents()),
             "ENCRYPTED PRIVATE KEY" => {
                 bail!("the key is encrypted; decrypt it with `openssl pkcs8 -in FILE -out DECRYPTED`")
             }
-            tag => bail!("keys of the kind {tag:?} cannot be read; {HOW}"),
+            tag => bail!("keys of the kind {tag:?} cannot be read; {MAKE_ONE}"),
         };
-        let pair = pair.map_err(|error| anyhow!("the key is not of the curve P-256 ({error}); {HOW}"))?;
+        let pair = pair.map_err(|error| anyhow!("the key is not of the curve P-256 ({error}); {MAKE_ONE}"))?;
         Ok(Self(pair))
     }
 
@@ -65,8 +73,8 @@ impl SigningKey {
 }
 
 /// Writes the signature of the artifact with this digest as an OCI image layout, as cosign stores signatures beside images.
-pub(super) fn write(folder: &Path, key: &SigningKey, name: &str, digest: &str) -> Result<()> {
-    let payload = payload(name, digest)?;
+pub(super) fn write(folder: &Path, key: &SigningKey, name: &str, version: &str, digest: &str) -> Result<()> {
+    let payload = payload(name, version, digest)?;
     let signature = HashMap::from([(SIGNATURE.to_owned(), key.sign(&payload)?)]);
     let config = layout::json(&json!({
         "architecture": "",
@@ -88,15 +96,15 @@ pub(super) fn write(folder: &Path, key: &SigningKey, name: &str, digest: &str) -
     layout::write(folder, &artifact).map(drop)
 }
 
-/// Returns what is signed: a statement about a digest.
-fn payload(name: &str, digest: &str) -> Result<Vec<u8>> {
+/// Returns what is signed: a statement about a digest, with the version, so that nobody can pass an older release off as a newer one.
+fn payload(name: &str, version: &str, digest: &str) -> Result<Vec<u8>> {
     layout::json(&json!({
         "critical": {
             "identity": {"docker-reference": name},
             "image": {"docker-manifest-digest": digest},
             "type": "cosign container image signature",
         },
-        "optional": null,
+        "optional": {"version": version},
     }))
 }
 
@@ -162,6 +170,19 @@ mod tests {
             let error = format!("{:#}", SigningKey::parse(pem.as_bytes()).unwrap_err());
             assert!(error.contains(expected), "{error}");
             assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_others_can_read_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("release.pem");
+        fs::write(&path, key().1).unwrap();
+        for (mode, is_refused) in [(0o600, false), (0o400, false), (0o640, true), (0o604, true)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let error = SigningKey::read(&path).err().map(|it| it.to_string());
+            assert_eq!(error.is_some(), is_refused, "{mode:o} {error:?}");
+            assert!(error.is_none_or(|it| it.contains("by others") && it.contains("chmod 600")));
         }
     }
 
