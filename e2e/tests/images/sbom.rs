@@ -57,7 +57,9 @@ fn the_crates_of_a_program_are_known_to_both_kinds_of_readers() -> Result<()> {
     let tokio = info.packages.iter().find(|it| it.name == "tokio").context("no tokio")?;
     let address = format!("pkg:cargo/tokio@{}", tokio.version);
     ensure!(names("purl").contains(address.as_str()), "no {address}");
-    let debian = |it: &&str| it.starts_with("pkg:deb/") && it.contains("/libc6@") && it.contains("?distro=");
+    let debian = |it: &&str| {
+        it.starts_with("pkg:deb/") && it.contains("/libc6@") && it.contains("distro=") && it.contains("upstream=glibc")
+    };
     ensure!(
         names("purl").iter().any(debian),
         "no package of Debian: {:?}",
