@@ -2,11 +2,32 @@
 
 use std::sync::Arc;
 
+use bindery_runtime::kubeconfig::Fingerprint;
+
+/// What the identity of an unverified contract begins with. No UID of Kubernetes does.
+const UNVERIFIED: &str = "unverified-";
+
 /// A contract: a namespace on the provider. Its UID tells it from a later namespace of the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contract {
-    /// UID of the contract namespace.
+    /// UID of the contract namespace, or a digest of the connection if the namespace cannot be read.
     pub uid: Arc<str>,
     /// Name of the contract namespace.
     pub namespace: Arc<str>,
+}
+
+impl Contract {
+    /// A contract whose namespace the konnector may not read. Address, CA and namespace of the kubeconfig, which `endpoint` is
+    /// the digest of, stand for its UID.
+    pub fn unverified(endpoint: &Fingerprint, namespace: &Arc<str>) -> Self {
+        Self {
+            uid: format!("{UNVERIFIED}{}", endpoint.as_str()).into(),
+            namespace: Arc::clone(namespace),
+        }
+    }
+}
+
+/// Whether the identity of a contract is a digest of the connection, and no UID.
+pub fn is_unverified(uid: &str) -> bool {
+    uid.starts_with(UNVERIFIED)
 }

@@ -62,6 +62,8 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 pub struct Surroundings {
     /// The APIServiceNamespaces of the contract, each of which requests the provider namespace of a consumer namespace.
     pub namespaces: Cache<APIServiceNamespace>,
+    /// Whether the konnector may not list them.
+    pub unreadable_namespaces: channel::Receiver<bool>,
     /// All namespaces of the consumer cluster.
     pub consumer_namespaces: Cache<Namespace>,
     /// Publishes Kubernetes events about objects.

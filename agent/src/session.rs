@@ -30,10 +30,12 @@ pub mod exports;
 pub mod heartbeat;
 pub mod polling;
 pub mod provider_probe;
+pub mod provider_rights;
 mod registry;
 pub mod renewal;
 pub mod renewal_schedule;
 mod report_writer;
+mod rights_review;
 mod session_core;
 mod staleness_check;
 pub mod status_reports;
@@ -51,6 +53,7 @@ use credential::SessionCredential;
 use exports::{Exports, follower::ExportFollower};
 use heartbeat::Heartbeat;
 use polling::PollRequest;
+use provider_rights::Verification;
 use session_core::{SessionCore, SessionTools};
 use status_reports::StatusReports;
 
@@ -120,6 +123,7 @@ impl Session {
             tokio::spawn(renewal::run(Arc::clone(&core))),
             tokio::spawn(credential_secret::run(Arc::clone(&core))),
             tokio::spawn(report_writer::run(Arc::clone(&core))),
+            tokio::spawn(rights_review::run(Arc::clone(&core))),
             tokio::spawn(wake_on(core.credential.changes(), Arc::clone(&wake))),
             tokio::spawn(wake_on(core.consent.subscribe(), Arc::clone(&wake))),
             tokio::spawn(requeue_reports_on(core.exports.changes(), Arc::clone(&core))),
@@ -177,6 +181,11 @@ impl Session {
     /// The outcome of the last heartbeat.
     pub fn heartbeat(&self) -> watch::Receiver<Heartbeat> {
         self.core.heartbeat.subscribe()
+    }
+
+    /// Whether the contract is verified, and the rights that are missing on the provider.
+    pub fn verification(&self) -> watch::Receiver<Verification> {
+        self.core.verification.subscribe()
     }
 
     /// Takes reports about exports and schemas for the provider.

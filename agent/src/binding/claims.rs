@@ -238,7 +238,7 @@ fn elsewhere(seen: &ObservedClaims) -> BTreeSet<GroupResource> {
 /// Where claimed objects are placed on the provider; `None` while the schemas that decide it are not known.
 fn place(seen: &ObservedBinding, export: &APIServiceExport) -> Option<ClaimedPlacement> {
     let scopes = crd_names(export).map(|name| match seen.schemas.get(&name)? {
-        ObservedSchema::Unknown => None,
+        ObservedSchema::Unknown | ObservedSchema::Unreadable => None,
         ObservedSchema::Present(schema) => Some(schema.spec.scope),
         // No schema will come, and a withdrawal does not wait for it.
         ObservedSchema::Missing => Some(Scope::Namespaced),

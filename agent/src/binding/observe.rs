@@ -29,7 +29,7 @@ use crate::{
         observed_session::ObservedSession,
         ownership::{bundle_of, owns_crd},
     },
-    session::Session,
+    session::{Session, provider_rights::LIST_SCHEMAS},
 };
 
 impl BindingController {
@@ -81,6 +81,8 @@ impl BindingController {
             bundle: None,
         };
         seen.bundle = bundle.map(|bundle| self.owning_bundle(&seen, &bundle));
+        let is_trusted = seen.session.as_ref().is_some_and(ObservedSession::is_trusted);
+        runtime.withhold_deletions(seen.session.is_some() && !is_trusted);
         // A bundle says itself how often its provider is polled.
         let interval = self.context.options.polling_interval;
         runtime.poll_every(seen.bundle.is_none().then_some(interval));
@@ -208,7 +210,12 @@ impl BindingController {
             return ObservedSchema::Present(schema);
         }
         if !session.schemas().is_synced() {
-            return ObservedSchema::Unknown;
+            let is_forbidden = session.verification().borrow().lacks(LIST_SCHEMAS);
+            return if is_forbidden {
+                ObservedSchema::Unreadable
+            } else {
+                ObservedSchema::Unknown
+            };
         }
         match runtime.schema_missed(name) {
             None => ObservedSchema::Missing,

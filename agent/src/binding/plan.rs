@@ -9,6 +9,7 @@ use super::{
     op::BindingOp,
 };
 use crate::{
+    contract::is_unverified,
     controller::{access::ContractAccess, crd_objects::was_never_served, observed_session::ClusterPin},
     drain::DrainMode,
 };
@@ -75,10 +76,12 @@ fn wanted(seen: &ObservedBinding) -> BindingPlan {
     match session.pin {
         ClusterPin::Unknown => return BindingPlan::default(),
         ClusterPin::Other { .. } => return steps(vec![BindingOp::Pause(true)]),
-        ClusterPin::Ours => {}
+        ClusterPin::Ours | ClusterPin::Unverified => {}
     }
+    // Copies of claimed objects are labelled with the UID of the contract, which has to be known.
+    let has_uid = !is_unverified(&session.contract_uid);
     let mut plan = BindingPlan {
-        claims: claims::plan(seen),
+        claims: has_uid.then(|| claims::plan(seen)).flatten(),
         ..BindingPlan::default()
     };
     if let Some(claims) = &plan.claims {
@@ -118,7 +121,9 @@ fn wanted(seen: &ObservedBinding) -> BindingPlan {
                 });
             }
             used.insert(name.clone());
-        } else if matches!(schema, ObservedSchema::Unknown) && seen.engines.contains_key(&name) {
+        } else if matches!(schema, ObservedSchema::Unknown | ObservedSchema::Unreadable)
+            && seen.engines.contains_key(&name)
+        {
             // Until the schemas are listed, a running engine continues.
             used.insert(name.clone());
         }
@@ -128,7 +133,10 @@ fn wanted(seen: &ObservedBinding) -> BindingPlan {
         plan.states.insert(name, decision.state);
     }
     let exported = crd_names(export).collect();
-    plan.ops.extend(release(seen, &used, &exported, DrainMode::Deleted));
+    let mut released = release(seen, &used, &exported, DrainMode::Deleted);
+    // That an unverified provider exports less is no reason to release objects.
+    released.retain(|op| session.is_trusted() || !matches!(op, BindingOp::StartReleaser { .. }));
+    plan.ops.extend(released);
     plan.ops.push(BindingOp::Pause(false));
     plan
 }

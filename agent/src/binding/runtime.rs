@@ -37,6 +37,7 @@ pub(super) enum BindingKey {
 
 /// The tasks that run for a binding. Dropping it ends them all.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct BindingRuntime {
     /// The way to the provider.
     pub(super) connection: ProviderConnection<BindingKey>,
@@ -59,6 +60,8 @@ pub(super) struct BindingRuntime {
     relink: bool,
     /// Until when the user consents to deletions.
     deletions_allowed: Option<Timestamp>,
+    /// Whether the provider cannot be trusted, so that nothing is deleted.
+    deletions_withheld: bool,
 }
 
 /// An engine and its progress. Dropping it stops the engine.
@@ -90,6 +93,7 @@ impl BindingRuntime {
             paused: false,
             relink: false,
             deletions_allowed: None,
+            deletions_withheld: false,
         }
     }
 
@@ -215,11 +219,20 @@ impl BindingRuntime {
         }
     }
 
+    /// Withholds all deletions, or no longer.
+    pub(super) fn withhold_deletions(&mut self, withheld: bool) {
+        self.deletions_withheld = withheld;
+        if let Some((guard, _)) = &self.deletions {
+            guard.withhold(withheld);
+        }
+    }
+
     /// The deletion guard of the binding.
     pub(super) fn deletions(&mut self) -> Arc<Deletions> {
         let (guard, _) = self.deletions.get_or_insert_with(|| {
             let guard = Arc::<Deletions>::default();
             guard.consent(self.deletions_allowed);
+            guard.withhold(self.deletions_withheld);
             // The counts change while deletions are frozen; only the begin and the end are urgent.
             let link = self.connection.link_milestones(guard.frozen(), Option::is_some);
             (guard, link)

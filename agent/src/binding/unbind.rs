@@ -16,7 +16,7 @@ use crate::{
         access::ContractAccess,
         observed_session::{ClusterPin, ObservedSession},
     },
-    session::{exports::ExportLookup, heartbeat::Heartbeat},
+    session::{exports::ExportLookup, heartbeat::Heartbeat, provider_rights},
 };
 
 mod export;
@@ -175,7 +175,10 @@ fn path(seen: &ObservedBinding) -> UnbindPath {
                 true,
             );
         }
-        ClusterPin::Ours => {}
+        ClusterPin::Ours | ClusterPin::Unverified => {}
+    }
+    if !session.is_trusted() {
+        return wait(unverified(session), true);
     }
     match &session.export {
         ExportLookup::Unknown { failure } => {
@@ -229,6 +232,16 @@ fn claims(seen: &ObservedBinding, plan: &mut UnbindPlan) -> bool {
     }
     plan.listed = Some(withdrawal.listed);
     true
+}
+
+/// Message while nothing tells whether the provider still has the contract and serves this cluster.
+fn unverified(session: &ObservedSession) -> String {
+    format!(
+        "the konnector lacks rights in namespace {} of the provider, so nothing tells whether it is still the same contract and \
+         serves this cluster: {}; {FORCE}",
+        session.contract,
+        provider_rights::granting(&session.missing_rights),
+    )
 }
 
 /// Message while it is not known whether the contract serves this cluster, and whether the user must act.

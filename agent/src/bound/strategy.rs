@@ -169,6 +169,20 @@ impl Operation for Op {
         matches!(self, Self::DeleteOrphan { .. })
     }
 
+    fn is_deletion(&self) -> bool {
+        matches!(
+            self,
+            Self::DeleteProvider { .. }
+                | Self::DeleteOrphan { .. }
+                | Self::DeleteConsumer { .. }
+                | Self::Release { .. }
+        )
+    }
+
+    fn is_independent(&self) -> bool {
+        matches!(self, Self::Status { .. })
+    }
+
     fn read(on_consumer: bool) -> Self {
         if on_consumer {
             Self::ReadConsumer

@@ -8,10 +8,10 @@ use k8s_openapi::api::core::v1::Secret;
 
 use crate::{
     consumer::Consumer,
-    contract::Contract,
+    contract::{Contract, is_unverified},
     session::{
         Sessions,
-        connect::{ConnectAttempts, ConnectError, Connector, ContractConnection},
+        connect::{ConnectAttempts, ConnectError, Connector, ContractConnection, ReachTerms},
         credential_secret::{self, StoredCredential},
         polling::PollPolicy,
     },
@@ -190,11 +190,38 @@ impl KnownCredentials {
         attempts.retain(&self.candidates());
         self.resolve(
             |reached: &Arc<ContractConnection>| &reached.contract,
-            |access| match sessions.recall(access) {
-                Some(reached) => Some(Ok(reached)),
-                None => attempts.connect(connector, access, policy),
+            |access| {
+                let needs_uid = self.needs_uid(access);
+                let recalled = sessions.recall(access);
+                let has_uid = |reached: &Arc<ContractConnection>| !is_unverified(&reached.contract.uid);
+                let reached = match recalled.filter(|reached| !needs_uid || has_uid(reached)) {
+                    Some(reached) => Ok(reached),
+                    None => attempts.connect(connector, access, ReachTerms { policy, needs_uid })?,
+                };
+                Some(reached.map(|reached| self.trust(reached)))
             },
         )
+    }
+
+    /// Whether the UID of the contract has to be read, since one is pinned and nothing else tells that the kubeconfig reaches it.
+    pub fn needs_uid(&self, access: &ProviderAccess) -> bool {
+        let is_pinned = self.pinned.as_deref().is_some_and(|uid| !is_unverified(uid));
+        // The stored credential reached the pinned contract over the same connection.
+        let is_same_connection = |stored: &StoredCredential| stored.access.endpoint == access.endpoint;
+        is_pinned && !self.stored.as_ref().is_some_and(is_same_connection)
+    }
+
+    /// Takes an unverified contract for the pinned one, which its connection led to before.
+    fn trust(&self, reached: Arc<ContractConnection>) -> Arc<ContractConnection> {
+        let pinned = self.pinned.as_deref().filter(|uid| !is_unverified(uid));
+        match pinned {
+            Some(pinned) if is_unverified(&reached.contract.uid) => {
+                let mut trusted = ContractConnection::clone(&reached);
+                trusted.contract.uid = pinned.into();
+                Arc::new(trusted)
+            }
+            _ => reached,
+        }
     }
 
     /// The kubeconfigs to try, the best first.
@@ -247,7 +274,9 @@ impl KnownCredentials {
                 None => return ContractAccess::Connecting,
                 Some(Err(error)) => failure = failure.or(Some(ContractAccess::Failed(error))),
                 Some(Ok(reached)) => match &self.pinned {
-                    Some(pinned) if **pinned != *contract(&reached).uid && !self.consent => {
+                    Some(pinned)
+                        if **pinned != *contract(&reached).uid && !is_stand_in(pinned, &candidate) && !self.consent =>
+                    {
                         let changed = ContractAccess::Changed {
                             pinned: pinned.clone(),
                             found: reached,
@@ -261,6 +290,11 @@ impl KnownCredentials {
         // Without a candidate there is a problem with the Secret.
         failure.unwrap_or(ContractAccess::Connecting)
     }
+}
+
+/// Whether a pin is the digest of a kubeconfig's connection, which the UID of the contract may replace.
+fn is_stand_in(pinned: &str, access: &ProviderAccess) -> bool {
+    *Contract::unverified(&access.endpoint, &access.namespace).uid == *pinned
 }
 
 /// Returns the konnector's own copy of the credential of a contract.

@@ -33,7 +33,7 @@ pub struct ProviderConnection<K> {
 #[derive(Debug)]
 struct AttachedSession {
     session: Arc<Session>,
-    _links: [Link; 3],
+    _links: [Link; 4],
     _subscription: Subscription,
 }
 
@@ -75,6 +75,7 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> ProviderConnection<K> {
                 self.link(session.exports().changes()),
                 self.link(session.credential().changes()),
                 self.link(session.heartbeat()),
+                self.link(session.verification()),
             ],
             _subscription: {
                 let enqueue = self.enqueue();

@@ -6,7 +6,13 @@ use bindery_api::names::CLUSTER_BINDING;
 
 use crate::{
     consumer::Consumer,
-    session::{Session, credential::RenewalState, exports::ExportLookup, heartbeat::Heartbeat},
+    session::{
+        Session,
+        credential::RenewalState,
+        exports::ExportLookup,
+        heartbeat::Heartbeat,
+        provider_rights::{LIST_CLUSTER_BINDINGS, ProviderRight, WRITE_HEARTBEAT},
+    },
 };
 
 /// A renewal is reported as failing after this many failures in a row.
@@ -35,6 +41,10 @@ pub struct ObservedSession {
     pub pretty_name: Option<String>,
     /// Whether the kubeconfig names a gRPC backend.
     pub has_backend: bool,
+    /// The rights in the contract namespace that the konnector is known to lack.
+    pub missing_rights: Vec<ProviderRight>,
+    /// Whether the konnector may read the UID of the contract, and it is that of the session.
+    pub is_verified: bool,
 }
 
 /// Which consumer cluster a contract is pinned to.
@@ -44,6 +54,8 @@ pub enum ClusterPin {
     Unknown,
     /// This cluster, or a provider that does not record clusters.
     Ours,
+    /// Nothing tells, since the konnector may not read or write the record.
+    Unverified,
     /// Another cluster: nothing may be written.
     Other {
         /// UID of that cluster's kube-system namespace.
@@ -61,6 +73,10 @@ impl ObservedSession {
         let recorded = cluster_binding
             .as_ref()
             .and_then(|seen| seen.status.as_ref()?.consumer_cluster_uid.as_deref());
+        let verification = session.verification().borrow().clone();
+        let is_listed = session.cluster_binding().is_synced();
+        let lacks_record =
+            verification.lacks(WRITE_HEARTBEAT) || (!is_listed && verification.lacks(LIST_CLUSTER_BINDINGS));
         let pin = match (recorded, consumer.cluster_uid()) {
             (Some(recorded), Some(ours)) if recorded == ours => ClusterPin::Ours,
             // With consent the next heartbeat takes the contract over.
@@ -70,6 +86,7 @@ impl ObservedSession {
             },
             // A provider that took the heartbeat and does not record the cluster is kube-bind's.
             (None, Some(_)) if heartbeat == Heartbeat::Beating && cluster_binding.is_some() => ClusterPin::Ours,
+            (None, Some(_)) if lacks_record => ClusterPin::Unverified,
             _ => ClusterPin::Unknown,
         };
         let held = session.credential().held();
@@ -89,6 +106,19 @@ impl ObservedSession {
             renewal_fails,
             pretty_name: cluster_binding.map(|seen| seen.spec.provider_pretty_name.clone()),
             has_backend: held.access.backend.is_some(),
+            is_verified: verification.found.as_deref() == Some(&*contract.uid),
+            missing_rights: verification.missing,
         }
+    }
+
+    /// Whether the konnector may read all that tells this contract from another, and which cluster it serves. Otherwise nothing
+    /// that the provider shows is a reason to delete or to end anything.
+    pub fn is_trusted(&self) -> bool {
+        self.is_verified && self.pin != ClusterPin::Unverified
+    }
+
+    /// Whether a right in the contract namespace is known to be missing.
+    pub fn lacks(&self, right: ProviderRight) -> bool {
+        self.missing_rights.contains(&right)
     }
 }

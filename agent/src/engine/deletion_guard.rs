@@ -19,7 +19,8 @@ const SHARE: usize = 5;
 pub struct Deletions {
     state: Mutex<State>,
     frozen: watch::Sender<Option<Frozen>>,
-    /// Whether copies may be deleted: the user consents, or every engine has counted and not too much is missing.
+    /// Whether copies may be deleted: nothing is withheld, and the user consents, or every engine has counted and not too much is
+    /// missing.
     allowed: watch::Sender<bool>,
 }
 
@@ -47,6 +48,7 @@ pub enum Kind {
 struct State {
     engines: HashMap<u64, Counted>,
     consent: Option<Timestamp>,
+    withheld: bool,
 }
 
 /// The counts of one engine; `None` before the first one, and while not all objects are known.
@@ -62,6 +64,16 @@ impl Deletions {
     /// Notes until when the user consents to deletions although many sources are missing.
     pub fn consent(&self, until: Option<Timestamp>) {
         self.change(|state| state.consent = until);
+    }
+
+    /// Withholds all deletions, or no longer: also those of copies whose source was seen to end, and whatever the user consents to.
+    pub fn withhold(&self, withheld: bool) {
+        self.change(|state| state.withheld = withheld);
+    }
+
+    /// Whether all deletions are withheld.
+    pub(crate) fn withholds(&self) -> bool {
+        self.state.lock().withheld
     }
 
     /// Why deletions are frozen, to read or to wait for; `None` unless too many sources are missing.
@@ -113,7 +125,7 @@ impl Deletions {
         change(&mut state);
         let consented = state.consent.is_some_and(|until| until > Timestamp::now());
         let frozen = state.frozen().filter(|_| !consented);
-        let allowed = consented || (frozen.is_none() && state.is_counted());
+        let allowed = !state.withheld && (consented || (frozen.is_none() && state.is_counted()));
         self.frozen
             .send_if_modified(|before| std::mem::replace(before, frozen) != frozen);
         self.allowed
@@ -186,6 +198,19 @@ mod tests {
         check(&[(11, 55)], true);
         check(&[(1000, 10_000)], true);
         check(&[(2001, 10_000)], false);
+    }
+
+    #[test]
+    fn withheld_deletions_wait_whatever_the_user_consents_to() {
+        let deletions = Deletions::default();
+        deletions.join(1);
+        deletions.count(1, OBJECTS, tally(0, 10));
+        deletions.withhold(true);
+        deletions.consent(Some(Timestamp::MAX));
+        assert!(deletions.withholds() && !deletions.allows());
+        assert!(deletions.frozen().borrow().is_none(), "nothing is missing");
+        deletions.withhold(false);
+        assert!(!deletions.withholds() && deletions.allows());
     }
 
     #[test]

@@ -37,6 +37,15 @@ impl<F: SyncStrategy> Shared<F> {
         self.is_allowed()
     }
 
+    /// Whether a guard withholds all deletions.
+    pub(super) fn withholds_deletions(&self) -> bool {
+        let is_withheld = self.strategy.guards().iter().any(|guard| guard.withholds());
+        if is_withheld {
+            self.held_back.store(true, Ordering::Release);
+        }
+        is_withheld
+    }
+
     fn is_allowed(&self) -> bool {
         self.strategy.guards().iter().all(|guard| guard.allows())
     }

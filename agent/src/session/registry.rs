@@ -9,7 +9,7 @@ use bindery_runtime::kubeconfig::ProviderAccess;
 use parking_lot::Mutex;
 
 use super::{Session, SessionSettings, connect::ContractConnection, session_core::SessionTools};
-use crate::{consumer::Consumer, engine, events::Recorder, metrics::Metrics};
+use crate::{consumer::Consumer, contract::is_unverified, engine, events::Recorder, metrics::Metrics};
 
 /// The open sessions.
 #[derive(Debug)]
@@ -61,14 +61,17 @@ impl Sessions {
         session
     }
 
-    /// Returns which contract a kubeconfig reaches, if an open session has used it.
+    /// Returns which contract a kubeconfig reaches, if an open session has used it. A contract that could not be verified
+    /// has its UID as soon as that was read.
     pub fn recall(&self, access: &Arc<ProviderAccess>) -> Option<Arc<ContractConnection>> {
         let sessions: Vec<_> = self.open.lock().values().filter_map(Weak::upgrade).collect();
         let session = sessions
             .iter()
             .find(|session| session.core.credential.has_held(&access.fingerprint))?;
+        let contract = session.core.found_contract();
         Some(Arc::new(ContractConnection {
-            contract: session.core.contract.clone(),
+            is_verified: !is_unverified(&contract.uid),
+            contract,
             origin: access.fingerprint.clone(),
             access: Arc::clone(access),
             clients: session.core.sides.provider.clone(),

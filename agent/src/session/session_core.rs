@@ -18,6 +18,7 @@ use super::{
     credential::{self, SessionCredential},
     exports::Exports,
     polling::PollIntervals,
+    provider_rights::Verification,
     renewal_schedule::RenewalSchedule,
     status_reports::StatusReports,
 };
@@ -25,7 +26,7 @@ use crate::{
     claims::{Claims, Site},
     connection::Sides,
     consumer::Consumer,
-    contract::Contract,
+    contract::{Contract, is_unverified},
     engine::{self, Budget, Surroundings},
     events::Recorder,
     metrics::Metrics,
@@ -48,6 +49,11 @@ pub(super) struct SessionCore {
     pub(super) metrics: Arc<Metrics>,
     pub(super) intervals: Arc<PollIntervals>,
     pub(super) heartbeat: watch::Sender<Heartbeat>,
+    pub(super) verification: watch::Sender<Verification>,
+    /// Whether the konnector may not list the APIServiceNamespaces.
+    pub(super) unreadable_namespaces: watch::Sender<bool>,
+    /// Whether the provider forbade the write of a report.
+    pub(super) reports_refused: watch::Sender<bool>,
     pub(super) desired_secret: watch::Sender<DesiredSecret>,
     /// Until when the user consents to take the contract over from another cluster.
     pub(super) consent: watch::Sender<Option<Timestamp>>,
@@ -111,7 +117,9 @@ impl SessionCore {
             consumer: consumer.clients.clone(),
             provider: reached.clients.clone(),
         };
+        let unreadable = watch::Sender::new(false);
         let surroundings = Surroundings {
+            unreadable_namespaces: unreadable.subscribe(),
             namespaces: Cache::start(watch.clone(), Source::of::<APIServiceNamespace>(Some(namespace))),
             consumer_namespaces: consumer.namespaces.clone(),
             recorder: tools.recorder.clone(),
@@ -142,6 +150,9 @@ impl SessionCore {
             settings,
             metrics: Arc::clone(&tools.metrics),
             heartbeat: watch::Sender::default(),
+            unreadable_namespaces: unreadable,
+            verification: watch::Sender::new(Verification::of(reached)),
+            reports_refused: watch::Sender::new(false),
             desired_secret: watch::Sender::default(),
             consent: watch::Sender::new(None),
         }
@@ -184,6 +195,18 @@ impl SessionCore {
             let before = std::mem::replace(known, heartbeat);
             before != *known
         });
+    }
+
+    /// The contract, with the UID that was read since if it was not verified before.
+    pub(super) fn found_contract(&self) -> Contract {
+        let found = self.verification.borrow().found.clone();
+        match found {
+            Some(uid) if is_unverified(&self.contract.uid) => Contract {
+                uid,
+                namespace: Arc::clone(&self.contract.namespace),
+            },
+            _ => self.contract.clone(),
+        }
     }
 
     /// Whether the user consents now to take the contract over from another cluster.

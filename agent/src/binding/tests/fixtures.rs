@@ -90,6 +90,8 @@ pub(super) fn fresh() -> ObservedBinding {
             renewal_fails: None,
             pretty_name: Some("Wild West".to_owned()),
             has_backend: true,
+            missing_rights: Vec::new(),
+            is_verified: true,
         }),
         crds: BTreeMap::new(),
         schemas: BTreeMap::from([(CRD.to_owned(), ObservedSchema::Present(schema()))]),

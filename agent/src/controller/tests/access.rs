@@ -301,3 +301,61 @@ fn another_contract_needs_consent_and_a_lost_secret_ends_the_access() {
         "KubeconfigSecretNotFound",
     );
 }
+
+/// The identity of an unverified contract that is reached with a kubeconfig for this host.
+fn unverified(host: &str) -> String {
+    let access = kubeconfigs::access(host, 1000, 3600);
+    Contract::unverified(&access.endpoint, &access.namespace)
+        .uid
+        .to_string()
+}
+
+#[test]
+fn a_digest_gives_way_to_a_uid_over_the_same_connection_alone() {
+    let check = |pinned: &str, found: &str, consent: bool, expect: &str| {
+        let known = KnownCredentials {
+            secret: Ok(kubeconfigs::access("given", 1000, 3600)),
+            stored: None,
+            pinned: Some(pinned.to_owned()),
+            consent,
+            unbinding: false,
+        };
+        let access = known.resolve(|found: &Found| &found.0, |access| Some(Ok(reached(access, found))));
+        let outcome = match access {
+            ContractAccess::Reached((contract, _)) => contract.uid.to_string(),
+            ContractAccess::Changed { .. } => "changed".to_owned(),
+            other => format!("{other:?}"),
+        };
+        assert_eq!(outcome, expect, "{pinned} and {found}");
+    };
+    let (here, elsewhere) = (unverified("given"), unverified("elsewhere"));
+    check(&here, &here, false, &here);
+    check(&here, "a", false, "a");
+    check(&elsewhere, "a", false, "changed");
+    check(&elsewhere, &here, false, "changed");
+    check(&elsewhere, &here, true, &here);
+}
+
+#[test]
+fn a_pinned_uid_is_never_replaced_by_a_digest() {
+    let access = kubeconfigs::access("given", 1000, 3600);
+    let check = |pinned: Option<&str>, stored: Option<&str>, consent: bool, expect: bool| {
+        let known = KnownCredentials {
+            secret: Ok(Arc::clone(&access)),
+            stored: stored.map(|host| StoredCredential {
+                access: kubeconfigs::access(host, 500, 3600),
+                origins: [].into(),
+            }),
+            pinned: pinned.map(str::to_owned),
+            consent,
+            unbinding: false,
+        };
+        assert_eq!(known.needs_uid(&access), expect, "{pinned:?}, stored {stored:?}");
+    };
+    check(None, None, false, false);
+    check(Some(&unverified("given")), None, false, false);
+    check(Some("a"), None, false, true);
+    check(Some("a"), None, true, true);
+    check(Some("a"), Some("elsewhere"), false, true);
+    check(Some("a"), Some("given"), false, false);
+}
