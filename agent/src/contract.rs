@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bindery_runtime::kubeconfig::Fingerprint;
+use bindery_runtime::kubeconfig::ProviderAccess;
 
 /// What the identity of an unverified contract begins with. No UID of Kubernetes does.
 const UNVERIFIED: &str = "unverified-";
@@ -17,12 +17,12 @@ pub struct Contract {
 }
 
 impl Contract {
-    /// A contract whose namespace the konnector may not read. Address, CA and namespace of the kubeconfig, which `endpoint` is
-    /// the digest of, stand for its UID.
-    pub fn unverified(endpoint: &Fingerprint, namespace: &Arc<str>) -> Self {
+    /// The contract of a kubeconfig whose namespace the konnector may not read. The digest of address, CA and namespace stands
+    /// for its UID.
+    pub fn unverified(access: &ProviderAccess) -> Self {
         Self {
-            uid: format!("{UNVERIFIED}{}", endpoint.as_str()).into(),
-            namespace: Arc::clone(namespace),
+            uid: format!("{UNVERIFIED}{}", access.location.as_str()).into(),
+            namespace: Arc::clone(&access.namespace),
         }
     }
 }

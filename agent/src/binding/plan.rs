@@ -9,7 +9,6 @@ use super::{
     op::BindingOp,
 };
 use crate::{
-    contract::is_unverified,
     controller::{access::ContractAccess, crd_objects::was_never_served, observed_session::ClusterPin},
     drain::DrainMode,
 };
@@ -78,10 +77,13 @@ fn wanted(seen: &ObservedBinding) -> BindingPlan {
         ClusterPin::Other { .. } => return steps(vec![BindingOp::Pause(true)]),
         ClusterPin::Ours | ClusterPin::Unverified => {}
     }
-    // Copies of claimed objects are labelled with the UID of the contract, which has to be known.
-    let has_uid = !is_unverified(&session.contract_uid);
     let mut plan = BindingPlan {
-        claims: has_uid.then(|| claims::plan(seen)).flatten(),
+        // Claimed objects may be secret, and go to nobody but the contract that they were accepted for.
+        claims: if session.is_trusted() {
+            claims::plan(seen)
+        } else {
+            claims::unverified(seen)
+        },
         ..BindingPlan::default()
     };
     if let Some(claims) = &plan.claims {

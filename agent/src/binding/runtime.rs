@@ -219,11 +219,14 @@ impl BindingRuntime {
         }
     }
 
-    /// Withholds all deletions, or no longer.
+    /// Withholds all deletions and pauses the claims, or no longer.
     pub(super) fn withhold_deletions(&mut self, withheld: bool) {
-        self.deletions_withheld = withheld;
+        let before = std::mem::replace(&mut self.deletions_withheld, withheld);
         if let Some((guard, _)) = &self.deletions {
             guard.withhold(withheld);
+        }
+        if before != withheld {
+            self.push_claims();
         }
     }
 
@@ -297,7 +300,7 @@ fn is_done(released: &DrainProgress) -> bool {
 }
 
 /// The facts of an engine's progress whose change is reported at once.
-fn milestones(progress: &Progress) -> [bool; 6] {
+fn milestones(progress: &Progress) -> [bool; 7] {
     [
         progress.consumer_synced,
         progress.provider_synced,
@@ -305,5 +308,6 @@ fn milestones(progress: &Progress) -> [bool; 6] {
         progress.failing > 0,
         progress.remaining == Some(0),
         progress.objects == 0,
+        progress.continues,
     ]
 }

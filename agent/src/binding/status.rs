@@ -75,7 +75,13 @@ pub fn live(seen: &ObservedBinding, plan: &BindingPlan, failures: &CrdFailures) 
             (sync::deletions_synced(seen), types::DELETIONS_SYNCED),
             (claims::in_sync(seen, plan), types::PERMISSION_CLAIMS_IN_SYNC),
             (
-                provider_access(&seen.access, seen.session.as_ref()),
+                // Bindings of a bundle follow its consent.
+                provider_access(
+                    &seen.access,
+                    seen.session.as_ref(),
+                    if seen.bundle.is_some() { "bundle" } else { "binding" },
+                    &seen.takeover(),
+                ),
                 types::PROVIDER_ACCESS_COMPLETE,
             ),
         ] {

@@ -236,11 +236,20 @@ fn claims(seen: &ObservedBinding, plan: &mut UnbindPlan) -> bool {
 
 /// Message while nothing tells whether the provider still has the contract and serves this cluster.
 fn unverified(session: &ObservedSession) -> String {
+    let contract = &session.contract;
+    let why = match &session.found {
+        Some(found) if !session.is_verified() => format!(
+            "the binding is pinned to {}, but the namespace has UID {found}; consent to that by annotating the binding with \
+             kube-bind.io/accept-provider-change=<time, RFC 3339>",
+            session.contract_uid
+        ),
+        _ => format!(
+            "the konnector lacks rights there: {}",
+            provider_rights::granting(&session.missing_rights)
+        ),
+    };
     format!(
-        "the konnector lacks rights in namespace {} of the provider, so nothing tells whether it is still the same contract and \
-         serves this cluster: {}; {FORCE}",
-        session.contract,
-        provider_rights::granting(&session.missing_rights),
+        "nothing tells whether namespace {contract} of the provider is still the same contract and serves this cluster, since {why}; {FORCE}"
     )
 }
 

@@ -54,7 +54,7 @@ pub fn of(seen: &ObservedBundle, plan: &BundlePlan, failures: &ExportFailures) -
         set(Some(secret_valid(seen)), types::SECRET_VALID);
         set(reachable(seen), types::PROVIDER_REACHABLE);
         set(
-            shared::provider_access(&seen.access, seen.session.as_ref()),
+            shared::provider_access(&seen.access, seen.session.as_ref(), "bundle", &seen.takeover()),
             types::PROVIDER_ACCESS_COMPLETE,
         );
     }

@@ -110,32 +110,52 @@ fn credential(session: &ObservedSession, renew: &str) -> Condition {
     }
 }
 
-/// The condition ProviderAccessComplete; `None` unless rights in the contract namespace are missing.
-pub fn provider_access(access: &ContractAccess, session: Option<&ObservedSession>) -> Option<Condition> {
-    let session = session.filter(|session| !session.missing_rights.is_empty() || !session.is_verified)?;
+/// The condition ProviderAccessComplete; `None` unless rights in the contract namespace are missing, or its UID is not the pinned one.
+/// `kind` is `binding` or `bundle`, whose user may consent to the contract.
+pub fn provider_access(
+    access: &ContractAccess,
+    session: Option<&ObservedSession>,
+    kind: &str,
+    takeover: &Consent,
+) -> Option<Condition> {
+    let session = session.filter(|session| !session.missing_rights.is_empty() || !session.is_verified())?;
     if !matches!(access, ContractAccess::Reached(_)) {
         return None;
     }
-    let (reason, effect) = if session.is_trusted() {
-        (RIGHTS_MISSING, "what needs them is left undone")
+    let mut told = Vec::new();
+    let reason = if session.is_trusted() {
+        RIGHTS_MISSING
     } else {
-        (
-            CONTRACT_UNVERIFIED,
-            "nothing tells whether it is still the same contract and serves this cluster: objects are synced as far as the \
-             rights go, and nothing is deleted or unbound",
-        )
+        told.push(format!(
+            "nothing tells whether namespace {} of the provider is still the same contract and serves this cluster: objects are synced \
+             as far as the rights go, and nothing is deleted or unbound",
+            session.contract
+        ));
+        CONTRACT_UNVERIFIED
     };
-    let message = format!(
-        "the konnector lacks rights in namespace {} of the provider, so {effect}; the provider's admin mends it by these rules in a \
-         Role of that namespace: {}",
-        session.contract,
-        provider_rights::granting(&session.missing_rights),
-    );
+    if let Some(found) = &session.found
+        && !session.is_verified()
+    {
+        told.push(format!(
+            "the {kind} is pinned to {}, the namespace has UID {found} now; that takes the place of the pin when copies are found that \
+             were made before, or after you consent by annotating the {kind} with kube-bind.io/accept-provider-change=<time, RFC 3339>{}",
+            session.contract_uid,
+            takeover.complaint(annotations::ACCEPT_PROVIDER_CHANGE),
+        ));
+    }
+    if !session.missing_rights.is_empty() {
+        told.push(format!(
+            "the konnector lacks rights in namespace {} of the provider; the provider's admin mends it by these rules in a Role of that \
+             namespace: {}",
+            session.contract,
+            provider_rights::granting(&session.missing_rights),
+        ));
+    }
     Some(false_condition(
         PROVIDER_ACCESS_COMPLETE,
         Severity::Warning,
         reason,
-        message,
+        told.join("; "),
     ))
 }
 

@@ -22,6 +22,8 @@ pub struct Deletions {
     /// Whether copies may be deleted: nothing is withheld, and the user consents, or every engine has counted and not too much is
     /// missing.
     allowed: watch::Sender<bool>,
+    /// Whether all deletions are withheld.
+    withheld: watch::Sender<bool>,
 }
 
 /// Why deletions are frozen.
@@ -48,7 +50,6 @@ pub enum Kind {
 struct State {
     engines: HashMap<u64, Counted>,
     consent: Option<Timestamp>,
-    withheld: bool,
 }
 
 /// The counts of one engine; `None` before the first one, and while not all objects are known.
@@ -68,12 +69,19 @@ impl Deletions {
 
     /// Withholds all deletions, or no longer: also those of copies whose source was seen to end, and whatever the user consents to.
     pub fn withhold(&self, withheld: bool) {
-        self.change(|state| state.withheld = withheld);
+        self.withheld
+            .send_if_modified(|before| std::mem::replace(before, withheld) != withheld);
+        self.change(|_| ());
     }
 
-    /// Whether all deletions are withheld.
+    /// Whether all deletions are withheld, to read or to wait for.
+    pub(crate) fn withheld(&self) -> watch::Receiver<bool> {
+        self.withheld.subscribe()
+    }
+
+    /// Whether all deletions are withheld now.
     pub(crate) fn withholds(&self) -> bool {
-        self.state.lock().withheld
+        *self.withheld.borrow()
     }
 
     /// Why deletions are frozen, to read or to wait for; `None` unless too many sources are missing.
@@ -125,7 +133,7 @@ impl Deletions {
         change(&mut state);
         let consented = state.consent.is_some_and(|until| until > Timestamp::now());
         let frozen = state.frozen().filter(|_| !consented);
-        let allowed = !state.withheld && (consented || (frozen.is_none() && state.is_counted()));
+        let allowed = !self.withholds() && (consented || (frozen.is_none() && state.is_counted()));
         self.frozen
             .send_if_modified(|before| std::mem::replace(before, frozen) != frozen);
         self.allowed

@@ -181,8 +181,7 @@ impl Issue {
     pub(crate) fn withheld() -> Self {
         Self {
             reason: CONTRACT_UNVERIFIED,
-            message: "nothing is deleted while the contract cannot be verified; condition ProviderAccessComplete of the binding says which \
-                      rights are missing"
+            message: "nothing is deleted while the contract cannot be verified; condition ProviderAccessComplete of the binding says why"
                 .to_owned(),
             transient: false,
             cause: Cause::Other,

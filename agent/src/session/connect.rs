@@ -56,8 +56,8 @@ pub struct ReachTerms {
 pub struct ContractConnection {
     /// The contract.
     pub contract: Contract,
-    /// Whether the UID of the contract was read from the provider.
-    pub is_verified: bool,
+    /// UID of the contract namespace as it was read last; `None` if the konnector may not read it.
+    pub found: Option<Arc<str>>,
     /// Fingerprint of the kubeconfig that was tried.
     pub origin: Fingerprint,
     /// The credential that reached the contract: of the kubeconfig, or its renewal.
@@ -244,8 +244,8 @@ async fn reach(
         });
     }
     Ok(Arc::new(ContractConnection {
+        found: is_verified.then(|| Arc::clone(&contract.uid)),
         contract,
-        is_verified,
         origin,
         access,
         clients,
@@ -256,7 +256,7 @@ async fn reach(
 
 /// Refuses a connection to an unverified contract where the terms need its UID.
 fn judge(reached: Arc<ContractConnection>, terms: ReachTerms) -> Result<Arc<ContractConnection>, ConnectError> {
-    if reached.is_verified || !terms.needs_uid {
+    if reached.found.is_some() || !terms.needs_uid {
         return Ok(reached);
     }
     Err(ConnectError::Unverified {
@@ -326,7 +326,7 @@ async fn read_exports(
     let exports: Api<APIServiceExport> = Api::namespaced(clients.lease.clone(), &access.namespace);
     match exports.list_metadata(&ListParams::default().limit(1)).await {
         Ok(_) => Ok(FoundContract {
-            contract: Contract::unverified(&access.endpoint, &access.namespace),
+            contract: Contract::unverified(access),
             is_verified: false,
         }),
         Err(error) => Err(match refusal(access, &error) {

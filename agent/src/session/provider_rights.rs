@@ -36,25 +36,29 @@ const CLUSTER_BINDINGS: &str = "clusterbindings";
 
 /// The right to read the UID of the contract namespace.
 pub const READ_NAMESPACE: ProviderRight = ProviderRight::new("", NAMESPACES, "get");
+/// The right to list the exports.
+pub const LIST_EXPORTS: ProviderRight = ProviderRight::new(KUBE_BIND, "apiserviceexports", "list");
 /// The right to list the schemas of the exports.
 pub const LIST_SCHEMAS: ProviderRight = ProviderRight::new(KUBE_BIND, "boundschemas", "list");
 /// The right to list the provider namespaces of the contract.
 pub const LIST_NAMESPACES: ProviderRight = ProviderRight::new(KUBE_BIND, "apiservicenamespaces", "list");
 /// The right to list the record of the consumer cluster.
 pub const LIST_CLUSTER_BINDINGS: ProviderRight = ProviderRight::new(KUBE_BIND, CLUSTER_BINDINGS, "list");
+/// The right to watch the record of the consumer cluster.
+pub const WATCH_CLUSTER_BINDINGS: ProviderRight = ProviderRight::new(KUBE_BIND, CLUSTER_BINDINGS, "watch");
 /// The right to send heartbeats, which record the consumer cluster.
 pub const WRITE_HEARTBEAT: ProviderRight = ProviderRight::new(KUBE_BIND, "clusterbindings/status", "patch");
 
 /// The rights that the konnector needs in a contract namespace, beside those on objects. Exports that cannot be watched are listed.
 const NEEDED: [ProviderRight; 14] = [
     READ_NAMESPACE,
-    ProviderRight::new(KUBE_BIND, "apiserviceexports", "list"),
+    LIST_EXPORTS,
     ProviderRight::new(KUBE_BIND, "apiserviceexports/status", "patch"),
     LIST_SCHEMAS,
     ProviderRight::new(KUBE_BIND, "boundschemas", "watch"),
     ProviderRight::new(KUBE_BIND, "boundschemas/status", "patch"),
     LIST_CLUSTER_BINDINGS,
-    ProviderRight::new(KUBE_BIND, CLUSTER_BINDINGS, "watch"),
+    WATCH_CLUSTER_BINDINGS,
     WRITE_HEARTBEAT,
     LIST_NAMESPACES,
     ProviderRight::new(KUBE_BIND, "apiservicenamespaces", "watch"),
@@ -82,10 +86,13 @@ impl ProviderRight {
         let has = |list: Option<&Vec<String>>, wanted: &str| {
             list.is_some_and(|list| list.iter().any(|item| item == "*" || item == wanted))
         };
+        // `*/status` grants the subresource of every resource.
+        let every = self.resource.split_once('/').map(|(_, part)| format!("*/{part}"));
         let names = rule.resource_names.as_deref().unwrap_or_default();
         let is_named = |name: &str| names.iter().any(|known| known == name);
         has(rule.api_groups.as_ref(), self.group)
-            && has(rule.resources.as_ref(), self.resource)
+            && (has(rule.resources.as_ref(), self.resource)
+                || every.is_some_and(|every| has(rule.resources.as_ref(), &every)))
             && has(Some(&rule.verbs), self.verb)
             && (names.is_empty() || self.object(namespace).is_some_and(is_named))
     }
@@ -123,13 +130,13 @@ pub fn granting(missing: &[ProviderRight]) -> String {
 impl Verification {
     /// What a connection showed when its session was opened.
     pub(super) fn of(reached: &ContractConnection) -> Self {
-        let found = reached.is_verified.then(|| Arc::clone(&reached.contract.uid));
-        Self::new(found, Vec::new())
+        Self::new(reached.found.clone(), Vec::new())
     }
 
     pub(super) fn new(found: Option<Arc<str>>, mut missing: Vec<ProviderRight>) -> Self {
-        // The namespace was read in vain, whatever the review of the rights says.
-        if found.is_none() && !missing.contains(&READ_NAMESPACE) {
+        // Whether the namespace could be read counts, whatever the review of the rights says.
+        missing.retain(|right| *right != READ_NAMESPACE);
+        if found.is_none() {
             missing.insert(0, READ_NAMESPACE);
         }
         Self { found, missing }

@@ -3,20 +3,32 @@
 //! Nothing is asked while everything works. After a request failed, the API server is asked for the rights in the contract namespace,
 //! and then again until none is missing.
 
-use std::sync::Arc;
+use std::{fmt::Debug, sync::Arc};
 
-use bindery_runtime::{cache::Cache, errors};
-use k8s_openapi::api::authorization::v1::{
-    SelfSubjectAccessReview, SelfSubjectRulesReview, SelfSubjectRulesReviewSpec,
+use bindery_api::{
+    names::CLUSTER_BINDING,
+    v1alpha2::{APIServiceExport, APIServiceNamespace, BoundSchema, ClusterBinding},
 };
-use kube::{Api, Resource, api::PostParams};
+use bindery_runtime::{cache::Cache, errors};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::authorization::v1::{SelfSubjectAccessReview, SelfSubjectRulesReview, SelfSubjectRulesReviewSpec},
+};
+use kube::{
+    Api, Client, Resource,
+    api::{ListParams, PostParams},
+};
+use serde::de::DeserializeOwned;
 use tokio::time::sleep;
 
 use super::{
     connect::{self, ConnectError},
     exports::Exports,
     heartbeat::Heartbeat,
-    provider_rights::{LIST_NAMESPACES, ProviderRight, Verification, access_review, granting, missing},
+    provider_rights::{
+        LIST_CLUSTER_BINDINGS, LIST_EXPORTS, LIST_NAMESPACES, LIST_SCHEMAS, ProviderRight, Verification, access_review,
+        granting, missing,
+    },
     session_core::SessionCore,
 };
 
@@ -35,7 +47,8 @@ impl SessionCore {
         let mut verification = self.verification.subscribe();
         let mut heartbeat = self.heartbeat.subscribe();
         let mut refused = self.reports_refused.subscribe();
-        let is_lacking = |known: &Verification| known.found.is_none() || !known.missing.is_empty();
+        let is_lacking =
+            |known: &Verification| known.found.as_ref() != Some(&self.contract.uid) || !known.missing.is_empty();
         // The core owns all senders, so that waiting never fails.
         tokio::select! {
             _ = verification.wait_for(is_lacking) => {}
@@ -59,6 +72,7 @@ impl SessionCore {
         };
         let missing = match self.missing().await {
             Ok(missing) => missing,
+            Err(error) if errors::is_forbidden(&error) => self.unlistable().await,
             Err(error) => {
                 tracing::debug!(contract = %self.contract.namespace, error = %errors::explain(&error), "rights not reviewed");
                 self.verification.borrow().missing.clone()
@@ -97,6 +111,22 @@ impl SessionCore {
         Ok(missing)
     }
 
+    /// Finds out which of the needed lists are forbidden, by asking for them: where the rights may not be reviewed either.
+    async fn unlistable(&self) -> Vec<ProviderRight> {
+        let (client, namespace) = (&self.sides.provider.lease, &*self.contract.namespace);
+        let asked = tokio::join!(
+            is_forbidden::<APIServiceExport>(client, namespace),
+            is_forbidden::<BoundSchema>(client, namespace),
+            is_forbidden::<ClusterBinding>(client, namespace),
+            is_forbidden::<APIServiceNamespace>(client, namespace),
+        );
+        let rights = [LIST_EXPORTS, LIST_SCHEMAS, LIST_CLUSTER_BINDINGS, LIST_NAMESPACES];
+        let asked = rights.into_iter().zip(<[bool; 4]>::from(asked));
+        asked
+            .filter_map(|(right, is_forbidden)| is_forbidden.then_some(right))
+            .collect()
+    }
+
     /// Notes the UID of the contract namespace as it was read; `None` if it may not be read. The rights are reviewed then.
     pub(super) fn note_found(&self, found: Option<Arc<str>>) {
         let missing = self.verification.borrow().missing.clone();
@@ -105,6 +135,7 @@ impl SessionCore {
 
     /// Publishes what is known of the contract's UID and of the rights, if it changed.
     pub(super) fn verify(&self, verification: Verification) {
+        self.note_uid(verification.found.as_ref());
         self.unreadable_namespaces.send_if_modified(|unreadable| {
             let before = std::mem::replace(unreadable, verification.lacks(LIST_NAMESPACES));
             before != *unreadable
@@ -124,6 +155,21 @@ impl SessionCore {
     }
 }
 
+/// Whether the objects of a kind in the contract namespace may not be listed.
+async fn is_forbidden<K>(client: &Client, namespace: &str) -> bool
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    let api: Api<K> = Api::namespaced(client.clone(), namespace);
+    let limit = ListParams {
+        // As the caches ask, so that a rule for that object alone is enough.
+        field_selector: (K::kind(&()) == ClusterBinding::kind(&())).then(|| format!("metadata.name={CLUSTER_BINDING}")),
+        ..ListParams::default().limit(1)
+    };
+    let listed = api.list_metadata(&limit).await;
+    listed.is_err_and(|error| errors::is_forbidden(&error))
+}
+
 /// Waits until the exports cannot be read. They are asked between changes: their lock is held while a change is published.
 async fn exports_fail(exports: &Exports) {
     let mut changes = exports.changes();
@@ -134,7 +180,7 @@ async fn exports_fail(exports: &Exports) {
 /// Waits until the watch of a cache fails.
 async fn fails<K>(cache: &Cache<K>)
 where
-    K: Resource + serde::de::DeserializeOwned + Send + Sync + 'static,
+    K: Resource + DeserializeOwned + Send + Sync + 'static,
 {
     let mut health = cache.health();
     // The cache owns the sender, so that waiting never fails.

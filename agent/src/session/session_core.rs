@@ -1,13 +1,21 @@
 //! The state that the tasks of a session share.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use bindery_api::{
     names::CLUSTER_BINDING,
     v1alpha2::{APIServiceNamespace, BoundSchema, ClusterBinding},
 };
-use bindery_runtime::{cache::Cache, kubeconfig::Fingerprint, watch::Source};
+use bindery_runtime::{
+    cache::Cache,
+    kubeconfig::{Fingerprint, ProviderAccess},
+    watch::Source,
+};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use secrecy::SecretSlice;
 use tokio::sync::watch;
 
@@ -17,6 +25,7 @@ use super::{
     connect::ContractConnection,
     credential::{self, SessionCredential},
     exports::Exports,
+    found_uids::FoundUids,
     polling::PollIntervals,
     provider_rights::Verification,
     renewal_schedule::RenewalSchedule,
@@ -26,7 +35,7 @@ use crate::{
     claims::{Claims, Site},
     connection::Sides,
     consumer::Consumer,
-    contract::{Contract, is_unverified},
+    contract::Contract,
     engine::{self, Budget, Surroundings},
     events::Recorder,
     metrics::Metrics,
@@ -36,6 +45,10 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct SessionCore {
     pub(super) contract: Contract,
+    /// The UIDs of the contract namespace that were read.
+    found: Mutex<FoundUids>,
+    /// UIDs of the bindings whose copies on the provider are those that were made before.
+    pub(super) continued: watch::Sender<BTreeSet<Arc<str>>>,
     pub(super) sides: Sides,
     pub(super) surroundings: Surroundings,
     pub(super) consumer: Consumer,
@@ -134,6 +147,12 @@ impl SessionCore {
         });
         Self {
             contract: reached.contract.clone(),
+            found: Mutex::new(FoundUids {
+                first: reached.found.clone(),
+                last: reached.found.clone(),
+                now: reached.found.clone(),
+            }),
+            continued: watch::Sender::default(),
             sides,
             surroundings,
             consumer,
@@ -197,15 +216,28 @@ impl SessionCore {
         });
     }
 
-    /// The contract, with the UID that was read since if it was not verified before.
-    pub(super) fn found_contract(&self) -> Contract {
-        let found = self.verification.borrow().found.clone();
-        match found {
-            Some(uid) if is_unverified(&self.contract.uid) => Contract {
+    /// The UIDs of the contract namespace that were read.
+    pub(super) fn found(&self) -> FoundUids {
+        self.found.lock().clone()
+    }
+
+    /// Notes the UID of the contract namespace; `None` if it cannot be read.
+    pub(super) fn note_uid(&self, uid: Option<&Arc<str>>) {
+        let mut found = self.found.lock();
+        found.now = uid.cloned();
+        if uid.is_some() {
+            found.last = uid.cloned();
+        }
+    }
+
+    /// The contract that a kubeconfig of the session reaches, for a binding or bundle with this pin.
+    pub(super) fn contract_for(&self, access: &ProviderAccess, pinned: Option<&str>) -> Contract {
+        match self.found().known(&self.contract.uid, pinned) {
+            Some(uid) => Contract {
                 uid,
                 namespace: Arc::clone(&self.contract.namespace),
             },
-            _ => self.contract.clone(),
+            None => Contract::unverified(access),
         }
     }
 

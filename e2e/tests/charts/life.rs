@@ -27,7 +27,9 @@ fn releases_come_change_and_go_and_every_object_stays() -> Result<()> {
 }
 
 async fn life(world: &World) -> Result<()> {
-    server_taken_over(world).await.context("the server taken over by Helm")?;
+    server_taken_over(world)
+        .await
+        .context("the server taken over by Helm")?;
     let offer = Offer::new("life");
     world.offer(offer).await?;
     make_namespace(&world.consumer, NAMESPACE).await?;
@@ -51,7 +53,9 @@ async fn server_taken_over(world: &World) -> Result<()> {
     let folder = charts::folder(SERVER.chart).join("../../server");
     let folder = folder.to_str().context("a path in UTF-8")?;
     // The namespace is the first file that the other files need.
-    plane.kubectl(&["apply", "-f", &format!("{folder}/namespace.yaml")]).await?;
+    plane
+        .kubectl(&["apply", "-f", &format!("{folder}/namespace.yaml")])
+        .await?;
     plane.kubectl(&["apply", "-f", folder]).await?;
     let uids = r#"jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.uid}{"\n"}{end}"#;
     let before = plane.kubectl(&["get", "-f", folder, "-o", uids]).await?;

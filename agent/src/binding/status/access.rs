@@ -109,7 +109,7 @@ fn without_export(seen: &ObservedBinding, session: &ObservedSession) -> Option<C
             CONTRACT_UNVERIFIED,
             format!(
                 "the provider shows no APIServiceExport {}/{name}, but the contract cannot be verified, so nothing is unbound; \
-                 condition ProviderAccessComplete says which rights are missing",
+                 condition ProviderAccessComplete says why",
                 session.contract
             ),
         ),

@@ -91,7 +91,7 @@ pub(super) fn fresh() -> ObservedBinding {
             pretty_name: Some("Wild West".to_owned()),
             has_backend: true,
             missing_rights: Vec::new(),
-            is_verified: true,
+            found: Some("a".into()),
         }),
         crds: BTreeMap::new(),
         schemas: BTreeMap::from([(CRD.to_owned(), ObservedSchema::Present(schema()))]),

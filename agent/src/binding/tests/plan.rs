@@ -113,7 +113,7 @@ fn objects_are_let_go_only_of_what_is_not_exported() {
         session(seen).export = ExportLookup::Present(std::sync::Arc::new(export));
     });
     check(&shrunk, &["stop engine", "release Deleted", "go on"]);
-    let unverified = with(shrunk, |seen| session(seen).is_verified = false);
+    let unverified = with(shrunk, |seen| session(seen).found = None);
     check(&unverified, &["stop engine", "go on"]);
 }
 
@@ -264,7 +264,7 @@ fn it_comes_to_rest_from_anywhere() {
 
 #[test]
 fn an_unverified_contract_is_synced_and_nothing_ends() {
-    let unverified: fn(&mut ObservedBinding) = |seen| session(seen).is_verified = false;
+    let unverified: fn(&mut ObservedBinding) = |seen| session(seen).found = None;
     let unrecorded: fn(&mut ObservedBinding) = |seen| session(seen).pin = ClusterPin::Unverified;
     for lacks in [unverified, unrecorded] {
         check(&with(pinned(), lacks), &["create crd", "go on"]);

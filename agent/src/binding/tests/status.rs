@@ -613,7 +613,7 @@ fn each_missing_right_is_named_and_the_worst_effect_is_told() {
         with(served(), |seen| {
             let session = session(seen);
             session.missing_rights = rights.to_vec();
-            session.is_verified = is_verified;
+            session.found = is_verified.then(|| session.contract_uid.clone());
             session.pin = pin;
         })
     };
@@ -626,6 +626,19 @@ fn each_missing_right_is_named_and_the_worst_effect_is_told() {
     ] {
         check(&unverified, kind, "ContractUnverified", warning, says);
     }
+    let another = with(lacking(&[], true, ClusterPin::Ours), |seen| {
+        session(seen).found = Some("b".into())
+    });
+    for says in [
+        "pinned to a",
+        "has UID b",
+        "annotating the binding with kube-bind.io/accept-provider-change",
+    ] {
+        check(&another, kind, "ContractUnverified", warning, says);
+    }
+    let told = status_of(&another);
+    let told = conditions::get(&told.conditions, kind).unwrap();
+    assert!(!told.message.contains("lacks rights"), "{told:?}");
     let unrecorded = lacking(&[WRITE_HEARTBEAT], true, ClusterPin::Unverified);
     check(
         &unrecorded,

@@ -331,8 +331,10 @@ fn a_bundles_binding_leaves_the_export_to_the_next() {
 
 #[test]
 fn an_unverified_contract_holds_a_deletion_up_unless_the_user_forces_it() {
-    let unverified = |seen: &mut ObservedBinding| session(seen).is_verified = false;
+    let unverified = |seen: &mut ObservedBinding| session(seen).found = None;
     check(&with(served(), unverified), &["pause"], "lacks rights");
+    let another = |seen: &mut ObservedBinding| session(seen).found = Some("b".into());
+    check(&with(served(), another), &["pause"], "has UID b; consent to that");
     let empty = with(pinned(), unverified);
     check(&empty, &[], "lacks rights");
     assert!(plan(&empty).stuck);

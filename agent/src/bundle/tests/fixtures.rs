@@ -93,7 +93,7 @@ pub(super) fn seen(exports: &[&str]) -> ObservedBundle {
             pretty_name: Some("Wild West".to_owned()),
             has_backend: true,
             missing_rights: Vec::new(),
-            is_verified: true,
+            found: Some("a".into()),
         }),
         exports: ExportList::default(),
         last_probe: Some(probe(1)),

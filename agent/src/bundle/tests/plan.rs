@@ -405,7 +405,8 @@ fn what_is_not_confirmed_ends_nothing() {
         seen.last_probe.as_mut().unwrap().problem = Some(ConnectError::Gone { server, namespace });
     });
     unconfirmed(|seen| seen.last_probe.as_mut().unwrap().is_verified = false);
-    unconfirmed(|seen| seen.session.as_mut().unwrap().is_verified = false);
+    unconfirmed(|seen| seen.session.as_mut().unwrap().found = None);
+    unconfirmed(|seen| seen.session.as_mut().unwrap().found = Some("b".into()));
     unconfirmed(|seen| seen.session.as_mut().unwrap().pin = ClusterPin::Unverified);
 }
 

@@ -97,3 +97,25 @@ fn a_question_names_subresource_and_object() {
     let asked = review.spec.resource_attributes.unwrap();
     assert_eq!((asked.subresource, asked.name), (None, None));
 }
+
+#[test]
+fn a_rule_for_a_subresource_of_all_resources_grants_it() {
+    let every = [rule(&[KUBE_BIND], &["*/status"], &["patch"], &[])];
+    let missing = missing(&every, CONTRACT);
+    assert!(
+        missing.iter().all(|right| !right.resource.ends_with("/status")),
+        "{missing:?}"
+    );
+    assert!(missing.contains(&LIST_EXPORTS));
+    let other = [rule(&[KUBE_BIND], &["*/scale"], &["patch"], &[])];
+    check(&[&other[..], &shipped()[..]].concat(), "");
+    assert!(super::missing(&other, CONTRACT).contains(&WRITE_HEARTBEAT));
+}
+
+#[test]
+fn a_namespace_that_was_read_is_not_told_as_missing() {
+    let read = Verification::new(Some("a".into()), vec![READ_NAMESPACE, WRITE_HEARTBEAT]);
+    assert_eq!(read.missing, [WRITE_HEARTBEAT]);
+    let unread = Verification::new(None, vec![WRITE_HEARTBEAT]);
+    assert_eq!(unread.missing, [READ_NAMESPACE, WRITE_HEARTBEAT]);
+}
