@@ -13,10 +13,11 @@ use bindery_e2e::{
     offer::Offer,
     wildwest::{self, SOON},
 };
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
-    core::v1::ServiceAccount,
-    rbac::v1::{ClusterRoleBinding, RoleBinding},
+    core::v1::{Namespace, ServiceAccount},
+    rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding},
 };
 use kube::{
     Api, ResourceExt as _,
@@ -32,7 +33,10 @@ use crate::{
 
 const READ: Offer = Offer { name: "reader" };
 const AGAIN: Offer = Offer { name: "reader-again" };
-const ACCOUNT: &str = "reader";
+const ANEW: Offer = Offer { name: "reader-anew" };
+const OTHER: Offer = Offer { name: "reader-other" };
+/// The namespace of the readers' accounts, which outlive their contracts.
+const ACCOUNTS: &str = "default";
 const LACKING: &str = "ProviderAccessComplete";
 /// A provider that forbids something is asked again only now and then.
 const AT_LAST: Duration = Duration::from_secs(90);
@@ -136,6 +140,77 @@ pub(crate) async fn a_konnector_that_starts_with_reading_rights_goes_on() -> Res
     .await
 }
 
+/// A namespace that was made anew takes the place neither of one whose UID was never read, nor of one whose UID was.
+pub(crate) async fn a_contract_made_anew_needs_consent() -> Result<()> {
+    case("reader-anew", async |case| {
+        let contract = case.contract(&case.world.p, &[ANEW, OTHER]).await?;
+        let granted = contract.export(ANEW).await?;
+        let admin = Admin {
+            plane: &case.world.p.plane,
+            contract: &contract,
+            offer: ANEW,
+        };
+        let bundle = case.bundle("");
+        bundle.give(&admin.reader(&granted).await?.yaml()?).await?;
+        admin.allow_all_but_the_namespace().await?;
+        bundle.apply(json!({"pollingInterval": "1s"})).await?;
+        lacks(&bundle, "namespaces").await?;
+        let pair = case.object(&contract, ANEW, "one").await?;
+        pair.works("before").await?;
+
+        let is_unverified = async || {
+            let bound = bundle.all_bindings.get(ANEW.name).await?;
+            for pinned in [bound.contract_uid(), bundle.get().await?.contract_uid()] {
+                ensure!(pinned.is_some_and(|uid| uid.starts_with("unverified-")), "{pinned:?}");
+            }
+            pair.is_here().await
+        };
+        is_unverified().await?;
+        admin.make_anew().await?;
+        let second = contract.uid().await?;
+        let says = ["has UID", &second, annotations::ACCEPT_PROVIDER_CHANGE];
+        bundle
+            .complains(LACKING, Severity::Warning, "ContractUnverified", &says)
+            .await?;
+        binding_of(
+            &bundle,
+            ANEW,
+            "Connected",
+            "ContractUnverified",
+            "so nothing is unbound",
+        )
+        .await?;
+        holds_for("the pin to stay", A_WHILE, is_unverified).await?;
+
+        let until = Timestamp::now() + SignedDuration::from_mins(5);
+        bundle
+            .annotate(annotations::ACCEPT_PROVIDER_CHANGE, json!(until.to_string()))
+            .await?;
+        eventually_ok("the contract to be the one that was consented to", SOON, async || {
+            let bound = bundle.all_bindings.get(ANEW.name).await?;
+            for pinned in [bound.contract_uid(), bundle.get().await?.contract_uid()] {
+                ensure!(pinned == Some(&*second), "{pinned:?}");
+            }
+            pair.is_here().await
+        })
+        .await?;
+        bundle
+            .annotate(annotations::ACCEPT_PROVIDER_CHANGE, json!(null))
+            .await?;
+        bundle
+            .annotate_binding(ANEW.name, annotations::ACCEPT_PROVIDER_CHANGE, json!(null))
+            .await?;
+
+        admin.make_anew().await?;
+        let third = contract.uid().await?;
+        bundle
+            .complains("SecretValid", Severity::Error, "ProviderChanged", &[&second, &third])
+            .await?;
+        pair.is_here().await
+    })
+    .await
+}
+
 /// With the role that is shipped alone, the API is bound, and every right that lacks is named.
 async fn begins_without_rights(bundle: &Bundle) -> Result<()> {
     let missing = [
@@ -230,20 +305,23 @@ async fn binding(bundle: &Bundle) -> Result<APIServiceBinding> {
 }
 
 async fn binding_says(bundle: &Bundle, type_: &str, reason: &str, says: &str) -> Result<()> {
+    binding_of(bundle, READ, type_, reason, says).await
+}
+
+async fn binding_of(bundle: &Bundle, offer: Offer, type_: &str, reason: &str, says: &str) -> Result<()> {
     let is_so = |known: &Condition| {
         known.status == ConditionStatus::False && known.reason == reason && known.message.contains(says)
     };
-    bundle.binding_is(READ.name, type_, is_so).await.map(drop)
+    bundle.binding_is(offer.name, type_, is_so).await.map(drop)
 }
 
 // === impl Admin ===
 
 impl Admin<'_> {
-    /// Makes an account that holds the shipped role in the contract namespace and reads the objects, and its kubeconfig.
+    /// Makes an account that holds the shipped role in the contract namespace and reads the objects; returns its kubeconfig.
     async fn reader(&self, granted: &Credential) -> Result<Credential> {
-        let namespace = &self.contract.namespace;
-        let accounts: Api<ServiceAccount> = Api::namespaced(self.plane.client(), namespace);
-        let account = serde_json::from_value(json!({"metadata": {"name": ACCOUNT}}))?;
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.plane.client(), ACCOUNTS);
+        let account = serde_json::from_value(json!({"metadata": {"name": self.offer.name}}))?;
         accounts.create(&PostParams::default(), &account).await?;
         self.plane.apply(&manifests::file("provider-reader/role.yaml")?).await?;
         self.bind("kube-bind-reader", "kube-bind-reader").await?;
@@ -266,7 +344,7 @@ impl Admin<'_> {
             ..TokenRequest::default()
         };
         let issued = accounts
-            .create_token_request(ACCOUNT, &PostParams::default(), &request)
+            .create_token_request(self.offer.name, &PostParams::default(), &request)
             .await?;
         let token = issued.status.context("no token")?.token;
         Ok(granted
@@ -278,6 +356,36 @@ impl Admin<'_> {
     async fn allow_all(&self) -> Result<()> {
         self.bind("reader-is-a-binder", "kube-binder").await?;
         self.bind_everywhere(&self.role("writes")).await
+    }
+
+    /// Gives the account what the server gives a contract, except that it may not read the namespace.
+    async fn allow_all_but_the_namespace(&self) -> Result<()> {
+        let roles: Api<ClusterRole> = Api::all(self.plane.client());
+        let mut rules = roles.get("kube-binder").await?.rules.unwrap_or_default();
+        rules.retain(|rule| rule.resources.as_deref() != Some(&["namespaces".to_owned()]));
+        let name = self.role("is-almost-a-binder");
+        let role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules,
+        });
+        self.plane.apply(&role.to_string()).await?;
+        self.bind(&name, &name).await?;
+        self.bind_everywhere(&self.role("writes")).await
+    }
+
+    /// Deletes the contract namespace and has it made again, with the export of another API in it.
+    async fn make_anew(&self) -> Result<()> {
+        let namespaces: Api<Namespace> = Api::all(self.plane.client());
+        let name = &self.contract.namespace;
+        namespaces.delete(name, &DeleteParams::default()).await?;
+        eventually_ok(format!("namespace {name} to be gone"), AT_LAST, async || {
+            let left = namespaces.get_opt(name).await?;
+            ensure!(left.is_none(), "{:?}", left.and_then(|left| left.status));
+            Ok(())
+        })
+        .await?;
+        self.contract.export(OTHER).await?;
+        self.bind("kube-bind-reader", "kube-bind-reader").await?;
+        self.allow_all().await
     }
 
     async fn deny_all_but_reading(&self) -> Result<()> {
@@ -309,7 +417,7 @@ impl Admin<'_> {
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-            "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": self.contract.namespace}],
+            "subjects": [{"kind": "ServiceAccount", "name": self.offer.name, "namespace": ACCOUNTS}],
         })
     }
 }

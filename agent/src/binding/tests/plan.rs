@@ -274,7 +274,7 @@ fn an_unverified_contract_is_synced_and_nothing_ends() {
             let ended = with(served(), |seen| session(seen).export = missed.clone());
             assert!(!plan(&ended).ops.is_empty(), "a trusted provider ends it");
             let kept = with(ended, lacks);
-            check(&kept, &[]);
+            check(&kept, &["pause"]);
             assert!(!kept.export_is_gone());
         }
     }
