@@ -98,7 +98,8 @@ fn wanted(seen: &ObservedBinding) -> BindingPlan {
     }
     let Some(export) = seen.export() else {
         // Nothing is written for an export that the provider does not show, and nothing ends before that is certain.
-        plan.ops.extend(seen.export_is_missed().then_some(BindingOp::Pause(true)));
+        plan.ops
+            .extend(seen.export_is_missed().then_some(BindingOp::Pause(true)));
         return plan;
     };
     let mut used = BTreeSet::new();

@@ -79,20 +79,23 @@ struct ClusterRecord<'a> {
 impl ClusterRecord<'_> {
     /// Which cluster the contract is pinned to. A record that can no longer be read may have changed, so that it proves nothing.
     fn pin(self, ours: Option<&str>, verification: &Verification) -> ClusterPin {
-        let is_unread = verification.lacks(LIST_CLUSTER_BINDINGS) || verification.lacks(WATCH_CLUSTER_BINDINGS);
-        match (self.recorded, ours) {
-            (Some(recorded), Some(ours)) if recorded != ours && !self.takeover => ClusterPin::Other {
-                recorded: recorded.to_owned(),
-            },
-            (_, None) => ClusterPin::Unknown,
-            (_, Some(_)) if is_unread => ClusterPin::Unverified,
-            (Some(recorded), Some(ours)) if recorded == ours => ClusterPin::Ours,
-            // With consent the next heartbeat takes the contract over.
-            (Some(_), Some(_)) => ClusterPin::Unknown,
+        let Some(ours) = ours else {
+            return ClusterPin::Unknown;
+        };
+        let other = self.recorded.filter(|recorded| *recorded != ours && !self.takeover);
+        if let Some(recorded) = other.map(str::to_owned) {
+            return ClusterPin::Other { recorded };
+        }
+        if verification.lacks(LIST_CLUSTER_BINDINGS) || verification.lacks(WATCH_CLUSTER_BINDINGS) {
+            return ClusterPin::Unverified;
+        }
+        match self.recorded {
+            Some(recorded) if recorded == ours => ClusterPin::Ours,
             // A provider that took the heartbeat and does not record the cluster is kube-bind's.
-            (None, Some(_)) if self.is_accepted => ClusterPin::Ours,
-            (None, Some(_)) if verification.lacks(WRITE_HEARTBEAT) => ClusterPin::Unverified,
-            (None, Some(_)) => ClusterPin::Unknown,
+            None if self.is_accepted => ClusterPin::Ours,
+            None if verification.lacks(WRITE_HEARTBEAT) => ClusterPin::Unverified,
+            // With consent the next heartbeat takes the contract over.
+            Some(_) | None => ClusterPin::Unknown,
         }
     }
 }

@@ -16,7 +16,7 @@ use bindery_e2e::{
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
-    core::v1::{Namespace, ServiceAccount},
+    core::v1::{ConfigMap, Namespace, ServiceAccount},
     rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding},
 };
 use kube::{
@@ -26,6 +26,7 @@ use kube::{
 use serde_json::json;
 
 use crate::{
+    claims,
     contract::{Contract, Credential, user},
     pair::Pair,
     world::{A_WHILE, case},
@@ -34,6 +35,7 @@ use crate::{
 const READ: Offer = Offer { name: "reader" };
 const AGAIN: Offer = Offer { name: "reader-again" };
 const ANEW: Offer = Offer { name: "reader-anew" };
+const CLAIMS: Offer = Offer { name: "reader-claims" };
 const OTHER: Offer = Offer { name: "reader-other" };
 /// The namespace of the readers' accounts, which outlive their contracts.
 const ACCOUNTS: &str = "default";
@@ -211,6 +213,57 @@ pub(crate) async fn a_contract_made_anew_needs_consent() -> Result<()> {
     .await
 }
 
+/// Claimed objects wait while the contract cannot be verified, and those of the bound API do not.
+pub(crate) async fn claimed_objects_are_kept_from_an_unverified_contract() -> Result<()> {
+    case("reader-claims", async |case| {
+        let contract = case.contract(&case.world.p, &[CLAIMS]).await?;
+        let granted = claims::exported(case, &contract, CLAIMS, json!([claims::claim("configmaps")])).await?;
+        let role = rights("bundles-reader-claims", &[("", "configmaps")]);
+        case.world.consumer.plane.apply(&role.to_string()).await?;
+        let admin = Admin {
+            plane: &case.world.p.plane,
+            contract: &contract,
+            offer: CLAIMS,
+        };
+        let bundle = case.bundle("");
+        bundle.give(&admin.reader(&granted).await?.yaml()?).await?;
+        admin.allow_all().await?;
+        admin.allow_claimed().await?;
+        bundle
+            .apply(json!({"pollingInterval": "1s", "acceptedClaims": [claims::claim("configmaps")]}))
+            .await?;
+        let pair = case.object(&contract, CLAIMS, "one").await?;
+        let client = case.world.consumer.plane.client();
+        claims::create::<ConfigMap>(&client, case.name, json!({"data": {"a": "first"}})).await?;
+        let copies = claims::copies::<ConfigMap>(case, &contract);
+        let is_copied = async |value: &str| {
+            let data = copies.get("claimed").await?.data.unwrap_or_default();
+            ensure!(data.get("a").is_some_and(|copied| copied == value), "{data:?}");
+            Ok(())
+        };
+        eventually_ok("the ConfigMap to be copied", SOON, || is_copied("first")).await?;
+
+        admin.deny_the_namespace().await?;
+        binding_of(
+            &bundle,
+            CLAIMS,
+            "PermissionClaimsInSync",
+            "ContractUnverified",
+            "not synced",
+        )
+        .await?;
+        let ours: Api<ConfigMap> = Api::namespaced(client, case.name);
+        let second = Patch::Merge(json!({"data": {"a": "second"}}));
+        ours.patch("claimed", &PatchParams::default(), &second).await?;
+        pair.works("while claims wait").await?;
+        holds_for("the ConfigMap to be kept back", A_WHILE, || is_copied("first")).await?;
+
+        admin.allow_all().await?;
+        eventually_ok("the change to be copied", AT_LAST, || is_copied("second")).await
+    })
+    .await
+}
+
 /// With the role that is shipped alone, the API is bound, and every right that lacks is named.
 async fn begins_without_rights(bundle: &Bundle) -> Result<()> {
     let missing = [
@@ -360,8 +413,8 @@ impl Admin<'_> {
 
     /// Gives the account what the server gives a contract, except that it may not read the namespace.
     async fn allow_all_but_the_namespace(&self) -> Result<()> {
-        let roles: Api<ClusterRole> = Api::all(self.plane.client());
-        let mut rules = roles.get("kube-binder").await?.rules.unwrap_or_default();
+        let cluster_roles: Api<ClusterRole> = Api::all(self.plane.client());
+        let mut rules = cluster_roles.get("kube-binder").await?.rules.unwrap_or_default();
         rules.retain(|rule| rule.resources.as_deref() != Some(&["namespaces".to_owned()]));
         let name = self.role("is-almost-a-binder");
         let role = json!({
@@ -370,6 +423,25 @@ impl Admin<'_> {
         self.plane.apply(&role.to_string()).await?;
         self.bind(&name, &name).await?;
         self.bind_everywhere(&self.role("writes")).await
+    }
+
+    /// Takes the right to read the namespace away, and no other.
+    async fn deny_the_namespace(&self) -> Result<()> {
+        self.allow_all_but_the_namespace().await?;
+        let bindings: Api<RoleBinding> = Api::namespaced(self.plane.client(), &self.contract.namespace);
+        bindings.delete("reader-is-a-binder", &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// Lets the account write ConfigMaps, which an export claims.
+    async fn allow_claimed(&self) -> Result<()> {
+        let name = self.role("serves-claims");
+        let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]);
+        let role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules,
+        });
+        self.plane.apply(&role.to_string()).await?;
+        self.bind_everywhere(&name).await
     }
 
     /// Deletes the contract namespace and has it made again, with the export of another API in it.

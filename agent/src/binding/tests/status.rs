@@ -627,7 +627,7 @@ fn each_missing_right_is_named_and_the_worst_effect_is_told() {
         check(&unverified, kind, "ContractUnverified", warning, says);
     }
     let another = with(lacking(&[], true, ClusterPin::Ours), |seen| {
-        session(seen).found = Some("b".into())
+        session(seen).found = Some("b".into());
     });
     for says in [
         "pinned to a",

@@ -221,7 +221,7 @@ fn who_else_chooses_what_is_claimed_is_told() {
 #[test]
 fn that_an_unverified_contract_gets_none_is_told() {
     let unverified = with(claiming(&[("secrets", Selector::default())], &[]), |seen| {
-        session(seen).found = None
+        session(seen).found = None;
     });
     check(
         &unverified,
