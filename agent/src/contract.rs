@@ -10,7 +10,7 @@ const UNVERIFIED: &str = "unverified-";
 /// A contract: a namespace on the provider. Its UID tells it from a later namespace of the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contract {
-    /// UID of the contract namespace, or a digest of the connection if the namespace cannot be read.
+    /// UID of the contract namespace, or a digest of its place if the namespace cannot be read.
     pub uid: Arc<str>,
     /// Name of the contract namespace.
     pub namespace: Arc<str>,
@@ -27,7 +27,7 @@ impl Contract {
     }
 }
 
-/// Whether the identity of a contract is a digest of the connection, and no UID.
+/// Whether the identity of a contract is a digest of its place, and no UID.
 pub fn is_unverified(uid: &str) -> bool {
     uid.starts_with(UNVERIFIED)
 }
