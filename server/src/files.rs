@@ -127,7 +127,7 @@ mod tests {
                 source,
             })?;
             seen.lock().push(text);
-            Ok(())
+            Ok::<_, TlsError>(())
         };
         files.add("CA", vec![path("ca.crt")], load).expect("a file");
         files.check();

@@ -265,7 +265,9 @@ impl Eq for InlineKeys {}
 
 impl fmt::Debug for InlineKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InlineKeys").field("keys", &self.keys.len()).finish()
+        f.debug_struct("InlineKeys")
+            .field("keys", &self.keys.len())
+            .finish_non_exhaustive()
     }
 }
 

@@ -83,7 +83,7 @@ impl Issuer {
             Err(refusal) => return Ok(Err(refusal)),
         };
         match self.verify_signature(&parts).await? {
-            Signature::Valid => Ok(self.user(parts, expires_at)),
+            Signature::Valid => Ok(self.user(&parts, expires_at)),
             Signature::Wrong => Ok(Err(TokenRefusal::Signature)),
             Signature::KeyUnknown => Ok(Err(TokenRefusal::KeyUnknown)),
         }
@@ -110,10 +110,10 @@ impl Issuer {
         }
     }
 
-    fn user(&self, parts: Parts<'_>, expires_at: Timestamp) -> Result<VerifiedUser, TokenRefusal> {
+    fn user(&self, parts: &Parts<'_>, expires_at: Timestamp) -> Result<VerifiedUser, TokenRefusal> {
         let is = |claim: &str| parts.claims.get(claim).and_then(serde_json::Value::as_str);
         let subject = is("sub").filter(|subject| !subject.is_empty());
-        let subject = subject.ok_or(TokenRefusal::Claim("it has no subject (sub)".into()))?;
+        let subject = subject.ok_or_else(|| TokenRefusal::Claim("it has no subject (sub)".into()))?;
         // The caller found this issuer by a claim that was not verified then.
         if is("iss") != Some(&self.config.url) {
             return Err(TokenRefusal::Malformed);

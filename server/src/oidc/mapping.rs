@@ -100,13 +100,18 @@ impl Mapping {
         if self.user_rules.is_empty() {
             return Ok(());
         }
-        let fields = json!({
-            "username": user.username,
-            "uid": user.uid.as_deref().unwrap_or_default(),
-            "groups": user.groups,
-            "extra": user.extra,
-        });
-        let input = Input::new(fields.as_object().unwrap_or(&Claims::new()));
+        let fields = [
+            ("username", json!(user.username)),
+            ("uid", json!(user.uid.as_deref().unwrap_or_default())),
+            ("groups", json!(user.groups)),
+            ("extra", json!(user.extra)),
+        ];
+        let input = Input::new(
+            &fields
+                .map(|(name, value)| (name.to_owned(), value))
+                .into_iter()
+                .collect(),
+        );
         self.user_rules.iter().try_for_each(|rule| rule.check(&input))
     }
 

@@ -70,7 +70,7 @@ async fn people_log_in_where_the_audience_is_a_client_and_programs_where_it_is_t
     };
     assert_eq!(
         issuers.logins(&own),
-        [both.clone()],
+        std::slice::from_ref(&both),
         "both flows, until the issuer was asked"
     );
     assert_eq!(issuers.of_service_accounts(&own), [ISSUER, consumer]);

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{StatusCode, Uri};
@@ -22,6 +23,7 @@ pub(crate) struct SigningKey {
     id: String,
     algorithm: Algorithm,
     key: EncodingKey,
+    public: Option<Value>,
 }
 
 impl SigningKey {
@@ -40,12 +42,22 @@ impl SigningKey {
     pub(crate) fn ed(id: &str) -> Self {
         let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key");
         let pem = EncodingKey::from_ed_pem(pair.serialize_pem().as_bytes()).expect("a key");
-        Self::new(id, Algorithm::EdDSA, pem)
+        // jsonwebtoken reads the public key of no private key that has it beside it (RFC 5958), as this one has.
+        let public = URL_SAFE_NO_PAD.encode(pair.public_key_raw());
+        Self {
+            public: Some(json!({"kty": "OKP", "crv": "Ed25519", "x": public, "kid": id})),
+            ..Self::new(id, Algorithm::EdDSA, pem)
+        }
     }
 
     fn new(id: &str, algorithm: Algorithm, key: EncodingKey) -> Self {
         let id = id.to_owned();
-        Self { id, algorithm, key }
+        Self {
+            id,
+            algorithm,
+            key,
+            public: None,
+        }
     }
 
     pub(crate) fn id(&self) -> &str {
@@ -54,6 +66,9 @@ impl SigningKey {
 
     /// The public key, as an issuer publishes it.
     pub(crate) fn jwk(&self) -> Value {
+        if let Some(public) = &self.public {
+            return public.clone();
+        }
         let mut jwk = Jwk::from_encoding_key(&self.key, self.algorithm).expect("a key");
         jwk.common.key_id = Some(self.id.clone());
         jwk.common.key_algorithm = None;

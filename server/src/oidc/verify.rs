@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_claims(change: Value, expect: Result<i64, TokenRefusal>) {
+    fn check_claims(change: &Value, expect: Result<i64, &TokenRefusal>) {
         let mut claims = json!({"aud": "bindery", "exp": NOW + 60, "iat": NOW});
         for (name, value) in change.as_object().expect("claims") {
             claims[name] = value.clone();
@@ -212,18 +212,18 @@ mod tests {
         let mut claims = claims.as_object().expect("claims").clone();
         claims.retain(|_, value| !value.is_null());
         let outcome = check(&claims, &audiences(), now).map(Timestamp::as_second);
-        assert_eq!(outcome, expect, "{claims:?}");
+        assert_eq!(outcome.as_ref().copied(), expect, "{claims:?}");
     }
 
     #[test]
     fn a_token_is_for_us_and_issued_to_us() {
         let good = Ok(NOW + 60);
-        let audience = || Err(TokenRefusal::Audience { expected: audiences() });
-        let client = || Err(TokenRefusal::OtherClient { expected: audiences() });
-        check_claims(json!({}), good.clone());
-        check_claims(json!({"aud": ["x", "bindery"]}), good.clone());
-        check_claims(json!({"aud": "https://bind.example.com:443"}), good.clone());
-        check_claims(json!({"azp": "bindery"}), good);
+        let audience = TokenRefusal::Audience { expected: audiences() };
+        let client = TokenRefusal::OtherClient { expected: audiences() };
+        check_claims(&json!({}), good);
+        check_claims(&json!({"aud": ["x", "bindery"]}), good);
+        check_claims(&json!({"aud": "https://bind.example.com:443"}), good);
+        check_claims(&json!({"azp": "bindery"}), good);
         for wrong in [
             json!("x"),
             json!(["x"]),
@@ -233,52 +233,52 @@ mod tests {
             json!("BINDERY"),
             json!("bindery/"),
         ] {
-            check_claims(json!({"aud": wrong}), audience());
+            check_claims(&json!({"aud": wrong}), Err(&audience));
         }
-        check_claims(json!({"aud": ["bindery", "other"], "azp": "other"}), client());
-        check_claims(json!({"azp": 1}), client());
+        check_claims(&json!({"aud": ["bindery", "other"], "azp": "other"}), Err(&client));
+        check_claims(&json!({"azp": 1}), Err(&client));
     }
 
     #[test]
     fn a_token_is_valid_from_its_begin_to_its_end() {
-        check_claims(json!({"exp": NOW + 1}), Ok(NOW + 1));
-        check_claims(json!({"exp": NOW}), Err(TokenRefusal::Expired));
-        check_claims(json!({"exp": 0}), Err(TokenRefusal::Expired));
-        check_claims(json!({"exp": null}), Err(TokenRefusal::NoExpiry));
+        check_claims(&json!({"exp": NOW + 1}), Ok(NOW + 1));
+        check_claims(&json!({"exp": NOW}), Err(&TokenRefusal::Expired));
+        check_claims(&json!({"exp": 0}), Err(&TokenRefusal::Expired));
+        check_claims(&json!({"exp": null}), Err(&TokenRefusal::NoExpiry));
         for nonsense in [json!("1800000000"), json!(1e300), json!(true)] {
             let refusal = TokenRefusal::Claim("its claim exp is no time in seconds".into());
-            check_claims(json!({"exp": nonsense}), Err(refusal));
+            check_claims(&json!({"exp": nonsense}), Err(&refusal));
         }
-        check_claims(json!({"nbf": NOW + 300, "iat": NOW + 300}), Ok(NOW + 60));
-        check_claims(json!({"nbf": NOW + 301}), Err(TokenRefusal::NotYetValid));
-        check_claims(json!({"iat": NOW + 301}), Err(TokenRefusal::NotYetValid));
-        check_claims(json!({"iat": null}), Ok(NOW + 60));
-        check_claims(json!({"events": {}}), Err(TokenRefusal::Logout));
+        check_claims(&json!({"nbf": NOW + 300, "iat": NOW + 300}), Ok(NOW + 60));
+        check_claims(&json!({"nbf": NOW + 301}), Err(&TokenRefusal::NotYetValid));
+        check_claims(&json!({"iat": NOW + 301}), Err(&TokenRefusal::NotYetValid));
+        check_claims(&json!({"iat": null}), Ok(NOW + 60));
+        check_claims(&json!({"events": {}}), Err(&TokenRefusal::Logout));
     }
 
     #[track_caller]
-    fn check_header(header: Value, expect: Option<TokenRefusal>) {
+    fn check_header(header: &Value, expect: Option<&TokenRefusal>) {
         let part = |json: &Value| URL_SAFE_NO_PAD.encode(json.to_string());
-        let token = format!("{}.{}.c2ln", part(&header), part(&json!({"aud": "x"})));
-        assert_eq!(read(&token).err(), expect, "{header}");
+        let token = format!("{}.{}.c2ln", part(header), part(&json!({"aud": "x"})));
+        assert_eq!(read(&token).err().as_ref(), expect, "{header}");
     }
 
     #[test]
     fn only_a_signed_jwt_of_the_plain_type_is_read() {
-        check_header(json!({"alg": "ES256"}), None);
-        check_header(json!({"alg": "RS256", "typ": "JWT", "kid": "1"}), None);
-        check_header(json!({"alg": "EdDSA", "typ": "jwt"}), None);
+        check_header(&json!({"alg": "ES256"}), None);
+        check_header(&json!({"alg": "RS256", "typ": "JWT", "kid": "1"}), None);
+        check_header(&json!({"alg": "EdDSA", "typ": "jwt"}), None);
         for algorithm in ["none", "HS256", "nOnE", "ES256K"] {
-            check_header(json!({"alg": algorithm}), Some(TokenRefusal::Algorithm));
+            check_header(&json!({"alg": algorithm}), Some(&TokenRefusal::Algorithm));
         }
         for typ in ["at+jwt", "application/at+jwt", "logout+jwt", "dpop+jwt", ""] {
-            check_header(json!({"alg": "ES256", "typ": typ}), Some(TokenRefusal::Type));
+            check_header(&json!({"alg": "ES256", "typ": typ}), Some(&TokenRefusal::Type));
         }
-        check_header(json!({"alg": "ES256", "crit": ["b64"]}), Some(TokenRefusal::Critical));
-        check_header(json!({}), Some(TokenRefusal::Malformed));
-        check_header(json!({"alg": 1}), Some(TokenRefusal::Malformed));
+        check_header(&json!({"alg": "ES256", "crit": ["b64"]}), Some(&TokenRefusal::Critical));
+        check_header(&json!({}), Some(&TokenRefusal::Malformed));
+        check_header(&json!({"alg": 1}), Some(&TokenRefusal::Malformed));
         for token in ["", ".", "..", "a.b.c", "e30.e30", "e30.e30.e30.e30"] {
-            assert_eq!(read(token).err(), Some(TokenRefusal::Malformed), "{token}");
+            assert_eq!(read(token).err().as_ref(), Some(&TokenRefusal::Malformed), "{token}");
         }
     }
 }

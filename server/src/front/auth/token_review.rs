@@ -111,7 +111,7 @@ fn verdict(status: TokenReviewStatus, claims: &Claims, audiences: &[String], now
     let user = status.user.unwrap_or_default();
     let username = user.username.filter(|name| !name.is_empty());
     Ok(Identity {
-        username: username.ok_or(Denial::Invalid("it belongs to nobody".into()))?,
+        username: username.ok_or_else(|| Denial::Invalid("it belongs to nobody".into()))?,
         uid: user.uid.filter(|uid| !uid.is_empty()),
         groups: user.groups.unwrap_or_default(),
         extra: user.extra.unwrap_or_default(),

@@ -308,7 +308,7 @@ fn mutated() -> impl Strategy<Value = String> {
                 _ => line
                     .split(':')
                     .next()
-                    .map_or(noise.clone(), |name| format!("{name}: {noise}")),
+                    .map_or_else(|| noise.clone(), |name| format!("{name}: {noise}")),
             };
         }
         lines.join("\n")

@@ -42,6 +42,7 @@ fn what_cannot_be_evaluated_is_refused_when_it_is_read() {
     check_refused("user.?name.hasValue()", User, Bool, "reads user.name");
     check_refused("claims.sub == 'a'", Claims, Text, "must evaluate to a string");
     check_refused("claims.sub + ':x'", Claims, Bool, "must evaluate to true or false");
+    check_refused("claims.sub + 1", Claims, Text, "must evaluate to a string");
     check_refused("size(claims.groups)", Claims, Strings, "a list of strings");
     check_refused("[claims.sub]", Claims, Text, "must evaluate to a string");
     check_refused("Pod{}", Claims, Bool, "makes a Pod");
@@ -113,7 +114,7 @@ fn an_error_names_a_missing_claim_and_no_value() {
     assert!(string("claims.upn", json!({"sub": "x"})).contains("upn"));
     let error = string("claims.map[claims.key]", json!({"map": {}, "key": "secret-value"}));
     assert!(!error.contains("secret-value"), "{error}");
-    let error = string("claims.sub + 1", json!({"sub": "secret-value"}));
+    let error = string("claims.sub + claims.level", json!({"sub": "secret-value", "level": 1}));
     assert!(!error.contains("secret-value"), "{error}");
     let error = string("claims.sub", json!({"sub": ["secret-value"]}));
     assert!(

@@ -61,7 +61,7 @@ fn flags_are_an_issuer_and_their_faults_name_the_flag() {
         ca_file: Some(ca_file.clone()),
         ..flags()
     };
-    assert_eq!(source(with_ca.clone()).files(), [ca_file.clone()]);
+    assert_eq!(source(with_ca.clone()).files(), std::slice::from_ref(&ca_file));
     assert!(fault(with_ca.clone()).starts_with("--oidc-ca-file: cannot read"));
     fs::write(&ca_file, "nonsense").expect("a file");
     assert_eq!(fault(with_ca.clone()), "--oidc-ca-file: must hold certificates in PEM");
