@@ -185,4 +185,24 @@ mod tests {
         let nobody = json!({"authenticated": true, "audiences": ["https://bind.example.com"], "user": {}});
         check_after(nobody, later, Err(&Denial::Invalid("it belongs to nobody".into())));
     }
+
+    #[tokio::test]
+    async fn a_refused_token_of_another_issuer_is_told_so() {
+        let config = kube::Config::new("https://kubernetes.example.com".parse().expect("a URL"));
+        let told = |own: Option<&str>, claims: Value, denial: Denial| {
+            let client = Client::try_from(config.clone()).expect("a client");
+            let reviewer = TokenReviewer::new(client, ours(), own.map(ToOwned::to_owned));
+            reviewer.explained(token(&claims).claims(), denial)
+        };
+        let wrong = || audience_wrong(&ours());
+        let (own, stranger) = (json!({"iss": "https://own"}), json!({"iss": "https://other"}));
+        assert_eq!(told(Some("https://own"), own, wrong()), wrong());
+        assert_eq!(told(Some("https://own"), stranger.clone(), wrong()), Denial::Issuer);
+        assert_eq!(
+            told(Some("https://own"), stranger.clone(), Denial::Expired),
+            Denial::Expired
+        );
+        assert_eq!(told(Some("https://own"), json!({}), wrong()), wrong());
+        assert_eq!(told(None, stranger, wrong()), wrong());
+    }
 }
