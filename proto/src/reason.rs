@@ -52,9 +52,11 @@ impl ErrorReason {
             Self::RateLimited | Self::StreamLimit | Self::MessageTooLarge | Self::StreamTooSlow => {
                 Code::ResourceExhausted
             }
-            Self::ApiServerUnreachable | Self::CacheNotReady | Self::Overloaded | Self::ShuttingDown => {
-                Code::Unavailable
-            }
+            Self::ApiServerUnreachable
+            | Self::CacheNotReady
+            | Self::Overloaded
+            | Self::ShuttingDown
+            | Self::IssuerUnreachable => Code::Unavailable,
             Self::Deadline => Code::DeadlineExceeded,
             Self::Internal => Code::Internal,
             Self::FeatureOff => Code::Unimplemented,
@@ -85,7 +87,7 @@ mod tests {
     #[test]
     fn reasons_are_the_documented_ones() {
         let all: BTreeSet<_> = ErrorReason::all().map(ErrorReason::reason_str).collect();
-        assert_eq!(all.len(), 41);
+        assert_eq!(all.len(), 42);
         for name in [
             "TOKEN_EXPIRED",
             "EXPORT_NOT_EMPTY",

@@ -11,6 +11,7 @@ use bindery_runtime::{lease::LeaseArgs, telemetry::LogArgs};
 use clap::{ArgAction, Parser, ValueEnum};
 use kube::Config;
 
+mod authentication;
 mod kubernetes;
 mod tls;
 
@@ -19,7 +20,7 @@ use crate::{
     tls::{TlsSource, encode_certificate},
 };
 
-pub use self::tls::TlsArgs;
+pub use self::{authentication::AuthenticationArgs, tls::TlsArgs};
 
 const GRPC_FLAG: &str = "external-grpc-address";
 
@@ -55,6 +56,9 @@ pub struct Args {
     /// TLS of the gRPC port.
     #[command(flatten)]
     pub tls: TlsArgs,
+    /// Who may call beside ServiceAccounts of this cluster.
+    #[command(flatten)]
+    pub authentication: AuthenticationArgs,
     /// How many connections to the gRPC port one address, or one IPv6 /64, may have; further ones are closed. To be raised
     /// where a proxy hides the addresses of its clients.
     #[arg(long, value_name = "COUNT", default_value_t = CONNECTIONS_DEFAULT)]
@@ -253,6 +257,7 @@ impl Args {
             claimable_resources: self.claimable_resources.iter().cloned().collect(),
             cluster_wide_secret_claims: self.dangerous_cluster_wide_secret_claims,
             max_namespaces_per_contract: self.max_namespaces_per_contract.get(),
+            login_scopes: self.authentication.scopes(),
         })
     }
 

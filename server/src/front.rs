@@ -7,7 +7,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{credentials::Issuer, state::State};
+use crate::{credentials::Issuer, oidc::Issuers, state::State};
 
 mod access;
 mod auth;
@@ -27,7 +27,7 @@ pub use transport::{
 use wire::error::{Failure, Outcome};
 
 use access::{ContractAccess, TemplateAccess};
-use auth::{Authenticators, TokenReviewer};
+use auth::{Authenticator, Authenticators, IdTokenVerifier, TokenReviewer};
 use limits::HEADER_BYTES_MAX;
 use services::schema_refs::SchemaRefs;
 use streams::{Streams, changes::Hubs};
@@ -40,6 +40,7 @@ struct Front {
     templates: TemplateAccess,
     contracts: ContractAccess,
     issuer: Issuer,
+    issuers: Issuers,
     schemas: SchemaRefs,
     streams: Streams,
     hubs: Hubs,
@@ -65,18 +66,19 @@ pub enum ServeError {
 /// Serves until `stop` is cancelled, then ends the streams and waits for the calls that are under way.
 pub async fn serve(
     state: State,
+    issuers: Issuers,
     listener: Listener,
     metrics: Metrics,
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
     let address = listener.address()?;
     let connections = listener.connections(stop.clone());
-    let reviewer = TokenReviewer::new(state.clients.write.clone(), state.settings.grpc.audiences());
-    let authenticators = Authenticators::new(vec![Arc::new(reviewer)]);
+    let authenticators = authenticators(&state, &issuers);
     let front = Front {
         templates: TemplateAccess::new(state.clients.write.clone()),
         contracts: ContractAccess::new(state.clone()),
         issuer: Issuer::new(state.clone()),
+        issuers,
         schemas: SchemaRefs::default(),
         streams: Streams::new(authenticators.clone(), metrics.clone(), stop.clone()),
         hubs: Hubs::start(&state),
@@ -100,4 +102,12 @@ pub async fn serve(
         )
         .await?;
     Ok(())
+}
+
+/// ID tokens are verified here, all other tokens by the provider's API server.
+fn authenticators(state: &State, issuers: &Issuers) -> Authenticators {
+    let own_issuer = issuers.own_issuer().map(ToOwned::to_owned);
+    let reviewer = TokenReviewer::new(state.clients.write.clone(), state.settings.grpc.audiences(), own_issuer);
+    let list: [Arc<dyn Authenticator>; 2] = [Arc::new(IdTokenVerifier::new(issuers.clone())), Arc::new(reviewer)];
+    Authenticators::new(list.into())
 }

@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A verified caller: its Kubernetes username, and its UID if it is a ServiceAccount.
+/// A verified caller: its Kubernetes username, with its UID if it is a ServiceAccount, or with issuer and subject if it showed an
+/// ID token.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Principal {
     /// The username.
@@ -12,20 +13,33 @@ pub struct Principal {
     /// The UID. A record without one means the username, whatever the UID of the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
+    /// The issuer of the caller's ID token. A record without issuer and subject means the username, whoever vouches for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
+    /// The subject of that token, which its issuer never gives to another user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
 }
 
 impl Principal {
-    /// A principal with that username and any UID.
+    /// A principal with that username, and any UID, issuer and subject.
     pub fn named(username: impl Into<String>) -> Self {
         Self {
             username: username.into(),
             uid: None,
+            issuer: None,
+            subject: None,
         }
     }
 
-    /// Whether this recorded principal is `caller`. A ServiceAccount that was deleted and made anew is another principal.
+    /// Whether this recorded principal is `caller`. A ServiceAccount that was deleted and made anew is another principal, and so
+    /// is a person who got the name of another.
     pub fn is(&self, caller: &Self) -> bool {
-        self.username == caller.username && (self.uid.is_none() || self.uid == caller.uid)
+        let is = |recorded: &Option<String>, actual: &Option<String>| recorded.is_none() || recorded == actual;
+        self.username == caller.username
+            && is(&self.uid, &caller.uid)
+            && is(&self.issuer, &caller.issuer)
+            && is(&self.subject, &caller.subject)
     }
 
     /// The JSON form in annotations.
@@ -52,8 +66,16 @@ mod tests {
 
     fn principal(username: &str, uid: Option<&str>) -> Principal {
         Principal {
-            username: username.to_owned(),
             uid: uid.map(ToOwned::to_owned),
+            ..Principal::named(username)
+        }
+    }
+
+    fn person(issuer: &str, subject: &str) -> Principal {
+        Principal {
+            issuer: Some(issuer.to_owned()),
+            subject: Some(subject.to_owned()),
+            ..Principal::named("jane")
         }
     }
 
@@ -72,5 +94,19 @@ mod tests {
         check(("jane", Some("1")), ("jane", Some("2")), false);
         check(("jane", Some("1")), ("jane", None), false);
         check(("jane", None), ("john", None), false);
+    }
+
+    #[test]
+    fn a_name_that_returns_with_another_subject_is_another_person() {
+        let jane = person("https://issuer", "1");
+        assert_eq!(Principal::from_json(&jane.to_json()).as_ref(), Some(&jane));
+        assert!(jane.is(&jane));
+        assert!(!jane.is(&person("https://issuer", "2")));
+        assert!(!jane.is(&person("https://other", "1")));
+        assert!(!jane.is(&Principal::named("jane")), "a caller without an ID token");
+        assert!(
+            Principal::named("jane").is(&jane),
+            "an owner whom an admin wrote down by name"
+        );
     }
 }

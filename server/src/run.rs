@@ -23,6 +23,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+mod authentication;
+mod events;
 mod tls;
 
 /// Idle connections to the API server per kind of traffic, as many as there are concurrent writes.
@@ -45,12 +47,13 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
     let preparing = stop.run_until_cancelled(async {
         let settings = settings(args, &config, &clients).await?;
         let tls = tls::start(args, &settings, &clients).await?;
-        anyhow::Ok((settings, tls))
+        let issuers = authentication::start(args, &clients).await?;
+        anyhow::Ok((settings, tls, issuers))
     });
     let Some(prepared) = preparing.await else {
         return Ok(());
     };
-    let (settings, tls) = prepared?;
+    let (settings, tls, issuers) = prepared?;
     let max_connections = args.max_connections_per_peer.get();
     let listener = Listener::bind(args.listen_address, tls.port.clone(), max_connections).await?;
     let candidate = Candidate::new(clients.lease.clone(), &args.lease, SERVER, &settings.namespace)?;
@@ -63,12 +66,22 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
     let mut registry = telemetry::registry();
     let metrics = Metrics::new(&mut registry);
     tls.register(&mut registry);
+    issuers.register(&mut registry);
     let end = CancellationToken::new();
     // Until the last call has ended, also after the server was told to stop.
     let tls = tls.follow(&end);
+    let issuers_followed = tokio::spawn(issuers.files.follow(end.clone()));
     let readiness = state.readiness(Readiness::default());
     let admin = tokio::spawn(admin::serve(args.admin_address, readiness, registry, end.clone()));
-    let outcome = serve(state, listener, metrics, candidate, stop, (admin, tls)).await;
+    let front = tokio::spawn(front::serve(
+        state.clone(),
+        issuers.issuers,
+        listener,
+        metrics,
+        stop.clone(),
+    ));
+    let leader = tokio::spawn(lead(state, candidate, stop.clone()));
+    let outcome = supervise(stop, (front, leader), (admin, tls, issuers_followed)).await;
     end.cancel();
     outcome
 }
@@ -85,23 +98,22 @@ async fn settings(args: &Args, config: &Config, clients: &Clients) -> anyhow::Re
     Ok(args.settings(config, found)?)
 }
 
-/// Runs the gRPC server and, while leading, the controllers, beside the admin server and the renewal of certificates that run
-/// already. The end of any of them ends the process.
-async fn serve(
-    state: State,
-    listener: Listener,
-    metrics: Metrics,
-    candidate: Candidate,
+/// Waits for the end of the gRPC server and the controllers, which are told to stop by `stop`, beside the parts that run until
+/// both have ended. The end of any of them ends the process.
+async fn supervise(
     stop: CancellationToken,
-    (mut admin, mut tls): (JoinHandle<std::io::Result<()>>, JoinHandle<()>),
+    (mut front, mut leader): (
+        JoinHandle<Result<(), front::ServeError>>,
+        JoinHandle<anyhow::Result<()>>,
+    ),
+    (mut admin, mut tls, mut issuers): (JoinHandle<std::io::Result<()>>, JoinHandle<()>, JoinHandle<()>),
 ) -> anyhow::Result<()> {
-    let mut front = tokio::spawn(front::serve(state.clone(), listener, metrics, stop.clone()));
-    let mut leader = tokio::spawn(lead(state, candidate, stop.clone()));
     tokio::select! {
         ended = &mut front => ended?.context("the gRPC port closed")?,
         ended = &mut leader => ended??,
         ended = &mut admin => ended?.context("the admin port closed")?,
         ended = &mut tls => ended.context("the renewal of certificates ended")?,
+        ended = &mut issuers => ended.context("the issuers of ID tokens are no longer followed")?,
         () = stop.cancelled() => {}
     }
     if !stop.is_cancelled() {

@@ -33,6 +33,8 @@ pub struct Settings {
     pub cluster_wide_secret_claims: bool,
     /// Number of namespaces that a consumer may have mapped.
     pub max_namespaces_per_contract: usize,
+    /// Scopes that clients ask for when people log in.
+    pub login_scopes: Vec<String>,
 }
 
 /// What a consumer needs to reach the Kubernetes API of the provider.
@@ -89,6 +91,7 @@ pub(crate) mod tests {
             claimable_resources: BTreeSet::new(),
             cluster_wide_secret_claims: false,
             max_namespaces_per_contract: 1000,
+            login_scopes: vec!["openid".to_owned(), "groups".to_owned()],
         }
     }
 }

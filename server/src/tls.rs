@@ -1,6 +1,6 @@
 //! TLS of the gRPC port: the serving certificate, the CAs that clients need, and the CAs of client certificates.
 //!
-//! The certificate comes from files ([`files`]), which are read again when they change, or the server makes and rotates it
+//! The certificate comes from files ([`FollowedFiles`](crate::files::FollowedFiles)), which are read again when they change, or the server makes and rotates it
 //! itself ([`managed`]). Either way the parts of the server see cells whose content changes while connections go on:
 //! [`ServingCertificate`] and [`CaBundle`].
 
@@ -15,7 +15,6 @@ use rustls::ServerConfig;
 
 mod certificate;
 mod client_auth;
-pub mod files;
 pub mod managed;
 mod metrics;
 mod pem;

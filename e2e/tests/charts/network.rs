@@ -203,3 +203,23 @@ fn the_server_is_called_and_calls_its_own_api_server_alone() -> Result<()> {
     check(&limited, &[from(8081), to(6443, API_SERVER)], true)?;
     check(&limited, &[from(8443), to(443, API_SERVER)], false)
 }
+
+#[test]
+fn the_server_calls_issuers_where_there_are_any() -> Result<()> {
+    let helm = Helm::locate()?;
+    let own = "networkPolicy.egressTo[0].ipBlock.cidr=10.0.0.0/8,networkPolicy.issuerPorts={443,8443},";
+    let without = Policy::render(&helm, SERVER, own)?;
+    check(&without, &[to(443, PROVIDER), to(8443, PROVIDER)], false)?;
+    let issuer = "authentication.oidc.issuerUrl=https://a.example,authentication.oidc.clientId=bindery";
+    let with = Policy::render(&helm, SERVER, &format!("{own}{issuer}"))?;
+    check(
+        &with,
+        &[to(443, PROVIDER), to(8443, PROVIDER), to(6443, API_SERVER)],
+        true,
+    )?;
+    check(&with, &[to(6443, PROVIDER), to(80, PROVIDER)], false)?;
+    let limit = "networkPolicy.issuersTo[0].ipBlock.cidr=198.51.100.0/24";
+    let limited = Policy::render(&helm, SERVER, &format!("{own}{issuer},{limit}"))?;
+    check(&limited, &[to(443, "198.51.100.7"), to(443, API_SERVER)], true)?;
+    check(&limited, &[to(443, PROVIDER)], false)
+}

@@ -56,6 +56,26 @@ fn a_wrong_value_is_refused_by_its_name() -> Result<()> {
             r"podAnnotations.bindery\.kube-bind\.io/kubernetes-ca=mine",
             &["podAnnotations", "bindery.kube-bind.io/kubernetes-ca"],
         ),
+        (
+            "authentication.oidc.issuerUrl=https://a.example",
+            &["authentication.oidc.clientId", "required"],
+        ),
+        (
+            "authentication.oidc.clientId=a",
+            &["authentication.oidc.clientId", "needs issuerUrl"],
+        ),
+        (
+            "authentication.oidc.issuerUrl=http://a.example",
+            &["authentication", "issuerUrl"],
+        ),
+        (
+            "authentication.oidc.issuerUrl=https://a.example,authentication.config.kind=a",
+            &["authentication", "exclude each other"],
+        ),
+        (
+            "authentication.issuerKeys[0].issuer=https://a.example",
+            &["issuerKeys", "jwks"],
+        ),
         ("tls.mode=certManager", &["tls", "issuer", "name"]),
         ("tls.mode=none", &["tls", "mode"]),
         ("tls.secretName=mine", &["tls", "secretName"]),

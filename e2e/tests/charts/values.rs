@@ -79,6 +79,18 @@ fn each_value_of_the_server_is_its_flag() -> Result<()> {
         ),
         ("grpc.maxConnectionsPerPeer=10", &["--max-connections-per-peer=10"]),
         (
+            "authentication.config.kind=AuthenticationConfiguration",
+            &["--authentication-config=/etc/bindery/authentication/config.yaml"],
+        ),
+        (
+            "authentication.oidc.issuerUrl=https://a.example,authentication.oidc.clientId=bindery",
+            &["--oidc-issuer-url=https://a.example", "--oidc-client-id=bindery"],
+        ),
+        (
+            "authentication.loginScopes={openid,groups}",
+            &["--login-scopes=openid,groups"],
+        ),
+        (
             "kubernetes.address=https://k.example:6443",
             &["--external-address=https://k.example:6443"],
         ),
@@ -115,6 +127,50 @@ fn each_value_of_the_server_is_its_flag() -> Result<()> {
     ensure!(
         default.contains(&own.to_owned()) && !default.iter().any(|flag| flag.contains("tls")),
         "{default:?}"
+    );
+    Ok(())
+}
+
+/// Each field of the one issuer is the flag of the same name, and its files are keys of the ConfigMap.
+#[test]
+fn issuers_are_flags_and_files() -> Result<()> {
+    let helm = Helm::locate()?;
+    let ca = "authentication.oidc.ca=-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    let set = "authentication.oidc.issuerUrl=https://a.example,authentication.oidc.clientId=bindery,\
+               authentication.oidc.usernameClaim=email,authentication.oidc.usernamePrefix=-,\
+               authentication.oidc.groupsClaim=groups,authentication.oidc.groupsPrefix=oidc:,\
+               authentication.issuerKeys[0].issuer=https://b.example";
+    let keys = r#"authentication.issuerKeys[0].jwks={"keys":[]}"#;
+    let objects = helm.objects(SERVER, &["--set", set, "--set-string", ca, "--set-literal", keys])?;
+    let flags = args(&objects)?;
+    for flag in [
+        "--oidc-username-claim=email",
+        "--oidc-username-prefix=-",
+        "--oidc-groups-claim=groups",
+        "--oidc-groups-prefix=oidc:",
+        "--oidc-ca-file=/etc/bindery/authentication/ca.crt",
+    ] {
+        ensure!(
+            flags.iter().any(|found| found == flag),
+            "{flag} is missing in {flags:?}"
+        );
+    }
+    let data = &only(&objects, "ConfigMap")?["data"];
+    let prefix = "--issuer-keys=https://b.example=/etc/bindery/authentication/";
+    let file = flags
+        .iter()
+        .find_map(|flag| flag.strip_prefix(prefix))
+        .context("no keys")?;
+    ensure!(data[file] == r#"{"keys":[]}"#, "{data}");
+    ensure!(
+        data["ca.crt"].as_str().is_some_and(|pem| pem.contains("AAAA")),
+        "{data}"
+    );
+    let pod = &only(&objects, "Deployment")?["spec"]["template"]["spec"];
+    let mount = &pod["containers"][0]["volumeMounts"][0];
+    ensure!(
+        mount["mountPath"] == "/etc/bindery/authentication" && mount["subPath"].is_null(),
+        "{mount}"
     );
     Ok(())
 }

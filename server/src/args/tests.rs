@@ -400,3 +400,54 @@ proptest! {
         prop_assert_eq!(&contract[..=contract.rfind('-').unwrap_or_default()], prefix);
     }
 }
+
+#[test]
+fn issuers_come_from_a_file_or_from_flags() {
+    use crate::oidc::source::{IssuerFlags, IssuerSource};
+
+    let source = |more: &[&str]| parsed(&TLS, more).expect("flags").authentication.source();
+    assert!(source(&[]).is_empty());
+    let file = source(&[
+        "--authentication-config",
+        "issuers.yaml",
+        "--issuer-keys",
+        "https://a=keys.json",
+    ]);
+    assert_eq!(file.issuers, IssuerSource::File("issuers.yaml".into()));
+    assert_eq!(file.keys, [("https://a".to_owned(), "keys.json".into())]);
+    let one = ["--oidc-issuer-url", "https://a", "--oidc-client-id", "bindery"];
+    let flags = IssuerFlags {
+        url: "https://a".to_owned(),
+        client_id: "bindery".to_owned(),
+        username_claim: "sub".to_owned(),
+        ..IssuerFlags::default()
+    };
+    assert_eq!(source(&one).issuers, IssuerSource::Flags(flags));
+
+    for (more, complaint) in [
+        (&["--oidc-issuer-url", "https://a"][..], "--oidc-client-id"),
+        (&["--oidc-client-id", "a"], "--oidc-issuer-url"),
+        (&["--oidc-groups-claim", "groups"], "--oidc-issuer-url"),
+        (&["--oidc-username-claim", "email"], "--oidc-issuer-url"),
+        (&["--issuer-keys", "keys.json"], "must be the issuer's URL"),
+        (&["--issuer-keys", "https://a="], "must be the issuer's URL"),
+        (&["--login-scopes", "open id"], "is no scope"),
+    ] {
+        check_refused(&TLS, more, complaint);
+    }
+    let both = [&["--authentication-config", "issuers.yaml"][..], &one].concat();
+    check_refused(&TLS, &both, "cannot be used with");
+    check_refused(
+        &TLS,
+        &[&one[..], &["--oidc-groups-prefix", "a"]].concat(),
+        "--oidc-groups-claim",
+    );
+}
+
+#[test]
+fn a_login_always_asks_for_an_id_token() {
+    let scopes = |more: &[&str]| settings(&TLS, more).login_scopes;
+    assert_eq!(scopes(&[]), ["openid", "profile", "email", "groups", "offline_access"]);
+    assert_eq!(scopes(&["--login-scopes", "groups"]), ["openid", "groups"]);
+    assert_eq!(scopes(&["--login-scopes", "groups,openid"]), ["openid", "groups"]);
+}

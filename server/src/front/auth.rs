@@ -1,7 +1,7 @@
 //! Authentication: a bearer token is parsed, and checked by the authenticator of its issuer; the result is a [`Caller`]. What the
 //! caller may do is decided in [`access`](super::access).
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use bindery_proto::v1alpha2::ErrorReason;
 use futures::future::BoxFuture;
@@ -12,10 +12,11 @@ use crate::front::{
     Failure, Outcome,
     limits::{REVIEW_MAX, REVIEW_WAIT_MAX, REVIEWS_AGAIN_MAX, REVIEWS_MAX},
 };
-use crate::principal::Principal;
+use crate::{oidc::IssuerUnreachable, principal::Principal};
 
 mod bearer;
 mod cached;
+mod oidc;
 mod token_review;
 
 #[cfg(test)]
@@ -23,12 +24,13 @@ pub(crate) use bearer::tests as tests_support;
 
 pub(crate) use bearer::{BoundTo, Claims, Presented};
 pub(crate) use cached::Cached;
+pub(crate) use oidc::IdTokenVerifier;
 pub(crate) use token_review::TokenReviewer;
 
 /// The identity that a token belongs to, as its authenticator found it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// The Kubernetes username, or `<issuer>#<subject>`.
+    /// The Kubernetes username.
     pub username: String,
     /// UID of a ServiceAccount, or of a user where the provider knows one.
     pub uid: Option<String>,
@@ -38,6 +40,8 @@ pub(crate) struct Identity {
     pub extra: BTreeMap<String, Vec<String>>,
     /// When the token expires.
     pub expires_at: Option<Timestamp>,
+    /// Issuer and subject of an ID token: who the user is, whatever the name.
+    pub source: Option<(String, String)>,
 }
 
 /// The kind of a caller, which decides which methods it may call.
@@ -69,7 +73,7 @@ pub(crate) enum Denial {
     Missing,
     /// The token is malformed, or its issuer refuses it.
     #[error("the token is not valid: {0}")]
-    Invalid(&'static str),
+    Invalid(Cow<'static, str>),
     /// The token has expired.
     #[error("the token has expired; get a new one")]
     Expired,
@@ -79,8 +83,13 @@ pub(crate) enum Denial {
         /// The audience of this server.
         expected: String,
     },
+    /// The token was issued to another client.
+    #[error("the token is not for this server: {0}")]
+    OtherClient(String),
     /// No authenticator is responsible for its issuer.
-    #[error("the token's issuer is not trusted here")]
+    #[error(
+        "the token's issuer is not trusted here; log in with one that GetProvider names, or have the provider trust it"
+    )]
     Issuer,
 }
 
@@ -93,6 +102,9 @@ pub(crate) enum CheckError {
     /// The API server did not answer in time.
     #[error("cannot check the token: no answer")]
     Unanswered,
+    /// The issuer's keys are not known.
+    #[error("cannot check the token: {0}")]
+    Issuer(#[from] IssuerUnreachable),
     /// Too many tokens wait for a check, so that this one got no permit in time.
     #[error("too many tokens are checked at once; try again after the delay of the RetryInfo")]
     Busy,
@@ -116,6 +128,16 @@ pub(crate) trait Authenticator: fmt::Debug + Send + Sync {
     /// Whether its users and groups may have names that begin with `system:`, as those of the provider's own cluster do.
     fn may_name_system(&self) -> bool {
         false
+    }
+
+    /// A number that changes whenever former verdicts no longer count.
+    fn generation(&self) -> u64 {
+        0
+    }
+
+    /// Whether a check is a request to the API server, of which only so many are made at the same time.
+    fn asks_api_server(&self) -> bool {
+        true
     }
 }
 
@@ -143,7 +165,8 @@ impl Authenticators {
 
     /// Whether the verdict on a token is cached.
     pub(crate) fn is_known(&self, token: &Presented) -> bool {
-        self.cached.holds(token)
+        let generation = self.responsible(token).map(|authenticator| authenticator.generation());
+        generation.is_some_and(|generation| self.cached.holds(token, generation))
     }
 
     /// Whether the token was valid at its last check. It may have become invalid since.
@@ -153,24 +176,34 @@ impl Authenticators {
 
     /// The identity that a token belongs to, by the cache or by a check.
     pub(crate) async fn authenticate(&self, token: &Presented) -> Outcome<Identity> {
-        let authenticator = self
-            .list
-            .iter()
-            .find(|authenticator| authenticator.is_for(token.claims()))
-            .ok_or(Denial::Issuer)?;
+        let authenticator = self.responsible(token).ok_or(Denial::Issuer)?;
         authenticator.precheck(token)?;
-        let checked = self.cached.get(token, || self.check(token, authenticator)).await;
+        // Read before the check, which then is by this generation or a later one.
+        let generation = authenticator.generation();
+        let check = || self.check(token, authenticator);
+        let checked = self.cached.get(token, generation, check).await;
         let verdict = checked.map_err(|error| Failure::from(&*error))?;
         let identity = verdict?;
         let system = |name: &String| name.starts_with("system:");
         if !authenticator.may_name_system() && (system(&identity.username) || identity.groups.iter().any(system)) {
-            return Err(Denial::Invalid("its issuer names a user or group of Kubernetes itself").into());
+            let reason = "its issuer names a user or group that begins with system:, as only Kubernetes' own may; have the \
+                          provider's admin set a prefix";
+            return Err(Denial::Invalid(reason.into()).into());
         }
         Ok(identity)
     }
 
-    /// Checks a token as soon as it gets a permit.
+    fn responsible(&self, token: &Presented) -> Option<&Arc<dyn Authenticator>> {
+        self.list
+            .iter()
+            .find(|authenticator| authenticator.is_for(token.claims()))
+    }
+
+    /// Checks a token, as soon as it gets a permit if the check is a request to the API server.
     async fn check(&self, token: &Presented, by: &Arc<dyn Authenticator>) -> Result<Verdict, CheckError> {
+        if !by.asks_api_server() {
+            return by.check(token).await;
+        }
         let permits = if self.was_good(token) {
             &self.permits_of_known
         } else {
@@ -209,12 +242,15 @@ impl Caller {
     }
 
     /// The caller as it is recorded in annotations. It has a UID only for ServiceAccounts, for a user directory may change the UIDs
-    /// of its users.
+    /// of its users, and issuer and subject only for users of an ID token.
     pub(crate) fn principal(&self) -> Principal {
         let uid = self.identity.uid.clone();
+        let (issuer, subject) = self.identity.source.clone().unzip();
         Principal {
             username: self.identity.username.clone(),
             uid: uid.filter(|_| self.identity.username.starts_with("system:serviceaccount:")),
+            issuer,
+            subject,
         }
     }
 
@@ -234,7 +270,7 @@ impl Denial {
             Self::Missing => ErrorReason::TokenMissing,
             Self::Invalid(_) => ErrorReason::TokenInvalid,
             Self::Expired => ErrorReason::TokenExpired,
-            Self::Audience { .. } => ErrorReason::TokenAudienceWrong,
+            Self::Audience { .. } | Self::OtherClient(_) => ErrorReason::TokenAudienceWrong,
             Self::Issuer => ErrorReason::IssuerUntrusted,
         }
     }
@@ -245,6 +281,9 @@ impl From<&CheckError> for Failure {
         match error {
             CheckError::Api(error) => Self::of_kube("check the token", error),
             CheckError::Unanswered => Self::unanswered("check the token"),
+            CheckError::Issuer(IssuerUnreachable(issuer)) => {
+                Self::new(ErrorReason::IssuerUnreachable, error.to_string()).with("issuer", issuer)
+            }
             // At random, so that the clients do not all retry at once.
             CheckError::Busy => Self::new(ErrorReason::Overloaded, error.to_string())
                 .retry_after(Duration::from_secs(1).mul_f64(1.0 + rand::random::<f64>() * 9.0)),

@@ -6,10 +6,10 @@ use anyhow::Context as _;
 use bindery_runtime::{client::Clients, telemetry::Registry};
 use bindery_server::{
     args::Args,
+    files::FollowedFiles,
     settings::Settings,
     tls::{
         CaBundle, ClientAuthorities, ExpiryMetrics, PortTls, ServingCertificate, TlsSource,
-        files::FollowedFiles,
         managed::{Policy, reconciler::Reconciler},
     },
 };

@@ -9,6 +9,36 @@
 {{- with .Values.grpc.maxConnectionsPerPeer }}
 - --max-connections-per-peer={{ int64 . }}
 {{- end }}
+{{- if .Values.authentication.config }}
+- --authentication-config=/etc/bindery/authentication/config.yaml
+{{- end }}
+{{- with .Values.authentication.oidc }}
+{{- if .issuerUrl }}
+- {{ printf "--oidc-issuer-url=%s" .issuerUrl | toYaml }}
+- {{ printf "--oidc-client-id=%s" .clientId | toYaml }}
+{{- with .usernameClaim }}
+- {{ printf "--oidc-username-claim=%s" . | toYaml }}
+{{- end }}
+{{- with .usernamePrefix }}
+- {{ printf "--oidc-username-prefix=%s" . | toYaml }}
+{{- end }}
+{{- with .groupsClaim }}
+- {{ printf "--oidc-groups-claim=%s" . | toYaml }}
+{{- end }}
+{{- with .groupsPrefix }}
+- {{ printf "--oidc-groups-prefix=%s" . | toYaml }}
+{{- end }}
+{{- if .ca }}
+- --oidc-ca-file=/etc/bindery/authentication/ca.crt
+{{- end }}
+{{- end }}
+{{- end }}
+{{- range .Values.authentication.issuerKeys }}
+- {{ printf "--issuer-keys=%s=/etc/bindery/authentication/%s" .issuer (include "server.issuerKeysFile" .issuer) | toYaml }}
+{{- end }}
+{{- with .Values.authentication.loginScopes }}
+- {{ printf "--login-scopes=%s" (join "," .) | toYaml }}
+{{- end }}
 {{- with .Values.kubernetes.address }}
 - {{ printf "--external-address=%s" . | toYaml }}
 {{- end }}

@@ -51,6 +51,23 @@ https://{{ include "server.serviceName" . }}:{{ .Values.service.port }}
 {{- end -}}
 {{- end -}}
 
+{{/* The file with the keys of an issuer: a ConfigMap's key, which cannot be a URL. */}}
+{{- define "server.issuerKeysFile" -}}
+keys-{{ sha256sum . | trunc 16 }}.json
+{{- end -}}
+
+{{/* Whether the server calls issuers of ID tokens, or reads files about them: any text, or nothing. */}}
+{{- define "server.issuers" -}}
+{{- if or .Values.authentication.config .Values.authentication.oidc.issuerUrl -}}
+yes
+{{- end -}}
+{{- end -}}
+{{- define "server.authenticationFiles" -}}
+{{- if or .Values.authentication.config .Values.authentication.oidc.ca .Values.authentication.issuerKeys -}}
+yes
+{{- end -}}
+{{- end -}}
+
 {{/* Fails for what values.schema.json cannot know. */}}
 {{- define "server.validate" -}}
 {{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" .Release.Name) -}}
@@ -62,7 +79,29 @@ https://{{ include "server.serviceName" . }}:{{ .Values.service.port }}
 {{- if hasKey .Values.podAnnotations "bindery.kube-bind.io/kubernetes-ca" -}}
 {{- fail "podAnnotations: annotation bindery.kube-bind.io/kubernetes-ca is the chart's, which starts new pods for a new CA; leave it out" -}}
 {{- end -}}
+{{- include "server.validateAuthentication" . -}}
 {{- include "server.validateArgs" . -}}
+{{- end -}}
+
+{{- define "server.validateAuthentication" -}}
+{{- with .Values.authentication -}}
+{{- if and .config .oidc.issuerUrl -}}
+{{- fail "authentication: config and oidc.issuerUrl exclude each other; put the issuer into config" -}}
+{{- end -}}
+{{- if and .oidc.issuerUrl (not .oidc.clientId) -}}
+{{- fail "authentication.oidc.clientId is required with issuerUrl" -}}
+{{- end -}}
+{{- if not .oidc.issuerUrl -}}
+{{- range $name, $value := .oidc -}}
+{{- if $value -}}
+{{- fail (printf "authentication.oidc.%s needs issuerUrl" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and .oidc.groupsPrefix (not .oidc.groupsClaim) -}}
+{{- fail "authentication.oidc.groupsPrefix needs groupsClaim" -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Fails for a flag in extraArgs that the chart gives already: the program takes each flag once. */}}

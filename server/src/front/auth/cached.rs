@@ -18,15 +18,18 @@ const ENTRIES_MAX: u64 = 20_000;
 /// The cache of verdicts. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Cached {
-    verdicts: Cache<[u8; 32], Arc<Verdict>>,
+    verdicts: Cache<Key, Arc<Verdict>>,
     /// Tokens that were valid at their last check. They may have become invalid since.
     good: Cache<[u8; 32], ()>,
 }
 
+/// A token, and the generation of the authenticator that checked it.
+type Key = ([u8; 32], u64);
+
 struct Lifetime;
 
-impl Expiry<[u8; 32], Arc<Verdict>> for Lifetime {
-    fn expire_after_create(&self, _: &[u8; 32], verdict: &Arc<Verdict>, _: std::time::Instant) -> Option<Duration> {
+impl Expiry<Key, Arc<Verdict>> for Lifetime {
+    fn expire_after_create(&self, _: &Key, verdict: &Arc<Verdict>, _: std::time::Instant) -> Option<Duration> {
         Some(lifetime(verdict, Timestamp::now()))
     }
 }
@@ -59,8 +62,8 @@ impl Default for Cached {
 }
 
 impl Cached {
-    pub(super) fn holds(&self, token: &Presented) -> bool {
-        self.verdicts.contains_key(&token.digest())
+    pub(super) fn holds(&self, token: &Presented, generation: u64) -> bool {
+        self.verdicts.contains_key(&(token.digest(), generation))
     }
 
     /// Whether the token was valid at its last check.
@@ -69,7 +72,12 @@ impl Cached {
     }
 
     /// The cached verdict, or that of a new check. The failure of a check is not cached.
-    pub(super) async fn get<C>(&self, token: &Presented, check: impl FnOnce() -> C) -> Result<Verdict, Arc<CheckError>>
+    pub(super) async fn get<C>(
+        &self,
+        token: &Presented,
+        generation: u64,
+        check: impl FnOnce() -> C,
+    ) -> Result<Verdict, Arc<CheckError>>
     where
         C: Future<Output = Result<Verdict, CheckError>>,
     {
@@ -82,7 +90,7 @@ impl Cached {
             }
             Ok(Arc::new(verdict))
         };
-        let verdict = self.verdicts.try_get_with(digest, check).await?;
+        let verdict = self.verdicts.try_get_with((digest, generation), check).await?;
         Ok(verdict.as_ref().clone())
     }
 }
@@ -115,10 +123,14 @@ mod tests {
         };
         let (one, other) = (token(&json!({"sub": "one"})), token(&json!({"sub": "other"})));
         let cached = Cached::default();
-        join_all((0..50).map(|_| cached.get(&one, check))).await;
+        join_all((0..50).map(|_| cached.get(&one, 0, check))).await;
         assert_eq!(checks.load(Ordering::Relaxed), 1);
-        assert!(cached.holds(&one) && !cached.holds(&other));
-        cached.get(&other, check).await.expect("a check").expect("an identity");
+        assert!(cached.holds(&one, 0) && !cached.holds(&other, 0));
+        cached
+            .get(&other, 0, check)
+            .await
+            .expect("a check")
+            .expect("an identity");
         assert_eq!(checks.load(Ordering::Relaxed), 2);
     }
 
@@ -127,8 +139,8 @@ mod tests {
         let cached = Cached::default();
         let one = token(&json!({"sub": "one"}));
         let checked = async |outcome: Result<Verdict, CheckError>| {
-            let _ = cached.get(&one, || async { outcome }).await;
-            (cached.holds(&one), cached.was_good(&one))
+            let _ = cached.get(&one, 0, || async { outcome }).await;
+            (cached.holds(&one, 0), cached.was_good(&one))
         };
         // Expired in our clock's eyes, so that each is checked anew.
         let good = || {

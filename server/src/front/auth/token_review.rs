@@ -14,14 +14,26 @@ const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(60);
 pub(crate) struct TokenReviewer {
     api: Api<TokenReview>,
     audiences: Vec<String>,
+    own_issuer: Option<String>,
 }
 
 impl TokenReviewer {
-    /// Checks tokens for these audiences. Errors name the first one.
-    pub(crate) fn new(client: Client, audiences: Vec<String>) -> Self {
+    /// Checks tokens for these audiences. Errors name the first one. `own_issuer` is that of the cluster's ServiceAccounts, if it
+    /// is known: refused tokens of others are told that their issuer is not trusted.
+    pub(crate) fn new(client: Client, audiences: Vec<String>, own_issuer: Option<String>) -> Self {
         Self {
             api: Api::all(client),
             audiences,
+            own_issuer,
+        }
+    }
+
+    /// Says of a token of another issuer that this is why it is refused. An API server may have several issuers, of which it
+    /// names the first; so the issuer is never the reason to refuse.
+    fn explained(&self, claims: &Claims, denial: Denial) -> Denial {
+        match (&self.own_issuer, &claims.issuer) {
+            (Some(own), Some(issuer)) if own != issuer && denial != Denial::Expired => Denial::Issuer,
+            _ => denial,
         }
     }
 }
@@ -40,7 +52,8 @@ impl Authenticator for TokenReviewer {
     }
 
     fn precheck(&self, token: &Presented) -> Result<(), Denial> {
-        precheck(token.claims(), &self.audiences, Timestamp::now())
+        let claims = token.claims();
+        precheck(claims, &self.audiences, Timestamp::now()).map_err(|denial| self.explained(claims, denial))
     }
 
     fn check<'a>(&'a self, token: &'a Presented) -> BoxFuture<'a, Result<Verdict, CheckError>> {
@@ -53,12 +66,9 @@ impl Authenticator for TokenReviewer {
                 ..TokenReview::default()
             };
             let answer = self.api.create(&PostParams::default(), &review).await?;
-            Ok(verdict(
-                answer.status.unwrap_or_default(),
-                token.claims(),
-                &self.audiences,
-                Timestamp::now(),
-            ))
+            let (status, claims) = (answer.status.unwrap_or_default(), token.claims());
+            let verdict = verdict(status, claims, &self.audiences, Timestamp::now());
+            Ok(verdict.map_err(|denial| self.explained(claims, denial)))
         })
     }
 
@@ -90,7 +100,7 @@ fn verdict(status: TokenReviewStatus, claims: &Claims, audiences: &[String], now
         return Err(if expired {
             Denial::Expired
         } else {
-            Denial::Invalid("the provider's API server refuses it")
+            Denial::Invalid("the provider's API server refuses it".into())
         });
     }
     // An API server without support for audiences answers without them, which does not mean that they match.
@@ -101,11 +111,12 @@ fn verdict(status: TokenReviewStatus, claims: &Claims, audiences: &[String], now
     let user = status.user.unwrap_or_default();
     let username = user.username.filter(|name| !name.is_empty());
     Ok(Identity {
-        username: username.ok_or(Denial::Invalid("it belongs to nobody"))?,
+        username: username.ok_or_else(|| Denial::Invalid("it belongs to nobody".into()))?,
         uid: user.uid.filter(|uid| !uid.is_empty()),
         groups: user.groups.unwrap_or_default(),
         extra: user.extra.unwrap_or_default(),
         expires_at: claims.expires_at(),
+        source: None,
     })
 }
 
@@ -167,11 +178,31 @@ mod tests {
             later,
             Err(&wrong),
         );
-        let refused = Denial::Invalid("the provider's API server refuses it");
+        let refused = Denial::Invalid("the provider's API server refuses it".into());
         check_after(json!({"authenticated": false, "error": "why"}), later, Err(&refused));
         check_after(json!({}), later, Err(&refused));
         check_after(json!({}), 999_999, Err(&Denial::Expired));
         let nobody = json!({"authenticated": true, "audiences": ["https://bind.example.com"], "user": {}});
-        check_after(nobody, later, Err(&Denial::Invalid("it belongs to nobody")));
+        check_after(nobody, later, Err(&Denial::Invalid("it belongs to nobody".into())));
+    }
+
+    #[tokio::test]
+    async fn a_refused_token_of_another_issuer_is_told_so() {
+        let config = kube::Config::new("https://kubernetes.example.com".parse().expect("a URL"));
+        let told = |own: Option<&str>, claims: Value, denial: Denial| {
+            let client = Client::try_from(config.clone()).expect("a client");
+            let reviewer = TokenReviewer::new(client, ours(), own.map(ToOwned::to_owned));
+            reviewer.explained(token(&claims).claims(), denial)
+        };
+        let wrong = || audience_wrong(&ours());
+        let (own, stranger) = (json!({"iss": "https://own"}), json!({"iss": "https://other"}));
+        assert_eq!(told(Some("https://own"), own, wrong()), wrong());
+        assert_eq!(told(Some("https://own"), stranger.clone(), wrong()), Denial::Issuer);
+        assert_eq!(
+            told(Some("https://own"), stranger.clone(), Denial::Expired),
+            Denial::Expired
+        );
+        assert_eq!(told(Some("https://own"), json!({}), wrong()), wrong());
+        assert_eq!(told(None, stranger, wrong()), wrong());
     }
 }

@@ -3,18 +3,22 @@
 use std::sync::Arc;
 
 use bindery_proto::v1alpha2::{
-    AuthenticationMethod, GetProviderRequest, GetProviderResponse, Limits, Provider, ServiceAccountAuthentication,
-    authentication_method::Method, provider_service_server::ProviderService,
+    AuthenticationMethod, GetProviderRequest, GetProviderResponse, Limits, OidcAuthentication, OidcFlow, Provider,
+    ServiceAccountAuthentication, authentication_method::Method, provider_service_server::ProviderService,
 };
 use tonic::{Request, Response, Status};
 
-use crate::front::{
-    Front,
-    limits::{REQUEST_BYTES_MAX, WAIT_MAX},
-    wire::{
-        convert::{enums, meta},
-        page,
+use crate::{
+    front::{
+        Front,
+        limits::{REQUEST_BYTES_MAX, WAIT_MAX},
+        wire::{
+            convert::{enums, meta},
+            page,
+        },
     },
+    oidc::{Issuers, Login},
+    settings::Settings,
 };
 
 /// The features that this server supports, by name.
@@ -28,19 +32,13 @@ impl ProviderService for Service {
     async fn get_provider(&self, _: Request<GetProviderRequest>) -> Result<Response<GetProviderResponse>, Status> {
         let settings = &self.0.state.settings;
         let number = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
-        let accounts = ServiceAccountAuthentication {
-            audience: settings.grpc.address.clone(),
-            issuers: Vec::new(),
-        };
         let provider = Provider {
             pretty_name: settings.pretty_name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             api_versions: vec![bindery_api::v1alpha2::VERSION.to_owned()],
             isolation: enums::isolation(settings.isolation),
             informer_scope: enums::informer_scope(settings.informer_scope),
-            authentication_methods: vec![AuthenticationMethod {
-                method: Some(Method::ServiceAccount(accounts)),
-            }],
+            authentication_methods: authentication_methods(settings, &self.0.issuers),
             features: FEATURES.map(ToOwned::to_owned).to_vec(),
             limits: Some(Limits {
                 max_page_size: number(page::SIZE_MAX),
@@ -52,5 +50,88 @@ impl ProviderService for Service {
         Ok(Response::new(GetProviderResponse {
             provider: Some(provider),
         }))
+    }
+}
+
+/// How to log in: people with an issuer, programs with the token of a ServiceAccount.
+fn authentication_methods(settings: &Settings, issuers: &Issuers) -> Vec<AuthenticationMethod> {
+    let own = settings.grpc.audiences();
+    let logins = issuers.logins(&own).into_iter();
+    let people = logins.map(|login| Method::Oidc(of_login(login, &settings.login_scopes)));
+    let accounts = Method::ServiceAccount(ServiceAccountAuthentication {
+        audience: settings.grpc.address.clone(),
+        issuers: issuers.of_service_accounts(&own),
+    });
+    let methods = people.chain(std::iter::once(accounts));
+    methods
+        .map(|method| AuthenticationMethod { method: Some(method) })
+        .collect()
+}
+
+fn of_login(login: Login, scopes: &[String]) -> OidcAuthentication {
+    let flows = [
+        (login.authorization_code, OidcFlow::AuthorizationCode),
+        (login.device_code, OidcFlow::DeviceCode),
+    ];
+    OidcAuthentication {
+        issuer: login.issuer,
+        client_id: login.client_id,
+        scopes: scopes.to_vec(),
+        flows: flows
+            .into_iter()
+            .filter_map(|(served, flow)| served.then_some(flow.into()))
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        oidc::{Configuration, OidcMetrics, Surroundings, tests_support::FakeIssuer},
+        settings::tests::settings,
+    };
+
+    #[tokio::test]
+    async fn people_log_in_with_issuers_and_programs_with_accounts() {
+        let issuers = Issuers::new(
+            Arc::new(|_| Arc::new(FakeIssuer::default())),
+            OidcMetrics::default(),
+            None,
+        );
+        let settings = settings();
+        let accounts = |issuers: &[&str]| ServiceAccountAuthentication {
+            audience: settings.grpc.address.clone(),
+            issuers: issuers.iter().map(|issuer| (*issuer).to_owned()).collect(),
+        };
+        let methods = |issuers: &Issuers| {
+            let methods = authentication_methods(&settings, issuers).into_iter();
+            methods.filter_map(|method| method.method).collect::<Vec<_>>()
+        };
+        assert_eq!(methods(&issuers), [Method::ServiceAccount(accounts(&[]))]);
+
+        let jwt = |url: &str, audience: &str| {
+            json!({
+                "issuer": {"url": url, "audiences": [audience]},
+                "claimMappings": {"username": {"claim": "sub", "prefix": ""}},
+            })
+        };
+        let (people, consumer) = ("https://accounts.example.com", "https://consumer.example.com");
+        let file = json!({
+            "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration",
+            "jwt": [jwt(people, "bindery"), jwt(consumer, &settings.grpc.address)],
+        });
+        let configuration = Configuration::parse(&file.to_string(), &Surroundings::default());
+        issuers.replace(configuration.expect("a configuration"));
+        let login = OidcAuthentication {
+            issuer: people.to_owned(),
+            client_id: "bindery".to_owned(),
+            scopes: settings.login_scopes.clone(),
+            flows: vec![OidcFlow::AuthorizationCode.into(), OidcFlow::DeviceCode.into()],
+        };
+        let expect = [Method::Oidc(login), Method::ServiceAccount(accounts(&[consumer]))];
+        assert_eq!(methods(&issuers), expect);
     }
 }

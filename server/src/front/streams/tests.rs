@@ -155,7 +155,7 @@ impl Authenticator for Moody {
                     expires_at: Some(Timestamp::UNIX_EPOCH),
                     ..Identity::default()
                 })),
-                Mood::Revoked => Ok(Err(Denial::Invalid("revoked"))),
+                Mood::Revoked => Ok(Err(Denial::Invalid("revoked".into()))),
                 Mood::Silent => std::future::pending().await,
             }
         })

@@ -1,6 +1,7 @@
 //! Files that are read again when they change, such as those of a mounted Secret that cert-manager renews.
 
 use std::{
+    error::Error,
     fmt, fs,
     os::unix::fs::MetadataExt as _,
     path::PathBuf,
@@ -9,8 +10,6 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use super::TlsError;
-
 /// How often the files are checked for changes.
 const CHECK_EVERY: Duration = Duration::from_secs(10);
 
@@ -18,7 +17,7 @@ const CHECK_EVERY: Duration = Duration::from_secs(10);
 /// followed.
 type Stamp = Option<(SystemTime, u64, u64)>;
 
-type Load = Box<dyn Fn() -> Result<(), TlsError> + Send>;
+type Load = Box<dyn Fn() -> Result<(), Box<dyn Error>> + Send>;
 
 /// Groups of files, each with a function that loads them.
 #[derive(Default)]
@@ -40,12 +39,12 @@ impl fmt::Debug for FollowedFiles {
 
 impl FollowedFiles {
     /// Loads files now, and again whenever one of them changes. Fails if they cannot be loaded now.
-    pub fn add(
+    pub fn add<E: Error + 'static>(
         &mut self,
         what: &'static str,
         paths: Vec<PathBuf>,
-        load: impl Fn() -> Result<(), TlsError> + Send + 'static,
-    ) -> Result<(), TlsError> {
+        load: impl Fn() -> Result<(), E> + Send + 'static,
+    ) -> Result<(), E> {
         // Taken before the files are read, so that a change in between is noticed.
         let stamps = stamps(&paths);
         load()?;
@@ -53,7 +52,7 @@ impl FollowedFiles {
             what,
             paths,
             stamps,
-            load: Box::new(load),
+            load: Box::new(move || Ok(load()?)),
         });
         Ok(())
     }
@@ -103,6 +102,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
+    use crate::tls::TlsError;
 
     /// A kubelet replaces the files of a mounted Secret by replacing the link to their folder.
     #[test]
@@ -127,7 +127,7 @@ mod tests {
                 source,
             })?;
             seen.lock().push(text);
-            Ok(())
+            Ok::<_, TlsError>(())
         };
         files.add("CA", vec![path("ca.crt")], load).expect("a file");
         files.check();
