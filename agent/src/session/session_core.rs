@@ -6,7 +6,7 @@ use bindery_api::{
     names::CLUSTER_BINDING,
     v1alpha2::{APIServiceNamespace, BoundSchema, ClusterBinding},
 };
-use bindery_runtime::{cache::Cache, kubeconfig::Fingerprint, watch::Source};
+use bindery_runtime::{cache::Cache, events::Recorder, kubeconfig::Fingerprint, watch::Source};
 use jiff::Timestamp;
 use secrecy::SecretSlice;
 use tokio::sync::watch;
@@ -26,8 +26,7 @@ use crate::{
     connection::Sides,
     consumer::Consumer,
     contract::Contract,
-    engine::{self, Budget, Surroundings},
-    events::Recorder,
+    engine::{self, Budget, Surroundings, Tally},
     metrics::Metrics,
 };
 
@@ -117,6 +116,7 @@ impl SessionCore {
             recorder: tools.recorder.clone(),
             metrics: Arc::clone(&tools.sync_metrics),
             budget: Budget::default(),
+            tally: Tally::default(),
         };
         let claims = Claims::new(Site {
             contract: reached.contract.clone(),

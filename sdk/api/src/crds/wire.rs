@@ -44,6 +44,8 @@ const ADDITIONS: [(&str, &str); 37] = [
     ("boundschemas", "status.conditions[].lastProbeTime"),
     ("clusterbindings", "status.conditions[].lastProbeTime"),
     ("clusterbindings", "status.consumerClusterUID"),
+    ("clusterbindings", "status.credentialExpirationTime"),
+    ("clusterbindings", "status.sync"),
     ("clusters", "status.conditions[].lastProbeTime"),
     ("collections", "status.conditions[].lastProbeTime"),
 ];
