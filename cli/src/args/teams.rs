@@ -1,5 +1,6 @@
 //! Flags of `provider`, by which a provider's admin sees and ends contracts and grants templates, and of `share`.
 
+use bindery_api::names::KUBE_BIND_NAMESPACE;
 use clap::{ArgGroup, Subcommand};
 
 use super::{RevokeArgs, health::ProviderClusterArgs};
@@ -19,7 +20,7 @@ Examples:
   kubectl bind provider get kube-bind-5xqjs2 -o yaml
   kubectl bind provider grant cowboys --group ranchers --provider-context provider
   kubectl bind provider take cowboys --group ranchers --provider-context provider
-  kubectl bind provider revoke --contract kube-bind-5xqjs2 --reason \"lost laptop\""
+  kubectl bind provider revoke kube-bind-5xqjs2 --reason \"lost laptop\""
 )]
 pub(crate) struct AdminArgs {
     #[command(subcommand)]
@@ -38,7 +39,7 @@ pub(crate) enum AdminCommand {
     /// Take the right to bind a template away again; what is bound goes on.
     Take(GrantArgs),
     /// End all credentials of a contract at once.
-    Revoke(RevokeArgs),
+    Revoke(EndArgs),
 }
 
 /// Flags of `provider contracts`.
@@ -58,6 +59,50 @@ pub(crate) struct ContractArgs {
     pub(crate) contract: String,
     #[command(flatten)]
     pub(crate) provider: ProviderClusterArgs,
+}
+
+/// Flags of `provider revoke`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Ends all credentials of a contract at once, as `kubectl bind revoke --contract CONTRACT` does. Objects stay on both clusters and are
+not synced any more, until an owner of the contract binds again.
+
+Examples:
+  kubectl bind provider revoke kube-bind-5xqjs2 --reason \"lost laptop\"
+  kubectl bind provider revoke kube-bind-5xqjs2 --provider-context provider --dry-run")]
+pub(crate) struct EndArgs {
+    /// The contract: its namespace on the provider.
+    pub(crate) contract: String,
+    /// Why, for people; it is kept on the contract. At most 1024 characters.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) provider: ProviderClusterArgs,
+    /// Namespace of the server on the provider.
+    #[arg(long, value_name = "NAME", default_value = KUBE_BIND_NAMESPACE)]
+    pub(crate) server_namespace: String,
+    /// Say what would stop working, and revoke nothing.
+    #[arg(short = 'd', long)]
+    pub(crate) dry_run: bool,
+    /// Revoke without being asked.
+    #[arg(short = 'y', long)]
+    pub(crate) yes: bool,
+}
+
+impl EndArgs {
+    /// The same as flags of `revoke`.
+    pub(crate) fn revoke(&self) -> RevokeArgs {
+        RevokeArgs {
+            name: None,
+            bundle: false,
+            contract: Some(self.contract.clone()),
+            reason: self.reason.clone(),
+            provider: self.provider.clone(),
+            server_namespace: self.server_namespace.clone(),
+            dry_run: self.dry_run,
+            yes: self.yes,
+        }
+    }
 }
 
 /// Flags of `provider grant` and `provider take`.

@@ -20,6 +20,6 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &AdminArgs) ->
         AdminCommand::Get(args) => contracts::get(context, args).await,
         AdminCommand::Grant(args) => grant::grant(context, args).await,
         AdminCommand::Take(args) => grant::take(context, args).await,
-        AdminCommand::Revoke(args) => Box::pin(revoke::run(context, args)).await,
+        AdminCommand::Revoke(args) => Box::pin(revoke::run(context, &args.revoke())).await,
     }
 }

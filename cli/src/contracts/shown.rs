@@ -6,7 +6,6 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use crate::render::output::{Show, age, joined};
 
@@ -206,9 +205,9 @@ fn of_export(export: &api::APIServiceExport) -> ShownExport {
 fn of_status(status: &api::ClusterBindingStatus) -> Option<ShownKonnector> {
     let last = status.last_heartbeat_time.as_ref()?;
     let sync = |sync: &api::ClusterBindingSync| ShownSync {
-        objects: sync.objects,
-        pending: sync.pending,
-        failing: sync.failing,
+        objects: sync.objects.unwrap_or_default(),
+        pending: sync.pending.unwrap_or_default(),
+        failing: sync.failing.unwrap_or_default(),
         lag_seconds: sync
             .lag
             .as_ref()
@@ -343,6 +342,8 @@ impl Show for ShownContract {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn namespace() -> Namespace {
@@ -432,9 +433,8 @@ mod tests {
         let now = Timestamp::from_second(1_767_323_045 + 120).unwrap();
         let text = |contract: &ShownContract| {
             let lines = contract.described(now).into_iter();
-            lines
-                .map(|(head, value)| format!("{head}: {value}\n"))
-                .collect::<String>()
+            let lines: Vec<_> = lines.map(|(head, value)| format!("{head}: {value}")).collect();
+            lines.join("\n")
         };
         let shown = text(&of_objects(&namespace(), Some(&binding()), &[]));
         for says in [

@@ -107,9 +107,13 @@ fn bind_role(template: &str, caller: &Caller) -> String {
         None => "- apiGroup: rbac.authorization.k8s.io\n  kind: User\n  name: YOUR-NAME".to_owned(),
     };
     // As comments, for a right for a group is one for all its members.
-    let groups: String = caller.groups.iter().map(|group| {
-        format!("\n# or one of the groups that your token carries:\n# - apiGroup: rbac.authorization.k8s.io\n#   kind: Group\n#   name: {group:?}")
-    }).collect();
+    let comment = |group: &String| {
+        format!(
+            "\n# or one of the groups that your token carries:\n\
+             # - apiGroup: rbac.authorization.k8s.io\n#   kind: Group\n#   name: {group:?}"
+        )
+    };
+    let groups = caller.groups.iter().map(comment).collect::<Vec<_>>().concat();
     format!(
         "If there is such a template, the provider's admin can grant you the verb bind on it:\n\n\
          apiVersion: rbac.authorization.k8s.io/v1\n\

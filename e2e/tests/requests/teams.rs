@@ -101,110 +101,43 @@ async fn bind(client: &Client, name: &str) -> Result<()> {
     .map(drop)
 }
 
+/// The team, a stranger and an admin, as they call the server, and the contract that they are about.
+struct Callers {
+    jane: Client,
+    john: Client,
+    eve: Client,
+    marshal: Client,
+    contract: String,
+}
+
 #[test]
 fn a_team_uses_what_one_of_it_bound() -> Result<()> {
     with_world(async |world| {
         let provider = &world.provider;
-        let [jane, john, eve, marshal] = [
-            client(provider, JANE)?,
-            client(provider, JOHN)?,
-            client(provider, EVE)?,
-            client(provider, MARSHAL)?,
-        ];
-        let contract = Provider::contract(IDENTITY);
-        let denied = refused(
-            jane.bind(call::wish("cowboys", "cowboys", IDENTITY), SOON, |_| ())
-                .await,
-            ErrorReason::TemplateBindDenied,
-        )?;
+        let callers = Callers {
+            jane: client(provider, JANE)?,
+            john: client(provider, JOHN)?,
+            eve: client(provider, EVE)?,
+            marshal: client(provider, MARSHAL)?,
+            contract: Provider::contract(IDENTITY),
+        };
+        let wish = call::wish("cowboys", "cowboys", IDENTITY);
+        let denied = callers.jane.bind(wish, SOON, |_| ()).await;
+        let denied = refused(denied, ErrorReason::TemplateBindDenied)?;
         ensure!(denied.contains("ranchers") && denied.contains("verb bind"), "{denied}");
         admin(world, &["grant", "cowboys", "--group", "ranchers"]).await?;
         let_marshal_see(provider).await?;
-        bind(&jane, "cowboys").await?;
+        bind(&callers.jane, "cowboys").await?;
+        callers.share().await?;
+        callers.use_together().await?;
+        callers.keep_strangers_out().await?;
+        callers.end().await?;
 
-        // Before it is shared, a colleague is a stranger, to whom a contract that is there is like one that is not.
-        let says = refused(john.get_contract(&contract).await, ErrorReason::ContractDenied)?;
-        let nobodys = "kube-bind-nobodys";
-        let of_none = refused(john.get_contract(nobodys).await, ErrorReason::ContractDenied)?;
-        let same = |text: &str| text.split(" (").next().unwrap_or_default().replace(&contract, nobodys);
-        ensure!(same(&says) == same(&of_none), "{says} is not {of_none}");
-        let wish = call::wish("riders", "cowboys", IDENTITY);
-        refused(john.bind(wish, SOON, |_| ()).await, ErrorReason::ClusterIdentityTaken)?;
-        ensure!(names_of(&john).await?.is_empty(), "john sees contracts");
-
-        refused(
-            jane.share_contract(share(&contract, "bandits")).await,
-            ErrorReason::MethodDenied,
-        )?;
-        refused(
-            jane.share_contract(share(&contract, "system:authenticated")).await,
-            ErrorReason::FieldInvalid,
-        )?;
-        refused(
-            eve.share_contract(share(&contract, "bandits")).await,
-            ErrorReason::ContractDenied,
-        )?;
-        let shared = jane.share_contract(share(&contract, "ranchers")).await?;
-        ensure!(shared.owner_groups == ["ranchers"], "{shared:?}");
-
-        eventually_ok("john to see the contract", SOON, async || {
-            ensure!(names_of(&john).await? == [contract.as_str()], "john sees none");
-            Ok(())
-        })
-        .await?;
-        john.renew_kubeconfig(&contract).await?;
-        bind(&john, "riders").await?;
-        refused(
-            john.share_contract(share(&contract, "drinkers")).await,
-            ErrorReason::MethodDenied,
-        )?;
-        let shown = john.get_contract(&contract).await?;
-        let bound: Vec<_> = shown
-            .exports
-            .iter()
-            .map(|export| (&*export.name, &*export.template))
-            .collect();
-        ensure!(bound == [("cowboys", "cowboys"), ("riders", "cowboys")], "{bound:?}");
-        ensure!(
-            shown.owners.len() == 1 && shown.owners[0].username == "jane",
-            "{shown:?}"
-        );
-
-        ensure!(names_of(&eve).await?.is_empty(), "eve sees contracts");
-        refused(eve.get_contract(&contract).await, ErrorReason::ContractDenied)?;
-        refused(eve.renew_kubeconfig(&contract).await, ErrorReason::ContractDenied)?;
-        ensure!(
-            names_of(&marshal).await?.contains(&contract),
-            "marshal does not see all"
-        );
-        marshal.get_contract(&contract).await?;
-        refused(marshal.renew_kubeconfig(&contract).await, ErrorReason::ContractDenied)?;
-        refused(
-            marshal.share_contract(share(&contract, "bandits")).await,
-            ErrorReason::ContractDenied,
-        )?;
-
-        let unbind = UnbindContractRequest {
-            contract: contract.clone(),
-            exports: vec!["riders".to_owned()],
-            ..UnbindContractRequest::default()
-        };
-        let left = john.unbind_contract(unbind).await?;
-        ensure!(left.is_empty(), "{left:?}");
-        let revoke = RevokeContractRequest {
-            contract: contract.clone(),
-            uid: shown.uid,
-            reason: "a lost laptop".to_owned(),
-        };
-        refused(eve.revoke_contract(revoke.clone()).await, ErrorReason::ContractDenied)?;
-        let revoked = marshal.revoke_contract(revoke).await?;
-        ensure!(revoked.revoked_count > 0, "{revoked:?}");
-        refused(john.renew_kubeconfig(&contract).await, ErrorReason::RenewalStopped)?;
-
+        let contract = callers.contract.as_str();
         let listed = admin(world, &["contracts", "-o", "wide"]).await?;
         let row = listed
             .lines()
-            .find(|line| line.starts_with(&contract))
+            .find(|line| line.starts_with(contract))
             .context("no row")?;
         ensure!(
             row.contains("jane") && row.contains("ranchers") && row.contains("Revoked"),
@@ -215,11 +148,113 @@ fn a_team_uses_what_one_of_it_bound() -> Result<()> {
             named.contains(&format!("contract.kube-bind.io/{contract}\n")),
             "{named}"
         );
-        told(world, &contract).await?;
+        told(world, contract).await?;
+        // A colleague binds again, which ends the revocation.
+        bind(&callers.john, "cowboys").await?;
+        callers.john.renew_kubeconfig(contract).await?;
         admin(world, &["take", "cowboys", "--group", "ranchers"])
             .await
             .map(drop)
     })
+}
+
+impl Callers {
+    /// Before the contract is shared, a colleague is a stranger, to whom a contract that is there is like one that is not.
+    async fn share(&self) -> Result<()> {
+        let Self {
+            jane,
+            john,
+            eve,
+            contract,
+            ..
+        } = self;
+        let says = refused(john.get_contract(contract).await, ErrorReason::ContractDenied)?;
+        let nobodys = "kube-bind-nobodys";
+        let of_none = refused(john.get_contract(nobodys).await, ErrorReason::ContractDenied)?;
+        let same = |text: &str| text.split(" (").next().unwrap_or_default().replace(contract, nobodys);
+        ensure!(same(&says) == same(&of_none), "{says} is not {of_none}");
+        let wish = call::wish("riders", "cowboys", IDENTITY);
+        refused(john.bind(wish, SOON, |_| ()).await, ErrorReason::ClusterIdentityTaken)?;
+        ensure!(names_of(john).await?.is_empty(), "john sees contracts");
+
+        let to_others = jane.share_contract(share(contract, "bandits")).await;
+        refused(to_others, ErrorReason::MethodDenied)?;
+        let to_all = jane.share_contract(share(contract, "system:authenticated")).await;
+        refused(to_all, ErrorReason::FieldInvalid)?;
+        let by_stranger = eve.share_contract(share(contract, "bandits")).await;
+        refused(by_stranger, ErrorReason::ContractDenied)?;
+        let shared = jane.share_contract(share(contract, "ranchers")).await?;
+        ensure!(shared.owner_groups == ["ranchers"], "{shared:?}");
+        Ok(())
+    }
+
+    /// A colleague sees, renews and binds more, and cannot share.
+    async fn use_together(&self) -> Result<()> {
+        let Self { john, contract, .. } = self;
+        eventually_ok("john to see the contract", SOON, async || {
+            ensure!(names_of(john).await? == [contract.as_str()], "john sees none");
+            Ok(())
+        })
+        .await?;
+        john.renew_kubeconfig(contract).await?;
+        bind(john, "riders").await?;
+        let further = john.share_contract(share(contract, "drinkers")).await;
+        refused(further, ErrorReason::MethodDenied)?;
+        let shown = john.get_contract(contract).await?;
+        let bound: Vec<_> = shown
+            .exports
+            .iter()
+            .map(|export| (&*export.name, &*export.template))
+            .collect();
+        ensure!(bound == [("cowboys", "cowboys"), ("riders", "cowboys")], "{bound:?}");
+        ensure!(
+            shown.owners.len() == 1 && shown.owners[0].username == "jane",
+            "{shown:?}"
+        );
+        Ok(())
+    }
+
+    /// A stranger sees nothing; an admin by RBAC sees all, and does what the verbs say and no more.
+    async fn keep_strangers_out(&self) -> Result<()> {
+        let Self {
+            eve, marshal, contract, ..
+        } = self;
+        let denied = ErrorReason::ContractDenied;
+        ensure!(names_of(eve).await?.is_empty(), "eve sees contracts");
+        refused(eve.get_contract(contract).await, denied)?;
+        refused(eve.renew_kubeconfig(contract).await, denied)?;
+        ensure!(names_of(marshal).await?.contains(contract), "marshal does not see all");
+        marshal.get_contract(contract).await?;
+        refused(marshal.renew_kubeconfig(contract).await, denied)?;
+        refused(marshal.share_contract(share(contract, "bandits")).await, denied).map(drop)
+    }
+
+    /// A colleague unbinds, and the admin revokes.
+    async fn end(&self) -> Result<()> {
+        let Self {
+            john,
+            eve,
+            marshal,
+            contract,
+            ..
+        } = self;
+        let unbind = UnbindContractRequest {
+            contract: contract.clone(),
+            exports: vec!["riders".to_owned()],
+            ..UnbindContractRequest::default()
+        };
+        let left = john.unbind_contract(unbind).await?;
+        ensure!(left.is_empty(), "{left:?}");
+        let revoke = RevokeContractRequest {
+            contract: contract.clone(),
+            uid: john.get_contract(contract).await?.uid,
+            reason: "a lost laptop".to_owned(),
+        };
+        refused(eve.revoke_contract(revoke.clone()).await, ErrorReason::ContractDenied)?;
+        let revoked = marshal.revoke_contract(revoke).await?;
+        ensure!(revoked.revoked_count > 0, "{revoked:?}");
+        refused(john.renew_kubeconfig(contract).await, ErrorReason::RenewalStopped).map(drop)
+    }
 }
 
 /// That events and the audit log say what happened, and hold no secret.

@@ -22,6 +22,9 @@ pub struct AuditEntry {
     /// Who called; absent if the call has no valid token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub principal: Option<AuditPrincipal>,
+    /// The author that a request made as a resource names, where the request was refused before anybody verified that.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub claimed_author: String,
     /// Address and port of the connection's other end; absent for a request made as a resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,

@@ -40,6 +40,7 @@ fn entry(name: &str) -> AuditEntry {
         time: Timestamp::UNIX_EPOCH,
         request_id: "id-1".to_owned(),
         principal: Some(AuditPrincipal::new("jane", None, &["ranchers".to_owned()])),
+        claimed_author: String::new(),
         peer: Some("192.0.2.7:4711".to_owned()),
         method: "BindingService/CreateBindableResourcesRequest".to_owned(),
         contract: "kube-bind-a".to_owned(),

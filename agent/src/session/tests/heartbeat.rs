@@ -30,9 +30,9 @@ fn sender(consent: bool) -> HeartbeatSender<'static> {
 }
 
 static IN_SYNC: ClusterBindingSync = ClusterBindingSync {
-    objects: 7,
-    pending: 0,
-    failing: 0,
+    objects: Some(7),
+    pending: Some(0),
+    failing: Some(0),
     lag: None,
 };
 

@@ -24,16 +24,15 @@ use crate::{
 
 /// `kubectl bind provider contracts`
 pub(super) async fn list<W: Write>(context: &mut Context<W>, args: &ContractsArgs) -> Result<(), Failure> {
-    let contracts = match args.provider.cluster(&context.settings.cluster) {
-        Some(cluster) => Cluster::open(cluster).await?.contracts().await?,
-        None => {
-            let request = ListContractsRequest {
-                owned: args.owned,
-                ..ListContractsRequest::default()
-            };
-            let contracts = context.settings.provider()?.contracts(request).await?;
-            contracts.into_iter().map(ShownContract::from).collect()
-        }
+    let contracts = if let Some(cluster) = args.provider.cluster(&context.settings.cluster) {
+        Cluster::open(cluster).await?.contracts().await?
+    } else {
+        let request = ListContractsRequest {
+            owned: args.owned,
+            ..ListContractsRequest::default()
+        };
+        let contracts = context.settings.provider()?.contracts(request).await?;
+        contracts.into_iter().map(ShownContract::from).collect()
     };
     if contracts.is_empty() {
         context.steps.note(

@@ -89,14 +89,14 @@ pub struct ClusterBindingStatus {
 #[serde(rename_all = "camelCase")]
 pub struct ClusterBindingSync {
     /// Number of objects on the consumer that the konnector keeps in sync: those of bound APIs, and claimed ones.
-    #[serde(default)]
-    pub objects: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub objects: Option<i64>,
     /// Number of objects that wait to be synced.
-    #[serde(default)]
-    pub pending: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending: Option<i64>,
     /// Number of objects whose last attempt failed, or that a conflict blocks.
-    #[serde(default)]
-    pub failing: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failing: Option<i64>,
     /// How long the object that waits longest has waited; absent if none waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag: Option<Duration>,

@@ -7,13 +7,13 @@ use kube::{Resource as _, ResourceExt as _};
 
 use super::status::RequestOutcome;
 use crate::{
-    audit::{AuditEntry, AuditPrincipal, Decision},
+    audit::{AuditEntry, AuditPrincipal, Decision, cut},
     request::template_name,
     state::State,
 };
 
-/// Records that a request was decided in another way than before. Its author is who the admission policy vouched for, if the
-/// outcome does not say that nobody did.
+/// Records that a request was decided in another way than before. The author of a request that was served is verified; one that was
+/// refused may have been refused before that.
 pub(super) fn decided(state: &State, request: &BindableResourcesRequest, outcome: &RequestOutcome, now: Timestamp) {
     let (decision, reason, contract) = match outcome {
         RequestOutcome::Succeeded { contract, .. } => (Decision::Allowed, "", Some(contract.as_str())),
@@ -26,7 +26,12 @@ pub(super) fn decided(state: &State, request: &BindableResourcesRequest, outcome
     state.audit.record(|| AuditEntry {
         time: now,
         request_id: String::new(),
-        principal: Some(AuditPrincipal::new(author, None, &[])),
+        principal: (decision == Decision::Allowed).then(|| AuditPrincipal::new(author, None, &[])),
+        claimed_author: if decision == Decision::Allowed {
+            String::new()
+        } else {
+            cut(author)
+        },
         peer: None,
         method: "BindableResourcesRequest".to_owned(),
         contract: contract.unwrap_or_default().to_owned(),
@@ -47,7 +52,7 @@ pub(super) fn decided(state: &State, request: &BindableResourcesRequest, outcome
         _ => state.recorder.warn(
             &object,
             "BindRefused",
-            format!("{author} requested to bind template {template} as {name}, and was refused: {reason}"),
+            format!("the request to bind template {template} as {name} was refused: {reason}"),
         ),
     }
 }

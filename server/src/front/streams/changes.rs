@@ -64,7 +64,12 @@ impl Hubs {
                     if !states.iter().flatten().any(|state| contract::is_contract(state)) {
                         return;
                     }
-                    record_contract(hub, &change.key.name, states, removed(change, ResourceExt::name_any));
+                    record_contract(
+                        hub,
+                        &change.key.name,
+                        states,
+                        removed(change, ResourceExt::name_any).as_ref(),
+                    );
                 })),
             caches.cluster_bindings.subscribe(into(&contracts, move |hub, change| {
                 of_part(&change.key.namespace, &of_bindings, hub);
@@ -181,7 +186,7 @@ fn record_contract<'a>(
     hub: &Hub,
     name: &str,
     states: impl IntoIterator<Item = Option<&'a Namespace>>,
-    removed: Option<RemovedObject>,
+    removed: Option<&RemovedObject>,
 ) {
     let mut scopes = HashSet::from([ALL_CONTRACTS.to_owned()]);
     for namespace in states
@@ -201,5 +206,5 @@ fn record_contract<'a>(
         version: None,
         priority: Priority::Backlog,
     };
-    hub.record(scopes.iter().map(String::as_str), name, removed.as_ref(), progress);
+    hub.record(scopes.iter().map(String::as_str), name, removed, progress);
 }

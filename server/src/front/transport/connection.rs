@@ -35,7 +35,7 @@ impl Peer {
 
     /// The network of the peer that a request came from.
     pub(crate) fn network_of(request: &http::Extensions) -> IpAddr {
-        Self::of(request).map_or_else(|| Ipv4Addr::UNSPECIFIED.into(), |peer| peer.network())
+        Self::of(request).map_or_else(|| Ipv4Addr::UNSPECIFIED.into(), Self::network)
     }
 }
 

@@ -263,3 +263,29 @@ async fn checksums_are_computed_outside_of_the_lock_in_a_first_list_too() {
     let (_, cursor) = hub.subscribe(["a"], None).0.drain();
     assert_eq!((cursor.versions[0], cursor.checksums[0]), (3, ().checksum()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_subscriber_of_several_scopes_gets_the_changes_of_each_and_resumes_if_none_is_forgotten() {
+    let hub = hub();
+    let in_scope = |scope, name, version| Change {
+        scope,
+        ..live(name, version)
+    };
+    let (subscriber, start) = hub.subscribe(["a", "b"], None);
+    assert_eq!(start, StreamStart::Snapshot(None));
+    for change in [in_scope("a", "x", 1), in_scope("b", "y", 2), in_scope("c", "z", 3)] {
+        hub.note(&change);
+    }
+    subscriber.changed().await;
+    let (changed, cursor) = subscriber.drain();
+    assert_eq!(names(&changed), ["x", "y"]);
+    hub.note(&in_scope("b", "w", 4));
+    let (again, start) = hub.subscribe(["a", "b"], Some(&cursor));
+    assert_eq!((start, names(&again.drain().0)), (StreamStart::Resumed, vec!["w"]));
+    for version in 5..5 + CHANGES_MAX as u64 {
+        hub.note(&in_scope("b", "w", version));
+    }
+    let (_, start) = hub.subscribe(["a", "b"], Some(&cursor));
+    assert!(matches!(start, StreamStart::Snapshot(Some(_))), "{start:?}");
+    assert_eq!(hub.subscribe(["a", "c"], Some(&cursor)).1, StreamStart::Resumed);
+}

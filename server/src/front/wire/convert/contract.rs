@@ -81,10 +81,11 @@ fn konnector(status: &api::ClusterBindingStatus) -> Option<proto::ContractKonnec
 fn sync(sync: &api::ClusterBindingSync) -> proto::ContractSync {
     let lag = sync.lag.as_ref().and_then(|lag| lag.parse().ok()).unwrap_or_default();
     // The consumer writes the status, so that a number may be anything.
+    let count = |count: Option<i64>| count.unwrap_or_default().max(0);
     proto::ContractSync {
-        objects: sync.objects.max(0),
-        pending: sync.pending.max(0),
-        failing: sync.failing.max(0),
+        objects: count(sync.objects),
+        pending: count(sync.pending),
+        failing: count(sync.failing),
         lag: Some(meta::duration(lag)),
     }
 }
