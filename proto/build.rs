@@ -8,13 +8,14 @@ use std::{env, fs};
 use protox::prost::Message as _;
 use tonic_prost_build::FileDescriptorSet;
 
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     "types",
     "provider",
     "catalog",
     "binding",
     "export",
     "credential",
+    "contract",
     "errors",
 ];
 

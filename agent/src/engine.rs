@@ -8,6 +8,7 @@ mod missing;
 mod namespaces;
 pub(crate) mod report;
 pub(crate) mod strategy;
+pub(crate) mod tally;
 mod work;
 
 pub use budget::Budget;
@@ -17,6 +18,7 @@ pub use metrics::Metrics;
 use report::Issues;
 pub use report::{Cause, Problem};
 use strategy::SyncStrategy;
+pub use tally::Tally;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -30,6 +32,7 @@ use std::{
 use bindery_api::v1alpha2::{APIServiceNamespace, InformerScope};
 use bindery_runtime::{
     cache::{Cache, ObjectKey, Subscription},
+    events::Recorder,
     queue::{Priority, Queue},
     watch::{self, Source},
 };
@@ -43,7 +46,6 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     connection::{Sides, Writer},
-    events::Recorder,
     index::Index,
     model::{BoundResource, Placement, object::Lean},
 };
@@ -72,6 +74,8 @@ pub struct Surroundings {
     pub metrics: Arc<Metrics>,
     /// Limits how many objects all engines of one provider process at a time.
     pub budget: Budget,
+    /// Counts the objects of all engines of the session.
+    pub tally: Tally,
 }
 
 /// The progress of one engine.
@@ -191,6 +195,7 @@ impl<F: SyncStrategy> Running<F> {
             progress: channel::Sender::default(),
             changed: Notify::new(),
         });
+        shared.around.tally.join(&shared);
         Self {
             _subscriptions: shared.subscribe(),
             _tasks: shared.spawn(),

@@ -30,7 +30,6 @@ pub mod debounce;
 mod discovery;
 pub mod drain;
 pub mod engine;
-pub mod events;
 mod index;
 pub mod metrics;
 pub mod model;

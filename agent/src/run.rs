@@ -9,6 +9,7 @@ use bindery_runtime::{
     client::{self, Clients},
     crds::install,
     descriptors,
+    events::{Recorder, Reporter},
     lease::{Candidate, Leadership},
     shutdown, telemetry,
 };
@@ -21,7 +22,6 @@ use crate::{
     consumer::Consumer,
     controller::context::{ControllerContext, ControllerOptions},
     engine,
-    events::Recorder,
     metrics::Metrics,
     session::client_certificate::ClientCertificateFiles,
 };
@@ -105,12 +105,13 @@ async fn lead(
     sync_metrics: Arc<engine::Metrics>,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
-    let instance = args
-        .lease
-        .lease_identity
-        .clone()
-        .unwrap_or_else(|| "konnector".to_owned());
-    let recorder = Recorder::start(consumer.clients.write.clone(), instance);
+    let instance = args.lease.lease_identity.clone();
+    let reporter = Reporter {
+        controller: "kube-bind.io/konnector",
+        action: "Sync",
+        instance: instance.unwrap_or_else(|| "konnector".to_owned()),
+    };
+    let recorder = Recorder::start(consumer.clients.write.clone(), reporter);
     let work = async {
         consumer.synced().await;
         tracing::info!("all bindings and bundles are known; the controllers start");

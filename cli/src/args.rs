@@ -6,6 +6,7 @@ pub(crate) mod dev;
 mod health;
 pub(crate) mod settings;
 mod short;
+mod teams;
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
@@ -20,6 +21,7 @@ pub(crate) use bound::{ClaimsArgs, CompletionArgs, RenewArgs, StatusArgs, Unbind
 pub(crate) use deploy::{AdoptArgs, DeployArgs, DryRun, UndeployArgs};
 pub(crate) use health::{CheckArgs, KubeContext, RevokeArgs, ServerArgs};
 pub(crate) use short::parse;
+pub(crate) use teams::{AdminArgs, AdminCommand, ContractArgs, ContractsArgs, GrantArgs, ShareArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -193,6 +195,10 @@ pub(crate) enum Command {
     Renew(RenewArgs),
     /// End all credentials of a contract at once, as its owner or as the provider's admin.
     Revoke(RevokeArgs),
+    /// Let groups use a contract as its owner does.
+    Share(ShareArgs),
+    /// See and end contracts, and grant templates, as the provider's admin.
+    Provider(Box<AdminArgs>),
     /// End a binding and delete its objects.
     Unbind(UnbindArgs),
     /// Install the konnector on this cluster, and bind what a provider answered.

@@ -8,8 +8,10 @@ pub(crate) mod claims;
 mod consent;
 pub(crate) mod deploy;
 pub(crate) mod dev;
+pub(crate) mod provider;
 pub(crate) mod renew;
 pub(crate) mod revoke;
+pub(crate) mod share;
 pub(crate) mod small;
 pub(crate) mod status;
 pub(crate) mod unbind;
@@ -43,6 +45,8 @@ pub(crate) async fn run<W: Write>(mut context: Context<W>, command: Command) -> 
         Command::Claims(args) => Box::pin(claims::run(context, &args)).await,
         Command::Check(args) => Box::pin(check::run(context, &args)).await,
         Command::Revoke(args) => Box::pin(revoke::run(context, &args)).await,
+        Command::Share(args) => Box::pin(share::run(context, &args)).await,
+        Command::Provider(args) => Box::pin(provider::run(context, &args)).await,
         Command::Renew(args) => Box::pin(renew::run(context, &args)).await,
         Command::Unbind(args) => Box::pin(unbind::run(context, &args)).await,
         Command::Deploy(args) => Box::pin(deploy::run(context, &args)).await,

@@ -127,6 +127,9 @@ pub(crate) enum Failure {
     /// Ctrl-C ended the command.
     #[error("stopped")]
     Interrupted,
+    /// An object that grants a template was not written by this command.
+    #[error("{0}")]
+    Grant(String),
     /// Checks of the installation failed.
     #[error("checks failed: {0}")]
     ChecksFailed(usize),
@@ -198,6 +201,7 @@ impl Failure {
             | Self::UnknownContract { .. }
             | Self::OtherContract(_)
             | Self::Reinstated(_)
+            | Self::Grant(_)
             | Self::ChecksFailed(_)
             | Self::Format(_) => Exit::Failed,
         }
@@ -262,6 +266,11 @@ impl Failure {
             }
             Self::NotAccepted(_) => Some(
                 "Add --accept-claims to let the provider have all Secrets, or reject the claim with --reject-claim secrets."
+                    .to_owned(),
+            ),
+            Self::Grant(_) => Some(
+                "Rename or delete it on the provider's cluster if nothing needs it, or grant the right by a ClusterRoleBinding of your \
+                 own."
                     .to_owned(),
             ),
             Self::Declined(_) => Some(

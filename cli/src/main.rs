@@ -10,6 +10,7 @@ mod check;
 mod claims;
 mod commands;
 mod consumer;
+mod contracts;
 mod dev;
 mod errors;
 mod install;

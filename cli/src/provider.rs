@@ -1,6 +1,7 @@
 //! The provider: its backend (gRPC), its contracts (Kubernetes API), and what it answers.
 
 pub(crate) mod contract;
+pub(crate) mod contracts;
 pub(crate) mod kubeconfig;
 mod mend;
 pub(crate) mod offer;
@@ -16,7 +17,7 @@ use bindery_api::v1alpha2::Isolation;
 use bindery_proto::v1alpha2::{
     BindableResourcesRequest, BindableResourcesRequestSpec, ClusterIdentity, Collection,
     CreateBindableResourcesRequestRequest, ErrorReason, ListCollectionsRequest, ListExportsRequest,
-    ListTemplatesRequest, NameRef, ObjectMeta, RevokeCredentialsResponse, Template,
+    ListTemplatesRequest, NameRef, ObjectMeta, Template,
 };
 use bindery_runtime::terminal::Exit;
 use bindery_sdk::{Address, Bound, BuildError, Client, Code, Error, Renewed, TemplateDetails};
@@ -266,16 +267,6 @@ impl<'a> Provider<'a> {
             .into_iter()
             .filter_map(|export| Some(export.metadata?.name))
             .collect())
-    }
-
-    /// Ends all credentials of a contract.
-    pub(crate) async fn revoke(
-        &self,
-        contract: &str,
-        reason: &str,
-    ) -> Result<RevokeCredentialsResponse, ProviderError> {
-        let answer = self.client.revoke_credentials(contract, reason).await;
-        answer.map_err(|source| self.failed(format!("revoke the credentials of contract {contract}"), None, source))
     }
 
     fn failed(&self, doing: impl Into<String>, template: Option<&str>, source: Error) -> ProviderError {

@@ -2,6 +2,7 @@
 
 mod apply;
 mod etcd;
+mod people;
 mod ports;
 mod programs;
 mod readiness;
@@ -24,6 +25,7 @@ use parking_lot::Mutex;
 pub(crate) use self::ports::free as free_address;
 pub use self::{
     etcd::Backup,
+    people::Person,
     tokens::{LEEWAY, ServiceAccountClaims},
 };
 use self::{

@@ -64,7 +64,7 @@ mod workdir;
 
 pub use audit::{Asked, Audit, Moment};
 pub use consumer::Consumer;
-pub use control_plane::{ControlPlane, ServiceAccountClaims};
+pub use control_plane::{ControlPlane, Person, ServiceAccountClaims};
 pub use eventually::{eventually, eventually_ok, holds_for};
 pub use gate::Gate;
 pub use kubeconfig::{Kubeconfig, User};

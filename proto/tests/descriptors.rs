@@ -120,7 +120,11 @@ fn fields_of_requests_say_how_they_behave() {
 
 #[test]
 fn watches_keep_their_numbers() {
-    for name in ["WatchExportsResponse", "WatchBindableResourcesRequestsResponse"] {
+    for name in [
+        "WatchExportsResponse",
+        "WatchBindableResourcesRequestsResponse",
+        "WatchContractsResponse",
+    ] {
         let message = pool()
             .get_message_by_name(&format!("{PACKAGE}.{name}"))
             .expect("the message");

@@ -8,6 +8,7 @@ pub mod client;
 pub mod crds;
 pub mod descriptors;
 pub mod errors;
+pub mod events;
 pub mod json;
 pub mod kubeconfig;
 pub mod lease;

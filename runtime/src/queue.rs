@@ -91,6 +91,12 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         self.shared.state.lock().queued()
     }
 
+    /// Returns how long the key that is queued longest has been queued; `None` if none is. It looks at every key.
+    pub fn longest_wait(&self) -> Option<Duration> {
+        let since = self.shared.state.lock().oldest()?;
+        Some(since.elapsed())
+    }
+
     /// Whether no key is queued, delayed or with a worker.
     pub fn is_idle(&self) -> bool {
         self.shared.state.lock().keys.is_empty()

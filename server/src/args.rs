@@ -134,6 +134,11 @@ pub struct Args {
     )]
     pub install_crds: bool,
 
+    /// File to which a line of JSON is appended for each call that binds, renews, shares, unbinds or revokes, whether it succeeded
+    /// or was refused: the audit log. `-` is standard output. Without it there is none.
+    #[arg(long, value_name = "FILE")]
+    pub audit_log_path: Option<PathBuf>,
+
     /// Leader election: of several replicas all answer calls, and one runs the controllers.
     #[command(flatten)]
     pub lease: LeaseArgs,
@@ -245,6 +250,11 @@ impl Args {
         }
         Ok(Settings {
             namespace: self.namespace.clone(),
+            instance: self
+                .lease
+                .lease_identity
+                .clone()
+                .unwrap_or_else(|| names::SERVER.to_owned()),
             namespace_prefix: self.namespace_prefix.clone(),
             isolation: self.isolation.into(),
             informer_scope: self.consumer_scope.into(),

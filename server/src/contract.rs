@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::principal::Principal;
 
 pub mod served;
+pub mod sharing;
 
 /// Longest identity of a cluster, in bytes.
 pub const IDENTITY_LENGTH_MAX: usize = 1024;
@@ -21,8 +22,9 @@ pub const IDENTITY_LENGTH_MAX: usize = 1024;
 pub enum Refusal {
     /// Another principal owns the contract of the cluster.
     #[error(
-        "the cluster identity is bound by another principal; its owner or the provider's admin can add you to \
-         annotation backend.kube-bind.io/owners of namespace {contract}"
+        "the cluster identity is bound by another principal; its owner can share it with a group of yours by `kubectl bind \
+         share --contract {contract} --group GROUP`, or the provider's admin can add you to annotation backend.kube-bind.io/owners of \
+         namespace {contract}"
     )]
     IdentityTaken {
         /// The contract namespace.
@@ -143,9 +145,14 @@ pub fn owners(namespace: &Namespace) -> Vec<Principal> {
         .unwrap_or_default()
 }
 
-/// Whether a caller owns a contract.
+/// Whether a principal is one of the owners of a contract. Its groups do not count.
 pub fn is_owned_by(namespace: &Namespace, caller: &Principal) -> bool {
     owners(namespace).iter().any(|owner| owner.is(caller))
+}
+
+/// Whether a principal or one of its groups owns a contract.
+pub fn may_use(namespace: &Namespace, caller: &Principal, groups: &[String]) -> bool {
+    is_owned_by(namespace, caller) || !sharing::matching(namespace, groups).is_empty()
 }
 
 /// The templates granted to a contract, by name.
@@ -216,8 +223,8 @@ fn overlap(one: &str, other: &str) -> bool {
     extends(one, other) || extends(other, one)
 }
 
-/// Decides whether a caller may bind for a cluster with this contract.
-pub fn admit(located: &Located, cluster: &str, caller: &Principal) -> Result<(), Refusal> {
+/// Decides whether a caller with these verified groups may bind for a cluster with this contract.
+pub fn admit(located: &Located, cluster: &str, caller: &Principal, groups: &[String]) -> Result<(), Refusal> {
     let contract = || located.name.clone();
     let Some(namespace) = &located.namespace else {
         return Ok(());
@@ -228,7 +235,7 @@ pub fn admit(located: &Located, cluster: &str, caller: &Principal) -> Result<(),
     if identity(namespace) != Some(cluster) {
         return Err(Refusal::IdentityMismatch { contract: contract() });
     }
-    if !is_owned_by(namespace, caller) {
+    if !may_use(namespace, caller, groups) {
         return Err(Refusal::IdentityTaken { contract: contract() });
     }
     if is_terminating(namespace) {

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{credentials::Issuer, oidc::Issuers, state::State};
 
 mod access;
+mod audit;
 mod auth;
 #[cfg(fuzzing)]
 #[path = "front/tests/fuzzing.rs"]
@@ -26,7 +27,8 @@ pub use transport::{
 };
 use wire::error::{Failure, Outcome};
 
-use access::{ContractAccess, TemplateAccess};
+use access::{ContractAccess, Reviews, TemplateAccess};
+use audit::Auditor;
 use auth::{Authenticator, Authenticators, IdTokenVerifier, TokenReviewer};
 use limits::HEADER_BYTES_MAX;
 use services::schema_refs::SchemaRefs;
@@ -74,9 +76,10 @@ pub async fn serve(
     let address = listener.address()?;
     let connections = listener.connections(stop.clone());
     let authenticators = authenticators(&state, &issuers);
+    let reviews = Reviews::new(state.clients.write.clone());
     let front = Front {
-        templates: TemplateAccess::new(state.clients.write.clone()),
-        contracts: ContractAccess::new(state.clone()),
+        templates: TemplateAccess::new(reviews.clone()),
+        contracts: ContractAccess::new(state.clone(), reviews),
         issuer: Issuer::new(state.clone()),
         issuers,
         schemas: SchemaRefs::default(),
@@ -86,7 +89,12 @@ pub async fn serve(
     };
     let routes = services::routes(front, &stop)?;
     let external = state.settings.grpc.address.clone();
-    let interceptor = Interceptor::new(Arc::new(state), authenticators, metrics.clone(), stop.clone());
+    let auditor = Auditor::new(
+        state.audit.clone(),
+        state.recorder.clone(),
+        state.caches.cluster_bindings.clone(),
+    );
+    let interceptor = Interceptor::new(Arc::new(state), authenticators, metrics.clone(), auditor, stop.clone());
     tracing::info!(%address, external, "gRPC port open");
     tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(Duration::from_secs(30)))

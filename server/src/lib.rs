@@ -6,6 +6,7 @@
 
 pub mod actions;
 pub mod args;
+pub mod audit;
 pub mod cluster_info;
 pub mod contract;
 pub mod controllers;

@@ -37,6 +37,16 @@ pub fn principal(request: &BindableResourcesRequest, server_namespace: &str) -> 
         .unwrap_or_else(|| Principal::named(&request.spec.author))
 }
 
+/// The owner groups by which the principal of a request may use the contract, as the server recorded them when it verified the
+/// caller; none for a request made as a resource, whose author's groups nobody verified.
+pub fn principal_groups(request: &BindableResourcesRequest, server_namespace: &str) -> Vec<String> {
+    let recorded = request.annotations().get(annotations::PRINCIPAL_GROUPS);
+    recorded
+        .filter(|_| request.is_grpc(server_namespace))
+        .and_then(|json| serde_json::from_str(json).ok())
+        .unwrap_or_default()
+}
+
 /// The condition `Ready` of a request, which has no other condition.
 pub fn ready(request: &BindableResourcesRequest) -> Option<&Condition> {
     let mut conditions = request.status.iter().flat_map(|status| &status.conditions);
@@ -60,6 +70,7 @@ mod tests {
         let marks = request.annotations_mut();
         marks.insert(annotations::PRINCIPAL.to_owned(), Principal::named("jane").to_json());
         marks.insert(annotations::REQUEST_NAME.to_owned(), "riders".to_owned());
+        marks.insert(annotations::PRINCIPAL_GROUPS.to_owned(), r#"["ranchers"]"#.to_owned());
         if marked {
             let labels = request.labels_mut();
             labels.insert(labels::VIA.to_owned(), labels::VIA_GRPC.to_owned());
@@ -67,6 +78,7 @@ mod tests {
         let principal = principal(&request, "kube-bind").username;
         assert_eq!((request_name(&request), &*principal), expect);
         assert_eq!(request.is_grpc("kube-bind"), principal == "jane");
+        assert_eq!(principal_groups(&request, "kube-bind").is_empty(), principal != "jane");
     }
 
     #[test]

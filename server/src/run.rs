@@ -11,6 +11,7 @@ use bindery_runtime::{
 };
 use bindery_server::{
     args::Args,
+    audit::AuditLog,
     cluster_info, controllers,
     front::{self, Listener, Metrics},
     settings::Settings,
@@ -29,6 +30,8 @@ mod tls;
 
 /// Idle connections to the API server per kind of traffic, as many as there are concurrent writes.
 const IDLE_CONNECTIONS: usize = 32;
+/// How long the end of the server waits for the last lines of the audit log.
+const AUDIT_GRACE: Duration = Duration::from_secs(5);
 /// How long calls that are under way may take after the server was told to stop.
 const GRACE: Duration = Duration::from_secs(20);
 
@@ -57,13 +60,17 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
     let max_connections = args.max_connections_per_peer.get();
     let listener = Listener::bind(args.listen_address, tls.port.clone(), max_connections).await?;
     let candidate = Candidate::new(clients.lease.clone(), &args.lease, SERVER, &settings.namespace)?;
-    let starting = State::start(clients, &config, settings, tls.ca.clone());
+    let mut registry = telemetry::registry();
+    let audit = match &args.audit_log_path {
+        Some(path) => AuditLog::open(path, &mut registry)?,
+        None => AuditLog::off(),
+    };
+    let starting = State::start(clients, &config, settings, tls.ca.clone(), audit.clone());
     let Some(state) = stop.run_until_cancelled(starting).await else {
         return Ok(());
     };
     let state = state?;
 
-    let mut registry = telemetry::registry();
     let metrics = Metrics::new(&mut registry);
     tls.register(&mut registry);
     issuers.register(&mut registry);
@@ -83,6 +90,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<()> {
     let leader = tokio::spawn(lead(state, candidate, stop.clone()));
     let outcome = supervise(stop, (front, leader), (admin, tls, issuers_followed)).await;
     end.cancel();
+    audit.flush(AUDIT_GRACE).await;
     outcome
 }
 

@@ -4,11 +4,13 @@ use std::{collections::BTreeSet, time::Duration};
 
 use bindery_api::v1alpha2::{GroupResource, InformerScope, Isolation};
 
-/// The settings of a server, the same on all replicas.
+/// The settings of a server, the same on all replicas except for their names.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The server's own namespace, where BindableResourcesRequests live.
     pub namespace: String,
+    /// Name of this replica in events.
+    pub instance: String,
     /// The prefix of the names of contract namespaces.
     pub namespace_prefix: String,
     /// How cluster-scoped objects are placed, unless a template says otherwise.
@@ -72,6 +74,7 @@ pub(crate) mod tests {
     pub(crate) fn settings() -> Settings {
         Settings {
             namespace: "kube-bind".to_owned(),
+            instance: "bindery-server".to_owned(),
             namespace_prefix: "kube-bind-".to_owned(),
             isolation: Isolation::Prefixed,
             informer_scope: InformerScope::Namespaced,

@@ -15,6 +15,7 @@ use bindery_runtime::{
     client::Clients,
     crds::{self, InstallError},
     errors,
+    events::{Recorder, Reporter},
     watch::Source,
 };
 use k8s_openapi::{
@@ -29,6 +30,7 @@ use kube::{Api, Config, api::PostParams};
 use tokio::sync::watch;
 
 use crate::{
+    audit::AuditLog,
     contract,
     policy::{Prober, requests::AuthorVerifier},
     rights::Rights,
@@ -59,6 +61,10 @@ pub struct State {
     pub prober: Prober,
     /// Checks whether the author of a request made as a resource was verified.
     pub author_verifier: AuthorVerifier,
+    /// Records events about ClusterBindings and requests.
+    pub recorder: Recorder,
+    /// The audit log, of calls and of requests made as resources.
+    pub audit: AuditLog,
 }
 
 /// Caches of the provider's objects.
@@ -121,13 +127,21 @@ impl State {
         config: &Config,
         settings: Settings,
         grpc_ca: CaBundle,
+        audit: AuditLog,
     ) -> Result<Self, StartError> {
         if settings.install_crds {
             crds::install(&clients.write, bindery_api::crds::for_provider()).await?;
         }
         let identity = Identity::ask(&clients).await?;
         tracing::info!(username = identity.username, "known to the API server");
+        let reporter = Reporter {
+            controller: "kube-bind.io/bindery-server",
+            action: "Serve",
+            instance: settings.instance.clone(),
+        };
         Ok(Self {
+            recorder: Recorder::start(clients.write.clone(), reporter),
+            audit,
             caches: Caches::start(&clients, &settings),
             rights: Rights::new(clients.write.clone()),
             prober: Prober::new(config, clients.write.clone()),

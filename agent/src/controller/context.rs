@@ -6,12 +6,12 @@ use bindery_api::{
     adoption::Adoption,
     v1alpha2::{ClusterSecretKeyRef, SecretRef},
 };
+use bindery_runtime::events::Recorder;
 
 use super::{object_counts::ObjectCounts, other_konnectors::OtherKonnectors};
 use crate::{
     consumer::Consumer,
     engine,
-    events::Recorder,
     metrics::Metrics,
     session::{
         Session, SessionSettings, Sessions,

@@ -5,7 +5,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use bindery_api::{
     Duration as ApiDuration, conditions,
     names::CLUSTER_BINDING,
-    v1alpha2::{ClusterBinding, ClusterBindingStatus, SecretRef},
+    v1alpha2::{ClusterBinding, ClusterBindingStatus, ClusterBindingSync, SecretRef},
 };
 use bindery_runtime::{backoff::Backoff, errors};
 use jiff::Timestamp;
@@ -40,6 +40,10 @@ pub struct HeartbeatSender<'a> {
     pub secret: Option<&'a SecretRef>,
     /// Whether the user consents to take the contract over from another cluster.
     pub consent: bool,
+    /// When the credential in use expires; `None` if it never does.
+    pub credential_expires: Option<Timestamp>,
+    /// How far the objects of the contract are in sync; `None` if nothing is synced.
+    pub sync: Option<&'a ClusterBindingSync>,
 }
 
 /// What to do about the next heartbeat.
@@ -109,9 +113,30 @@ fn status_patch(seen: &ClusterBinding, sender: &HeartbeatSender<'_>, now: Timest
         konnector_version: Some(format!("v{}", env!("CARGO_PKG_VERSION"))),
         consumer_secret_ref: sender.secret.cloned(),
         consumer_cluster_uid: Some(sender.cluster_uid.to_owned()),
+        credential_expiration_time: sender.credential_expires.map(Time),
+        sync: sender.sync.cloned(),
         conditions: list,
     };
-    patch::status(&seen.metadata, json!(status))
+    let mut status = json!(status);
+    // A merge patch keeps what it does not name.
+    for (field, is_absent) in [
+        ("/credentialExpirationTime", sender.credential_expires.is_none()),
+        ("/sync", sender.sync.is_none()),
+        ("/sync/lag", sender.sync.is_some_and(|sync| sync.lag.is_none())),
+    ] {
+        if is_absent {
+            clear(&mut status, field);
+        }
+    }
+    patch::status(&seen.metadata, status)
+}
+
+/// Sets a field to null, which removes it where the object is patched.
+fn clear(status: &mut Value, pointer: &str) {
+    let (parent, field) = pointer.rsplit_once('/').unwrap_or_default();
+    if let Some(Value::Object(parent)) = status.pointer_mut(parent) {
+        parent.insert(field.to_owned(), Value::Null);
+    }
 }
 
 /// Sends heartbeats until dropped. `wake` is notified when something that the decision depends on has changed.
@@ -205,19 +230,17 @@ async fn beat(
     };
     let seen = core.cluster_binding.get(&core.contract.namespace, CLUSTER_BINDING);
     let secret = core.settings.secret.clone();
+    let now = Timestamp::now();
+    let sync = core.surroundings.tally.sync();
     let sender = HeartbeatSender {
         cluster_uid: &cluster_uid,
         interval: core.settings.heartbeat_interval,
         secret: Some(&secret),
         consent: core.has_consent(),
+        credential_expires: core.credential.held().schedule.expires(Instant::now(), now),
+        sync: sync.as_ref(),
     };
-    let decision = decide(
-        seen.as_deref(),
-        core.cluster_binding.is_synced(),
-        &sender,
-        since,
-        Timestamp::now(),
-    );
+    let decision = decide(seen.as_deref(), core.cluster_binding.is_synced(), &sender, since, now);
     if let HeartbeatDecision::Beat(patch) = &decision {
         let access = core.credential.held().access;
         let written = api

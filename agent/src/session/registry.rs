@@ -5,11 +5,11 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use bindery_runtime::kubeconfig::ProviderAccess;
+use bindery_runtime::{events::Recorder, kubeconfig::ProviderAccess};
 use parking_lot::Mutex;
 
 use super::{Session, SessionSettings, connect::ContractConnection, session_core::SessionTools};
-use crate::{consumer::Consumer, engine, events::Recorder, metrics::Metrics};
+use crate::{consumer::Consumer, engine, metrics::Metrics};
 
 /// The open sessions.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 /// A credential is renewed after this part of its lifetime at the latest.
@@ -38,6 +39,13 @@ impl RenewalSchedule {
             remaining: total.map(|total| total.saturating_sub(age)),
             due: total.map(|total| total.mul_f64(LIFETIME_SHARE).saturating_sub(age)),
         }
+    }
+
+    /// When the credential expires, in whole seconds of this machine's clock; `None` if it never does.
+    pub fn expires(&self, now: Instant, time: Timestamp) -> Option<Timestamp> {
+        let left = self.remaining?.saturating_sub(now.duration_since(self.received));
+        let end = time.checked_add(SignedDuration::try_from(left).ok()?).ok()?;
+        Timestamp::from_second(end.as_second()).ok()
     }
 
     /// Whether the credential has expired, by this machine's clock.

@@ -11,6 +11,7 @@ use bindery_api::{
 };
 use bindery_runtime::{
     cache::Cache,
+    events::Recorder,
     kubeconfig::{Fingerprint, ProviderAccess},
     watch::Source,
 };
@@ -36,8 +37,7 @@ use crate::{
     connection::Sides,
     consumer::Consumer,
     contract::Contract,
-    engine::{self, Budget, Surroundings},
-    events::Recorder,
+    engine::{self, Budget, Surroundings, Tally},
     metrics::Metrics,
 };
 
@@ -138,6 +138,7 @@ impl SessionCore {
             recorder: tools.recorder.clone(),
             metrics: Arc::clone(&tools.sync_metrics),
             budget: Budget::default(),
+            tally: Tally::default(),
         };
         let claims = Claims::new(Site {
             contract: reached.contract.clone(),

@@ -3,7 +3,7 @@
 use std::{io::Write, time::Duration};
 
 use bindery_api::v1alpha2::APIServiceBinding;
-use bindery_proto::v1alpha2::{BindingResourceResponse, ErrorReason};
+use bindery_proto::v1alpha2::{BindingResourceResponse, ClusterIdentity, ErrorReason};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
@@ -19,7 +19,7 @@ use crate::{
         owner::CredentialOwner,
         plan::Installed,
     },
-    provider::Provider,
+    provider::{BindRequest, Provider},
 };
 
 /// How long a renewal may take, unless `--timeout` says otherwise.
@@ -124,10 +124,35 @@ async fn renewed(
     };
     match provider.request(name, &identity).await {
         Ok(request) => Ok(provider.bind_again(request, patience).await?.response),
-        // Another principal has bound, so the first refusal is the one to mend.
-        Err(error) if error.reason() == Some(ErrorReason::RequestNotFound) => Err(refused.unwrap_or(error).into()),
+        Err(error) if error.reason() == Some(ErrorReason::RequestNotFound) => {
+            match shared_bind(provider, renewal, name, identity).await {
+                Some(bind) => Ok(provider.bind(&bind, patience, |_| ()).await?.response),
+                // Another principal has bound, so the first refusal is the one to mend.
+                None => Err(refused.unwrap_or(error).into()),
+            }
+        }
         Err(error) => Err(error.into()),
     }
+}
+
+/// The bind that a colleague makes anew: another principal made the request, and the contract is shared with the caller. None if
+/// the caller does not see the contract, or if the export is gone.
+async fn shared_bind(
+    provider: &Provider<'_>,
+    renewal: &Renewal<'_>,
+    name: &str,
+    identity: String,
+) -> Option<BindRequest> {
+    let contract = provider.contract(renewal.contract?).await.ok()?;
+    let export = contract.exports.into_iter().find(|export| export.name == name)?;
+    (!export.template.is_empty() && contract.cluster_identity == identity).then(|| BindRequest {
+        name: name.to_owned(),
+        template: export.template,
+        cluster: ClusterIdentity {
+            identity,
+            pretty_name: contract.cluster_pretty_name,
+        },
+    })
 }
 
 /// Whether a bind by the owner of the contract may end the reason why a renewal is refused.

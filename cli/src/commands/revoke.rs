@@ -140,16 +140,7 @@ async fn named<W: Write>(context: &Context<W>, args: &RevokeArgs) -> Result<Name
     let name = args.name.as_deref().unwrap_or_default();
     let consumer = Consumer::connect(&context.settings).await?;
     let owner = consumer.owner(name, args.bundle).await?;
-    let contract = if let Some(contract) = owner.contract() {
-        contract.to_owned()
-    } else {
-        let newest = consumer.newest_credential_of(&owner).await;
-        let (credential, _) = newest.map_err(|problem| Failure::UnknownContract {
-            owner: owner.to_string(),
-            why: problem.to_string(),
-        })?;
-        credential.namespace
-    };
+    let contract = contract_namespace(&consumer, &owner).await?;
     Ok(Named {
         affected: users(&consumer, &contract).await?,
         uid: owner.contract_uid().map(ToOwned::to_owned),
@@ -159,6 +150,31 @@ async fn named<W: Write>(context: &Context<W>, args: &RevokeArgs) -> Result<Name
         },
         contract,
     })
+}
+
+/// The contract of a binding or a bundle of this cluster, and its UID if this cluster knows it.
+pub(super) async fn contract_of<W: Write>(
+    context: &Context<W>,
+    name: &str,
+    bundle: bool,
+) -> Result<(String, Option<String>), Failure> {
+    let consumer = Consumer::connect(&context.settings).await?;
+    let owner = consumer.owner(name, bundle).await?;
+    let contract = contract_namespace(&consumer, &owner).await?;
+    Ok((contract, owner.contract_uid().map(ToOwned::to_owned)))
+}
+
+/// The contract of a binding or a bundle, by its status or else by its newest credential.
+async fn contract_namespace(consumer: &Consumer, owner: &CredentialOwner) -> Result<String, Failure> {
+    if let Some(contract) = owner.contract() {
+        return Ok(contract.to_owned());
+    }
+    let newest = consumer.newest_credential_of(owner).await;
+    let (credential, _) = newest.map_err(|problem| Failure::UnknownContract {
+        owner: owner.to_string(),
+        why: problem.to_string(),
+    })?;
+    Ok(credential.namespace)
 }
 
 /// The bindings and bundles of this cluster that use a contract.

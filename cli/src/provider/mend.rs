@@ -35,22 +35,42 @@ pub(super) fn of(error: &ProviderError) -> Option<String> {
             Error::Pending(_) => {
                 Some("The provider goes on by itself: run the same command again to wait longer.".to_owned())
             }
-            _ => by_reason(source.reason()?, template.as_deref(), principal.as_deref(), audience),
+            Error::Status(status) => {
+                let told = |key: &str| status.metadata.get(key).filter(|value| !value.is_empty()).cloned();
+                let caller = Caller {
+                    // The backend knows the username; the token alone tells less.
+                    principal: told("username").or_else(|| principal.clone()),
+                    groups: told("groups")
+                        .map_or_else(Vec::new, |groups| groups.split(',').map(str::to_owned).collect()),
+                };
+                by_reason(source.reason()?, template.as_deref(), &caller, audience)
+            }
+            _ => None,
         },
     }
 }
 
-fn by_reason(reason: ErrorReason, template: Option<&str>, principal: Option<&str>, audience: &str) -> Option<String> {
+/// Who called, as far as it is known.
+#[derive(Default)]
+struct Caller {
+    principal: Option<String>,
+    /// Groups that the token carries, without those of Kubernetes itself.
+    groups: Vec<String>,
+}
+
+fn by_reason(reason: ErrorReason, template: Option<&str>, caller: &Caller, audience: &str) -> Option<String> {
+    let principal = caller.principal.as_deref();
     match reason {
         ErrorReason::TokenMissing
         | ErrorReason::TokenInvalid
         | ErrorReason::TokenExpired
         | ErrorReason::TokenAudienceWrong => Some(get_a_token(audience)),
-        ErrorReason::TemplateBindDenied => Some(bind_role(template?, principal)),
+        ErrorReason::TemplateBindDenied => Some(bind_role(template?, caller)),
         ErrorReason::TemplateNotFound => Some("`kubectl bind templates` lists what you may bind.".to_owned()),
         ErrorReason::CollectionNotFound => Some("`kubectl bind collections` lists the collections.".to_owned()),
         ErrorReason::ClusterIdentityTaken | ErrorReason::ContractDenied => Some(format!(
-            "Another principal bound this cluster first. The provider's admin can make {} an owner as well, in the\n\
+            "Another principal bound this cluster first. Its owner can share the contract with a group of yours by\n\
+             `kubectl bind share NAME --group GROUP`, or the provider's admin can make {} an owner as well, in the\n\
              annotation {} of the contract's namespace.",
             principal.unwrap_or("you"),
             bindery_api::annotations::OWNERS,
@@ -72,8 +92,9 @@ fn get_a_token(audience: &str) -> String {
     )
 }
 
-/// The manifests by which the provider's admin grants a principal the right to bind a template.
-fn bind_role(template: &str, principal: Option<&str>) -> String {
+/// The manifests by which the provider's admin grants a principal, or one of its groups, the right to bind a template.
+fn bind_role(template: &str, caller: &Caller) -> String {
+    let principal = caller.principal.as_deref();
     let role = format!("bind-{template}");
     let subject = match principal.map(|principal| (principal, principal.strip_prefix("system:serviceaccount:"))) {
         Some((_, Some(account))) if account.contains(':') => {
@@ -85,8 +106,16 @@ fn bind_role(template: &str, principal: Option<&str>) -> String {
         }
         None => "- apiGroup: rbac.authorization.k8s.io\n  kind: User\n  name: YOUR-NAME".to_owned(),
     };
+    // As comments, for a right for a group is one for all its members.
+    let comment = |group: &String| {
+        format!(
+            "\n# or one of the groups that your token carries:\n\
+             # - apiGroup: rbac.authorization.k8s.io\n#   kind: Group\n#   name: {group:?}"
+        )
+    };
+    let groups = caller.groups.iter().map(comment).collect::<Vec<_>>().concat();
     format!(
-        "If there is such a template, the provider's admin can grant you the right to bind it:\n\n\
+        "If there is such a template, the provider's admin can grant you the verb bind on it:\n\n\
          apiVersion: rbac.authorization.k8s.io/v1\n\
          kind: ClusterRole\n\
          metadata:\n  name: {role}\n\
@@ -97,7 +126,7 @@ fn bind_role(template: &str, principal: Option<&str>) -> String {
          kind: ClusterRoleBinding\n\
          metadata:\n  name: {role}\n\
          roleRef:\n  apiGroup: rbac.authorization.k8s.io\n  kind: ClusterRole\n  name: {role}\n\
-         subjects:\n{subject}"
+         subjects:\n{subject}{groups}"
     )
 }
 

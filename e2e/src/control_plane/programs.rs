@@ -42,6 +42,11 @@ const WORKLOADS: [&str; 6] = [
 /// does nothing but collect garbage.
 pub(super) const SELDOM_COLLECTED: [(&str, &str); 1] = [("GOGC", "400")];
 
+/// The file with the tokens of people, if there are any.
+const PEOPLE: &str = "people.csv";
+/// The file with the audience that their tokens are good for beside the API server.
+const AUDIENCE: &str = "people.audience";
+
 /// Addresses and files of one control plane.
 #[derive(Debug)]
 pub(super) struct Layout {
@@ -134,7 +139,25 @@ impl Layout {
             "--profiling=false".to_owned(),
         ];
         flags.extend(self.audit.iter().flat_map(Audit::flags));
+        flags.extend(self.people_flags());
         self.spawn(binaries, Program::KubeApiserver, &flags)
+    }
+
+    /// Has API servers that are started from now on know people by tokens, which are good for this audience too.
+    pub(super) fn know_people(&self, table: &str, audience: &str) -> Result<()> {
+        std::fs::write(self.dir.join(PEOPLE), table)?;
+        std::fs::write(self.dir.join(AUDIENCE), audience)?;
+        Ok(())
+    }
+
+    fn people_flags(&self) -> Vec<String> {
+        let Ok(audience) = std::fs::read_to_string(self.dir.join(AUDIENCE)) else {
+            return Vec::new();
+        };
+        vec![
+            format!("--token-auth-file={}", self.file(PEOPLE)),
+            format!("--api-audiences={},{audience}", self.server_url()),
+        ]
     }
 
     pub(super) fn spawn_controller_manager(

@@ -8,9 +8,13 @@ mod restart;
 mod watches;
 mod world;
 
-use anyhow::{Context as _, Result};
-use bindery_api::v1alpha2::InformerScope;
-use bindery_e2e::run;
+use anyhow::{Context as _, Result, ensure};
+use bindery_api::{
+    names::CLUSTER_BINDING,
+    v1alpha2::{ClusterBinding, InformerScope},
+};
+use bindery_e2e::{eventually_ok, run, wildwest::SOON};
+use kube::Api;
 
 use crate::{asked::Tally, world::World};
 
@@ -51,5 +55,20 @@ async fn are_counted(world: &mut World, scope: InformerScope) -> Result<Tally> {
     let asked = restart::asked_little(world, began)?;
     watches::are_held_once(world, scope, began)?;
     changes::are_written_once(world).await?;
+    objects_are_told(world).await?;
     Ok(asked)
+}
+
+/// The heartbeats, beside which nothing was written, tell how many objects are in sync.
+async fn objects_are_told(world: &World) -> Result<()> {
+    let bindings: Api<ClusterBinding> = Api::namespaced(world.provider.plane.client(), &world.contract);
+    eventually_ok("a heartbeat that tells of the objects", SOON, async || {
+        let status = bindings.get(CLUSTER_BINDING).await?.status.unwrap_or_default();
+        let sync = status.sync.context("no counts")?;
+        let is_still = sync.pending == Some(0) && sync.failing == Some(0);
+        ensure!(sync.objects > Some(0) && is_still, "{sync:?}");
+        ensure!(status.credential_expiration_time.is_some(), "no expiry");
+        Ok(())
+    })
+    .await
 }

@@ -10,5 +10,6 @@ mod once;
 mod policy;
 mod prepared;
 mod response;
+mod teams;
 mod used;
 mod world;

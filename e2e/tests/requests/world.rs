@@ -8,13 +8,15 @@ use bindery_api::{
     v1alpha2::{BindableResourcesRequest, BindableResourcesRequestSpec},
 };
 use bindery_e2e::{
-    Consumer, Kubeconfig, NAMESPACE, Provider, User, eventually_ok, lease, process, run, wildwest::SOON,
+    Consumer, Kubeconfig, NAMESPACE, Provider, User, Workdir, eventually_ok, lease, process, run, wildwest::SOON,
 };
 use kube::{
     Api, Client,
     api::{ObjectMeta, PostParams},
 };
 use tokio::sync::{Mutex, OnceCell};
+
+use crate::teams;
 
 /// How long something that must not happen is waited for.
 pub(crate) const A_WHILE: Duration = Duration::from_secs(2);
@@ -28,6 +30,8 @@ static WORLD: OnceCell<Result<World, String>> = OnceCell::const_new();
 pub(crate) struct World {
     pub(crate) provider: Provider,
     pub(crate) consumer: Consumer,
+    /// Folder with the audit log of the server.
+    audit: Workdir,
     /// Held while the konnector is installed: what one adds to its rights another does not see in time.
     installing: Mutex<()>,
 }
@@ -51,14 +55,19 @@ pub(crate) fn with_world(body: impl AsyncFnOnce(&'static World) -> Result<()>) -
 
 impl World {
     async fn start() -> Result<Self> {
+        let audit = Workdir::new("requests-audit")?;
+        let audited = format!("--audit-log-path={}", audit.path().join("audit.log").display());
+        let flags = [&lease::PATIENT[..], &[audited.as_str()]].concat();
         let (provider, consumer) = tokio::try_join!(
-            Provider::start_with("requests-p", &lease::PATIENT),
+            Provider::start_with("requests-p", &flags),
             Consumer::start_with("requests-c", &lease::PATIENT)
         )?;
+        provider.plane.know_people(&teams::PEOPLE, &provider.address()).await?;
         in_force(&provider).await?;
         Ok(Self {
             provider,
             consumer,
+            audit,
             installing: Mutex::default(),
         })
     }
@@ -70,6 +79,11 @@ impl World {
         command.arg("deploy").args(args);
         let output = process::run_with_input(command, input.into_bytes(), SOON).await?;
         process::stdout(&output).with_context(|| format!("kubectl bind deploy {}", args.join(" ")))
+    }
+
+    /// The lines of the server's audit log so far.
+    pub(crate) fn audit_log(&self) -> Result<String> {
+        Ok(std::fs::read_to_string(self.audit.path().join("audit.log"))?)
     }
 
     /// A client of a person, who has a certificate and is in one group.

@@ -118,6 +118,12 @@ impl<K: Eq + Hash + Clone> State<K> {
         self.live.len + self.backlog.len
     }
 
+    /// Returns since when the key that is queued longest has been queued. Keys with a worker do not count.
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        let queued = self.keys.values().filter(|known| !known.running);
+        queued.filter_map(|known| Some(known.wanted?.1)).min()
+    }
+
     /// Returns the priority of the first queued key.
     pub(super) fn first_priority(&self) -> Option<Priority> {
         let priorities = [(Priority::Live, &self.live), (Priority::Backlog, &self.backlog)];

@@ -14,6 +14,11 @@ pub const AUTHOR: &str = "backend.kube-bind.io/author";
 pub const CLUSTER_PRETTY_NAME: &str = "backend.kube-bind.io/cluster-pretty-name";
 /// The principals that own the contract, as a JSON list; on the contract Namespace. The provider's admin may edit it.
 pub const OWNERS: &str = "backend.kube-bind.io/owners";
+/// The groups whose members own the contract too, as a JSON list of names; on the contract Namespace. Not part of [`OWNERS`], so
+/// that a server without owner groups still reads that.
+pub const OWNER_GROUPS: &str = "backend.kube-bind.io/owner-groups";
+/// The owner groups by which the caller may use the contract, as a JSON list of names; on a BindableResourcesRequest made over gRPC.
+pub const PRINCIPAL_GROUPS: &str = "backend.kube-bind.io/principal-groups";
 /// The templates granted to the contract, as a JSON list of names; on the contract Namespace.
 pub const GRANTED_TEMPLATES: &str = "backend.kube-bind.io/granted-templates";
 /// The revocation of the contract's credentials, as JSON; on the ClusterBinding. It is kept in the metadata, which only the server

@@ -48,7 +48,7 @@ pub use boundschema::{
 };
 pub use claims::{NamedResource, PermissionClaim, ReferencePath, Selector, SelectorReference};
 pub use cluster::{Cluster, ClusterSpec, ClusterStatus};
-pub use clusterbinding::{ClusterBinding, ClusterBindingSpec, ClusterBindingStatus};
+pub use clusterbinding::{ClusterBinding, ClusterBindingSpec, ClusterBindingStatus, ClusterBindingSync};
 pub use collection::{Collection, CollectionSpec, CollectionStatus};
 pub use policy::{
     Compatibility, ConflictPolicy, DeletionPolicy, InformerScope, Isolation, Owner, Phase, RemovedExports,

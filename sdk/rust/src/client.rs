@@ -2,6 +2,7 @@
 
 pub(crate) mod binding;
 pub(crate) mod catalog;
+pub(crate) mod contract;
 pub(crate) mod credential;
 pub(crate) mod export;
 

@@ -42,7 +42,7 @@ pub use retry::RetryPolicy;
 pub use token::file::FileToken;
 pub use token::{StaticToken, TokenError, TokenFn, TokenSource, token_fn};
 pub use tonic::Code;
-pub use watch::{ExportEvent, RequestEvent, Watch, WatchEvent};
+pub use watch::{ContractEvent, ExportEvent, RequestEvent, Watch, WatchEvent};
 
 /// All methods of the API, typed, for [`Client::call`].
 pub mod methods {

@@ -95,6 +95,12 @@ methods! {
     DELETE_EXPORT = "ExportService" "DeleteExport" (DeleteExportRequest) -> DeleteExportResponse;
     RENEW_KUBECONFIG = "CredentialService" "RenewKubeconfig" (RenewKubeconfigRequest) -> RenewKubeconfigResponse;
     REVOKE_CREDENTIALS = "CredentialService" "RevokeCredentials" (RevokeCredentialsRequest) -> RevokeCredentialsResponse;
+    LIST_CONTRACTS = "ContractService" "ListContracts" (ListContractsRequest) -> ListContractsResponse;
+    GET_CONTRACT = "ContractService" "GetContract" (GetContractRequest) -> GetContractResponse;
+    WATCH_CONTRACTS = "ContractService" "WatchContracts" (WatchContractsRequest) -> WatchContractsResponse;
+    SHARE_CONTRACT = "ContractService" "ShareContract" (ShareContractRequest) -> ShareContractResponse;
+    REVOKE_CONTRACT = "ContractService" "RevokeContract" (RevokeContractRequest) -> RevokeContractResponse;
+    UNBIND_CONTRACT = "ContractService" "UnbindContract" (UnbindContractRequest) -> UnbindContractResponse;
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bindery_proto::v1alpha2::{
-    BindableResourcesRequest, ErrorReason, Export, Removed, WatchBindableResourcesRequestsRequest, WatchExportsRequest,
+    BindableResourcesRequest, Contract, ErrorReason, Export, Removed, WatchBindableResourcesRequestsRequest,
+    WatchContractsRequest, WatchExportsRequest,
 };
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt as _};
@@ -46,6 +47,9 @@ pub type ExportEvent = WatchEvent<Export>;
 
 /// An event of [`Client::watch_bindable_resources_requests`].
 pub type RequestEvent = WatchEvent<BindableResourcesRequest>;
+
+/// An event of [`Client::watch_contracts`].
+pub type ContractEvent = WatchEvent<Contract>;
 
 /// An event of a watch.
 #[derive(Debug)]
@@ -91,6 +95,11 @@ impl Client {
     /// Watches exports across disconnects; see [`Watch`], which must be polled within a Tokio runtime.
     pub fn watch_exports(&self, request: WatchExportsRequest) -> Watch<Export> {
         Watch::new(self.clone(), methods::WATCH_EXPORTS, request)
+    }
+
+    /// Watches the contracts that the caller may see across disconnects; see [`Watch`], which must be polled within a Tokio runtime.
+    pub fn watch_contracts(&self, request: WatchContractsRequest) -> Watch<Contract> {
+        Watch::new(self.clone(), methods::WATCH_CONTRACTS, request)
     }
 
     /// Watches the caller's requests across disconnects; see [`Watch`], which must be polled within a Tokio runtime.

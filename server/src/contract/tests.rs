@@ -29,7 +29,7 @@ fn check(existing: &[Arc<Namespace>], cluster: &str, caller: &str, expect: Resul
         "those that concern it do"
     );
     let outcome = located.and_then(|located| {
-        admit(&located, cluster, &principal(caller))?;
+        admit(&located, cluster, &principal(caller), &[])?;
         Ok(located.namespace.is_some())
     });
     assert_eq!(outcome.as_ref().map(|found| *found).map_err(Refusal::reason), expect);
@@ -142,4 +142,28 @@ fn a_template_is_granted_once() {
         patch["metadata"]["annotations"][annotations::GRANTED_TEMPLATES],
         r#"["bandits","cowboys"]"#
     );
+}
+
+#[test]
+fn members_of_an_owner_group_use_the_contract_and_do_not_own_it() {
+    let name = names::contract_namespace("kube-bind-", "cluster-a");
+    let mut contract = (*contract_of(&name, "cluster-a", "jane")).clone();
+    contract
+        .annotations_mut()
+        .insert(annotations::OWNER_GROUPS.to_owned(), r#"["ranchers"]"#.to_owned());
+    let located = Located {
+        name: name.clone(),
+        namespace: Some(Arc::new(contract.clone())),
+    };
+    let admitted = |caller: &str, groups: &[&str]| {
+        let groups: Vec<_> = groups.iter().map(|group| (*group).to_owned()).collect();
+        let outcome = admit(&located, "cluster-a", &principal(caller), &groups);
+        assert_eq!(outcome.is_ok(), may_use(&contract, &principal(caller), &groups));
+        outcome.map_err(|refusal| refusal.reason())
+    };
+    assert_eq!(admitted("jane", &[]), Ok(()));
+    assert_eq!(admitted("john", &["bandits", "ranchers"]), Ok(()));
+    assert_eq!(admitted("john", &["bandits"]), Err("ClusterIdentityTaken"));
+    assert_eq!(admitted("ranchers", &[]), Err("ClusterIdentityTaken"));
+    assert!(!is_owned_by(&contract, &principal("john")));
 }

@@ -12,10 +12,11 @@ use super::{Context, Next, Reconcile, Running, contract::ContractParts, template
 use crate::{
     contract::{self, served},
     credentials::{self, IssueError},
-    request::{principal, request_name, template_name},
+    request::{principal, principal_groups, request_name, template_name},
     writes::{self, Write, WriteError},
 };
 
+mod audit;
 mod plan;
 mod response;
 mod serve;
@@ -151,6 +152,7 @@ impl Requests {
         Ok(Observed {
             request,
             principal: principal(request, &state.settings.namespace),
+            groups: principal_groups(request, &state.settings.namespace),
             secret,
             offer,
             export_request: caches.export_requests.get(contract, name),
@@ -172,6 +174,11 @@ impl Requests {
         now: Timestamp,
     ) -> Result<(), WriteError> {
         let write = status::report(request, outcome, now);
-        writes::apply_all(&self.context.state.clients.write, write).await
+        let is_new = write.is_some();
+        writes::apply_all(&self.context.state.clients.write, write).await?;
+        if is_new && !request.is_grpc(&self.context.state.settings.namespace) {
+            audit::decided(&self.context.state, request, outcome, now);
+        }
+        Ok(())
     }
 }

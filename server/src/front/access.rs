@@ -4,15 +4,18 @@ use bindery_proto::v1alpha2::ErrorReason;
 
 use crate::front::{
     Failure, Outcome,
+    audit::AuditAction,
     auth::{Caller, Kind},
 };
 
 mod contract_account;
 mod contracts;
+mod reviews;
 mod templates;
 
 pub(crate) use contract_account::Backend;
-pub(crate) use contracts::ContractAccess;
+pub(crate) use contracts::{ContractAccess, ContractVerb};
+pub(crate) use reviews::Reviews;
 pub(crate) use templates::TemplateAccess;
 
 /// How fresh the check of a contract's token must be.
@@ -37,6 +40,8 @@ pub(crate) struct Method {
     pub contract: bool,
     /// How fresh the check of a contract's token must be.
     pub freshness: Freshness,
+    /// What it does, if its calls are audited.
+    pub audit: Option<AuditAction>,
 }
 
 impl Method {
@@ -47,6 +52,7 @@ impl Method {
             principal: true,
             contract: true,
             freshness: Freshness::Cached,
+            audit: None,
         }
     }
 
@@ -57,6 +63,7 @@ impl Method {
             principal: true,
             contract: false,
             freshness: Freshness::Cached,
+            audit: None,
         }
     }
 
@@ -70,6 +77,13 @@ impl Method {
     const fn live(self) -> Self {
         Self {
             freshness: Freshness::Live,
+            ..self
+        }
+    }
+
+    const fn audited(self, action: AuditAction) -> Self {
+        Self {
+            audit: Some(action),
             ..self
         }
     }
@@ -103,7 +117,8 @@ pub(crate) const METHODS: &[Method] = &[
     Method::of_principals("/kubebind.v1alpha2.CatalogService/GetTemplate"),
     Method::of_principals("/kubebind.v1alpha2.CatalogService/ListCollections"),
     Method::of_principals("/kubebind.v1alpha2.CatalogService/GetCollection"),
-    Method::of_principals("/kubebind.v1alpha2.BindingService/CreateBindableResourcesRequest"),
+    Method::of_principals("/kubebind.v1alpha2.BindingService/CreateBindableResourcesRequest")
+        .audited(AuditAction::Bind),
     Method::of_principals("/kubebind.v1alpha2.BindingService/GetBindableResourcesRequest"),
     Method::of_principals("/kubebind.v1alpha2.BindingService/ListBindableResourcesRequests"),
     Method::of_principals("/kubebind.v1alpha2.BindingService/WatchBindableResourcesRequests"),
@@ -112,9 +127,19 @@ pub(crate) const METHODS: &[Method] = &[
     Method::of_contracts("/kubebind.v1alpha2.ExportService/GetExport"),
     Method::of_contracts("/kubebind.v1alpha2.ExportService/WatchExports"),
     Method::of_contracts("/kubebind.v1alpha2.ExportService/GetBoundSchema"),
-    Method::of_contracts("/kubebind.v1alpha2.ExportService/DeleteExport").live(),
-    Method::of_contracts("/kubebind.v1alpha2.CredentialService/RenewKubeconfig").live(),
-    Method::of_principals("/kubebind.v1alpha2.CredentialService/RevokeCredentials"),
+    Method::of_contracts("/kubebind.v1alpha2.ExportService/DeleteExport")
+        .live()
+        .audited(AuditAction::Unbind),
+    Method::of_contracts("/kubebind.v1alpha2.CredentialService/RenewKubeconfig")
+        .live()
+        .audited(AuditAction::Renew),
+    Method::of_principals("/kubebind.v1alpha2.CredentialService/RevokeCredentials").audited(AuditAction::Revoke),
+    Method::of_principals("/kubebind.v1alpha2.ContractService/ListContracts"),
+    Method::of_principals("/kubebind.v1alpha2.ContractService/GetContract"),
+    Method::of_principals("/kubebind.v1alpha2.ContractService/WatchContracts"),
+    Method::of_principals("/kubebind.v1alpha2.ContractService/ShareContract").audited(AuditAction::Share),
+    Method::of_principals("/kubebind.v1alpha2.ContractService/RevokeContract").audited(AuditAction::Revoke),
+    Method::of_principals("/kubebind.v1alpha2.ContractService/UnbindContract").audited(AuditAction::Unbind),
 ];
 
 /// The method with this path.
@@ -157,6 +182,16 @@ mod tests {
                 .all(|path| path.starts_with("/grpc.") || path.ends_with("/GetProvider"))
         );
         assert_eq!(open.count(), 6);
+    }
+
+    #[test]
+    fn what_writes_is_audited_except_the_removal_of_a_record() {
+        for method in METHODS.iter().filter(|method| method.path.starts_with("/kubebind")) {
+            let writes = bindery_proto::idempotency::idempotency(method.path)
+                != bindery_proto::idempotency::Idempotency::NoSideEffects;
+            let is_record = method.path.ends_with("/DeleteBindableResourcesRequest");
+            assert_eq!(method.audit.is_some(), writes && !is_record, "{}", method.path);
+        }
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bindery_proto::v1alpha2::{
     binding_service_server::BindingServiceServer, catalog_service_server::CatalogServiceServer,
-    credential_service_server::CredentialServiceServer, export_service_server::ExportServiceServer,
-    provider_service_server::ProviderServiceServer,
+    contract_service_server::ContractServiceServer, credential_service_server::CredentialServiceServer,
+    export_service_server::ExportServiceServer, provider_service_server::ProviderServiceServer,
 };
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
@@ -17,6 +17,7 @@ use crate::front::{
 
 mod binding;
 mod catalog;
+mod contract;
 mod credential;
 mod export;
 mod health;
@@ -44,6 +45,7 @@ pub(crate) fn routes(front: Front, stop: &CancellationToken) -> Result<Routes, t
                 CredentialServiceServer,
                 credential::Service(Arc::clone(&front))
             ))
+            .add_service(limited!(ContractServiceServer, contract::Service(Arc::clone(&front))))
             .add_service(health::service(front.state.clone(), stop.clone()))
             .add_service(reflection)
             .add_service(reflection_alpha),

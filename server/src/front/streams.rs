@@ -118,8 +118,9 @@ struct Shared {
 pub(crate) struct StreamRequest<'a> {
     /// Path of the method.
     pub method: &'static str,
-    /// The contract or the principal whose changes the stream shows.
-    pub scope: &'a str,
+    /// The contracts, principals or groups whose changes the stream shows, as scopes of the hub. There is at least one; the streams
+    /// of the caller for the first one are limited.
+    pub scopes: Vec<String>,
     /// Hash of the caller, the scope and the filter of the request.
     pub filter: Filter,
     /// Resume token of an earlier stream, or empty.
@@ -162,7 +163,7 @@ impl Streams {
     pub(crate) fn open<S: StreamSource>(
         &self,
         call: &Call,
-        request: &StreamRequest<'_>,
+        request: StreamRequest<'_>,
         hub: &Arc<Hub>,
         source: S,
     ) -> Outcome<MessageStream<S::Message>> {
@@ -175,7 +176,7 @@ impl Streams {
     fn prepare<S: StreamSource>(
         &self,
         call: &Call,
-        request: &StreamRequest<'_>,
+        request: StreamRequest<'_>,
         hub: &Arc<Hub>,
         source: S,
     ) -> Outcome<(impl Future<Output = ()> + Send + use<S>, MessageStream<S::Message>)> {
@@ -194,7 +195,7 @@ impl Streams {
             .of_principal
             .try_acquire(name.clone())
             .ok_or_else(|| limit("the caller"))?;
-        let key = (name, request.scope.to_owned());
+        let key = (name, request.scopes.first().cloned().unwrap_or_default());
         let of_scope = self
             .0
             .of_scope
@@ -205,7 +206,7 @@ impl Streams {
         let task = Task {
             source,
             hub: Arc::clone(hub),
-            scope: request.scope.to_owned(),
+            scopes: request.scopes,
             filter: request.filter,
             streams: self.clone(),
             call: call.clone(),

@@ -1,8 +1,13 @@
 //! How calls reach the services: the port, TLS, and the layers that every call passes.
 
+use http::HeaderName;
+
 pub(crate) mod connection;
 pub(crate) mod deadline;
 pub(crate) mod interceptor;
 pub(crate) mod layers;
 pub(crate) mod listener;
 pub(crate) mod metrics;
+
+/// The header with the id of a request, of the caller's choice or made by the layers, by which the log names the call.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

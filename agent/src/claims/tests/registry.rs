@@ -4,7 +4,7 @@ use bindery_api::{
     placement::ClaimedPlacement,
     v1alpha2::{APIServiceNamespace, InformerScope, PermissionClaim},
 };
-use bindery_runtime::{cache::Cache, watch::Source};
+use bindery_runtime::{cache::Cache, events::Recorder, watch::Source};
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -18,8 +18,7 @@ use crate::{
     },
     connection::Sides,
     contract::Contract,
-    engine::{Budget, Cause, Metrics, Surroundings},
-    events::Recorder,
+    engine::{Budget, Cause, Metrics, Surroundings, Tally},
 };
 
 pub(super) const CONTRACT: &str = "kube-bind-x";
@@ -46,6 +45,7 @@ fn claims(consumer: &Fake, provider: &Fake) -> Claims {
             recorder: Recorder::silent(),
             metrics: Metrics::register(&mut bindery_runtime::telemetry::registry()),
             budget: Budget::default(),
+            tally: Tally::default(),
         },
         sides: Sides {
             consumer: here,

@@ -1,12 +1,11 @@
 use bindery_api::v1alpha2::{APIServiceNamespace, Scope};
-use bindery_runtime::{cache::Cache, client::Clients};
+use bindery_runtime::{cache::Cache, client::Clients, events::Recorder};
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::OwnerReference};
 
 use super::*;
 use crate::{
     bound::{Engine, Target},
     engine::{Budget, Metrics},
-    events::Recorder,
     model::{BoundResource, Placement},
     references::References,
 };
@@ -56,6 +55,7 @@ pub(super) fn engine() -> Engine {
         recorder: Recorder::silent(),
         metrics: Metrics::register(&mut bindery_runtime::telemetry::registry()),
         budget: Budget::default(),
+        tally: Tally::default(),
     };
     Engine::start(
         target,

@@ -24,8 +24,17 @@ fn sender(consent: bool) -> HeartbeatSender<'static> {
         interval: Duration::from_mins(5),
         secret: None,
         consent,
+        credential_expires: None,
+        sync: Some(&IN_SYNC),
     }
 }
+
+static IN_SYNC: ClusterBindingSync = ClusterBindingSync {
+    objects: Some(7),
+    pending: Some(0),
+    failing: Some(0),
+    lag: None,
+};
 
 fn decided(recorded: Option<&str>, consent: bool, since: Option<u64>) -> HeartbeatDecision {
     decide(
@@ -83,6 +92,18 @@ fn a_heartbeat_keeps_what_others_wrote() {
     assert_eq!(patch["metadata"], json!({"uid": "u", "resourceVersion": "7"}));
     assert_eq!(patch["status"]["consumerClusterUID"], "mine");
     assert_eq!(patch["status"]["heartbeatInterval"], "5m0s");
+    assert_eq!(
+        patch["status"]["sync"],
+        json!({"objects": 7, "pending": 0, "failing": 0, "lag": null})
+    );
+    // An expiry that a former credential had does not stay.
+    assert!(
+        patch["status"]
+            .as_object()
+            .unwrap()
+            .contains_key("credentialExpirationTime")
+    );
+    assert_eq!(patch["status"]["credentialExpirationTime"], Value::Null);
     let types: Vec<_> = patch["status"]["conditions"]
         .as_array()
         .unwrap()
@@ -90,6 +111,28 @@ fn a_heartbeat_keeps_what_others_wrote() {
         .map(|one| &one["type"])
         .collect();
     assert_eq!(types, ["Ready", "Healthy", "SecretValid", "ValidVersion"]);
+}
+
+#[test]
+fn a_heartbeat_tells_expiry_and_lag() {
+    let sync = ClusterBindingSync {
+        lag: Some(Duration::from_secs(90).into()),
+        ..IN_SYNC.clone()
+    };
+    let sender = HeartbeatSender {
+        credential_expires: Some(NOW),
+        sync: Some(&sync),
+        ..sender(false)
+    };
+    let patch_of = |sender: &HeartbeatSender<'_>| match decide(Some(&binding(None)), true, sender, None, NOW) {
+        HeartbeatDecision::Beat(patch) => patch,
+        other => panic!("no heartbeat but {other:?}"),
+    };
+    let patch = patch_of(&sender);
+    assert_eq!(patch["status"]["credentialExpirationTime"], "1970-01-01T00:00:00Z");
+    assert_eq!(patch["status"]["sync"]["lag"], "1m30s");
+    let idle = HeartbeatSender { sync: None, ..sender };
+    assert_eq!(patch_of(&idle)["status"]["sync"], Value::Null);
 }
 
 /// Times, in seconds from the start, at which a heartbeat is tried, up to `within` seconds.

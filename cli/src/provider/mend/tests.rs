@@ -4,7 +4,12 @@ use super::*;
 
 /// The two manifests as an admin would apply them.
 fn manifests(principal: Option<&str>) -> (ClusterRole, ClusterRoleBinding) {
-    let text = bind_role("cowboys", principal);
+    let caller = Caller {
+        principal: principal.map(str::to_owned),
+        groups: vec!["ranchers".to_owned()],
+    };
+    let text = bind_role("cowboys", &caller);
+    assert!(text.contains("verb bind") && text.contains("\"ranchers\""), "{text}");
     let (_, yaml) = text.split_once("\n\n").unwrap();
     let (role, binding) = yaml.split_once("---\n").unwrap();
     (
@@ -46,7 +51,7 @@ fn every_login_problem_names_the_audience() {
         ErrorReason::TokenExpired,
         ErrorReason::TokenAudienceWrong,
     ] {
-        let mend = by_reason(reason, None, None, "https://bind.example.com").unwrap();
+        let mend = by_reason(reason, None, &Caller::default(), "https://bind.example.com").unwrap();
         assert!(mend.contains("--audience https://bind.example.com"), "{mend}");
     }
 }

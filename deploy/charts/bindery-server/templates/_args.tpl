@@ -88,6 +88,9 @@
 {{- if not .Values.installCrds }}
 - --install-crds=false
 {{- end }}
+{{- with .Values.audit.logPath }}
+- {{ printf "--audit-log-path=%s" . | toYaml }}
+{{- end }}
 {{- with .Values.log.filter }}
 - {{ printf "--log=%s" . | toYaml }}
 {{- end }}

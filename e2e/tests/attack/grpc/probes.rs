@@ -57,6 +57,7 @@ pub(crate) async fn all(world: &World) -> Result<Vec<Probe>> {
     all.extend(requests(world).await?);
     all.extend(exports(world).await?);
     all.extend(credentials(world));
+    all.extend(contracts(world));
     Ok(all)
 }
 
@@ -275,6 +276,63 @@ fn credentials(world: &World) -> [Probe; 2] {
         [(revoke.encode_to_vec(), DENIED)],
     );
     [renew, revoke]
+}
+
+fn contracts(world: &World) -> Vec<Probe> {
+    let contract = || world.zorro.contract.clone();
+    let list = proto::ListContractsRequest {
+        cluster_identity: world.zorro.identity.clone(),
+        ..Default::default()
+    };
+    let get = |contract: String| proto::GetContractRequest { contract }.encode_to_vec();
+    let share = |group: &str| proto::ShareContractRequest {
+        contract: contract(),
+        add_groups: vec![group.to_owned()],
+        ..Default::default()
+    };
+    let validate_only = proto::ShareContractRequest {
+        validate_only: true,
+        ..share("bandits")
+    };
+    let revoke = proto::RevokeContractRequest {
+        contract: contract(),
+        ..Default::default()
+    };
+    let unbind = proto::UnbindContractRequest {
+        contract: contract(),
+        force: true,
+        ..Default::default()
+    };
+    let count = proto::UnbindContractRequest {
+        validate_only: true,
+        ..unbind.clone()
+    };
+    let field = Refused(ErrorReason::FieldInvalid);
+    let mut all = Vec::new();
+    let mut add = |method: &str, calls: Vec<(Vec<u8>, Expect)>| {
+        for call in calls {
+            all.extend(probes(&format!("ContractService/{method}"), Some(METHOD), [call]));
+        }
+    };
+    add("ListContracts", vec![(empty(), Hidden), (list.encode_to_vec(), Hidden)]);
+    // A contract of the other's and one that nobody has are denied alike.
+    add(
+        "GetContract",
+        vec![(get(contract()), DENIED), (get("kube-bind-nobodys".to_owned()), DENIED)],
+    );
+    add("WatchContracts", vec![(empty(), Hidden)]);
+    let shares = vec![
+        (share("bandits").encode_to_vec(), DENIED),
+        (share("system:authenticated").encode_to_vec(), field),
+        (validate_only.encode_to_vec(), DENIED),
+    ];
+    add("ShareContract", shares);
+    add("RevokeContract", vec![(revoke.encode_to_vec(), DENIED)]);
+    add(
+        "UnbindContract",
+        vec![(unbind.encode_to_vec(), DENIED), (count.encode_to_vec(), DENIED)],
+    );
+    all
 }
 
 /// UID of the other's request, which an attacker cannot know.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::*;
 
 /// Fields that the wire does not have. Each is optional; only what an added object cannot do without is required in it.
-const ADDITIONS: [(&str, &str); 37] = [
+const ADDITIONS: [(&str, &str); 39] = [
     ("apiservicebindingbundles", "spec.acceptedClaims"),
     ("apiservicebindingbundles", "spec.backoffMultiplier"),
     ("apiservicebindingbundles", "spec.bindingNamePrefix"),
@@ -44,6 +44,8 @@ const ADDITIONS: [(&str, &str); 37] = [
     ("boundschemas", "status.conditions[].lastProbeTime"),
     ("clusterbindings", "status.conditions[].lastProbeTime"),
     ("clusterbindings", "status.consumerClusterUID"),
+    ("clusterbindings", "status.credentialExpirationTime"),
+    ("clusterbindings", "status.sync"),
     ("clusters", "status.conditions[].lastProbeTime"),
     ("collections", "status.conditions[].lastProbeTime"),
 ];

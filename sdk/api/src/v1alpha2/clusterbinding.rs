@@ -69,9 +69,37 @@ pub struct ClusterBindingStatus {
     /// The UID of the consumer's namespace kube-system, written once by its konnector. (An addition of Bindery.)
     #[serde(rename = "consumerClusterUID", default, skip_serializing_if = "Option::is_none")]
     pub consumer_cluster_uid: Option<String>,
+    /// When the credential that the konnector uses expires, by its clock. (An addition of Bindery.)
+    #[serde(
+        default,
+        deserialize_with = "times::or_absent",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub credential_expiration_time: Option<Time>,
+    /// How far the objects of the contract are in sync, written with each heartbeat. (An addition of Bindery.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync: Option<ClusterBindingSync>,
     /// What is well and what is not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+/// How far the objects of a contract were in sync when its konnector sent a heartbeat.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterBindingSync {
+    /// Number of objects on the consumer that the konnector keeps in sync: those of bound APIs, and claimed ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub objects: Option<i64>,
+    /// Number of objects that wait to be synced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending: Option<i64>,
+    /// Number of objects whose last attempt failed, or that a conflict blocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failing: Option<i64>,
+    /// How long the object that waits longest has waited; absent if none waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag: Option<Duration>,
 }
 
 /// How many intervals may pass without a heartbeat.

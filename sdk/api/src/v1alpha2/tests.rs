@@ -57,6 +57,8 @@ fn objects_of_the_wire_are_read_and_written_as_they_are() {
         &json!({
             "lastHeartbeatTime": "2026-01-02T03:04:05Z", "heartbeatInterval": "5m0s", "konnectorVersion": "v0.1.0",
             "consumerSecretRef": { "name": "a", "namespace": "b" }, "consumerClusterUID": "3-4",
+            "credentialExpirationTime": "2026-01-02T04:04:05Z",
+            "sync": { "objects": 3, "pending": 2, "failing": 1, "lag": "1m30s" },
         }),
     ));
     check_round_trip::<BindableResourcesRequest>(&object(

@@ -1,9 +1,10 @@
 //! Traits over the requests and responses of the watch methods.
 
 use bindery_proto::v1alpha2::{
-    BindableResourcesRequest, Export, Removed, SnapshotBegin, SnapshotComplete, WatchBindableResourcesRequestsRequest,
-    WatchBindableResourcesRequestsResponse, WatchExportsRequest, WatchExportsResponse,
-    watch_bindable_resources_requests_response, watch_exports_response,
+    BindableResourcesRequest, Contract, Export, Removed, SnapshotBegin, SnapshotComplete,
+    WatchBindableResourcesRequestsRequest, WatchBindableResourcesRequestsResponse, WatchContractsRequest,
+    WatchContractsResponse, WatchExportsRequest, WatchExportsResponse, watch_bindable_resources_requests_response,
+    watch_contracts_response, watch_exports_response,
 };
 use prost::Message;
 
@@ -73,4 +74,10 @@ watch_messages!(
     WatchBindableResourcesRequestsResponse,
     watch_bindable_resources_requests_response::Event,
     BindableResourcesRequest
+);
+watch_messages!(
+    WatchContractsRequest,
+    WatchContractsResponse,
+    watch_contracts_response::Event,
+    Contract
 );

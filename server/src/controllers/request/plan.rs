@@ -29,6 +29,8 @@ pub(super) struct Observed<'a> {
     pub(super) request: &'a Arc<BindableResourcesRequest>,
     /// Who made the request.
     pub(super) principal: Principal,
+    /// The owner groups by which the caller of a call may use the contract.
+    pub(super) groups: Vec<String>,
     /// The Secret for the response; `None` for a call, which returns its response.
     pub(super) secret: Option<LocalSecretKeyRef>,
     /// What the template offers; `None` if the template does not exist.
@@ -197,7 +199,7 @@ fn admitted<'a>(seen: &'a Observed<'_>) -> Result<&'a Located, RequestOutcome> {
         return Err(RequestOutcome::Failed(Refused::new("InvalidClusterIdentity", &message)));
     }
     let located = seen.located.as_ref().map_err(|refusal| seen.refused(refusal))?;
-    contract::admit(located, identity, &seen.principal).map_err(|refusal| seen.refused(&refusal))?;
+    contract::admit(located, identity, &seen.principal, &seen.groups).map_err(|refusal| seen.refused(&refusal))?;
     Ok(located)
 }
 

@@ -1,16 +1,20 @@
-//! Access to contracts: which ones a caller may act on.
+//! Access to contracts: which ones a caller may act on, as an owner, as a member of an owner group, or by the provider's RBAC.
 
 use std::sync::Arc;
 
-use bindery_api::names::{self, ContractName};
+use bindery_api::{
+    names::{self, ContractName},
+    v1alpha2::GROUP,
+};
 use bindery_proto::v1alpha2::ErrorReason;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::{authorization::v1::ResourceAttributes, core::v1::Namespace};
 use kube::ResourceExt as _;
 
 use crate::{
     contract, credentials,
     front::{
         Failure, Outcome,
+        access::Reviews,
         auth::{Caller, Kind},
     },
     state::State,
@@ -20,12 +24,54 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct ContractAccess {
     state: State,
+    reviews: Reviews,
+}
+
+/// A verb of RBAC that lets a caller act on contracts which it does not own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ContractVerb {
+    /// `get` on its ClusterBinding: see one contract.
+    Get,
+    /// `list` on ClusterBindings: see all contracts.
+    List,
+    /// `watch` on ClusterBindings: follow all contracts.
+    Watch,
+    /// `delete` on its ClusterBinding: revoke and unbind one contract.
+    Delete,
+    /// `patch` on its Namespace, which holds the owners: share one contract with any group.
+    Share,
 }
 
 impl ContractAccess {
-    /// Looks contracts up in the caches of `state`.
-    pub(crate) fn new(state: State) -> Self {
-        Self { state }
+    /// Looks contracts up in the caches of `state`, and rights by `reviews`.
+    pub(crate) fn new(state: State, reviews: Reviews) -> Self {
+        Self { state, reviews }
+    }
+
+    /// The contract of that name, for a principal that owns it or that RBAC lets act on it. To others it is denied in the same words
+    /// whether it exists or not.
+    pub(crate) async fn one_by(
+        &self,
+        caller: &Caller,
+        named: &ContractName,
+        verb: ContractVerb,
+    ) -> Outcome<Arc<Namespace>> {
+        let denied = match self.owned_by_name(caller, named) {
+            Ok(owned) => return Ok(owned),
+            Err(denied) => denied,
+        };
+        if !self.may(caller, verb, Some(named)).await? {
+            return Err(denied);
+        }
+        self.state.contract(named).ok_or_else(|| not_found(named))
+    }
+
+    /// Whether RBAC lets the caller act on the contract of that name, or on all contracts.
+    pub(crate) async fn may(&self, caller: &Caller, verb: ContractVerb, named: Option<&str>) -> Outcome<bool> {
+        let attributes = verb.attributes(named);
+        self.reviews
+            .allows(&caller.identity, attributes, "review the right on contracts")
+            .await
     }
 
     /// The contract that a call names, or the only contract of the caller if it names none.
@@ -62,7 +108,7 @@ impl ContractAccess {
         let principal = caller.principal();
         let contract = self.state.contract(name);
         contract
-            .filter(|contract| contract::is_owned_by(contract, &principal))
+            .filter(|contract| contract::may_use(contract, &principal, &caller.identity.groups))
             .ok_or_else(|| denied(name))
     }
 
@@ -78,12 +124,47 @@ impl ContractAccess {
         self.state.contract(own).ok_or_else(|| not_found(own))
     }
 
-    fn owned(&self, caller: &Caller) -> Vec<Arc<Namespace>> {
+    /// All contracts that the caller or one of its groups owns.
+    pub(crate) fn owned(&self, caller: &Caller) -> Vec<Arc<Namespace>> {
         let principal = caller.principal();
+        let groups = &caller.identity.groups;
         self.state
             .caches
             .namespaces
-            .list(|namespace| contract::is_contract(namespace) && contract::is_owned_by(namespace, &principal))
+            .list(|namespace| contract::is_contract(namespace) && contract::may_use(namespace, &principal, groups))
+    }
+}
+
+impl ContractVerb {
+    /// The question to RBAC, about the contract of that name or about all contracts.
+    fn attributes(self, named: Option<&str>) -> ResourceAttributes {
+        let verb = match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Delete => "delete",
+            Self::Share => "patch",
+        };
+        let verb = Some(verb.to_owned());
+        let namespace = named.map(ToOwned::to_owned);
+        if self == Self::Share {
+            return ResourceAttributes {
+                verb,
+                version: Some("v1".to_owned()),
+                resource: Some("namespaces".to_owned()),
+                name: namespace.clone(),
+                namespace,
+                ..ResourceAttributes::default()
+            };
+        }
+        ResourceAttributes {
+            verb,
+            group: Some(GROUP.to_owned()),
+            resource: Some("clusterbindings".to_owned()),
+            name: named.map(|_| names::CLUSTER_BINDING.to_owned()),
+            namespace,
+            ..ResourceAttributes::default()
+        }
     }
 }
 
@@ -113,6 +194,27 @@ fn not_found(name: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rbac_is_asked_about_one_contract_or_about_all() {
+        let asked = |verb: ContractVerb, named| {
+            let asked = verb.attributes(named);
+            [asked.verb, asked.resource, asked.namespace, asked.name].map(Option::unwrap_or_default)
+        };
+        for (verb, named, expect) in [
+            (ContractVerb::Get, Some("a"), ["get", "clusterbindings", "a", "cluster"]),
+            (
+                ContractVerb::Delete,
+                Some("a"),
+                ["delete", "clusterbindings", "a", "cluster"],
+            ),
+            (ContractVerb::List, None, ["list", "clusterbindings", "", ""]),
+            (ContractVerb::Watch, None, ["watch", "clusterbindings", "", ""]),
+            (ContractVerb::Share, Some("a"), ["patch", "namespaces", "a", "a"]),
+        ] {
+            assert_eq!(asked(verb, named), expect);
+        }
+    }
 
     #[test]
     fn an_owner_of_several_must_name_one() {

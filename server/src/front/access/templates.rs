@@ -1,51 +1,30 @@
-//! Access to templates: which ones a caller may bind. The provider's API server decides, and its answers are cached briefly.
-
-use std::{fmt, sync::Arc, time::Duration};
+//! Access to templates: which ones a caller may bind.
 
 use bindery_api::{names::TemplateName, v1alpha2::GROUP};
 use bindery_proto::v1alpha2::ErrorReason;
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
-use kube::{Api, Client, api::PostParams};
-use moka::{Expiry, future::Cache};
-use sha2::{Digest as _, Sha256};
-use tokio::time::timeout;
+use k8s_openapi::api::authorization::v1::ResourceAttributes;
 
 use crate::front::{
     Failure, Outcome,
+    access::Reviews,
     auth::{Caller, Identity},
-    limits::REVIEW_MAX,
 };
 
-const ALLOWED_FOR: Duration = Duration::from_secs(10);
-/// Short, so that a caller who was just granted the right can use it.
-const DENIED_FOR: Duration = Duration::from_secs(1);
-const ENTRIES_MAX: u64 = 50_000;
+/// Number of the caller's groups that a refusal names.
+const GROUPS_SHOWN: usize = 8;
+/// Number of bytes that the names of these groups may have together, for the message travels in a header.
+const GROUPS_BYTES_MAX: usize = 512;
 
-/// Asks the API server whether callers may `bind` templates. Clones share one cache.
-#[derive(Clone)]
+/// Asks the API server whether callers may `bind` templates.
+#[derive(Clone, Debug)]
 pub(crate) struct TemplateAccess {
-    api: Api<SubjectAccessReview>,
-    answers: Cache<[u8; 32], bool>,
-}
-
-struct Lifetime;
-
-impl Expiry<[u8; 32], bool> for Lifetime {
-    fn expire_after_create(&self, _: &[u8; 32], allowed: &bool, _: std::time::Instant) -> Option<Duration> {
-        Some(if *allowed { ALLOWED_FOR } else { DENIED_FOR })
-    }
+    reviews: Reviews,
 }
 
 impl TemplateAccess {
-    /// Asks by SubjectAccessReviews with this client.
-    pub(crate) fn new(client: Client) -> Self {
-        Self {
-            api: Api::all(client),
-            answers: Cache::builder()
-                .max_capacity(ENTRIES_MAX)
-                .expire_after(Lifetime)
-                .build(),
-        }
+    /// Asks by these reviews.
+    pub(crate) fn new(reviews: Reviews) -> Self {
+        Self { reviews }
     }
 
     /// Whether the caller may bind the template of that name, whether it exists or not.
@@ -59,87 +38,74 @@ impl TemplateAccess {
         if self.may_bind(caller, template).await? {
             return Ok(());
         }
-        let message = format!(
-            "{} may not bind template {template}, or it does not exist; the provider's admin grants verb bind on \
-             apiserviceexporttemplates.kube-bind.io",
-            caller.username(),
-        );
-        Err(Failure::new(ErrorReason::TemplateBindDenied, message).with("template", &**template))
+        Err(denied(&caller.identity, template))
     }
 
     async fn ask(&self, caller: &Caller, template: Option<&str>) -> Outcome<bool> {
-        let question = review(&caller.identity, template);
-        let key = digest(&question);
-        let ask = async {
-            let answer = self.api.create(&PostParams::default(), &question).await?;
-            Ok::<_, kube::Error>(
-                answer
-                    .status
-                    .is_some_and(|status| status.allowed && status.denied != Some(true)),
-            )
+        let attributes = ResourceAttributes {
+            group: Some(GROUP.to_owned()),
+            resource: Some("apiserviceexporttemplates".to_owned()),
+            verb: Some("bind".to_owned()),
+            name: template.map(ToOwned::to_owned),
+            ..ResourceAttributes::default()
         };
-        match timeout(REVIEW_MAX, self.answers.try_get_with(key, ask)).await {
-            Ok(answer) => {
-                answer.map_err(|error: Arc<kube::Error>| Failure::of_kube("review the right to bind", &error))
-            }
-            Err(_) => Err(Failure::unanswered("review the right to bind")),
+        self.reviews
+            .allows(&caller.identity, attributes, "review the right to bind")
+            .await
+    }
+}
+
+/// The refusal to bind a template. It names what the caller is to the provider's RBAC, so that an admin can grant the right.
+fn denied(identity: &Identity, template: &TemplateName) -> Failure {
+    let groups = shown_groups(&identity.groups);
+    let message = format!(
+        "{} may not bind template {template}, or it does not exist; the provider's admin grants verb bind on \
+         apiserviceexporttemplates.kube-bind.io to this user or to one of its groups ({})",
+        identity.username,
+        if groups.is_empty() { "none" } else { &groups },
+    );
+    Failure::new(ErrorReason::TemplateBindDenied, message)
+        .with("template", &**template)
+        .with("username", &identity.username)
+        .with("groups", groups)
+}
+
+/// The first of a caller's groups, separated by commas. Those of Kubernetes itself are left out, for nobody means to grant a
+/// right to all authenticated callers.
+fn shown_groups(groups: &[String]) -> String {
+    let own = groups.iter().filter(|group| !group.starts_with("system:"));
+    let mut shown = String::new();
+    for group in own.take(GROUPS_SHOWN) {
+        if shown.len() + group.len() > GROUPS_BYTES_MAX {
+            break;
         }
+        if !shown.is_empty() {
+            shown.push(',');
+        }
+        shown.push_str(group);
     }
-}
-
-impl fmt::Debug for TemplateAccess {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TemplateAccess")
-    }
-}
-
-fn review(identity: &Identity, template: Option<&str>) -> SubjectAccessReview {
-    SubjectAccessReview {
-        spec: SubjectAccessReviewSpec {
-            user: Some(identity.username.clone()),
-            uid: identity.uid.clone(),
-            groups: Some(identity.groups.clone()),
-            extra: Some(identity.extra.clone()),
-            resource_attributes: Some(ResourceAttributes {
-                group: Some(GROUP.to_owned()),
-                resource: Some("apiserviceexporttemplates".to_owned()),
-                verb: Some("bind".to_owned()),
-                name: template.map(ToOwned::to_owned),
-                ..ResourceAttributes::default()
-            }),
-            ..SubjectAccessReviewSpec::default()
-        },
-        ..SubjectAccessReview::default()
-    }
-}
-
-/// The cache key of a review: a hash of its whole spec.
-fn digest(question: &SubjectAccessReview) -> [u8; 32] {
-    Sha256::digest(serde_json::to_vec(&question.spec).unwrap_or_default()).into()
+    shown
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use super::*;
 
     #[test]
-    fn no_two_reviews_share_a_cache_key() {
-        let identity = |username: &str, groups: &[&str]| Identity {
-            username: username.to_owned(),
-            groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+    fn a_refusal_names_user_and_groups_and_stays_short() {
+        let identity = |groups: &[String]| Identity {
+            username: "jane".to_owned(),
+            groups: groups.to_vec(),
             ..Identity::default()
         };
-        let questions = [
-            review(&identity("alice", &[]), None),
-            review(&identity("alice", &[]), Some("cowboys")),
-            review(&identity("alice", &[]), Some("sheriffs")),
-            review(&identity("alice", &["a", "b"]), Some("cowboys")),
-            review(&identity("alice", &["ab"]), Some("cowboys")),
-            review(&identity("alic", &["ea", "b"]), Some("cowboys")),
-        ];
-        let keys: HashSet<_> = questions.iter().map(digest).collect();
-        assert_eq!(keys.len(), questions.len());
+        let template: TemplateName = "cowboys".parse().unwrap();
+        let says = |groups: &[String]| denied(&identity(groups), &template).message().to_owned();
+        let groups = ["system:authenticated", "ranchers", "sheriffs"].map(ToOwned::to_owned);
+        assert!(says(&groups).ends_with("(ranchers,sheriffs)"), "{}", says(&groups));
+        assert!(says(&[]).ends_with("(none)"));
+        let many: Vec<_> = (0..10_000).map(|number| format!("group-{number}")).collect();
+        assert!(says(&many).len() < 1_024);
+        let long = ["g".repeat(10_000)];
+        assert!(says(&long).ends_with("(none)"));
     }
 }

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use bindery_api::names::ContractName;
 use bindery_proto::v1alpha2::{
     RenewKubeconfigRequest, RenewKubeconfigResponse, RevokeCredentialsRequest, RevokeCredentialsResponse,
     credential_service_server::CredentialService,
 };
 use kube::ResourceExt as _;
+use prost_types::Timestamp;
 use tonic::{Request, Response, Status};
 
 use crate::credentials::IssueError;
@@ -43,10 +45,12 @@ impl CredentialService for Service {
 
 impl Front {
     async fn renew(&self, call: &Call, message: RenewKubeconfig) -> Outcome<RenewKubeconfigResponse> {
+        call.note.add(|noted| noted.contract = named(message.contract.as_ref()));
         let contract = self
             .contracts
             .one(call.caller()?, message.contract.as_ref())?
             .name_any();
+        call.note.add(|noted| noted.contract.clone_from(&contract));
         let minted = self.issuer.mint(&contract).await?;
         Ok(RenewKubeconfigResponse {
             kubeconfig: Some(response::kubeconfig(&minted)),
@@ -55,14 +59,27 @@ impl Front {
     }
 
     async fn revoke(&self, call: &Call, message: RevokeCredentials) -> Outcome<RevokeCredentialsResponse> {
+        call.note.add(|noted| noted.contract = message.contract.to_string());
         let contract = self.contracts.one(call.caller()?, Some(&message.contract))?.name_any();
-        let reason = Some(message.reason.as_str()).filter(|reason| !reason.is_empty());
-        let revoked = self.issuer.revoke(&contract, reason).await?;
+        let (revoked_count, revocation_time) = self.revoke_all(&contract, &message.reason).await?;
         Ok(RevokeCredentialsResponse {
-            revoked_count: i32::try_from(revoked.anchors).unwrap_or(i32::MAX),
-            revocation_time: Some(meta::timestamp(revoked.time)),
+            revoked_count,
+            revocation_time,
         })
     }
+
+    /// Revokes all credentials of a contract. Returns the number of deleted anchors, and when that was.
+    pub(super) async fn revoke_all(&self, contract: &str, reason: &str) -> Outcome<(i32, Option<Timestamp>)> {
+        let reason = Some(reason).filter(|reason| !reason.is_empty());
+        let revoked = self.issuer.revoke(contract, reason).await?;
+        let count = i32::try_from(revoked.anchors).unwrap_or(i32::MAX);
+        Ok((count, Some(meta::timestamp(revoked.time))))
+    }
+}
+
+/// The contract that a call names, which the caller may have no right on; empty if it names none.
+pub(super) fn named(contract: Option<&ContractName>) -> String {
+    contract.map(ToString::to_string).unwrap_or_default()
 }
 
 impl From<IssueError> for Failure {

@@ -24,7 +24,7 @@ use crate::front::{
 };
 use crate::writes;
 
-mod delete;
+pub(super) mod delete;
 mod watch;
 
 #[derive(Debug)]
@@ -132,14 +132,18 @@ impl Front {
     }
 
     /// The export of that name. If the cache has none, the API server is asked, for the cache may be behind.
-    async fn export(&self, contract: &str, name: &ExportName) -> Outcome<Option<Arc<api::APIServiceExport>>> {
+    pub(super) async fn export(
+        &self,
+        contract: &str,
+        name: &ExportName,
+    ) -> Outcome<Option<Arc<api::APIServiceExport>>> {
         match self.state.caches.exports.get(contract, name) {
             Some(known) => Ok(Some(known)),
             None => self.export_now(contract, name).await,
         }
     }
 
-    async fn export_now(&self, contract: &str, name: &ExportName) -> Outcome<Option<Arc<api::APIServiceExport>>> {
+    pub(super) async fn export_now(&self, contract: &str, name: &str) -> Outcome<Option<Arc<api::APIServiceExport>>> {
         self.read("read the export", contract, name).await
     }
 
@@ -154,7 +158,7 @@ impl Front {
     }
 
     /// Refuses a call that needs all exports while this replica cannot follow their changes.
-    fn require_followed_exports(&self) -> Outcome<()> {
+    pub(super) fn require_followed_exports(&self) -> Outcome<()> {
         let caches = &self.state.caches;
         require_followed("exports", &caches.exports.health())?;
         require_followed("schemas", &caches.bound_schemas.health())
@@ -166,7 +170,7 @@ impl Front {
     }
 }
 
-fn not_found(contract: &str, name: &ExportName) -> Failure {
+pub(super) fn not_found(contract: &str, name: &ExportName) -> Failure {
     let message = format!("contract {contract} has no export {name}");
     Failure::new(ErrorReason::ExportNotFound, message)
         .with("export", &**name)

@@ -22,7 +22,13 @@ use crate::{
 };
 
 /// The features that this server supports, by name.
-const FEATURES: [&str; 4] = ["renewal", "validate-only", "watch-exports", "watch-requests"];
+const FEATURES: [&str; 5] = [
+    "contracts",
+    "renewal",
+    "validate-only",
+    "watch-exports",
+    "watch-requests",
+];
 
 #[derive(Debug)]
 pub(crate) struct Service(pub(crate) Arc<Front>);

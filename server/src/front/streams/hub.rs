@@ -1,7 +1,7 @@
 //! The hub between caches and streams: which streams subscribe to which scope, and which objects of it changed lately.
 //!
-//! A replica records every change of its caches, in their order. A scope is a contract or a principal. Each subscriber of it
-//! holds the set of names that changed since it last looked, so that a burst on one object is one message. Recent changes are
+//! A replica records every change of its caches, in their order. A scope is a contract, a principal or a group. Each subscriber
+//! of some scopes holds the set of names that changed there since it last looked, so that a burst on one object is one message. Recent changes are
 //! kept for streams that resume, bounded in number and age.
 //!
 //! A [`Cursor`] tells how far a stream has come. On the replica that issued it, its sequence number says exactly which changes
@@ -132,7 +132,7 @@ struct Inbox {
     wake: Notify,
 }
 
-/// The subscription of one stream to a scope, which ends on drop.
+/// The subscription of one stream to its scopes, which ends on drop.
 #[derive(Debug)]
 pub(crate) struct Subscriber {
     hub: Arc<Hub>,
@@ -206,25 +206,29 @@ impl Hub {
             .is_ok_and(|reached| reached.is_ok())
     }
 
-    /// Subscribes to a scope. The subscriber gets all changes from now on, and those since `resume` if they are known.
-    pub(crate) fn subscribe(self: &Arc<Self>, scope: &str, resume: Option<&Cursor>) -> (Subscriber, StreamStart) {
+    /// Subscribes to scopes, of which there is at least one. The subscriber gets all changes of each from now on, and those since
+    /// `resume` if they are known.
+    pub(crate) fn subscribe<'a>(
+        self: &Arc<Self>,
+        scopes: impl IntoIterator<Item = &'a str>,
+        resume: Option<&Cursor>,
+    ) -> (Subscriber, StreamStart) {
         let mut state = self.state.lock();
         let state = &mut *state;
-        let entry = state.scopes.entry(scope.into()).or_default();
-        entry.forget_old_changes();
         let inbox = Arc::new(Inbox::default());
-        let start = match resume {
-            None => StreamStart::Snapshot(None),
-            Some(cursor) => match entry.since(cursor, &state.cursor, &state.live_since, &state.checksums) {
-                Ok(changed) => {
-                    *inbox.changed.lock() = changed;
-                    StreamStart::Resumed
+        let mut start = resume.map_or(StreamStart::Snapshot(None), |_| StreamStart::Resumed);
+        for scope in scopes {
+            let entry = state.scopes.entry(scope.into()).or_default();
+            entry.forget_old_changes();
+            if let (Some(cursor), StreamStart::Resumed) = (resume, &start) {
+                match entry.since(cursor, &state.cursor, &state.live_since, &state.checksums) {
+                    Ok(changed) => inbox.changed.lock().extend(changed),
+                    Err(reason) => start = StreamStart::Snapshot(Some(reason)),
                 }
-                Err(reason) => StreamStart::Snapshot(Some(reason)),
-            },
-        };
-        entry.subscribers.retain(|subscriber| subscriber.strong_count() > 0);
-        entry.subscribers.push(Arc::downgrade(&inbox));
+            }
+            entry.subscribers.retain(|subscriber| subscriber.strong_count() > 0);
+            entry.subscribers.push(Arc::downgrade(&inbox));
+        }
         let hub = Arc::clone(self);
         (Subscriber { hub, inbox }, start)
     }

@@ -43,7 +43,7 @@ const ADMISSION: Duration = Duration::from_secs(10);
 pub(super) struct Task<S: StreamSource> {
     pub(super) source: S,
     pub(super) hub: Arc<Hub>,
-    pub(super) scope: String,
+    pub(super) scopes: Vec<String>,
     pub(super) filter: Filter,
     pub(super) streams: Streams,
     pub(super) call: Call,
@@ -114,16 +114,17 @@ impl<S: StreamSource> Task<S> {
 
     /// Sends the snapshot, or the changes since the resume token.
     async fn begin(&mut self, resume: StreamResume) -> Outcome<(Subscriber, Cursor)> {
+        let scopes = || self.scopes.iter().map(String::as_str);
         let (subscriber, start) = match resume {
-            StreamResume::None => self.hub.subscribe(&self.scope, None),
+            StreamResume::None => self.hub.subscribe(scopes(), None),
             StreamResume::OtherFilter => {
-                let (subscriber, _) = self.hub.subscribe(&self.scope, None);
+                let (subscriber, _) = self.hub.subscribe(scopes(), None);
                 let refused = "the token is of another caller or filter";
                 (subscriber, StreamStart::Snapshot(Some(refused)))
             }
             StreamResume::From(cursor) => {
                 self.hub.reached(&cursor, CATCH_UP).await;
-                self.hub.subscribe(&self.scope, Some(&cursor))
+                self.hub.subscribe(scopes(), Some(&cursor))
             }
         };
         let cursor = match start {

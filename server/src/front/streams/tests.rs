@@ -227,11 +227,11 @@ impl Stage {
     fn open(&self, resume_token: &str) -> Outcome<MessageStream<Text>> {
         let request = StreamRequest {
             method: "test",
-            scope: "a",
+            scopes: vec!["a".to_owned()],
             filter: Filter::of(&["a"]),
             resume_token,
         };
-        self.streams.open(&self.call, &request, &self.hub, self.source.clone())
+        self.streams.open(&self.call, request, &self.hub, self.source.clone())
     }
 }
 
@@ -272,11 +272,11 @@ fn a_stream_that_waits_is_small_whatever_it_carries() {
     let stage = stage();
     let request = StreamRequest {
         method: "test",
-        scope: "a",
+        scopes: vec!["a".to_owned()],
         filter: Filter::of(&["a"]),
         resume_token: "",
     };
-    let prepared = stage.streams.prepare(&stage.call, &request, &stage.hub, Large);
+    let prepared = stage.streams.prepare(&stage.call, request, &stage.hub, Large);
     let (work, _outgoing) = prepared.expect("a stream");
     let bytes = std::mem::size_of_val(&work);
     assert!(bytes < 4096, "{bytes} bytes");

@@ -28,10 +28,14 @@ impl Peer {
         }
     }
 
-    /// The network of the peer that a request came from, as tonic attaches it.
+    /// The peer that a request came from, as tonic attaches it.
+    pub(crate) fn of(request: &http::Extensions) -> Option<Self> {
+        request.get::<Self>().copied()
+    }
+
+    /// The network of the peer that a request came from.
     pub(crate) fn network_of(request: &http::Extensions) -> IpAddr {
-        let peer = request.get::<Self>();
-        peer.map_or_else(|| Ipv4Addr::UNSPECIFIED.into(), |peer| peer.network())
+        Self::of(request).map_or_else(|| Ipv4Addr::UNSPECIFIED.into(), Self::network)
     }
 }
 

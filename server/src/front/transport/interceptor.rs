@@ -7,16 +7,17 @@ use bindery_proto::v1alpha2::ErrorReason;
 use http::{HeaderMap, Request, Response};
 use tokio::{sync::Semaphore, time::timeout_at};
 use tokio_util::sync::CancellationToken;
-use tonic::{Status, body::Body};
+use tonic::{Code, Status, body::Body};
 use tower::{Service, ServiceExt as _};
 use tracing::Span;
 
 use crate::front::{
     Failure, Outcome,
     access::{self, Backend, Freshness, Method},
+    audit::{AnsweredCall, Auditor, CallNote},
     auth::{Authenticators, Caller, Presented},
     limits::{CALLS_MAX, PEER_RATE, PRINCIPAL_CALLS_MAX, PRINCIPAL_RATE, Permit, Permits, Rate},
-    transport::{connection::Peer, deadline::Deadline, metrics::Metrics},
+    transport::{REQUEST_ID, connection::Peer, deadline::Deadline, metrics::Metrics},
 };
 
 /// What a handler knows of its call beside the message.
@@ -28,6 +29,8 @@ pub(crate) struct Call {
     token: Option<Arc<Presented>>,
     /// When the call must be answered.
     pub deadline: Deadline,
+    /// What the handler notes of the call, for the audit log.
+    pub note: CallNote,
 }
 
 /// Admits or refuses each call.
@@ -36,6 +39,7 @@ pub(crate) struct Interceptor {
     backend: Arc<dyn Backend>,
     authenticators: Authenticators,
     metrics: Metrics,
+    auditor: Auditor,
     stop: CancellationToken,
     peers: Rate<IpAddr>,
     principals: Rate<String>,
@@ -52,6 +56,7 @@ impl Call {
             caller,
             token,
             deadline,
+            note: CallNote::default(),
         }
     }
 
@@ -87,12 +92,14 @@ impl Interceptor {
         backend: Arc<dyn Backend>,
         authenticators: Authenticators,
         metrics: Metrics,
+        auditor: Auditor,
         stop: CancellationToken,
     ) -> Self {
         Self {
             backend,
             authenticators,
             metrics,
+            auditor,
             stop,
             peers: Rate::new(PEER_RATE),
             principals: Rate::new(PRINCIPAL_RATE),
@@ -102,7 +109,7 @@ impl Interceptor {
     }
 
     /// Admits a call and has `service` answer it, or answers with the reason of the refusal. The response carries the method
-    /// as an extension.
+    /// as an extension. A call of an audited method is recorded when it is answered.
     pub(crate) async fn call<S>(&self, service: S, request: Request<Body>) -> Response<Body>
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
@@ -110,9 +117,24 @@ impl Interceptor {
         let method = access::method(request.uri().path());
         let deadline = Deadline::of(request.headers());
         // Not tower-http's TimeoutLayer: it has one time for all calls, and each gRPC call brings its own.
-        let answer = timeout_at(deadline.answer_by(), self.answer(service, request, method, deadline));
-        let answer = answer.await.unwrap_or_else(|_| Err(Failure::deadline()));
+        let audited = method.and_then(|method| Some((method.path, method.audit?)));
+        let note = audited.map_or_else(CallNote::default, |_| CallNote::kept());
+        let audited = audited.map(|(path, action)| AnsweredCall {
+            action,
+            path,
+            request_id: request_id(&request),
+            peer: Peer::of(request.extensions()).map(|peer| peer.0.to_string()),
+            error: None,
+        });
+        let answer = self.answer(service, request, method, deadline, &note);
+        let answer = timeout_at(deadline.answer_by(), answer).await;
+        let answer = answer.unwrap_or_else(|_| Err(Failure::deadline()));
         let mut response = answer.unwrap_or_else(|failure| Status::from(failure).into_http());
+        if let Some(mut answered) = audited {
+            let status = Status::from_header_map(response.headers());
+            answered.error = status.filter(|status| status.code() != Code::Ok);
+            self.auditor.record(&answered, &note);
+        }
         if let Some(method) = method {
             response.extensions_mut().insert(method);
         }
@@ -125,12 +147,13 @@ impl Interceptor {
         mut request: Request<Body>,
         method: Option<&'static Method>,
         deadline: Deadline,
+        note: &CallNote,
     ) -> Outcome<Response<Body>>
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
     {
         let peer = Peer::network_of(request.extensions());
-        let call = match method {
+        let mut call = match method {
             Some(method) if method.open => {
                 self.peers.check(&peer)?;
                 Call::new(None, None, deadline)
@@ -138,6 +161,7 @@ impl Interceptor {
             _ => {
                 self.refuse_unless_ready()?;
                 let (caller, token) = self.identify(request.headers(), peer).await?;
+                note.add_caller(&caller.identity);
                 Call::new(Some(Arc::new(caller)), Some(Arc::new(token)), deadline)
             }
         };
@@ -158,6 +182,7 @@ impl Interceptor {
             let token = call.token.as_deref().filter(|_| method.freshness == Freshness::Live);
             self.backend.confirm(contract, token).await?;
         }
+        call.note = note.clone();
         request.extensions_mut().insert(call);
         let Ok(response) = service.oneshot(request).await;
         Ok(response)
@@ -207,6 +232,12 @@ impl Interceptor {
         let caller = Caller::new(identity, |namespace| self.backend.may_be_contract(namespace));
         Ok((caller, token))
     }
+}
+
+/// The id of a request, which the layers before the interceptor set.
+fn request_id(request: &Request<Body>) -> String {
+    let id = request.headers().get(REQUEST_ID);
+    id.and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

@@ -20,14 +20,13 @@ use tracing::{Span, field};
 use crate::front::{
     Failure,
     access::{self, Method},
-    transport::{interceptor::Interceptor, metrics::Metrics},
+    transport::{REQUEST_ID, interceptor::Interceptor, metrics::Metrics},
     wire::error,
 };
 
 /// The body of a response that went through [`CatchPanicLayer`].
 type CaughtBody = tower_http::body::UnsyncBoxBody<Bytes, BoxError>;
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const SERVER_VERSION: HeaderName = HeaderName::from_static("x-server-version");
 /// Longest request id of a caller, in bytes.
 const REQUEST_ID_LENGTH_MAX: usize = 64;

@@ -4,6 +4,7 @@ pub(crate) mod boundschema;
 pub(crate) mod claims;
 pub(crate) mod collection;
 pub(crate) mod condition;
+pub(crate) mod contract;
 pub(crate) mod enums;
 pub(crate) mod export;
 pub(crate) mod meta;

@@ -15,13 +15,20 @@ use bindery_proto::v1alpha2::{self as proto, ErrorReason};
 use prost_types::Duration as ProtoDuration;
 use tonic_types::FieldViolation;
 
-use crate::front::{Failure, Outcome, wire::selector::LabelSelector};
+use crate::{
+    contract::sharing,
+    front::{Failure, Outcome, wire::selector::LabelSelector},
+};
 
 /// Longest text of no particular form, in bytes.
 pub(in crate::front) const TEXT_LENGTH_MAX: usize = 1_024;
 /// Longest token, in bytes.
 pub(in crate::front) const TOKEN_LENGTH_MAX: usize = 2_048;
 const WATCHED_NAMES_MAX: usize = 100;
+/// Number of exports that one call unbinds by name.
+const UNBOUND_NAMES_MAX: usize = 100;
+/// Number of groups that one call names; more than a contract may have, so that a call can also remove all.
+const GROUPS_MAX: usize = 64;
 
 /// The page of a list that is requested.
 #[derive(Clone, Debug)]
@@ -113,15 +120,42 @@ impl Check {
     }
 
     fn watched_names(&mut self, names: &[String]) -> Result<BTreeSet<RequestName>, Invalid> {
-        if names.len() > WATCHED_NAMES_MAX {
-            let most = format!("must be at most {WATCHED_NAMES_MAX}; leave it empty to watch all");
-            return self.wrong("names", most);
+        self.names("names", names, WATCHED_NAMES_MAX, "leave it empty to watch all")
+    }
+
+    /// Names, of which there are at most `most`. `otherwise` says what a caller with more of them does.
+    fn names<T: FromStr<Err = InvalidName> + Ord>(
+        &mut self,
+        field: &str,
+        names: &[String],
+        most: usize,
+        otherwise: &str,
+    ) -> Result<BTreeSet<T>, Invalid> {
+        if names.len() > most {
+            return self.wrong(field, format!("must be at most {most}; {otherwise}"));
         }
         let names = names.iter().enumerate();
         let names: Vec<_> = names
-            .map(|(index, name)| self.name(&format!("names[{index}]"), name))
+            .map(|(index, name)| self.name(&format!("{field}[{index}]"), name))
             .collect();
         names.into_iter().collect()
+    }
+
+    /// Groups that are to own a contract. Those to be removed may be anything that an admin can have written.
+    fn groups(&mut self, field: &str, groups: Vec<String>, added: bool) -> Result<BTreeSet<String>, Invalid> {
+        if groups.len() > GROUPS_MAX {
+            return self.wrong(field, format!("must be at most {GROUPS_MAX}; make several calls"));
+        }
+        let mut valid = Ok(());
+        for (index, group) in groups.iter().enumerate() {
+            let at = format!("{field}[{index}]");
+            valid = match sharing::check_group(group) {
+                Err(invalid) if added => self.wrong(&at, invalid.to_string()),
+                _ => self.text(&at, group.clone(), TEXT_LENGTH_MAX).map(drop),
+            }
+            .and(valid);
+        }
+        valid.map(|()| groups.into_iter().collect())
     }
 
     fn compatibility(&mut self, field: &str, value: i32) -> Result<Option<api::Compatibility>, Invalid> {
@@ -284,6 +318,39 @@ validated! {
     }
     RenewKubeconfig from RenewKubeconfigRequest: |sent, check| {
         contract: Option<ContractName> = check.optional_name("contract", &sent.contract),
+    }
+    ListContracts from ListContractsRequest: |sent, check| {
+        page: PageRequest = check.page(sent.page_size, sent.page_token),
+        owned: bool = Ok(sent.owned),
+        identity: String = check.text("cluster_identity", sent.cluster_identity, NAME_LENGTH_MAX),
+    }
+    GetContract from GetContractRequest: |sent, check| {
+        contract: ContractName = check.name("contract", &sent.contract),
+    }
+    WatchContracts from WatchContractsRequest: |sent, check| {
+        owned: bool = Ok(sent.owned),
+        resume_token: String = check.text("resume_token", sent.resume_token, TOKEN_LENGTH_MAX),
+    }
+    ShareContract from ShareContractRequest: |sent, check| {
+        contract: ContractName = check.name("contract", &sent.contract),
+        uid: Option<Uid> = check.optional_name("uid", &sent.uid),
+        add: BTreeSet<String> = check.groups("add_groups", sent.add_groups, true),
+        remove: BTreeSet<String> = check.groups("remove_groups", sent.remove_groups, false),
+        validate_only: bool = Ok(sent.validate_only),
+    }
+    RevokeContract from RevokeContractRequest: |sent, check| {
+        contract: ContractName = check.name("contract", &sent.contract),
+        uid: Option<Uid> = check.optional_name("uid", &sent.uid),
+        reason: String = check.text("reason", sent.reason, TEXT_LENGTH_MAX),
+    }
+    UnbindContract from UnbindContractRequest: |sent, check| {
+        contract: ContractName = check.name("contract", &sent.contract),
+        uid: Option<Uid> = check.optional_name("uid", &sent.uid),
+        exports: BTreeSet<ExportName> =
+            check.names("exports", &sent.exports, UNBOUND_NAMES_MAX, "leave it empty to unbind all"),
+        force: bool = Ok(sent.force),
+        validate_only: bool = Ok(sent.validate_only),
+        wait: Option<Duration> = check.wait(sent.wait),
     }
     RevokeCredentials from RevokeCredentialsRequest: |sent, check| {
         contract: ContractName = check.name("contract", &sent.contract),

@@ -111,6 +111,7 @@ impl World {
         Observed {
             request: &self.request,
             principal: Principal::named(self.caller),
+            groups: Vec::new(),
             secret: self.secret.clone(),
             offer: self.offer.clone(),
             located: contract::locate(&self.namespaces, "kube-bind-", IDENTITY),

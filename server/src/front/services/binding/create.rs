@@ -16,16 +16,17 @@ use kube::{
     ResourceExt as _,
     api::{ObjectMeta, PostParams},
 };
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::front::services::binding::RequestKey;
 use crate::{
     actions,
-    contract::{self, Located},
+    audit::Decision,
+    contract::{self, Located, sharing},
     credentials,
     front::{
         Failure, Front, Outcome,
-        auth::Caller,
         services::wait::until_shown,
         transport::interceptor::Call,
         wire::{
@@ -33,6 +34,7 @@ use crate::{
             validate::{self, BindRequest, CreateRequest},
         },
     },
+    request::{self as requests, principal_groups},
     rights::RightsError,
     template::{self, ExportPlan},
     writes::Write,
@@ -47,6 +49,8 @@ pub(super) struct Checked {
     pub(super) spec: api::BindableResourcesRequestSpec,
     pub(super) plan: ExportPlan,
     pub(super) located: Located,
+    /// The caller's groups that own the contract.
+    groups: Vec<String>,
 }
 
 /// What to do about a request that exists already.
@@ -69,26 +73,37 @@ impl Front {
         let caller = call.caller()?;
         // A caller without the right to bind the template learns nothing of the rest.
         let template = validate::template_name(&message)?;
+        call.note.add(|noted| noted.template = template.to_string());
         self.templates.require_bind(caller, &template).await?;
         let message = CreateRequest::try_from(message)?;
-        let checked = self.check(caller, &message.request).await?;
+        call.note.add(|noted| {
+            noted.name = message.request.name.to_string();
+            noted.dry_run = message.validate_only;
+        });
+        let checked = self.check(call, &message.request).await?;
         if message.validate_only {
             return Ok(planned(&checked));
         }
         let until = call.deadline.wait_until(message.wait);
         self.reinstate(&checked, until).await?;
         let begun = self.begin(&checked).await?;
+        call.note.add_request(&begun);
         let found = self.finished(&begun, until).await?;
+        call.note.add(|noted| noted.outcome = outcome(&found));
         self.answer(&checked, &found, until).await
     }
 
     /// Finds every reason for which the request would fail, before anything is written.
-    async fn check(&self, caller: &Caller, request: &BindRequest) -> Outcome<Checked> {
+    async fn check(&self, call: &Call, request: &BindRequest) -> Outcome<Checked> {
+        let caller = call.caller()?;
         request.require_served_compatibility()?;
         let template = &request.template;
         let spec = request::spec_of(request, caller.username().to_owned());
         let key = RequestKey::new(caller, request.identity.clone(), request.name.clone());
-        let located = self.locate(&key)?;
+        let located = self.locate(&key, call)?;
+        let groups = located.namespace.as_deref().map_or_else(Vec::new, |namespace| {
+            sharing::matching(namespace, &caller.identity.groups)
+        });
         let plan = self.offer(template).await?;
         let bound = self.state.caches.bound_schemas.list_in(&located.name);
         plan.fits(bound.iter().map(AsRef::as_ref))
@@ -99,10 +114,11 @@ impl Front {
             spec,
             plan,
             located,
+            groups,
         })
     }
 
-    fn locate(&self, key: &RequestKey) -> Outcome<Located> {
+    fn locate(&self, key: &RequestKey, call: &Call) -> Outcome<Located> {
         let prefix = &self.state.settings.namespace_prefix;
         let concerning = contract::concerning(prefix, &key.identity);
         let namespaces = self.state.caches.namespaces.list(concerning);
@@ -112,7 +128,9 @@ impl Front {
             // A labelled namespace of that name that is no contract stands in the way.
             located.namespace = self.state.caches.namespaces.get("", &located.name);
         }
-        contract::admit(&located, &key.identity, &key.principal).map_err(|refusal| of_contract(&refusal))?;
+        call.note.add(|noted| noted.contract.clone_from(&located.name));
+        let groups = &call.caller()?.identity.groups;
+        contract::admit(&located, &key.identity, &key.principal, groups).map_err(|refusal| of_contract(&refusal))?;
         Ok(located)
     }
 
@@ -165,13 +183,13 @@ impl Front {
 
     /// Makes the request, or takes up the one that exists.
     async fn begin(&self, checked: &Checked) -> Outcome<Arc<api::BindableResourcesRequest>> {
-        let Checked { key, spec, .. } = checked;
+        let Checked { key, spec, groups, .. } = checked;
         let mut known = self.request_of_anybody(key).await?;
         for _ in 0..ROUNDS {
             let Some(existing) = known else {
                 match self
                     .requests()
-                    .create(&PostParams::default(), &self.object(key, spec))
+                    .create(&PostParams::default(), &self.object(key, spec, groups))
                     .await
                 {
                     Ok(created) => {
@@ -188,6 +206,7 @@ impl Front {
             if !self.is_of(&existing, &key.principal) {
                 return Err(name_taken(key, "author"));
             }
+            let existing = self.record_groups(existing, groups).await?;
             match decide(&existing, spec, || actions::needs_rerun(&self.state, &existing))
                 .map_err(|field| name_taken(key, field))?
             {
@@ -204,6 +223,25 @@ impl Front {
         Err(key.changed())
     }
 
+    /// Records on a request that exists by which groups its caller may use the contract now. It may have been made when the caller
+    /// owned the contract, or belonged to other groups.
+    async fn record_groups(
+        &self,
+        existing: Arc<api::BindableResourcesRequest>,
+        groups: &[String],
+    ) -> Outcome<Arc<api::BindableResourcesRequest>> {
+        if principal_groups(&existing, &self.state.settings.namespace) == groups {
+            return Ok(existing);
+        }
+        let recorded = (!groups.is_empty()).then(|| json!(groups).to_string());
+        let annotation = json!({ annotations::PRINCIPAL_GROUPS: recorded });
+        let write = Write::annotate("the caller's groups changed", &*existing, &annotation).of_any_version();
+        let written = write.apply_as(&self.state.clients.write).await;
+        written
+            .map(Arc::new)
+            .map_err(|error| Failure::of_write("record the caller's groups", &error))
+    }
+
     /// Reads the request with that name of object from the API server, for a cache may be behind. A principal can have made an
     /// object of that name by hand.
     async fn request_of_anybody(&self, key: &RequestKey) -> Outcome<Option<Arc<api::BindableResourcesRequest>>> {
@@ -218,17 +256,29 @@ impl Front {
         deleted.map_err(|error| Failure::of_write("restart the failed request", &error))
     }
 
-    fn object(&self, key: &RequestKey, spec: &api::BindableResourcesRequestSpec) -> api::BindableResourcesRequest {
+    fn object(
+        &self,
+        key: &RequestKey,
+        spec: &api::BindableResourcesRequestSpec,
+        groups: &[String],
+    ) -> api::BindableResourcesRequest {
         let annotations = [
-            (annotations::REQUEST_NAME, key.name.to_string()),
-            (annotations::PRINCIPAL, key.principal.to_json()),
+            (annotations::REQUEST_NAME, Some(key.name.to_string())),
+            (annotations::PRINCIPAL, Some(key.principal.to_json())),
+            (
+                annotations::PRINCIPAL_GROUPS,
+                (!groups.is_empty()).then(|| json!(groups).to_string()),
+            ),
         ];
+        let annotations = annotations
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)));
         api::BindableResourcesRequest {
             metadata: ObjectMeta {
                 name: Some(key.object.clone()),
                 namespace: Some(self.state.settings.namespace.clone()),
                 labels: Some(BTreeMap::from([(labels::VIA.to_owned(), labels::VIA_GRPC.to_owned())])),
-                annotations: Some(annotations.map(|(name, value)| (name.to_owned(), value)).into()),
+                annotations: Some(annotations.collect()),
                 ..ObjectMeta::default()
             },
             spec: spec.clone(),
@@ -306,6 +356,17 @@ fn decide(
         api::Phase::Succeeded if needs_rerun() => Step::RunAgain,
         api::Phase::Succeeded | api::Phase::Pending => Step::Join,
     })
+}
+
+/// What became of a request, for the audit log; none if it succeeded.
+fn outcome(request: &api::BindableResourcesRequest) -> Option<(Decision, String)> {
+    let decision = match request.phase() {
+        api::Phase::Succeeded => return None,
+        api::Phase::Pending => Decision::Pending,
+        api::Phase::Failed => Decision::Refused,
+    };
+    let reason = requests::ready(request).map(|ready| ready.reason.clone());
+    Some((decision, reason.unwrap_or_default()))
 }
 
 fn version(request: &api::BindableResourcesRequest) -> u64 {

@@ -53,11 +53,11 @@ impl Front {
             .collect();
         let request = StreamRequest {
             method: METHOD,
-            scope: &scope,
+            scopes: vec![scope.clone()],
             filter: Filter::of(&parts),
             resume_token: &message.resume_token,
         };
-        self.streams.open(call, &request, &self.hubs.requests, source)
+        self.streams.open(call, request, &self.hubs.requests, source)
     }
 }
 

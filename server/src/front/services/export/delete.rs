@@ -1,11 +1,11 @@
 //! Unbinding: the call deletes the export, and the controllers delete all that was made for it.
 
-use bindery_api::{names::ExportName, v1alpha2 as api};
+use bindery_api::v1alpha2 as api;
 use bindery_proto::v1alpha2::{DeleteExportResponse, ErrorReason};
 use bindery_runtime::cache::ObjectKey;
 use kube::ResourceExt as _;
 
-use crate::front::services::export::not_found;
+use crate::front::services::{credential::named, export::not_found};
 use crate::{
     actions,
     front::{
@@ -17,10 +17,16 @@ use crate::{
 
 impl Front {
     pub(super) async fn delete_export(&self, call: &Call, message: DeleteExport) -> Outcome<DeleteExportResponse> {
+        call.note.add(|noted| {
+            noted.contract = named(message.contract.as_ref());
+            noted.name = message.name.to_string();
+            noted.dry_run = message.validate_only;
+        });
         let contract = self
             .contracts
             .one(call.caller()?, message.contract.as_ref())?
             .name_any();
+        call.note.add(|noted| noted.contract.clone_from(&contract));
         let Some(export) = self.export(&contract, &message.name).await? else {
             return if message.allow_missing {
                 Ok(DeleteExportResponse::default())
@@ -66,22 +72,22 @@ impl Front {
         }
     }
 
-    async fn remaining(&self, export: &api::APIServiceExport) -> Outcome<Leftovers> {
+    pub(in crate::front::services) async fn remaining(&self, export: &api::APIServiceExport) -> Outcome<Leftovers> {
         let remaining = leftovers::of_export(&self.state, export).await;
         remaining.map_err(|error| Failure::of_write("count the objects that are left", &error))
     }
 }
 
-fn count(remaining: &Leftovers) -> i32 {
+pub(in crate::front::services) fn count(remaining: &Leftovers) -> i32 {
     i32::try_from(remaining.count()).unwrap_or(i32::MAX)
 }
 
-fn not_empty(contract: &str, name: &ExportName, remaining: &Leftovers) -> Failure {
+pub(in crate::front::services) fn not_empty(contract: &str, name: &str, remaining: &Leftovers) -> Failure {
     let text = format!(
         "export {name} of contract {contract}: {remaining}; delete them on the consumer, or set force to let them stay"
     );
     Failure::new(ErrorReason::ExportNotEmpty, text)
-        .with("export", &**name)
+        .with("export", name)
         .with("contract", contract)
         .with("remainingObjects", remaining.count().to_string())
 }

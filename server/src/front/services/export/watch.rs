@@ -49,11 +49,11 @@ impl Front {
         };
         let request = StreamRequest {
             method: METHOD,
-            scope: &name,
+            scopes: vec![name],
             filter: Filter::of(&["exports", caller.username(), &uid, &selector]),
             resume_token: &message.resume_token,
         };
-        self.streams.open(call, &request, &self.hubs.exports, source)
+        self.streams.open(call, request, &self.hubs.exports, source)
     }
 }
 

@@ -130,7 +130,13 @@ struct Server {
 fn interceptor(ready: bool, stop: &CancellationToken) -> Interceptor {
     let authenticators = Authenticators::new(vec![Arc::new(Named)]);
     let metrics = Metrics::new(&mut telemetry::registry());
-    Interceptor::new(Arc::new(Ready(ready)), authenticators, metrics, stop.clone())
+    Interceptor::new(
+        Arc::new(Ready(ready)),
+        authenticators,
+        metrics,
+        Auditor::off(),
+        stop.clone(),
+    )
 }
 
 async fn server(ready: bool) -> Server {

@@ -140,7 +140,13 @@ fn every_required_field_is_missed() {
     check::<RevokeCredentials, _>(proto::RevokeCredentialsRequest::default(), &["contract"]);
     check::<GetTemplate, _>(proto::GetTemplateRequest::default(), &["name"]);
     check::<GetCollection, _>(proto::GetCollectionRequest::default(), &["name"]);
+    check::<GetContract, _>(proto::GetContractRequest::default(), &["contract"]);
+    check::<ShareContract, _>(proto::ShareContractRequest::default(), &["contract"]);
+    check::<RevokeContract, _>(proto::RevokeContractRequest::default(), &["contract"]);
+    check::<UnbindContract, _>(proto::UnbindContractRequest::default(), &["contract"]);
     // These require nothing.
+    check::<ListContracts, _>(proto::ListContractsRequest::default(), &[]);
+    check::<WatchContracts, _>(proto::WatchContractsRequest::default(), &[]);
     check::<ListTemplates, _>(proto::ListTemplatesRequest::default(), &[]);
     check::<ListCollections, _>(proto::ListCollectionsRequest::default(), &[]);
     check::<ListRequests, _>(proto::ListBindableResourcesRequestsRequest::default(), &[]);
@@ -169,6 +175,29 @@ fn lists_and_watches_are_bounded() {
         ..proto::WatchBindableResourcesRequestsRequest::default()
     };
     check::<WatchRequests, _>(watch, &["names[1]"]);
+}
+
+#[test]
+fn groups_that_are_to_own_a_contract_are_checked_and_any_can_be_removed() {
+    let share = |add: &[&str], remove: &[&str]| proto::ShareContractRequest {
+        contract: "kube-bind-a".to_owned(),
+        add_groups: add.iter().map(|group| (*group).to_owned()).collect(),
+        remove_groups: remove.iter().map(|group| (*group).to_owned()).collect(),
+        ..proto::ShareContractRequest::default()
+    };
+    check::<ShareContract, _>(share(&["ranchers"], &["system:authenticated", ""]), &[]);
+    check::<ShareContract, _>(
+        share(&["ranchers", "system:authenticated", ""], &[]),
+        &["add_groups[1]", "add_groups[2]"],
+    );
+    check::<ShareContract, _>(share(&[], &["a\nb"]), &["remove_groups[0]"]);
+    check::<ShareContract, _>(share(&["g"; GROUPS_MAX + 1], &[]), &["add_groups"]);
+    let unbind = proto::UnbindContractRequest {
+        contract: "kube-bind-a".to_owned(),
+        exports: vec!["west".to_owned(), "No".to_owned()],
+        ..proto::UnbindContractRequest::default()
+    };
+    check::<UnbindContract, _>(unbind, &["exports[1]"]);
 }
 
 #[test]

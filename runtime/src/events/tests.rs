@@ -27,10 +27,18 @@ fn api_server(answers: impl IntoIterator<Item = u16>) -> (Client, Arc<Mutex<Vec<
     (Client::new(service, "default"), methods)
 }
 
+fn reporter() -> Reporter {
+    Reporter {
+        controller: "kube-bind.io/test",
+        action: "Test",
+        instance: "test".to_owned(),
+    }
+}
+
 /// Records one warning repeatedly, 40 s apart, and asserts the methods of the requests.
 async fn check(answers: &[u16], expect: &[Method]) {
     let (client, methods) = api_server(answers.iter().copied());
-    let recorder = Recorder::start(client, "test");
+    let recorder = Recorder::start(client, reporter());
     for _ in answers {
         recorder.warn(&ObjectReference::default(), "Conflict", "x");
         tokio::time::sleep(Duration::from_secs(40)).await;

@@ -6,7 +6,6 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use bindery_api::Condition;
-use bindery_runtime::errors;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{
@@ -28,6 +27,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 mod aggregate;
 
+use crate::errors;
 use aggregate::{Aggregate, Decision, Occurrence};
 
 /// Occurrences that may wait for the writer.
@@ -36,10 +36,19 @@ const QUEUE_LENGTH: usize = 512;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The API server refuses a longer `note`.
 const NOTE_BYTES_MAX: usize = 1000;
-/// The `reportingController` of every event.
-const CONTROLLER: &str = "kube-bind.io/konnector";
 /// Events about cluster-scoped objects are created in this namespace.
 const CLUSTER_SCOPED_NAMESPACE: &str = "default";
+
+/// The program that records events, as every event names it.
+#[derive(Clone, Debug)]
+pub struct Reporter {
+    /// The `reportingController`, such as `kube-bind.io/konnector`.
+    pub controller: &'static str,
+    /// The `action`: what the controller does when something happens that is worth an event.
+    pub action: &'static str,
+    /// The `reportingInstance`: this process.
+    pub instance: String,
+}
 
 /// Records events. Clones share one writer task, which ends when the last clone is dropped.
 #[derive(Clone)]
@@ -51,8 +60,7 @@ pub struct Recorder {
 /// Writes the queued occurrences to the API server, one at a time.
 struct Writer {
     client: Client,
-    /// The `reportingInstance` of every event.
-    instance: String,
+    reporter: Reporter,
     aggregate: Aggregate,
 }
 
@@ -67,12 +75,12 @@ impl fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    /// Starts the writer task. `instance` names this process in every event.
-    pub fn start(client: Client, instance: impl Into<String>) -> Self {
+    /// Starts the writer task, which writes events of `reporter`.
+    pub fn start(client: Client, reporter: Reporter) -> Self {
         let (sender, receiver) = mpsc::channel(QUEUE_LENGTH);
         let writer = Writer {
             client,
-            instance: instance.into(),
+            reporter,
             aggregate: Aggregate::default(),
         };
         let task = tokio::spawn(writer.run(receiver));
@@ -150,7 +158,7 @@ impl Writer {
     }
 
     async fn create(&self, occurrence: &Occurrence, name: String) -> Result<(), kube::Error> {
-        let event = event(occurrence, name, &self.instance, Timestamp::now());
+        let event = event(occurrence, name, &self.reporter, Timestamp::now());
         self.api(occurrence)
             .create(&PostParams::default(), &event)
             .await
@@ -179,20 +187,20 @@ fn namespace(object: &ObjectReference) -> &str {
     own.unwrap_or(CLUSTER_SCOPED_NAMESPACE)
 }
 
-fn event(occurrence: &Occurrence, name: String, instance: &str, now: Timestamp) -> Event {
+fn event(occurrence: &Occurrence, name: String, reporter: &Reporter, now: Timestamp) -> Event {
     Event {
         metadata: ObjectMeta {
             name: Some(name),
             namespace: Some(namespace(&occurrence.object).to_owned()),
             ..ObjectMeta::default()
         },
-        action: Some("Sync".to_owned()),
+        action: Some(reporter.action.to_owned()),
         event_time: Some(MicroTime(now)),
         note: Some(occurrence.message.clone()),
         reason: Some(occurrence.reason.clone()),
         regarding: Some(occurrence.object.clone()),
-        reporting_controller: Some(CONTROLLER.to_owned()),
-        reporting_instance: Some(instance.to_owned()),
+        reporting_controller: Some(reporter.controller.to_owned()),
+        reporting_instance: Some(reporter.instance.clone()),
         type_: Some(occurrence.kind.to_owned()),
         ..Event::default()
     }

@@ -1,0 +1,203 @@
+//! Flags of `provider`, by which a provider's admin sees and ends contracts and grants templates, and of `share`.
+
+use bindery_api::names::KUBE_BIND_NAMESPACE;
+use clap::{ArgGroup, Subcommand};
+
+use super::{RevokeArgs, health::ProviderClusterArgs};
+
+/// Flags of `provider`.
+#[derive(clap::Args, Debug)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "\
+`contracts`, `get` and `revoke` work over the backend (--server and a token), for owners of contracts and for those whom the
+provider's RBAC lets get, list and delete clusterbindings; or on the provider's cluster, with --provider-context or
+--provider-kubeconfig. `grant` and `take` need the provider's cluster.
+
+Examples:
+  kubectl bind provider contracts
+  kubectl bind provider contracts --provider-context provider -o wide
+  kubectl bind provider get kube-bind-5xqjs2 -o yaml
+  kubectl bind provider grant cowboys --group ranchers --provider-context provider
+  kubectl bind provider take cowboys --group ranchers --provider-context provider
+  kubectl bind provider revoke kube-bind-5xqjs2 --reason \"lost laptop\""
+)]
+pub(crate) struct AdminArgs {
+    #[command(subcommand)]
+    pub(crate) command: AdminCommand,
+}
+
+/// The commands of `provider`.
+#[derive(Subcommand, Debug)]
+pub(crate) enum AdminCommand {
+    /// List contracts: who has bound what, since when, and how its konnector is.
+    Contracts(ContractsArgs),
+    /// Show one contract.
+    Get(ContractArgs),
+    /// Let a user, a group or a ServiceAccount bind a template.
+    Grant(GrantArgs),
+    /// Take the right to bind a template away again; what is bound goes on.
+    Take(GrantArgs),
+    /// End all credentials of a contract at once.
+    Revoke(EndArgs),
+}
+
+/// Flags of `provider contracts`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ContractsArgs {
+    /// Only contracts that you or one of your groups own, also if you may see all.
+    #[arg(long, conflicts_with_all = ["provider_context", "provider_kubeconfig"])]
+    pub(crate) owned: bool,
+    #[command(flatten)]
+    pub(crate) provider: ProviderClusterArgs,
+}
+
+/// Flags of `provider get`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ContractArgs {
+    /// The contract: its namespace on the provider.
+    pub(crate) contract: String,
+    #[command(flatten)]
+    pub(crate) provider: ProviderClusterArgs,
+}
+
+/// Flags of `provider revoke`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Ends all credentials of a contract at once, as `kubectl bind revoke --contract CONTRACT` does. Objects stay on both clusters and are
+not synced any more, until an owner of the contract binds again.
+
+Examples:
+  kubectl bind provider revoke kube-bind-5xqjs2 --reason \"lost laptop\"
+  kubectl bind provider revoke kube-bind-5xqjs2 --provider-context provider --dry-run")]
+pub(crate) struct EndArgs {
+    /// The contract: its namespace on the provider.
+    pub(crate) contract: String,
+    /// Why, for people; it is kept on the contract. At most 1024 characters.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) provider: ProviderClusterArgs,
+    /// Namespace of the server on the provider.
+    #[arg(long, value_name = "NAME", default_value = KUBE_BIND_NAMESPACE)]
+    pub(crate) server_namespace: String,
+    /// Say what would stop working, and revoke nothing.
+    #[arg(short = 'd', long)]
+    pub(crate) dry_run: bool,
+    /// Revoke without being asked.
+    #[arg(short = 'y', long)]
+    pub(crate) yes: bool,
+}
+
+impl EndArgs {
+    /// The same as flags of `revoke`.
+    pub(crate) fn revoke(&self) -> RevokeArgs {
+        RevokeArgs {
+            name: None,
+            bundle: false,
+            contract: Some(self.contract.clone()),
+            reason: self.reason.clone(),
+            provider: self.provider.clone(),
+            server_namespace: self.server_namespace.clone(),
+            dry_run: self.dry_run,
+            yes: self.yes,
+        }
+    }
+}
+
+/// Flags of `provider grant` and `provider take`.
+#[derive(clap::Args, Debug)]
+#[command(
+    group = ArgGroup::new("subject").args(["user", "group", "service_account"]).required(true).multiple(true),
+    after_help = "\
+The right is the verb `bind` on apiserviceexporttemplates.kube-bind.io, in a ClusterRole and a ClusterRoleBinding of the
+template that carry the label kube-bind.io/grant=true. `take` removes a subject from them, and both with the last subject;
+rights by other roles stay. A right that is taken away ends no binding: end a contract with `kubectl bind provider revoke`.
+
+Examples:
+  kubectl bind provider grant cowboys --group ranchers --provider-context provider
+  kubectl bind provider grant cowboys --user jane@example.com --service-account ci:deployer --dry-run
+  kubectl bind provider take cowboys --user jane@example.com --provider-context provider"
+)]
+pub(crate) struct GrantArgs {
+    /// Name of the template.
+    pub(crate) template: String,
+    /// A user, as the provider's API server names it; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Vec<String>,
+    /// A group, as tokens carry it; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) group: Vec<String>,
+    /// A ServiceAccount of the provider's cluster; may be repeated.
+    #[arg(long, value_name = "NAMESPACE:NAME", value_parser = service_account)]
+    pub(crate) service_account: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(crate) provider: ProviderClusterArgs,
+    /// Print the manifests as they would be, and write nothing.
+    #[arg(short = 'd', long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Flags of `share`.
+#[derive(clap::Args, Debug)]
+#[command(
+    override_usage = "kubectl bind share NAME --group GROUP [OPTIONS]\n       kubectl bind share --contract CONTRACT --group GROUP [OPTIONS]",
+    group = ArgGroup::new("change").args(["group", "remove_group"]).required(true).multiple(true),
+    after_help = "\
+The members of a group that a contract is shared with use it as its owner does: they see, renew, unbind and revoke it, and
+bind more templates for the same cluster. They cannot share it further.
+
+The owner of a contract shares it with groups of its own, as its token carries them; the provider's admin with any. No group
+whose name begins with system: can own a contract. Without a change of groups, `kubectl bind provider get` shows them.
+
+Examples:
+  kubectl bind share cowboys --group ranchers
+  kubectl bind share --contract kube-bind-5xqjs2 --group ranchers --remove-group bandits
+  kubectl bind share cowboys --group ranchers --dry-run"
+)]
+pub(crate) struct ShareArgs {
+    /// Name of the binding, or else of the bundle, whose contract is meant.
+    #[arg(required_unless_present = "contract")]
+    pub(crate) name: Option<String>,
+    /// The name is that of a bundle, also if a binding has it too.
+    #[arg(long, requires = "name")]
+    pub(crate) bundle: bool,
+    /// The contract: its namespace on the provider.
+    #[arg(long, value_name = "NAMESPACE", conflicts_with = "name")]
+    pub(crate) contract: Option<String>,
+    /// A group that becomes an owner; may be repeated.
+    #[arg(long, value_name = "GROUP")]
+    pub(crate) group: Vec<String>,
+    /// A group that is an owner no longer; may be repeated.
+    #[arg(long, value_name = "GROUP")]
+    pub(crate) remove_group: Vec<String>,
+    /// Say which groups would own the contract, and change nothing.
+    #[arg(short = 'd', long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Parses `NAMESPACE:NAME`.
+fn service_account(text: &str) -> Result<(String, String), String> {
+    match text.split_once(':') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains(':') => {
+            Ok((namespace.to_owned(), name.to_owned()))
+        }
+        _ => Err("write NAMESPACE:NAME, such as ci:deployer".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_account_has_a_namespace() {
+        assert_eq!(
+            service_account("ci:deployer"),
+            Ok(("ci".to_owned(), "deployer".to_owned()))
+        );
+        for wrong in ["", "ci", "ci:", ":deployer", "system:serviceaccount:ci:deployer"] {
+            assert!(service_account(wrong).is_err(), "{wrong}");
+        }
+    }
+}

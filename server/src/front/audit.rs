@@ -1,0 +1,308 @@
+//! What a call leaves behind: a line of the audit log, and an event on the object that it was about.
+//!
+//! The handler of an audited method notes what the call is about, as soon as it knows; the interceptor records the call when it is
+//! answered, however it ended.
+
+use std::{fmt, sync::Arc};
+
+use bindery_api::{
+    names::CLUSTER_BINDING,
+    v1alpha2::{BindableResourcesRequest, ClusterBinding},
+};
+use bindery_runtime::{cache::Cache, events::Recorder};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Resource as _;
+use parking_lot::Mutex;
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+
+use crate::{
+    audit::{AuditEntry, AuditLog, AuditPrincipal, Decision},
+    front::auth::Identity,
+};
+
+/// What an audited method does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AuditAction {
+    /// It binds a template.
+    Bind,
+    /// It gives out a new credential.
+    Renew,
+    /// It changes the owner groups of a contract.
+    Share,
+    /// It deletes exports.
+    Unbind,
+    /// It takes all credentials.
+    Revoke,
+}
+
+/// What is known of a call that is under way. Clones are the same note; in a method that is not audited, it stays empty.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CallNote(Option<Arc<Mutex<Noted>>>);
+
+/// What a handler notes of its call.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Noted {
+    /// Who calls.
+    pub(crate) principal: Option<AuditPrincipal>,
+    /// The contract namespace.
+    pub(crate) contract: String,
+    /// The template.
+    pub(crate) template: String,
+    /// Name of the export, or of the request that becomes one.
+    pub(crate) name: String,
+    /// Groups that the call adds or removes, with `+` or `-` before them.
+    pub(crate) groups: Vec<String>,
+    /// Whether the call writes nothing.
+    pub(crate) dry_run: bool,
+    /// The request that the call made, which gets the event while the contract has no ClusterBinding.
+    pub(crate) request: Option<ObjectReference>,
+    /// What became of a call that is answered without an error, if it was not simply done.
+    pub(crate) outcome: Option<(Decision, String)>,
+}
+
+/// A call that was answered, apart from what its handler noted.
+#[derive(Clone, Debug)]
+pub(crate) struct AnsweredCall {
+    pub(crate) action: AuditAction,
+    /// Path of the method.
+    pub(crate) path: &'static str,
+    pub(crate) request_id: String,
+    pub(crate) peer: Option<String>,
+    /// The error, if the call ended with one.
+    pub(crate) error: Option<Status>,
+}
+
+/// Records calls that were answered.
+#[derive(Clone)]
+pub(crate) struct Auditor {
+    log: AuditLog,
+    events: Option<(Recorder, Cache<ClusterBinding>)>,
+}
+
+// === impl AuditAction ===
+
+impl AuditAction {
+    /// The reason of the event of a call that was done.
+    const fn reason(self) -> &'static str {
+        match self {
+            Self::Bind => "Bound",
+            Self::Renew => "Renewed",
+            Self::Share => "Shared",
+            Self::Unbind => "Unbound",
+            Self::Revoke => "Revoked",
+        }
+    }
+
+    /// The reason of the event of a call that was not done.
+    const fn refusal(self) -> &'static str {
+        match self {
+            Self::Bind => "BindRefused",
+            Self::Renew => "RenewalRefused",
+            Self::Share => "ShareRefused",
+            Self::Unbind => "UnbindRefused",
+            Self::Revoke => "RevocationRefused",
+        }
+    }
+
+    /// What a caller did, or wanted to do, after "to".
+    fn what(self, noted: &Noted) -> String {
+        match self {
+            Self::Bind => format!("bind template {} as {}", noted.template, noted.name),
+            Self::Renew => "renew the kubeconfig".to_owned(),
+            Self::Share => format!("change the owner groups: {}", noted.groups.join(" ")),
+            Self::Unbind if noted.name.is_empty() => "unbind all exports".to_owned(),
+            Self::Unbind => format!("unbind {}", noted.name),
+            Self::Revoke => "revoke all credentials".to_owned(),
+        }
+    }
+}
+
+// === impl CallNote ===
+
+impl CallNote {
+    /// An empty note of an audited call.
+    pub(crate) fn kept() -> Self {
+        Self(Some(Arc::default()))
+    }
+
+    /// Notes something of the call.
+    pub(crate) fn add(&self, note: impl FnOnce(&mut Noted)) {
+        if let Some(noted) = &self.0 {
+            note(&mut noted.lock());
+        }
+    }
+
+    /// Notes who calls.
+    pub(crate) fn add_caller(&self, identity: &Identity) {
+        self.add(|noted| {
+            let principal = AuditPrincipal::new(&identity.username, identity.uid.as_deref(), &identity.groups);
+            noted.principal = Some(principal);
+        });
+    }
+
+    /// Notes the request that a call made.
+    pub(crate) fn add_request(&self, request: &BindableResourcesRequest) {
+        self.add(|noted| noted.request = Some(request.object_ref(&())));
+    }
+}
+
+// === impl Auditor ===
+
+impl Auditor {
+    /// Records in `log` and by `recorder`, on the ClusterBindings of `bindings`.
+    pub(crate) fn new(log: AuditLog, recorder: Recorder, bindings: Cache<ClusterBinding>) -> Self {
+        Self {
+            log,
+            events: Some((recorder, bindings)),
+        }
+    }
+
+    /// Records nothing.
+    #[cfg(test)]
+    pub(crate) fn off() -> Self {
+        Self {
+            log: AuditLog::off(),
+            events: None,
+        }
+    }
+
+    /// Records a call. Calls that are not audited have no note.
+    pub(crate) fn record(&self, call: &AnsweredCall, note: &CallNote) {
+        let Some(noted) = &note.0 else {
+            return;
+        };
+        let noted = noted.lock().clone();
+        let (decision, reason) = decision(call.error.as_ref(), noted.outcome.as_ref());
+        self.log.record(|| AuditEntry {
+            time: Timestamp::now(),
+            request_id: call.request_id.clone(),
+            principal: noted.principal.clone(),
+            claimed_author: String::new(),
+            peer: call.peer.clone(),
+            method: call.path.trim_start_matches("/kubebind.v1alpha2.").to_owned(),
+            contract: noted.contract.clone(),
+            template: noted.template.clone(),
+            name: noted.name.clone(),
+            groups: noted.groups.clone(),
+            dry_run: noted.dry_run,
+            decision,
+            reason: reason.clone(),
+        });
+        self.tell(call, &noted, decision, &reason);
+    }
+
+    /// Records an event, if there is an object that it can be on and a caller that it can name.
+    fn tell(&self, call: &AnsweredCall, noted: &Noted, decision: Decision, reason: &str) {
+        let (Some((recorder, bindings)), Some(principal), false) = (&self.events, &noted.principal, noted.dry_run)
+        else {
+            return;
+        };
+        let binding = bindings.get(&noted.contract, CLUSTER_BINDING);
+        let Some(object) = binding
+            .map(|binding| binding.object_ref(&()))
+            .or_else(|| noted.request.clone())
+        else {
+            return;
+        };
+        let what = call.action.what(noted);
+        let username = &principal.username;
+        match decision {
+            Decision::Allowed => recorder.normal(&object, call.action.reason(), format!("{username} called to {what}")),
+            // The controllers' own conditions say what becomes of it.
+            Decision::Pending => {}
+            Decision::Refused | Decision::Failed => recorder.warn(
+                &object,
+                call.action.refusal(),
+                format!("{username} called to {what}, and was refused: {reason}"),
+            ),
+        }
+    }
+}
+
+impl fmt::Debug for Auditor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Auditor")
+            .field("log", &self.log)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What became of a call, and why it was not done.
+fn decision(error: Option<&Status>, outcome: Option<&(Decision, String)>) -> (Decision, String) {
+    let Some(error) = error else {
+        return outcome.cloned().unwrap_or((Decision::Allowed, String::new()));
+    };
+    let details = error.get_error_details();
+    let reason = details.error_info().map(|info| info.reason.clone());
+    let reason = reason.unwrap_or_else(|| bindery_proto::code_name(error.code()).to_owned());
+    let decision = match error.code() {
+        Code::Unauthenticated
+        | Code::PermissionDenied
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::InvalidArgument
+        | Code::FailedPrecondition
+        | Code::ResourceExhausted => Decision::Refused,
+        _ => Decision::Failed,
+    };
+    (decision, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use bindery_proto::v1alpha2::ErrorReason;
+
+    use super::*;
+    use crate::front::Failure;
+
+    #[test]
+    fn a_call_is_judged_by_its_status() {
+        for (reason, expect) in [
+            (ErrorReason::TokenExpired, Decision::Refused),
+            (ErrorReason::TemplateBindDenied, Decision::Refused),
+            (ErrorReason::ExportNotEmpty, Decision::Refused),
+            (ErrorReason::RateLimited, Decision::Refused),
+            (ErrorReason::Deadline, Decision::Failed),
+            (ErrorReason::ApiServerUnreachable, Decision::Failed),
+            (ErrorReason::Internal, Decision::Failed),
+        ] {
+            let status = Status::from(Failure::new(reason, "why"));
+            let judged = decision(Some(&status), None);
+            assert_eq!(judged, (expect, reason.reason_str().to_owned()));
+        }
+        let without_reason = Status::new(Code::Unavailable, "x");
+        let judged = decision(Some(&without_reason), None);
+        assert_eq!(judged, (Decision::Failed, "UNAVAILABLE".to_owned()));
+        assert_eq!(decision(None, None), (Decision::Allowed, String::new()));
+        let pending = (Decision::Pending, String::new());
+        assert_eq!(decision(None, Some(&pending)), pending);
+    }
+
+    #[test]
+    fn a_note_of_a_method_that_is_not_audited_stays_empty() {
+        let note = CallNote::default();
+        note.add(|_| panic!("something is noted"));
+        let kept = CallNote::kept();
+        kept.clone().add(|noted| noted.name = "west".to_owned());
+        kept.add(|noted| assert_eq!(noted.name, "west"));
+    }
+
+    #[test]
+    fn events_say_what_was_called_for() {
+        let noted = Noted {
+            template: "cowboys".to_owned(),
+            name: "west".to_owned(),
+            groups: vec!["+ranchers".to_owned(), "-bandits".to_owned()],
+            ..Noted::default()
+        };
+        assert_eq!(AuditAction::Bind.what(&noted), "bind template cowboys as west");
+        assert_eq!(
+            AuditAction::Share.what(&noted),
+            "change the owner groups: +ranchers -bandits"
+        );
+        assert_eq!(AuditAction::Unbind.what(&noted), "unbind west");
+        assert_eq!(AuditAction::Unbind.what(&Noted::default()), "unbind all exports");
+    }
+}
