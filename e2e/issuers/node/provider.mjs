@@ -11,6 +11,9 @@ import { interactions, page } from './pages.mjs';
 const store = createMemoryAdapter();
 const cookieKeys = [randomUUID()];
 
+/** In seconds. */
+const DAY = 86_400;
+
 const CLAIMS_OF_SCOPES = {
   openid: ['sub'],
   email: ['email', 'email_verified'],
@@ -47,7 +50,8 @@ export function makeProvider(settings) {
       deviceFlow: {
         enabled: true,
         userCodeInputSource: (ctx, form, _out, error) => {
-          const problem = error ? '<p class="error">This code is not valid.</p>' : '';
+          const text = error?.name === 'AbortedError' ? 'You denied it.' : 'This code is not valid.';
+          const problem = error ? `<p class="error">${text}</p>` : '';
           ctx.body = page('Connect a device', `${problem}${form}<button form="op.deviceInputForm">Continue</button>`);
         },
         userCodeConfirmSource: (ctx, form) => {
@@ -75,8 +79,11 @@ export function makeProvider(settings) {
     ttl: {
       AccessToken: lifetime('access_token'),
       DeviceCode: lifetime('device_code'),
+      Grant: DAY,
       IdToken: lifetime('id_token'),
+      Interaction: DAY,
       RefreshToken: lifetime('refresh_token'),
+      Session: DAY,
     },
   });
   // TLS ends at the proxy.

@@ -148,8 +148,9 @@ impl Page {
     }
 
     /// Opens a URL of an issuer and does what its pages ask for: fills in user and password, sends the code of the device flow that is
-    /// filled in already, and answers whether the client may have access. Returns the text of the page at the end: the first one that asks
-    /// nothing, of the issuer or of the program on loopback to which the issuer sends the browser. Fails if the issuer refuses the password.
+    /// filled in already, and answers whether the client may have access. Returns the text of the page at the end, of the issuer or of the
+    /// program on loopback to which the issuer sends the browser: the first one that asks nothing, or the one after the answer
+    /// [`Consent::Deny`]. Fails if the issuer refuses the password.
     pub async fn sign_in(&self, url: &str, user: &IssuerUser, consent: Consent) -> Result<String> {
         self.open(url).await?;
         let mut has_typed = false;
@@ -168,6 +169,9 @@ impl Page {
             // Where there is a choice, it is whether the client may have access.
             let is_denied = consent == Consent::Deny && view.buttons.len() > 1;
             self.click(if is_denied { last } else { first }).await?;
+            if is_denied {
+                return self.text().await;
+            }
         }
         bail!("after {PAGES_MAX} pages, {} still asks", self.url().await?)
     }

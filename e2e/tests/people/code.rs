@@ -29,7 +29,7 @@ fn a_person_signs_in_and_the_id_token_has_their_groups() -> Result<()> {
             ensure!(text == FAREWELL, "the browser is at {}: {text}", page.url().await?);
             let code = login.code(&query)?;
             let tokens = oidc.exchange(&login, &code).await?.map_err(anyhow::Error::msg)?;
-            let claims = oidc.verify(&tokens.id_token).await?;
+            let claims = oidc.verify(&tokens.id).await?;
             ensure!(
                 claims["sub"] == "subject-of-anna" && claims["nonce"] == login.nonce,
                 "{claims}"
@@ -40,7 +40,7 @@ fn a_person_signs_in_and_the_id_token_has_their_groups() -> Result<()> {
                 "{claims}"
             );
             ensure!(claims["preferred_username"] == "anna", "{claims}");
-            ensure!(tokens.access_token != tokens.id_token);
+            ensure!(tokens.access != tokens.id);
             let replayed = oidc.exchange(&login, &code).await?;
             ensure!(
                 replayed.as_ref().err().is_some_and(|error| error == "invalid_grant"),
@@ -117,9 +117,9 @@ fn each_client_gets_tokens_of_its_own() -> Result<()> {
             issuer.set_user(user.clone()).await?;
             let other = Oidc::of(issuer, OTHER_CLIENT)?;
             let tokens = other.login(browser().await?, &user).await?;
-            let claims = other.verify(&tokens.id_token).await?;
+            let claims = other.verify(&tokens.id).await?;
             ensure!(claims["sub"] == "subject-of-oscar", "{claims}");
-            let refused = Oidc::of(issuer, CLIENT)?.verify(&tokens.id_token).await;
+            let refused = Oidc::of(issuer, CLIENT)?.verify(&tokens.id).await;
             ensure!(refused.is_err(), "{} mixes clients up", issuer.make().name());
         }
         Ok(())

@@ -29,7 +29,7 @@ fn a_person_allows_a_device() -> Result<()> {
                 .await?;
             ensure!(text.contains("Return to your device"), "{text}");
             let tokens = oidc.wait_for_person(&device).await?.map_err(anyhow::Error::msg)?;
-            let claims = oidc.verify(&tokens.id_token).await?;
+            let claims = oidc.verify(&tokens.id).await?;
             ensure!(claims["groups"] == json!(["team-green"]), "{claims}");
             ensure!(claims.get("nonce").is_none(), "{claims}");
             tokens.refresh()?;
@@ -76,7 +76,12 @@ fn device_codes_expire_and_issuers_ask_for_patience() -> Result<()> {
             let slower = oidc.poll(&device).await?.err();
             ensure!(slower.as_deref() == Some("slow_down"), "{slower:?}");
             let expired = oidc.wait_for_person(&device).await?.err().context("there are tokens")?;
-            ensure!(expired == "expired_token", "{}: {expired}", make.name());
+            // An issuer that has forgotten the code no longer knows that it has expired.
+            ensure!(
+                ["expired_token", "invalid_grant"].contains(&expired.as_str()),
+                "{}: {expired}",
+                make.name()
+            );
         }
         Ok(())
     })

@@ -92,7 +92,7 @@ fn planned_answers_take_the_place_of_those_of_the_issuer() -> Result<()> {
         issuer.plan_answer(
             "jwks_uri",
             2,
-            PlannedAnswer::json(200, &json!({})).after(Duration::from_secs(60)),
+            PlannedAnswer::json(200, &json!({})).after(Duration::from_mins(1)),
         )?;
         let get = || issuer.https().get(&keys);
         ensure!(get().await?.status == StatusCode::SERVICE_UNAVAILABLE);

@@ -18,20 +18,20 @@ fn keys_rotate_with_and_without_the_former_ones() -> Result<()> {
         for issuer in [first, second] {
             let oidc = Oidc::of(&issuer, CLIENT)?;
             let old = oidc.login(&browser, &user()).await?;
-            ensure!(decode_header(&old.id_token)?.alg == Algorithm::ES256);
+            ensure!(decode_header(&old.id)?.alg == Algorithm::ES256);
             issuer.rotate_keys(true).await?;
             // What was granted before a rotation lasts.
             let new = oidc.refresh(old.refresh()?).await?.map_err(anyhow::Error::msg)?;
-            let (old_key, new_key) = (decode_header(&old.id_token)?.kid, decode_header(&new.id_token)?.kid);
+            let (old_key, new_key) = (decode_header(&old.id)?.kid, decode_header(&new.id)?.kid);
             ensure!(old_key != new_key, "{} signs with the former key", issuer.make().name());
-            oidc.verify(&old.id_token).await?;
-            oidc.verify(&new.id_token).await?;
+            oidc.verify(&old.id).await?;
+            oidc.verify(&new.id).await?;
             issuer.rotate_keys(false).await?;
-            for token in [&old.id_token, &new.id_token] {
+            for token in [&old.id, &new.id] {
                 ensure!(oidc.verify(token).await.is_err(), "a former key is published");
             }
             let newest = oidc.login(&browser, &user()).await?;
-            oidc.verify(&newest.id_token).await?;
+            oidc.verify(&newest.id).await?;
         }
         Ok(())
     })

@@ -20,7 +20,7 @@ use crate::redirect::Loopback;
 /// What the tests ask for.
 pub(crate) const SCOPES: &str = "openid profile email groups offline_access";
 /// How long a device asks whether its person has answered.
-const DEVICE_LIMIT: Duration = Duration::from_secs(60);
+const DEVICE_LIMIT: Duration = Duration::from_mins(1);
 /// How long a device waits between two questions if the issuer does not say (RFC 8628, section 3.2).
 const DEVICE_INTERVAL: u64 = 5;
 
@@ -34,15 +34,19 @@ pub(crate) struct Oidc<'a> {
 /// The answer of the token endpoint.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Tokens {
-    pub(crate) id_token: String,
-    pub(crate) access_token: String,
-    pub(crate) refresh_token: Option<String>,
+    #[serde(rename = "id_token")]
+    pub(crate) id: String,
+    #[serde(rename = "access_token")]
+    pub(crate) access: String,
+    #[serde(rename = "refresh_token")]
+    refresh: Option<String>,
 }
 
 /// The answer of the device authorization endpoint.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Device {
-    device_code: String,
+    #[serde(rename = "device_code")]
+    code: String,
     pub(crate) verification_uri_complete: String,
     interval: Option<u64>,
 }
@@ -68,7 +72,7 @@ pub(crate) type Outcome = Result<Tokens, String>;
 
 impl Tokens {
     pub(crate) fn refresh(&self) -> Result<&str> {
-        self.refresh_token.as_deref().context("there is no refresh token")
+        self.refresh.as_deref().context("there is no refresh token")
     }
 }
 
@@ -162,7 +166,7 @@ impl<'a> Oidc<'a> {
         self.token(&[
             ("grant_type", "urn:ietf:params:oauth:grant-type:device_code"),
             ("client_id", self.client),
-            ("device_code", &device.device_code),
+            ("device_code", &device.code),
         ])
         .await
     }

@@ -22,7 +22,7 @@ fn a_refresh_brings_the_groups_of_now() -> Result<()> {
             let tokens = oidc.login(browser().await?, &user).await?;
             issuer.set_groups("greta", &["after"]).await?;
             let tokens = oidc.refresh(tokens.refresh()?).await?.map_err(anyhow::Error::msg)?;
-            let claims = oidc.verify(&tokens.id_token).await?;
+            let claims = oidc.verify(&tokens.id).await?;
             ensure!(
                 claims["groups"] == json!(["after"]) && claims["sub"] == user.subject.as_str(),
                 "{claims}"
@@ -31,7 +31,7 @@ fn a_refresh_brings_the_groups_of_now() -> Result<()> {
             for odd in [json!("one"), json!(7), Value::Null] {
                 issuer.set_claim("greta", "groups", odd.clone()).await?;
                 let tokens = oidc.login(browser().await?, &user).await?;
-                let claims = oidc.verify(&tokens.id_token).await?;
+                let claims = oidc.verify(&tokens.id).await?;
                 ensure!(claims["groups"] == odd, "{claims}");
             }
         }
