@@ -1,9 +1,13 @@
-//! Finds the programs of a control plane, Helm and crane, in the folder `KUBEBUILDER_ASSETS`, or builds them once per user.
+//! Finds the programs of a control plane, Helm and crane, in the folder `KUBEBUILDER_ASSETS`, or builds them once per user. Builds and
+//! installs the issuers of ID tokens, and Chromium.
 //!
-//! The Go modules in `controlplane/`, `helm/` and `crane/` pin their versions. The name of a cache folder is a hash of the module and of the
-//! build flags, so that a change of either builds new programs beside the old ones.
+//! The Go modules in `controlplane/`, `helm/`, `crane/` and `issuers/go/`, and the npm packages in `issuers/node/` and `chromium/`, pin
+//! their versions. The name of a cache folder is a hash of the module or package and of the build flags, so that a change of either
+//! builds new programs beside the old ones.
 
 mod build;
+mod npm;
+mod once;
 
 use std::{
     env,
@@ -13,7 +17,8 @@ use std::{
 use anyhow::{Context, Result};
 use tokio::sync::OnceCell;
 
-use self::build::{CONTROL_PLANE, CRANE, HELM, MINORS, Module};
+use self::build::{CONTROL_PLANE, CRANE, HELM, MINORS, Module, ZITADEL_ISSUER};
+pub use self::npm::{chromium, node_issuer};
 
 static BINARIES: OnceCell<Binaries> = OnceCell::const_new();
 
@@ -34,6 +39,8 @@ pub enum Program {
     Helm,
     /// crane, which pushes, reads and checks images.
     Crane,
+    /// An issuer of ID tokens, made of a Go package.
+    ZitadelIssuer,
 }
 
 /// The paths of the programs of a control plane.
@@ -65,6 +72,7 @@ impl Program {
             Self::Grpcurl => "grpcurl",
             Self::Helm => "helm",
             Self::Crane => "crane",
+            Self::ZitadelIssuer => "zitadel-issuer",
         }
     }
 
@@ -77,6 +85,8 @@ impl Program {
             Self::Grpcurl => "github.com/fullstorydev/grpcurl/cmd/grpcurl",
             Self::Helm => "helm.sh/helm/v4/cmd/helm",
             Self::Crane => "github.com/google/go-containerregistry/cmd/crane",
+            // The module itself.
+            Self::ZitadelIssuer => ".",
         }
     }
 
@@ -87,6 +97,7 @@ impl Program {
             Self::Grpcurl => "github.com/fullstorydev/grpcurl",
             Self::Helm => "helm.sh/helm/v4",
             Self::Crane => "github.com/google/go-containerregistry",
+            Self::ZitadelIssuer => "github.com/zitadel/oidc/v3",
         }
     }
 }
@@ -121,6 +132,12 @@ pub fn helm() -> Result<PathBuf> {
 pub fn crane() -> Result<PathBuf> {
     let mut paths = locate(&CRANE, "crane")?;
     paths.pop().context("the module of crane has one program")
+}
+
+/// Finds the issuer that is made of a Go package, or builds it, which blocks for a minute.
+pub fn zitadel_issuer() -> Result<PathBuf> {
+    let mut paths = locate(&ZITADEL_ISSUER, "issuer")?;
+    paths.pop().context("the module of the issuer has one program")
 }
 
 /// The oldest and the newest minor of Kubernetes on which the soak runs, such as `1.30`.

@@ -7,6 +7,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`bound`] | starts a provider and a consumer with a binding of `cowboys` |
+//! | [`browser`] | runs a headless Chromium, in which a person signs in |
 //! | [`bundle`] | creates APIServiceBindingBundles |
 //! | [`call`] | builds the gRPC messages that programs send to the backend, also malformed ones |
 //! | [`charts`] | runs Helm, and makes `deploy/` of the charts |
@@ -14,8 +15,10 @@
 //! | [`clock`] | moves the clock of a single process |
 //! | [`container`] | runs a program in the root of an image |
 //! | [`former`] | builds the programs of an earlier commit, for tests of upgrades |
+//! | [`https`] | sends requests to servers of a test CA |
 //! | [`images`] | finds, unpacks and pushes the images of the programs |
 //! | [`guide`] | runs the commands of a page of `docs/guides` |
+//! | [`issuers`] | runs OpenID Connect issuers of two makes |
 //! | [`lease`] | flags of programs: how long a leader holds its Lease without renewing it |
 //! | [`offer`] | publishes an API of its own for each test case |
 //! | [`remains`] | waits until nothing of a binding is left |
@@ -29,6 +32,7 @@
 mod audit;
 pub mod binaries;
 pub mod bound;
+pub mod browser;
 pub mod bundle;
 pub mod call;
 pub mod charts;
@@ -43,7 +47,9 @@ mod forward;
 mod gate;
 pub mod guide;
 pub mod http;
+pub mod https;
 pub mod images;
+pub mod issuers;
 mod kubeconfig;
 mod kubelet;
 pub mod lease;

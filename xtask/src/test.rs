@@ -69,12 +69,15 @@ fn all() -> Result<()> {
     Ok(())
 }
 
-/// Provides control planes, Helm, crane, the images of the programs, and the former version for suite `upgrade`. They are built here
-/// and not in the first test, which would time out on a fresh machine.
+/// Provides control planes, Helm, crane, the issuers and the browser of suite `people`, the images of the programs, and the former version
+/// for suite `upgrade`. They are built here and not in the first test, which would time out on a fresh machine.
 fn provide() -> Result<()> {
     Binaries::locate().context("cannot provide control planes")?;
     binaries::helm().context("cannot provide Helm")?;
     binaries::crane().context("cannot provide crane")?;
+    binaries::node_issuer().context("cannot provide the issuer on Node.js")?;
+    binaries::zitadel_issuer().context("cannot provide the issuer in Go")?;
+    binaries::chromium().context("cannot provide Chromium")?;
     image::build_all(Profile::Dev).context("cannot provide the images")?;
     former::locate().map(drop)
 }

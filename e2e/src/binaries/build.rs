@@ -1,25 +1,28 @@
 //! Builds missing programs with the Go toolchain, in one process of the user at a time.
 
 use std::{
-    env, fmt,
-    fs::{self, File},
-    io::{self, ErrorKind, Write},
+    env, fs,
+    io::ErrorKind,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Instant,
 };
 
 use anyhow::{Context, Result, bail};
-use sha2::{Digest, Sha256};
 
-use super::Program;
+use super::{
+    Program,
+    once::{self, progress},
+};
 
-/// A Go module that pins programs as tools.
+/// A Go module that pins programs as tools, or is a program itself.
 pub(super) struct Module {
     /// What its programs are, in messages.
     what: &'static str,
     go_mod: &'static str,
     go_sum: &'static str,
+    /// The source files of a module that is a program, with their names.
+    sources: &'static [(&'static str, &'static str)],
     programs: &'static [Program],
 }
 
@@ -28,6 +31,7 @@ pub(super) const CONTROL_PLANE: Module = Module {
     what: "the control plane's binaries",
     go_mod: include_str!("../../controlplane/go.mod"),
     go_sum: include_str!("../../controlplane/go.sum"),
+    sources: &[],
     programs: &Program::CONTROL_PLANE,
 };
 /// Helm, whose libraries have other versions than those of the control plane.
@@ -35,6 +39,7 @@ pub(super) const HELM: Module = Module {
     what: "Helm",
     go_mod: include_str!("../../helm/go.mod"),
     go_sum: include_str!("../../helm/go.sum"),
+    sources: &[],
     programs: &[Program::Helm],
 };
 
@@ -43,7 +48,29 @@ pub(super) const CRANE: Module = Module {
     what: "crane",
     go_mod: include_str!("../../crane/go.mod"),
     go_sum: include_str!("../../crane/go.sum"),
+    sources: &[],
     programs: &[Program::Crane],
+};
+
+/// The issuer of the tests that is made of a Go package.
+pub(super) const ZITADEL_ISSUER: Module = Module {
+    what: "the issuer",
+    go_mod: include_str!("../../issuers/go/go.mod"),
+    go_sum: include_str!("../../issuers/go/go.sum"),
+    sources: &[
+        ("client.go", include_str!("../../issuers/go/client.go")),
+        ("control.go", include_str!("../../issuers/go/control.go")),
+        ("device.go", include_str!("../../issuers/go/device.go")),
+        ("issuer.go", include_str!("../../issuers/go/issuer.go")),
+        ("keys.go", include_str!("../../issuers/go/keys.go")),
+        ("main.go", include_str!("../../issuers/go/main.go")),
+        ("pages.go", include_str!("../../issuers/go/pages.go")),
+        ("requests.go", include_str!("../../issuers/go/requests.go")),
+        ("settings.go", include_str!("../../issuers/go/settings.go")),
+        ("store.go", include_str!("../../issuers/go/store.go")),
+        ("tokens.go", include_str!("../../issuers/go/tokens.go")),
+    ],
+    programs: &[Program::ZitadelIssuer],
 };
 
 /// The oldest and the newest minor of Kubernetes on which the soak runs.
@@ -54,6 +81,7 @@ pub(super) const MINORS: [(&str, Module); 2] = [
             what: "the programs of Kubernetes 1.30",
             go_mod: include_str!("../../minors/1.30/go.mod"),
             go_sum: include_str!("../../minors/1.30/go.sum"),
+            sources: &[],
             programs: &Program::KUBERNETES,
         },
     ),
@@ -63,6 +91,7 @@ pub(super) const MINORS: [(&str, Module); 2] = [
             what: "the programs of Kubernetes 1.37",
             go_mod: include_str!("../../minors/1.37/go.mod"),
             go_sum: include_str!("../../minors/1.37/go.sum"),
+            sources: &[],
             programs: &Program::KUBERNETES,
         },
     ),
@@ -72,18 +101,13 @@ const FLAGS: [&str; 3] = ["-mod=readonly", "-buildvcs=false", "-trimpath"];
 
 /// The name of the cache folder: a hash of all that decides what the programs are.
 pub(super) fn key(module: &Module) -> String {
-    let mut hash = Sha256::new();
-    for part in [module.go_mod, module.go_sum, env::consts::OS, env::consts::ARCH] {
-        hash.update(part);
-        hash.update([0]);
-    }
-    for program in module.programs {
-        hash.update(module.arguments(*program).join(" "));
-    }
-    let number = hash.finalize()[..6]
+    let arguments = module
+        .programs
         .iter()
-        .fold(0, |number, byte| number << 8 | u64::from(*byte));
-    format!("{number:012x}")
+        .map(|program| module.arguments(*program).join(" "));
+    let texts = [module.go_mod, module.go_sum, env::consts::OS, env::consts::ARCH];
+    let sources = module.sources.iter().map(|(_, source)| *source);
+    once::key(texts.into_iter().chain(sources), arguments)
 }
 
 /// Builds those programs of a module whose files are missing, into `cache`. `paths` are the files of its programs, in their
@@ -95,33 +119,29 @@ pub(super) fn missing(module: &Module, cache: &Path, paths: &[PathBuf]) -> Resul
             .filter_map(|(program, path)| (!path.is_file()).then_some(*program))
             .collect()
     };
-    if absent().is_empty() {
-        return Ok(());
-    }
-    fs::create_dir_all(cache).with_context(|| format!("cannot create the cache folder {}", cache.display()))?;
-    let lock = File::create(cache.join(".lock"))?;
-    if lock.try_lock().is_err() {
-        progress(format_args!("another process builds {}; waiting for it\n", module.what));
-        lock.lock()
-            .with_context(|| format!("cannot lock {}", cache.display()))?;
-    }
-    // Asked again under the lock: another process may have built them meanwhile.
-    let absent = absent();
-    if absent.is_empty() {
-        return Ok(());
-    }
-    let folder = cache.join(".module");
-    // A build that was killed leaves its folder.
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir(&folder)?;
-    fs::write(folder.join("go.mod"), module.go_mod)?;
-    fs::write(folder.join("go.sum"), module.go_sum)?;
-    for (index, program) in absent.iter().enumerate() {
-        let position = (index + 1, absent.len());
-        build(module, *program, position, &folder, &cache.join(program.name()))?;
-    }
-    fs::remove_dir_all(&folder)?;
-    Ok(())
+    once::make(
+        module.what,
+        cache,
+        || absent().is_empty(),
+        || {
+            let folder = cache.join(".module");
+            // A build that was killed leaves its folder.
+            let _ = fs::remove_dir_all(&folder);
+            fs::create_dir(&folder)?;
+            fs::write(folder.join("go.mod"), module.go_mod)?;
+            fs::write(folder.join("go.sum"), module.go_sum)?;
+            for (name, source) in module.sources {
+                fs::write(folder.join(name), source)?;
+            }
+            let absent = absent();
+            for (index, program) in absent.iter().enumerate() {
+                let position = (index + 1, absent.len());
+                build(module, *program, position, &folder, &cache.join(program.name()))?;
+            }
+            fs::remove_dir_all(&folder)?;
+            Ok(())
+        },
+    )
 }
 
 fn build(
@@ -178,13 +198,6 @@ fn build(
     Ok(())
 }
 
-/// Prints progress to the terminal at once: libtest holds back what macros print until a test has failed.
-fn progress(message: fmt::Arguments<'_>) {
-    let mut stderr = io::stderr().lock();
-    // Progress that cannot be shown is no reason to fail.
-    let _ = stderr.write_fmt(message).and_then(|()| stderr.flush());
-}
-
 // === impl Module ===
 
 impl Module {
@@ -223,7 +236,7 @@ impl Module {
     fn version_flags(&self, program: Program) -> String {
         let version = self.version(program);
         match program {
-            Program::Etcd => String::new(),
+            Program::Etcd | Program::ZitadelIssuer => String::new(),
             Program::Grpcurl => format!(" -X main.version={version}"),
             Program::Helm => format!(" -X helm.sh/helm/v4/internal/version.version={version}"),
             Program::Crane => format!(" -X github.com/google/go-containerregistry/cmd/crane/cmd.Version={version}"),
@@ -254,6 +267,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_source_file_of_the_issuer_is_built() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("issuers/go");
+        let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut files: Vec<_> = files.filter_map(|name| name.into_string().ok()).collect();
+        files.retain(|name| !name.starts_with("go."));
+        files.sort();
+        let built: Vec<_> = ZITADEL_ISSUER.sources.iter().map(|(name, _)| *name).collect();
+        assert_eq!(built, files);
+    }
+
+    #[test]
     fn every_program_has_a_pinned_version() {
         let minors = MINORS.map(|(_, module)| module);
         for module in [CONTROL_PLANE, HELM, CRANE].into_iter().chain(minors) {
@@ -269,6 +293,7 @@ mod tests {
             }
             assert!(module.go_version().starts_with("1."), "{}", module.go_version());
         }
+        assert!(ZITADEL_ISSUER.version(Program::ZitadelIssuer).starts_with('v'));
         let flags = CONTROL_PLANE.version_flags(Program::Kubectl);
         assert!(flags.ends_with("gitMajor=1 -X k8s.io/component-base/version.gitMinor=34"));
     }
