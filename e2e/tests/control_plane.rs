@@ -187,8 +187,9 @@ async fn victim() -> Result<()> {
     if env::var_os(VICTIM).is_some() {
         // Whoever was begun in the background ignores it, unless it is waited for before anybody may send it.
         let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut command = Command::new("sleep");
-        command.arg("600");
+        // A program with a child of its own.
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 600 & wait"]);
         let child = Process::spawn("sleeper", &command)?;
         eprintln!("child {}", child.id());
         eprintln!("logs {}", child.log_path().display());

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
+use tokio::runtime::Handle;
 
 use super::connection::Connection;
 use crate::{eventually, issuers::IssuerUser};
@@ -28,10 +29,12 @@ const VIEW: &str = "(() => {
         field: has('input[type=text]:not([name=user_code])'), buttons};
 })()";
 
-/// A page, whose cookies are its own. It is closed with the browser.
+/// A page, whose cookies are its own. It is closed on drop.
 #[derive(Debug)]
 pub struct Page {
     connection: Connection,
+    /// The id of the browser context, which holds the cookies.
+    context: String,
     session: String,
 }
 
@@ -76,13 +79,14 @@ impl Page {
         };
         let context = connection.call(None, "Target.createBrowserContext", json!({})).await?;
         let context = text(&context, "browserContextId")?;
-        let params = json!({"url": "about:blank", "browserContextId": context});
+        let params = json!({"url": "about:blank", "browserContextId": &context});
         let target = connection.call(None, "Target.createTarget", params).await?;
         let params = json!({"targetId": text(&target, "targetId")?, "flatten": true});
         let attached = connection.call(None, "Target.attachToTarget", params).await?;
         Ok(Self {
             session: text(&attached, "sessionId")?,
             connection,
+            context,
         })
     }
 
@@ -197,5 +201,15 @@ impl Page {
 
     async fn call(&self, method: &str, params: Value) -> Result<Value> {
         self.connection.call(Some(&self.session), method, params).await
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // Outside of the runtime, the browser is about to end too.
+        if let Ok(runtime) = Handle::try_current() {
+            let (connection, params) = (self.connection.clone(), json!({"browserContextId": self.context}));
+            runtime.spawn(async move { connection.call(None, "Target.disposeBrowserContext", params).await });
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The guard of a child process: a shell that kills it when the pipe to its owner breaks.
+//! The guard of a child process: a shell that kills it, and its process group, when the pipe to its owner breaks.
 //!
 //! Death signals would need unsafe code, and a handler of our own runs neither on SIGKILL nor on abort. A pipe breaks
 //! in every case.
@@ -12,7 +12,7 @@ use std::{
 /// by a line from the owner and kills by end of file.
 const SCRIPT: &str = r#"
 exec 3<&0
-(read -r _ <&3 || kill -KILL $$) >/dev/null 2>&1 &
+(read -r _ <&3 || kill -s KILL -- -$$) >/dev/null 2>&1 &
 exec "$@" 3<&- </dev/null
 "#;
 
