@@ -268,21 +268,28 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Starts the controllers of Deployments, ReplicaSets, Jobs and PodDisruptionBudgets too, if they do not run yet.
-    pub(crate) fn run_workloads(&self) -> Result<()> {
-        if self.has_workloads.swap(true, Ordering::Relaxed) {
-            return Ok(());
+    /// Starts the controllers of Deployments, ReplicaSets, Jobs and PodDisruptionBudgets too, if they do not run yet, and waits
+    /// until Pods of every namespace that a fresh cluster has could start.
+    pub(crate) async fn run_workloads(&self) -> Result<()> {
+        if !self.has_workloads.swap(true, Ordering::Relaxed) {
+            self.restart_controller_manager()?;
         }
-        self.restart_controller_manager()
+        let is_running = || self.runs_controllers();
+        Box::pin(readiness::ready_for_pods(is_running, &self.client)).await
     }
 
     /// Waits for what a fresh cluster gets from its controllers first, if it has any.
     pub(crate) async fn is_served_by_controllers(&self) -> Result<()> {
-        let is_running = || self.controller_manager.lock().as_mut().is_none_or(Process::is_running);
         if self.has_controllers {
+            let is_running = || self.runs_controllers();
             Box::pin(readiness::default_service_account(is_running, &self.client)).await?;
         }
         Ok(())
+    }
+
+    fn runs_controllers(&self) -> bool {
+        let mut controller_manager = self.controller_manager.lock();
+        controller_manager.as_mut().is_none_or(Process::is_running)
     }
 
     /// Pauses the API server, so that clients wait instead of being refused, until [`Self::resume_api_server`]. Returns once

@@ -116,10 +116,12 @@ impl<'a> Kubelet<'a> {
     /// Runs Pods until `work` has ended, and fails if they cannot be run any more. Then their processes end; if something has
     /// failed, the ends of their logs are printed.
     ///
-    /// Deployments, Jobs and PodDisruptionBudgets are served by controllers of the control plane, which are started here.
+    /// Deployments, Jobs and PodDisruptionBudgets are served by controllers of the control plane, which are started before `work`
+    /// begins.
     pub fn during<T>(&self, work: impl Future<Output = Result<T>>) -> impl Future<Output = Result<T>> {
         let work = Box::pin(work);
         async {
+            Box::pin(self.prepare()).await?;
             let mut running = Running::default();
             let outcome = tokio::select! {
                 outcome = work => outcome,
@@ -142,20 +144,24 @@ impl<'a> Kubelet<'a> {
         self.sandboxes.process(pod.metadata.uid.as_deref()?, container)
     }
 
-    async fn run<'b>(&'b self, running: &mut Running<'b>) -> Result<()> {
+    /// Makes the node, and waits until Pods can start.
+    async fn prepare(&self) -> Result<()> {
         ensure!(
             geteuid().is_root(),
             "Pods run in namespaces and roots of their own, which only root may make: run the tests as root"
         );
+        self.plane.run_workloads().await?;
         let client = self.plane.client();
-        self.plane.run_workloads()?;
-        register(&client).await.context("cannot register the node")?;
+        register(&client).await.context("cannot register the node")
+    }
+
+    async fn run<'b>(&'b self, running: &mut Running<'b>) -> Result<()> {
         let _forwards: Vec<Forward> = self
             .load_balancers
             .iter()
             .map(LoadBalancer::start)
             .collect::<Result<_>>()?;
-        let pods = Api::<Pod>::all(client);
+        let pods = Api::<Pod>::all(self.plane.client());
         let mut events = std::pin::pin!(watcher::watcher(pods, watcher::Config::default()));
         loop {
             tokio::select! {
