@@ -82,6 +82,13 @@ impl ControlPlane {
         Ok(plane)
     }
 
+    /// As [`ControlPlane::start`], with the controllers for Pods, which a [`Kubelet`](crate::Kubelet) would start later.
+    pub async fn start_for_pods(name: &str) -> Result<Self> {
+        let plane = Self::start_before_controllers(name).await?;
+        plane.run_workloads().await?;
+        Ok(plane)
+    }
+
     /// As [`ControlPlane::start`], with an audit log.
     pub async fn start_audited(name: &str) -> Result<Self> {
         let audited = Parts {

@@ -56,8 +56,8 @@ fn two_empty_clusters_are_set_up_and_left_empty() -> Result<()> {
 impl World {
     async fn start() -> Result<Self> {
         let (provider, consumer) = tokio::try_join!(
-            Box::pin(ControlPlane::start("dev-p")),
-            Box::pin(ControlPlane::start("dev-c"))
+            Box::pin(ControlPlane::start_for_pods("dev-p")),
+            Box::pin(ControlPlane::start_for_pods("dev-c"))
         )?;
         let world = Self {
             provider,
@@ -150,7 +150,7 @@ impl World {
         Ok(all)
     }
 
-    /// The objects once the controllers of new clusters have made theirs.
+    /// The objects once the API servers of new clusters have made theirs. Their controllers have done so before.
     async fn settled(&self) -> Result<BTreeSet<String>> {
         let mut last = (0, BTreeSet::new());
         eventually("new clusters to settle", SOON, async || {

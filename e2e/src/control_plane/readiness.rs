@@ -53,7 +53,9 @@ pub(super) async fn ready_for_pods(is_running: impl Fn() -> bool, client: &Clien
             let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
             accounts.get("default").await.with_context(|| namespace.to_owned())?;
             let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-            maps.get("kube-root-ca.crt").await.with_context(|| namespace.to_owned())?;
+            maps.get("kube-root-ca.crt")
+                .await
+                .with_context(|| namespace.to_owned())?;
         }
         Ok(())
     })

@@ -19,7 +19,7 @@ impl Provider {
     /// Starts a cluster without a server. [`Provider::install_release`] installs one.
     pub async fn start_empty(name: &str) -> Result<Self> {
         Ok(Self {
-            plane: ControlPlane::start(name).await?,
+            plane: ControlPlane::start_for_pods(name).await?,
             programs: Programs::default(),
             servers: Vec::new(),
             ports: Ports {

@@ -38,8 +38,8 @@ fn use_it() -> Result<()> {
 /// through.
 async fn followed([provider, consumer]: [&str; 2], follow: impl AsyncFnOnce(&Reader<'_>) -> Result<()>) -> Result<()> {
     let (provider, consumer) = tokio::try_join!(
-        Box::pin(ControlPlane::start(provider)),
-        Box::pin(ControlPlane::start(consumer))
+        Box::pin(ControlPlane::start_for_pods(provider)),
+        Box::pin(ControlPlane::start_for_pods(consumer))
     )?;
     let endpoint = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
     let reader = Reader {

@@ -57,8 +57,8 @@ impl World {
         let helm = Helm::get().await?;
         let (provider, consumer) = (format!("{name}-p"), format!("{name}-c"));
         let (provider, consumer) = tokio::try_join!(
-            Box::pin(ControlPlane::start(&provider)),
-            Box::pin(ControlPlane::start(&consumer))
+            Box::pin(ControlPlane::start_for_pods(&provider)),
+            Box::pin(ControlPlane::start_for_pods(&consumer))
         )?;
         let endpoint = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         Ok(Self {

@@ -25,7 +25,7 @@ pub(crate) fn with_node(
     cases: impl for<'a> FnOnce(&'a Node<'a>) -> Vec<LocalBoxFuture<'a, Result<()>>>,
 ) -> Result<()> {
     run(async {
-        let plane = ControlPlane::start(name).await?;
+        let plane = ControlPlane::start_for_pods(name).await?;
         let kubelet = Kubelet::new(&plane);
         let node = Node {
             plane: &plane,
