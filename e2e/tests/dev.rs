@@ -8,15 +8,19 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use bindery_e2e::{ControlPlane, Kubelet, Process, eventually, eventually_ok, free_port, process, run, wildwest::SOON};
+use bindery_e2e::{
+    ControlPlane, Kubelet, Process, eventually, eventually_ok, free_port, process, remains::COLLECTED, run,
+    wildwest::SOON,
+};
 use kube::{
     Api, ResourceExt as _,
     api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams},
 };
 use serde_json::json;
 
-/// How long a command may take: both programs start, and namespaces end. It gives up before, and says what it waits for.
-const LIMIT: Duration = Duration::from_mins(4);
+/// How long a command may take: both programs start, and namespaces end. By default it gives up before, after 5 minutes, and says
+/// what it waits for.
+const LIMIT: Duration = Duration::from_mins(6);
 const NAMESPACE: &str = "kube-bind";
 /// Kinds of which Kubernetes makes and deletes objects by itself.
 const VOLATILE: [&str; 4] = [
@@ -107,9 +111,6 @@ impl World {
         program
             .args(["dev", command, "--provider", "p", "--consumer", "c"])
             .args(args);
-        if !args.contains(&"--timeout") {
-            program.args(["--timeout", "3m"]);
-        }
         let output = process::run(program, LIMIT).await?;
         let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
         Ok(Ended {
@@ -267,7 +268,7 @@ impl World {
         self.dev("down", &[])
             .await?
             .says(0, &["deployment.apps/bindery-server deleted on the provider"])?;
-        eventually_ok("both clusters to be as before", SOON, async || {
+        eventually_ok("both clusters to be as before", COLLECTED, async || {
             let after = self.objects().await?;
             let (left, lost): (Vec<_>, Vec<_>) =
                 (after.difference(before).collect(), before.difference(&after).collect());
