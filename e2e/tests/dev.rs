@@ -22,6 +22,8 @@ use serde_json::json;
 /// what it waits for.
 const LIMIT: Duration = Duration::from_mins(6);
 const NAMESPACE: &str = "kube-bind";
+/// A port that a Service may open on nodes. Nobody listens there.
+const NODE_PORT: u16 = 30443;
 /// Kinds of which Kubernetes makes and deletes objects by itself.
 const VOLATILE: [&str; 4] = [
     "events",
@@ -121,10 +123,14 @@ impl World {
     }
 
     async fn up(&self, more: &[&str]) -> Result<Ended> {
-        let (address, kubernetes) = (self.address(), self.provider.server_url());
+        self.up_at(&self.address(), more).await
+    }
+
+    async fn up_at(&self, address: &str, more: &[&str]) -> Result<Ended> {
+        let kubernetes = self.provider.server_url();
         let addresses = [
             "--external-address",
-            address.as_str(),
+            address,
             "--kubernetes-address",
             kubernetes.as_str(),
         ];
@@ -189,11 +195,13 @@ impl World {
         Ok(())
     }
 
+    /// The first run is for a server behind a port of the nodes. It ends while it waits for one of the programs.
     async fn comes_up_after_an_interruption(&self) -> Result<()> {
-        // It ends while it waits for one of the programs.
-        self.up(&["--timeout", "1s"])
+        let behind_nodes = format!("https://127.0.0.1:{NODE_PORT}");
+        self.up_at(&behind_nodes, &["--timeout", "1s"])
             .await?
             .says(5, &["Run this again", "created on the provider"])?;
+        assert_eq!(self.service().await?, format!("NodePort {NODE_PORT}"));
         let up = self.up(&[]).await?;
         up.says(
             0,
@@ -202,7 +210,16 @@ impl World {
                 "is in sync",
                 "next: kubectl",
             ],
-        )
+        )?;
+        assert_eq!(self.service().await?, "ClusterIP ");
+        Ok(())
+    }
+
+    /// The type of the server's Service, and the port that it opens on nodes.
+    async fn service(&self) -> Result<String> {
+        let shown = "jsonpath={.spec.type} {.spec.ports[0].nodePort}";
+        let service = ["get", "service", "bindery-server", "-n", NAMESPACE, "-o", shown];
+        self.provider.kubectl(&service).await
     }
 
     /// A change of the consumer is on the provider, and the provider's status on the consumer.

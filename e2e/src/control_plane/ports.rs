@@ -11,8 +11,9 @@ use anyhow::{Result, bail};
 use parking_lot::Mutex;
 
 /// The range of the ports. It lies below the range from which the kernel takes the local ports of connections, so that the
-/// port of a server that is down for a while stays free.
-const RANGE: RangeInclusive<u16> = 20_000..=31_999;
+/// port of a server that is down for a while stays free, and below the ports that Services open on nodes (30000 and above):
+/// `kubectl bind dev up` treats an address with one of these in another way.
+const RANGE: RangeInclusive<u16> = 20_000..=29_999;
 
 const TRIES: usize = 1_000;
 
