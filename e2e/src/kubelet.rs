@@ -2,8 +2,8 @@
 //!
 //! What is unlike a node:
 //!
-//! - Each Pod has a network of its own, in which only loopback exists, so that every Pod may listen on every port. The IP of a
-//!   Pod is `127.0.0.1`.
+//! - Each Pod has a network of its own, so that every Pod may listen on every port, and all Pods have one IP. Probes and
+//!   connections to Services come to this IP, so that a program which listens on 127.0.0.1 does not get them.
 //! - There are no routes between these networks, no cluster IPs and no DNS. A Pod connects to addresses of loopback that were
 //!   named beforehand ([`Kubelet::reaching`]); each connection is forwarded to the same address of this machine.
 //! - A Service is reached at an address of this machine that was named for it ([`Kubelet::exposing`]), as behind a load balancer.

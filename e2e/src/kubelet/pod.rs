@@ -29,7 +29,7 @@ use super::{
     stopped,
     volumes::Volumes,
 };
-use crate::{NetworkNamespace, Workdir, container::Mount, eventually_ok, forward::Forward};
+use crate::{NetworkNamespace, Workdir, container::Mount, eventually_ok, forward::Forward, network};
 
 /// The pause before volumes that could not be made are tried again.
 const RETRY: Duration = Duration::from_millis(500);
@@ -114,7 +114,7 @@ impl<'a> PodRunner<'a> {
         let mut bound = self.live().await?;
         if let Some(pod) = &mut bound {
             let status = pod.status.get_or_insert_default();
-            status.pod_ip = Some(Ipv4Addr::LOCALHOST.to_string());
+            status.pod_ip = Some(network::ADDRESS.to_string());
             status.host_ip = Some(Ipv4Addr::LOCALHOST.to_string());
         }
         Ok(bound)
@@ -276,7 +276,8 @@ fn differs(old: &PodStatus, new: &PodStatus) -> Result<bool> {
 /// Writes the files that each container finds in `/etc`.
 fn etc(pod: &Pod, folder: &Workdir) -> Result<Vec<Mount>> {
     let name = pod.name_any();
-    let hosts = folder.write(".hosts", format!("127.0.0.1 localhost {name}\n"))?;
+    let hosts = format!("127.0.0.1 localhost\n{} {name}\n", network::ADDRESS);
+    let hosts = folder.write(".hosts", hosts)?;
     let resolv = folder.write(".resolv.conf", "nameserver 127.0.0.1\noptions attempts:1 timeout:1\n")?;
     let hostname = folder.write(".hostname", format!("{name}\n"))?;
     let mount = |source: &Path, target| Mount::read_only(source, target);

@@ -1,6 +1,6 @@
 //! Probes of containers, by HTTP.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ use k8s_openapi::{
 use tokio::time::{sleep, timeout};
 
 use super::{status::Phase, status_manager::StatusManager};
-use crate::{NetworkNamespace, http};
+use crate::{NetworkNamespace, http, network};
 
 /// How often a container is asked whether it is ready, until it is for the first time: tests wait for it.
 const EAGER: Duration = Duration::from_millis(200);
@@ -160,7 +160,7 @@ impl HttpProbe {
     /// Asks once.
     async fn succeeds(&self, network: &NetworkNamespace) -> bool {
         let ask = async {
-            let stream = network.connect((Ipv4Addr::LOCALHOST, self.port).into()).await?;
+            let stream = network.connect((network::ADDRESS, self.port).into()).await?;
             http::get_over(stream, &self.path).await
         };
         let answer = timeout(self.timeout, ask).await;

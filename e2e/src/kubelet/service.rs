@@ -1,6 +1,6 @@
 //! Services, at addresses of this machine.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::{
@@ -11,7 +11,7 @@ use kube::{Api, Client, ResourceExt as _, api::ListParams};
 use tokio::net::TcpStream;
 
 use super::sandbox::Sandboxes;
-use crate::forward::Forward;
+use crate::{forward::Forward, network};
 
 /// Stands in front of the first port of a Service. There is no cache: each connection goes to a Pod that is ready now.
 #[derive(Clone)]
@@ -72,8 +72,8 @@ impl LoadBalancer {
             .collect();
         let name = &self.service;
         anyhow::ensure!(!endpoints.is_empty(), "no Pod of Service {name} is ready");
-        let (network, port) = endpoints.swap_remove(rand::random_range(0..endpoints.len()));
-        network.connect((Ipv4Addr::LOCALHOST, port).into()).await
+        let (sandbox, port) = endpoints.swap_remove(rand::random_range(0..endpoints.len()));
+        sandbox.connect((network::ADDRESS, port).into()).await
     }
 }
 

@@ -62,6 +62,11 @@ impl Node<'_> {
     pub(crate) async fn ready(&self, name: &str) -> Result<PathBuf> {
         self.status(name, "to be ready", |status| container(status)["ready"] == true)
             .await?;
+        self.process(name).await
+    }
+
+    /// Returns the folder in `/proc` of the process of a Pod of the konnector. Fails while it does not run.
+    pub(crate) async fn process(&self, name: &str) -> Result<PathBuf> {
         let pod = self.pods.get(name).await?;
         let id = self.kubelet.process(&pod, KONNECTOR).context("no process")?;
         Ok(PathBuf::from(format!("/proc/{id}")))
