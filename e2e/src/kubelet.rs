@@ -68,6 +68,9 @@ pub struct Kubelet<'a> {
     connected: Arc<Mutex<BTreeSet<SocketAddr>>>,
     /// Whether nothing is shown of the logs of processes that are cut off.
     is_quiet: AtomicBool,
+    /// Why containers were started again.
+    restarts: Mutex<Vec<String>>,
+    allows_restarts: bool,
 }
 
 /// The Pods that run.
@@ -93,7 +96,17 @@ impl<'a> Kubelet<'a> {
             sandboxes: Sandboxes::default(),
             connected: Arc::default(),
             is_quiet: AtomicBool::new(false),
+            restarts: Mutex::default(),
+            allows_restarts: false,
         }
+    }
+
+    /// Lets containers end and be started again. Without this it is a failure of [`Kubelet::during`]: a few ends at the start take
+    /// seconds here and minutes on a node, so that an installation which works here would fail there.
+    #[must_use]
+    pub fn allowing_restarts(mut self) -> Self {
+        self.allows_restarts = true;
+        self
     }
 
     /// Makes more addresses of loopback reachable for Pods, such as those of a provider.
@@ -113,8 +126,8 @@ impl<'a> Kubelet<'a> {
         self
     }
 
-    /// Runs Pods until `work` has ended, and fails if they cannot be run any more. Then their processes end; if something has
-    /// failed, the ends of their logs are printed.
+    /// Runs Pods until `work` has ended, and fails if they cannot be run any more, or if a container was started again. Then their
+    /// processes end; if something has failed, the ends of their logs are printed.
     ///
     /// Deployments, Jobs and PodDisruptionBudgets are served by controllers of the control plane, which are started before `work`
     /// begins.
@@ -127,11 +140,22 @@ impl<'a> Kubelet<'a> {
                 outcome = work => outcome,
                 failed = Box::pin(self.run(&mut running)) => failed.and_then(|()| bail!("the watch of Pods has ended")),
             };
+            let outcome = outcome.and_then(|value| self.has_no_restarts().map(|()| value));
             if outcome.is_ok() {
                 self.is_quiet.store(true, Ordering::Relaxed);
             }
             outcome
         }
+    }
+
+    fn has_no_restarts(&self) -> Result<()> {
+        let restarts = self.restarts.lock();
+        ensure!(
+            self.allows_restarts || restarts.is_empty(),
+            "containers ended and were started again, which takes minutes on a node:\n{}",
+            restarts.join("\n")
+        );
+        Ok(())
     }
 
     /// The addresses outside of its network that any Pod has connected to until now.

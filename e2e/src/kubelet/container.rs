@@ -14,6 +14,7 @@ use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container;
 use kube::ResourceExt as _;
+use parking_lot::Mutex;
 use tokio::{
     sync::watch,
     time::{Instant, sleep},
@@ -47,6 +48,8 @@ pub(super) struct ContainerRunner<'a> {
     pub(super) sandboxes: &'a Sandboxes,
     pub(super) manager: &'a StatusManager,
     pub(super) is_quiet: &'a AtomicBool,
+    /// Why containers of the node were started again.
+    pub(super) restarts: &'a Mutex<Vec<String>>,
     pub(super) stop: watch::Receiver<Stop>,
     /// How long the process may take after SIGTERM, if it is ended while the Pod stays.
     pub(super) grace: Duration,
@@ -115,6 +118,8 @@ impl ContainerRunner<'_> {
                         self.manager.set_phase(name, Phase::Done(ended));
                         return code == 0;
                     }
+                    let why = format!("{}-{name}: exit code {code}: {}", self.log, ended.message);
+                    self.restarts.lock().push(why);
                     let message = format!("back-off {backoff:?} restarting failed container={name}");
                     self.manager.set_waiting(name, "CrashLoopBackOff", message);
                     self.manager.count_restart(name);

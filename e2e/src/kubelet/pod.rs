@@ -168,6 +168,7 @@ impl<'a> PodRunner<'a> {
             sandboxes: &kubelet.sandboxes,
             manager: &self.manager,
             is_quiet: &kubelet.is_quiet,
+            restarts: &kubelet.restarts,
             stop: self.stop.clone(),
             grace: seconds_of(spec.termination_grace_period_seconds.unwrap_or(GRACE_SECONDS)),
             log: &log,

@@ -26,7 +26,7 @@ pub(crate) fn with_node(
 ) -> Result<()> {
     run(async {
         let plane = ControlPlane::start_for_pods(name).await?;
-        let kubelet = Kubelet::new(&plane);
+        let kubelet = Kubelet::new(&plane).allowing_restarts();
         let node = Node {
             plane: &plane,
             pods: Api::namespaced(plane.client(), NAMESPACE),
