@@ -11,7 +11,12 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use bindery_image::Image;
 
-/// Makes the mounts and becomes the program. Its arguments are the root, what is mounted, `--`, and the command.
+/// Runs what it is given, and ends with its exit code, which is 128 and the number of the signal for one that a signal ended.
+///
+/// The first child is process 1 of the namespace. `unshare --fork` does not tell of signals in all its versions.
+const PARENT: &str = r#""$@"; exit "$?""#;
+
+/// Makes the mounts and becomes the program, as process 1: the kernel keeps signals from it for which it has no handler. Its arguments are the root, what is mounted, `--`, and the command.
 ///
 /// The namespace of the mounts ends with the program.
 const SCRIPT: &str = r#"
@@ -83,13 +88,15 @@ impl Container {
         })
     }
 
-    /// Returns the command that becomes the program. It runs in the network of the thread that starts it; only root may.
+    /// Returns the command that runs the program as process 1 of a namespace, and ends as it does; [`program`] finds its process. It
+    /// runs in the network of the thread that starts it; only root may.
     pub fn command(&self) -> Result<Command> {
         for folder in MOUNT_POINTS {
             fs::create_dir_all(self.root.join(folder))?;
         }
         let mut command = Command::new("unshare");
-        command.args(["--mount", "--propagation", "private", "--ipc", "sh", "-c", SCRIPT, "sh"]);
+        command.args(["--mount", "--propagation", "private", "--ipc", "--pid"]);
+        command.args(["sh", "-c", PARENT, "sh", "sh", "-c", SCRIPT, "sh"]);
         command.arg(&self.root);
         for mount in &self.mounts {
             mount.prepare(&self.root)?;
@@ -135,6 +142,21 @@ impl Mount {
         }
         .with_context(|| format!("cannot mount on {}", target.display()))
     }
+}
+
+/// Returns the id of the program's process, given that of a [`Container::command`] that runs. There is none at the very start.
+pub fn program(command: u32) -> Option<u32> {
+    let children = fs::read_to_string(format!("/proc/{command}/task/{command}/children")).ok()?;
+    let mut ids = children.split_whitespace().filter_map(|id| id.parse().ok());
+    ids.find(|id| is_first_of_namespace(*id))
+}
+
+/// Whether a process is the first of a namespace of process ids below that of the tests.
+fn is_first_of_namespace(id: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    // Its ids, from that in this namespace to that in its own.
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    ids.is_some_and(|ids| ids.split_whitespace().skip(1).last() == Some("1"))
 }
 
 /// Reads user and group as in `65532:65532`.

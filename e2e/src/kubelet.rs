@@ -9,7 +9,7 @@
 //! - A Service is reached at an address of this machine that was named for it ([`Kubelet::exposing`]), as behind a load balancer.
 //!   Each connection goes to a Pod that is ready.
 //! - Root file systems are read-only, and no program gains privileges, also where a Pod does not ask for it. Containers of one
-//!   image share its root, with the mount points of all. Resources, process ids and system calls are not limited.
+//!   image share its root, with the mount points of all. Resources and system calls are not limited.
 //! - Back-offs are shorter, tokens and Secrets in volumes are written anew every few seconds, and a Pod that is deleted with a grace
 //!   period of zero is killed at once; a kubelet waits for a second.
 //!

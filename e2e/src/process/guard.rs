@@ -1,4 +1,4 @@
-//! The guard of a child process: a shell that kills it when the pipe to its owner breaks.
+//! The guard of a child process: a shell that kills it, and what it has started, when the pipe to its owner breaks.
 //!
 //! Death signals would need unsafe code, and a handler of our own runs neither on SIGKILL nor on abort. A pipe breaks
 //! in every case.
@@ -9,10 +9,10 @@ use std::{
 };
 
 /// The shell becomes the program, so that the child's id is the program's. Before that it forks the guard, which ends
-/// by a line from the owner and kills by end of file.
+/// by a line from the owner and kills its process group by end of file.
 const SCRIPT: &str = r#"
 exec 3<&0
-(read -r _ <&3 || kill -KILL $$) >/dev/null 2>&1 &
+(read -r _ <&3 || kill -KILL -$$) >/dev/null 2>&1 &
 exec "$@" 3<&- </dev/null
 "#;
 

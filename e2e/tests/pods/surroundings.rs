@@ -91,7 +91,7 @@ pub(crate) async fn a_program_finds_what_its_pod_gives_it(node: &Node<'_>) -> Re
     is_without_rights(&process)
 }
 
-/// The program has the user of its Pod, and no way to become another one.
+/// The program has the user of its Pod, and no way to become another one. It is process 1 of the Pod.
 fn is_without_rights(process: &Path) -> Result<()> {
     let status = fs::read_to_string(process.join("status"))?;
     let field = |name: &str| {
@@ -108,6 +108,7 @@ fn is_without_rights(process: &Path) -> Result<()> {
     ] {
         assert_eq!(field(name), Some(expect), "{name}");
     }
+    assert_eq!(field("NSpid").and_then(|ids| ids.last().copied()), Some("1"));
     Ok(())
 }
 
