@@ -10,7 +10,7 @@
 //!   Each connection goes to a Pod that is ready.
 //! - Root file systems are read-only, and no program gains privileges, also where a Pod does not ask for it. Containers of one
 //!   image share its root, with the mount points of all. Resources and system calls are not limited.
-//! - Back-offs are shorter, tokens and Secrets in volumes are written anew every few seconds, and a Pod that is deleted with a grace
+//! - Back-offs are shorter, tokens in volumes are replaced and Secrets are looked at every few seconds, and a Pod that is deleted with a grace
 //!   period of zero is killed at once; a kubelet waits for a second.
 //!
 //! What a Pod asks for and is not known here (`exec` probes, `subPath`, `envFrom`) is an error of its container, and no silence.

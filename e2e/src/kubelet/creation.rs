@@ -74,6 +74,8 @@ impl Surroundings<'_> {
     }
 
     fn mounts(&self, spec: &ContainerSpec) -> Result<Vec<Mount>> {
+        let volumes = || self.pod.spec.iter().flat_map(|it| it.volumes.iter().flatten());
+        let is_empty_dir = |name: &str| volumes().any(|it| it.name == name && it.empty_dir.is_some());
         let mut mounts = self.etc.clone();
         for mount in spec.volume_mounts.iter().flatten() {
             if mount.sub_path.is_some() || mount.sub_path_expr.is_some() {
@@ -85,7 +87,8 @@ impl Surroundings<'_> {
                     .with_context(|| format!("there is no volume {:?}", mount.name))?
                     .clone(),
                 target: mount.mount_path.clone(),
-                is_writable: mount.read_only != Some(true),
+                // Whatever a Pod says, nobody but the kubelet writes to what it keeps up to date.
+                is_writable: mount.read_only != Some(true) && is_empty_dir(&mount.name),
             });
         }
         Ok(mounts)

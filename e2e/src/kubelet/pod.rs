@@ -143,11 +143,7 @@ impl<'a> PodRunner<'a> {
         let kubelet = self.kubelet;
         let spec = self.pod.spec.as_ref().context("a Pod without a spec")?;
         let client = kubelet.plane.client();
-        let volumes = Volumes {
-            client: &client,
-            pod: &self.pod,
-            folder: folder.path(),
-        };
+        let volumes = Volumes::new(&client, &self.pod, folder.path());
         tokio::select! {
             () = self.prepare(&volumes) => {}
             () = stopped(&self.stop) => return Ok(()),
