@@ -49,6 +49,8 @@ pub struct Container {
     pub root: PathBuf,
     /// The numbers of user and group.
     pub user: (u32, u32),
+    /// The numbers of the groups beside that of the user.
+    pub groups: Vec<u32>,
     /// The whole environment of the program.
     pub env: BTreeMap<String, String>,
     /// What else is in the root.
@@ -81,6 +83,7 @@ impl Container {
         let entrypoint = config.entrypoint().iter().flatten().cloned();
         Ok(Self {
             root: root.to_owned(),
+            groups: Vec::new(),
             user: user.context("the image names no user by its numbers, such as 65532:65532")?,
             env: env.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             mounts: Vec::new(),
@@ -110,7 +113,11 @@ impl Container {
         command.arg(find("setpriv")?).arg("--no-new-privs");
         let (user, group) = self.user;
         command.arg(find("chroot")?);
-        command.args([format!("--userspec={user}:{group}"), format!("--groups={group}")]);
+        let groups: Vec<_> = [group].iter().chain(&self.groups).map(u32::to_string).collect();
+        command.args([
+            format!("--userspec={user}:{group}"),
+            format!("--groups={}", groups.join(",")),
+        ]);
         command.arg(&self.root).args(&self.args);
         Ok(command)
     }

@@ -13,11 +13,13 @@
 //! - Back-offs are shorter, tokens in volumes are replaced and Secrets are looked at every few seconds, and a Pod that is deleted with a grace
 //!   period of zero is killed at once; a kubelet waits for a second.
 //!
-//! What a Pod asks for and is not known here (`exec` probes, `subPath`, `envFrom`) is an error of its container, and no silence.
+//! What a Pod asks for and is not known here (`exec` probes, `subPath`, `nodeSelector`) is an error of its containers, and no silence;
+//! `known.rs` lists what is known, and what of it is without effect.
 
 mod container;
 mod creation;
 mod environment;
+mod known;
 mod pod;
 mod probe;
 mod pull;
@@ -263,6 +265,7 @@ async fn register(client: &Client) -> Result<()> {
     let node = Node {
         metadata: ObjectMeta {
             name: Some(NODE.to_owned()),
+            labels: Some([("kubernetes.io/hostname".to_owned(), NODE.to_owned())].into()),
             ..ObjectMeta::default()
         },
         ..Node::default()

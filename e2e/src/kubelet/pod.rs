@@ -1,7 +1,6 @@
 //! The life of one Pod: it is bound to the node, its volumes are made, its containers run, and it is deleted in the end.
 
 use std::{
-    collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr},
     path::Path,
     sync::Arc,
@@ -11,7 +10,9 @@ use std::{
 use anyhow::{Context as _, Result};
 use futures::future::join_all;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Binding, Container, ObjectReference, Pod, PodSpec, PodStatus};
+use k8s_openapi::api::core::v1::{
+    Binding, Container, ObjectReference, Pod, PodSpec, PodStatus, Service, ServicePort, ServiceSpec,
+};
 use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions},
@@ -152,7 +153,7 @@ impl<'a> PodRunner<'a> {
         let surroundings = Surroundings {
             pod: &self.pod,
             client: client.clone(),
-            variables: kubelet.variables(),
+            api_server: kubelet.api_server(),
             etc: etc(&self.pod, folder)?,
             volumes: names.map(|name| (name.clone(), volumes.path(&name))).collect(),
         };
@@ -298,12 +299,24 @@ impl Kubelet<'_> {
         self.reachable.iter().map(forward).collect()
     }
 
-    /// The variables by which programs in a Pod find the API server.
-    fn variables(&self) -> BTreeMap<String, String> {
+    /// Service `kubernetes`, as Pods reach it: its own IP leads nowhere.
+    fn api_server(&self) -> Service {
         let server = self.plane.server_address();
-        BTreeMap::from([
-            ("KUBERNETES_SERVICE_HOST".to_owned(), server.ip().to_string()),
-            ("KUBERNETES_SERVICE_PORT".to_owned(), server.port().to_string()),
-        ])
+        Service {
+            metadata: ObjectMeta {
+                name: Some("kubernetes".to_owned()),
+                ..ObjectMeta::default()
+            },
+            spec: Some(ServiceSpec {
+                cluster_ip: Some(server.ip().to_string()),
+                ports: Some(vec![ServicePort {
+                    name: Some("https".to_owned()),
+                    port: server.port().into(),
+                    ..ServicePort::default()
+                }]),
+                ..ServiceSpec::default()
+            }),
+            ..Service::default()
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{Container, Probe},
@@ -116,6 +116,11 @@ impl HttpProbe {
                 container.name
             );
         };
+        ensure!(
+            get.scheme.as_deref().is_none_or(|scheme| scheme == "HTTP"),
+            "container {} has a probe by HTTPS, which this kubelet does not know",
+            container.name
+        );
         let named = |name: &str| {
             let mut ports = container.ports.iter().flatten();
             let port = ports.find(|it| it.name.as_deref() == Some(name))?;
@@ -213,6 +218,10 @@ mod tests {
         assert_eq!((probe.failures, probe.successes), (3, 1));
         let error = read(json!({"httpGet": {"port": "other"}})).unwrap_err().to_string();
         assert!(error.contains("no port \"other\""), "{error}");
+        let error = read(json!({"httpGet": {"port": 1, "scheme": "HTTPS"}}))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("container it") && error.contains("by HTTPS"), "{error}");
         let error = read(json!({"exec": {}})).unwrap_err().to_string();
         assert!(error.contains("container it") && error.contains("not HTTP"), "{error}");
     }

@@ -18,6 +18,7 @@ fn pods_run_as_they_say() -> Result<()> {
             starting::an_image_that_was_not_built_cannot_be_pulled(node).boxed_local(),
             starting::what_is_missing_is_said_until_it_is_there(node).boxed_local(),
             starting::a_program_that_must_not_be_root_is_not_started(node).boxed_local(),
+            starting::a_pod_that_asks_for_something_unknown_is_not_started(node).boxed_local(),
             starting::a_pod_is_ready_once_its_probe_says_so(node).boxed_local(),
             starting::a_program_that_listens_on_loopback_alone_is_not_ready(node).boxed_local(),
             surroundings::a_program_finds_what_its_pod_gives_it(node).boxed_local(),

@@ -55,6 +55,15 @@ pub(crate) async fn a_program_that_must_not_be_root_is_not_started(node: &Node<'
     Ok(())
 }
 
+pub(crate) async fn a_pod_that_asks_for_something_unknown_is_not_started(node: &Node<'_>) -> Result<()> {
+    let mut spec = short("synk:0.1.0", &["--version"]);
+    spec["hostAliases"] = json!([{"ip": "192.0.2.7", "hostnames": ["seven"]}]);
+    node.create("unknown-field", &spec).await?;
+    let refused = |status: &_| waits(status, "CreateContainerConfigError", "does not know hostAliases");
+    node.status("unknown-field", "the field to be named", refused).await?;
+    Ok(())
+}
+
 pub(crate) async fn a_pod_is_ready_once_its_probe_says_so(node: &Node<'_>) -> Result<()> {
     let mut spec = konnector()?;
     spec["containers"][0]["readinessProbe"]["httpGet"]["path"] = json!("/nothing-is-here");
