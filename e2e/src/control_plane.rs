@@ -21,7 +21,7 @@ use anyhow::{Context, Result};
 use kube::Client;
 use parking_lot::Mutex;
 
-pub(crate) use self::ports::free as free_address;
+pub(crate) use self::ports::{free as free_address, free_listener};
 pub use self::{
     etcd::Backup,
     tokens::{LEEWAY, ServiceAccountClaims},

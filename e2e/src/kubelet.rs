@@ -31,7 +31,7 @@ mod volumes;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
+    net::{SocketAddr, TcpListener},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -120,10 +120,10 @@ impl<'a> Kubelet<'a> {
         self
     }
 
-    /// Makes a Service, which need not exist yet, reachable at an address of this machine.
+    /// Makes a Service, which need not exist yet, reachable at an address of this machine. Connections wait until the Pods run.
     #[must_use]
-    pub fn exposing(mut self, namespace: &str, service: &str, address: SocketAddr) -> Self {
-        let balancer = LoadBalancer::new(self.plane.client(), namespace, service, address, self.sandboxes.clone());
+    pub fn exposing(mut self, namespace: &str, service: &str, at: TcpListener) -> Self {
+        let balancer = LoadBalancer::new(self.plane.client(), namespace, service, at, self.sandboxes.clone());
         self.load_balancers.push(balancer);
         self
     }

@@ -23,10 +23,17 @@ static TAKEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
 /// An address that nobody listens on now. Another process may take it before it is used: whoever starts a server there
 /// must be ready to try another.
 pub(crate) fn free() -> Result<SocketAddr> {
+    Ok(free_listener()?.local_addr()?)
+}
+
+/// Listens at an address on loopback. Connections wait until somebody accepts them.
+pub(crate) fn free_listener() -> Result<TcpListener> {
     for _ in 0..TRIES {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, rand::random_range(RANGE)));
-        if TAKEN.lock().insert(address.port()) && TcpListener::bind(address).is_ok() {
-            return Ok(address);
+        if TAKEN.lock().insert(address.port())
+            && let Ok(listener) = TcpListener::bind(address)
+        {
+            return Ok(listener);
         }
     }
     bail!("no free port on loopback between {} and {}", RANGE.start(), RANGE.end())

@@ -63,7 +63,7 @@ impl Load {
             offer,
             ours: widgets.ours,
             copies: widgets.copies,
-            all_copies: Api::all_with(world.provider.client(), &offer.resource()),
+            all_copies: Api::all_with(world.clusters.provider.client(), &offer.resource()),
             state: Mutex::default(),
         };
         for number in 0..LASTING {

@@ -27,7 +27,7 @@ impl World {
             consumer: &self.consumer,
             given,
         };
-        let provider = self.provider.kubelet();
+        let provider = self.provider.kubelet()?;
         let consumer = Kubelet::new(&self.consumer).reaching(self.provider.reachable());
         let follow = async {
             self.provider.install_release(&Helm::get().await?).await?;

@@ -65,7 +65,7 @@ pub(super) async fn run(keep: bool) -> Result<()> {
     )?;
     steps.record("two clusters run", start)?;
     let kubelets = (
-        provider.kubelet(),
+        provider.kubelet()?,
         Kubelet::new(&consumer).reaching(provider.reachable()),
     );
     let demo = Demo {
