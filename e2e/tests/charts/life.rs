@@ -8,7 +8,9 @@ use bindery_e2e::{
     charts::{self, KONNECTOR, Release, SERVER},
     eventually_ok, former, free_port,
     offer::Offer,
-    process, run,
+    process,
+    remains::COLLECTED,
+    run,
     wildwest::SOON,
 };
 use kube::Api;
@@ -267,8 +269,13 @@ async fn uninstalled(world: &World, widgets: &Widgets) -> Result<()> {
     ] {
         let kinds = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
         let expect = kinds.map(|kind| policies.map(|name| format!("{kind} {name}"))).concat();
-        let left = world.left(plane, release).await?;
-        ensure!(left == expect, "left on {}: {left:?}", plane.name());
+        // The garbage collector takes the Pods.
+        eventually_ok(format!("{} to be gone", release.name), COLLECTED, async || {
+            let left = world.left(plane, release).await?;
+            ensure!(left == expect, "left on {}: {left:?}", plane.name());
+            Ok(())
+        })
+        .await?;
     }
     widgets.are_as_before("uninstalling").await
 }

@@ -211,17 +211,23 @@ impl World {
         })
     }
 
-    /// What is left of a release besides what the charts keep: names of objects that carry its mark.
+    /// What is left of a release besides what the charts keep: names of objects that carry its mark, and of its Pods.
     pub(crate) async fn left(&self, plane: &ControlPlane, release: Release<'_>) -> Result<Vec<String>> {
-        let kinds = "serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,deployments,services,configmaps,\
-                     validatingadmissionpolicies,validatingadmissionpolicybindings";
+        let kinds = "serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,deployments,replicasets,pods,services,\
+                     configmaps,secrets,poddisruptionbudgets,networkpolicies,validatingadmissionpolicies,\
+                     validatingadmissionpolicybindings";
         let all = plane.kubectl(&["get", kinds, "-A", "-o", "json"]).await?;
         let all: serde_json::Value = serde_json::from_str(&all)?;
         let items = all["items"].as_array().into_iter().flatten();
         let of_release = items.filter(|item| {
-            let annotations = &item["metadata"]["annotations"];
-            annotations["meta.helm.sh/release-name"] == release.name
-                && annotations["meta.helm.sh/release-namespace"] == release.namespace
+            let metadata = &item["metadata"];
+            let annotations = &metadata["annotations"];
+            let is_marked = annotations["meta.helm.sh/release-name"] == release.name
+                && annotations["meta.helm.sh/release-namespace"] == release.namespace;
+            let is_pod = item["kind"] == "Pod"
+                && metadata["namespace"] == release.namespace
+                && metadata["labels"]["app.kubernetes.io/name"] == release.name;
+            is_marked || is_pod
         });
         let name = |item: &serde_json::Value| {
             let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();

@@ -40,7 +40,8 @@ fn was_restarted(status: &Value) -> bool {
 
 /// A program that stands still does not hear SIGTERM.
 pub(crate) async fn a_pod_has_its_grace_period_to_end(node: &Node<'_>) -> Result<()> {
-    deleted("patient", 3, None, node).await?;
+    // Longer than the period of a Pod that states none.
+    deleted("patient", 35, None, node).await?;
     // Without the grace period of the Pod, for which nobody waits here.
     deleted("impatient", 600, Some(0), node).await
 }
