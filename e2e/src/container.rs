@@ -4,6 +4,8 @@ use std::{
     collections::BTreeMap,
     env,
     fs::{self, File},
+    io,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -95,7 +97,7 @@ impl Container {
     /// runs in the network of the thread that starts it; only root may.
     pub fn command(&self) -> Result<Command> {
         for folder in MOUNT_POINTS {
-            fs::create_dir_all(self.root.join(folder))?;
+            make_folders(&self.root.join(folder))?;
         }
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", "private", "--ipc", "--pid"]);
@@ -140,15 +142,53 @@ impl Mount {
         };
         let target = root.join(target);
         if self.source.is_dir() {
-            fs::create_dir_all(&target)
+            make_folders(&target)
         } else if target.exists() {
             Ok(())
         } else {
-            let parent = target.parent().map_or(Ok(()), fs::create_dir_all);
+            let parent = target.parent().map_or(Ok(()), make_folders);
             parent.and_then(|()| File::create(&target).map(drop))
         }
         .with_context(|| format!("cannot mount on {}", target.display()))
     }
+}
+
+/// Makes a folder and those above it, so that every user may enter those that are new, whatever the umask is.
+fn make_folders(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    path.parent().map_or(Ok(()), make_folders)?;
+    match fs::create_dir(path) {
+        // Another container of the image may need it too.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        outcome => outcome.and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o755))),
+    }
+}
+
+/// Fails if this machine does not let the tests run containers.
+pub fn are_possible() -> Result<()> {
+    let mut probe = Command::new("unshare");
+    probe.args([
+        "--mount",
+        "--propagation",
+        "private",
+        "--ipc",
+        "--pid",
+        "--net",
+        "sh",
+        "-c",
+    ]);
+    // Nobody outside of the namespace sees this.
+    let output = probe.arg("mount -t tmpfs probe /tmp").output();
+    let output = output.context("cannot run unshare; install util-linux")?;
+    ensure!(
+        output.status.success(),
+        "containers need namespaces and mounts, which this user may not make: run the tests as root with the capability \
+         CAP_SYS_ADMIN (`docker run --privileged`): {}",
+        String::from_utf8_lossy(&output.stderr).trim_end()
+    );
+    Ok(())
 }
 
 /// Returns the id of the program's process, given that of a [`Container::command`] that runs. There is none at the very start.

@@ -47,7 +47,6 @@ use kube::{
     api::{ObjectMeta, PostParams},
     runtime::watcher::{self, Event},
 };
-use nix::unistd::geteuid;
 use parking_lot::Mutex;
 use tokio::{sync::watch, time::sleep};
 
@@ -172,10 +171,7 @@ impl<'a> Kubelet<'a> {
 
     /// Makes the node, and waits until Pods can start.
     async fn prepare(&self) -> Result<()> {
-        ensure!(
-            geteuid().is_root(),
-            "Pods run in namespaces and roots of their own, which only root may make: run the tests as root"
-        );
+        crate::container::are_possible()?;
         self.plane.run_workloads().await?;
         let client = self.plane.client();
         register(&client).await.context("cannot register the node")

@@ -76,7 +76,7 @@ impl NetworkNamespace {
 /// Moves the calling thread into a new namespace.
 fn enter() -> Result<()> {
     unshare(CloneFlags::CLONE_NEWNET)
-        .context("cannot make a network namespace; containers need root: run the tests as root")?;
+        .context("cannot make a network namespace: run the tests as root with the capability CAP_SYS_ADMIN")?;
     ip(&["link", "set", "lo", "up"])?;
     ip(&["address", "add", &format!("{ADDRESS}/32"), "dev", "lo"])
 }

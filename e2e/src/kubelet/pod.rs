@@ -275,9 +275,9 @@ fn differs(old: &PodStatus, new: &PodStatus) -> Result<bool> {
 fn etc(pod: &Pod, folder: &Workdir) -> Result<Vec<Mount>> {
     let name = pod.name_any();
     let hosts = format!("127.0.0.1 localhost\n{} {name}\n", network::ADDRESS);
-    let hosts = folder.write(".hosts", hosts)?;
-    let resolv = folder.write(".resolv.conf", "nameserver 127.0.0.1\noptions attempts:1 timeout:1\n")?;
-    let hostname = folder.write(".hostname", format!("{name}\n"))?;
+    let hosts = folder.write_shared(".hosts", hosts)?;
+    let resolv = folder.write_shared(".resolv.conf", "nameserver 127.0.0.1\noptions attempts:1 timeout:1\n")?;
+    let hostname = folder.write_shared(".hostname", format!("{name}\n"))?;
     let mount = |source: &Path, target| Mount::read_only(source, target);
     Ok(vec![
         mount(&hosts, "/etc/hosts"),
