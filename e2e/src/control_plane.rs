@@ -66,11 +66,13 @@ pub struct ControlPlane {
     workdir: Workdir,
 }
 
-/// The parts of a control plane beside its store and its API server.
+/// What a control plane has beside its store and its API server.
 #[derive(Clone, Copy, Debug)]
 struct Parts {
     audit: bool,
     controllers: bool,
+    /// Whether Pods must keep the standard `restricted`.
+    restricted: bool,
 }
 
 impl ControlPlane {
@@ -82,9 +84,15 @@ impl ControlPlane {
         Ok(plane)
     }
 
-    /// As [`ControlPlane::start`], with the controllers for Pods, which a [`Kubelet`](crate::Kubelet) would start later.
+    /// As [`ControlPlane::start`], with the controllers for Pods, which a [`Kubelet`](crate::Kubelet) would start later. Pods are
+    /// refused that do not keep the standard `restricted` of Kubernetes, except in namespaces that allow more.
     pub async fn start_for_pods(name: &str) -> Result<Self> {
-        let plane = Self::start_before_controllers(name).await?;
+        let restricted = Parts {
+            audit: false,
+            controllers: true,
+            restricted: true,
+        };
+        let plane = Box::pin(Self::start_with(name, restricted)).await?;
         plane.run_workloads().await?;
         Ok(plane)
     }
@@ -94,6 +102,7 @@ impl ControlPlane {
         let audited = Parts {
             audit: true,
             controllers: true,
+            restricted: false,
         };
         let plane = Box::pin(Self::start_with(name, audited)).await?;
         plane.restart_controller_manager()?;
@@ -106,6 +115,7 @@ impl ControlPlane {
         let bare = Parts {
             audit: true,
             controllers: false,
+            restricted: false,
         };
         Box::pin(Self::start_with(name, bare)).await
     }
@@ -116,6 +126,7 @@ impl ControlPlane {
         let plain = Parts {
             audit: false,
             controllers: true,
+            restricted: false,
         };
         Box::pin(Self::start_with(name, plain)).await
     }
@@ -138,6 +149,9 @@ impl ControlPlane {
         let mut layout = Layout::prepare(&workdir, &authority, &signing_key)?;
         if parts.audit {
             layout = layout.audited(&workdir)?;
+        }
+        if parts.restricted {
+            layout = layout.restricted(&workdir)?;
         }
         let admin = Kubeconfig {
             server: layout.server_url(),

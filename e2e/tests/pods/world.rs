@@ -34,6 +34,9 @@ pub(crate) fn with_node(
         };
         let work = async {
             plane.apply(&manifests::folder(KONNECTOR)?).await?;
+            // The cases ask for what good Pods do not.
+            let label = "pod-security.kubernetes.io/enforce=privileged";
+            plane.kubectl(&["label", "namespace", NAMESPACE, label]).await?;
             try_join_all(cases(&node)).await
         };
         kubelet.during(work).await.map(drop)
