@@ -18,7 +18,8 @@ use bindery_image::Image;
 /// The first child is process 1 of the namespace. `unshare --fork` does not tell of signals in all its versions.
 const PARENT: &str = r#""$@"; exit "$?""#;
 
-/// Makes the mounts and becomes the program, as process 1: the kernel keeps signals from it for which it has no handler. Its arguments are the root, what is mounted, `--`, and the command.
+/// Makes the mounts and becomes the program, as process 1: the kernel keeps signals from it for which it has no handler. Its
+/// arguments are the root, what is mounted, `--`, and the command.
 ///
 /// The namespace of the mounts ends with the program.
 const SCRIPT: &str = r#"
@@ -40,6 +41,9 @@ shift
 mount -o remount,bind,ro,nosuid "$root"
 exec "$@"
 "#;
+
+/// The namespaces that a container has of its own, as `unshare` is told. Those of the mounts are not seen outside.
+const NAMESPACES: [&str; 5] = ["--mount", "--propagation", "private", "--ipc", "--pid"];
 
 /// Folders that each container needs to mount on.
 const MOUNT_POINTS: [&str; 2] = ["proc", "dev"];
@@ -100,8 +104,9 @@ impl Container {
             make_folders(&self.root.join(folder))?;
         }
         let mut command = Command::new("unshare");
-        command.args(["--mount", "--propagation", "private", "--ipc", "--pid"]);
-        command.args(["sh", "-c", PARENT, "sh", "sh", "-c", SCRIPT, "sh"]);
+        command
+            .args(NAMESPACES)
+            .args(["sh", "-c", PARENT, "sh", "sh", "-c", SCRIPT, "sh"]);
         command.arg(&self.root);
         for mount in &self.mounts {
             mount.prepare(&self.root)?;
@@ -169,19 +174,11 @@ fn make_folders(path: &Path) -> io::Result<()> {
 /// Fails if this machine does not let the tests run containers.
 pub fn are_possible() -> Result<()> {
     let mut probe = Command::new("unshare");
-    probe.args([
-        "--mount",
-        "--propagation",
-        "private",
-        "--ipc",
-        "--pid",
-        "--net",
-        "sh",
-        "-c",
-    ]);
-    // Nobody outside of the namespace sees this.
-    let output = probe.arg("mount -t tmpfs probe /tmp").output();
-    let output = output.context("cannot run unshare; install util-linux")?;
+    // Nobody outside of the namespaces sees this mount.
+    probe
+        .args(NAMESPACES)
+        .args(["--net", "sh", "-c", "mount -t tmpfs probe /tmp"]);
+    let output = probe.output().context("cannot run unshare; install util-linux")?;
     ensure!(
         output.status.success(),
         "containers need namespaces and mounts, which this user may not make: run the tests as root with the capability \
