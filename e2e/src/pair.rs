@@ -49,8 +49,15 @@ impl Pair {
     }
 
     /// Runs the Pods of both clusters until `work` has ended, as [`Kubelet::during`] does.
-    pub async fn during<T>(&self, server: Release<'_>, work: impl Future<Output = Result<T>>) -> Result<T> {
-        let (provider, consumer) = self.kubelets(server)?;
-        provider.during(consumer.during(work)).await
+    pub fn during<T>(
+        &self,
+        server: Release<'_>,
+        work: impl Future<Output = Result<T>>,
+    ) -> impl Future<Output = Result<T>> {
+        let work = Box::pin(work);
+        async move {
+            let (provider, consumer) = self.kubelets(server)?;
+            provider.during(consumer.during(work)).await
+        }
     }
 }

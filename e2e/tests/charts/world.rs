@@ -57,8 +57,12 @@ impl World {
 
     /// Runs a test while both clusters run Pods. Those of the consumer reach the provider, and the Service of this release of the
     /// server.
-    pub(crate) async fn during(&self, server: Release<'_>, test: impl Future<Output = Result<()>>) -> Result<()> {
-        self.clusters.during(server, test).await
+    pub(crate) fn during(
+        &self,
+        server: Release<'_>,
+        test: impl Future<Output = Result<()>>,
+    ) -> impl Future<Output = Result<()>> {
+        self.clusters.during(server, test)
     }
 
     /// Runs a command of Helm on a cluster and returns what it prints, or the error that it ends with.

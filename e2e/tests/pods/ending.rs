@@ -6,7 +6,7 @@ use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::world::{Node, SOON, container, konnector};
+use crate::world::{Node, SOON, container, konnector, short};
 
 pub(crate) async fn a_container_that_is_killed_or_not_alive_is_started_again(node: &Node<'_>) -> Result<()> {
     let mut spec = konnector()?;
@@ -30,6 +30,15 @@ pub(crate) async fn a_container_that_is_killed_or_not_alive_is_started_again(nod
     // The konnector ends as SIGTERM asks it to.
     assert_eq!(container(&status)["lastState"]["terminated"]["exitCode"], 0, "{status}");
     node.pods.delete("dead", &DeleteParams::default()).await?;
+    Ok(())
+}
+
+pub(crate) async fn a_container_that_ends_is_started_again(node: &Node<'_>) -> Result<()> {
+    let mut spec = short("synk:0.1.0", &["--version"]);
+    spec["restartPolicy"] = json!("Always");
+    node.create("short", &spec).await?;
+    let status = node.status("short", "to be started again", was_restarted).await?;
+    assert_eq!(container(&status)["lastState"]["terminated"]["exitCode"], 0);
     Ok(())
 }
 

@@ -22,11 +22,12 @@ pub(crate) struct Node<'a> {
 /// Runs cases beside each other on one node, in a namespace in which the konnector is installed.
 pub(crate) fn with_node(
     name: &str,
+    change: fn(Kubelet<'_>) -> Kubelet<'_>,
     cases: impl for<'a> FnOnce(&'a Node<'a>) -> Vec<LocalBoxFuture<'a, Result<()>>>,
 ) -> Result<()> {
     run(async {
         let plane = ControlPlane::start_for_pods(name).await?;
-        let kubelet = Kubelet::new(&plane).allowing_restarts();
+        let kubelet = change(Kubelet::new(&plane));
         let node = Node {
             plane: &plane,
             pods: Api::namespaced(plane.client(), NAMESPACE),
