@@ -10,8 +10,8 @@
 //!   Each connection goes to a Pod that is ready.
 //! - Root file systems are read-only, and no program gains privileges, also where a Pod does not ask for it. Containers of one
 //!   image share its root, with the mount points of all. Resources and system calls are not limited.
-//! - Back-offs are shorter, tokens in volumes are replaced and Secrets are looked at every few seconds, and a Pod that is deleted with a grace
-//!   period of zero is killed at once; a kubelet waits for a second.
+//! - Back-offs are shorter, so that restarts are a failure unless the caller allows them. Tokens in volumes are replaced, and Secrets
+//!   looked at, every few seconds. A Pod that is deleted with a grace period of zero is killed at once; a kubelet waits for a second.
 //!
 //! What a Pod asks for and is not known here (`exec` probes, `subPath`, `nodeSelector`) is an error of its containers, and no silence;
 //! `known.rs` lists what is known, and what of it is without effect.
