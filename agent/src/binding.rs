@@ -11,6 +11,7 @@
 
 mod apply;
 pub mod claims;
+mod continuity;
 mod contract_pin;
 mod controller;
 pub mod crd;

@@ -62,6 +62,8 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 pub struct Surroundings {
     /// The APIServiceNamespaces of the contract, each of which requests the provider namespace of a consumer namespace.
     pub namespaces: Cache<APIServiceNamespace>,
+    /// Whether the konnector may not list them.
+    pub unreadable_namespaces: channel::Receiver<bool>,
     /// All namespaces of the consumer cluster.
     pub consumer_namespaces: Cache<Namespace>,
     /// Publishes Kubernetes events about objects.
@@ -89,6 +91,9 @@ pub struct Progress {
     pub problem: Option<Problem>,
     /// While draining, once both clusters are listed: the number of objects that are left, each counted once with its copy.
     pub remaining: Option<usize>,
+    /// Once both clusters are listed: whether a copy exists that the consumer's object notes by its UID, or no object notes any. Otherwise
+    /// the provider may be another than the one that the copies were made on.
+    pub continues: bool,
 }
 
 /// What an engine syncs, for bound and for claimed resources.
@@ -353,6 +358,7 @@ impl<F: SyncStrategy> Shared<F> {
             failing: issues.count(),
             problem: issues.problem(),
             remaining: None,
+            continues: false,
         };
         let is_quiet = self.queue.is_quiet();
         self.meter.tell(&common, is_quiet);

@@ -4,6 +4,7 @@
 //! the same contract is used without a pause; a kubeconfig with another address or CA opens another session.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     sync::{
         Arc,
@@ -27,13 +28,16 @@ pub mod connect;
 pub mod credential;
 pub mod credential_secret;
 pub mod exports;
+mod found_uids;
 pub mod heartbeat;
 pub mod polling;
 pub mod provider_probe;
+pub mod provider_rights;
 mod registry;
 pub mod renewal;
 pub mod renewal_schedule;
 mod report_writer;
+mod rights_review;
 mod session_core;
 mod staleness_check;
 pub mod status_reports;
@@ -51,6 +55,7 @@ use credential::SessionCredential;
 use exports::{Exports, follower::ExportFollower};
 use heartbeat::Heartbeat;
 use polling::PollRequest;
+use provider_rights::Verification;
 use session_core::{SessionCore, SessionTools};
 use status_reports::StatusReports;
 
@@ -120,6 +125,7 @@ impl Session {
             tokio::spawn(renewal::run(Arc::clone(&core))),
             tokio::spawn(credential_secret::run(Arc::clone(&core))),
             tokio::spawn(report_writer::run(Arc::clone(&core))),
+            tokio::spawn(rights_review::run(Arc::clone(&core))),
             tokio::spawn(wake_on(core.credential.changes(), Arc::clone(&wake))),
             tokio::spawn(wake_on(core.consent.subscribe(), Arc::clone(&wake))),
             tokio::spawn(requeue_reports_on(core.exports.changes(), Arc::clone(&core))),
@@ -177,6 +183,32 @@ impl Session {
     /// The outcome of the last heartbeat.
     pub fn heartbeat(&self) -> watch::Receiver<Heartbeat> {
         self.core.heartbeat.subscribe()
+    }
+
+    /// Whether the contract is verified, and the rights that are missing on the provider.
+    pub fn verification(&self) -> watch::Receiver<Verification> {
+        self.core.verification.subscribe()
+    }
+
+    /// UID of the contract namespace, if all that the session knows was read after it, and it has not changed since.
+    pub fn found_throughout(&self) -> Option<Arc<str>> {
+        self.core.found().throughout().cloned()
+    }
+
+    /// UIDs of the bindings whose copies on the provider are those that were made before, to read or to wait for.
+    pub fn continued(&self) -> watch::Receiver<BTreeSet<Arc<str>>> {
+        self.core.continued.subscribe()
+    }
+
+    /// Notes whether the copies of a binding on the provider are those that were made before.
+    pub fn note_continued(&self, binding_uid: &str, continued: bool) {
+        self.core.continued.send_if_modified(|known| {
+            if continued {
+                known.insert(binding_uid.into())
+            } else {
+                known.remove(binding_uid)
+            }
+        });
     }
 
     /// Takes reports about exports and schemas for the provider.

@@ -14,7 +14,9 @@ mod entries;
 mod lifetime;
 mod refusal;
 
-use entries::{connection, current, endpoint, namespace, refuse_dangerous_cluster, refuse_dangerous_user, token};
+use entries::{
+    connection, current, endpoint, location, namespace, refuse_dangerous_cluster, refuse_dangerous_user, token,
+};
 
 pub use lifetime::Lifetime;
 pub use refusal::Refusal;
@@ -39,6 +41,8 @@ pub struct ProviderAccess {
     pub fingerprint: Fingerprint,
     /// Digest of everything but the tokens: another one needs a new connection.
     pub endpoint: Fingerprint,
+    /// Digest of what says where the contract is: address, CA, TLS server name and namespace. Another credential does not change it.
+    pub location: Fingerprint,
 }
 
 /// A digest that tells documents apart and does not reveal their content.
@@ -107,6 +111,7 @@ impl ProviderAccess {
             lifetime,
             fingerprint: Fingerprint::of([document]),
             endpoint: endpoint(cluster, user, namespace),
+            location: location(cluster, namespace),
             config,
         })
     }

@@ -3,7 +3,10 @@
 //! The status lists both kinds, and a claim takes effect only once it is listed. So a restarted konnector knows of which
 //! claims copies may exist, also if the user has rejected them meanwhile.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use bindery_api::{
     Accepted, annotations,
@@ -48,6 +51,8 @@ pub struct ClaimsPlan {
     pub spec: Option<ClaimSpec>,
     /// Resources to clean up without the provider.
     pub cleanup: BTreeSet<GroupResource>,
+    /// Whether nothing is synced, since the contract cannot be verified.
+    pub is_unverified: bool,
 }
 
 /// Decides about the claims of a binding that is not being deleted; `None` while too little is known.
@@ -106,6 +111,19 @@ pub fn plan(seen: &ObservedBinding) -> Option<ClaimsPlan> {
     claims.withdrawn = resources(&going).into_iter().collect();
     claims.listed = claims.effective.iter().cloned().chain(going).collect();
     Some(claims)
+}
+
+/// The claims of a binding whose contract cannot be verified: what is registered stays, paused by the runtime of the binding, and nothing
+/// else takes effect. `None` if nothing is claimed.
+pub fn unverified(seen: &ObservedBinding) -> Option<ClaimsPlan> {
+    let listed = listed_claims(seen);
+    let is_claimed = |export: &Arc<APIServiceExport>| !export.spec.permission_claims.is_empty();
+    (!listed.is_empty() || seen.export().is_some_and(is_claimed)).then(|| ClaimsPlan {
+        listed: listed.to_vec(),
+        spec: seen.claims.running.clone(),
+        is_unverified: true,
+        ..ClaimsPlan::default()
+    })
 }
 
 /// Returns the steps to register these claims and to clean up these resources.
@@ -238,7 +256,7 @@ fn elsewhere(seen: &ObservedClaims) -> BTreeSet<GroupResource> {
 /// Where claimed objects are placed on the provider; `None` while the schemas that decide it are not known.
 fn place(seen: &ObservedBinding, export: &APIServiceExport) -> Option<ClaimedPlacement> {
     let scopes = crd_names(export).map(|name| match seen.schemas.get(&name)? {
-        ObservedSchema::Unknown => None,
+        ObservedSchema::Unknown | ObservedSchema::Unreadable => None,
         ObservedSchema::Present(schema) => Some(schema.spec.scope),
         // No schema will come, and a withdrawal does not wait for it.
         ObservedSchema::Missing => Some(Scope::Namespaced),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bindery_api::{
     annotations,
+    conditions::RIGHTS_MISSING,
     crd::{self, compat},
     hash,
     meta::controller_reference,
@@ -19,7 +20,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use crate::{controller::ownership::owns_crd, model::BoundResource};
+use crate::{controller::ownership::owns_crd, model::BoundResource, rights};
 
 mod takeover;
 
@@ -28,6 +29,8 @@ mod takeover;
 pub enum ObservedSchema {
     /// The schemas were not listed yet.
     Unknown,
+    /// The konnector may not list the schemas.
+    Unreadable,
     /// The provider has no schema of that name.
     Missing,
     /// The schema.
@@ -100,6 +103,7 @@ pub fn plan(
         ObservedSchema::Unknown => {
             return pending(None, "SchemaUnknown", format!("BoundSchema {name} is not known yet"));
         }
+        ObservedSchema::Unreadable => return unreadable(name, crd, binding),
         ObservedSchema::Missing => {
             return refused(
                 "BoundSchemaFetchFailed",
@@ -148,7 +152,7 @@ pub fn plan(
             Err(refusal) => refused(refusal.reason(), refusal.to_string()),
         };
     }
-    let state = state(name, schema, existing);
+    let state = state(name, schema.spec.versions.iter().map(crd::listed_bound), existing);
     // A CRD that is being deleted deletes its objects, and an engine must delete their copies. So it is synced to its end.
     if existing.metadata.deletion_timestamp.is_some() {
         return CrdDecision {
@@ -205,18 +209,39 @@ fn pending(op: Option<CrdOp>, reason: &'static str, message: String) -> CrdDecis
     }
 }
 
-/// Tells whether an installed CRD can be synced, and in which version.
-fn state(name: &str, schema: &BoundSchema, existing: &CustomResourceDefinition) -> CrdState {
+/// Decides about a CRD whose schema the konnector may not read: one that was installed before is used as it is.
+fn unreadable(name: &str, crd: Option<&CustomResourceDefinition>, binding: &APIServiceBinding) -> CrdDecision {
+    let state = match crd.filter(|existing| owns_crd(binding, existing)) {
+        Some(existing) => state(name, existing.spec.versions.iter().map(crd::listed), existing),
+        None => CrdState::Refused {
+            reason: RIGHTS_MISSING,
+            message: format!(
+                "BoundSchema {name} cannot be read, so its CRD is not installed; the provider's admin mends it by this rule in a Role \
+                 of the contract namespace: {}",
+                rights::rule("kube-bind.io", &["boundschemas"], &["get", "list", "watch"])
+            ),
+        },
+    };
+    CrdDecision {
+        op: None,
+        state,
+        refused_change: None,
+    }
+}
+
+/// Tells whether an installed CRD can be synced, and in which version. `offered` are the versions of the provider.
+fn state<'a>(
+    name: &str,
+    offered: impl IntoIterator<Item = versions::Listed<'a>>,
+    existing: &'a CustomResourceDefinition,
+) -> CrdState {
     if !is_established(existing) {
         return CrdState::Pending {
             reason: "CustomResourceDefinitionNotEstablished",
             message: format!("CRD {name} is not served yet: {}", complaint(existing)),
         };
     }
-    let common = versions::common(
-        schema.spec.versions.iter().map(crd::listed_bound),
-        existing.spec.versions.iter().map(crd::listed),
-    );
+    let common = versions::common(offered, existing.spec.versions.iter().map(crd::listed));
     let Some(version) = common else {
         return CrdState::Pending {
             reason: "NoCommonVersion",

@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::{
+    continuity::continues,
     contract_pin::ContractPin,
     controller::BindingController,
     crd::ObservedSchema,
@@ -29,7 +30,7 @@ use crate::{
         observed_session::ObservedSession,
         ownership::{bundle_of, owns_crd},
     },
-    session::Session,
+    session::{Session, provider_rights::LIST_SCHEMAS},
 };
 
 impl BindingController {
@@ -81,12 +82,17 @@ impl BindingController {
             bundle: None,
         };
         seen.bundle = bundle.map(|bundle| self.owning_bundle(&seen, &bundle));
+        let is_trusted = seen.session.as_ref().is_some_and(ObservedSession::is_trusted);
+        runtime.withhold_deletions(seen.session.is_some() && !is_trusted);
         // A bundle says itself how often its provider is polled.
         let interval = self.context.options.polling_interval;
         runtime.poll_every(seen.bundle.is_none().then_some(interval));
         self.observe_crds(&mut seen, session.as_deref(), runtime, key);
         seen.last_count = runtime.count(seen.objects());
         self.count_for_bundle(&seen);
+        if let (Some(session), Some(uid)) = (&session, &binding.metadata.uid) {
+            session.note_continued(uid, continues(&seen));
+        }
         seen
     }
 
@@ -102,6 +108,7 @@ impl BindingController {
         let pin = ContractPin::of(binding, bundle, now);
         let secret = &binding.spec.kubeconfig_secret_ref;
         let known = KnownCredentials {
+            proven: context.proven(runtime.connection.session(), pin.contract.as_deref()),
             consent: pin.consent,
             unbinding: binding.metadata.deletion_timestamp.is_some(),
             ..KnownCredentials::of(&context.consumer, secret, pin.contract.as_deref())
@@ -208,7 +215,12 @@ impl BindingController {
             return ObservedSchema::Present(schema);
         }
         if !session.schemas().is_synced() {
-            return ObservedSchema::Unknown;
+            let is_forbidden = session.verification().borrow().lacks(LIST_SCHEMAS);
+            return if is_forbidden {
+                ObservedSchema::Unreadable
+            } else {
+                ObservedSchema::Unknown
+            };
         }
         match runtime.schema_missed(name) {
             None => ObservedSchema::Missing,

@@ -198,8 +198,13 @@ impl ObservedBinding {
         export.metadata.deletion_timestamp.is_none().then_some(export)
     }
 
-    /// Whether the export certainly does not exist or is being deleted.
+    /// Whether the export certainly does not exist or is being deleted. Without a trusted provider that is never certain.
     pub fn export_is_gone(&self) -> bool {
+        self.session.as_ref().is_some_and(ObservedSession::is_trusted) && self.export_is_missed()
+    }
+
+    /// Whether the provider shows no export, or one that is being deleted.
+    pub fn export_is_missed(&self) -> bool {
         match self.session.as_ref().map(|session| &session.export) {
             Some(ExportLookup::Absent) => true,
             Some(ExportLookup::Present(export)) => export.metadata.deletion_timestamp.is_some(),

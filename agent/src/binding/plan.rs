@@ -75,10 +75,15 @@ fn wanted(seen: &ObservedBinding) -> BindingPlan {
     match session.pin {
         ClusterPin::Unknown => return BindingPlan::default(),
         ClusterPin::Other { .. } => return steps(vec![BindingOp::Pause(true)]),
-        ClusterPin::Ours => {}
+        ClusterPin::Ours | ClusterPin::Unverified => {}
     }
     let mut plan = BindingPlan {
-        claims: claims::plan(seen),
+        // Claimed objects may be secret, and go to nobody but the contract that they were accepted for.
+        claims: if session.is_trusted() {
+            claims::plan(seen)
+        } else {
+            claims::unverified(seen)
+        },
         ..BindingPlan::default()
     };
     if let Some(claims) = &plan.claims {
@@ -92,6 +97,9 @@ fn wanted(seen: &ObservedBinding) -> BindingPlan {
         return plan;
     }
     let Some(export) = seen.export() else {
+        // Nothing is written for an export that the provider does not show, and nothing ends before that is certain.
+        plan.ops
+            .extend(seen.export_is_missed().then_some(BindingOp::Pause(true)));
         return plan;
     };
     let mut used = BTreeSet::new();
@@ -118,7 +126,9 @@ fn wanted(seen: &ObservedBinding) -> BindingPlan {
                 });
             }
             used.insert(name.clone());
-        } else if matches!(schema, ObservedSchema::Unknown) && seen.engines.contains_key(&name) {
+        } else if matches!(schema, ObservedSchema::Unknown | ObservedSchema::Unreadable)
+            && seen.engines.contains_key(&name)
+        {
             // Until the schemas are listed, a running engine continues.
             used.insert(name.clone());
         }
@@ -128,7 +138,10 @@ fn wanted(seen: &ObservedBinding) -> BindingPlan {
         plan.states.insert(name, decision.state);
     }
     let exported = crd_names(export).collect();
-    plan.ops.extend(release(seen, &used, &exported, DrainMode::Deleted));
+    let mut released = release(seen, &used, &exported, DrainMode::Deleted);
+    // That an unverified provider exports less is no reason to release objects.
+    released.retain(|op| session.is_trusted() || !matches!(op, BindingOp::StartReleaser { .. }));
+    plan.ops.extend(released);
     plan.ops.push(BindingOp::Pause(false));
     plan
 }

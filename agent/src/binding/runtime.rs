@@ -37,6 +37,7 @@ pub(super) enum BindingKey {
 
 /// The tasks that run for a binding. Dropping it ends them all.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct BindingRuntime {
     /// The way to the provider.
     pub(super) connection: ProviderConnection<BindingKey>,
@@ -59,6 +60,8 @@ pub(super) struct BindingRuntime {
     relink: bool,
     /// Until when the user consents to deletions.
     deletions_allowed: Option<Timestamp>,
+    /// Whether the provider cannot be trusted, so that nothing is deleted.
+    deletions_withheld: bool,
 }
 
 /// An engine and its progress. Dropping it stops the engine.
@@ -90,6 +93,7 @@ impl BindingRuntime {
             paused: false,
             relink: false,
             deletions_allowed: None,
+            deletions_withheld: false,
         }
     }
 
@@ -215,11 +219,23 @@ impl BindingRuntime {
         }
     }
 
+    /// Withholds all deletions and pauses the claims, or no longer.
+    pub(super) fn withhold_deletions(&mut self, withheld: bool) {
+        let before = std::mem::replace(&mut self.deletions_withheld, withheld);
+        if let Some((guard, _)) = &self.deletions {
+            guard.withhold(withheld);
+        }
+        if before != withheld {
+            self.push_claims();
+        }
+    }
+
     /// The deletion guard of the binding.
     pub(super) fn deletions(&mut self) -> Arc<Deletions> {
         let (guard, _) = self.deletions.get_or_insert_with(|| {
             let guard = Arc::<Deletions>::default();
             guard.consent(self.deletions_allowed);
+            guard.withhold(self.deletions_withheld);
             // The counts change while deletions are frozen; only the begin and the end are urgent.
             let link = self.connection.link_milestones(guard.frozen(), Option::is_some);
             (guard, link)
@@ -284,7 +300,7 @@ fn is_done(released: &DrainProgress) -> bool {
 }
 
 /// The facts of an engine's progress whose change is reported at once.
-fn milestones(progress: &Progress) -> [bool; 6] {
+fn milestones(progress: &Progress) -> [bool; 7] {
     [
         progress.consumer_synced,
         progress.provider_synced,
@@ -292,5 +308,6 @@ fn milestones(progress: &Progress) -> [bool; 6] {
         progress.failing > 0,
         progress.remaining == Some(0),
         progress.objects == 0,
+        progress.continues,
     ]
 }

@@ -11,7 +11,10 @@ use serde_json::Value;
 
 use super::{observed::ObservedBinding, plan::BindingPlan, unbind::UnbindPlan};
 use crate::{
-    controller::{access::ContractAccess, conditions::status_changes},
+    controller::{
+        access::ContractAccess,
+        conditions::{provider_access, status_changes},
+    },
     session::status_reports::ExportReport,
 };
 
@@ -23,7 +26,7 @@ pub(super) mod sync;
 pub mod types {
     pub use bindery_api::conditions::{
         ACTIVE, CONNECTED, DELETIONS_SYNCED, DRAINING, HEARTBEATING, INFORMERS_SYNCED, OBJECTS_IN_SYNC,
-        PERMISSION_CLAIMS_IN_SYNC, SCHEMA_IN_SYNC, SECRET_VALID,
+        PERMISSION_CLAIMS_IN_SYNC, PROVIDER_ACCESS_COMPLETE, SCHEMA_IN_SYNC, SECRET_VALID,
     };
 }
 
@@ -71,6 +74,16 @@ pub fn live(seen: &ObservedBinding, plan: &BindingPlan, failures: &CrdFailures) 
             (sync::objects_in_sync(seen), types::OBJECTS_IN_SYNC),
             (sync::deletions_synced(seen), types::DELETIONS_SYNCED),
             (claims::in_sync(seen, plan), types::PERMISSION_CLAIMS_IN_SYNC),
+            (
+                // Bindings of a bundle follow its consent.
+                provider_access(
+                    &seen.access,
+                    seen.session.as_ref(),
+                    if seen.bundle.is_some() { "bundle" } else { "binding" },
+                    &seen.takeover(),
+                ),
+                types::PROVIDER_ACCESS_COMPLETE,
+            ),
         ] {
             set(condition.filter(|_| is_served), kind);
         }

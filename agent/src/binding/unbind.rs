@@ -16,7 +16,7 @@ use crate::{
         access::ContractAccess,
         observed_session::{ClusterPin, ObservedSession},
     },
-    session::{exports::ExportLookup, heartbeat::Heartbeat},
+    session::{exports::ExportLookup, heartbeat::Heartbeat, provider_rights},
 };
 
 mod export;
@@ -175,7 +175,10 @@ fn path(seen: &ObservedBinding) -> UnbindPath {
                 true,
             );
         }
-        ClusterPin::Ours => {}
+        ClusterPin::Ours | ClusterPin::Unverified => {}
+    }
+    if !session.is_trusted() {
+        return wait(unverified(session), true);
     }
     match &session.export {
         ExportLookup::Unknown { failure } => {
@@ -229,6 +232,25 @@ fn claims(seen: &ObservedBinding, plan: &mut UnbindPlan) -> bool {
     }
     plan.listed = Some(withdrawal.listed);
     true
+}
+
+/// Message while nothing tells whether the provider still has the contract and serves this cluster.
+fn unverified(session: &ObservedSession) -> String {
+    let contract = &session.contract;
+    let why = match &session.found {
+        Some(found) if !session.is_verified() => format!(
+            "the binding is pinned to {}, but the namespace has UID {found}; consent to that by annotating the binding with \
+             kube-bind.io/accept-provider-change=<time, RFC 3339>",
+            session.contract_uid
+        ),
+        _ => format!(
+            "the konnector lacks rights there: {}",
+            provider_rights::granting(&session.missing_rights)
+        ),
+    };
+    format!(
+        "nothing tells whether namespace {contract} of the provider is still the same contract and serves this cluster, since {why}; {FORCE}"
+    )
 }
 
 /// Message while it is not known whether the contract serves this cluster, and whether the user must act.

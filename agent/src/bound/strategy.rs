@@ -139,6 +139,7 @@ impl SyncStrategy for Bound {
         let is_known = common.consumer_synced && common.provider_synced;
         Progress {
             remaining: (draining && is_known).then(|| index.remaining()),
+            continues: is_known && index.continues(),
             ..common
         }
     }
@@ -167,6 +168,20 @@ impl Operation for Op {
 
     fn is_guarded(&self) -> bool {
         matches!(self, Self::DeleteOrphan { .. })
+    }
+
+    fn is_deletion(&self) -> bool {
+        matches!(
+            self,
+            Self::DeleteProvider { .. }
+                | Self::DeleteOrphan { .. }
+                | Self::DeleteConsumer { .. }
+                | Self::Release { .. }
+        )
+    }
+
+    fn is_independent(&self) -> bool {
+        matches!(self, Self::Status { .. })
     }
 
     fn read(on_consumer: bool) -> Self {

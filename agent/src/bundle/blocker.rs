@@ -149,7 +149,7 @@ fn without_provider(seen: &ObservedBundle) -> Option<Blocker> {
         ));
     }
     match (&session.pin, &session.heartbeat) {
-        (ClusterPin::Ours, _) => None,
+        (ClusterPin::Ours | ClusterPin::Unverified, _) => None,
         (ClusterPin::Other { recorded }, _) => {
             let message = format!(
                 "contract {} serves another cluster (kube-system {recorded}), so nothing is bound; use credentials for \

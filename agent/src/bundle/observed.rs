@@ -100,6 +100,13 @@ impl ObservedBundle {
         is_answered && self.exports.failing.is_none()
     }
 
+    /// Whether the contract was verified, and the known exports are confirmed to be its own.
+    pub fn may_unbind(&self) -> bool {
+        let is_verified = self.last_probe.as_ref().is_some_and(|probe| probe.is_verified);
+        let is_trusted = self.session.as_ref().is_some_and(ObservedSession::is_trusted);
+        is_verified && is_trusted && self.is_confirmed()
+    }
+
     /// Who made a binding.
     pub fn owner_of(&self, binding: &APIServiceBinding) -> BindingOwner {
         match bundle_of(binding) {

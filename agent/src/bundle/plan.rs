@@ -273,7 +273,7 @@ impl BundlePlan {
             self.wait(export, until);
             return None;
         }
-        if !seen.is_confirmed() {
+        if !seen.may_unbind() {
             let until = format!(
                 "APIServiceBinding {} will be deleted when the provider has confirmed its list of exports",
                 binding.name_any()

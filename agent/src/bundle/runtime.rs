@@ -108,6 +108,7 @@ impl BundleRuntime {
             failures,
             problem: Some(problem.clone()),
             exports_version: 0,
+            is_verified: false,
         }
     }
 

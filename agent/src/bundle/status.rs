@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use bindery_api::{
     Condition, Conditions as _, Severity,
-    conditions::{self, false_condition, true_condition},
+    conditions::{self, CONTRACT_UNVERIFIED, false_condition, true_condition},
     v1alpha2::APIServiceBindingBundleStatus,
 };
 use jiff::Timestamp;
@@ -26,7 +26,7 @@ use crate::{
 
 /// Types of the conditions of a bundle.
 pub mod types {
-    pub use bindery_api::conditions::{PROVIDER_REACHABLE, SECRET_VALID};
+    pub use bindery_api::conditions::{PROVIDER_ACCESS_COMPLETE, PROVIDER_REACHABLE, SECRET_VALID};
     /// Says whether every export that the bundle selects is bound. If it is False, the reason is a
     /// [`SyncedReason`](super::SyncedReason).
     pub const SYNCED: &str = "Synced";
@@ -53,6 +53,10 @@ pub fn of(seen: &ObservedBundle, plan: &BundlePlan, failures: &ExportFailures) -
     if !matches!(seen.access, ContractAccess::Connecting) {
         set(Some(secret_valid(seen)), types::SECRET_VALID);
         set(reachable(seen), types::PROVIDER_REACHABLE);
+        set(
+            shared::provider_access(&seen.access, seen.session.as_ref(), "bundle", &seen.takeover()),
+            types::PROVIDER_ACCESS_COMPLETE,
+        );
     }
     conditions::set_summary(&mut list, seen.now);
     status.conditions = list;
@@ -105,6 +109,7 @@ fn unreachable(problem: &ConnectError) -> &'static str {
         ConnectError::Unreachable { .. } | ConnectError::Setup { .. } => "ProviderUnreachable",
         ConnectError::Unauthorized { .. } => "ProviderUnauthorized",
         ConnectError::Denied { .. } => "ProviderForbidden",
+        ConnectError::Unverified { .. } => CONTRACT_UNVERIFIED,
         ConnectError::Gone { .. } => "ContractNotFound",
     }
 }

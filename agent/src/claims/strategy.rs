@@ -206,6 +206,10 @@ impl Operation for Op {
         matches!(self, Self::DeleteOrphan { .. } | Self::Delete { guarded: true, .. })
     }
 
+    fn is_deletion(&self) -> bool {
+        matches!(self, Self::Delete { .. } | Self::DeleteOrphan { .. })
+    }
+
     fn read(on_consumer: bool) -> Self {
         Self::Read {
             on: if on_consumer {

@@ -8,10 +8,10 @@ use k8s_openapi::api::core::v1::Secret;
 
 use crate::{
     consumer::Consumer,
-    contract::Contract,
+    contract::{Contract, is_unverified},
     session::{
         Sessions,
-        connect::{ConnectAttempts, ConnectError, Connector, ContractConnection},
+        connect::{ConnectAttempts, ConnectError, Connector, ContractConnection, ReachTerms},
         credential_secret::{self, StoredCredential},
         polling::PollPolicy,
     },
@@ -94,6 +94,8 @@ pub struct KnownCredentials {
     pub stored: Option<StoredCredential>,
     /// UID of the pinned contract.
     pub pinned: Option<String>,
+    /// UID of the contract that was proven to be the one that the pinned digest stands for.
+    pub proven: Option<Arc<str>>,
     /// Whether the user consents to another contract.
     pub consent: bool,
     /// Whether the binding is being deleted: then the stored credential of the pinned contract may be used too.
@@ -174,6 +176,7 @@ impl KnownCredentials {
             secret: read(reference, secret.as_deref(), &consumer.namespace),
             stored: pinned.and_then(|uid| stored_credential(consumer, uid)),
             pinned: pinned.map(str::to_owned),
+            proven: None,
             consent: false,
             unbinding: false,
         }
@@ -190,11 +193,63 @@ impl KnownCredentials {
         attempts.retain(&self.candidates());
         self.resolve(
             |reached: &Arc<ContractConnection>| &reached.contract,
-            |access| match sessions.recall(access) {
-                Some(reached) => Some(Ok(reached)),
-                None => attempts.connect(connector, access, policy),
+            |access| {
+                let needs_uid = self.needs_uid(access);
+                let recalled = sessions.recall(access, self.pinned.as_deref());
+                let has_uid = |reached: &Arc<ContractConnection>| !is_unverified(&reached.contract.uid);
+                let reached = match recalled.filter(|reached| !needs_uid || has_uid(reached)) {
+                    Some(reached) => Ok(reached),
+                    None => attempts.connect(connector, access, ReachTerms { policy, needs_uid })?,
+                };
+                Some(reached.map(|reached| self.identify(reached, access)))
             },
         )
+    }
+
+    /// Whether the UID of the contract has to be read, since one is pinned and nothing else tells that the kubeconfig reaches it.
+    pub fn needs_uid(&self, access: &ProviderAccess) -> bool {
+        let is_pinned = self.pinned.as_deref().is_some_and(|uid| !is_unverified(uid));
+        // The stored credential reached the pinned contract there.
+        let is_there = |stored: &StoredCredential| stored.access.location == access.location;
+        is_pinned && !self.stored.as_ref().is_some_and(is_there)
+    }
+
+    /// The connection, to the contract as [`identity`](Self::identity) knows it.
+    fn identify(&self, reached: Arc<ContractConnection>, access: &ProviderAccess) -> Arc<ContractConnection> {
+        let contract = self.identity(&reached.contract, access);
+        if contract == reached.contract {
+            return reached;
+        }
+        let mut known = ContractConnection::clone(&reached);
+        known.contract = contract;
+        Arc::new(known)
+    }
+
+    /// Which contract a kubeconfig reaches, where the provider shows `found`. An unverified contract is the pinned one, which the
+    /// connection led to before; and one that is pinned by the digest of its location stays unverified, also when a UID can be read, until
+    /// that is proven to be its own or the user consents. What the provider lacks meanwhile is no reason to end anything.
+    fn identity(&self, found: &Contract, access: &ProviderAccess) -> Contract {
+        let is_held = |pinned: &&str| {
+            if is_unverified(pinned) {
+                *Contract::unverified(access).uid == **pinned && !self.accepts(&found.uid)
+            } else {
+                is_unverified(&found.uid)
+            }
+        };
+        Contract {
+            uid: self
+                .pinned
+                .as_deref()
+                .filter(is_held)
+                .map_or_else(|| Arc::clone(&found.uid), Arc::from),
+            namespace: Arc::clone(&found.namespace),
+        }
+    }
+
+    /// Whether the binding or bundle may be served by a contract.
+    fn accepts(&self, uid: &str) -> bool {
+        let is_pinned = self.pinned.as_deref().is_none_or(|pinned| pinned == uid);
+        is_pinned || self.proven.as_deref() == Some(uid) || self.consent
     }
 
     /// The kubeconfigs to try, the best first.
@@ -247,7 +302,7 @@ impl KnownCredentials {
                 None => return ContractAccess::Connecting,
                 Some(Err(error)) => failure = failure.or(Some(ContractAccess::Failed(error))),
                 Some(Ok(reached)) => match &self.pinned {
-                    Some(pinned) if **pinned != *contract(&reached).uid && !self.consent => {
+                    Some(pinned) if !self.accepts(&contract(&reached).uid) => {
                         let changed = ContractAccess::Changed {
                             pinned: pinned.clone(),
                             found: reached,

@@ -3,14 +3,15 @@
 use bindery_api::{
     Condition, Severity, annotations,
     conditions::{
-        self, EXPORT_NOT_SELECTED, EXPORT_REMOVED, SECRET_VALID, false_condition, true_condition, unknown_condition,
+        self, CONTRACT_UNVERIFIED, EXPORT_NOT_SELECTED, EXPORT_REMOVED, PROVIDER_ACCESS_COMPLETE, RIGHTS_MISSING,
+        SECRET_VALID, false_condition, true_condition, unknown_condition,
     },
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{access::ContractAccess, consent::Consent, observed_session::ObservedSession};
-use crate::session::connect::ConnectError;
+use crate::session::{connect::ConnectError, provider_rights};
 
 /// Reason of a Connected condition that is False: a CRD on the consumer belongs to another owner.
 pub const FOREIGN_CRD: &str = "ForeignCustomResourceDefinition";
@@ -81,6 +82,10 @@ fn unusable(failure: &ConnectError, renew: &str) -> Condition {
             "CredentialDenied",
             format!("{failure}; {renew}, or ask the provider's admin"),
         ),
+        ConnectError::Unverified { .. } => invalid(
+            CONTRACT_UNVERIFIED,
+            format!("{failure}; until then nothing is synced, and objects stay"),
+        ),
         ConnectError::Setup { .. } => invalid("KubeconfigSecretInvalid", format!("{failure}; {renew}")),
         // The Secret may be well: no API server has refused it.
         ConnectError::Unreachable { .. } => unknown_condition(SECRET_VALID, "ProviderUnreachable", ""),
@@ -103,6 +108,55 @@ fn credential(session: &ObservedSession, renew: &str) -> Condition {
         ),
         (None, None) => true_condition(SECRET_VALID),
     }
+}
+
+/// The condition ProviderAccessComplete; `None` unless rights in the contract namespace are missing, or its UID is not the pinned one.
+/// `kind` is `binding` or `bundle`, whose user may consent to the contract.
+pub fn provider_access(
+    access: &ContractAccess,
+    session: Option<&ObservedSession>,
+    kind: &str,
+    takeover: &Consent,
+) -> Option<Condition> {
+    let session = session.filter(|session| !session.missing_rights.is_empty() || !session.is_verified())?;
+    if !matches!(access, ContractAccess::Reached(_)) {
+        return None;
+    }
+    let mut told = Vec::new();
+    let reason = if session.is_trusted() {
+        RIGHTS_MISSING
+    } else {
+        told.push(format!(
+            "nothing tells whether namespace {} of the provider is still the same contract and serves this cluster: objects are synced \
+             as far as the rights go, and nothing is deleted or unbound",
+            session.contract
+        ));
+        CONTRACT_UNVERIFIED
+    };
+    if let Some(found) = &session.found
+        && !session.is_verified()
+    {
+        told.push(format!(
+            "the {kind} is pinned to {}, the namespace has UID {found} now; that takes the place of the pin when copies are found that \
+             were made before, or after you consent by annotating the {kind} with kube-bind.io/accept-provider-change=<time, RFC 3339>{}",
+            session.contract_uid,
+            takeover.complaint(annotations::ACCEPT_PROVIDER_CHANGE),
+        ));
+    }
+    if !session.missing_rights.is_empty() {
+        told.push(format!(
+            "the konnector lacks rights in namespace {} of the provider; the provider's admin mends it by these rules in a Role of that \
+             namespace: {}",
+            session.contract,
+            provider_rights::granting(&session.missing_rights),
+        ));
+    }
+    Some(false_condition(
+        PROVIDER_ACCESS_COMPLETE,
+        Severity::Warning,
+        reason,
+        told.join("; "),
+    ))
 }
 
 /// The conditions that deserve an event: those that stopped to hold or say something new, and Ready when it begins to hold.

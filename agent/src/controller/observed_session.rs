@@ -6,7 +6,15 @@ use bindery_api::names::CLUSTER_BINDING;
 
 use crate::{
     consumer::Consumer,
-    session::{Session, credential::RenewalState, exports::ExportLookup, heartbeat::Heartbeat},
+    session::{
+        Session,
+        credential::RenewalState,
+        exports::ExportLookup,
+        heartbeat::Heartbeat,
+        provider_rights::{
+            LIST_CLUSTER_BINDINGS, ProviderRight, Verification, WATCH_CLUSTER_BINDINGS, WRITE_HEARTBEAT,
+        },
+    },
 };
 
 /// A renewal is reported as failing after this many failures in a row.
@@ -35,6 +43,10 @@ pub struct ObservedSession {
     pub pretty_name: Option<String>,
     /// Whether the kubeconfig names a gRPC backend.
     pub has_backend: bool,
+    /// The rights in the contract namespace that the konnector is known to lack.
+    pub missing_rights: Vec<ProviderRight>,
+    /// UID of the contract namespace as it was read last; `None` while the konnector may not read it.
+    pub found: Option<Arc<str>>,
 }
 
 /// Which consumer cluster a contract is pinned to.
@@ -44,11 +56,48 @@ pub enum ClusterPin {
     Unknown,
     /// This cluster, or a provider that does not record clusters.
     Ours,
+    /// Nothing tells, since the konnector may not read or write the record.
+    Unverified,
     /// Another cluster: nothing may be written.
     Other {
         /// UID of that cluster's kube-system namespace.
         recorded: String,
     },
+}
+
+/// What a provider shows of the cluster that a contract serves.
+#[derive(Clone, Copy, Debug)]
+struct ClusterRecord<'a> {
+    /// UID of the recorded cluster's kube-system namespace.
+    recorded: Option<&'a str>,
+    /// Whether the provider accepted a heartbeat.
+    is_accepted: bool,
+    /// Whether the user consents to take the contract over from another cluster.
+    takeover: bool,
+}
+
+impl ClusterRecord<'_> {
+    /// Which cluster the contract is pinned to. A record that can no longer be read may have changed, so that it proves nothing.
+    fn pin(self, ours: Option<&str>, verification: &Verification) -> ClusterPin {
+        let Some(ours) = ours else {
+            return ClusterPin::Unknown;
+        };
+        let other = self.recorded.filter(|recorded| *recorded != ours && !self.takeover);
+        if let Some(recorded) = other.map(str::to_owned) {
+            return ClusterPin::Other { recorded };
+        }
+        if verification.lacks(LIST_CLUSTER_BINDINGS) || verification.lacks(WATCH_CLUSTER_BINDINGS) {
+            return ClusterPin::Unverified;
+        }
+        match self.recorded {
+            Some(recorded) if recorded == ours => ClusterPin::Ours,
+            // A provider that took the heartbeat and does not record the cluster is kube-bind's.
+            None if self.is_accepted => ClusterPin::Ours,
+            None if verification.lacks(WRITE_HEARTBEAT) => ClusterPin::Unverified,
+            // With consent the next heartbeat takes the contract over.
+            Some(_) | None => ClusterPin::Unknown,
+        }
+    }
 }
 
 impl ObservedSession {
@@ -61,17 +110,13 @@ impl ObservedSession {
         let recorded = cluster_binding
             .as_ref()
             .and_then(|seen| seen.status.as_ref()?.consumer_cluster_uid.as_deref());
-        let pin = match (recorded, consumer.cluster_uid()) {
-            (Some(recorded), Some(ours)) if recorded == ours => ClusterPin::Ours,
-            // With consent the next heartbeat takes the contract over.
-            (Some(_), Some(_)) if takeover => ClusterPin::Unknown,
-            (Some(recorded), Some(_)) => ClusterPin::Other {
-                recorded: recorded.to_owned(),
-            },
-            // A provider that took the heartbeat and does not record the cluster is kube-bind's.
-            (None, Some(_)) if heartbeat == Heartbeat::Beating && cluster_binding.is_some() => ClusterPin::Ours,
-            _ => ClusterPin::Unknown,
+        let verification = session.verification().borrow().clone();
+        let record = ClusterRecord {
+            recorded,
+            is_accepted: heartbeat == Heartbeat::Beating && cluster_binding.is_some(),
+            takeover,
         };
+        let pin = record.pin(consumer.cluster_uid().as_deref(), &verification);
         let held = session.credential().held();
         let renewal_fails = match &held.renewal {
             RenewalState::Failing { message, count } if *count >= RENEWAL_FAILURES_SHOWN => Some(message.clone()),
@@ -89,6 +134,79 @@ impl ObservedSession {
             renewal_fails,
             pretty_name: cluster_binding.map(|seen| seen.spec.provider_pretty_name.clone()),
             has_backend: held.access.backend.is_some(),
+            found: verification.found,
+            missing_rights: verification.missing,
         }
+    }
+
+    /// Whether the konnector may read all that tells this contract from another, and which cluster it serves. Otherwise nothing
+    /// that the provider shows is a reason to delete or to end anything.
+    pub fn is_trusted(&self) -> bool {
+        self.is_verified() && self.pin != ClusterPin::Unverified
+    }
+
+    /// Whether the konnector may read the UID of the contract, and it is that of the session.
+    pub fn is_verified(&self) -> bool {
+        self.found.as_ref() == Some(&self.contract_uid)
+    }
+
+    /// Whether a right in the contract namespace is known to be missing.
+    pub fn lacks(&self, right: ProviderRight) -> bool {
+        self.missing_rights.contains(&right)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OURS: Option<&str> = Some("ours");
+
+    #[track_caller]
+    fn check(recorded: Option<&str>, is_accepted: bool, missing: &[ProviderRight], expect: &ClusterPin) {
+        let record = ClusterRecord {
+            recorded,
+            is_accepted,
+            takeover: false,
+        };
+        let verification = Verification {
+            found: None,
+            missing: missing.to_vec(),
+        };
+        assert_eq!(
+            record.pin(OURS, &verification),
+            *expect,
+            "{recorded:?} without {missing:?}"
+        );
+        assert_eq!(record.pin(None, &verification), ClusterPin::Unknown);
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_proves_nothing() {
+        let theirs = ClusterPin::Other {
+            recorded: "theirs".to_owned(),
+        };
+        check(OURS, true, &[], &ClusterPin::Ours);
+        check(None, true, &[], &ClusterPin::Ours);
+        check(None, false, &[], &ClusterPin::Unknown);
+        check(Some("theirs"), true, &[], &theirs);
+        for unread in [LIST_CLUSTER_BINDINGS, WATCH_CLUSTER_BINDINGS] {
+            check(OURS, true, &[unread], &ClusterPin::Unverified);
+            check(None, true, &[unread], &ClusterPin::Unverified);
+            check(None, false, &[unread], &ClusterPin::Unverified);
+            check(Some("theirs"), false, &[unread], &theirs);
+        }
+        check(OURS, true, &[WRITE_HEARTBEAT], &ClusterPin::Ours);
+        check(None, false, &[WRITE_HEARTBEAT], &ClusterPin::Unverified);
+    }
+
+    #[test]
+    fn with_consent_another_cluster_is_no_hindrance() {
+        let record = ClusterRecord {
+            recorded: Some("theirs"),
+            is_accepted: false,
+            takeover: true,
+        };
+        assert_eq!(record.pin(OURS, &Verification::default()), ClusterPin::Unknown);
     }
 }

@@ -11,7 +11,11 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::access::{ContractAccess, SecretProblem};
-use crate::{consumer::Consumer, session::connect::ContractConnection};
+use crate::{
+    consumer::Consumer,
+    contract::{Contract, is_unverified},
+    session::connect::ContractConnection,
+};
 
 /// Tells what belongs to other konnectors of this cluster.
 #[derive(Clone, Debug)]
@@ -50,7 +54,7 @@ impl OtherKonnectors {
         let ContractAccess::Reached(reached) = &access else {
             return access;
         };
-        match self.namespace_of(&reached.contract.uid) {
+        match self.namespace_of(&Reached::of(reached)) {
             None => access,
             Some(namespace) => ContractAccess::Problem(SecretProblem::ServedElsewhere {
                 at: Box::new(reference.clone()),
@@ -61,18 +65,24 @@ impl OtherKonnectors {
     }
 
     /// The namespace of another konnector that serves a contract.
-    fn namespace_of(&self, contract_uid: &str) -> Option<String> {
+    fn namespace_of(&self, reached: &Reached<'_>) -> Option<String> {
         if !self.only_own {
             return None;
         }
-        let bindings = self
-            .consumer
-            .bindings
-            .list(|binding| binding.contract_uid() == Some(contract_uid));
-        let bundles = self
-            .consumer
-            .bundles
-            .list(|bundle| bundle.contract_uid() == Some(contract_uid));
+        let bindings = self.consumer.bindings.list(|binding| {
+            let status = binding.status.as_ref();
+            reached.may_be(
+                binding.contract_uid(),
+                status.and_then(|status| status.provider_namespace.as_deref()),
+            )
+        });
+        let bundles = self.consumer.bundles.list(|bundle| {
+            let status = bundle.status.as_ref();
+            reached.may_be(
+                bundle.contract_uid(),
+                status.and_then(|status| status.provider_namespace.as_deref()),
+            )
+        });
         let bindings = bindings
             .iter()
             .map(|binding| Pinned::new(&binding.metadata, &binding.spec.kubeconfig_secret_ref));
@@ -80,6 +90,34 @@ impl OtherKonnectors {
             .iter()
             .map(|bundle| Pinned::new(&bundle.metadata, &bundle.spec.kubeconfig_secret_ref));
         foreign(&self.consumer.namespace, bindings.chain(bundles))
+    }
+}
+
+/// A contract that was reached, and the identity that it has for those who may not read its UID.
+#[derive(Debug)]
+struct Reached<'a> {
+    contract: &'a Contract,
+    unverified: Contract,
+}
+
+impl<'a> Reached<'a> {
+    fn of(reached: &'a ContractConnection) -> Self {
+        Self {
+            contract: &reached.contract,
+            unverified: Contract::unverified(&reached.access),
+        }
+    }
+
+    /// Whether a binding or bundle with this pin may be served by the contract. `namespace` is the contract namespace in its status, which is
+    /// all that a UID has in common with a contract whose UID may not be read.
+    fn may_be(&self, pinned: Option<&str>, namespace: Option<&str>) -> bool {
+        let Some(pinned) = pinned else {
+            return false;
+        };
+        let is_same_name = || namespace == Some(&*self.contract.namespace);
+        *pinned == *self.contract.uid
+            || *pinned == *self.unverified.uid
+            || (is_unverified(&self.contract.uid) && !is_unverified(pinned) && is_same_name())
     }
 }
 
@@ -117,6 +155,7 @@ fn foreign<'a>(namespace: &str, pinned: impl Iterator<Item = Pinned<'a>>) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::kubeconfigs;
 
     /// `pinned` is the time of creation in seconds, the UID and the namespace of each.
     #[track_caller]
@@ -146,5 +185,37 @@ mod tests {
         check(&[(2, "a", "east"), (1, "b", "west")], &keeps_west);
         check(&[(1, "b", "west"), (2, "a", "east"), (3, "c", "north")], &keeps_west);
         check(&[(1, "b", "east"), (1, "a", "west")], &keeps_west);
+    }
+
+    #[test]
+    fn a_contract_that_cannot_be_verified_may_be_any_at_its_place() {
+        let access = kubeconfigs::access("x", 0, 3600);
+        let unverified = Contract::unverified(&access);
+        let verified = Contract {
+            uid: "a".into(),
+            namespace: Arc::clone(&access.namespace),
+        };
+        let check = |contract: &Contract, pinned: Option<&str>, namespace: &str, expect: bool| {
+            let reached = Reached {
+                contract,
+                unverified: unverified.clone(),
+            };
+            assert_eq!(
+                reached.may_be(pinned, Some(namespace)),
+                expect,
+                "{pinned:?} {namespace}"
+            );
+        };
+        let (here, elsewhere) = (&*access.namespace, "elsewhere");
+        check(&verified, Some("a"), elsewhere, true);
+        check(&verified, Some("b"), here, false);
+        check(&verified, Some(&unverified.uid), here, true);
+        check(&verified, Some("unverified-b"), here, false);
+        check(&verified, None, here, false);
+        check(&unverified, Some("a"), here, true);
+        check(&unverified, Some("a"), elsewhere, false);
+        check(&unverified, Some(&unverified.uid), here, true);
+        check(&unverified, Some("unverified-b"), here, false);
+        check(&unverified, None, here, false);
     }
 }

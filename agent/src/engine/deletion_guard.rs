@@ -19,8 +19,11 @@ const SHARE: usize = 5;
 pub struct Deletions {
     state: Mutex<State>,
     frozen: watch::Sender<Option<Frozen>>,
-    /// Whether copies may be deleted: the user consents, or every engine has counted and not too much is missing.
+    /// Whether copies may be deleted: nothing is withheld, and the user consents, or every engine has counted and not too much is
+    /// missing.
     allowed: watch::Sender<bool>,
+    /// Whether all deletions are withheld.
+    withheld: watch::Sender<bool>,
 }
 
 /// Why deletions are frozen.
@@ -62,6 +65,23 @@ impl Deletions {
     /// Notes until when the user consents to deletions although many sources are missing.
     pub fn consent(&self, until: Option<Timestamp>) {
         self.change(|state| state.consent = until);
+    }
+
+    /// Withholds all deletions, or no longer: also those of copies whose source was seen to end, and whatever the user consents to.
+    pub fn withhold(&self, withheld: bool) {
+        self.withheld
+            .send_if_modified(|before| std::mem::replace(before, withheld) != withheld);
+        self.change(|_| ());
+    }
+
+    /// Whether all deletions are withheld, to read or to wait for.
+    pub(crate) fn withheld(&self) -> watch::Receiver<bool> {
+        self.withheld.subscribe()
+    }
+
+    /// Whether all deletions are withheld now.
+    pub(crate) fn withholds(&self) -> bool {
+        *self.withheld.borrow()
     }
 
     /// Why deletions are frozen, to read or to wait for; `None` unless too many sources are missing.
@@ -113,7 +133,7 @@ impl Deletions {
         change(&mut state);
         let consented = state.consent.is_some_and(|until| until > Timestamp::now());
         let frozen = state.frozen().filter(|_| !consented);
-        let allowed = consented || (frozen.is_none() && state.is_counted());
+        let allowed = !self.withholds() && (consented || (frozen.is_none() && state.is_counted()));
         self.frozen
             .send_if_modified(|before| std::mem::replace(before, frozen) != frozen);
         self.allowed
@@ -186,6 +206,19 @@ mod tests {
         check(&[(11, 55)], true);
         check(&[(1000, 10_000)], true);
         check(&[(2001, 10_000)], false);
+    }
+
+    #[test]
+    fn withheld_deletions_wait_whatever_the_user_consents_to() {
+        let deletions = Deletions::default();
+        deletions.join(1);
+        deletions.count(1, OBJECTS, tally(0, 10));
+        deletions.withhold(true);
+        deletions.consent(Some(Timestamp::MAX));
+        assert!(deletions.withholds() && !deletions.allows());
+        assert!(deletions.frozen().borrow().is_none(), "nothing is missing");
+        deletions.withhold(false);
+        assert!(!deletions.withholds() && deletions.allows());
     }
 
     #[test]

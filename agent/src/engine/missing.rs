@@ -37,6 +37,17 @@ impl<F: SyncStrategy> Shared<F> {
         self.is_allowed()
     }
 
+    /// Whether a guard withholds all deletions.
+    pub(super) fn withholds_deletions(&self) -> bool {
+        let is_withheld = || self.strategy.guards().iter().any(|guard| guard.withholds());
+        if !is_withheld() {
+            return false;
+        }
+        self.held_back.store(true, Ordering::Release);
+        // Asked again: the guards may have ended that before `thaw` could see that a deletion is held back.
+        is_withheld()
+    }
+
     fn is_allowed(&self) -> bool {
         self.strategy.guards().iter().all(|guard| guard.allows())
     }
@@ -110,22 +121,27 @@ impl<F: SyncStrategy> Shared<F> {
         self.epoch.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Resumes deletions whenever a guard allows them again, and counts missing sources repeatedly until then.
+    /// Resumes deletions whenever a guard allows them again or no longer withholds all, and counts missing sources repeatedly while it does
+    /// not allow them.
     pub(super) async fn thaw(self: Arc<Self>, guard: Arc<Deletions>) {
-        let mut allowed = guard.allowed();
+        let (mut allowed, mut withheld) = (guard.allowed(), guard.withheld());
+        let mut is_released = !*withheld.borrow_and_update();
         loop {
-            if *allowed.borrow_and_update() {
-                if self.is_allowed() && self.held_back.swap(false, Ordering::AcqRel) {
-                    self.resume();
-                }
-                if allowed.changed().await.is_err() {
-                    return;
-                }
-                continue;
+            let is_allowed = *allowed.borrow_and_update();
+            // Where too much is missing, deletions that need no count go on all the same; the others are held back again.
+            if (is_released || (is_allowed && self.is_allowed())) && self.held_back.swap(false, Ordering::AcqRel) {
+                self.resume();
             }
+            is_released = false;
             tokio::select! {
                 changed = allowed.changed() => if changed.is_err() { return },
-                () = sleep(RECOUNT_INTERVAL) => {
+                changed = withheld.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    is_released = !*withheld.borrow_and_update();
+                }
+                () = sleep(RECOUNT_INTERVAL), if !is_allowed => {
                     self.count_missing();
                     self.may_give_back();
                 }

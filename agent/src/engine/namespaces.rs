@@ -20,7 +20,10 @@ use crate::{
 impl<F: SyncStrategy> Shared<F> {
     /// Reconciles queued APIServiceNamespaces, one at a time.
     pub(super) async fn keep_places(self: Arc<Self>) {
-        self.around.namespaces.synced().await;
+        tokio::select! {
+            () = self.around.namespaces.synced() => {}
+            () = self.unreadable_places() => {}
+        }
         self.around.consumer_namespaces.synced().await;
         let mut paused = self.paused.subscribe();
         self.places_settled();
@@ -44,6 +47,19 @@ impl<F: SyncStrategy> Shared<F> {
         }
     }
 
+    /// Whether the APIServiceNamespaces were never listed, and may not be.
+    fn is_place_unreadable(&self) -> bool {
+        *self.around.unreadable_namespaces.borrow() && !self.around.namespaces.is_synced()
+    }
+
+    /// Waits until the APIServiceNamespaces are known to be unreadable.
+    async fn unreadable_places(&self) {
+        let mut unreadable = self.around.unreadable_namespaces.clone();
+        if unreadable.wait_for(|unreadable| *unreadable).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Notes, once the queue is empty, that all provider namespaces that were assigned before the start are in use.
     fn places_settled(&self) {
         if self.place_queue.is_quiet() {
@@ -58,9 +74,13 @@ impl<F: SyncStrategy> Shared<F> {
             return Ok(());
         };
         let request = self.around.namespaces.get(&self.frame.contract, name);
-        let assigned = request
-            .as_deref()
-            .and_then(|request| mapped::assigned(request, &self.frame.placement));
+        let assigned = match request.as_deref() {
+            Some(request) => mapped::assigned(request, &self.frame.placement),
+            None if self.is_place_unreadable() => {
+                mapped::assumed(&self.frame.contract, &consumer_namespace, &self.frame.placement)
+            }
+            None => None,
+        };
         let closing = request
             .as_deref()
             .is_some_and(|request| request.metadata.deletion_timestamp.is_some());
@@ -77,7 +97,9 @@ impl<F: SyncStrategy> Shared<F> {
         };
         match mapped::plan(&seen) {
             Some(PlaceOp::GiveBack { .. })
-                if !self.index.lock().is_known_empty(&consumer_namespace) || !self.may_give_back() => {}
+                if self.withholds_deletions()
+                    || !self.index.lock().is_known_empty(&consumer_namespace)
+                    || !self.may_give_back() => {}
             Some(op) => self.writer.place(name, op).await?,
             None => {}
         }

@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, fmt, time::Duration};
 
+use bindery_api::conditions::CONTRACT_UNVERIFIED;
 use bindery_runtime::{cache::ObjectKey, errors};
 
 /// The objects and watches of an engine that have a problem.
@@ -171,6 +172,17 @@ impl Issue {
         Self {
             reason: "NoProviderNamespace",
             message: format!("the object's namespace gets none on the provider: {refusal}"),
+            transient: false,
+            cause: Cause::Other,
+        }
+    }
+
+    /// The issue of an object whose deletion waits until the konnector may read what tells one contract from another.
+    pub(crate) fn withheld() -> Self {
+        Self {
+            reason: CONTRACT_UNVERIFIED,
+            message: "nothing is deleted while the contract cannot be verified; condition ProviderAccessComplete of the binding says why"
+                .to_owned(),
             transient: false,
             cause: Cause::Other,
         }

@@ -82,6 +82,14 @@ pub(crate) trait Operation: Send + Sync {
     /// True for a deletion that deletion guards may hold back, since nobody was seen to delete the source.
     fn is_guarded(&self) -> bool;
 
+    /// True for an operation that deletes an object, or lets go of one because its counterpart is gone.
+    fn is_deletion(&self) -> bool;
+
+    /// True for an operation that may be run although one before it failed.
+    fn is_independent(&self) -> bool {
+        false
+    }
+
     /// The operation that reads the consumer's object, or else the provider's.
     fn read(on_consumer: bool) -> Self;
 }

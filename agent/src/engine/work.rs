@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bindery_runtime::{
     backoff::Backoff,
     cache::ObjectKey,
+    errors,
     queue::{Priority, Work},
 };
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -125,6 +126,9 @@ impl<F: SyncStrategy> Shared<F> {
             }
             let mut learned_any = false;
             for op in &steps.ops {
+                if op.is_deletion() && self.withholds_deletions() {
+                    return Ok(Some(Issue::withheld()));
+                }
                 if op.is_guarded() && !self.may_delete() {
                     return Ok(None);
                 }
@@ -153,7 +157,13 @@ impl<F: SyncStrategy> Shared<F> {
                         learned_any = true;
                         break;
                     }
-                    Err(error) => return Err(issue(&error, op)),
+                    Err(error) => {
+                        // Where the copy may not be written, its status comes down all the same.
+                        if errors::is_forbidden(&error) && !op.is_on_consumer() {
+                            self.apply_independent(key, &place, &steps.ops, &uids, known).await;
+                        }
+                        return Err(issue(&error, op));
+                    }
                 }
             }
             if !learned_any {
@@ -167,6 +177,22 @@ impl<F: SyncStrategy> Shared<F> {
             transient: true,
             cause: Cause::Other,
         })
+    }
+
+    /// Runs the operations of a plan that do not depend on one that failed. Failures are left to the next attempt.
+    async fn apply_independent(
+        &self,
+        key: &ObjectKey,
+        place: &str,
+        ops: &[F::Op],
+        uids: &PlannedUids,
+        known: &mut Versions,
+    ) {
+        for op in ops.iter().filter(|op| op.is_independent()) {
+            if let Ok(Some(learned)) = self.apply(key, place, op).await {
+                self.learn(key, learned, uids, op, known);
+            }
+        }
     }
 
     /// Plans one object. `None` if it waits for its provider namespace, which is requested if necessary.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bindery_api::{
     Conditions as _, Severity,
     conditions::{ConditionStatus, READY},
-    labels,
+    labels, names,
     v1alpha2::APIServiceNamespace,
 };
 use bindery_runtime::preconditions::unchanged;
@@ -90,6 +90,15 @@ pub(crate) fn assigned(request: &APIServiceNamespace, placement: &Placement) -> 
     (!namespace.is_empty()).then(|| namespace.into())
 }
 
+/// The provider namespace that a backend assigns to a consumer namespace of which the konnector may read no APIServiceNamespace. An
+/// object there is a copy only if its annotations say so.
+pub(crate) fn assumed(contract: &str, consumer_namespace: &str, placement: &Placement) -> Option<Arc<str>> {
+    match placement {
+        Placement::Mapped => Some(names::provider_namespace(contract, consumer_namespace).into()),
+        _ => None,
+    }
+}
+
 /// The backend's message about why it assigns no provider namespace.
 pub(crate) fn refusal(request: &APIServiceNamespace, placement: &Placement) -> Option<Arc<str>> {
     let ready = request
@@ -159,6 +168,13 @@ mod tests {
         let mut ending = request(&["other"]);
         ending.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
         check(true, true, Some(&ending), None);
+    }
+
+    #[test]
+    fn only_namespaced_resources_have_a_namespace_by_default() {
+        let assumed = |placement: &Placement| assumed("kube-bind-x", "team1", placement);
+        assert_eq!(assumed(&Placement::Mapped).as_deref(), Some("kube-bind-x-team1"));
+        assert_eq!(assumed(&Placement::Shared), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use bindery_api::v1alpha2::APIServiceExport;
 use bindery_runtime::{
     backoff::Backoff,
     client::{ClientError, Clients, ClusterTraffic, SharedToken},
@@ -15,7 +16,7 @@ use bindery_runtime::{
     queue::Queue,
 };
 use k8s_openapi::api::core::v1::Namespace;
-use kube::Api;
+use kube::{Api, api::ListParams};
 use parking_lot::Mutex;
 use secrecy::SecretString;
 
@@ -27,6 +28,7 @@ use super::{
 use crate::{
     attempt::{Attempt, Link},
     contract::Contract,
+    rights,
 };
 
 /// Idle connections that each connection pool of a session keeps.
@@ -37,14 +39,25 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// An attempt to reach the contract of a kubeconfig, repeated until it succeeds.
 pub type ConnectAttempt = Attempt<Arc<ContractConnection>, ConnectError>;
 
-/// A kubeconfig and the polling policy of the attempts with it.
-type AttemptKey = (Fingerprint, Option<PollPolicy>);
+/// A kubeconfig, and how it is tried.
+type AttemptKey = (Fingerprint, ReachTerms);
+
+/// How a kubeconfig is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ReachTerms {
+    /// The polling policy of a bundle.
+    pub policy: Option<PollPolicy>,
+    /// Whether a contract whose namespace may not be read counts as not reached.
+    pub needs_uid: bool,
+}
 
 /// A connection to the contract that a kubeconfig reaches.
 #[derive(Clone, Debug)]
 pub struct ContractConnection {
     /// The contract.
     pub contract: Contract,
+    /// UID of the contract namespace as it was read last; `None` if the konnector may not read it.
+    pub found: Option<Arc<str>>,
     /// Fingerprint of the kubeconfig that was tried.
     pub origin: Fingerprint,
     /// The credential that reached the contract: of the kubeconfig, or its renewal.
@@ -76,7 +89,7 @@ pub enum ConnectError {
         /// What the API server answered.
         message: String,
     },
-    /// The token has no right to read its contract namespace.
+    /// The token has no right to read its contract namespace, nor the exports in it.
     #[error("the provider at {server} denies access to the contract: {message}")]
     Denied {
         /// Address of the API server.
@@ -87,6 +100,18 @@ pub enum ConnectError {
     /// The contract namespace does not exist.
     #[error("namespace {namespace} does not exist on the provider at {server}: the contract has ended; bind again")]
     Gone {
+        /// Address of the API server.
+        server: String,
+        /// Name of the contract namespace.
+        namespace: String,
+    },
+    /// The token has no right to read its contract namespace, and nothing else tells whether it is the pinned one.
+    #[error(
+        "the provider at {server} does not let the konnector read namespace {namespace}, so nothing tells whether it is still the \
+         contract that was pinned; the provider's admin mends it by this rule in a Role of that namespace: {}",
+        rights::rule("", &["namespaces"], &["get"])
+    )]
+    Unverified {
         /// Address of the API server.
         server: String,
         /// Name of the contract namespace.
@@ -112,7 +137,7 @@ pub struct Connector {
 /// The attempts that one binding or bundle waits for. Each outcome queues its key.
 #[derive(Debug)]
 pub struct ConnectAttempts<K> {
-    running: HashMap<Fingerprint, (Option<PollPolicy>, Arc<ConnectAttempt>, Link)>,
+    running: HashMap<Fingerprint, (ReachTerms, Arc<ConnectAttempt>, Link)>,
     queue: Queue<K>,
     key: K,
 }
@@ -129,10 +154,10 @@ impl Connector {
         }
     }
 
-    /// Returns the attempt for a kubeconfig and policy, and starts it if there is none. It ends when its last holder drops it.
-    pub fn attempt(&self, access: &Arc<ProviderAccess>, policy: Option<PollPolicy>) -> Arc<ConnectAttempt> {
+    /// Returns the attempt for a kubeconfig and terms, and starts it if there is none. It ends when its last holder drops it.
+    pub fn attempt(&self, access: &Arc<ProviderAccess>, terms: ReachTerms) -> Arc<ConnectAttempt> {
         let mut attempts = self.attempts.lock();
-        let key = (access.fingerprint.clone(), policy);
+        let key = (access.fingerprint.clone(), terms);
         if let Some(attempt) = attempts.get(&key).and_then(Weak::upgrade) {
             return attempt;
         }
@@ -140,10 +165,13 @@ impl Connector {
         let target = Arc::clone(access);
         let backoff = self.backoff;
         let (traffic, certificate) = (self.traffic.clone(), self.client_certificate.clone());
-        let delay =
-            move |failure| policy.map_or_else(|| backoff.delay(failure), |policy| policy.after_failure(failure));
+        let delay = move |failure| {
+            let policy = terms.policy;
+            policy.map_or_else(|| backoff.delay(failure), |policy| policy.after_failure(failure))
+        };
         let attempt = Arc::new(Attempt::paced(delay, move || {
-            reach(Arc::clone(&target), traffic.clone(), certificate.clone())
+            let reached = reach(Arc::clone(&target), traffic.clone(), certificate.clone());
+            async move { judge(reached.await?, terms) }
         }));
         attempts.insert(key, Arc::downgrade(&attempt));
         attempt
@@ -165,13 +193,13 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> ConnectAttempts<K> {
         &mut self,
         connector: &Connector,
         access: &Arc<ProviderAccess>,
-        policy: Option<PollPolicy>,
+        terms: ReachTerms,
     ) -> Option<Result<Arc<ContractConnection>, ConnectError>> {
         let known = self.running.get(&access.fingerprint);
-        if known.is_none_or(|(at, ..)| *at != policy) {
-            let attempt = connector.attempt(access, policy);
+        if known.is_none_or(|(tried, ..)| *tried != terms) {
+            let attempt = connector.attempt(access, terms);
             let link = Link::new(attempt.changes(), self.queue.clone(), self.key.clone());
-            self.running.insert(access.fingerprint.clone(), (policy, attempt, link));
+            self.running.insert(access.fingerprint.clone(), (terms, attempt, link));
         }
         let (_, attempt, _) = self.running.get(&access.fingerprint)?;
         attempt.outcome()
@@ -206,16 +234,17 @@ async fn reach(
         }
         opened => (given, None, opened?),
     };
-    let (contract, clients, token) = opened;
+    let (FoundContract { contract, is_verified }, clients, token) = opened;
     if renewed
         .as_ref()
-        .is_some_and(|renewed| renewed.contract_uid != *contract.uid)
+        .is_some_and(|renewed| is_verified && renewed.contract_uid != *contract.uid)
     {
         return Err(ConnectError::Setup {
             message: "the backend renewed it with a kubeconfig of another contract".to_owned(),
         });
     }
     Ok(Arc::new(ContractConnection {
+        found: is_verified.then(|| Arc::clone(&contract.uid)),
         contract,
         origin,
         access,
@@ -225,8 +254,27 @@ async fn reach(
     }))
 }
 
+/// Refuses a connection to an unverified contract where the terms need its UID.
+fn judge(reached: Arc<ContractConnection>, terms: ReachTerms) -> Result<Arc<ContractConnection>, ConnectError> {
+    if reached.found.is_some() || !terms.needs_uid {
+        return Ok(reached);
+    }
+    Err(ConnectError::Unverified {
+        server: reached.access.server(),
+        namespace: reached.contract.namespace.to_string(),
+    })
+}
+
+/// A contract as the provider shows it.
+#[derive(Clone, Debug)]
+pub(super) struct FoundContract {
+    pub(super) contract: Contract,
+    /// Whether its UID was read; otherwise the konnector may read the exports but not the namespace.
+    pub(super) is_verified: bool,
+}
+
 /// A contract, the clients that reached it, and their token cell.
-type Opened = (Contract, Clients, Option<SharedToken>);
+type Opened = (FoundContract, Clients, Option<SharedToken>);
 
 /// Makes clients from a kubeconfig and reads its contract.
 async fn open(access: &ProviderAccess, traffic: &ClusterTraffic) -> Result<Opened, ConnectError> {
@@ -241,21 +289,51 @@ async fn open(access: &ProviderAccess, traffic: &ClusterTraffic) -> Result<Opene
     Ok((read_contract(&clients, access).await?, clients, token))
 }
 
-/// Reads the contract namespace.
-pub(super) async fn read_contract(clients: &Clients, access: &ProviderAccess) -> Result<Contract, ConnectError> {
+/// Reads the contract that a kubeconfig names. Where the konnector may read the exports but not the namespace, a digest of
+/// the connection stands for its UID.
+pub(super) async fn read_contract(clients: &Clients, access: &ProviderAccess) -> Result<FoundContract, ConnectError> {
+    match read_uid(clients, access).await {
+        Ok(uid) => Ok(FoundContract {
+            contract: Contract {
+                uid,
+                namespace: Arc::clone(&access.namespace),
+            },
+            is_verified: true,
+        }),
+        Err(denied @ ConnectError::Denied { .. }) => read_exports(clients, access, denied).await,
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads the UID of the contract namespace.
+pub(super) async fn read_uid(clients: &Clients, access: &ProviderAccess) -> Result<Arc<str>, ConnectError> {
     let namespaces: Api<Namespace> = Api::all(clients.lease.clone());
-    let namespace = namespaces
-        .get(&access.namespace)
-        .await
-        .map_err(|error| refusal(access, &error))?;
+    let read = namespaces.get(&access.namespace).await;
+    let namespace = read.map_err(|error| refusal(access, &error))?;
     let uid = namespace.metadata.uid.ok_or_else(|| ConnectError::Unreachable {
         server: access.server(),
         message: "its answer has no UID".to_owned(),
     })?;
-    Ok(Contract {
-        uid: uid.into(),
-        namespace: Arc::clone(&access.namespace),
-    })
+    Ok(uid.into())
+}
+
+/// Reaches a contract whose namespace may not be read, if its exports may. Otherwise `denied` stands.
+async fn read_exports(
+    clients: &Clients,
+    access: &ProviderAccess,
+    denied: ConnectError,
+) -> Result<FoundContract, ConnectError> {
+    let exports: Api<APIServiceExport> = Api::namespaced(clients.lease.clone(), &access.namespace);
+    match exports.list_metadata(&ListParams::default().limit(1)).await {
+        Ok(_) => Ok(FoundContract {
+            contract: Contract::unverified(access),
+            is_verified: false,
+        }),
+        Err(error) => Err(match refusal(access, &error) {
+            ConnectError::Denied { .. } => denied,
+            refusal => refusal,
+        }),
+    }
 }
 
 /// Returns what an error of the API server means for the contract.

@@ -11,10 +11,11 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     Session,
-    connect::{self, ConnectError},
+    connect::{self, ConnectError, FoundContract},
     polling::PollPolicy,
     session_core::SessionCore,
 };
+use crate::contract::is_unverified;
 
 /// The least pause between probes, however often the exports change.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -30,8 +31,11 @@ pub struct ProbeResult {
     pub failures: u32,
     /// Why the probe failed, if it did.
     pub problem: Option<ConnectError>,
-    /// Version of the exports that were known before the probe. A successful probe confirms that they are this contract's.
+    /// Version of the exports that were known before the probe. A successful probe confirms that they are this contract's, if it
+    /// verified the contract.
     pub exports_version: u64,
+    /// Whether the probe verified the contract by its UID.
+    pub is_verified: bool,
 }
 
 /// Probes a provider until dropped.
@@ -66,10 +70,11 @@ async fn run(core: Arc<SessionCore>, policy: PollPolicy, sender: watch::Sender<O
     loop {
         let exports_version = *exports.borrow_and_update();
         credential.mark_unchanged();
-        let problem = timeout(TIMEOUT, probe(&core))
+        let outcome = timeout(TIMEOUT, probe(&core))
             .await
-            .unwrap_or_else(|_| Err(timed_out(&core)))
-            .err();
+            .unwrap_or_else(|_| Err(timed_out(&core)));
+        let is_verified = outcome == Ok(true);
+        let problem = outcome.err();
         tracing::debug!(contract = %core.contract.namespace, ?problem, "provider probed");
         failures = if problem.is_some() {
             failures.saturating_add(1)
@@ -81,6 +86,7 @@ async fn run(core: Arc<SessionCore>, policy: PollPolicy, sender: watch::Sender<O
             failures,
             problem,
             exports_version,
+            is_verified,
         }));
         sleep(PAUSE_MIN).await;
         let pause = failures
@@ -95,16 +101,18 @@ async fn run(core: Arc<SessionCore>, policy: PollPolicy, sender: watch::Sender<O
     }
 }
 
-/// Reads the contract namespace. Fails if it is gone or was created anew.
-async fn probe(core: &SessionCore) -> Result<(), ConnectError> {
+/// Reads the contract namespace, or the exports in it where only they may be read. Fails if the namespace is gone or was created
+/// anew. Returns whether the contract was verified.
+async fn probe(core: &SessionCore) -> Result<bool, ConnectError> {
     let access = core.credential.held().access;
-    let found = connect::read_contract(&core.sides.provider, &access).await?;
-    if found.uid == core.contract.uid {
-        return Ok(());
+    let FoundContract { contract, is_verified } = connect::read_contract(&core.sides.provider, &access).await?;
+    core.note_found(is_verified.then(|| Arc::clone(&contract.uid)));
+    if !is_verified || contract.uid == core.contract.uid || is_unverified(&core.contract.uid) {
+        return Ok(is_verified);
     }
     Err(ConnectError::Gone {
         server: access.server(),
-        namespace: format!("{} with UID {}", found.namespace, core.contract.uid),
+        namespace: format!("{} with UID {}", contract.namespace, core.contract.uid),
     })
 }
 

@@ -40,7 +40,8 @@ impl Sessions {
     }
 
     /// Returns the session of the contract that was reached. An open session is offered the credential; a new session is
-    /// opened if there is none, or if the contract was reached over another connection with a newer credential.
+    /// opened if there is none, if the contract was reached over another connection with a newer credential, or if the UID of an
+    /// unverified contract can be read now, so that whatever is known from then on was read after it.
     pub fn enter(&self, reached: &ContractConnection, settings: SessionSettings) -> Arc<Session> {
         let mut open = self.open.lock();
         let mut before = None;
@@ -49,7 +50,9 @@ impl Sessions {
             let same_connection = held.access.endpoint == reached.access.endpoint;
             let refused = session.core.credential.was_refused(&reached.access.fingerprint);
             let newer = reached.access.lifetime.is_newer_than(&held.access.lifetime);
-            if same_connection || refused || (!newer && !held.refused) {
+            let found = session.core.found();
+            let is_current = !found.is_late(&reached.contract.uid, reached.found.as_ref());
+            if is_current && (same_connection || refused || (!newer && !held.refused)) {
                 session.core.offer(reached);
                 return session;
             }
@@ -61,18 +64,22 @@ impl Sessions {
         session
     }
 
-    /// Returns which contract a kubeconfig reaches, if an open session has used it.
-    pub fn recall(&self, access: &Arc<ProviderAccess>) -> Option<Arc<ContractConnection>> {
+    /// Returns which contract a kubeconfig reaches, if an open session has used it: by the UID that was read last, if one was. `pinned`
+    /// is the pin of the binding or bundle that asks.
+    pub fn recall(&self, access: &Arc<ProviderAccess>, pinned: Option<&str>) -> Option<Arc<ContractConnection>> {
         let sessions: Vec<_> = self.open.lock().values().filter_map(Weak::upgrade).collect();
-        let session = sessions
+        let core = sessions
             .iter()
-            .find(|session| session.core.credential.has_held(&access.fingerprint))?;
+            .map(|session| &session.core)
+            .filter(|core| core.credential.has_held(&access.fingerprint))
+            .max_by_key(|core| pinned == Some(&*core.contract.uid))?;
         Some(Arc::new(ContractConnection {
-            contract: session.core.contract.clone(),
+            contract: core.contract_for(access, pinned),
+            found: core.found().now,
             origin: access.fingerprint.clone(),
             access: Arc::clone(access),
-            clients: session.core.sides.provider.clone(),
-            token: session.core.credential.token().cloned(),
+            clients: core.sides.provider.clone(),
+            token: core.credential.token().cloned(),
             renewed: None,
         }))
     }

@@ -10,11 +10,12 @@ use bindery_runtime::backoff::Backoff;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    backend::{self, RenewError},
+    backend::{self, RenewError, RenewedCredential},
     credential::{HeldCredential, RenewalState, SessionCredential},
     renewal_schedule::RenewalSchedule,
     session_core::SessionCore,
 };
+use crate::contract::{Contract, is_unverified};
 
 /// Pauses between failed renewals.
 const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
@@ -145,6 +146,12 @@ async fn drive<F: Future<Output = ()>>(credential: &SessionCredential, renew: im
     }
 }
 
+/// Whether a renewed credential is for another contract. The UID of an unverified contract is not known.
+fn is_of_other(renewed: &RenewedCredential, contract: &Contract) -> bool {
+    let is_same_uid = is_unverified(&contract.uid) || renewed.contract_uid == *contract.uid;
+    !is_same_uid || renewed.access.namespace != contract.namespace
+}
+
 /// Renews a credential once, and sets the state of its renewal.
 async fn renew(core: &SessionCore, held: &HeldCredential) {
     let contract = &core.contract;
@@ -153,7 +160,7 @@ async fn renew(core: &SessionCore, held: &HeldCredential) {
         Err(error) => Err(error.into()),
     };
     match answer {
-        Ok(renewed) if renewed.contract_uid != *contract.uid || renewed.access.namespace != contract.namespace => {
+        Ok(renewed) if is_of_other(&renewed, contract) => {
             core.metrics.renewal(false);
             core.credential.set_renewal(RenewalState::Denied {
                 message: "the backend answered with a kubeconfig of another contract".to_owned(),

@@ -25,6 +25,9 @@ pub(super) async fn run(core: Arc<SessionCore>) {
             Ok(()) => drop(work),
             Err(error) => {
                 tracing::debug!(subject = ?work.key(), error = %errors::explain(&error), "report not written");
+                if errors::is_forbidden(&error) {
+                    core.reports_refused.send_replace(true);
+                }
                 work.retry(RETRY);
             }
         }

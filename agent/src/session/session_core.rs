@@ -1,13 +1,21 @@
 //! The state that the tasks of a session share.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use bindery_api::{
     names::CLUSTER_BINDING,
     v1alpha2::{APIServiceNamespace, BoundSchema, ClusterBinding},
 };
-use bindery_runtime::{cache::Cache, kubeconfig::Fingerprint, watch::Source};
+use bindery_runtime::{
+    cache::Cache,
+    kubeconfig::{Fingerprint, ProviderAccess},
+    watch::Source,
+};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use secrecy::SecretSlice;
 use tokio::sync::watch;
 
@@ -17,7 +25,9 @@ use super::{
     connect::ContractConnection,
     credential::{self, SessionCredential},
     exports::Exports,
+    found_uids::FoundUids,
     polling::PollIntervals,
+    provider_rights::Verification,
     renewal_schedule::RenewalSchedule,
     status_reports::StatusReports,
 };
@@ -35,6 +45,10 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct SessionCore {
     pub(super) contract: Contract,
+    /// The UIDs of the contract namespace that were read.
+    found: Mutex<FoundUids>,
+    /// UIDs of the bindings whose copies on the provider are those that were made before.
+    pub(super) continued: watch::Sender<BTreeSet<Arc<str>>>,
     pub(super) sides: Sides,
     pub(super) surroundings: Surroundings,
     pub(super) consumer: Consumer,
@@ -48,6 +62,11 @@ pub(super) struct SessionCore {
     pub(super) metrics: Arc<Metrics>,
     pub(super) intervals: Arc<PollIntervals>,
     pub(super) heartbeat: watch::Sender<Heartbeat>,
+    pub(super) verification: watch::Sender<Verification>,
+    /// Whether the konnector may not list the APIServiceNamespaces.
+    pub(super) unreadable_namespaces: watch::Sender<bool>,
+    /// Whether the provider forbade the write of a report.
+    pub(super) reports_refused: watch::Sender<bool>,
     pub(super) desired_secret: watch::Sender<DesiredSecret>,
     /// Until when the user consents to take the contract over from another cluster.
     pub(super) consent: watch::Sender<Option<Timestamp>>,
@@ -111,7 +130,9 @@ impl SessionCore {
             consumer: consumer.clients.clone(),
             provider: reached.clients.clone(),
         };
+        let unreadable = watch::Sender::new(false);
         let surroundings = Surroundings {
+            unreadable_namespaces: unreadable.subscribe(),
             namespaces: Cache::start(watch.clone(), Source::of::<APIServiceNamespace>(Some(namespace))),
             consumer_namespaces: consumer.namespaces.clone(),
             recorder: tools.recorder.clone(),
@@ -126,6 +147,12 @@ impl SessionCore {
         });
         Self {
             contract: reached.contract.clone(),
+            found: Mutex::new(FoundUids {
+                first: reached.found.clone(),
+                last: reached.found.clone(),
+                now: reached.found.clone(),
+            }),
+            continued: watch::Sender::default(),
             sides,
             surroundings,
             consumer,
@@ -142,6 +169,9 @@ impl SessionCore {
             settings,
             metrics: Arc::clone(&tools.metrics),
             heartbeat: watch::Sender::default(),
+            unreadable_namespaces: unreadable,
+            verification: watch::Sender::new(Verification::of(reached)),
+            reports_refused: watch::Sender::new(false),
             desired_secret: watch::Sender::default(),
             consent: watch::Sender::new(None),
         }
@@ -184,6 +214,31 @@ impl SessionCore {
             let before = std::mem::replace(known, heartbeat);
             before != *known
         });
+    }
+
+    /// The UIDs of the contract namespace that were read.
+    pub(super) fn found(&self) -> FoundUids {
+        self.found.lock().clone()
+    }
+
+    /// Notes the UID of the contract namespace; `None` if it cannot be read.
+    pub(super) fn note_uid(&self, uid: Option<&Arc<str>>) {
+        let mut found = self.found.lock();
+        found.now = uid.cloned();
+        if uid.is_some() {
+            found.last = uid.cloned();
+        }
+    }
+
+    /// The contract that a kubeconfig of the session reaches, for a binding or bundle with this pin.
+    pub(super) fn contract_for(&self, access: &ProviderAccess, pinned: Option<&str>) -> Contract {
+        match self.found().known(&self.contract.uid, pinned) {
+            Some(uid) => Contract {
+                uid,
+                namespace: Arc::clone(&self.contract.namespace),
+            },
+            None => Contract::unverified(access),
+        }
     }
 
     /// Whether the user consents now to take the contract over from another cluster.

@@ -55,12 +55,13 @@ impl SessionCore {
         }
     }
 
-    /// Marks a refused credential as accepted if the API server accepts it now.
+    /// Marks a refused credential as accepted if the API server accepts it now, with the right to read the namespace or without.
     async fn check_again(&self) {
         let access = self.credential.held().access;
         let namespaces: Api<Namespace> = Api::all(self.sides.provider.lease.clone());
-        if namespaces.get(&access.namespace).await.is_ok() {
-            self.credential.restore(&access);
+        match namespaces.get(&access.namespace).await {
+            Err(error) if !errors::is_forbidden(&error) => {}
+            _ => self.credential.restore(&access),
         }
     }
 }

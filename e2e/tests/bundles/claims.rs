@@ -14,34 +14,25 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::{
-    contract::Contract,
+    contract::{Contract, Credential},
     world::{A_WHILE, Case, case},
 };
 
 const CLAIMING: Offer = Offer { name: "claiming" };
 
-fn claim(resource: &str) -> Value {
+/// A claim on the objects of a resource that [`create`] makes.
+pub(crate) fn claim(resource: &str) -> Value {
     json!({"resource": resource, "selector": {"labelSelector": {"matchLabels": {"claims": "yes"}}}})
 }
 
 pub(crate) async fn only_the_claims_that_a_bundle_covers_take_effect() -> Result<()> {
     case("claims", async |case| {
         let contract = case.contract(&case.world.p, &[CLAIMING]).await?;
-        let mut template = CLAIMING.template();
-        template["spec"]["permissionClaims"] = json!([claim("configmaps"), claim("secrets")]);
-        case.world.p.plane.apply(&template.to_string()).await?;
-        CLAIMING.ready(&case.world.p).await?;
+        let claims = json!([claim("configmaps"), claim("secrets")]);
+        let credential = exported(case, &contract, CLAIMING, claims).await?;
         let role = rights("bundles-claims-claim", &[("", "configmaps"), ("", "secrets")]);
         case.world.consumer.plane.apply(&role.to_string()).await?;
         let bundle = case.bundle("");
-        // The server may see the template's change a moment later.
-        let credential = eventually_ok("an export that claims", SOON, async || {
-            let credential = contract.export(CLAIMING).await?;
-            let export = contract.exports().get(CLAIMING.name).await?;
-            ensure!(!export.spec.permission_claims.is_empty());
-            Ok(credential)
-        })
-        .await?;
         bundle.give(&credential.yaml()?).await?;
 
         // None accepted: the API is synced, and nothing else.
@@ -105,7 +96,24 @@ pub(crate) async fn only_the_claims_that_a_bundle_covers_take_effect() -> Result
     .await
 }
 
-async fn create<K>(client: &Client, namespace: &str, mut content: Value) -> Result<()>
+/// Exports an API with these claims.
+pub(crate) async fn exported(case: &Case, contract: &Contract, offer: Offer, claims: Value) -> Result<Credential> {
+    let mut template = offer.template();
+    template["spec"]["permissionClaims"] = claims;
+    case.world.p.plane.apply(&template.to_string()).await?;
+    offer.ready(&case.world.p).await?;
+    // The server may see the template's change a moment later.
+    eventually_ok("an export that claims", SOON, async || {
+        let credential = contract.export(offer).await?;
+        let export = contract.exports().get(offer.name).await?;
+        ensure!(!export.spec.permission_claims.is_empty());
+        Ok(credential)
+    })
+    .await
+}
+
+/// Creates the object that is claimed.
+pub(crate) async fn create<K>(client: &Client, namespace: &str, mut content: Value) -> Result<()>
 where
     K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
         + Clone
@@ -120,7 +128,8 @@ where
     Ok(())
 }
 
-fn copies<K>(case: &Case, contract: &Contract) -> Api<K>
+/// The copies of the objects of the case.
+pub(crate) fn copies<K>(case: &Case, contract: &Contract) -> Api<K>
 where
     K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
 {

@@ -15,6 +15,7 @@ mod order;
 mod outage;
 mod pair;
 mod reach;
+mod reader;
 mod removed;
 mod rights;
 mod secrets;
@@ -78,6 +79,10 @@ fn no_outage_takes_anything_away() -> Result<()> {
         reach::without_backend_api_server_or_both_nothing_is_lost().boxed_local(),
         reach::a_provider_that_is_away_from_the_start_is_bound_when_it_comes().boxed_local(),
         reach::a_provider_that_refuses_deletes_nothing().boxed_local(),
+        reader::a_kubeconfig_that_only_reads_says_what_it_lacks().boxed_local(),
+        reader::a_konnector_that_starts_with_reading_rights_goes_on().boxed_local(),
+        reader::a_contract_made_anew_needs_consent().boxed_local(),
+        reader::claimed_objects_are_kept_from_an_unverified_contract().boxed_local(),
         forbidden::what_cannot_be_watched_is_listed_and_what_cannot_be_listed_stays().boxed_local(),
         lists::a_list_that_fails().boxed_local(),
         lists::a_list_that_is_forbidden().boxed_local(),

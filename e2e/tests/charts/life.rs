@@ -240,7 +240,8 @@ async fn uninstalled(world: &World, widgets: &Widgets) -> Result<()> {
         let mut conditions = binding.conditions().iter();
         ensure!(
             conditions
-                .any(|condition| condition.status == ConditionStatus::False && condition.message.contains("forbidden")),
+                .any(|condition| condition.status == ConditionStatus::False
+                    && condition.message.contains("lacks rights")),
             "{:?}",
             binding.conditions()
         );

@@ -221,5 +221,19 @@ pub(super) fn endpoint(cluster: &Cluster, user: &AuthInfo, namespace: &str) -> F
         Some(namespace),
         user.token.is_some().then_some("token"),
     ];
+    hashed(fields)
+}
+
+/// Hashes what says where the contract is, and nothing of the credential.
+pub(super) fn location(cluster: &Cluster, namespace: &str) -> Fingerprint {
+    hashed([
+        cluster.server.as_deref(),
+        cluster.certificate_authority_data.as_deref(),
+        cluster.tls_server_name.as_deref(),
+        Some(namespace),
+    ])
+}
+
+fn hashed<const COUNT: usize>(fields: [Option<&str>; COUNT]) -> Fingerprint {
     Fingerprint::of(fields.map(|field| field.unwrap_or_default().as_bytes()))
 }

@@ -83,6 +83,29 @@ fn only_another_connection_is_another_endpoint() {
 }
 
 #[test]
+fn another_credential_leads_to_the_same_location() {
+    let first = parse(&good()).unwrap();
+    let certificate = |key: &str| {
+        json!({
+            "client-certificate-data": STANDARD.encode(PEM),
+            "client-key-data": STANDARD.encode(key),
+        })
+    };
+    for key in ["a key", "a renewed key"] {
+        let other = parse(&with("/users/0/user", certificate(key))).unwrap();
+        assert_ne!(first.endpoint, other.endpoint, "{key}");
+        assert_eq!(first.location, other.location, "{key}");
+    }
+    for (field, value) in [
+        ("/clusters/0/cluster/server", "https://other.example.com"),
+        ("/contexts/0/context/namespace", "kube-bind-y"),
+    ] {
+        let moved = parse(&with(field, json!(value))).unwrap();
+        assert_ne!(first.location, moved.location, "{field}");
+    }
+}
+
+#[test]
 fn entries_that_no_context_uses_are_judged_as_well() {
     let mut document = good();
     let sleeper = json!({"name": "sleeper", "user": {"exec": {"command": "x"}}});

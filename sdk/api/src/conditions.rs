@@ -42,6 +42,9 @@ pub const DELETIONS_SYNCED: &str = "DeletionsSynced";
 /// (`ProviderUnreachable`), refuses the credential (`ProviderUnauthorized`), denies access (`ProviderForbidden`), or no longer
 /// has the contract (`ContractNotFound`).
 pub const PROVIDER_REACHABLE: &str = "ProviderReachable";
+/// Type of the condition of a binding or bundle that is False while the konnector lacks rights in the contract namespace
+/// (`RightsMissing`, or `ContractUnverified`); otherwise there is no such condition.
+pub const PROVIDER_ACCESS_COMPLETE: &str = "ProviderAccessComplete";
 /// Type of the condition of a binding that says whether all objects are in sync.
 pub const OBJECTS_IN_SYNC: &str = "ObjectsInSync";
 /// Type of the condition of a binding that says whether claimed objects are in sync. The message lists what is claimed and
@@ -58,6 +61,11 @@ pub const DRAINING: &str = "Draining";
 
 /// Reason of [`CONNECTED`]: the provider removed the export.
 pub const EXPORT_REMOVED: &str = "ExportRemoved";
+/// Reason of [`PROVIDER_ACCESS_COMPLETE`]: the konnector may not do all that it needs in the contract namespace.
+pub const RIGHTS_MISSING: &str = "RightsMissing";
+/// Reason of several conditions: the konnector may not read what tells one contract from another, so that it deletes and ends
+/// nothing.
+pub const CONTRACT_UNVERIFIED: &str = "ContractUnverified";
 /// Reason of [`CONNECTED`]: the selector of the bundle no longer matches the export.
 pub const EXPORT_NOT_SELECTED: &str = "ExportNotSelected";
 /// Reason of [`PERMISSION_CLAIMS_IN_SYNC`]: a claim is wider than what the user accepted.

@@ -61,13 +61,13 @@ impl BindingRuntime {
         self.push_claims();
     }
 
-    /// Passes the claims to the session, with the present pause and consent.
+    /// Passes the claims to the session, with the present pause and consent. They are paused too while the provider cannot be trusted.
     pub(super) fn push_claims(&self) {
         let (Some(running), Some((guard, _))) = (&self.claims, &self.deletions) else {
             return;
         };
         let wanted = Wanted {
-            paused: self.paused,
+            paused: self.paused || self.deletions_withheld,
             relink: self.relink,
             ..running.spec.wanted.clone()
         };

@@ -2,7 +2,7 @@
 
 use bindery_api::{
     Condition, Severity, annotations,
-    conditions::{EXPORT_NOT_SELECTED, EXPORT_REMOVED, false_condition, true_condition},
+    conditions::{CONTRACT_UNVERIFIED, EXPORT_NOT_SELECTED, EXPORT_REMOVED, false_condition, true_condition},
     v1alpha2::RemovedExports,
 };
 
@@ -14,7 +14,9 @@ use crate::{
         conditions::{self, CredentialWording},
         observed_session::{ClusterPin, ObservedSession},
     },
-    session::{connect::ConnectError, exports::ExportLookup, heartbeat::Heartbeat},
+    session::{
+        connect::ConnectError, exports::ExportLookup, heartbeat::Heartbeat, provider_rights::LIST_CLUSTER_BINDINGS,
+    },
 };
 
 /// The condition SecretValid.
@@ -33,6 +35,9 @@ pub(super) fn connected(seen: &ObservedBinding, plan: &BindingPlan, failures: &C
     match &seen.access {
         ContractAccess::Failed(failure @ ConnectError::Unreachable { .. }) => {
             return Some(away(Severity::Warning, "ProviderUnreachable", failure.to_string()));
+        }
+        ContractAccess::Failed(failure @ ConnectError::Unverified { .. }) => {
+            return Some(away(Severity::Error, CONTRACT_UNVERIFIED, failure.to_string()));
         }
         ContractAccess::Failed(failure @ ConnectError::Gone { .. }) => {
             return Some(away(Severity::Error, "ContractNotFound", failure.to_string()));
@@ -96,6 +101,15 @@ fn without_export(seen: &ObservedBinding, session: &ObservedSession) -> Option<C
             EXPORT_REMOVED,
             format!(
                 "the provider removed APIServiceExport {}/{name}; objects stay and are no longer synced: bind again, or unbind",
+                session.contract
+            ),
+        ),
+        ExportLookup::Absent | ExportLookup::Present(_) if seen.export_is_missed() => away(
+            Severity::Warning,
+            CONTRACT_UNVERIFIED,
+            format!(
+                "the provider shows no APIServiceExport {}/{name}, but the contract cannot be verified, so nothing is unbound; \
+                 condition ProviderAccessComplete says why",
                 session.contract
             ),
         ),
@@ -172,6 +186,14 @@ pub(super) fn heartbeating(seen: &ObservedBinding) -> Option<Condition> {
         );
     }
     match &session.heartbeat {
+        Heartbeat::Pending | Heartbeat::Failing { .. } if session.lacks(LIST_CLUSTER_BINDINGS) => of(
+            Severity::Warning,
+            "ClusterBindingUpdateFailed",
+            format!(
+                "the konnector may not read the ClusterBinding of contract {}, so it sends no heartbeats",
+                session.contract
+            ),
+        ),
         Heartbeat::Pending => of(
             Severity::Info,
             "FirstHeartbeatPending",

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use bindery_api::{
     Condition, Severity, annotations,
-    conditions::{false_condition, true_condition},
+    conditions::{CONTRACT_UNVERIFIED, false_condition, true_condition},
     v1alpha2::{GroupResource, PermissionClaim, Selector},
 };
 
@@ -31,7 +31,13 @@ pub(super) fn in_sync(seen: &ObservedBinding, plan: &BindingPlan) -> Option<Cond
             with_rejected(message, claims),
         )
     };
-    Some(if claims.is_unreadable {
+    Some(if claims.is_unverified {
+        of(
+            Severity::Warning,
+            CONTRACT_UNVERIFIED,
+            "claimed objects are not synced while the contract cannot be verified; condition ProviderAccessComplete says why".to_owned(),
+        )
+    } else if claims.is_unreadable {
         let message = format!(
             "the annotation {record} is not a list of claims, so no new claim takes effect, and claims in effect stay; to accept \
              what is claimed now: {}",

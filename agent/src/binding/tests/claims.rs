@@ -9,6 +9,7 @@ use crate::{
         fixtures::{CRD, accept, act, binding, export, schema, served, session, words},
         plan, unbind,
     },
+    controller::observed_session::ClusterPin,
     session::exports::ExportLookup,
 };
 
@@ -443,4 +444,29 @@ fn claims_are_not_withdrawn_before_it_is_known_where_they_are() {
     assert_eq!(withdrawal(&seen), (ops.clone(), vec!["secrets".to_owned()], None));
     seen.schemas.insert(CRD.to_owned(), ObservedSchema::Missing);
     assert_eq!(withdrawal(&seen).0, ops, "no schema will come");
+}
+
+#[test]
+fn an_unverified_contract_gets_no_claimed_object() {
+    let unrecorded: fn(&mut ObservedBinding) = |seen| session(seen).pin = ClusterPin::Unverified;
+    let unread: fn(&mut ObservedBinding) = |seen| session(seen).found = None;
+    let another: fn(&mut ObservedBinding) = |seen| session(seen).found = Some("b".into());
+    for lacks in [unrecorded, unread, another] {
+        let mut seen = world(&["secrets"], &[], &[]);
+        lacks(&mut seen);
+        check(&mut seen, &["go on"], &[]);
+        note(&mut seen, core(&["secrets"]));
+        check(&mut seen, &["go on"], &["secrets"]);
+
+        // What is registered stays as it is, whatever the provider claims now.
+        let mut seen = world(&["secrets"], &["secrets"], &[]);
+        check(&mut seen, &["claim [secrets] withdraw []", "go on"], &["secrets"]);
+        lacks(&mut seen);
+        check(&mut seen, &["go on"], &["secrets"]);
+        claims(&mut seen, core(&["configmaps"]));
+        check(&mut seen, &["go on"], &["secrets"]);
+        reject(&mut seen, &["secrets"]);
+        check(&mut seen, &["go on"], &["secrets"]);
+    }
+    assert_eq!(super::unverified(&served()), None, "nothing is claimed");
 }

@@ -90,6 +90,8 @@ pub(super) fn fresh() -> ObservedBinding {
             renewal_fails: None,
             pretty_name: Some("Wild West".to_owned()),
             has_backend: true,
+            missing_rights: Vec::new(),
+            found: Some("a".into()),
         }),
         crds: BTreeMap::new(),
         schemas: BTreeMap::from([(CRD.to_owned(), ObservedSchema::Present(schema()))]),

@@ -113,6 +113,8 @@ fn objects_are_let_go_only_of_what_is_not_exported() {
         session(seen).export = ExportLookup::Present(std::sync::Arc::new(export));
     });
     check(&shrunk, &["stop engine", "release Deleted", "go on"]);
+    let unverified = with(shrunk, |seen| session(seen).found = None);
+    check(&unverified, &["stop engine", "go on"]);
 }
 
 #[test]
@@ -258,4 +260,34 @@ fn it_comes_to_rest_from_anywhere() {
         check(&seen, &["go on"]);
         assert!(seen.engines.contains_key(CRD));
     }
+}
+
+#[test]
+fn an_unverified_contract_is_synced_and_nothing_ends() {
+    let unverified: fn(&mut ObservedBinding) = |seen| session(seen).found = None;
+    let unrecorded: fn(&mut ObservedBinding) = |seen| session(seen).pin = ClusterPin::Unverified;
+    for lacks in [unverified, unrecorded] {
+        check(&with(pinned(), lacks), &["create crd", "go on"]);
+        check(&with(installed(), lacks), &["start engine", "go on"]);
+        check(&with(served(), lacks), &["go on"]);
+        for missed in [ExportLookup::Absent, deleting_export()] {
+            let ended = with(served(), |seen| session(seen).export = missed.clone());
+            assert!(!plan(&ended).ops.is_empty(), "a trusted provider ends it");
+            let kept = with(ended, lacks);
+            check(&kept, &["pause"]);
+            assert!(!kept.export_is_gone());
+        }
+    }
+}
+
+#[test]
+fn without_schemas_only_an_installed_crd_is_used() {
+    let unread = |seen: &mut ObservedBinding| schema_is(seen, ObservedSchema::Unreadable);
+    check(&with(pinned(), unread), &["go on"]);
+    check(&with(installed(), unread), &["start engine", "go on"]);
+    check(&with(served(), unread), &["go on"]);
+    let refused = plan(&with(pinned(), unread));
+    let (reason, message) = refused.refused().unwrap();
+    assert_eq!(reason, "RightsMissing");
+    assert!(message.contains("resources: [boundschemas]"), "{message}");
 }

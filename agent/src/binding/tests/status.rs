@@ -13,7 +13,12 @@ use crate::{
     controller::{access::SecretProblem, conditions::turned, observed_session::ClusterPin},
     drain::{DrainMode, DrainProgress},
     engine::{Cause, Problem},
-    session::{connect::ConnectError, exports::ExportLookup, heartbeat::Heartbeat},
+    session::{
+        connect::ConnectError,
+        exports::ExportLookup,
+        heartbeat::Heartbeat,
+        provider_rights::{LIST_CLUSTER_BINDINGS, LIST_SCHEMAS, ProviderRight, READ_NAMESPACE, WRITE_HEARTBEAT},
+    },
 };
 
 pub(super) fn with(mut seen: ObservedBinding, change: impl FnOnce(&mut ObservedBinding)) -> ObservedBinding {
@@ -600,4 +605,71 @@ fn mere_progress_turns_no_condition() {
     let mut moved = draining("2 objects are left", false);
     moved.provider_pretty_name = Some("Far West".to_owned());
     assert!(!is_mere_progress(Some(&before), &moved));
+}
+
+#[test]
+fn each_missing_right_is_named_and_the_worst_effect_is_told() {
+    let lacking = |rights: &[ProviderRight], is_verified: bool, pin: ClusterPin| {
+        with(served(), |seen| {
+            let session = session(seen);
+            session.missing_rights = rights.to_vec();
+            session.found = is_verified.then(|| session.contract_uid.clone());
+            session.pin = pin;
+        })
+    };
+    let (kind, warning) = (types::PROVIDER_ACCESS_COMPLETE, Severity::Warning);
+    let unverified = lacking(&[READ_NAMESPACE, LIST_SCHEMAS], false, ClusterPin::Ours);
+    for says in [
+        "nothing is deleted",
+        "[namespaces], verbs: [get]",
+        "[boundschemas], verbs: [list]",
+    ] {
+        check(&unverified, kind, "ContractUnverified", warning, says);
+    }
+    let another = with(lacking(&[], true, ClusterPin::Ours), |seen| {
+        session(seen).found = Some("b".into());
+    });
+    for says in [
+        "pinned to a",
+        "has UID b",
+        "annotating the binding with kube-bind.io/accept-provider-change",
+    ] {
+        check(&another, kind, "ContractUnverified", warning, says);
+    }
+    let told = status_of(&another);
+    let told = conditions::get(&told.conditions, kind).unwrap();
+    assert!(!told.message.contains("lacks rights"), "{told:?}");
+    let unrecorded = lacking(&[WRITE_HEARTBEAT], true, ClusterPin::Unverified);
+    check(
+        &unrecorded,
+        kind,
+        "ContractUnverified",
+        warning,
+        "clusterbindings/status",
+    );
+    let unwritten = lacking(&[WRITE_HEARTBEAT], true, ClusterPin::Ours);
+    check(&unwritten, kind, "RightsMissing", warning, "clusterbindings/status");
+    let unlisted = with(
+        lacking(&[LIST_CLUSTER_BINDINGS], true, ClusterPin::Unverified),
+        |seen| {
+            session(seen).heartbeat = Heartbeat::Pending;
+        },
+    );
+    check(
+        &unlisted,
+        types::HEARTBEATING,
+        "ClusterBindingUpdateFailed",
+        warning,
+        "sends no heartbeats",
+    );
+    let missed = with(unverified, |seen| session(seen).export = ExportLookup::Absent);
+    check(
+        &missed,
+        types::CONNECTED,
+        "ContractUnverified",
+        warning,
+        "nothing is unbound",
+    );
+    let status = status_of(&lacking(&[], true, ClusterPin::Ours));
+    assert!(conditions::get(&status.conditions, kind).is_none(), "{status:?}");
 }

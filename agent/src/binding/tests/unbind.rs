@@ -328,3 +328,26 @@ fn a_bundles_binding_leaves_the_export_to_the_next() {
     let orphaning = |seen: &mut ObservedBinding| binding(seen).spec.deletion_policy = Some(DeletionPolicy::Orphan);
     check(&bundled(orphaning), &["force export"], "requesting");
 }
+
+#[test]
+fn an_unverified_contract_holds_a_deletion_up_unless_the_user_forces_it() {
+    let unverified = |seen: &mut ObservedBinding| session(seen).found = None;
+    check(&with(served(), unverified), &["pause"], "lacks rights");
+    let another = |seen: &mut ObservedBinding| session(seen).found = Some("b".into());
+    check(&with(served(), another), &["pause"], "has UID b; consent to that");
+    let empty = with(pinned(), unverified);
+    check(&empty, &[], "lacks rights");
+    assert!(plan(&empty).stuck);
+    let without_backend = with(pinned(), |seen| {
+        unverified(seen);
+        session(seen).has_backend = false;
+    });
+    check(&without_backend, &["delete roles", "remove finalizer"], "");
+    let kept = plan(&without_backend).provider_keeps.unwrap();
+    assert!(kept.contains("cannot be verified"), "{kept}");
+    let by_force = with(pinned(), |seen| {
+        unverified(seen);
+        forced(seen);
+    });
+    check(&by_force, &["delete roles", "remove finalizer"], "");
+}

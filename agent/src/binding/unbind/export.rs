@@ -1,6 +1,6 @@
 //! Decides how the provider's export is deleted.
 
-use super::{FORCE, unpinned};
+use super::{FORCE, unpinned, unverified};
 use crate::{
     binding::observed::{ExportDeletion, ObservedBinding},
     controller::{
@@ -70,6 +70,13 @@ pub(super) fn export_step(seen: &ObservedBinding) -> ExportStep {
     };
     if matches!(session.pin, ClusterPin::Other { .. }) {
         return keeps("the contract serves another cluster");
+    }
+    if !session.is_trusted() {
+        return if session.has_backend {
+            wait(unverified(session), true)
+        } else {
+            keeps("the contract cannot be verified; ask its admin to delete it there")
+        };
     }
     match &session.export {
         ExportLookup::Absent => ExportStep::Done { provider_keeps: None },

@@ -59,6 +59,7 @@ pub(super) fn probe(exports_version: u64) -> ProbeResult {
         failures: 0,
         problem: None,
         exports_version,
+        is_verified: true,
     }
 }
 
@@ -91,6 +92,8 @@ pub(super) fn seen(exports: &[&str]) -> ObservedBundle {
             renewal_fails: None,
             pretty_name: Some("Wild West".to_owned()),
             has_backend: true,
+            missing_rights: Vec::new(),
+            found: Some("a".into()),
         }),
         exports: ExportList::default(),
         last_probe: Some(probe(1)),

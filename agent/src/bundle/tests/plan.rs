@@ -404,6 +404,10 @@ fn what_is_not_confirmed_ends_nothing() {
         let (server, namespace) = (String::new(), String::new());
         seen.last_probe.as_mut().unwrap().problem = Some(ConnectError::Gone { server, namespace });
     });
+    unconfirmed(|seen| seen.last_probe.as_mut().unwrap().is_verified = false);
+    unconfirmed(|seen| seen.session.as_mut().unwrap().found = None);
+    unconfirmed(|seen| seen.session.as_mut().unwrap().found = Some("b".into()));
+    unconfirmed(|seen| seen.session.as_mut().unwrap().pin = ClusterPin::Unverified);
 }
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];

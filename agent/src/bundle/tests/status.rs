@@ -192,6 +192,10 @@ fn a_provider_that_does_not_answer_is_an_error_in_the_end() {
             "what is known is in sync"
         );
     }
+    let unverified = ConnectError::Unverified {
+        server: server.clone(),
+        namespace: "kube-bind-x".to_owned(),
+    };
     let (denied, unauthorized, gone) = (
         ConnectError::Denied {
             server: server.clone(),
@@ -208,6 +212,7 @@ fn a_provider_that_does_not_answer_is_an_error_in_the_end() {
     );
     for (problem, reason) in [
         (denied, "ProviderForbidden"),
+        (unverified, "ContractUnverified"),
         (unauthorized, "ProviderUnauthorized"),
         (gone, "ContractNotFound"),
     ] {

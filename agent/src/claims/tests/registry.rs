@@ -41,6 +41,7 @@ fn claims(consumer: &Fake, provider: &Fake) -> Claims {
         },
         around: Surroundings {
             namespaces: Cache::start(there.watch.clone(), Source::of::<APIServiceNamespace>(Some(CONTRACT))),
+            unreadable_namespaces: tokio::sync::watch::channel(false).1,
             consumer_namespaces: Cache::start(here.watch.clone(), Source::of::<Namespace>(None)),
             recorder: Recorder::silent(),
             metrics: Metrics::register(&mut bindery_runtime::telemetry::registry()),

@@ -124,6 +124,7 @@ fn outcome(case: &Case) -> String {
                 .collect(),
         }),
         pinned: case.pinned.map(str::to_owned),
+        proven: None,
         consent: case.consent,
         unbinding: case.unbinding,
     };
@@ -176,6 +177,7 @@ fn the_kubeconfig_of_a_binding_is_recorded_once_it_is_known_where_it_leads() {
                     .collect(),
             }),
             pinned: None,
+            proven: None,
             consent: false,
             unbinding: true,
         };
@@ -300,4 +302,90 @@ fn another_contract_needs_consent_and_a_lost_secret_ends_the_access() {
         },
         "KubeconfigSecretNotFound",
     );
+}
+
+/// The identity of an unverified contract that is reached with a kubeconfig for this host.
+fn unverified(host: &str) -> String {
+    Contract::unverified(&kubeconfigs::access(host, 1000, 3600))
+        .uid
+        .to_string()
+}
+
+/// Which contract serves a binding with this pin, or `changed`, where the provider shows `found`.
+fn served_by(pinned: &str, found: &str, proven: Option<&str>, consent: bool) -> String {
+    let known = KnownCredentials {
+        secret: Ok(kubeconfigs::access("given", 1000, 3600)),
+        stored: None,
+        pinned: Some(pinned.to_owned()),
+        proven: proven.map(Arc::from),
+        consent,
+        unbinding: false,
+    };
+    let access = known.resolve(
+        |found: &Found| &found.0,
+        |access| {
+            let (found, access) = reached(access, found);
+            Some(Ok((known.identity(&found, &access), access)))
+        },
+    );
+    match access {
+        ContractAccess::Reached((contract, _)) => contract.uid.to_string(),
+        ContractAccess::Changed { .. } => "changed".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_digest_gives_way_to_a_uid_that_was_proven_alone() {
+    let check = |pinned: &str, found: &str, proven: Option<&str>, consent: bool, expect: &str| {
+        assert_eq!(
+            served_by(pinned, found, proven, consent),
+            expect,
+            "{pinned} and {found}"
+        );
+    };
+    let (here, elsewhere) = (unverified("given"), unverified("elsewhere"));
+    check(&here, &here, None, false, &here);
+    check(&here, "a", None, false, &here);
+    check(&here, "a", Some("b"), false, &here);
+    check(&here, "a", Some("a"), false, "a");
+    check(&here, "a", None, true, "a");
+    check(&elsewhere, "a", None, false, "changed");
+    check(&elsewhere, &here, None, false, "changed");
+    check(&elsewhere, &here, None, true, &here);
+}
+
+#[test]
+fn a_pinned_uid_stands_until_another_one_is_read() {
+    let check = |found: &str, consent: bool, expect: &str| assert_eq!(served_by("a", found, None, consent), expect);
+    check("a", false, "a");
+    check(&unverified("given"), false, "a");
+    check(&unverified("given"), true, "a");
+    check("b", false, "changed");
+    check("b", true, "b");
+}
+
+#[test]
+fn a_pinned_uid_is_never_replaced_by_a_digest() {
+    let access = kubeconfigs::access("given", 1000, 3600);
+    let check = |pinned: Option<&str>, stored: Option<&str>, consent: bool, expect: bool| {
+        let known = KnownCredentials {
+            secret: Ok(Arc::clone(&access)),
+            stored: stored.map(|host| StoredCredential {
+                access: kubeconfigs::access(host, 500, 3600),
+                origins: [].into(),
+            }),
+            pinned: pinned.map(str::to_owned),
+            proven: None,
+            consent,
+            unbinding: false,
+        };
+        assert_eq!(known.needs_uid(&access), expect, "{pinned:?}, stored {stored:?}");
+    };
+    check(None, None, false, false);
+    check(Some(&unverified("given")), None, false, false);
+    check(Some("a"), None, false, true);
+    check(Some("a"), None, true, true);
+    check(Some("a"), Some("elsewhere"), false, true);
+    check(Some("a"), Some("given"), false, false);
 }

@@ -51,6 +51,7 @@ pub(super) fn engine() -> Engine {
             provider.watch.clone(),
             Source::of::<APIServiceNamespace>(Some("kube-bind-x")),
         ),
+        unreadable_namespaces: tokio::sync::watch::channel(false).1,
         consumer_namespaces: Cache::start(consumer.watch.clone(), Source::of::<Namespace>(None)),
         recorder: Recorder::silent(),
         metrics: Metrics::register(&mut bindery_runtime::telemetry::registry()),

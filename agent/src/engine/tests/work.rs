@@ -1,3 +1,5 @@
+use std::{sync::atomic::Ordering, time::Duration};
+
 use bindery_runtime::watch::Event;
 use futures::FutureExt as _;
 use serde_json::{Value, json};
@@ -106,4 +108,19 @@ async fn what_we_wrote_ourselves_is_no_change_and_what_came_beside_it_is() {
     };
     check(false);
     check(true);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_withheld_goes_on_although_too_much_is_missing() {
+    let engine = engine();
+    let shared = Arc::clone(&engine.running.shared);
+    let guard = Arc::clone(&shared.strategy.guards()[0]);
+    guard.withhold(true);
+    assert!(shared.withholds_deletions());
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(shared.held_back.load(Ordering::Acquire), "it is withheld still");
+    guard.withhold(false);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert!(!guard.allows(), "nothing was counted");
+    assert!(!shared.held_back.load(Ordering::Acquire), "it is tried again");
 }

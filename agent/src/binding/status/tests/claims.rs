@@ -217,3 +217,23 @@ fn who_else_chooses_what_is_claimed_is_told() {
     check(&[("spec.ref", Some("status.namespace"))], &[]);
     check(&[("status.ref", Some("spec.namespace"))], &[by_provider, by_users]);
 }
+
+#[test]
+fn that_an_unverified_contract_gets_none_is_told() {
+    let unverified = with(claiming(&[("secrets", Selector::default())], &[]), |seen| {
+        session(seen).found = None;
+    });
+    check(
+        &unverified,
+        types::PERMISSION_CLAIMS_IN_SYNC,
+        "ContractUnverified",
+        Severity::Warning,
+        "are not synced",
+    );
+    let nothing = with(served(), |seen| session(seen).found = None);
+    let status = status_of(&nothing);
+    assert_eq!(
+        conditions::get(&status.conditions, types::PERMISSION_CLAIMS_IN_SYNC),
+        None
+    );
+}
