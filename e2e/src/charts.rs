@@ -11,9 +11,8 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
-use tempfile::TempDir;
 
-use crate::{ControlPlane, binaries, manifests, process};
+use crate::{ControlPlane, Workdir, binaries, manifests, process};
 
 /// The charts, which have the names of their programs' images.
 pub const CHARTS: [&str; 2] = ["bindery-server", "bindery-konnector"];
@@ -25,7 +24,7 @@ const LIMIT: Duration = Duration::from_mins(5);
 #[derive(Debug)]
 pub struct Helm {
     path: PathBuf,
-    home: TempDir,
+    home: Workdir,
 }
 
 /// A release, as the commands of Helm name it.
@@ -62,7 +61,7 @@ impl Helm {
     pub fn locate() -> Result<Self> {
         Ok(Self {
             path: binaries::helm()?,
-            home: tempfile::tempdir()?,
+            home: Workdir::new("helm")?,
         })
     }
 

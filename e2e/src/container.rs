@@ -4,6 +4,8 @@ use std::{
     collections::BTreeMap,
     env,
     fs::{self, File},
+    io,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -11,7 +13,13 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use bindery_image::Image;
 
-/// Makes the mounts and becomes the program. Its arguments are the root, what is mounted, `--`, and the command.
+/// Runs what it is given, and ends with its exit code, which is 128 and the number of the signal for one that a signal ended.
+///
+/// The first child is process 1 of the namespace. `unshare --fork` does not tell of signals in all its versions.
+const PARENT: &str = r#""$@"; exit "$?""#;
+
+/// Makes the mounts and becomes the program, as process 1: the kernel keeps signals from it for which it has no handler. Its
+/// arguments are the root, what is mounted, `--`, and the command.
 ///
 /// The namespace of the mounts ends with the program.
 const SCRIPT: &str = r#"
@@ -34,6 +42,9 @@ mount -o remount,bind,ro,nosuid "$root"
 exec "$@"
 "#;
 
+/// The namespaces that a container has of its own, as `unshare` is told. Those of the mounts are not seen outside.
+const NAMESPACES: [&str; 5] = ["--mount", "--propagation", "private", "--ipc", "--pid"];
+
 /// Folders that each container needs to mount on.
 const MOUNT_POINTS: [&str; 2] = ["proc", "dev"];
 
@@ -44,6 +55,8 @@ pub struct Container {
     pub root: PathBuf,
     /// The numbers of user and group.
     pub user: (u32, u32),
+    /// The numbers of the groups beside that of the user.
+    pub groups: Vec<u32>,
     /// The whole environment of the program.
     pub env: BTreeMap<String, String>,
     /// What else is in the root.
@@ -76,6 +89,7 @@ impl Container {
         let entrypoint = config.entrypoint().iter().flatten().cloned();
         Ok(Self {
             root: root.to_owned(),
+            groups: Vec::new(),
             user: user.context("the image names no user by its numbers, such as 65532:65532")?,
             env: env.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             mounts: Vec::new(),
@@ -83,13 +97,16 @@ impl Container {
         })
     }
 
-    /// Returns the command that becomes the program. It runs in the network of the thread that starts it; only root may.
+    /// Returns the command that runs the program as process 1 of a namespace, and ends as it does; [`program`] finds its process. It
+    /// runs in the network of the thread that starts it; only root may.
     pub fn command(&self) -> Result<Command> {
         for folder in MOUNT_POINTS {
-            fs::create_dir_all(self.root.join(folder))?;
+            make_folders(&self.root.join(folder))?;
         }
         let mut command = Command::new("unshare");
-        command.args(["--mount", "--propagation", "private", "--ipc", "sh", "-c", SCRIPT, "sh"]);
+        command
+            .args(NAMESPACES)
+            .args(["sh", "-c", PARENT, "sh", "sh", "-c", SCRIPT, "sh"]);
         command.arg(&self.root);
         for mount in &self.mounts {
             mount.prepare(&self.root)?;
@@ -103,7 +120,11 @@ impl Container {
         command.arg(find("setpriv")?).arg("--no-new-privs");
         let (user, group) = self.user;
         command.arg(find("chroot")?);
-        command.args([format!("--userspec={user}:{group}"), format!("--groups={group}")]);
+        let groups: Vec<_> = [group].iter().chain(&self.groups).map(u32::to_string).collect();
+        command.args([
+            format!("--userspec={user}:{group}"),
+            format!("--groups={}", groups.join(",")),
+        ]);
         command.arg(&self.root).args(&self.args);
         Ok(command)
     }
@@ -126,15 +147,60 @@ impl Mount {
         };
         let target = root.join(target);
         if self.source.is_dir() {
-            fs::create_dir_all(&target)
+            make_folders(&target)
         } else if target.exists() {
             Ok(())
         } else {
-            let parent = target.parent().map_or(Ok(()), fs::create_dir_all);
+            let parent = target.parent().map_or(Ok(()), make_folders);
             parent.and_then(|()| File::create(&target).map(drop))
         }
         .with_context(|| format!("cannot mount on {}", target.display()))
     }
+}
+
+/// Makes a folder and those above it, so that every user may enter those that are new, whatever the umask is.
+fn make_folders(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    path.parent().map_or(Ok(()), make_folders)?;
+    match fs::create_dir(path) {
+        // Another container of the image may need it too.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        outcome => outcome.and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o755))),
+    }
+}
+
+/// Fails if this machine does not let the tests run containers.
+pub fn are_possible() -> Result<()> {
+    let mut probe = Command::new("unshare");
+    // Nobody outside of the namespaces sees this mount.
+    probe
+        .args(NAMESPACES)
+        .args(["--net", "sh", "-c", "mount -t tmpfs probe /tmp"]);
+    let output = probe.output().context("cannot run unshare; install util-linux")?;
+    ensure!(
+        output.status.success(),
+        "containers need namespaces and mounts, which this user may not make: run the tests as root with the capability \
+         CAP_SYS_ADMIN (`docker run --privileged`): {}",
+        String::from_utf8_lossy(&output.stderr).trim_end()
+    );
+    Ok(())
+}
+
+/// Returns the id of the program's process, given that of a [`Container::command`] that runs. There is none at the very start.
+pub fn program(command: u32) -> Option<u32> {
+    let children = fs::read_to_string(format!("/proc/{command}/task/{command}/children")).ok()?;
+    let mut ids = children.split_whitespace().filter_map(|id| id.parse().ok());
+    ids.find(|id| is_first_of_namespace(*id))
+}
+
+/// Whether a process is the first of a namespace of process ids below that of the tests.
+fn is_first_of_namespace(id: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    // Its ids, from that in this namespace to that in its own.
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    ids.is_some_and(|ids| ids.split_whitespace().skip(1).last() == Some("1"))
 }
 
 /// Reads user and group as in `65532:65532`.

@@ -22,7 +22,7 @@ use anyhow::{Context, Result};
 use kube::Client;
 use parking_lot::Mutex;
 
-pub(crate) use self::ports::free as free_address;
+pub(crate) use self::ports::{free as free_address, free_listener};
 pub use self::{
     etcd::Backup,
     people::Person,
@@ -68,11 +68,13 @@ pub struct ControlPlane {
     workdir: Workdir,
 }
 
-/// The parts of a control plane beside its store and its API server.
+/// What a control plane has beside its store and its API server.
 #[derive(Clone, Copy, Debug)]
 struct Parts {
     audit: bool,
     controllers: bool,
+    /// Whether Pods must keep the standard `restricted`.
+    restricted: bool,
 }
 
 impl ControlPlane {
@@ -84,11 +86,25 @@ impl ControlPlane {
         Ok(plane)
     }
 
+    /// As [`ControlPlane::start`], with the controllers for Pods, which a [`Kubelet`](crate::Kubelet) would start later. Pods are
+    /// refused that do not keep the standard `restricted` of Kubernetes, except in namespaces that allow more.
+    pub async fn start_for_pods(name: &str) -> Result<Self> {
+        let restricted = Parts {
+            audit: false,
+            controllers: true,
+            restricted: true,
+        };
+        let plane = Box::pin(Self::start_with(name, restricted)).await?;
+        plane.run_workloads().await?;
+        Ok(plane)
+    }
+
     /// As [`ControlPlane::start`], with an audit log.
     pub async fn start_audited(name: &str) -> Result<Self> {
         let audited = Parts {
             audit: true,
             controllers: true,
+            restricted: false,
         };
         let plane = Box::pin(Self::start_with(name, audited)).await?;
         plane.restart_controller_manager()?;
@@ -101,6 +117,7 @@ impl ControlPlane {
         let bare = Parts {
             audit: true,
             controllers: false,
+            restricted: false,
         };
         Box::pin(Self::start_with(name, bare)).await
     }
@@ -111,6 +128,7 @@ impl ControlPlane {
         let plain = Parts {
             audit: false,
             controllers: true,
+            restricted: false,
         };
         Box::pin(Self::start_with(name, plain)).await
     }
@@ -133,6 +151,9 @@ impl ControlPlane {
         let mut layout = Layout::prepare(&workdir, &authority, &signing_key)?;
         if parts.audit {
             layout = layout.audited(&workdir)?;
+        }
+        if parts.restricted {
+            layout = layout.restricted(&workdir)?;
         }
         let admin = Kubeconfig {
             server: layout.server_url(),
@@ -270,21 +291,28 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Starts the controllers of Deployments, ReplicaSets, Jobs and PodDisruptionBudgets too, if they do not run yet.
-    pub(crate) fn run_workloads(&self) -> Result<()> {
-        if self.has_workloads.swap(true, Ordering::Relaxed) {
-            return Ok(());
+    /// Starts the controllers of Deployments, ReplicaSets, Jobs and PodDisruptionBudgets too, if they do not run yet, and waits
+    /// until Pods of every namespace that a fresh cluster has could start.
+    pub(crate) async fn run_workloads(&self) -> Result<()> {
+        if !self.has_workloads.swap(true, Ordering::Relaxed) {
+            self.restart_controller_manager()?;
         }
-        self.restart_controller_manager()
+        let is_running = || self.runs_controllers();
+        Box::pin(readiness::ready_for_pods(is_running, &self.client)).await
     }
 
     /// Waits for what a fresh cluster gets from its controllers first, if it has any.
     pub(crate) async fn is_served_by_controllers(&self) -> Result<()> {
-        let is_running = || self.controller_manager.lock().as_mut().is_none_or(Process::is_running);
         if self.has_controllers {
+            let is_running = || self.runs_controllers();
             Box::pin(readiness::default_service_account(is_running, &self.client)).await?;
         }
         Ok(())
+    }
+
+    fn runs_controllers(&self) -> bool {
+        let mut controller_manager = self.controller_manager.lock();
+        controller_manager.as_mut().is_none_or(Process::is_running)
     }
 
     /// Pauses the API server, so that clients wait instead of being refused, until [`Self::resume_api_server`]. Returns once

@@ -1,13 +1,17 @@
 //! Forwards connections between the networks of Pods and that of this machine. Everything listens on loopback.
 
-use std::net;
+use std::{net, time::Duration};
 
 use anyhow::Result;
 use tokio::{
     io::copy_bidirectional,
     net::{TcpListener, TcpStream},
     task::{JoinHandle, JoinSet},
+    time::sleep,
 };
+
+/// The pause after a connection that could not be accepted.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// Forwards connections until it is dropped, which closes them.
 #[derive(Debug)]
@@ -29,8 +33,13 @@ impl Forward {
             loop {
                 tokio::select! {
                     accepted = listener.accept() => {
-                        let Ok((client, _)) = accepted else { return };
-                        relays.spawn(relay(client, connect()));
+                        match accepted {
+                            Ok((client, _)) => {
+                                relays.spawn(relay(client, connect()));
+                            }
+                            // Such as too many open files, or a client that has gone already.
+                            Err(_) => sleep(RETRY).await,
+                        }
                     }
                     Some(_) = relays.join_next() => {}
                 }

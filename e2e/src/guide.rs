@@ -25,9 +25,8 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
 
-use crate::{ControlPlane, Process, Workdir, binaries, process::cargo_bin_path};
+use crate::{ControlPlane, Kubeconfig, Process, Workdir, binaries, process::cargo_bin_path};
 
 pub use self::page::section;
 use self::page::{Block, Page};
@@ -95,10 +94,9 @@ impl Desk {
         if page.uses("helm") {
             symlink(binaries::helm()?, path.join(".guide/bin/helm"))?;
         }
-        folder.write(
-            ".guide/kubeconfig",
-            contexts(reader.provider, reader.consumer).to_string(),
-        )?;
+        let both = [("provider", reader.provider), ("consumer", reader.consumer)];
+        let both = both.map(|(name, plane)| (name, plane.kubeconfig()));
+        folder.write(".guide/kubeconfig", Kubeconfig::joined(&both)?)?;
         for (number, block) in page.blocks.iter().enumerate() {
             if let Block::File { text, .. } = block {
                 folder.write(&format!(".guide/{number}.file"), text)?;
@@ -190,26 +188,6 @@ fn script(page: &Page) -> String {
         Block::Output { .. } => String::new(),
     });
     PROLOGUE.to_owned() + &blocks.collect::<String>() + "echo yes >.guide/ended\n"
-}
-
-/// Builds a kubeconfig with the admins of both clusters.
-fn contexts(provider: &ControlPlane, consumer: &ControlPlane) -> Value {
-    let both = [("provider", provider), ("consumer", consumer)];
-    let list = |section: &str, field: &str| -> Vec<Value> {
-        let item = |(name, plane): &(&str, &ControlPlane)| {
-            let of = &plane.kubeconfig().to_value()[section][0][field];
-            json!({"name": name, field: of})
-        };
-        both.iter().map(item).collect()
-    };
-    let context = |name: &str| json!({"name": name, "context": {"cluster": name, "user": name}});
-    json!({
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": list("clusters", "cluster"),
-        "users": list("users", "user"),
-        "contexts": [context("provider"), context("consumer")],
-    })
 }
 
 fn docs() -> PathBuf {

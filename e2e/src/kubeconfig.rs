@@ -46,6 +46,27 @@ impl Kubeconfig {
         serde_saphyr::to_string(&self.to_value()).context("cannot write a kubeconfig")
     }
 
+    /// The content of a file with the clusters and users of several kubeconfigs, each in a context of that name. None of them is the
+    /// current context.
+    pub fn joined(all: &[(&str, &Self)]) -> Result<String> {
+        let parts: Vec<_> = all.iter().map(|(name, it)| (*name, it.to_value())).collect();
+        let list = |section: &str, field: &str| -> Vec<Value> {
+            let parts = parts.iter();
+            parts
+                .map(|(name, it)| json!({"name": name, field: it[section][0][field]}))
+                .collect()
+        };
+        let context = |name: &str| json!({"name": name, "context": {"cluster": name, "user": name}});
+        let joined = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": list("clusters", "cluster"),
+            "users": list("users", "user"),
+            "contexts": parts.iter().map(|(name, _)| context(name)).collect::<Vec<_>>(),
+        });
+        serde_saphyr::to_string(&joined).context("cannot write a kubeconfig")
+    }
+
     /// A client that uses it.
     pub async fn client(&self) -> Result<kube::Client> {
         let kubeconfig = serde_json::from_value(self.to_value())?;

@@ -2,22 +2,24 @@
 //!
 //! What is unlike a node:
 //!
-//! - Each Pod has a network of its own, in which only loopback exists, so that every Pod may listen on every port. The IP of a
-//!   Pod is `127.0.0.1`.
+//! - Each Pod has a network of its own, so that every Pod may listen on every port, and all Pods have one IP. Probes and
+//!   connections to Services come to this IP, so that a program which listens on 127.0.0.1 does not get them.
 //! - There are no routes between these networks, no cluster IPs and no DNS. A Pod connects to addresses of loopback that were
 //!   named beforehand ([`Kubelet::reaching`]); each connection is forwarded to the same address of this machine.
 //! - A Service is reached at an address of this machine that was named for it ([`Kubelet::exposing`]), as behind a load balancer.
 //!   Each connection goes to a Pod that is ready.
 //! - Root file systems are read-only, and no program gains privileges, also where a Pod does not ask for it. Containers of one
-//!   image share its root, with the mount points of all. Resources, process ids and system calls are not limited.
-//! - Back-offs are shorter, tokens and Secrets in volumes are written anew every few seconds, and a Pod that is deleted with a grace
-//!   period of zero is killed at once; a kubelet waits for a second.
+//!   image share its root, with the mount points of all. Resources and system calls are not limited.
+//! - Back-offs are shorter, so that restarts are a failure unless the caller allows them. Tokens in volumes are replaced, and Secrets
+//!   looked at, every few seconds. A Pod that is deleted with a grace period of zero is killed at once; a kubelet waits for a second.
 //!
-//! What a Pod asks for and is not known here (`exec` probes, `subPath`, `envFrom`) is an error of its container, and no silence.
+//! What a Pod asks for and is not known here (`exec` probes, `subPath`, `nodeSelector`) is an error of its containers, and no silence;
+//! `known.rs` lists what is known, and what of it is without effect.
 
 mod container;
 mod creation;
 mod environment;
+mod known;
 mod pod;
 mod probe;
 mod pull;
@@ -29,7 +31,7 @@ mod volumes;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
+    net::{SocketAddr, TcpListener},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -45,7 +47,6 @@ use kube::{
     api::{ObjectMeta, PostParams},
     runtime::watcher::{self, Event},
 };
-use nix::unistd::geteuid;
 use parking_lot::Mutex;
 use tokio::{sync::watch, time::sleep};
 
@@ -68,6 +69,9 @@ pub struct Kubelet<'a> {
     connected: Arc<Mutex<BTreeSet<SocketAddr>>>,
     /// Whether nothing is shown of the logs of processes that are cut off.
     is_quiet: AtomicBool,
+    /// Why containers were started again.
+    restarts: Mutex<Vec<String>>,
+    allows_restarts: bool,
 }
 
 /// The Pods that run.
@@ -93,7 +97,17 @@ impl<'a> Kubelet<'a> {
             sandboxes: Sandboxes::default(),
             connected: Arc::default(),
             is_quiet: AtomicBool::new(false),
+            restarts: Mutex::default(),
+            allows_restarts: false,
         }
+    }
+
+    /// Lets containers end and be started again. Without this it is a failure of [`Kubelet::during`]: a few ends at the start take
+    /// seconds here and minutes on a node, so that an installation which works here would fail there.
+    #[must_use]
+    pub fn allowing_restarts(mut self) -> Self {
+        self.allows_restarts = true;
+        self
     }
 
     /// Makes more addresses of loopback reachable for Pods, such as those of a provider.
@@ -105,31 +119,44 @@ impl<'a> Kubelet<'a> {
         self
     }
 
-    /// Makes a Service, which need not exist yet, reachable at an address of this machine.
+    /// Makes a Service, which need not exist yet, reachable at an address of this machine. Connections wait until the Pods run.
     #[must_use]
-    pub fn exposing(mut self, namespace: &str, service: &str, address: SocketAddr) -> Self {
-        let balancer = LoadBalancer::new(self.plane.client(), namespace, service, address, self.sandboxes.clone());
+    pub fn exposing(mut self, namespace: &str, service: &str, at: TcpListener) -> Self {
+        let balancer = LoadBalancer::new(self.plane.client(), namespace, service, at, self.sandboxes.clone());
         self.load_balancers.push(balancer);
         self
     }
 
-    /// Runs Pods until `work` has ended, and fails if they cannot be run any more. Then their processes end; if something has
-    /// failed, the ends of their logs are printed.
+    /// Runs Pods until `work` has ended, and fails if they cannot be run any more, or if a container was started again. Then their
+    /// processes end; if something has failed, the ends of their logs are printed.
     ///
-    /// Deployments, Jobs and PodDisruptionBudgets are served by controllers of the control plane, which are started here.
+    /// Deployments, Jobs and PodDisruptionBudgets are served by controllers of the control plane, which are started before `work`
+    /// begins.
     pub fn during<T>(&self, work: impl Future<Output = Result<T>>) -> impl Future<Output = Result<T>> {
         let work = Box::pin(work);
         async {
+            Box::pin(self.prepare()).await?;
             let mut running = Running::default();
             let outcome = tokio::select! {
                 outcome = work => outcome,
                 failed = Box::pin(self.run(&mut running)) => failed.and_then(|()| bail!("the watch of Pods has ended")),
             };
+            let outcome = outcome.and_then(|value| self.has_no_restarts().map(|()| value));
             if outcome.is_ok() {
                 self.is_quiet.store(true, Ordering::Relaxed);
             }
             outcome
         }
+    }
+
+    fn has_no_restarts(&self) -> Result<()> {
+        let restarts = self.restarts.lock();
+        ensure!(
+            self.allows_restarts || restarts.is_empty(),
+            "containers ended and were started again, which takes minutes on a node:\n{}",
+            restarts.join("\n")
+        );
+        Ok(())
     }
 
     /// The addresses outside of its network that any Pod has connected to until now.
@@ -142,20 +169,21 @@ impl<'a> Kubelet<'a> {
         self.sandboxes.process(pod.metadata.uid.as_deref()?, container)
     }
 
-    async fn run<'b>(&'b self, running: &mut Running<'b>) -> Result<()> {
-        ensure!(
-            geteuid().is_root(),
-            "Pods run in namespaces and roots of their own, which only root may make: run the tests as root"
-        );
+    /// Makes the node, and waits until Pods can start.
+    async fn prepare(&self) -> Result<()> {
+        crate::container::are_possible()?;
+        self.plane.run_workloads().await?;
         let client = self.plane.client();
-        self.plane.run_workloads()?;
-        register(&client).await.context("cannot register the node")?;
+        register(&client).await.context("cannot register the node")
+    }
+
+    async fn run<'b>(&'b self, running: &mut Running<'b>) -> Result<()> {
         let _forwards: Vec<Forward> = self
             .load_balancers
             .iter()
             .map(LoadBalancer::start)
             .collect::<Result<_>>()?;
-        let pods = Api::<Pod>::all(client);
+        let pods = Api::<Pod>::all(self.plane.client());
         let mut events = std::pin::pin!(watcher::watcher(pods, watcher::Config::default()));
         loop {
             tokio::select! {
@@ -233,6 +261,7 @@ async fn register(client: &Client) -> Result<()> {
     let node = Node {
         metadata: ObjectMeta {
             name: Some(NODE.to_owned()),
+            labels: Some([("kubernetes.io/hostname".to_owned(), NODE.to_owned())].into()),
             ..ObjectMeta::default()
         },
         ..Node::default()

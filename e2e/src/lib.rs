@@ -27,7 +27,7 @@
 //! | [`wildwest`] | the example API `cowboys.wildwest.dev` |
 //!
 //! [`Gate`] and [`Proxy`] cut a program off from its API server, [`Liar`] answers some requests wrongly, and
-//! [`Kubelet`] runs Pods from the images of the programs, because the control planes have no nodes.
+//! [`Kubelet`] runs Pods from the images of the programs, because the control planes have no nodes. A [`Pair`] is two of them.
 
 mod audit;
 pub mod binaries;
@@ -57,6 +57,7 @@ mod liar;
 pub mod manifests;
 mod network;
 pub mod offer;
+mod pair;
 pub mod pki;
 pub mod process;
 mod provider;
@@ -77,6 +78,7 @@ pub use kubeconfig::{Kubeconfig, User};
 pub use kubelet::Kubelet;
 pub use liar::{Liar, Lie};
 pub use network::NetworkNamespace;
+pub use pair::Pair;
 pub use process::Process;
 pub use provider::{Certificates, NAMESPACE, Provider, TLS_SECRET, free_port};
 pub use proxy::Proxy;

@@ -1,7 +1,7 @@
 //! A network of its own for a program: a namespace in which only loopback exists, so that every port is free.
 
 use std::{
-    net::{SocketAddr, TcpListener},
+    net::{Ipv4Addr, SocketAddr, TcpListener},
     process::Command,
     sync::mpsc::{self, Sender},
     thread,
@@ -12,6 +12,10 @@ use nix::sched::{CloneFlags, unshare};
 use tokio::net::{TcpSocket, TcpStream};
 
 type Job = Box<dyn FnOnce() + Send>;
+
+/// The address of each namespace beside 127.0.0.1, as of a machine that others reach: one for documentation, which is nobody's.
+/// A server that listens on 127.0.0.1 is not heard there.
+pub(crate) const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 
 /// A network namespace with a loopback interface and no other. It ends when this value and all that run in it have ended.
 #[derive(Debug)]
@@ -72,13 +76,19 @@ impl NetworkNamespace {
 /// Moves the calling thread into a new namespace.
 fn enter() -> Result<()> {
     unshare(CloneFlags::CLONE_NEWNET)
-        .context("cannot make a network namespace; containers need root: run the tests as root")?;
-    let output = Command::new("ip").args(["link", "set", "lo", "up"]).output();
+        .context("cannot make a network namespace: run the tests as root with the capability CAP_SYS_ADMIN")?;
+    ip(&["link", "set", "lo", "up"])?;
+    ip(&["address", "add", &format!("{ADDRESS}/32"), "dev", "lo"])
+}
+
+fn ip(args: &[&str]) -> Result<()> {
+    let output = Command::new("ip").args(args).output();
     let output = output.context("cannot run ip; install iproute2")?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(
         output.status.success(),
-        "no loopback in the network namespace: {}",
+        "cannot set up a network namespace: ip {}: {}",
+        args.join(" "),
         stderr.trim_end()
     );
     Ok(())

@@ -3,7 +3,7 @@
 mod release;
 
 use std::{
-    net::{Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -43,6 +43,8 @@ pub struct Provider {
     env: Vec<(String, String)>,
     kubeconfig: PathBuf,
     certificates: Certificates,
+    /// Keeps the address of a server that runs in Pods.
+    endpoint: Option<TcpListener>,
 }
 
 /// Where the servers get their certificates.
@@ -112,6 +114,7 @@ impl Provider {
             env: Vec::new(),
             kubeconfig,
             certificates,
+            endpoint: None,
         };
         provider.serve_certificate(&identity)?;
         Box::pin(provider.start_server()).await?;

@@ -3,7 +3,7 @@
 use std::{
     env, fs,
     io::{self, Write},
-    os::unix::process::CommandExt,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
@@ -56,6 +56,13 @@ impl Workdir {
     /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Writes a file that every user may read, whatever the umask is, and returns its path. The folder itself keeps others out.
+    pub fn write_shared(&self, name: &str, content: impl AsRef<[u8]>) -> Result<PathBuf> {
+        let path = self.write(name, content)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644))?;
+        Ok(path)
     }
 
     /// Writes a file into it and returns its path.

@@ -1,23 +1,24 @@
 //! `kubectl bind dev up` and `dev down` on two clusters: from nothing to an object in sync, and back to nothing.
 
-use std::{
-    collections::BTreeSet,
-    net::{Ipv4Addr, SocketAddr},
-    path::Path,
-    time::Duration,
-};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use bindery_e2e::{ControlPlane, Kubelet, Process, eventually, eventually_ok, free_port, process, run, wildwest::SOON};
+use bindery_e2e::{
+    Kubeconfig, Pair, Process, charts::SERVER, eventually, eventually_ok, process, remains::COLLECTED, run,
+    wildwest::SOON,
+};
 use kube::{
     Api, ResourceExt as _,
     api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams},
 };
 use serde_json::json;
 
-/// How long a command may take: both programs start, and namespaces end. It gives up before, and says what it waits for.
-const LIMIT: Duration = Duration::from_mins(4);
+/// How long a command may take: both programs start, and namespaces end. By default it gives up before, after 5 minutes, and says
+/// what it waits for.
+const LIMIT: Duration = Duration::from_mins(6);
 const NAMESPACE: &str = "kube-bind";
+/// A port that a Service may open on nodes. Nobody listens there.
+const NODE_PORT: u16 = 30443;
 /// Kinds of which Kubernetes makes and deletes objects by itself.
 const VOLATILE: [&str; 4] = [
     "events",
@@ -30,10 +31,10 @@ const SAME_LISTS: usize = 3;
 
 /// Two clusters without anything, and a kubeconfig with the contexts `p` and `c`.
 struct World {
-    provider: ControlPlane,
-    consumer: ControlPlane,
-    /// Where the server is reached.
-    endpoint: SocketAddr,
+    clusters: Pair,
+    kubeconfig: PathBuf,
+    /// The URL at which the server is reached.
+    address: String,
 }
 
 /// How a command ended.
@@ -47,25 +48,23 @@ struct Ended {
 fn two_empty_clusters_are_set_up_and_left_empty() -> Result<()> {
     run(async {
         let world = World::start().await?;
-        let provider = Kubelet::new(&world.provider).exposing(NAMESPACE, "bindery-server", world.endpoint);
-        let consumer = Kubelet::new(&world.consumer).reaching([world.provider.server_address(), world.endpoint]);
-        provider.during(consumer.during(world.up_and_down())).await
+        world.clusters.during(SERVER, world.up_and_down()).await
     })
 }
 
 impl World {
     async fn start() -> Result<Self> {
-        let (provider, consumer) = tokio::try_join!(
-            Box::pin(ControlPlane::start("dev-p")),
-            Box::pin(ControlPlane::start("dev-c"))
-        )?;
-        let world = Self {
-            provider,
-            consumer,
-            endpoint: SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?)),
-        };
-        world.provider.workdir().write("both.kubeconfig", world.kubeconfig()?)?;
-        Ok(world)
+        let clusters = Pair::start("dev").await?;
+        let both = [
+            ("p", clusters.provider.kubeconfig()),
+            ("c", clusters.consumer.kubeconfig()),
+        ];
+        let both = Kubeconfig::joined(&both)?;
+        Ok(Self {
+            kubeconfig: clusters.provider.workdir().write("both.kubeconfig", both)?,
+            address: format!("https://{}", clusters.endpoint()?),
+            clusters,
+        })
     }
 
     async fn up_and_down(&self) -> Result<()> {
@@ -79,37 +78,14 @@ impl World {
         self.goes_down(&before).await
     }
 
-    fn address(&self) -> String {
-        format!("https://{}", self.endpoint)
-    }
-
-    /// Both clusters in one kubeconfig, as kind and others write it.
-    fn kubeconfig(&self) -> Result<String> {
-        let (mut both, theirs): (serde_json::Value, serde_json::Value) = (
-            serde_saphyr::from_str(&self.provider.kubeconfig_yaml()?)?,
-            serde_saphyr::from_str(&self.consumer.kubeconfig_yaml()?)?,
-        );
-        for (kind, object) in [("clusters", "cluster"), ("users", "user")] {
-            both[kind] = json!([
-                {"name": "p", object: both[kind][0][object]}, {"name": "c", object: theirs[kind][0][object]},
-            ]);
-        }
-        both["contexts"] = json!([
-            {"name": "p", "context": {"cluster": "p", "user": "p"}}, {"name": "c", "context": {"cluster": "c", "user": "c"}},
-        ]);
-        Ok(both.to_string())
-    }
-
     async fn dev(&self, command: &str, args: &[&str]) -> Result<Ended> {
+        let clusters = ["--provider", "p", "--consumer", "c"];
+        self.run(&[&["dev", command][..], &clusters, args].concat()).await
+    }
+
+    async fn run(&self, args: &[&str]) -> Result<Ended> {
         let mut program = Process::cargo_bin("kubectl-bind")?;
-        let kubeconfig = self.provider.workdir().path().join("both.kubeconfig");
-        program.env("KUBECONFIG", Path::new(&kubeconfig));
-        program
-            .args(["dev", command, "--provider", "p", "--consumer", "c"])
-            .args(args);
-        if !args.contains(&"--timeout") {
-            program.args(["--timeout", "3m"]);
-        }
+        program.env("KUBECONFIG", &self.kubeconfig).args(args);
         let output = process::run(program, LIMIT).await?;
         let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
         Ok(Ended {
@@ -120,10 +96,14 @@ impl World {
     }
 
     async fn up(&self, more: &[&str]) -> Result<Ended> {
-        let (address, kubernetes) = (self.address(), self.provider.server_url());
+        self.up_at(&self.address, more).await
+    }
+
+    async fn up_at(&self, address: &str, more: &[&str]) -> Result<Ended> {
+        let kubernetes = self.clusters.provider.server_url();
         let addresses = [
             "--external-address",
-            address.as_str(),
+            address,
             "--kubernetes-address",
             kubernetes.as_str(),
         ];
@@ -133,7 +113,7 @@ impl World {
     /// Every object of both clusters, by cluster, kind, namespace and name.
     async fn objects(&self) -> Result<BTreeSet<String>> {
         let mut all = BTreeSet::new();
-        for (cluster, plane) in [("p", &self.provider), ("c", &self.consumer)] {
+        for (cluster, plane) in [("p", &self.clusters.provider), ("c", &self.clusters.consumer)] {
             let kinds = plane
                 .kubectl(&["api-resources", "--verbs=list", "--no-headers", "-o", "name"])
                 .await?;
@@ -150,7 +130,7 @@ impl World {
         Ok(all)
     }
 
-    /// The objects once the controllers of new clusters have made theirs.
+    /// The objects once the API servers of new clusters have made theirs. Their controllers have done so before.
     async fn settled(&self) -> Result<BTreeSet<String>> {
         let mut last = (0, BTreeSet::new());
         eventually("new clusters to settle", SOON, async || {
@@ -164,35 +144,29 @@ impl World {
     async fn refuses_before_it_writes(&self) -> Result<()> {
         let unknown = self.dev("up", &[]).await?;
         unknown.says(2, &["no node of the provider has an address", "--external-address"])?;
-        let unknown = self.dev("up", &["--external-address", &self.address()]).await?;
+        let unknown = self.dev("up", &["--external-address", &self.address]).await?;
         unknown.says(2, &["127.0.0.1", "--kubernetes-address"])?;
-        let one = ["--consumer", "p"];
-        let program = async {
-            let mut program = Process::cargo_bin("kubectl-bind")?;
-            program.env("KUBECONFIG", self.provider.workdir().path().join("both.kubeconfig"));
-            program.args(["dev", "up", "--provider", "p"]).args(one);
-            process::run(program, LIMIT).await
-        };
-        let output = program.await?;
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        ensure!(
-            output.status.code() == Some(1) && text.contains("reach one cluster"),
-            "{text}"
-        );
+        let one = self.run(&["dev", "up", "--provider", "p", "--consumer", "p"]).await?;
+        one.says(1, &["reach one cluster"])?;
         let foreign = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "wild-west"}});
-        self.consumer.apply(&foreign.to_string()).await?;
+        self.clusters.consumer.apply(&foreign.to_string()).await?;
         self.up(&[])
             .await?
             .says(1, &["context c has objects", "namespace/wild-west"])?;
-        self.consumer.kubectl(&["delete", "namespace", "wild-west"]).await?;
+        self.clusters
+            .consumer
+            .kubectl(&["delete", "namespace", "wild-west"])
+            .await?;
         Ok(())
     }
 
+    /// The first run is for a server behind a port of the nodes. It ends while it waits for one of the programs.
     async fn comes_up_after_an_interruption(&self) -> Result<()> {
-        // It ends while it waits for one of the programs.
-        self.up(&["--timeout", "1s"])
+        let behind_nodes = format!("https://127.0.0.1:{NODE_PORT}");
+        self.up_at(&behind_nodes, &["--timeout", "1s"])
             .await?
             .says(5, &["Run this again", "created on the provider"])?;
+        assert_eq!(self.service().await?, format!("NodePort {NODE_PORT}"));
         let up = self.up(&[]).await?;
         up.says(
             0,
@@ -201,18 +175,27 @@ impl World {
                 "is in sync",
                 "next: kubectl",
             ],
-        )
+        )?;
+        assert_eq!(self.service().await?, "ClusterIP ");
+        Ok(())
+    }
+
+    /// The type of the server's Service, and the port that it opens on nodes.
+    async fn service(&self) -> Result<String> {
+        let shown = "jsonpath={.spec.type} {.spec.ports[0].nodePort}";
+        let service = ["get", "service", "bindery-server", "-n", NAMESPACE, "-o", shown];
+        self.clusters.provider.kubectl(&service).await
     }
 
     /// A change of the consumer is on the provider, and the provider's status on the consumer.
     async fn is_in_sync(&self) -> Result<()> {
         let kind = GroupVersionKind::gvk("wildwest.dev", "v1alpha1", "Cowboy");
         let cowboys = ApiResource::from_gvk_with_plural(&kind, "cowboys");
-        let ours: Api<DynamicObject> = Api::namespaced_with(self.consumer.client(), "wild-west", &cowboys);
+        let ours: Api<DynamicObject> = Api::namespaced_with(self.clusters.consumer.client(), "wild-west", &cowboys);
         let object = ours.get("billy-the-kid").await?;
         let place = object.annotations().get("kube-bind.io/provider-namespace");
         let copies: Api<DynamicObject> = Api::namespaced_with(
-            self.provider.client(),
+            self.clusters.provider.client(),
             place.context("no provider namespace")?,
             &cowboys,
         );
@@ -241,23 +224,27 @@ impl World {
             "apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceBinding", "metadata": {"name": "mine"},
             "spec": {"kubeconfigSecretRef": {"name": "mine", "namespace": NAMESPACE, "key": "kubeconfig"}},
         });
-        self.consumer.apply(&other.to_string()).await?;
+        self.clusters.consumer.apply(&other.to_string()).await?;
         let before = self.objects().await?;
         self.dev("down", &[])
             .await?
             .says(1, &["APIServiceBinding mine", "nothing was removed"])?;
         ensure!(self.objects().await? == before, "something was removed");
-        self.consumer.kubectl(&["delete", "apiservicebinding", "mine"]).await?;
+        self.clusters
+            .consumer
+            .kubectl(&["delete", "apiservicebinding", "mine"])
+            .await?;
         let other = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine", "namespace": "wild-west"},
         });
-        self.consumer.apply(&other.to_string()).await?;
+        self.clusters.consumer.apply(&other.to_string()).await?;
         let before = self.objects().await?;
         self.dev("down", &[])
             .await?
             .says(1, &["configmaps/mine in namespace wild-west", "nothing was removed"])?;
         ensure!(self.objects().await? == before, "something was removed");
-        self.consumer
+        self.clusters
+            .consumer
             .kubectl(&["delete", "configmap", "mine", "-n", "wild-west"])
             .await?;
         Ok(())
@@ -267,7 +254,7 @@ impl World {
         self.dev("down", &[])
             .await?
             .says(0, &["deployment.apps/bindery-server deleted on the provider"])?;
-        eventually_ok("both clusters to be as before", SOON, async || {
+        eventually_ok("both clusters to be as before", COLLECTED, async || {
             let after = self.objects().await?;
             let (left, lost): (Vec<_>, Vec<_>) =
                 (after.difference(before).collect(), before.difference(&after).collect());

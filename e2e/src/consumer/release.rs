@@ -15,7 +15,7 @@ impl Consumer {
     /// Starts a cluster without a konnector. [`Consumer::install_release`] installs one.
     pub async fn start_empty(name: &str) -> Result<Self> {
         Ok(Self {
-            plane: ControlPlane::start(name).await?,
+            plane: ControlPlane::start_for_pods(name).await?,
             programs: Programs::default(),
             konnectors: Vec::new(),
             extra: Vec::new(),

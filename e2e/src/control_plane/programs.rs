@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::Result;
+use serde_json::json;
 
 use super::{ports, tokens::SigningKey};
 use crate::{
@@ -53,6 +54,8 @@ pub(super) struct Layout {
     dir: PathBuf,
     server: SocketAddr,
     audit: Option<Audit>,
+    /// The file with the configuration of admission, if it is not that of Kubernetes.
+    admission: Option<PathBuf>,
 }
 
 impl Layout {
@@ -68,7 +71,26 @@ impl Layout {
             dir: workdir.path().to_owned(),
             server: ports::free()?,
             audit: None,
+            admission: None,
         })
+    }
+
+    /// Has API servers that are started from now on refuse Pods that do not keep the standard `restricted`, except in namespaces
+    /// that say otherwise.
+    pub(super) fn restricted(mut self, workdir: &Workdir) -> Result<Self> {
+        let plugin = json!({
+            "name": "PodSecurity",
+            "configuration": {
+                "apiVersion": "pod-security.admission.config.k8s.io/v1",
+                "kind": "PodSecurityConfiguration",
+                "defaults": {"enforce": "restricted", "enforce-version": "latest"},
+            },
+        });
+        let admission = json!({
+            "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": [plugin],
+        });
+        self.admission = Some(workdir.write("admission.json", admission.to_string())?);
+        Ok(self)
     }
 
     /// Has API servers that are started from now on write an audit log.
@@ -140,6 +162,8 @@ impl Layout {
         ];
         flags.extend(self.audit.iter().flat_map(Audit::flags));
         flags.extend(self.people_flags());
+        let admission = self.admission.iter();
+        flags.extend(admission.map(|file| format!("--admission-control-config-file={}", file.display())));
         self.spawn(binaries, Program::KubeApiserver, &flags)
     }
 

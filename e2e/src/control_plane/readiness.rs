@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use anyhow::{Context, Result, anyhow, bail};
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use kube::{Api, Client};
 use tokio::net::UnixStream;
 
@@ -11,6 +11,9 @@ use crate::{Process, eventually};
 
 /// The longest wait for a program: a small machine starts several control planes at once.
 const LIMIT: Duration = Duration::from_mins(2);
+
+/// The namespaces that the API server makes.
+const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// Waits until a program accepts connections on a Unix socket.
 pub(super) async fn listening(process: &mut Process, socket: &Path) -> Result<()> {
@@ -34,14 +37,43 @@ pub(super) async fn ready(process: &mut Process, client: &Client) -> Result<()> 
 pub(super) async fn default_service_account(is_running: impl Fn() -> bool, client: &Client) -> Result<()> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
-    let outcome = eventually("the service account of namespace default", LIMIT, async || {
+    while_running(is_running, "the service account of namespace default", async || {
+        namespaces.get("default").await?;
+        accounts.get("default").await?;
+        Ok(())
+    })
+    .await
+}
+
+/// Waits for what the controllers put into each namespace of a fresh cluster, and Pods cannot be without. They must go on
+/// running.
+pub(super) async fn ready_for_pods(is_running: impl Fn() -> bool, client: &Client) -> Result<()> {
+    while_running(is_running, "the namespaces to be ready for Pods", async || {
+        for namespace in NAMESPACES {
+            let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+            accounts.get("default").await.with_context(|| namespace.to_owned())?;
+            let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+            maps.get("kube-root-ca.crt")
+                .await
+                .with_context(|| namespace.to_owned())?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Waits until `probe` succeeds, and fails at once when the controllers have ended.
+async fn while_running(
+    is_running: impl Fn() -> bool,
+    what: &str,
+    mut probe: impl AsyncFnMut() -> Result<()>,
+) -> Result<()> {
+    let outcome = eventually(what, LIMIT, async || {
         if !is_running() {
             // Not an error of this probe: there is nothing left to wait for.
             return Ok(Some(Err(())));
         }
-        namespaces.get("default").await?;
-        accounts.get("default").await?;
-        Ok(Some(Ok(())))
+        probe().await.map(|()| Some(Ok(())))
     });
     outcome.await?.map_err(|()| anyhow!("the controller manager ended"))
 }

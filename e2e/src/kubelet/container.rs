@@ -14,6 +14,8 @@ use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container;
 use kube::ResourceExt as _;
+use nix::{sys::signal::kill, unistd::Pid};
+use parking_lot::Mutex;
 use tokio::{
     sync::watch,
     time::{Instant, sleep},
@@ -29,7 +31,7 @@ use super::{
     status_manager::StatusManager,
     stopped,
 };
-use crate::{NetworkNamespace, Process, process::Signal};
+use crate::{NetworkNamespace, Process, container, process::Signal};
 
 /// The first and the longest pause before a container is started again.
 const BACKOFF: Duration = Duration::from_millis(500);
@@ -47,6 +49,8 @@ pub(super) struct ContainerRunner<'a> {
     pub(super) sandboxes: &'a Sandboxes,
     pub(super) manager: &'a StatusManager,
     pub(super) is_quiet: &'a AtomicBool,
+    /// Why containers of the node were started again.
+    pub(super) restarts: &'a Mutex<Vec<String>>,
     pub(super) stop: watch::Receiver<Stop>,
     /// How long the process may take after SIGTERM, if it is ended while the Pod stays.
     pub(super) grace: Duration,
@@ -115,6 +119,8 @@ impl ContainerRunner<'_> {
                         self.manager.set_phase(name, Phase::Done(ended));
                         return code == 0;
                     }
+                    let why = format!("{}-{name}: exit code {code}: {}", self.log, ended.message);
+                    self.restarts.lock().push(why);
                     let message = format!("back-off {backoff:?} restarting failed container={name}");
                     self.manager.set_waiting(name, "CrashLoopBackOff", message);
                     self.manager.count_restart(name);
@@ -135,7 +141,8 @@ impl ContainerRunner<'_> {
         let name = &self.spec.name;
         let since = Timestamp::now();
         let process = &mut logged.process;
-        self.note_process(Some(process.id()));
+        let program = program(process).await;
+        self.note_process(program);
         self.manager.set_phase(name, probes.first_phase());
         let by_itself = tokio::select! {
             status = exit(process) => Some(status),
@@ -144,7 +151,7 @@ impl ContainerRunner<'_> {
         };
         let status = match by_itself {
             Some(status) => status,
-            None => self.end(process).await,
+            None => self.end(process, program).await,
         };
         self.note_process(None);
         process.hush();
@@ -184,17 +191,20 @@ impl ContainerRunner<'_> {
     }
 
     /// Ends the process with SIGTERM, and after the grace period with SIGKILL. A second deletion of the Pod may shorten the period.
-    async fn end(&self, process: &mut Process) -> Option<ExitStatus> {
+    async fn end(&self, process: &mut Process, program: Option<u32>) -> Option<ExitStatus> {
         let start = Instant::now();
         let grace = || self.stop.borrow().unwrap_or(self.grace);
-        if !grace().is_zero() {
-            // A process that has ended meanwhile needs no signal.
-            let _ = process.signal(Signal::SIGTERM);
+        if !grace().is_zero() && process.is_running() {
+            signal(program, Signal::SIGTERM);
         }
         loop {
             match process.try_wait() {
                 Ok(Some(status)) => return Some(status),
                 Ok(None) if start.elapsed() < grace() => sleep(POLL).await,
+                Ok(None) if program.is_some() => {
+                    signal(program, Signal::SIGKILL);
+                    return exit(process).await;
+                }
                 _ => {
                     let _ = process.kill9();
                     return process.try_wait().ok().flatten();
@@ -219,6 +229,24 @@ async fn exit(process: &mut Process) -> Option<ExitStatus> {
             Ok(status) => return status,
             Err(_) => return None,
         }
+    }
+}
+
+/// Waits until the process of the program is there. Returns none if the command has ended before, such as by a mount that failed.
+async fn program(process: &mut Process) -> Option<u32> {
+    while process.is_running() {
+        if let Some(program) = container::program(process.id()) {
+            return Some(program);
+        }
+        sleep(POLL).await;
+    }
+    None
+}
+
+/// Sends a signal to a program. One that has ended meanwhile needs none.
+fn signal(program: Option<u32>, signal: Signal) {
+    if let Some(id) = program {
+        let _ = kill(Pid::from_raw(id.cast_signed()), signal);
     }
 }
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, bail};
-use k8s_openapi::api::core::v1::{Container, EnvVarSource, Pod};
+use k8s_openapi::api::core::v1::{Container, EnvVarSource, Pod, Service};
+use kube::ResourceExt as _;
 
 /// Values of Secrets and ConfigMaps that variables refer to: by kind, name and key.
 pub(super) type References = BTreeMap<(&'static str, String, String), String>;
@@ -29,7 +30,41 @@ pub(super) fn needed(container: &Container) -> Vec<(&'static str, String, String
         .collect()
 }
 
-/// Returns the variables of a container: what it sets, over `given`, which are those of its image and of the node.
+/// Returns the variables by which programs find a Service that has an IP.
+pub(super) fn of_service(service: &Service) -> BTreeMap<String, String> {
+    let mut variables = BTreeMap::new();
+    let spec = service.spec.as_ref();
+    let address = spec.and_then(|it| it.cluster_ip.as_deref());
+    let Some(address) = address.filter(|it| !it.is_empty() && *it != "None") else {
+        return variables;
+    };
+    let upper = |name: &str| name.replace('-', "_").to_uppercase();
+    let prefix = upper(&service.name_any());
+    let mut set = |name: String, value: &str| {
+        variables.insert(name, value.to_owned());
+    };
+    set(format!("{prefix}_SERVICE_HOST"), address);
+    for (index, it) in spec.into_iter().flat_map(|it| it.ports.iter().flatten()).enumerate() {
+        let port = it.port.to_string();
+        let protocol = it.protocol.as_deref().unwrap_or("TCP");
+        let url = format!("{}://{address}:{port}", protocol.to_lowercase());
+        if index == 0 {
+            set(format!("{prefix}_SERVICE_PORT"), &port);
+            set(format!("{prefix}_PORT"), &url);
+        }
+        if let Some(name) = &it.name {
+            set(format!("{prefix}_SERVICE_PORT_{}", upper(name)), &port);
+        }
+        let of_port = format!("{prefix}_PORT_{port}_{protocol}");
+        set(format!("{of_port}_PROTO"), &protocol.to_lowercase());
+        set(format!("{of_port}_PORT"), &port);
+        set(format!("{of_port}_ADDR"), address);
+        set(of_port, &url);
+    }
+    variables
+}
+
+/// Returns the variables that a container sets, over `given`, which are those of Services. Those of its image are not known here.
 pub(super) fn variables(
     pod: &Pod,
     container: &Container,
@@ -50,19 +85,26 @@ pub(super) fn variables(
     Ok(variables)
 }
 
-/// Returns the command line: what the container says over what the image says, with variables put in.
+/// Returns the command line: what the container says, with variables put in, over what the image says.
 pub(super) fn command(
     container: &Container,
     entrypoint: &[String],
     default_args: &[String],
     variables: &BTreeMap<String, String>,
 ) -> Vec<String> {
-    let command = container.command.as_deref().filter(|it| !it.is_empty());
-    let args = container.args.as_deref().filter(|it| !it.is_empty());
+    let own = |words: &Option<Vec<String>>| {
+        let words = words.as_ref().filter(|it| !it.is_empty())?;
+        Some(words.iter().map(|word| expand(word, variables)).collect::<Vec<_>>())
+    };
+    let command = own(&container.command);
     // A command of the container replaces the arguments of the image too.
     let default_args = if command.is_some() { &[] } else { default_args };
-    let words = command.unwrap_or(entrypoint).iter().chain(args.unwrap_or(default_args));
-    words.map(|word| expand(word, variables)).collect()
+    let args = own(&container.args).unwrap_or_else(|| default_args.to_vec());
+    command
+        .unwrap_or_else(|| entrypoint.to_vec())
+        .into_iter()
+        .chain(args)
+        .collect()
 }
 
 /// Puts values in for `$(NAME)`. An unknown name stays as it is, and `$$` stands for `$`.
@@ -179,23 +221,51 @@ mod tests {
     }
 
     #[test]
+    fn variables_are_put_into_words_of_the_container_alone() {
+        let container = container(json!({"name": "it", "args": ["$(A)", "$(PATH)"]}));
+        let found = command(&container, &["$(A)".to_owned()], &[], &map(&[("A", "1")]));
+        assert_eq!(found, ["$(A)", "1", "$(PATH)"]);
+    }
+
+    #[test]
+    fn a_service_is_known_by_variables() {
+        let ports = json!([{"name": "grpc-web", "port": 443, "protocol": "TCP"}]);
+        let service = |address: &str| {
+            let spec = json!({"clusterIP": address, "ports": ports});
+            of_service(&serde_json::from_value(json!({"metadata": {"name": "a-b"}, "spec": spec})).unwrap())
+        };
+        let expect = [
+            ("A_B_PORT", "tcp://10.0.0.7:443"),
+            ("A_B_PORT_443_TCP", "tcp://10.0.0.7:443"),
+            ("A_B_PORT_443_TCP_ADDR", "10.0.0.7"),
+            ("A_B_PORT_443_TCP_PORT", "443"),
+            ("A_B_PORT_443_TCP_PROTO", "tcp"),
+            ("A_B_SERVICE_HOST", "10.0.0.7"),
+            ("A_B_SERVICE_PORT", "443"),
+            ("A_B_SERVICE_PORT_GRPC_WEB", "443"),
+        ];
+        assert_eq!(service("10.0.0.7"), map(&expect));
+        assert_eq!(service("None"), BTreeMap::new());
+    }
+
+    #[test]
     fn variables_come_from_fields_secrets_and_other_variables() {
         let container = container(json!({"name": "it", "env": [
             {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
             {"name": "LABEL", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['a/b']"}}},
             {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
             {"name": "NONE", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k", "optional": true}}},
-            {"name": "BOTH", "value": "$(NODE)-$(KEY)-$(PATH)"},
+            {"name": "ALL", "value": "$(NODE)-$(KEY)-$(A_SERVICE_PORT)-$(PATH)"},
         ]}));
         assert_eq!(needed(&container).len(), 2);
         let references = References::from([((SECRET, "s".to_owned(), "k".to_owned()), "v".to_owned())]);
-        let found = variables(&pod(), &container, map(&[("PATH", "/bin")]), &references).unwrap();
+        let found = variables(&pod(), &container, map(&[("A_SERVICE_PORT", "443")]), &references).unwrap();
         let expect = [
-            ("BOTH", "node-v-/bin"),
+            ("ALL", "node-v-443-$(PATH)"),
+            ("A_SERVICE_PORT", "443"),
             ("KEY", "v"),
             ("LABEL", "c"),
             ("NODE", "node"),
-            ("PATH", "/bin"),
         ];
         assert_eq!(found, map(&expect));
         let error = variables(&pod(), &container, BTreeMap::new(), &References::new()).unwrap_err();

@@ -1,7 +1,6 @@
 //! The life of one Pod: it is bound to the node, its volumes are made, its containers run, and it is deleted in the end.
 
 use std::{
-    collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr},
     path::Path,
     sync::Arc,
@@ -11,7 +10,9 @@ use std::{
 use anyhow::{Context as _, Result};
 use futures::future::join_all;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Binding, Container, ObjectReference, Pod, PodSpec, PodStatus};
+use k8s_openapi::api::core::v1::{
+    Binding, Container, ObjectReference, Pod, PodSpec, PodStatus, Service, ServicePort, ServiceSpec,
+};
 use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions},
@@ -29,7 +30,7 @@ use super::{
     stopped,
     volumes::Volumes,
 };
-use crate::{NetworkNamespace, Workdir, container::Mount, eventually_ok, forward::Forward};
+use crate::{NetworkNamespace, Workdir, container::Mount, eventually_ok, forward::Forward, network};
 
 /// The pause before volumes that could not be made are tried again.
 const RETRY: Duration = Duration::from_millis(500);
@@ -114,7 +115,7 @@ impl<'a> PodRunner<'a> {
         let mut bound = self.live().await?;
         if let Some(pod) = &mut bound {
             let status = pod.status.get_or_insert_default();
-            status.pod_ip = Some(Ipv4Addr::LOCALHOST.to_string());
+            status.pod_ip = Some(network::ADDRESS.to_string());
             status.host_ip = Some(Ipv4Addr::LOCALHOST.to_string());
         }
         Ok(bound)
@@ -143,11 +144,7 @@ impl<'a> PodRunner<'a> {
         let kubelet = self.kubelet;
         let spec = self.pod.spec.as_ref().context("a Pod without a spec")?;
         let client = kubelet.plane.client();
-        let volumes = Volumes {
-            client: &client,
-            pod: &self.pod,
-            folder: folder.path(),
-        };
+        let volumes = Volumes::new(&client, &self.pod, folder.path());
         tokio::select! {
             () = self.prepare(&volumes) => {}
             () = stopped(&self.stop) => return Ok(()),
@@ -156,7 +153,7 @@ impl<'a> PodRunner<'a> {
         let surroundings = Surroundings {
             pod: &self.pod,
             client: client.clone(),
-            variables: kubelet.variables(),
+            api_server: kubelet.api_server(),
             etc: etc(&self.pod, folder)?,
             volumes: names.map(|name| (name.clone(), volumes.path(&name))).collect(),
         };
@@ -168,6 +165,7 @@ impl<'a> PodRunner<'a> {
             sandboxes: &kubelet.sandboxes,
             manager: &self.manager,
             is_quiet: &kubelet.is_quiet,
+            restarts: &kubelet.restarts,
             stop: self.stop.clone(),
             grace: seconds_of(spec.termination_grace_period_seconds.unwrap_or(GRACE_SECONDS)),
             log: &log,
@@ -276,9 +274,10 @@ fn differs(old: &PodStatus, new: &PodStatus) -> Result<bool> {
 /// Writes the files that each container finds in `/etc`.
 fn etc(pod: &Pod, folder: &Workdir) -> Result<Vec<Mount>> {
     let name = pod.name_any();
-    let hosts = folder.write(".hosts", format!("127.0.0.1 localhost {name}\n"))?;
-    let resolv = folder.write(".resolv.conf", "nameserver 127.0.0.1\noptions attempts:1 timeout:1\n")?;
-    let hostname = folder.write(".hostname", format!("{name}\n"))?;
+    let hosts = format!("127.0.0.1 localhost\n{} {name}\n", network::ADDRESS);
+    let hosts = folder.write_shared(".hosts", hosts)?;
+    let resolv = folder.write_shared(".resolv.conf", "nameserver 127.0.0.1\noptions attempts:1 timeout:1\n")?;
+    let hostname = folder.write_shared(".hostname", format!("{name}\n"))?;
     let mount = |source: &Path, target| Mount::read_only(source, target);
     Ok(vec![
         mount(&hosts, "/etc/hosts"),
@@ -300,12 +299,24 @@ impl Kubelet<'_> {
         self.reachable.iter().map(forward).collect()
     }
 
-    /// The variables by which programs in a Pod find the API server.
-    fn variables(&self) -> BTreeMap<String, String> {
+    /// Service `kubernetes`, as Pods reach it: its own IP leads nowhere.
+    fn api_server(&self) -> Service {
         let server = self.plane.server_address();
-        BTreeMap::from([
-            ("KUBERNETES_SERVICE_HOST".to_owned(), server.ip().to_string()),
-            ("KUBERNETES_SERVICE_PORT".to_owned(), server.port().to_string()),
-        ])
+        Service {
+            metadata: ObjectMeta {
+                name: Some("kubernetes".to_owned()),
+                ..ObjectMeta::default()
+            },
+            spec: Some(ServiceSpec {
+                cluster_ip: Some(server.ip().to_string()),
+                ports: Some(vec![ServicePort {
+                    name: Some("https".to_owned()),
+                    port: server.port().into(),
+                    ..ServicePort::default()
+                }]),
+                ..ServiceSpec::default()
+            }),
+            ..Service::default()
+        }
     }
 }

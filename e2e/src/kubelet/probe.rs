@@ -1,8 +1,8 @@
 //! Probes of containers, by HTTP.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{Container, Probe},
@@ -11,7 +11,7 @@ use k8s_openapi::{
 use tokio::time::{sleep, timeout};
 
 use super::{status::Phase, status_manager::StatusManager};
-use crate::{NetworkNamespace, http};
+use crate::{NetworkNamespace, http, network};
 
 /// How often a container is asked whether it is ready, until it is for the first time: tests wait for it.
 const EAGER: Duration = Duration::from_millis(200);
@@ -116,6 +116,11 @@ impl HttpProbe {
                 container.name
             );
         };
+        ensure!(
+            get.scheme.as_deref().is_none_or(|scheme| scheme == "HTTP"),
+            "container {} has a probe by HTTPS, which this kubelet does not know",
+            container.name
+        );
         let named = |name: &str| {
             let mut ports = container.ports.iter().flatten();
             let port = ports.find(|it| it.name.as_deref() == Some(name))?;
@@ -160,7 +165,7 @@ impl HttpProbe {
     /// Asks once.
     async fn succeeds(&self, network: &NetworkNamespace) -> bool {
         let ask = async {
-            let stream = network.connect((Ipv4Addr::LOCALHOST, self.port).into()).await?;
+            let stream = network.connect((network::ADDRESS, self.port).into()).await?;
             http::get_over(stream, &self.path).await
         };
         let answer = timeout(self.timeout, ask).await;
@@ -213,6 +218,10 @@ mod tests {
         assert_eq!((probe.failures, probe.successes), (3, 1));
         let error = read(json!({"httpGet": {"port": "other"}})).unwrap_err().to_string();
         assert!(error.contains("no port \"other\""), "{error}");
+        let error = read(json!({"httpGet": {"port": 1, "scheme": "HTTPS"}}))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("container it") && error.contains("by HTTPS"), "{error}");
         let error = read(json!({"exec": {}})).unwrap_err().to_string();
         assert!(error.contains("container it") && error.contains("not HTTP"), "{error}");
     }

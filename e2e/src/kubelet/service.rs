@@ -1,6 +1,6 @@
 //! Services, at addresses of this machine.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::{net::TcpListener, sync::Arc};
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::{
@@ -11,7 +11,7 @@ use kube::{Api, Client, ResourceExt as _, api::ListParams};
 use tokio::net::TcpStream;
 
 use super::sandbox::Sandboxes;
-use crate::forward::Forward;
+use crate::{forward::Forward, network};
 
 /// Stands in front of the first port of a Service. There is no cache: each connection goes to a Pod that is ready now.
 #[derive(Clone)]
@@ -19,8 +19,8 @@ pub(super) struct LoadBalancer {
     client: Client,
     namespace: String,
     service: String,
-    /// The address of this machine at which it listens.
-    address: SocketAddr,
+    /// Where it listens on this machine.
+    listener: Arc<TcpListener>,
     sandboxes: Sandboxes,
 }
 
@@ -29,23 +29,21 @@ impl LoadBalancer {
         client: Client,
         namespace: &str,
         service: &str,
-        address: SocketAddr,
+        listener: TcpListener,
         sandboxes: Sandboxes,
     ) -> Self {
         Self {
             client,
             namespace: namespace.to_owned(),
             service: service.to_owned(),
-            address,
+            listener: Arc::new(listener),
             sandboxes,
         }
     }
 
     pub(super) fn start(&self) -> Result<Forward> {
-        let listener = TcpListener::bind(self.address)
-            .with_context(|| format!("cannot listen at {} for Service {}", self.address, self.service))?;
         let balancer = self.clone();
-        Forward::start(listener, move || balancer.clone().connect())
+        Forward::start(self.listener.try_clone()?, move || balancer.clone().connect())
     }
 
     /// Connects to a Pod that is ready, chosen at random.
@@ -72,8 +70,8 @@ impl LoadBalancer {
             .collect();
         let name = &self.service;
         anyhow::ensure!(!endpoints.is_empty(), "no Pod of Service {name} is ready");
-        let (network, port) = endpoints.swap_remove(rand::random_range(0..endpoints.len()));
-        network.connect((Ipv4Addr::LOCALHOST, port).into()).await
+        let (sandbox, port) = endpoints.swap_remove(rand::random_range(0..endpoints.len()));
+        sandbox.connect((network::ADDRESS, port).into()).await
     }
 }
 
@@ -81,8 +79,8 @@ impl std::fmt::Debug for LoadBalancer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "LoadBalancer({}/{} at {})",
-            self.namespace, self.service, self.address
+            "LoadBalancer({}/{} at {:?})",
+            self.namespace, self.service, self.listener
         )
     }
 }

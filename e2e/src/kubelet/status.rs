@@ -129,7 +129,8 @@ impl Ended {
     }
 }
 
-/// Returns the status of a Pod with these containers. `old` gives the times of conditions that did not change.
+/// Returns the status of a Pod with these containers. `old` gives the times of conditions that did not change, and the conditions
+/// that are not of a kubelet, such as that of an eviction.
 pub(super) fn status(old: &PodStatus, init: &[ContainerView], main: &[ContainerView], now: Timestamp) -> PodStatus {
     let is_initialized = init.iter().all(ContainerView::has_succeeded);
     let is_ready = is_initialized && main.iter().all(ContainerView::is_ready);
@@ -155,14 +156,18 @@ pub(super) fn status(old: &PodStatus, init: &[ContainerView], main: &[ContainerV
         }
     };
     let unready = if has_ended { "PodCompleted" } else { unready };
+    let mut conditions = vec![
+        condition("PodScheduled", true, ""),
+        condition("Initialized", is_initialized, "ContainersNotInitialized"),
+        condition("ContainersReady", is_ready, unready),
+        condition("Ready", is_ready, unready),
+    ];
+    let mut others = old.conditions.clone().unwrap_or_default();
+    others.retain(|other| conditions.iter().all(|own| own.type_ != other.type_));
+    conditions.append(&mut others);
     PodStatus {
         phase: Some(phase.to_owned()),
-        conditions: Some(vec![
-            condition("PodScheduled", true, ""),
-            condition("Initialized", is_initialized, "ContainersNotInitialized"),
-            condition("ContainersReady", is_ready, unready),
-            condition("Ready", is_ready, unready),
-        ]),
+        conditions: Some(conditions),
         init_container_statuses: (!init.is_empty()).then(|| init.iter().map(|it| it.status(true)).collect()),
         container_statuses: Some(main.iter().map(|it| it.status(false)).collect()),
         start_time: Some(old.start_time.clone().unwrap_or(Time(now))),
@@ -263,6 +268,24 @@ mod tests {
         assert_eq!((last.exit_code, last.reason.as_deref()), (137, Some("Error")));
         let state = status.state.unwrap().waiting.unwrap();
         assert_eq!(state.reason.as_deref(), Some("ErrImagePull"));
+    }
+
+    #[test]
+    fn conditions_of_others_stay() {
+        let evicted = PodCondition {
+            type_: "DisruptionTarget".to_owned(),
+            status: "True".to_owned(),
+            ..PodCondition::default()
+        };
+        let before = PodStatus {
+            conditions: Some(vec![evicted.clone()]),
+            ..PodStatus::default()
+        };
+        let once = status(&before, &[], &[running(true)], Timestamp::UNIX_EPOCH);
+        let twice = status(&once, &[], &[running(true)], Timestamp::UNIX_EPOCH);
+        let conditions = twice.conditions.unwrap();
+        assert_eq!(conditions.len(), 5);
+        assert!(conditions.contains(&evicted));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// The shell becomes the program, so that the child's id is the program's. Before that it forks the guard, which ends
-/// by a line from the owner and kills by end of file.
+/// by a line from the owner and kills its process group by end of file.
 const SCRIPT: &str = r#"
 exec 3<&0
 (read -r _ <&3 || kill -s KILL -- -$$) >/dev/null 2>&1 &

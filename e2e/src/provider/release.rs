@@ -1,16 +1,14 @@
 //! The server as users install it: by Helm, with its programs in Pods.
 
-use std::{
-    net::{Ipv4Addr, SocketAddr},
-    path::PathBuf,
-};
+use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use super::{Certificates, Ports, Provider};
 use crate::{
     ControlPlane, Kubelet,
     charts::{Helm, SERVER},
+    control_plane,
     process::Programs,
     provider::free_port,
 };
@@ -18,12 +16,13 @@ use crate::{
 impl Provider {
     /// Starts a cluster without a server. [`Provider::install_release`] installs one.
     pub async fn start_empty(name: &str) -> Result<Self> {
+        let endpoint = control_plane::free_listener()?;
         Ok(Self {
-            plane: ControlPlane::start(name).await?,
+            plane: ControlPlane::start_for_pods(name).await?,
             programs: Programs::default(),
             servers: Vec::new(),
             ports: Ports {
-                grpc: free_port()?,
+                grpc: endpoint.local_addr()?.port(),
                 admin: free_port()?,
             },
             replicas: Vec::new(),
@@ -32,13 +31,16 @@ impl Provider {
             // Pods have the tokens of their ServiceAccount instead.
             kubeconfig: PathBuf::new(),
             certificates: Certificates::Managed,
+            endpoint: Some(endpoint),
         })
     }
 
-    /// Runs Pods of the cluster, and makes the Service of the release reachable at [`Provider::address`].
-    pub fn kubelet(&self) -> Kubelet<'_> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.ports.grpc));
-        Kubelet::new(&self.plane).exposing(SERVER.namespace, SERVER.name, address)
+    /// Runs Pods of the cluster, and makes the Service of the release reachable at [`Provider::address`]. Fails if the cluster was
+    /// not started by [`Provider::start_empty`].
+    pub fn kubelet(&self) -> Result<Kubelet<'_>> {
+        let endpoint = self.endpoint.as_ref();
+        let endpoint = endpoint.context("the server does not run in Pods")?.try_clone()?;
+        Ok(Kubelet::new(&self.plane).exposing(SERVER.namespace, SERVER.name, endpoint))
     }
 
     /// Installs the release [`SERVER`] and the example API `cowboys`. The caller runs [`Provider::kubelet`] meanwhile.

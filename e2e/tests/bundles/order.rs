@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 
 pub(crate) async fn manifests_in_reverse_order_converge() -> Result<()> {
     case("order", async |case| {
-        let plane = ControlPlane::start("bundles-order").await?;
+        let plane = ControlPlane::start_for_pods("bundles-order").await?;
         let contract = case.contract(&case.world.q, &[OFFER]).await?;
         let credential = contract.export(OFFER).await?;
         let bundle = Bundle::new(plane.client(), "order");

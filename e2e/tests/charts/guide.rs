@@ -1,15 +1,11 @@
 //! The README's way to a synced object, and the page about the installation with Helm, command by command.
 
-use std::{
-    collections::BTreeMap,
-    net::{Ipv4Addr, SocketAddr},
-};
+use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 use bindery_e2e::{
-    ControlPlane, Kubelet,
+    Pair,
     charts::{KONNECTOR, SERVER},
-    free_port,
     guide::{Reader, section},
     run,
 };
@@ -21,7 +17,7 @@ const USE_IT: &str = "Use it";
 
 #[test]
 fn install_with_helm() -> Result<()> {
-    run(followed(["guide-helm-p", "guide-helm-c"], async |reader| {
+    run(followed("guide-helm", async |reader| {
         reader.follow("install-with-helm.md").await
     }))
 }
@@ -29,29 +25,24 @@ fn install_with_helm() -> Result<()> {
 /// From two empty control planes to an object in sync.
 #[test]
 fn use_it() -> Result<()> {
-    run(followed(["readme-p", "readme-c"], async |reader| {
-        reader.follow_readme(USE_IT).await
-    }))
+    run(followed("readme", async |reader| reader.follow_readme(USE_IT).await))
 }
 
 /// Starts two control planes, whose nodes run the Pods of what the reader installs. The NetworkPolicies must let their connections
 /// through.
-async fn followed([provider, consumer]: [&str; 2], follow: impl AsyncFnOnce(&Reader<'_>) -> Result<()>) -> Result<()> {
-    let (provider, consumer) = tokio::try_join!(
-        Box::pin(ControlPlane::start(provider)),
-        Box::pin(ControlPlane::start(consumer))
-    )?;
-    let endpoint = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+async fn followed(name: &str, follow: impl AsyncFnOnce(&Reader<'_>) -> Result<()>) -> Result<()> {
+    let clusters = Pair::start(name).await?;
+    let Pair { provider, consumer, .. } = &clusters;
+    let endpoint = clusters.endpoint()?;
     let reader = Reader {
         given: BTreeMap::from([
             ("BIND_URL", format!("https://{endpoint}")),
             ("KUBERNETES_URL", provider.server_url()),
         ]),
-        provider: &provider,
-        consumer: &consumer,
+        provider,
+        consumer,
     };
-    let provider_node = Kubelet::new(&provider).exposing(SERVER.namespace, SERVER.name, endpoint);
-    let consumer_node = Kubelet::new(&consumer).reaching([provider.server_address(), endpoint]);
+    let (provider_node, consumer_node) = clusters.kubelets(SERVER)?;
     Box::pin(provider_node.during(consumer_node.during(follow(&reader)))).await?;
     lets_through(SERVER, &provider_node.connected(), &[provider.server_address()])?;
     let reached = [consumer.server_address(), provider.server_address(), endpoint];

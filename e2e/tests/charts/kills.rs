@@ -47,7 +47,10 @@ fn no_object_is_lost_while_pods_are_killed_and_releases_change() -> Result<()> {
 }
 
 async fn changes(world: &World) -> Result<()> {
-    let releases = [(&world.provider, SERVER), (&world.consumer, KONNECTOR)];
+    let releases = [
+        (&world.clusters.provider, SERVER),
+        (&world.clusters.consumer, KONNECTOR),
+    ];
     let addresses = world.server_values();
     for (plane, release) in releases {
         let file = charts::folder(release.chart).join("values-ha.yaml");
@@ -62,7 +65,7 @@ async fn changes(world: &World) -> Result<()> {
     }
     let offer = Offer::new("kills");
     world.offer(offer).await?;
-    make_namespace(&world.consumer, NAMESPACE).await?;
+    make_namespace(&world.clusters.consumer, NAMESPACE).await?;
     world.bind(&Programs::default(), offer.name, &[]).await?;
 
     let load = Load::new(world, offer).await?;

@@ -8,7 +8,9 @@ use bindery_e2e::{
     charts::{self, KONNECTOR, Release, SERVER},
     eventually_ok, former, free_port,
     offer::Offer,
-    process, run,
+    process,
+    remains::COLLECTED,
+    run,
     wildwest::SOON,
 };
 use kube::Api;
@@ -32,7 +34,7 @@ async fn life(world: &World) -> Result<()> {
         .context("the server taken over by Helm")?;
     let offer = Offer::new("life");
     world.offer(offer).await?;
-    make_namespace(&world.consumer, NAMESPACE).await?;
+    make_namespace(&world.clusters.consumer, NAMESPACE).await?;
 
     let konnector = by_the_former_command(world).await?;
     let mut widgets = world.widgets(offer, None).await?;
@@ -49,7 +51,7 @@ async fn life(world: &World) -> Result<()> {
 
 /// What was applied from `deploy/server` becomes a release, and no object is made anew.
 async fn server_taken_over(world: &World) -> Result<()> {
-    let plane = &world.provider;
+    let plane = &world.clusters.provider;
     let folder = charts::folder(SERVER.chart).join("../../server");
     let folder = folder.to_str().context("a path in UTF-8")?;
     // The namespace is the first file that the other files need.
@@ -81,7 +83,7 @@ async fn server_taken_over(world: &World) -> Result<()> {
 async fn by_the_former_command(world: &World) -> Result<Process> {
     let former = tokio::task::spawn_blocking(former::locate).await??;
     let mut command = former.command("kubectl-bind")?;
-    command.env("KUBECONFIG", world.consumer.kubeconfig_path());
+    command.env("KUBECONFIG", world.clusters.consumer.kubeconfig_path());
     command.args([
         "deploy",
         "--konnector-image",
@@ -91,6 +93,7 @@ async fn by_the_former_command(world: &World) -> Result<Process> {
     let namespace = KONNECTOR.namespace;
     let mut command = former.command("bindery-konnector")?;
     let kubeconfig = world
+        .clusters
         .consumer
         .service_account_kubeconfig(namespace, KONNECTOR.name)
         .await?;
@@ -104,7 +107,7 @@ async fn by_the_former_command(world: &World) -> Result<Process> {
 
 /// Helm takes the set over: without the flag it refuses, and the set can then be forgotten without losing an object.
 async fn taken_over(world: &World, widgets: &Widgets, mut former: Process) -> Result<()> {
-    let plane = &world.consumer;
+    let plane = &world.clusters.consumer;
     let refused = world.apply(plane, "install", KONNECTOR, &[]).await;
     let refused = format!("{:#}", refused.err().context("Helm takes what is not its own")?);
     ensure!(
@@ -140,7 +143,7 @@ async fn taken_over(world: &World, widgets: &Widgets, mut former: Process) -> Re
 /// The API server says which field of a free-form value it does not know.
 async fn an_unknown_field_is_refused(world: &World) -> Result<()> {
     let args = ["--set", "affinity.nodes=1"];
-    let refused = world.apply(&world.consumer, "upgrade", KONNECTOR, &args).await;
+    let refused = world.apply(&world.clusters.consumer, "upgrade", KONNECTOR, &args).await;
     let refused = format!("{:#}", refused.err().context("an unknown field is dropped")?);
     ensure!(
         refused.contains("affinity.nodes") && refused.contains("not declared in schema"),
@@ -151,7 +154,7 @@ async fn an_unknown_field_is_refused(world: &World) -> Result<()> {
 
 /// Helm neither drops a flag that somebody set by hand nor keeps it silently. The flag becomes a value.
 async fn a_flag_set_by_hand_is_a_conflict(world: &World) -> Result<()> {
-    let plane = &world.consumer;
+    let plane = &world.clusters.consumer;
     let flag = "--heartbeat-interval=1m";
     let add = format!(r#"[{{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "{flag}"}}]"#);
     let deployment = ["deployment", KONNECTOR.name, "-n", KONNECTOR.namespace];
@@ -181,7 +184,7 @@ async fn upgraded(world: &World, widgets: &Widgets) -> Result<()> {
     let (server, konnector) = (file(&server)?, file(&konnector)?);
     world
         .apply(
-            &world.provider,
+            &world.clusters.provider,
             "upgrade",
             SERVER,
             &["--values", &server, "--set", &values, "--wait"],
@@ -190,7 +193,7 @@ async fn upgraded(world: &World, widgets: &Widgets) -> Result<()> {
     let set = "pollingInterval=5s,bundleResources={widgets.life.example.dev}";
     world
         .apply(
-            &world.consumer,
+            &world.clusters.consumer,
             "upgrade",
             KONNECTOR,
             &["--values", &konnector, "--set", set, "--force-conflicts", "--wait"],
@@ -201,7 +204,10 @@ async fn upgraded(world: &World, widgets: &Widgets) -> Result<()> {
 }
 
 async fn rolled_back(world: &World, widgets: &Widgets) -> Result<()> {
-    for (plane, release) in [(&world.provider, SERVER), (&world.consumer, KONNECTOR)] {
+    for (plane, release) in [
+        (&world.clusters.provider, SERVER),
+        (&world.clusters.consumer, KONNECTOR),
+    ] {
         let args = ["rollback", release.name, "--namespace", release.namespace, "--wait"];
         world.helm(plane, &args).await?;
         let replicas = [
@@ -226,9 +232,9 @@ async fn rolled_back(world: &World, widgets: &Widgets) -> Result<()> {
 /// What belongs to users, the CRDs, and what limits consumers stay. All else of the releases goes. The konnector runs while the
 /// provider's roles go, and loses its access.
 async fn uninstalled(world: &World, widgets: &Widgets) -> Result<()> {
-    uninstall(world, &world.provider, SERVER).await?;
+    uninstall(world, &world.clusters.provider, SERVER).await?;
     widgets.set(CHANGED, "black").await?;
-    let bindings: Api<APIServiceBinding> = Api::all(world.consumer.client());
+    let bindings: Api<APIServiceBinding> = Api::all(world.clusters.consumer.client());
     eventually_ok("the binding to say that the provider refuses", LIMIT, async || {
         let binding = bindings.get("life").await?;
         let mut conditions = binding.conditions().iter();
@@ -243,24 +249,34 @@ async fn uninstalled(world: &World, widgets: &Widgets) -> Result<()> {
     })
     .await?;
     widgets.are_as_before("the server's uninstallation").await?;
-    uninstall(world, &world.consumer, KONNECTOR).await?;
+    uninstall(world, &world.clusters.consumer, KONNECTOR).await?;
     let binding = world
+        .clusters
         .consumer
         .kubectl(&["get", "apiservicebindings", "-o", "name"])
         .await?;
     ensure!(binding.contains("/life"), "{binding}");
     for (plane, release, policies) in [
-        (&world.provider, SERVER, ["kube-bind-binder", "kube-bind-requests"]),
         (
-            &world.consumer,
+            &world.clusters.provider,
+            SERVER,
+            ["kube-bind-binder", "kube-bind-requests"],
+        ),
+        (
+            &world.clusters.consumer,
             KONNECTOR,
             ["kube-bind-konnector", "kube-bind-konnector-claims"],
         ),
     ] {
         let kinds = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
         let expect = kinds.map(|kind| policies.map(|name| format!("{kind} {name}"))).concat();
-        let left = world.left(plane, release).await?;
-        ensure!(left == expect, "left on {}: {left:?}", plane.name());
+        // The garbage collector takes the Pods.
+        eventually_ok(format!("{} to be gone", release.name), COLLECTED, async || {
+            let left = world.left(plane, release).await?;
+            ensure!(left == expect, "left on {}: {left:?}", plane.name());
+            Ok(())
+        })
+        .await?;
     }
     widgets.are_as_before("uninstalling").await
 }
@@ -272,7 +288,9 @@ async fn uninstall(world: &World, plane: &ControlPlane, release: Release<'_>) ->
 
 async fn installed_again(world: &World, widgets: &Widgets) -> Result<()> {
     world.install_server(SERVER, &["--wait"]).await?;
-    world.apply(&world.consumer, "install", KONNECTOR, &["--wait"]).await?;
+    world
+        .apply(&world.clusters.consumer, "install", KONNECTOR, &["--wait"])
+        .await?;
     // What was changed meanwhile.
     widgets.is_copied(CHANGED, "black").await?;
     widgets.create("of-the-second-time").await?;

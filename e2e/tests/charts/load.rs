@@ -7,11 +7,14 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 use bindery_e2e::{eventually_ok, offer::Offer, wildwest::SOON};
-use futures::TryStreamExt as _;
+use futures::StreamExt as _;
 use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
-    runtime::watcher::{Config, Event, watcher},
+    runtime::{
+        WatchStreamExt as _,
+        watcher::{Config, Event, watcher},
+    },
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -63,7 +66,7 @@ impl Load {
             offer,
             ours: widgets.ours,
             copies: widgets.copies,
-            all_copies: Api::all_with(world.provider.client(), &offer.resource()),
+            all_copies: Api::all_with(world.clusters.provider.client(), &offer.resource()),
             state: Mutex::default(),
         };
         for number in 0..LASTING {
@@ -96,10 +99,13 @@ impl Load {
         self.state.lock().is_stopped = true;
     }
 
-    /// Notes arrivals on the provider, and reports each of them in a status. Ends only with an error.
+    /// Notes arrivals on the provider, and reports each of them in a status. Ends only with an error, which is none of the watch: it
+    /// begins anew.
     pub(crate) async fn follow(&self) -> Result<()> {
-        let mut events = std::pin::pin!(watcher(self.copies.clone(), Config::default()));
-        while let Some(event) = events.try_next().await? {
+        let events = watcher(self.copies.clone(), Config::default()).default_backoff();
+        let mut events = std::pin::pin!(events);
+        while let Some(event) = events.next().await {
+            let Ok(event) = event else { continue };
             match event {
                 Event::Apply(copy) | Event::InitApply(copy) => {
                     let color = copy.data["spec"]["color"].as_str().context("a copy without a color")?;

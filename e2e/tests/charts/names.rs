@@ -50,7 +50,7 @@ async fn two_konnectors(world: &World) -> Result<()> {
     for offer in [east, west] {
         world.offer(offer).await?;
     }
-    make_namespace(&world.consumer, NAMESPACE).await?;
+    make_namespace(&world.clusters.consumer, NAMESPACE).await?;
 
     install_two(world).await?;
     bind(world, EAST, &[]).await?;
@@ -66,7 +66,7 @@ async fn two_konnectors(world: &World) -> Result<()> {
 
 /// No konnector is installed beside one that serves all bindings, nor one that would serve all, nor one in its namespace.
 async fn install_two(world: &World) -> Result<()> {
-    let consumer = &world.consumer;
+    let consumer = &world.clusters.consumer;
     let all = ["--create-namespace"];
     let refused = async |release: Release<'_>, args: &[&str], says: &[&str]| {
         let refused = world.apply(consumer, "install", release, args).await;
@@ -101,7 +101,7 @@ async fn install_two(world: &World) -> Result<()> {
 
 /// A cluster has one server: the roles of consumers have one name, so that Helm finds them taken. The first stays as it is.
 async fn a_second_server_is_refused(world: &World) -> Result<()> {
-    let before = world.left(&world.provider, BACKEND).await?;
+    let before = world.left(&world.clusters.provider, BACKEND).await?;
     let second = Release {
         name: "second",
         namespace: "elsewhere",
@@ -116,7 +116,7 @@ async fn a_second_server_is_refused(world: &World) -> Result<()> {
     ] {
         ensure!(refused.contains(says), "{refused}");
     }
-    let after = world.left(&world.provider, BACKEND).await?;
+    let after = world.left(&world.clusters.provider, BACKEND).await?;
     ensure!(before == after && !before.is_empty(), "{before:?} became {after:?}");
     Ok(())
 }
@@ -149,7 +149,7 @@ async fn one_contract_has_one_konnector(world: &World) -> Result<()> {
             &[&konnector[..], &["--wait=false"]].concat(),
         )
         .await?;
-    let bindings: Api<APIServiceBinding> = Api::all(world.consumer.client());
+    let bindings: Api<APIServiceBinding> = Api::all(world.clusters.consumer.client());
     eventually_ok("the binding to name the other konnector", SOON, async || {
         let binding = bindings.get("shared").await?;
         let says = format!("the konnector of namespace {} serves", EAST.namespace);

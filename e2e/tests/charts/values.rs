@@ -186,7 +186,10 @@ fn files_are_mounted_where_the_flags_say() -> Result<()> {
     let objects = helm.objects(SERVER, &["--set", set, "--set-string", &ca])?;
     let pod = &only(&objects, "Deployment")?["spec"]["template"]["spec"];
     let mounts = pod["containers"][0]["volumeMounts"].as_array().context("no mounts")?;
-    for flag in args(&objects)?.iter().filter(|flag| flag.contains("=/")) {
+    let flags = args(&objects)?;
+    let flags: Vec<_> = flags.iter().filter(|flag| flag.contains("=/")).collect();
+    ensure!(flags.len() == 5, "{flags:?}");
+    for flag in flags {
         let (_, path) = flag.split_once('=').context("a flag with a value")?;
         let mount = mounts
             .iter()

@@ -1,18 +1,13 @@
 //! A provider and a consumer without any program of the project, and Helm to install these.
 
-use std::{
-    collections::BTreeSet,
-    net::{Ipv4Addr, SocketAddr},
-    path::PathBuf,
-    time::Duration,
-};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use bindery_api::{Conditions as _, v1alpha2 as api};
 use bindery_e2e::{
-    ControlPlane, Kubelet, Provider, TLS_SECRET,
+    ControlPlane, Pair, Provider, TLS_SECRET,
     charts::{Helm, Release},
-    eventually_ok, free_port,
+    eventually_ok,
     offer::Offer,
     process::{self, Programs},
     wildwest::SOON,
@@ -30,11 +25,8 @@ pub(crate) const NAMESPACE: &str = "west";
 
 pub(crate) struct World {
     pub(crate) helm: Helm,
-    pub(crate) provider: ControlPlane,
-    pub(crate) consumer: ControlPlane,
-    /// Where this machine reaches the server's Service.
-    endpoint: SocketAddr,
-    /// The URL of [`World::endpoint`].
+    pub(crate) clusters: Pair,
+    /// The URL at which this machine reaches the server's Service.
     pub(crate) address: String,
 }
 
@@ -55,27 +47,22 @@ type Version = [String; 4];
 impl World {
     pub(crate) async fn start(name: &str) -> Result<Self> {
         let helm = Helm::get().await?;
-        let (provider, consumer) = (format!("{name}-p"), format!("{name}-c"));
-        let (provider, consumer) = tokio::try_join!(
-            Box::pin(ControlPlane::start(&provider)),
-            Box::pin(ControlPlane::start(&consumer))
-        )?;
-        let endpoint = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+        let clusters = Pair::start(name).await?;
         Ok(Self {
             helm,
-            provider,
-            consumer,
-            endpoint,
-            address: format!("https://{endpoint}"),
+            address: format!("https://{}", clusters.endpoint()?),
+            clusters,
         })
     }
 
     /// Runs a test while both clusters run Pods. Those of the consumer reach the provider, and the Service of this release of the
     /// server.
-    pub(crate) async fn during(&self, server: Release<'_>, test: impl Future<Output = Result<()>>) -> Result<()> {
-        let provider = Kubelet::new(&self.provider).exposing(server.namespace, server.name, self.endpoint);
-        let consumer = Kubelet::new(&self.consumer).reaching([self.provider.server_address(), self.endpoint]);
-        provider.during(consumer.during(test)).await
+    pub(crate) fn during(
+        &self,
+        server: Release<'_>,
+        test: impl Future<Output = Result<()>>,
+    ) -> impl Future<Output = Result<()>> {
+        self.clusters.during(server, test)
     }
 
     /// Runs a command of Helm on a cluster and returns what it prints, or the error that it ends with.
@@ -98,7 +85,7 @@ impl World {
     pub(crate) async fn install_server(&self, release: Release<'_>, args: &[&str]) -> Result<String> {
         let values = self.server_values();
         let own = ["--create-namespace", "--set", values.as_str()];
-        self.apply(&self.provider, "install", release, &[&own[..], args].concat())
+        self.apply(&self.clusters.provider, "install", release, &[&own[..], args].concat())
             .await
     }
 
@@ -107,25 +94,25 @@ impl World {
         format!(
             "grpc.address={},kubernetes.address={}",
             self.address,
-            self.provider.server_url()
+            self.clusters.provider.server_url()
         )
     }
 
     /// Makes the namespace of the server, and in it Secret `grpc` with a certificate of the provider's CA.
     pub(crate) async fn give_certificate(&self, namespace: &str) -> Result<()> {
-        make_namespace(&self.provider, namespace).await?;
-        let identity = self.provider.authority().server(&["127.0.0.1", "localhost"])?;
+        make_namespace(&self.clusters.provider, namespace).await?;
+        let identity = self.clusters.provider.authority().server(&["127.0.0.1", "localhost"])?;
         let files = [
             ("tls.crt", identity.certificate),
             ("tls.key", identity.key),
-            ("ca.crt", self.provider.ca_pem()),
+            ("ca.crt", self.clusters.provider.ca_pem()),
         ];
         let secret = Secret {
             metadata: named("grpc"),
             string_data: Some(files.map(|(name, content)| (name.to_owned(), content)).into()),
             ..Secret::default()
         };
-        let secrets = Api::<Secret>::namespaced(self.provider.client(), namespace);
+        let secrets = Api::<Secret>::namespaced(self.clusters.provider.client(), namespace);
         secrets
             .patch("grpc", &applied(), &Patch::Apply(typed(&secret, "v1", "Secret")?))
             .await?;
@@ -135,7 +122,9 @@ impl World {
     /// Runs `kubectl bind` on the consumer and returns what it prints, or the error that it ends with.
     pub(crate) async fn kubectl_bind(&self, args: &[&str]) -> Result<String> {
         let mut command = Programs::default().command("kubectl-bind")?;
-        command.env("KUBECONFIG", self.consumer.kubeconfig_path()).args(args);
+        command
+            .env("KUBECONFIG", self.clusters.consumer.kubeconfig_path())
+            .args(args);
         process::stdout(&process::run(command, LIMIT).await?)
     }
 
@@ -159,8 +148,8 @@ impl World {
             "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": "default"}],
         }));
         let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
-        self.provider.apply(&list.to_string()).await?;
-        let templates: Api<api::APIServiceExportTemplate> = Api::all(self.provider.client());
+        self.clusters.provider.apply(&list.to_string()).await?;
+        let templates: Api<api::APIServiceExportTemplate> = Api::all(self.clusters.provider.client());
         eventually_ok(format!("template {} to be ready", offer.name), SOON, async || {
             let template = templates.get(offer.name).await?;
             ensure!(template.is_condition_true("Ready"), "{:?}", template.conditions());
@@ -176,7 +165,7 @@ impl World {
         let authorities = self.authorities().await?;
         eventually_ok(format!("{template} to be bound"), SOON, async || {
             let mut command = programs.command("kubectl-bind")?;
-            command.env("KUBECONFIG", self.consumer.kubeconfig_path());
+            command.env("KUBECONFIG", self.clusters.consumer.kubeconfig_path());
             command.args([template, "--server", &self.address]).args(args);
             command.arg("--certificate-authority").arg(&authorities);
             command.arg("--token-file").arg(&token);
@@ -187,53 +176,62 @@ impl World {
 
     /// The CAs that may have signed the server's certificate: that of the test, and that of a server that made its own.
     async fn authorities(&self) -> Result<PathBuf> {
-        let secrets = Api::<Secret>::all(self.provider.client());
+        let secrets = Api::<Secret>::all(self.clusters.provider.client());
         let made = ListParams::default().fields(&format!("metadata.name={TLS_SECRET}"));
-        let mut all = self.provider.ca_pem();
+        let mut all = self.clusters.provider.ca_pem();
         for secret in secrets.list(&made).await? {
             let ca = secret.data.and_then(|mut data| data.remove("ca.crt"));
             all.push_str(std::str::from_utf8(
                 &ca.context("a Secret of the server without its CA")?.0,
             )?);
         }
-        self.provider.workdir().write("authorities.crt", all)
+        self.clusters.provider.workdir().write("authorities.crt", all)
     }
 
     async fn token(&self) -> Result<PathBuf> {
         let token = eventually_ok("a token of default/default", SOON, async || {
-            self.provider
+            self.clusters
+                .provider
                 .token_for("default", "default", &[&self.address], 3600)
                 .await
         })
         .await?;
-        self.provider.workdir().write("binder.token", token)
+        self.clusters.provider.workdir().write("binder.token", token)
     }
 
     /// The widgets of an offer that is bound under an identity; by default that of the consumer.
     pub(crate) async fn widgets(&self, offer: Offer, identity: Option<&str>) -> Result<Widgets> {
-        let own = Api::<Namespace>::all(self.consumer.client()).get("kube-system").await?;
+        let own = Api::<Namespace>::all(self.clusters.consumer.client())
+            .get("kube-system")
+            .await?;
         let own = own.uid().context("a namespace has a UID")?;
         let contract = Provider::contract(identity.unwrap_or(&own));
         let namespace = bindery_api::names::provider_namespace(&contract, NAMESPACE);
         Ok(Widgets {
-            ours: Api::namespaced_with(self.consumer.client(), NAMESPACE, &offer.resource()),
-            copies: Api::namespaced_with(self.provider.client(), &namespace, &offer.resource()),
+            ours: Api::namespaced_with(self.clusters.consumer.client(), NAMESPACE, &offer.resource()),
+            copies: Api::namespaced_with(self.clusters.provider.client(), &namespace, &offer.resource()),
             offer,
             kept: Vec::new(),
         })
     }
 
-    /// What is left of a release besides what the charts keep: names of objects that carry its mark.
+    /// What is left of a release besides what the charts keep: names of objects that carry its mark, and of its Pods.
     pub(crate) async fn left(&self, plane: &ControlPlane, release: Release<'_>) -> Result<Vec<String>> {
-        let kinds = "serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,deployments,services,configmaps,\
-                     validatingadmissionpolicies,validatingadmissionpolicybindings";
+        let kinds = "serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,deployments,replicasets,pods,services,\
+                     configmaps,secrets,poddisruptionbudgets,networkpolicies,validatingadmissionpolicies,\
+                     validatingadmissionpolicybindings";
         let all = plane.kubectl(&["get", kinds, "-A", "-o", "json"]).await?;
         let all: serde_json::Value = serde_json::from_str(&all)?;
         let items = all["items"].as_array().into_iter().flatten();
         let of_release = items.filter(|item| {
-            let annotations = &item["metadata"]["annotations"];
-            annotations["meta.helm.sh/release-name"] == release.name
-                && annotations["meta.helm.sh/release-namespace"] == release.namespace
+            let metadata = &item["metadata"];
+            let annotations = &metadata["annotations"];
+            let is_marked = annotations["meta.helm.sh/release-name"] == release.name
+                && annotations["meta.helm.sh/release-namespace"] == release.namespace;
+            let is_pod = item["kind"] == "Pod"
+                && metadata["namespace"] == release.namespace
+                && metadata["labels"]["app.kubernetes.io/name"] == release.name;
+            is_marked || is_pod
         });
         let name = |item: &serde_json::Value| {
             let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();

@@ -13,7 +13,10 @@ pub(crate) struct World {
 impl World {
     pub(crate) async fn start(name: &str) -> Result<Self> {
         let (provider, consumer) = (format!("{name}-p"), format!("{name}-c"));
-        let (provider, consumer) = tokio::try_join!(Provider::start_empty(&provider), ControlPlane::start(&consumer))?;
+        let (provider, consumer) = tokio::try_join!(
+            Provider::start_empty(&provider),
+            ControlPlane::start_for_pods(&consumer)
+        )?;
         Ok(Self { provider, consumer })
     }
 
@@ -24,7 +27,7 @@ impl World {
             consumer: &self.consumer,
             given,
         };
-        let provider = self.provider.kubelet();
+        let provider = self.provider.kubelet()?;
         let consumer = Kubelet::new(&self.consumer).reaching(self.provider.reachable());
         let follow = async {
             self.provider.install_release(&Helm::get().await?).await?;

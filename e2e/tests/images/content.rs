@@ -1,7 +1,7 @@
 //! What is in an image, and that the same sources give the same image.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::Path,
@@ -9,11 +9,16 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use bindery_e2e::images;
+use bindery_e2e::{Workdir, images};
 use bindery_image::{Built, Image, Options, Profile, Program, Workspace, build};
 
-/// The files of the image of a program, with their permissions and owners.
-fn expected(name: &str) -> BTreeMap<String, (u32, u32)> {
+/// Where packages find licenses that they share.
+const COMMON_LICENSES: &str = "/usr/share/common-licenses/";
+/// The packages of Debian in an image.
+const PACKAGES: [&str; 2] = ["libc6", "libgcc-s1"];
+
+/// The files of the image of a program, with their permissions and owners. `root` is the unpacked image.
+fn expected(name: &str, root: &Path) -> Result<BTreeMap<String, (u32, u32)>> {
     let shared = [
         ("/etc/group", 0o644, 0),
         ("/etc/nsswitch.conf", 0o644, 0),
@@ -26,13 +31,6 @@ fn expected(name: &str) -> BTreeMap<String, (u32, u32)> {
         ("/lib/x86_64-linux-gnu/libm.so.6", 0o644, 0),
         ("/lib64/ld-linux-x86-64.so.2", 0o755, 0),
         ("/tmp/", 0o1777, 0),
-        ("/usr/share/common-licenses/Artistic", 0o644, 0),
-        ("/usr/share/common-licenses/GFDL-1.2", 0o644, 0),
-        ("/usr/share/common-licenses/GPL", 0o644, 0),
-        ("/usr/share/common-licenses/GPL-2", 0o644, 0),
-        ("/usr/share/common-licenses/GPL-3", 0o644, 0),
-        ("/usr/share/common-licenses/LGPL", 0o644, 0),
-        ("/usr/share/common-licenses/LGPL-2.1", 0o644, 0),
         ("/usr/share/doc/libc6/copyright", 0o644, 0),
         ("/usr/share/doc/libgcc-s1/copyright", 0o644, 0),
         ("/var/lib/dpkg/status.d/libc6", 0o644, 0),
@@ -44,11 +42,25 @@ fn expected(name: &str) -> BTreeMap<String, (u32, u32)> {
         (format!("/usr/share/licenses/{name}/THIRD-PARTY-NOTICES"), 0o644),
         (format!("/usr/share/sbom/{name}.cdx.json"), 0o644),
     ];
-    shared
-        .map(|(path, mode, owner)| (path.to_owned(), (mode, owner)))
-        .into_iter()
-        .chain(own.map(|(path, mode)| (path, (mode, 0))))
-        .collect()
+    let licenses = common_licenses(root)?.into_iter().map(|path| (path, 0o644));
+    let own = own.into_iter().chain(licenses).map(|(path, mode)| (path, (mode, 0)));
+    let shared = shared.map(|(path, mode, owner)| (path.to_owned(), (mode, owner)));
+    Ok(shared.into_iter().chain(own).collect())
+}
+
+/// The licenses to which those of the packages refer. They are not the same in all releases of Debian.
+fn common_licenses(root: &Path) -> Result<BTreeSet<String>> {
+    let mut paths = BTreeSet::new();
+    for package in PACKAGES {
+        let text = fs::read(root.join("usr/share/doc").join(package).join("copyright"))?;
+        for behind in String::from_utf8_lossy(&text).split(COMMON_LICENSES).skip(1) {
+            let is_of_name = |it: &char| it.is_ascii_alphanumeric() || "-.".contains(*it);
+            let name: String = behind.chars().take_while(is_of_name).collect();
+            paths.insert(format!("{COMMON_LICENSES}{}", name.trim_end_matches('.')));
+        }
+    }
+    ensure!(!paths.is_empty(), "the packages refer to no license");
+    Ok(paths)
 }
 
 /// Adds what is below a folder: files, and folders that are empty, these with a slash behind them.
@@ -73,11 +85,11 @@ fn list(root: &Path, folder: &Path, found: &mut BTreeMap<String, (u32, u32)>) ->
 #[test]
 fn an_image_holds_its_program_and_nothing_else_that_could_run() -> Result<()> {
     for program in Program::ALL {
-        let root = tempfile::tempdir()?;
+        let root = Workdir::new("image")?;
         images::unpack(&images::open(program.name)?, root.path())?;
         let mut found = BTreeMap::new();
         list(root.path(), root.path(), &mut found)?;
-        assert_eq!(found, expected(program.name));
+        assert_eq!(found, expected(program.name, root.path())?);
         let headers = readelf("--program-headers", &root.path().join("usr/bin").join(program.name))?;
         ensure!(headers.contains("LOAD"), "no program: {headers}");
         ensure!(
@@ -132,7 +144,7 @@ fn the_same_sources_give_the_same_image_wherever_it_is_written() -> Result<()> {
         let built = build::assemble(&workspace, &[synk], &options)?;
         built.into_iter().next().context("no image was built")
     };
-    let folders = [tempfile::tempdir()?, tempfile::tempdir()?];
+    let folders = [Workdir::new("image")?, Workdir::new("image")?];
     let (one, two) = (assemble(folders[0].path())?, assemble(folders[1].path())?);
     assert_eq!(one.digest, two.digest);
     let image = Image::open(&one.layout)?;
@@ -146,7 +158,7 @@ fn the_same_sources_give_the_same_image_wherever_it_is_written() -> Result<()> {
 #[test]
 fn debug_information_lies_beside_the_image_and_belongs_to_its_program() -> Result<()> {
     let program = Program::ALL[0];
-    let root = tempfile::tempdir()?;
+    let root = Workdir::new("image")?;
     images::unpack(&images::open(program.name)?, root.path())?;
     let stripped = root.path().join("usr/bin").join(program.name);
     let debug = images::folder()?.join(format!("{}.debug", program.name));

@@ -54,8 +54,8 @@ impl World {
         let listener = network.run(|| Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, HTTPS_PORT))?))?;
         let handshakes = Arc::new(Mutex::new(Vec::new()));
         tokio::spawn(serve(listener, tls(identity)?, Arc::clone(&handshakes)));
-        folder.write("resolv.conf", format!("nameserver {}\n", Ipv4Addr::LOCALHOST))?;
-        folder.write("hosts", "127.0.0.1 localhost\n")?;
+        folder.write_shared("resolv.conf", format!("nameserver {}\n", Ipv4Addr::LOCALHOST))?;
+        folder.write_shared("hosts", "127.0.0.1 localhost\n")?;
         Ok(Self {
             dns: Responder::start(socket, HOST),
             folder,
@@ -79,9 +79,9 @@ impl World {
             ("/etc/hosts", self.folder.path().join("hosts")),
             (
                 "/config/kubeconfig",
-                self.folder.write("kubeconfig", kubeconfig.to_string())?,
+                self.folder.write_shared("kubeconfig", kubeconfig.to_string())?,
             ),
-            ("/config/token", self.folder.write("token", "secret")?),
+            ("/config/token", self.folder.write_shared("token", "secret")?),
         ];
         let args = match self
             .image
@@ -120,7 +120,7 @@ impl World {
     /// The bundle of public CAs, with another one behind it.
     fn bundle_with(&self, authority: &Authority) -> Result<Mount> {
         let public = fs::read_to_string(self.folder.path().join("root").join(&BUNDLE[1..]))?;
-        let both = self.folder.write("bundle", public + &authority.pem())?;
+        let both = self.folder.write_shared("bundle", public + &authority.pem())?;
         Ok(Mount::read_only(both, BUNDLE))
     }
 }
@@ -161,7 +161,7 @@ async fn serve(
 fn each_program_starts_in_its_image() -> Result<()> {
     run(async {
         for program in Program::ALL {
-            let folder = tempfile::tempdir()?;
+            let folder = Workdir::new("image")?;
             let image = images::open(program.name)?;
             images::unpack(&image, folder.path())?;
             let container = Container::of(&image, folder.path(), &["--version"])?;
@@ -229,7 +229,9 @@ fn names_of_the_hosts_file_come_before_dns() -> Result<()> {
     run(async {
         let authority = Authority::new("public")?;
         let world = World::start("kubectl-bind", &authority.server(&[HOST])?)?;
-        world.folder.write("hosts", format!("127.0.0.1 localhost {HOST}\n"))?;
+        world
+            .folder
+            .write_shared("hosts", format!("127.0.0.1 localhost {HOST}\n"))?;
         let process = world.connect(vec![world.bundle_with(&authority)?])?;
         assert_eq!(world.handshake(&process).await?.as_deref(), Ok(HOST));
         assert_eq!(world.dns.asked(), Vec::<String>::new());
@@ -240,7 +242,7 @@ fn names_of_the_hosts_file_come_before_dns() -> Result<()> {
 #[test]
 fn a_program_cannot_write_to_its_root_and_has_no_rights() -> Result<()> {
     run(async {
-        let folder = tempfile::tempdir()?;
+        let folder = Workdir::new("image")?;
         let image = images::open("synk")?;
         images::unpack(&image, folder.path())?;
         // A shell of this machine shows how a program of the image runs.

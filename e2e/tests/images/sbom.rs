@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, io::Read as _, path::Path, process::Command
 
 use anyhow::{Context as _, Result, ensure};
 use auditable_serde::VersionInfo;
-use bindery_e2e::images;
+use bindery_e2e::{Workdir, images};
 use flate2::read::ZlibDecoder;
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ fn embedded(program: &Path, work: &Path) -> Result<VersionInfo> {
 
 #[test]
 fn the_crates_of_a_program_are_known_to_both_kinds_of_readers() -> Result<()> {
-    let folder = tempfile::tempdir()?;
+    let folder = Workdir::new("image")?;
     let root = folder.path().join("root");
     images::unpack(&images::open("bindery-konnector")?, &root)?;
     let info = embedded(&root.join("usr/bin/bindery-konnector"), folder.path())?;

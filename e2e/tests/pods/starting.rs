@@ -1,7 +1,10 @@
+use std::fs;
+
 use anyhow::Result;
+use bindery_e2e::eventually;
 use serde_json::json;
 
-use crate::world::{Node, container, konnector, short, waits};
+use crate::world::{Node, SOON, container, konnector, short, waits};
 
 pub(crate) async fn an_image_that_was_not_built_cannot_be_pulled(node: &Node<'_>) -> Result<()> {
     let digest = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
@@ -52,6 +55,15 @@ pub(crate) async fn a_program_that_must_not_be_root_is_not_started(node: &Node<'
     Ok(())
 }
 
+pub(crate) async fn a_pod_that_asks_for_something_unknown_is_not_started(node: &Node<'_>) -> Result<()> {
+    let mut spec = short("synk:0.1.0", &["--version"]);
+    spec["hostAliases"] = json!([{"ip": "192.0.2.7", "hostnames": ["seven"]}]);
+    node.create("unknown-field", &spec).await?;
+    let refused = |status: &_| waits(status, "CreateContainerConfigError", "does not know hostAliases");
+    node.status("unknown-field", "the field to be named", refused).await?;
+    Ok(())
+}
+
 pub(crate) async fn a_pod_is_ready_once_its_probe_says_so(node: &Node<'_>) -> Result<()> {
     let mut spec = konnector()?;
     spec["containers"][0]["readinessProbe"]["httpGet"]["path"] = json!("/nothing-is-here");
@@ -67,5 +79,25 @@ pub(crate) async fn a_pod_is_ready_once_its_probe_says_so(node: &Node<'_>) -> Re
         (&json!(false), &json!(true))
     );
     assert_eq!(status["phase"], "Running");
+    Ok(())
+}
+
+/// A program that only its own machine reaches is not ready: probes come from outside.
+pub(crate) async fn a_program_that_listens_on_loopback_alone_is_not_ready(node: &Node<'_>) -> Result<()> {
+    let mut spec = konnector()?;
+    spec["containers"][0]["args"] = json!(["--server-address=127.0.0.1:8090"]);
+    node.create("private", &spec).await?;
+    eventually("the program to listen", SOON, async || {
+        let process = node.process("private").await?;
+        // An address and a port in hexadecimal digits, as `/proc` shows them.
+        let sockets = fs::read_to_string(process.join("net/tcp"))?;
+        Ok(sockets.contains(" 0100007F:1F9A ").then_some(()))
+    })
+    .await?;
+    // This one listens later.
+    node.create("public", &konnector()?).await?;
+    node.ready("public").await?;
+    let status = node.status("private", "to run", |status| status["phase"] == "Running");
+    assert_eq!(container(&status.await?)["ready"], false);
     Ok(())
 }

@@ -27,6 +27,7 @@ pub(crate) async fn a_program_finds_what_its_pod_gives_it(node: &Node<'_>) -> Re
     node.plane.apply(&given.to_string()).await?;
     let mut spec = konnector()?;
     spec["securityContext"]["fsGroup"] = json!(2000);
+    spec["securityContext"]["supplementalGroups"] = json!([3000]);
     spec["volumes"] = json!([
         {"name": "secret", "secret": {"secretName": "given", "defaultMode": 0o440,
             "items": [{"key": "word", "path": "in/word"}]}},
@@ -44,13 +45,17 @@ pub(crate) async fn a_program_finds_what_its_pod_gives_it(node: &Node<'_>) -> Re
     let variables = container["env"].as_array_mut().context("no variables")?;
     let secret = json!({"secretKeyRef": {"name": "given", "key": "word"}});
     variables.push(json!({"name": "WORD", "valueFrom": secret}));
-    variables.push(json!({"name": "SENTENCE", "value": "$(WORD) in $(POD_NAMESPACE)"}));
+    variables.push(json!({"name": "SENTENCE", "value": "$(WORD) in $(POD_NAMESPACE), not in $(PATH)"}));
     node.create("given", &spec).await?;
     let process = node.ready("given").await?;
 
     let variables = fs::read_to_string(process.join("environ"))?;
     let variables: BTreeSet<_> = variables.split_terminator('\0').collect();
-    for expect in ["POD_NAME=given", "WORD=hush", "SENTENCE=hush in kube-bind"] {
+    for expect in [
+        "POD_NAME=given",
+        "WORD=hush",
+        "SENTENCE=hush in kube-bind, not in $(PATH)",
+    ] {
         ensure!(variables.contains(expect), "{variables:?}");
     }
     let own = env!("CARGO_MANIFEST_DIR");
@@ -88,10 +93,28 @@ pub(crate) async fn a_program_finds_what_its_pod_gives_it(node: &Node<'_>) -> Re
     let empty = process.join("root/empty");
     fs::write(empty.join("new"), "")?;
     assert_eq!(fs::metadata(&empty)?.permissions().mode() & 0o777, 0o777);
-    is_without_rights(&process)
+    is_without_rights(&process)?;
+
+    let changed = json!({"data": {"color": null, "size": "big"}}).to_string();
+    let patch = [
+        "patch",
+        "configmap",
+        "given",
+        "-n",
+        "kube-bind",
+        "--type=merge",
+        "-p",
+        changed.as_str(),
+    ];
+    node.plane.kubectl(&patch).await?;
+    eventually("the files to be as the ConfigMap", SOON, async || {
+        let is_so = read("map/size").is_ok_and(|it| it == "big") && !process.join("root/map/color").exists();
+        Ok(is_so.then_some(()))
+    })
+    .await
 }
 
-/// The program has the user of its Pod, and no way to become another one.
+/// The program has the user of its Pod, and no way to become another one. It is process 1 of the Pod.
 fn is_without_rights(process: &Path) -> Result<()> {
     let status = fs::read_to_string(process.join("status"))?;
     let field = |name: &str| {
@@ -103,11 +126,13 @@ fn is_without_rights(process: &Path) -> Result<()> {
     for (name, expect) in [
         ("Uid", vec!["65532"; 4]),
         ("Gid", vec!["65532"; 4]),
+        ("Groups", vec!["2000", "3000", "65532"]),
         ("CapEff", vec!["0000000000000000"]),
         ("NoNewPrivs", vec!["1"]),
     ] {
         assert_eq!(field(name), Some(expect), "{name}");
     }
+    assert_eq!(field("NSpid").and_then(|ids| ids.last().copied()), Some("1"));
     Ok(())
 }
 

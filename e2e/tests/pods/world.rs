@@ -22,11 +22,12 @@ pub(crate) struct Node<'a> {
 /// Runs cases beside each other on one node, in a namespace in which the konnector is installed.
 pub(crate) fn with_node(
     name: &str,
+    change: fn(Kubelet<'_>) -> Kubelet<'_>,
     cases: impl for<'a> FnOnce(&'a Node<'a>) -> Vec<LocalBoxFuture<'a, Result<()>>>,
 ) -> Result<()> {
     run(async {
-        let plane = ControlPlane::start(name).await?;
-        let kubelet = Kubelet::new(&plane);
+        let plane = ControlPlane::start_for_pods(name).await?;
+        let kubelet = change(Kubelet::new(&plane));
         let node = Node {
             plane: &plane,
             pods: Api::namespaced(plane.client(), NAMESPACE),
@@ -34,6 +35,9 @@ pub(crate) fn with_node(
         };
         let work = async {
             plane.apply(&manifests::folder(KONNECTOR)?).await?;
+            // The cases ask for what good Pods do not.
+            let label = "pod-security.kubernetes.io/enforce=privileged";
+            plane.kubectl(&["label", "namespace", NAMESPACE, label]).await?;
             try_join_all(cases(&node)).await
         };
         kubelet.during(work).await.map(drop)
@@ -62,6 +66,11 @@ impl Node<'_> {
     pub(crate) async fn ready(&self, name: &str) -> Result<PathBuf> {
         self.status(name, "to be ready", |status| container(status)["ready"] == true)
             .await?;
+        self.process(name).await
+    }
+
+    /// Returns the folder in `/proc` of the process of a Pod of the konnector. Fails while it does not run.
+    pub(crate) async fn process(&self, name: &str) -> Result<PathBuf> {
         let pod = self.pods.get(name).await?;
         let id = self.kubelet.process(&pod, KONNECTOR).context("no process")?;
         Ok(PathBuf::from(format!("/proc/{id}")))

@@ -59,10 +59,13 @@ struct Demo<'a> {
 pub(super) async fn run(keep: bool) -> Result<()> {
     let mut steps = Steps::default();
     let start = Instant::now();
-    let (provider, consumer) = tokio::try_join!(Provider::start_empty("provider"), ControlPlane::start("consumer"))?;
+    let (provider, consumer) = tokio::try_join!(
+        Provider::start_empty("provider"),
+        ControlPlane::start_for_pods("consumer")
+    )?;
     steps.record("two clusters run", start)?;
     let kubelets = (
-        provider.kubelet(),
+        provider.kubelet()?,
         Kubelet::new(&consumer).reaching(provider.reachable()),
     );
     let demo = Demo {

@@ -29,7 +29,7 @@ pub(super) async fn run(keep: bool) -> Result<()> {
     let start = Instant::now();
     let (provider, consumer) = tokio::try_join!(Provider::start_empty("provider"), Consumer::start_empty("consumer"))?;
     steps.record("two clusters run", start)?;
-    let kubelets = (provider.kubelet(), consumer.kubelet(&provider));
+    let kubelets = (provider.kubelet()?, consumer.kubelet(&provider));
     let demo = play(&provider, &consumer, steps, keep);
     kubelets.0.during(kubelets.1.during(demo)).await
 }
