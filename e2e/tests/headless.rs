@@ -98,18 +98,22 @@ async fn a_service_account_of_another_cluster_calls_with_keys_that_the_provider_
     });
     ensure!(issuers == Some(vec![consumer.issuer()]), "{issuers:?}");
 
-    let grant = [
-        "create",
-        "clusterrole",
-        "bot",
-        "--verb=bind",
-        "--resource=apiserviceexporttemplates.kube-bind.io",
-        "--resource-name=cowboys",
-    ];
-    provider.plane.kubectl(&grant).await?;
-    let user = format!("--user={USERNAME}");
-    let to = ["create", "clusterrolebinding", "bot", "--clusterrole=bot", &user];
-    provider.plane.kubectl(&to).await?;
+    let group = "rbac.authorization.k8s.io";
+    let grant = json!({"apiVersion": "v1", "kind": "List", "items": [
+        {
+            "apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": {"name": "bot"},
+            "rules": [{
+                "apiGroups": ["kube-bind.io"], "resources": ["apiserviceexporttemplates"], "resourceNames": ["cowboys"],
+                "verbs": ["bind"],
+            }],
+        },
+        {
+            "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "bot"},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "bot"},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": USERNAME}],
+        },
+    ]});
+    provider.plane.apply(&grant.to_string()).await?;
     eventually_ok("the grant to take effect", NOTICED, async || {
         let found = templates(&client).await?;
         ensure!(found == ["cowboys"], "{found:?}");

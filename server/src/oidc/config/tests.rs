@@ -78,6 +78,15 @@ fn a_file_of_the_api_server_is_read() {
 }
 
 #[test]
+fn the_file_of_the_documentation_is_read() {
+    let page = include_str!("../../../../docs/reference/authentication.md");
+    let (_, rest) = page.split_once("```yaml\n").expect("a file");
+    let (file, _) = rest.split_once("```").expect("its end");
+    let read = Configuration::parse(file, &Surroundings::default()).expect("a configuration");
+    assert_eq!(read.urls().count(), 2);
+}
+
+#[test]
 fn each_fault_is_told_with_the_path_of_its_field() {
     let broken = GOOD
         .replace("https://accounts.example.com", "http://accounts.example.com")
