@@ -159,13 +159,10 @@ impl Auditor {
         }
     }
 
-    /// Records nothing.
+    /// Records in `log`, and no events.
     #[cfg(test)]
-    pub(crate) fn off() -> Self {
-        Self {
-            log: AuditLog::off(),
-            events: None,
-        }
+    pub(crate) fn to_log(log: AuditLog) -> Self {
+        Self { log, events: None }
     }
 
     /// Records a call. Calls that are not audited have no note.
