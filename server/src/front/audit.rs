@@ -295,7 +295,7 @@ mod tests {
         let note = CallNote::default();
         note.add(|_| panic!("something is noted"));
         let kept = CallNote::kept();
-        kept.clone().add(|noted| noted.name = "west".to_owned());
+        kept.add(|noted| noted.name = "west".to_owned());
         kept.add(|noted| assert_eq!(noted.name, "west"));
     }
 
