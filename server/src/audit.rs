@@ -127,6 +127,13 @@ impl AuditLog {
         }
     }
 
+    /// Counts an entry that the caller of this function does not want written as dropped.
+    pub fn skip(&self) {
+        if let Some(shared) = &self.0 {
+            shared.lines.count("dropped");
+        }
+    }
+
     /// Waits until all entries so far are written, for `patience` at most.
     pub async fn flush(&self, patience: Duration) {
         let Some(shared) = &self.0 else {

@@ -152,7 +152,7 @@ fn members_of_an_owner_group_use_the_contract_and_do_not_own_it() {
         .annotations_mut()
         .insert(annotations::OWNER_GROUPS.to_owned(), r#"["ranchers"]"#.to_owned());
     let located = Located {
-        name: name.clone(),
+        name,
         namespace: Some(Arc::new(contract.clone())),
     };
     let admitted = |caller: &str, groups: &[&str]| {

@@ -15,7 +15,7 @@ mod templates;
 
 pub(crate) use contract_account::Backend;
 pub(crate) use contracts::{ContractAccess, ContractVerb};
-pub(crate) use reviews::Reviews;
+pub(crate) use reviews::{Grant, Reviews};
 pub(crate) use templates::TemplateAccess;
 
 /// How fresh the check of a contract's token must be.

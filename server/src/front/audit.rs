@@ -19,7 +19,10 @@ use tonic_types::StatusExt as _;
 
 use crate::{
     audit::{AuditEntry, AuditLog, AuditPrincipal, Decision},
-    front::auth::Identity,
+    front::{
+        auth::Identity,
+        limits::{Rate, STRANGERS_AUDITED_RATE},
+    },
 };
 
 /// What an audited method does.
@@ -78,6 +81,7 @@ pub(crate) struct AnsweredCall {
 #[derive(Clone)]
 pub(crate) struct Auditor {
     log: AuditLog,
+    strangers: Arc<Rate<()>>,
     events: Option<(Recorder, Cache<ClusterBinding>)>,
 }
 
@@ -155,15 +159,17 @@ impl Auditor {
     pub(crate) fn new(log: AuditLog, recorder: Recorder, bindings: Cache<ClusterBinding>) -> Self {
         Self {
             log,
+            strangers: Arc::new(Rate::new(STRANGERS_AUDITED_RATE)),
             events: Some((recorder, bindings)),
         }
     }
 
-    /// Records nothing.
+    /// Records in `log`, and no events.
     #[cfg(test)]
-    pub(crate) fn off() -> Self {
+    pub(crate) fn to_log(log: AuditLog) -> Self {
         Self {
-            log: AuditLog::off(),
+            log,
+            strangers: Arc::new(Rate::new(STRANGERS_AUDITED_RATE)),
             events: None,
         }
     }
@@ -174,6 +180,10 @@ impl Auditor {
             return;
         };
         let noted = noted.lock().clone();
+        if noted.principal.is_none() && self.strangers.check(&()).is_err() {
+            self.log.skip();
+            return;
+        }
         let (decision, reason) = decision(call.error.as_ref(), noted.outcome.as_ref());
         self.log.record(|| AuditEntry {
             time: Timestamp::now(),
@@ -285,7 +295,7 @@ mod tests {
         let note = CallNote::default();
         note.add(|_| panic!("something is noted"));
         let kept = CallNote::kept();
-        kept.clone().add(|noted| noted.name = "west".to_owned());
+        kept.add(|noted| noted.name = "west".to_owned());
         kept.add(|noted| assert_eq!(noted.name, "west"));
     }
 

@@ -34,6 +34,8 @@ pub(crate) const REVIEW_WAIT_MAX: Duration = Duration::from_secs(10);
 pub(crate) const PRINCIPAL_RATE: (u32, u32) = (100, 200);
 /// Calls a second without a verified token from one peer address, and the burst. Many agents may share a proxy's address.
 pub(crate) const PEER_RATE: (u32, u32) = (200, 1_000);
+/// Lines of the audit log a second about calls without a valid token, and the burst: strangers must not fill the disk.
+pub(crate) const STRANGERS_AUDITED_RATE: (u32, u32) = (5, 100);
 /// Calls of one principal that may be under way at the same time.
 pub(crate) const PRINCIPAL_CALLS_MAX: usize = 64;
 /// Calls of all callers that may be under way at the same time.

@@ -69,9 +69,11 @@ impl ContractAccess {
     /// Whether RBAC lets the caller act on the contract of that name, or on all contracts.
     pub(crate) async fn may(&self, caller: &Caller, verb: ContractVerb, named: Option<&str>) -> Outcome<bool> {
         let attributes = verb.attributes(named);
-        self.reviews
-            .allows(&caller.identity, attributes, "review the right on contracts")
-            .await
+        let grant = self
+            .reviews
+            .grant(&caller.identity, attributes, "review the right on contracts")
+            .await?;
+        Ok(grant.is_some())
     }
 
     /// The contract that a call names, or the only contract of the caller if it names none.

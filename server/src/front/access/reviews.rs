@@ -20,14 +20,17 @@ const ENTRIES_MAX: u64 = 50_000;
 #[derive(Clone)]
 pub(crate) struct Reviews {
     api: Api<SubjectAccessReview>,
-    answers: Cache<[u8; 32], bool>,
+    answers: Cache<[u8; 32], Option<Grant>>,
 }
+
+/// What gives a caller a right, in the words of the API server's authorizer; empty if it gives no reason.
+pub(crate) type Grant = Arc<str>;
 
 struct Lifetime;
 
-impl Expiry<[u8; 32], bool> for Lifetime {
-    fn expire_after_create(&self, _: &[u8; 32], allowed: &bool, _: std::time::Instant) -> Option<Duration> {
-        Some(if *allowed { ALLOWED_FOR } else { DENIED_FOR })
+impl Expiry<[u8; 32], Option<Grant>> for Lifetime {
+    fn expire_after_create(&self, _: &[u8; 32], grant: &Option<Grant>, _: std::time::Instant) -> Option<Duration> {
+        Some(if grant.is_some() { ALLOWED_FOR } else { DENIED_FOR })
     }
 }
 
@@ -43,22 +46,18 @@ impl Reviews {
         }
     }
 
-    /// Whether a caller may do this. `doing` completes "cannot …" in errors.
-    pub(super) async fn allows(
+    /// What lets a caller do this; none if the caller may not. `doing` completes "cannot …" in errors.
+    pub(super) async fn grant(
         &self,
         identity: &Identity,
         attributes: ResourceAttributes,
         doing: &str,
-    ) -> Outcome<bool> {
+    ) -> Outcome<Option<Grant>> {
         let question = review(identity, attributes);
         let key = digest(&question);
         let ask = async {
             let answer = self.api.create(&PostParams::default(), &question).await?;
-            Ok::<_, kube::Error>(
-                answer
-                    .status
-                    .is_some_and(|status| status.allowed && status.denied != Some(true)),
-            )
+            Ok::<_, kube::Error>(grant_of(answer))
         };
         match timeout(REVIEW_MAX, self.answers.try_get_with(key, ask)).await {
             Ok(answer) => answer.map_err(|error: Arc<kube::Error>| Failure::of_kube(doing, &error)),
@@ -87,6 +86,13 @@ fn review(identity: &Identity, attributes: ResourceAttributes) -> SubjectAccessR
     }
 }
 
+/// The reason of the authorizer, if it allowed what was asked.
+fn grant_of(answer: SubjectAccessReview) -> Option<Grant> {
+    let status = answer.status?;
+    let allowed = status.allowed && status.denied != Some(true);
+    allowed.then(|| status.reason.unwrap_or_default().into())
+}
+
 /// The cache key of a review: a hash of its whole spec.
 fn digest(question: &SubjectAccessReview) -> [u8; 32] {
     Sha256::digest(serde_json::to_vec(&question.spec).unwrap_or_default()).into()
@@ -96,7 +102,36 @@ fn digest(question: &SubjectAccessReview) -> [u8; 32] {
 mod tests {
     use std::collections::HashSet;
 
+    use k8s_openapi::api::authorization::v1::SubjectAccessReviewStatus;
+
     use super::*;
+
+    #[test]
+    fn the_authorizer_says_what_grants_a_right() {
+        let check = |status: Option<SubjectAccessReviewStatus>, expect: Option<&str>| {
+            let answer = SubjectAccessReview {
+                status,
+                ..SubjectAccessReview::default()
+            };
+            assert_eq!(grant_of(answer).as_deref(), expect);
+        };
+        let status = |allowed, denied, reason: Option<&str>| {
+            Some(SubjectAccessReviewStatus {
+                allowed,
+                denied,
+                reason: reason.map(str::to_owned),
+                ..SubjectAccessReviewStatus::default()
+            })
+        };
+        check(
+            status(true, None, Some("RBAC: allowed by x")),
+            Some("RBAC: allowed by x"),
+        );
+        check(status(true, None, None), Some(""));
+        check(status(true, Some(true), Some("allowed, then denied")), None);
+        check(status(false, None, Some("nothing allows it")), None);
+        check(None, None);
+    }
 
     #[test]
     fn no_two_reviews_share_a_cache_key() {

@@ -6,7 +6,7 @@ use k8s_openapi::api::authorization::v1::ResourceAttributes;
 
 use crate::front::{
     Failure, Outcome,
-    access::Reviews,
+    access::{Grant, Reviews},
     auth::{Caller, Identity},
 };
 
@@ -29,19 +29,25 @@ impl TemplateAccess {
 
     /// Whether the caller may bind the template of that name, whether it exists or not.
     pub(crate) async fn may_bind(&self, caller: &Caller, template: &str) -> Outcome<bool> {
+        Ok(self.grant(caller, template).await?.is_some())
+    }
+
+    /// What lets the caller bind the template of that name, whether it exists or not; none if the caller may not.
+    pub(crate) async fn grant(&self, caller: &Caller, template: &str) -> Outcome<Option<Grant>> {
         // Most callers may bind all templates, so that one review answers for every name.
-        Ok(self.ask(caller, None).await? || self.ask(caller, Some(template)).await?)
-    }
-
-    /// Refuses a caller that may not bind the template, in the same words whether it exists or not.
-    pub(crate) async fn require_bind(&self, caller: &Caller, template: &TemplateName) -> Outcome<()> {
-        if self.may_bind(caller, template).await? {
-            return Ok(());
+        match self.ask(caller, None).await? {
+            None => self.ask(caller, Some(template)).await,
+            of_all => Ok(of_all),
         }
-        Err(denied(&caller.identity, template))
     }
 
-    async fn ask(&self, caller: &Caller, template: Option<&str>) -> Outcome<bool> {
+    /// What lets the caller bind the template. Refuses a caller that may not, in the same words whether it exists or not.
+    pub(crate) async fn require_bind(&self, caller: &Caller, template: &TemplateName) -> Outcome<Grant> {
+        let grant = self.grant(caller, template).await?;
+        grant.ok_or_else(|| denied(&caller.identity, template))
+    }
+
+    async fn ask(&self, caller: &Caller, template: Option<&str>) -> Outcome<Option<Grant>> {
         let attributes = ResourceAttributes {
             group: Some(GROUP.to_owned()),
             resource: Some("apiserviceexporttemplates".to_owned()),
@@ -50,7 +56,7 @@ impl TemplateAccess {
             ..ResourceAttributes::default()
         };
         self.reviews
-            .allows(&caller.identity, attributes, "review the right to bind")
+            .grant(&caller.identity, attributes, "review the right to bind")
             .await
     }
 }

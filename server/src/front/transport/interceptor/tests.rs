@@ -16,6 +16,7 @@ use tonic::{Request as Message, metadata::MetadataValue, transport::Channel};
 use tonic_types::StatusExt as _;
 
 use super::*;
+use crate::audit::AuditLog;
 use crate::front::auth::{Authenticator, CheckError, Claims, Denial, Identity, Verdict, tests_support::encoded};
 use crate::front::transport::layers::layered;
 use http::header::AUTHORIZATION;
@@ -127,21 +128,19 @@ struct Server {
     _task: JoinHandle<()>,
 }
 
-fn interceptor(ready: bool, stop: &CancellationToken) -> Interceptor {
+fn interceptor(ready: bool, stop: &CancellationToken, auditor: Auditor) -> Interceptor {
     let authenticators = Authenticators::new(vec![Arc::new(Named)]);
     let metrics = Metrics::new(&mut telemetry::registry());
-    Interceptor::new(
-        Arc::new(Ready(ready)),
-        authenticators,
-        metrics,
-        Auditor::off(),
-        stop.clone(),
-    )
+    Interceptor::new(Arc::new(Ready(ready)), authenticators, metrics, auditor, stop.clone())
 }
 
 async fn server(ready: bool) -> Server {
+    audited_server(ready, Auditor::to_log(AuditLog::off())).await
+}
+
+async fn audited_server(ready: bool, auditor: Auditor) -> Server {
     let stop = CancellationToken::new();
-    let interceptor = interceptor(ready, &stop);
+    let interceptor = interceptor(ready, &stop, auditor);
     let metrics = Metrics::new(&mut telemetry::registry());
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -217,6 +216,74 @@ async fn a_call_without_a_good_token_goes_no_further() {
     let again = twice.metadata().get("authorization").cloned().expect("a header");
     twice.metadata_mut().append("authorization", again);
     assert_eq!(reason(server.export(twice).await), "TOKEN_MISSING");
+}
+
+#[tokio::test]
+async fn each_audited_call_is_a_line_however_it_ends_and_none_holds_its_token() {
+    let folder = std::env::temp_dir().join(format!("bindery-interceptor-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join("audit.log");
+    let log = AuditLog::open(&path, &mut telemetry::registry()).expect("a log");
+    let server = audited_server(true, Auditor::to_log(log.clone())).await;
+    let mut credentials = CredentialServiceClient::new(server.channel.clone());
+    let mut named = by("alice", RenewKubeconfigRequest::default());
+    named
+        .metadata_mut()
+        .insert("x-request-id", MetadataValue::from_static("call-1"));
+    let token = named
+        .metadata()
+        .get("authorization")
+        .expect("a token")
+        .to_str()
+        .expect("text")
+        .to_owned();
+    let _ = credentials.renew_kubeconfig(named).await;
+    let _ = credentials
+        .renew_kubeconfig(Message::new(RenewKubeconfigRequest::default()))
+        .await;
+    let _ = credentials
+        .revoke_credentials(by(CONTRACT, RevokeCredentialsRequest::default()))
+        .await;
+    let _ = server.export(by("alice", GetExportRequest::default())).await;
+    log.flush(Duration::from_secs(30)).await;
+    let text = std::fs::read_to_string(&path).expect("the log");
+    std::fs::remove_dir_all(&folder).expect("a folder");
+    let lines: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let told: Vec<_> = lines
+        .iter()
+        .map(|line| {
+            let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+            [
+                &line["principal"]["username"],
+                &line["method"],
+                &line["decision"],
+                &line["reason"],
+            ]
+            .map(text)
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ["alice", "CredentialService/RenewKubeconfig", "allowed", ""],
+            ["", "CredentialService/RenewKubeconfig", "refused", "TOKEN_MISSING"],
+            [
+                CONTRACT,
+                "CredentialService/RevokeCredentials",
+                "refused",
+                "METHOD_DENIED"
+            ],
+        ]
+    );
+    assert_eq!(lines[0]["requestId"], "call-1");
+    assert!(
+        lines[1]["requestId"].as_str().is_some_and(|id| !id.is_empty()),
+        "{text}"
+    );
+    assert!(!text.contains(token.trim_start_matches("Bearer ")), "{text}");
 }
 
 #[tokio::test]
@@ -297,7 +364,7 @@ async fn a_call_is_answered_with_an_error_before_its_deadline() {
             .body(body)
             .expect("a request");
         *request.headers_mut() = metadata.into_headers();
-        let interceptor = interceptor(true, &CancellationToken::new());
+        let interceptor = interceptor(true, &CancellationToken::new(), Auditor::to_log(AuditLog::off()));
         let mut service = layered(Echo, interceptor, Metrics::new(&mut telemetry::registry()));
         let response = service.call(request).await.expect("an answer");
         let status = Status::from_header_map(response.headers()).expect("a status");
@@ -366,7 +433,7 @@ async fn the_caller_s_request_id_comes_back() {
 
 #[tokio::test]
 async fn a_caller_that_was_admitted_is_not_counted_with_strangers_of_the_same_address() {
-    let interceptor = interceptor(true, &CancellationToken::new());
+    let interceptor = interceptor(true, &CancellationToken::new(), Auditor::to_log(AuditLog::off()));
     let peer = IpAddr::from([192, 0, 2, 1]);
     let token = encoded(&json!({"iss": "over", "aud": "us"}));
     let headers = [(AUTHORIZATION, format!("Bearer {token}").parse().expect("a header"))];
