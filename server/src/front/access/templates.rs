@@ -25,14 +25,17 @@ const ENTRIES_MAX: u64 = 50_000;
 #[derive(Clone)]
 pub(crate) struct TemplateAccess {
     api: Api<SubjectAccessReview>,
-    answers: Cache<[u8; 32], bool>,
+    answers: Cache<[u8; 32], Option<Grant>>,
 }
+
+/// What gives a caller a right, in the words of the API server's authorizer; empty if it gives no reason.
+pub(crate) type Grant = Arc<str>;
 
 struct Lifetime;
 
-impl Expiry<[u8; 32], bool> for Lifetime {
-    fn expire_after_create(&self, _: &[u8; 32], allowed: &bool, _: std::time::Instant) -> Option<Duration> {
-        Some(if *allowed { ALLOWED_FOR } else { DENIED_FOR })
+impl Expiry<[u8; 32], Option<Grant>> for Lifetime {
+    fn expire_after_create(&self, _: &[u8; 32], grant: &Option<Grant>, _: std::time::Instant) -> Option<Duration> {
+        Some(if grant.is_some() { ALLOWED_FOR } else { DENIED_FOR })
     }
 }
 
@@ -50,14 +53,22 @@ impl TemplateAccess {
 
     /// Whether the caller may bind the template of that name, whether it exists or not.
     pub(crate) async fn may_bind(&self, caller: &Caller, template: &str) -> Outcome<bool> {
-        // Most callers may bind all templates, so that one review answers for every name.
-        Ok(self.ask(caller, None).await? || self.ask(caller, Some(template)).await?)
+        Ok(self.grant(caller, template).await?.is_some())
     }
 
-    /// Refuses a caller that may not bind the template, in the same words whether it exists or not.
-    pub(crate) async fn require_bind(&self, caller: &Caller, template: &TemplateName) -> Outcome<()> {
-        if self.may_bind(caller, template).await? {
-            return Ok(());
+    /// What lets the caller bind the template of that name, whether it exists or not; none if the caller may not.
+    pub(crate) async fn grant(&self, caller: &Caller, template: &str) -> Outcome<Option<Grant>> {
+        // Most callers may bind all templates, so that one review answers for every name.
+        match self.ask(caller, None).await? {
+            None => self.ask(caller, Some(template)).await,
+            of_all => Ok(of_all),
+        }
+    }
+
+    /// What lets the caller bind the template. Refuses a caller that may not, in the same words whether it exists or not.
+    pub(crate) async fn require_bind(&self, caller: &Caller, template: &TemplateName) -> Outcome<Grant> {
+        if let Some(grant) = self.grant(caller, template).await? {
+            return Ok(grant);
         }
         let message = format!(
             "{} may not bind template {template}, or it does not exist; the provider's admin grants verb bind on \
@@ -67,16 +78,12 @@ impl TemplateAccess {
         Err(Failure::new(ErrorReason::TemplateBindDenied, message).with("template", &**template))
     }
 
-    async fn ask(&self, caller: &Caller, template: Option<&str>) -> Outcome<bool> {
+    async fn ask(&self, caller: &Caller, template: Option<&str>) -> Outcome<Option<Grant>> {
         let question = review(&caller.identity, template);
         let key = digest(&question);
         let ask = async {
             let answer = self.api.create(&PostParams::default(), &question).await?;
-            Ok::<_, kube::Error>(
-                answer
-                    .status
-                    .is_some_and(|status| status.allowed && status.denied != Some(true)),
-            )
+            Ok::<_, kube::Error>(grant_of(answer))
         };
         match timeout(REVIEW_MAX, self.answers.try_get_with(key, ask)).await {
             Ok(answer) => {
@@ -113,6 +120,13 @@ fn review(identity: &Identity, template: Option<&str>) -> SubjectAccessReview {
     }
 }
 
+/// The reason of the authorizer, if it allowed what was asked.
+fn grant_of(answer: SubjectAccessReview) -> Option<Grant> {
+    let status = answer.status?;
+    let allowed = status.allowed && status.denied != Some(true);
+    allowed.then(|| status.reason.unwrap_or_default().into())
+}
+
 /// The cache key of a review: a hash of its whole spec.
 fn digest(question: &SubjectAccessReview) -> [u8; 32] {
     Sha256::digest(serde_json::to_vec(&question.spec).unwrap_or_default()).into()
@@ -122,7 +136,36 @@ fn digest(question: &SubjectAccessReview) -> [u8; 32] {
 mod tests {
     use std::collections::HashSet;
 
+    use k8s_openapi::api::authorization::v1::SubjectAccessReviewStatus;
+
     use super::*;
+
+    #[test]
+    fn the_authorizer_says_what_grants_a_right() {
+        let check = |status: Option<SubjectAccessReviewStatus>, expect: Option<&str>| {
+            let answer = SubjectAccessReview {
+                status,
+                ..SubjectAccessReview::default()
+            };
+            assert_eq!(grant_of(answer).as_deref(), expect);
+        };
+        let status = |allowed, denied, reason: Option<&str>| {
+            Some(SubjectAccessReviewStatus {
+                allowed,
+                denied,
+                reason: reason.map(str::to_owned),
+                ..SubjectAccessReviewStatus::default()
+            })
+        };
+        check(
+            status(true, None, Some("RBAC: allowed by x")),
+            Some("RBAC: allowed by x"),
+        );
+        check(status(true, None, None), Some(""));
+        check(status(true, Some(true), Some("allowed, then denied")), None);
+        check(status(false, None, Some("nothing allows it")), None);
+        check(None, None);
+    }
 
     #[test]
     fn no_two_reviews_share_a_cache_key() {
