@@ -8,6 +8,9 @@ use super::ProviderError;
 
 /// What to do about an error, where its message does not say it.
 pub(super) fn of(error: &ProviderError) -> Option<String> {
+    if let Some(error) = error.login_error() {
+        return error.mend();
+    }
     match error {
         ProviderError::Build(BuildError::Plaintext { address, .. }) if address.is_loopback() => {
             Some("Add --allow-plaintext to speak plaintext on this machine's loopback.".to_owned())
@@ -16,6 +19,7 @@ pub(super) fn of(error: &ProviderError) -> Option<String> {
         ProviderError::Call {
             template,
             principal,
+            groups,
             audience,
             source,
             ..
@@ -35,18 +39,28 @@ pub(super) fn of(error: &ProviderError) -> Option<String> {
             Error::Pending(_) => {
                 Some("The provider goes on by itself: run the same command again to wait longer.".to_owned())
             }
-            _ => by_reason(source.reason()?, template.as_deref(), principal.as_deref(), audience),
+            _ => by_reason(
+                source.reason()?,
+                template.as_deref(),
+                (principal.as_deref(), groups),
+                audience,
+            ),
         },
     }
 }
 
-fn by_reason(reason: ErrorReason, template: Option<&str>, principal: Option<&str>, audience: &str) -> Option<String> {
+fn by_reason(
+    reason: ErrorReason,
+    template: Option<&str>,
+    (principal, groups): (Option<&str>, &[String]),
+    audience: &str,
+) -> Option<String> {
     match reason {
         ErrorReason::TokenMissing
         | ErrorReason::TokenInvalid
         | ErrorReason::TokenExpired
         | ErrorReason::TokenAudienceWrong => Some(get_a_token(audience)),
-        ErrorReason::TemplateBindDenied => Some(bind_role(template?, principal)),
+        ErrorReason::TemplateBindDenied => Some(bind_role(template?, principal, groups)),
         ErrorReason::TemplateNotFound => Some("`kubectl bind templates` lists what you may bind.".to_owned()),
         ErrorReason::CollectionNotFound => Some("`kubectl bind collections` lists the collections.".to_owned()),
         ErrorReason::ClusterIdentityTaken | ErrorReason::ContractDenied => Some(format!(
@@ -67,13 +81,15 @@ fn by_reason(reason: ErrorReason, template: Option<&str>, principal: Option<&str
 
 fn get_a_token(audience: &str) -> String {
     format!(
-        "The token must be for the audience {audience}. On the provider's cluster,\n\
+        "A person logs in with `kubectl bind login {audience}`.\n\
+         The token of a ServiceAccount must be for the audience {audience}. On the provider's cluster,\n\
          `kubectl create token NAME --audience {audience}` makes one for a ServiceAccount."
     )
 }
 
-/// The manifests by which the provider's admin grants a principal the right to bind a template.
-fn bind_role(template: &str, principal: Option<&str>) -> String {
+/// The manifests by which the provider's admin grants a principal the right to bind a template, with the groups that could get
+/// it instead.
+fn bind_role(template: &str, principal: Option<&str>, groups: &[String]) -> String {
     let role = format!("bind-{template}");
     let subject = match principal.map(|principal| (principal, principal.strip_prefix("system:serviceaccount:"))) {
         Some((_, Some(account))) if account.contains(':') => {
@@ -85,8 +101,16 @@ fn bind_role(template: &str, principal: Option<&str>) -> String {
         }
         None => "- apiGroup: rbac.authorization.k8s.io\n  kind: User\n  name: YOUR-NAME".to_owned(),
     };
+    let instead = if groups.is_empty() {
+        String::new()
+    } else {
+        format!(
+            " To grant it to one of your groups ({}), write kind Group.",
+            groups.join(", ")
+        )
+    };
     format!(
-        "If there is such a template, the provider's admin can grant you the right to bind it:\n\n\
+        "If there is such a template, the provider's admin can grant you the right to bind it.{instead}\n\n\
          apiVersion: rbac.authorization.k8s.io/v1\n\
          kind: ClusterRole\n\
          metadata:\n  name: {role}\n\

@@ -4,7 +4,7 @@ use super::*;
 
 /// The two manifests as an admin would apply them.
 fn manifests(principal: Option<&str>) -> (ClusterRole, ClusterRoleBinding) {
-    let text = bind_role("cowboys", principal);
+    let text = bind_role("cowboys", principal, &[]);
     let (_, yaml) = text.split_once("\n\n").unwrap();
     let (role, binding) = yaml.split_once("---\n").unwrap();
     (
@@ -40,13 +40,23 @@ fn people_are_users() {
 }
 
 #[test]
+fn a_group_can_get_the_right_instead() {
+    let groups = ["team-a".to_owned(), "team-b".to_owned()];
+    let text = bind_role("cowboys", Some("alice"), &groups);
+    assert!(
+        text.contains("one of your groups (team-a, team-b), write kind Group"),
+        "{text}"
+    );
+}
+
+#[test]
 fn every_login_problem_names_the_audience() {
     for reason in [
         ErrorReason::TokenMissing,
         ErrorReason::TokenExpired,
         ErrorReason::TokenAudienceWrong,
     ] {
-        let mend = by_reason(reason, None, None, "https://bind.example.com").unwrap();
+        let mend = by_reason(reason, None, (None, &[]), "https://bind.example.com").unwrap();
         assert!(mend.contains("--audience https://bind.example.com"), "{mend}");
     }
 }
