@@ -4,6 +4,7 @@ mod bound;
 mod deploy;
 pub(crate) mod dev;
 mod health;
+mod login;
 pub(crate) mod settings;
 mod short;
 mod teams;
@@ -20,6 +21,7 @@ use crate::render::output::Format;
 pub(crate) use bound::{ClaimsArgs, CompletionArgs, RenewArgs, StatusArgs, UnbindArgs, WhyArgs};
 pub(crate) use deploy::{AdoptArgs, DeployArgs, DryRun, UndeployArgs};
 pub(crate) use health::{CheckArgs, KubeContext, RevokeArgs, ServerArgs};
+pub(crate) use login::{LoginArgs, LogoutArgs, ServersArgs, ServersCommand, TokenArgs};
 pub(crate) use short::parse;
 pub(crate) use teams::{AdminArgs, AdminCommand, ContractArgs, ContractsArgs, GrantArgs, ShareArgs};
 
@@ -28,10 +30,13 @@ Examples:
   # Install the konnector on this cluster
   kubectl bind deploy
 
-  # What may I bind at this provider?
+  # Log in at a provider. What may I bind there?
+  kubectl bind login https://bind.example.com
+  kubectl bind templates
+
+  # Without a person: a token of a ServiceAccount
   export KUBECTL_BIND_SERVER=https://bind.example.com
   export KUBECTL_BIND_TOKEN_FILE=~/.config/bind-token
-  kubectl bind templates
 
   # Bind a template. Both lines mean the same.
   kubectl bind cowboys
@@ -119,7 +124,7 @@ pub(crate) struct ClusterArgs {
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "The provider")]
 pub(crate) struct ProviderArgs {
-    /// Address of the provider's backend, such as `https://bind.example.com`.
+    /// Address of the provider's backend, such as `https://bind.example.com`; by default the current one of your logins.
     #[arg(long, global = true, value_name = "URL", env = "KUBECTL_BIND_SERVER")]
     pub(crate) server: Option<String>,
     /// Token to log in with. Other users of this machine can see it, so prefer --token-file.
@@ -215,9 +220,38 @@ pub(crate) enum Command {
     ClusterIdentity,
     /// Print a completion script for a shell.
     Completion(CompletionArgs),
+    /// Log in at a provider with your company's identity provider.
+    Login(LoginArgs),
+    /// End a login, at the identity provider and on this machine.
+    Logout(LogoutArgs),
+    /// Show who you are to the provider, and what lets you bind each template.
+    Whoami,
+    /// Print the token of your login, for grpcurl and other programs.
+    Token(TokenArgs),
+    /// List the servers that you have logged in to, and choose the current one.
+    Server(ServersArgs),
+    /// Say where you stand, and what to do next, as `kubectl bind` alone does.
+    #[command(name = short::NEXT, hide = true)]
+    Next,
     /// The short form: the name of a template and its flags.
     #[command(external_subcommand)]
     Short(Vec<OsString>),
+}
+
+impl Command {
+    /// The flags of the provider as the command means them: those that log in name the server themselves, and use no token that
+    /// was typed.
+    pub(crate) fn provider(&self, typed: ProviderArgs) -> ProviderArgs {
+        match self {
+            Self::Login(LoginArgs { url, .. }) => ProviderArgs {
+                server: url.clone().or(typed.server),
+                token: None,
+                token_file: None,
+                ..typed
+            },
+            _ => typed,
+        }
+    }
 }
 
 /// Flags of `templates`.

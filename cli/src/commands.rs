@@ -8,14 +8,20 @@ pub(crate) mod claims;
 mod consent;
 pub(crate) mod deploy;
 pub(crate) mod dev;
+pub(crate) mod login;
+pub(crate) mod logout;
+pub(crate) mod next;
 pub(crate) mod provider;
 pub(crate) mod renew;
 pub(crate) mod revoke;
+pub(crate) mod servers;
 pub(crate) mod share;
 pub(crate) mod small;
 pub(crate) mod status;
+pub(crate) mod token;
 pub(crate) mod unbind;
 pub(crate) mod undeploy;
+pub(crate) mod whoami;
 pub(crate) mod why;
 
 use std::io::Write;
@@ -53,6 +59,12 @@ pub(crate) async fn run<W: Write>(mut context: Context<W>, command: Command) -> 
         Command::Undeploy(args) => Box::pin(undeploy::run(context, &args)).await,
         Command::Dev(args) => Box::pin(dev::run(context, &args)).await,
         Command::Adopt(args) => Box::pin(adopt::run(context, &args)).await,
+        Command::Login(args) => Box::pin(login::run(context, &args)).await,
+        Command::Logout(args) => Box::pin(logout::run(context, &args)).await,
+        Command::Whoami => Box::pin(whoami::run(context)).await,
+        Command::Token(args) => Box::pin(token::run(context, &args)).await,
+        Command::Server(args) => Box::pin(servers::run(context, &args)).await,
+        Command::Next => Box::pin(next::run(context)).await,
         Command::Version => small::version(context).await,
         Command::ClusterIdentity => small::cluster_identity(context).await,
         Command::Completion(args) => small::completion(context, &args),

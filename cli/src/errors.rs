@@ -12,6 +12,7 @@ use bindery_synk::{Failure as SetFailure, Report, plan::Refusal};
 
 use crate::{
     claims,
+    login::{error::LoginError, store::StoreError},
     provider::{ProviderError, kubeconfig, offer, response},
     text::joined,
 };
@@ -43,6 +44,12 @@ pub(crate) enum Failure {
     /// The provider's backend refused a call, or did not answer.
     #[error(transparent)]
     Provider(#[from] ProviderError),
+    /// There is no login, or it cannot be used.
+    #[error("{0}")]
+    Login(Box<LoginError>),
+    /// The user has not logged in to the server that was named.
+    #[error("you have not logged in to {0}")]
+    UnknownServer(String),
     /// The provider wants more installed than the bind asked for.
     #[error("refused what the provider wants installed: {0}")]
     Offer(#[from] offer::Refusal),
@@ -141,6 +148,18 @@ pub(crate) enum Failure {
     Format(String),
 }
 
+impl From<LoginError> for Failure {
+    fn from(error: LoginError) -> Self {
+        Self::Login(Box::new(error))
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        LoginError::from(error).into()
+    }
+}
+
 impl From<SetFailure> for Failure {
     fn from(failure: SetFailure) -> Self {
         Self::Set(Box::new(failure))
@@ -178,11 +197,13 @@ impl Failure {
                 _ => Exit::Failed,
             },
             Self::Provider(error) => error.exit(),
+            Self::Login(error) => error.exit(),
             Self::NoBinding(_)
             | Self::NeitherBindingNorBundle(_)
             | Self::NoObject(_)
             | Self::NoSecret(_)
             | Self::NoContract(_)
+            | Self::UnknownServer(_)
             | Self::NotInstalled => Exit::NotFound,
             Self::TimedOut { .. } => Exit::TimedOut,
             Self::Interrupted => Exit::Interrupted,
@@ -248,6 +269,8 @@ impl Failure {
                 "Nothing was deleted. With --ignore-not-found, the command succeeds.".to_owned(),
             ),
             Self::Provider(error) => error.mend(),
+            Self::Login(error) => error.mend(),
+            Self::UnknownServer(_) => Some("`kubectl bind server list` lists the servers that you have logged in to.".to_owned()),
             Self::Offer(_) | Self::Credential(_) => Some(
                 "Nothing was installed on this cluster. Tell the provider's admin; you can bind again at any time."
                     .to_owned(),

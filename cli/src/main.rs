@@ -2,7 +2,7 @@
 //!
 //! [`args`] parses the command line, and a command of [`commands`] acts on it. [`consumer`] and [`provider`] hold the
 //! clients of the two clusters and what they answer; [`install`] plans what a bind writes, [`konnector`] what installs the
-//! konnector, [`server`] what installs the server, [`dev`] what installs both with an example. [`claims`], [`adopt`], [`why`] and [`check`] decide without I/O, as [`install`] and [`konnector`] do. [`render`] prints.
+//! konnector, [`server`] what installs the server, [`dev`] what installs both with an example. [`login`] logs a person in. [`claims`], [`adopt`], [`why`] and [`check`] decide without I/O, as [`install`] and [`konnector`] do. [`render`] prints.
 
 mod adopt;
 mod args;
@@ -15,6 +15,7 @@ mod dev;
 mod errors;
 mod install;
 mod konnector;
+mod login;
 mod provider;
 mod render;
 mod server;
@@ -29,6 +30,7 @@ use crate::{
     args::{Args, Command, settings::Settings},
     commands::Context,
     errors::{Exit, Failure},
+    login::store::Folder,
     render::{output::Printer, steps::Steps},
 };
 
@@ -60,7 +62,8 @@ fn run(args: Args) -> Result<(), Failure> {
     };
     terminal::set_up(log).map_err(|error| Failure::Usage(error.to_string()))?;
     let command: Command = args.command;
-    let settings = Settings::new(args.cluster, args.provider, &args.display)?;
+    let provider = command.provider(args.provider);
+    let settings = Settings::new(args.cluster, provider, &args.display, Folder::from_env())?;
     let context = Context {
         steps: Steps::new(settings.quiet),
         printer: Printer::new(settings.format, std::io::stdout().lock()),

@@ -15,26 +15,32 @@ use std::{
 
 use bindery_api::v1alpha2::Isolation;
 use bindery_proto::v1alpha2::{
-    BindableResourcesRequest, BindableResourcesRequestSpec, ClusterIdentity, Collection,
+    BindableResourcesRequest, BindableResourcesRequestSpec, Caller, ClusterIdentity, Collection,
     CreateBindableResourcesRequestRequest, ErrorReason, ListCollectionsRequest, ListExportsRequest,
     ListTemplatesRequest, NameRef, ObjectMeta, Template,
 };
 use bindery_runtime::terminal::Exit;
-use bindery_sdk::{Address, Bound, BuildError, Client, Code, Error, Renewed, TemplateDetails};
+use bindery_sdk::{Address, Bound, BuildError, Client, Code, Error, Renewed, TemplateDetails, TokenError};
 use secrecy::SecretString;
+
+use crate::login::{error::LoginError, source::StoredLogin};
 
 /// The longest time that one call waits on the backend for the provider's controllers.
 const WAIT: Duration = Duration::from_secs(30);
 
 /// How the command logs in at the backend.
+#[derive(Clone)]
 pub(crate) enum Login {
     Token(SecretString),
     File(PathBuf),
+    /// What `kubectl bind login` has stored.
+    Stored(StoredLogin),
     /// Without a token, only calls that need none can be made.
     None,
 }
 
 /// The CA that signed the backend's certificate.
+#[derive(Clone)]
 pub(crate) enum Authority {
     /// A file, PEM.
     File(PathBuf),
@@ -43,6 +49,7 @@ pub(crate) enum Authority {
 }
 
 /// The provider's backend, and how to reach it.
+#[derive(Clone)]
 pub(crate) struct Backend {
     pub(crate) address: Address,
     pub(crate) login: Login,
@@ -116,6 +123,15 @@ impl ProviderError {
         mend::of(self)
     }
 
+    /// Why the stored login gave no token, if that is why the call failed.
+    pub(crate) fn login_error(&self) -> Option<&LoginError> {
+        let Self::Call { source, .. } = self else { return None };
+        match source.as_ref() {
+            Error::Token(TokenError::LoggedOut(source) | TokenError::Source(source)) => source.downcast_ref(),
+            _ => None,
+        }
+    }
+
     /// The reason that the backend gave, if it did.
     pub(crate) fn reason(&self) -> Option<ErrorReason> {
         match self {
@@ -144,6 +160,7 @@ impl<'a> Provider<'a> {
         builder = match &backend.login {
             Login::Token(token) => builder.token(token.clone()),
             Login::File(path) => builder.token_file(path),
+            Login::Stored(login) => builder.token_source(login.clone()),
             Login::None => builder,
         };
         if let Some((certificate, key)) = &backend.client_certificate {
@@ -166,6 +183,12 @@ impl<'a> Provider<'a> {
         answer.map_err(|source| self.failed("read who the backend is", None, source))
     }
 
+    /// Who the user is to the provider.
+    pub(crate) async fn caller(&self) -> Result<Caller, ProviderError> {
+        let answer = self.client.get_caller().await;
+        answer.map_err(|source| self.failed("ask the backend who you are to it", None, source))
+    }
+
     /// The isolation that the provider uses for templates without one; none if the call fails.
     pub(crate) async fn isolation(&self) -> Option<Isolation> {
         let provider = self.client.get_provider().await.ok()?;
@@ -178,8 +201,10 @@ impl<'a> Provider<'a> {
     }
 
     pub(crate) async fn template(&self, name: &str) -> Result<TemplateDetails, ProviderError> {
-        let answer = self.client.get_template(name).await;
-        answer.map_err(|source| self.failed(format!("show template {name}"), Some(name), source))
+        match self.client.get_template(name).await {
+            Ok(details) => Ok(details),
+            Err(source) => Err(self.failed(format!("show template {name}"), Some(name), source)),
+        }
     }
 
     pub(crate) async fn collections(&self, request: ListCollectionsRequest) -> Result<Vec<Collection>, ProviderError> {
@@ -238,8 +263,10 @@ impl<'a> Provider<'a> {
         if !request.validate_only {
             request.wait = prost_types::Duration::try_from(patience.min(WAIT)).ok();
         }
-        let answer = self.client.bind(request, patience, progress).await;
-        answer.map_err(|source| self.failed(doing, Some(&bind.template), source))
+        match self.client.bind(request, patience, progress).await {
+            Ok(bound) => Ok(bound),
+            Err(source) => Err(self.failed(doing, Some(&bind.template), source)),
+        }
     }
 
     /// Reads the request that made a binding; fails if another principal made it.
@@ -283,7 +310,8 @@ impl<'a> Provider<'a> {
         match &self.backend.login {
             Login::Token(token) => kubeconfig::principal(token),
             Login::File(path) => kubeconfig::principal(&SecretString::from(std::fs::read_to_string(path).ok()?.trim())),
-            Login::None => None,
+            // The server says in its own message who the caller is to it.
+            Login::Stored(_) | Login::None => None,
         }
     }
 }

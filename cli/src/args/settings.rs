@@ -2,11 +2,16 @@
 
 use std::time::Duration;
 
-use bindery_sdk::Address;
+use bindery_sdk::{Address, AddressError};
 
 use crate::{
     args::{ClusterArgs, DisplayArgs, ProviderArgs},
     errors::Failure,
+    login::{
+        error::LoginError,
+        source::StoredLogin,
+        store::{Folder, KnownServer, Servers, StoreError},
+    },
     provider::{Authority, Backend, Login, Provider},
     render::output::Format,
 };
@@ -17,28 +22,51 @@ pub(crate) struct Settings {
     pub(crate) format: Format,
     pub(crate) quiet: bool,
     pub(crate) timeout: Option<Duration>,
+    /// Where logins are kept.
+    pub(crate) folder: Folder,
     backend: Option<Backend>,
+    /// Whether flags or environment name the backend.
+    is_typed: bool,
+    /// Why the stored logins cannot be read.
+    fault: Option<StoreError>,
 }
 
 impl Settings {
     /// Checks what was typed. Commands that need a backend demand it later.
-    pub(crate) fn new(cluster: ClusterArgs, provider: ProviderArgs, display: &DisplayArgs) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        cluster: ClusterArgs,
+        provider: ProviderArgs,
+        display: &DisplayArgs,
+        folder: Folder,
+    ) -> Result<Self, Failure> {
+        let has_token = provider.token.is_some() || provider.token_file.is_some();
+        // A token that was typed goes to a server that was typed, and to no stored one: it may be for another server.
+        let (servers, fault) = match folder.servers() {
+            _ if has_token => (Servers::default(), None),
+            Ok(servers) => (servers, None),
+            Err(fault) => (Servers::default(), Some(fault)),
+        };
+        let is_typed = provider.server.is_some();
         Ok(Self {
             cluster,
             format: display.output,
             quiet: display.quiet,
             timeout: display.timeout,
-            backend: provider
-                .server
-                .clone()
-                .map(|server| backend(&server, provider))
-                .transpose()?,
+            backend: backend(provider, &servers, &folder)?,
+            is_typed,
+            folder,
+            fault,
         })
     }
 
-    /// The backend, if flags or environment name one.
+    /// The backend, if flags, environment or a login name one.
     pub(crate) fn any_backend(&self) -> Option<&Backend> {
         self.backend.as_ref()
+    }
+
+    /// The backend, if flags or environment name one.
+    pub(crate) fn typed_backend(&self) -> Option<&Backend> {
+        self.backend.as_ref().filter(|_| self.is_typed)
     }
 
     /// A client of the backend; fails as [`Self::backend`] does.
@@ -48,18 +76,31 @@ impl Settings {
 
     /// The backend; fails if none is named, or if there is no token for it.
     pub(crate) fn backend(&self) -> Result<&Backend, Failure> {
-        let backend = self.backend.as_ref().ok_or_else(|| {
-            Failure::Usage("no backend is given: add --server URL, or set KUBECTL_BIND_SERVER".to_owned())
-        })?;
-        if matches!(backend.login, Login::None) {
-            return Err(Failure::Usage(format!(
-                "no token is given: add --token-file FILE, or set KUBECTL_BIND_TOKEN_FILE\n\n\
-                 The token must be for the audience {0}. On the provider's cluster,\n\
-                 `kubectl create token NAME --audience {0}` makes one for a ServiceAccount.",
-                backend.address
-            )));
+        let fault = || -> Result<(), Failure> { self.fault.clone().map_or(Ok(()), |fault| Err(fault.into())) };
+        let Some(backend) = &self.backend else {
+            fault()?;
+            return Err(Failure::Usage(
+                "no server is given: log in with `kubectl bind login URL`, or name it with --server URL or KUBECTL_BIND_SERVER"
+                    .to_owned(),
+            ));
+        };
+        match &backend.login {
+            Login::None => {
+                fault()?;
+                Err(Failure::Usage(format!(
+                    "you have not logged in to {0}, and no token is given: run `kubectl bind login {0}`, or add --token-file FILE, \
+                     or set KUBECTL_BIND_TOKEN_FILE\n\n\
+                     A token must be for the audience {0}. On the provider's cluster,\n\
+                     `kubectl create token NAME --audience {0}` makes one for a ServiceAccount.",
+                    backend.address
+                )))
+            }
+            Login::Stored(login) if !login.file().path().exists() => Err(LoginError::LoggedOut {
+                server: backend.address.to_string(),
+            }
+            .into()),
+            _ => Ok(backend),
         }
-        Ok(backend)
     }
 
     /// The same settings for a command that runs as a step of another one: it prints no progress, and calls this backend.
@@ -69,7 +110,10 @@ impl Settings {
             format: Format::Name,
             quiet: true,
             timeout: self.timeout,
+            folder: self.folder.clone(),
             backend,
+            is_typed: true,
+            fault: None,
         }
     }
 
@@ -88,22 +132,46 @@ impl Settings {
     }
 }
 
-fn backend(server: &str, typed: ProviderArgs) -> Result<Backend, Failure> {
-    let address: Address = server
-        .parse()
-        .map_err(|error: bindery_sdk::AddressError| Failure::Usage(error.to_string()))?;
-    let login = match (typed.token, typed.token_file) {
-        (Some(token), _) => Login::Token(token),
-        (None, Some(file)) => Login::File(file),
-        (None, None) => Login::None,
+/// The backend that is named, or else the current one of the logins, with what is known of it.
+fn backend(typed: ProviderArgs, servers: &Servers, folder: &Folder) -> Result<Option<Backend>, Failure> {
+    let named = typed.server.as_deref().map(address).transpose()?;
+    let known = match &named {
+        Some(address) => servers.get(&address.to_string()),
+        None => servers.current(),
     };
-    Ok(Backend {
+    let Some(address) = named.map_or_else(
+        || known.map(|known| address(&known.address)).transpose(),
+        |named| Ok(Some(named)),
+    )?
+    else {
+        return Ok(None);
+    };
+    let login = match (typed.token, typed.token_file, known) {
+        (Some(token), _, _) => Login::Token(token),
+        (None, Some(file), _) => Login::File(file),
+        (None, None, Some(known)) => Login::Stored(StoredLogin::new(folder.tokens(&address)?, known.issuer.clone())),
+        (None, None, None) => Login::None,
+    };
+    let of_known = |get: fn(&KnownServer) -> Option<&std::path::PathBuf>| known.and_then(get).cloned();
+    let certificate = typed.client_certificate.zip(typed.client_key);
+    let authority = typed
+        .certificate_authority
+        .or_else(|| of_known(|known| known.certificate_authority.as_ref()));
+    Ok(Some(Backend {
         address,
         login,
-        client_certificate: typed.client_certificate.zip(typed.client_key),
-        certificate_authority: typed.certificate_authority.map(Authority::File),
-        allow_plaintext: typed.allow_plaintext,
-    })
+        client_certificate: certificate.or_else(|| {
+            of_known(|known| known.client_certificate.as_ref()).zip(of_known(|known| known.client_key.as_ref()))
+        }),
+        certificate_authority: authority.map(Authority::File),
+        allow_plaintext: typed.allow_plaintext || known.is_some_and(|known| known.allow_plaintext),
+    }))
+}
+
+/// Reads the address of a server.
+pub(crate) fn address(text: &str) -> Result<Address, Failure> {
+    text.parse()
+        .map_err(|error: AddressError| Failure::Usage(error.to_string()))
 }
 
 #[cfg(test)]

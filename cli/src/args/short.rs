@@ -1,4 +1,4 @@
-//! The short form: `kubectl bind TEMPLATE` for `kubectl bind apiservice TEMPLATE`.
+//! The short forms: `kubectl bind TEMPLATE` for `kubectl bind apiservice TEMPLATE`, and `kubectl bind` alone.
 
 use std::ffi::OsString;
 
@@ -6,8 +6,14 @@ use clap::{CommandFactory as _, Parser as _, error::ErrorKind};
 
 use super::{Args, Command};
 
-/// Parses the command line, including the short form.
+/// The command that `kubectl bind` alone is short for. No template has such a name.
+pub(super) const NEXT: &str = "next_steps";
+
+/// Parses the command line, including the short forms.
 pub(crate) fn parse(mut words: Vec<OsString>) -> Result<Args, clap::Error> {
+    if words.len() == 1 {
+        words.push(NEXT.into());
+    }
     let args = Args::try_parse_from(&words)?;
     let Command::Short(rest) = &args.command else {
         return Ok(args);

@@ -29,3 +29,78 @@ fn a_token_is_not_shown() {
     .unwrap();
     assert!(!format!("{args:?}").contains("hunter2"));
 }
+
+#[test]
+fn the_reference_names_each_flag_of_a_login_and_none_that_does_not_exist() {
+    let page = include_str!("../../../docs/reference/kubectl-bind.md");
+    let section = page
+        .split("\n## ")
+        .find(|section| section.starts_with("login, "))
+        .unwrap();
+    let command = Args::command();
+    let sub = |name: &str| command.find_subcommand(name).unwrap();
+    let of_logins: Vec<_> = ["login", "logout", "whoami", "token"].map(sub).to_vec();
+    for name in of_logins
+        .iter()
+        .copied()
+        .chain(sub("server").get_subcommands())
+        .map(clap::Command::get_name)
+    {
+        assert!(section.contains(&format!(" {name}")), "{name} is missing");
+    }
+    let flags = of_logins.iter().flat_map(|command| command.get_arguments());
+    let own: Vec<_> = flags.filter_map(clap::Arg::get_long).collect();
+    for flag in &own {
+        assert!(section.contains(&format!("--{flag}")), "--{flag} is missing");
+    }
+    let global: Vec<_> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
+    for word in section.split("--").skip(1) {
+        let word: String = word
+            .chars()
+            .take_while(|char| char.is_ascii_lowercase() || *char == '-')
+            .collect();
+        let known = own.contains(&word.as_str()) || global.contains(&word.as_str());
+        assert!(
+            known || word.starts_with('-') || word.is_empty(),
+            "--{word} does not exist"
+        );
+    }
+}
+
+#[test]
+fn a_login_names_its_server_and_uses_no_token_that_was_typed() {
+    let words = [
+        "kubectl-bind",
+        "--server",
+        "https://a",
+        "--token",
+        "t",
+        "login",
+        "https://b",
+    ];
+    let args = parse(words.map(Into::into).to_vec()).unwrap();
+    let provider = args.command.provider(args.provider);
+    assert_eq!(provider.server.as_deref(), Some("https://b"));
+    assert!(provider.token.is_none() && provider.token_file.is_none());
+    let words = [
+        "kubectl-bind",
+        "--server",
+        "https://a",
+        "login",
+        "--redirect-url",
+        "http://localhost:8000",
+    ];
+    let args = parse(words.map(Into::into).to_vec()).unwrap();
+    assert_eq!(
+        args.command.provider(args.provider).server.as_deref(),
+        Some("https://a")
+    );
+    for refused in [
+        &["login", "--device", "--no-browser"][..],
+        &["login", "--redirect-url", "https://login.example.com"],
+        &["server", "use"],
+    ] {
+        let words = ["kubectl-bind"].iter().chain(refused).map(Into::into).collect();
+        assert!(parse(words).is_err(), "{refused:?}");
+    }
+}

@@ -8,6 +8,9 @@ use super::ProviderError;
 
 /// What to do about an error, where its message does not say it.
 pub(super) fn of(error: &ProviderError) -> Option<String> {
+    if let Some(error) = error.login_error() {
+        return error.mend();
+    }
     match error {
         ProviderError::Build(BuildError::Plaintext { address, .. }) if address.is_loopback() => {
             Some("Add --allow-plaintext to speak plaintext on this machine's loopback.".to_owned())
@@ -87,7 +90,8 @@ fn by_reason(reason: ErrorReason, template: Option<&str>, caller: &Caller, audie
 
 fn get_a_token(audience: &str) -> String {
     format!(
-        "The token must be for the audience {audience}. On the provider's cluster,\n\
+        "A person logs in with `kubectl bind login {audience}`.\n\
+         The token of a ServiceAccount must be for the audience {audience}. On the provider's cluster,\n\
          `kubectl create token NAME --audience {audience}` makes one for a ServiceAccount."
     )
 }

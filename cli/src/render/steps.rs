@@ -33,10 +33,19 @@ impl Steps {
 
     fn line(&self, line: &str) {
         if !self.quiet {
-            // A closed standard error is no reason to fail.
-            let _ = writeln!(std::io::stderr().lock(), "{line}");
+            print(line);
         }
     }
+}
+
+/// Prints what the user has to know or do now, also if the command is quiet.
+pub(crate) fn tell(what: &str) {
+    print(&one_line(what));
+}
+
+fn print(line: &str) {
+    // A closed standard error is no reason to fail.
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
 fn finished(what: &str, took: Duration) -> String {

@@ -65,7 +65,7 @@ pub(crate) struct Times {
     attempt: Duration,
 }
 
-/// The token that was last sent, and the server's error that called it expired, if any.
+/// The token that was last sent, and the server's error that called it expired or invalid, if any.
 #[derive(Default)]
 pub(crate) struct TokenMemory {
     last: Option<SecretString>,
@@ -247,14 +247,15 @@ impl Client {
         Ok(request)
     }
 
-    /// Makes the token source forget a token that the server called expired, once per token. `None` means to retry at once.
+    /// Makes the token source forget a token that the server called expired or invalid, once per token. `None` means to retry at
+    /// once. A token also becomes invalid before its time when its issuer changes its keys.
     pub(crate) fn refresh(&self, tokens: &mut TokenMemory, error: Error) -> Result<Option<Error>, Error> {
         let Some(source) = &self.shared.tokens else {
             return Ok(Some(error));
         };
-        if error.reason() != Some(ErrorReason::TokenExpired) {
+        let Some(ErrorReason::TokenExpired | ErrorReason::TokenInvalid) = error.reason() else {
             return Ok(Some(error));
-        }
+        };
         if tokens.refreshed {
             return Err(error);
         }
@@ -266,7 +267,7 @@ impl Client {
 }
 
 impl TokenMemory {
-    /// Notes the token to send. Fails if it is the one that the server just called expired.
+    /// Notes the token to send. Fails if it is the one that the server just refused.
     fn send(&mut self, token: SecretString) -> Result<(), Error> {
         let last = self.last.replace(token);
         match (self.rejected.take(), last, &self.last) {

@@ -74,6 +74,7 @@ macro_rules! methods {
 
 methods! {
     GET_PROVIDER = "ProviderService" "GetProvider" (GetProviderRequest) -> GetProviderResponse;
+    GET_CALLER = "ProviderService" "GetCaller" (GetCallerRequest) -> GetCallerResponse;
     LIST_TEMPLATES = "CatalogService" "ListTemplates" (ListTemplatesRequest) -> ListTemplatesResponse;
     GET_TEMPLATE = "CatalogService" "GetTemplate" (GetTemplateRequest) -> GetTemplateResponse;
     LIST_COLLECTIONS = "CatalogService" "ListCollections" (ListCollectionsRequest) -> ListCollectionsResponse;

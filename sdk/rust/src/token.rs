@@ -20,7 +20,7 @@ pub trait TokenSource: Send + Sync + 'static {
     /// Returns the token to send now, without "Bearer".
     fn token(&self) -> BoxFuture<'_, Result<SecretString, TokenError>>;
 
-    /// Drops a remembered token: the server said that it has expired.
+    /// Drops a remembered token: the server said that it has expired, or is not valid any more.
     fn expired(&self) {}
 }
 
@@ -48,9 +48,12 @@ pub enum TokenError {
         /// Its length in bytes.
         length: usize,
     },
-    /// A custom token source failed.
+    /// A custom token source failed, and may succeed later.
     #[error("cannot get a token: {0}")]
     Source(#[source] Box<dyn StdError + Send + Sync>),
+    /// A custom token source has no token until somebody logs in again. A watch ends.
+    #[error("there is no token: {0}")]
+    LoggedOut(#[source] Box<dyn StdError + Send + Sync>),
 }
 
 /// A token source that always returns the same token.
@@ -68,6 +71,7 @@ impl TokenError {
             Self::Malformed => "TokenMalformed",
             Self::TooLong { .. } => "TokenTooLong",
             Self::Source(_) => "TokenSourceFailed",
+            Self::LoggedOut(_) => "LoggedOut",
         }
     }
 }

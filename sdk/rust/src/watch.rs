@@ -23,6 +23,7 @@ use crate::error::Error;
 use crate::error::transport::{TransportError, TransportFault};
 use crate::method::{Method, all as methods};
 use crate::retry::RetryPolicy;
+use crate::token::TokenError;
 use message::{WatchAnswer, WatchRequest};
 use tracker::Tracker;
 
@@ -289,15 +290,17 @@ const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
 
 /// Whether a retry cannot help.
 fn is_final(error: &Error) -> bool {
-    matches!(
-        error.code(),
-        Some(
-            Code::Unauthenticated
-                | Code::PermissionDenied
-                | Code::NotFound
-                | Code::InvalidArgument
-                | Code::FailedPrecondition
-                | Code::Unimplemented
+    let logged_out = matches!(error, Error::Token(TokenError::LoggedOut(_)));
+    logged_out
+        || matches!(
+            error.code(),
+            Some(
+                Code::Unauthenticated
+                    | Code::PermissionDenied
+                    | Code::NotFound
+                    | Code::InvalidArgument
+                    | Code::FailedPrecondition
+                    | Code::Unimplemented
+            )
         )
-    )
 }

@@ -113,6 +113,7 @@ pub(crate) const METHODS: &[Method] = &[
     Method::open("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"),
     Method::open("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"),
     Method::open("/kubebind.v1alpha2.ProviderService/GetProvider"),
+    Method::of_principals("/kubebind.v1alpha2.ProviderService/GetCaller"),
     Method::of_principals("/kubebind.v1alpha2.CatalogService/ListTemplates"),
     Method::of_principals("/kubebind.v1alpha2.CatalogService/GetTemplate"),
     Method::of_principals("/kubebind.v1alpha2.CatalogService/ListCollections"),

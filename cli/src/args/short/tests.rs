@@ -112,13 +112,18 @@ fn slips_bind_nothing() {
 
 #[test]
 fn nonsense_is_a_usage_error() {
-    check_refused("", ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand);
     check_refused("cowboys sheriffs", ErrorKind::UnknownArgument);
     check_refused("cowboys --no-such-flag", ErrorKind::UnknownArgument);
     check_refused("cowboys -o xml", ErrorKind::InvalidValue);
     check_refused("cowboys --show-secrets", ErrorKind::MissingRequiredArgument);
     check_refused("templates cowboys -l a=b", ErrorKind::ArgumentConflict);
     check_refused("--help", ErrorKind::DisplayHelp);
+}
+
+#[test]
+fn without_a_word_the_command_says_what_to_do_next() {
+    assert!(matches!(parse(words("")).unwrap().command, Command::Next));
+    check_refused("--quiet", ErrorKind::MissingSubcommand);
 }
 
 #[test]

@@ -280,7 +280,7 @@ pub(super) fn endpoints(settings: &Settings, known: &[KnownCredential]) -> Resul
 }
 
 fn flagged(settings: &Settings, known: &[KnownCredential]) -> Result<Option<Endpoint>, Failure> {
-    let Some(backend) = settings.any_backend() else {
+    let Some(backend) = settings.typed_backend() else {
         return Ok(None);
     };
     let address = backend.address.to_string();
@@ -304,7 +304,7 @@ fn flagged(settings: &Settings, known: &[KnownCredential]) -> Result<Option<Endp
 /// The backend of the provider whose cluster was checked: the one that flags name, or else the one that the contracts on this
 /// cluster name. None if that is not clear.
 pub(super) fn of_provider(endpoints: Vec<Endpoint>, settings: &Settings, facts: &Facts) -> Option<Endpoint> {
-    let address = match settings.any_backend() {
+    let address = match settings.typed_backend() {
         Some(typed) => typed.address.to_string(),
         None => facts.provider_backend()?.to_owned(),
     };

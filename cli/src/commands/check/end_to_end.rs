@@ -148,7 +148,7 @@ impl Trial {
             address: self.backend.parsed()?,
             login: Login::Token(self.token().await?.into()),
             client_certificate: settings
-                .any_backend()
+                .typed_backend()
                 .and_then(|typed| typed.client_certificate.clone()),
             certificate_authority: self.backend.ca_pem.clone().map(Authority::Pem),
             allow_plaintext: true,

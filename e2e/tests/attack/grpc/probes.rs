@@ -52,6 +52,7 @@ const NO_EXPORT: Expect = Refused(ErrorReason::ExportNotFound);
 pub(crate) async fn all(world: &World) -> Result<Vec<Probe>> {
     let mut all = Vec::new();
     all.extend(probes("ProviderService/GetProvider", None, [(empty(), Hidden)]));
+    all.extend(probes("ProviderService/GetCaller", Some(METHOD), [(empty(), Hidden)]));
     all.extend(catalog());
     all.extend(creations(world));
     all.extend(requests(world).await?);

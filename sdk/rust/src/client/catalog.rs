@@ -1,8 +1,8 @@
-//! Methods of ProviderService and CatalogService: the provider, and the templates that it offers.
+//! Methods of ProviderService and CatalogService: the provider, who the caller is to it, and the templates that it offers.
 
 use bindery_proto::v1alpha2::{
-    Collection, GetCollectionRequest, GetProviderRequest, GetTemplateRequest, ListCollectionsRequest,
-    ListTemplatesRequest, Provider, Template, TemplateSchema,
+    Caller, Collection, GetCallerRequest, GetCollectionRequest, GetProviderRequest, GetTemplateRequest,
+    ListCollectionsRequest, ListTemplatesRequest, Provider, Template, TemplateSchema,
 };
 
 use super::Client;
@@ -23,6 +23,12 @@ impl Client {
     pub async fn get_provider(&self) -> Result<Provider, Error> {
         let answer = self.call(methods::GET_PROVIDER, GetProviderRequest {}).await?;
         answer.provider.ok_or_else(|| self.missing("provider"))
+    }
+
+    /// Returns who the caller is to the provider: its user, its groups, and how long its token is valid.
+    pub async fn get_caller(&self) -> Result<Caller, Error> {
+        let answer = self.call(methods::GET_CALLER, GetCallerRequest {}).await?;
+        answer.caller.ok_or_else(|| self.missing("caller"))
     }
 
     /// Returns all templates that the caller may bind, from `page_token` on.

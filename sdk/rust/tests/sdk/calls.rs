@@ -152,8 +152,14 @@ async fn calls_that_wait_have_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_expired_token_is_replaced_once() {
-    let expired = || vec![fail(ErrorReason::TokenExpired, None)];
+async fn an_expired_or_invalid_token_is_replaced_once() {
+    // An issuer that changes its keys makes tokens invalid before they expire.
+    replaced_once(ErrorReason::TokenExpired).await;
+    replaced_once(ErrorReason::TokenInvalid).await;
+}
+
+async fn replaced_once(reason: ErrorReason) {
+    let expired = || vec![fail(reason, None)];
     let numbered = || {
         let count = Arc::new(AtomicU32::new(0));
         token_fn(move || {
@@ -177,10 +183,7 @@ async fn an_expired_token_is_replaced_once() {
         .get_export("", "cowboys")
         .await
         .expect_err("the new token is no better");
-    assert_eq!(
-        (error.reason(), script.seen().len()),
-        (Some(ErrorReason::TokenExpired), 2)
-    );
+    assert_eq!((error.reason(), script.seen().len()), (Some(reason), 2));
 
     let script = Script::new([expired(), export()]);
     let client = script.client(|builder| builder.token("always-the-same"));
@@ -188,10 +191,7 @@ async fn an_expired_token_is_replaced_once() {
         .get_export("", "cowboys")
         .await
         .expect_err("there is no other token");
-    assert_eq!(
-        (error.reason(), script.seen().len()),
-        (Some(ErrorReason::TokenExpired), 1)
-    );
+    assert_eq!((error.reason(), script.seen().len()), (Some(reason), 1));
 
     let script = Script::new([vec![fail(ErrorReason::CredentialRevoked, None)], export()]);
     let client = script.client(|builder| builder.token_source(numbered()));

@@ -7,7 +7,7 @@ use bindery_proto::v1alpha2::{
     ErrorReason, Export, Heartbeat, ObjectMeta, Removed, SnapshotBegin, SnapshotComplete, WatchExportsRequest,
     WatchExportsResponse,
 };
-use bindery_sdk::{Code, ExportEvent, Watch, WatchEvent};
+use bindery_sdk::{Code, ExportEvent, TokenError, Watch, WatchEvent};
 use futures::StreamExt as _;
 use prost::Message as _;
 use tokio::time::Instant;
@@ -294,4 +294,32 @@ async fn an_expired_token_is_replaced() {
         expect,
         "a second expired token in a row is the source's fault"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_when_its_user_has_logged_out_and_not_before() {
+    let script = Script::new([vec![begin(), complete(0, "t1")], vec![hang()]]);
+    let number = std::sync::atomic::AtomicU32::new(0);
+    let tokens = bindery_sdk::token_fn(move || {
+        let number = number.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        async move {
+            match number {
+                0 => Ok("token".into()),
+                1 => Err(TokenError::Source("the issuer is away".into())),
+                _ => Err(TokenError::LoggedOut("the user logged out".into())),
+            }
+        }
+    });
+    let client = script.client(|builder| builder.token_source(tokens));
+    let mut watch = client.watch_exports(WatchExportsRequest::default());
+    let expect = [
+        "connected",
+        "begin",
+        "complete",
+        "ended",
+        "lost TokenSourceFailed",
+        "error LoggedOut",
+        "none",
+    ];
+    assert_eq!(words(&mut watch, 7).await, expect);
 }

@@ -76,8 +76,8 @@ impl Front {
         });
         let filled = page
             .fill(by_name(found), |found| async move {
-                let shown = self.templates.may_bind(caller, &found.name_any()).await?;
-                Ok(shown.then(|| template::template(&found)))
+                let grant = self.templates.grant(caller, &found.name_any()).await?;
+                Ok(grant.map(|grant| template::template(&found, &grant)))
             })
             .await?;
         Ok(ListTemplatesResponse {
@@ -87,7 +87,7 @@ impl Front {
     }
 
     async fn get_template(&self, caller: &Caller, message: GetTemplate) -> Outcome<GetTemplateResponse> {
-        self.templates.require_bind(caller, &message.name).await?;
+        let grant = self.templates.require_bind(caller, &message.name).await?;
         let found = self.template(&message.name)?;
         let settings = &self.state.settings;
         let resources = found.spec.resources.iter();
@@ -97,7 +97,7 @@ impl Front {
             .map(|schema| template::schema(&schema))
             .collect();
         Ok(GetTemplateResponse {
-            template: Some(template::template(&found)),
+            template: Some(template::template(&found, &grant)),
             schemas,
         })
     }

@@ -1,17 +1,20 @@
-//! ProviderService: the name, the features and the limits of the provider.
+//! ProviderService: the name, the features and the limits of the provider, and who the caller is to it.
 
 use std::sync::Arc;
 
 use bindery_proto::v1alpha2::{
-    AuthenticationMethod, GetProviderRequest, GetProviderResponse, Limits, OidcAuthentication, OidcFlow, Provider,
-    ServiceAccountAuthentication, authentication_method::Method, provider_service_server::ProviderService,
+    AuthenticationMethod, Caller, GetCallerRequest, GetCallerResponse, GetProviderRequest, GetProviderResponse, Limits,
+    OidcAuthentication, OidcFlow, Provider, ServiceAccountAuthentication, authentication_method::Method,
+    provider_service_server::ProviderService,
 };
+use jiff::Timestamp;
 use tonic::{Request, Response, Status};
 
 use crate::{
     front::{
-        Front,
+        Front, auth,
         limits::{REQUEST_BYTES_MAX, WAIT_MAX},
+        transport::interceptor::Call,
         wire::{
             convert::{enums, meta},
             page,
@@ -22,8 +25,9 @@ use crate::{
 };
 
 /// The features that this server supports, by name.
-const FEATURES: [&str; 5] = [
+const FEATURES: [&str; 6] = [
     "contracts",
+    "get-caller",
     "renewal",
     "validate-only",
     "watch-exports",
@@ -56,6 +60,22 @@ impl ProviderService for Service {
         Ok(Response::new(GetProviderResponse {
             provider: Some(provider),
         }))
+    }
+
+    async fn get_caller(&self, request: Request<GetCallerRequest>) -> Result<Response<GetCallerResponse>, Status> {
+        let call = Call::of(&request)?;
+        let caller = caller(&call.caller()?.identity, Timestamp::now());
+        Ok(Response::new(GetCallerResponse { caller: Some(caller) }))
+    }
+}
+
+/// The message of a verified caller. What its token says of it beside that stays on the server.
+fn caller(identity: &auth::Identity, now: Timestamp) -> Caller {
+    let left = identity.expires_at.map(|expires_at| expires_at.duration_since(now));
+    Caller {
+        username: identity.username.clone(),
+        groups: identity.groups.clone(),
+        expires_in: left.map(|left| meta::duration(left.try_into().unwrap_or_default())),
     }
 }
 
@@ -92,6 +112,8 @@ fn of_login(login: Login, scopes: &[String]) -> OidcAuthentication {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::json;
 
     use super::*;
@@ -139,5 +161,28 @@ mod tests {
         };
         let expect = [Method::Oidc(login), Method::ServiceAccount(accounts(&[consumer]))];
         assert_eq!(methods(&issuers), expect);
+    }
+
+    #[test]
+    fn a_caller_is_told_how_long_its_token_is_valid() {
+        let now = Timestamp::from_second(1_000).unwrap();
+        let check = |expires_at: Option<i64>, expect: Option<u64>| {
+            let identity = auth::Identity {
+                username: "alice".to_owned(),
+                groups: vec!["team-a".to_owned()],
+                expires_at: expires_at.map(|second| Timestamp::from_second(second).unwrap()),
+                ..auth::Identity::default()
+            };
+            let caller = caller(&identity, now);
+            assert_eq!((caller.username.as_str(), caller.groups.len()), ("alice", 1));
+            assert_eq!(
+                caller.expires_in,
+                expect.map(|seconds| meta::duration(Duration::from_secs(seconds)))
+            );
+        };
+        check(None, None);
+        check(Some(1_090), Some(90));
+        // A stream outlives its token until the next check.
+        check(Some(990), Some(0));
     }
 }

@@ -5,8 +5,8 @@ use bindery_proto::v1alpha2 as proto;
 
 use crate::front::wire::convert::{claims::claims, condition::conditions, enums, meta};
 
-/// The message of a template.
-pub(crate) fn template(template: &api::APIServiceExportTemplate) -> proto::Template {
+/// The message of a template. `granted_by` says what lets the caller bind it.
+pub(crate) fn template(template: &api::APIServiceExportTemplate, granted_by: &str) -> proto::Template {
     let spec = &template.spec;
     proto::Template {
         metadata: Some(meta::metadata(&template.metadata)),
@@ -24,6 +24,7 @@ pub(crate) fn template(template: &api::APIServiceExportTemplate) -> proto::Templ
         status: Some(proto::TemplateStatus {
             conditions: conditions(template.conditions()),
         }),
+        granted_by: granted_by.to_owned(),
     }
 }
 

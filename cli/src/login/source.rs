@@ -1,0 +1,184 @@
+//! The token of each call: the stored one, refreshed before it expires. Processes that use the same login refresh it once.
+
+use std::{
+    io::Write as _,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use bindery_runtime::terminal::printable;
+use bindery_sdk::{TokenError, TokenSource};
+use futures::{FutureExt as _, future::BoxFuture};
+use jiff::Timestamp;
+use secrecy::{ExposeSecret as _, SecretString};
+use tokio::sync::Mutex;
+
+use super::{
+    error::LoginError,
+    issuer::Issuer,
+    store::{IssuerPin, StoredTokens, TokenFile},
+};
+
+/// A stored login as a source of tokens for the client. Clones share what they know.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredLogin(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    file: TokenFile,
+    issuer: IssuerPin,
+    known: Mutex<Known>,
+    /// Whether the server has refused the last token since it was given out.
+    refused: AtomicBool,
+}
+
+/// The tokens that were given out last, and the ID token that the server refused.
+#[derive(Debug, Default)]
+struct Known {
+    tokens: Option<StoredTokens>,
+    refused: Option<SecretString>,
+}
+
+impl StoredLogin {
+    /// The login whose tokens are in this file, at this issuer.
+    pub(crate) fn new(file: TokenFile, issuer: IssuerPin) -> Self {
+        Self(Arc::new(Shared {
+            file,
+            issuer,
+            known: Mutex::default(),
+            refused: AtomicBool::new(false),
+        }))
+    }
+
+    /// The file of the tokens.
+    pub(crate) fn file(&self) -> &TokenFile {
+        &self.0.file
+    }
+
+    /// The issuer of the tokens.
+    pub(crate) fn issuer(&self) -> &IssuerPin {
+        &self.0.issuer
+    }
+
+    /// Tokens that are valid now.
+    pub(crate) async fn tokens(&self) -> Result<StoredTokens, LoginError> {
+        let shared = Arc::clone(&self.0);
+        // A task of its own: a call that gives up must not end a refresh, because the issuer may have made the stored refresh
+        // token void already.
+        let task = tokio::spawn(async move { shared.tokens().await });
+        task.await.unwrap_or_else(|error| {
+            Err(LoginError::Ended {
+                server: self.0.file.server().to_owned(),
+                why: format!("its refresh stopped: {error}"),
+            })
+        })
+    }
+}
+
+impl Shared {
+    async fn tokens(&self) -> Result<StoredTokens, LoginError> {
+        let mut known = self.known.lock().await;
+        if self.refused.swap(false, Ordering::Relaxed) {
+            known.refused = known.tokens.take().map(|tokens| tokens.id_token);
+        }
+        let refused = known.refused.clone();
+        let good = |tokens: &StoredTokens, at: Timestamp| {
+            let is_refused = refused.as_ref().is_some_and(|refused| same(refused, &tokens.id_token));
+            !is_refused && Timestamp::now() < at
+        };
+        if let Some(tokens) = &known.tokens
+            && good(tokens, tokens.refresh_at)
+        {
+            return Ok(tokens.clone());
+        }
+        let stored = self.stored()?;
+        let tokens = if good(&stored, stored.refresh_at) {
+            stored
+        } else {
+            match self.refresh(|tokens| good(tokens, tokens.refresh_at)).await {
+                // A token is good for as long as it is valid, whatever keeps it from being refreshed.
+                Err(error) if !error.is_logged_out() && good(&stored, stored.expires_at) => {
+                    tracing::debug!(%error, "the login is not refreshed yet");
+                    stored
+                }
+                refreshed => refreshed?,
+            }
+        };
+        known.tokens = Some(tokens.clone());
+        Ok(tokens)
+    }
+
+    /// Refreshes the login, unless another process has done so meanwhile.
+    async fn refresh(&self, is_good: impl Fn(&StoredTokens) -> bool) -> Result<StoredTokens, LoginError> {
+        // Without a refresh token nothing is written, so that a login on a read-only disk lasts until its ID token expires.
+        let stored = self.stored()?;
+        if stored.refresh_token.is_none() {
+            return Err(self.ended(&stored));
+        }
+        let _lock = self.file.lock().await?;
+        let stored = self.stored()?;
+        if is_good(&stored) {
+            return Ok(stored);
+        }
+        self.file.check_writable()?;
+        let issuer = Issuer::discover(&self.issuer).await?;
+        let tokens = issuer.refresh(&stored).await?;
+        if let Err(error) = self.file.write(&tokens) {
+            // The refresh cannot be taken back: the tokens serve at least this process.
+            warn(&format!("{error}; the login is good for this call alone"));
+        }
+        Ok(tokens)
+    }
+
+    fn stored(&self) -> Result<StoredTokens, LoginError> {
+        let stored = self.file.read()?;
+        // Tokens of another issuer than the pinned one are of a login that `servers.yaml` knows nothing of.
+        let stored =
+            stored.filter(|tokens| tokens.issuer == self.issuer.url && tokens.client_id == self.issuer.client_id);
+        stored.ok_or_else(|| LoginError::LoggedOut {
+            server: self.file.server().to_owned(),
+        })
+    }
+
+    fn ended(&self, stored: &StoredTokens) -> LoginError {
+        let issuer = &self.issuer.url;
+        let why = if Timestamp::now() < stored.expires_at {
+            "the server refuses its token".to_owned()
+        } else {
+            "its token has expired".to_owned()
+        };
+        LoginError::Ended {
+            server: self.file.server().to_owned(),
+            why: format!("{why}, and issuer {issuer} gave no refresh token"),
+        }
+    }
+}
+
+impl TokenSource for StoredLogin {
+    fn token(&self) -> BoxFuture<'_, Result<SecretString, TokenError>> {
+        async {
+            match self.tokens().await {
+                Ok(tokens) => Ok(tokens.id_token),
+                Err(error) if error.is_final() => Err(TokenError::LoggedOut(Box::new(error))),
+                Err(error) => Err(TokenError::Source(Box::new(error))),
+            }
+        }
+        .boxed()
+    }
+
+    fn expired(&self) {
+        self.0.refused.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Prints a warning on standard error, also when progress is not shown.
+fn warn(text: &str) {
+    // A closed standard error is no reason to fail.
+    let _ = writeln!(std::io::stderr().lock(), "warning: {}", printable(text));
+}
+
+fn same(one: &SecretString, other: &SecretString) -> bool {
+    one.expose_secret() == other.expose_secret()
+}
