@@ -1,6 +1,6 @@
 //! Refresh and revocation of stored logins.
 
-use std::{os::unix::fs::PermissionsExt as _, time::Duration};
+use std::{os::unix::fs::PermissionsExt, time::Duration};
 
 use bindery_sdk::{TokenError, TokenSource as _};
 use secrecy::ExposeSecret as _;

@@ -1,4 +1,4 @@
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 
