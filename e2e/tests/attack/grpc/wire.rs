@@ -5,8 +5,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use bindery_e2e::{Provider, call::Raw};
 use bindery_proto::v1alpha2::{
-    ErrorReason, WatchBindableResourcesRequestsResponse, WatchExportsResponse,
-    watch_bindable_resources_requests_response::Event as RequestEvent, watch_exports_response::Event as ExportEvent,
+    ErrorReason, WatchBindableResourcesRequestsResponse, WatchContractsResponse, WatchExportsResponse,
+    watch_bindable_resources_requests_response::Event as RequestEvent,
+    watch_contracts_response::Event as ContractEvent, watch_exports_response::Event as ExportEvent,
 };
 use bytes::Bytes;
 use prost::Message as _;
@@ -108,6 +109,11 @@ fn ends_snapshot(path: &str, message: &Bytes) -> bool {
             .ok()
             .and_then(|message| message.event);
         matches!(event, Some(RequestEvent::SnapshotComplete(_)))
+    } else if path.ends_with("/WatchContracts") {
+        let event = WatchContractsResponse::decode(message)
+            .ok()
+            .and_then(|message| message.event);
+        matches!(event, Some(ContractEvent::SnapshotComplete(_)))
     } else {
         false
     }
