@@ -79,6 +79,8 @@ async fn a_service_account_of_another_cluster_calls_with_keys_that_the_provider_
     let flags = [
         format!("--authentication-config={}", consumer.config.display()),
         format!("--issuer-keys={}={}", consumer.issuer(), consumer.keys.display()),
+        // As a Pod's name is, by the environment.
+        "--lease-identity=bindery-server-0".to_owned(),
     ];
     let mut provider = Provider::start_with("headless", &flags.each_ref().map(String::as_str)).await?;
     let client = consumer.client(&provider).await?;
@@ -132,6 +134,14 @@ async fn a_service_account_of_another_cluster_calls_with_keys_that_the_provider_
     })
     .await?;
     ensure!(templates(&client).await? == ["cowboys"], "the former file stays in use");
+    eventually_ok("an Event about the server's Pod", NOTICED, async || {
+        let list = ["get", "events.events.k8s.io", "-n", "kube-bind", "-o", "yaml"];
+        let events = provider.plane.kubectl(&list).await?;
+        let is_told = events.contains("AuthenticationConfigRefused") && events.contains("name: bindery-server-0");
+        ensure!(is_told, "{events}");
+        Ok(())
+    })
+    .await?;
 
     consumer.trust(&provider.plane.server_url(), &provider.address())?;
     eventually_ok("the provider's own issuer to be refused", NOTICED, async || {
