@@ -219,8 +219,19 @@ fn the_policy_on_requests_is_the_one_that_the_server_proves() {
 fn responses_are_written_by_name() {
     let roles: Vec<ClusterRole> = of_kind("server", "ClusterRole");
     let role = role(&roles, "bindery-server-responses");
-    let verbs: Vec<_> = rules(role).flat_map(|rule| &rule.verbs).collect();
-    assert_eq!(verbs, ["create", "get", "patch"]);
+    let given: Vec<_> = rules(role)
+        .map(|rule| {
+            (
+                rule.resources.clone().unwrap_or_default().join(" "),
+                rule.verbs.join(" "),
+            )
+        })
+        .collect();
+    let expect = [("secrets", "create get patch"), ("events", "create patch")];
+    assert_eq!(
+        given,
+        expect.map(|(resource, verbs)| (resource.to_owned(), verbs.to_owned()))
+    );
     let bound: Vec<ClusterRoleBinding> = of_kind("server", "ClusterRoleBinding");
     assert!(bound.len() > 1);
     assert!(
