@@ -86,7 +86,7 @@ pub(crate) enum ProviderError {
         /// Who called, if the token tells.
         principal: Option<String>,
         /// The groups of the caller, if the provider told them.
-        groups: Vec<String>,
+        groups: Box<[String]>,
         audience: String,
         source: Box<Error>,
     },
@@ -312,7 +312,7 @@ impl<'a> Provider<'a> {
             doing: doing.into(),
             template: template.map(str::to_owned),
             principal: self.principal(),
-            groups: Vec::new(),
+            groups: Box::default(),
             audience: self.client.audience(),
             source: Box::new(source),
         }
@@ -326,7 +326,7 @@ impl<'a> Provider<'a> {
             && let ProviderError::Call { principal, groups, .. } = &mut error
         {
             *principal = Some(caller.username);
-            *groups = caller.groups;
+            *groups = caller.groups.into();
         }
         error
     }
