@@ -99,12 +99,11 @@ impl Standing {
         if self.cluster == Cluster::NoKonnector {
             all.push(next("deploy", "install the konnector on this cluster"));
         }
-        match &self.provider {
-            None => all.push(next("login URL", "log in at a provider")),
-            Some(_) => {
-                all.push(next("templates", "list what you may bind"));
-                all.push(next("TEMPLATE", "bind one of them"));
-            }
+        if self.provider.is_some() {
+            all.push(next("templates", "list what you may bind"));
+            all.push(next("TEMPLATE", "bind one of them"));
+        } else {
+            all.push(next("login URL", "log in at a provider"));
         }
         match self.cluster {
             Cluster::Bound { unready: 1.., .. } => {

@@ -53,7 +53,7 @@ pub(crate) fn issuer(
     let server = || server.to_owned();
     let issuers = || offered.iter().map(|oidc| oidc.issuer.clone()).collect();
     let pinned = known.map(|known| &known.issuer);
-    let wanted = named.or(pinned.map(|pin| pin.url.as_str()));
+    let wanted = named.or_else(|| pinned.map(|pin| pin.url.as_str()));
     let found = match (offered.as_slice(), wanted) {
         ([], _) => return Err(LoginError::NotOffered { server: server() }),
         (all, Some(wanted)) => all.iter().find(|oidc| oidc.issuer == wanted),
@@ -141,12 +141,10 @@ pub(crate) fn flow(
     match (device, no_browser) {
         (true, _) if by_device => Ok(Flow::Device),
         (true, _) if has_device_flow => Err(not_offered("device code")),
-        (true, _) => Err(no_device_flow()),
-        (false, true) if by_code => Ok(Flow::Code),
-        (false, true) => Err(not_offered("browser")),
+        (false, true) if !by_code => Err(not_offered("browser")),
         (false, false) if by_device && !(by_code && surroundings.has_display()) => Ok(Flow::Device),
-        (false, false) if by_code => Ok(Flow::Code),
-        (false, false) => Err(no_device_flow()),
+        (false, _) if by_code => Ok(Flow::Code),
+        _ => Err(no_device_flow()),
     }
 }
 

@@ -8,7 +8,7 @@ mod redirect;
 use std::time::Duration;
 
 use openidconnect::{
-    AuthenticationFlow, CsrfToken, Nonce, PkceCodeChallenge, PkceCodeVerifier, RedirectUrl,
+    AuthenticationFlow, AuthorizationRequest, CsrfToken, Nonce, PkceCodeChallenge, PkceCodeVerifier, RedirectUrl,
     core::{CoreAuthPrompt, CoreResponseType},
     url::Url,
 };
@@ -64,9 +64,7 @@ impl<'a> Attempt<'a> {
             .add_scopes(scopes(&offer.scopes))
             .set_pkce_challenge(challenge)
             .set_redirect_uri(std::borrow::Cow::Borrowed(&redirect));
-        let request = prompts
-            .into_iter()
-            .fold(request, |request, prompt| request.add_prompt(prompt));
+        let request = prompts.into_iter().fold(request, AuthorizationRequest::add_prompt);
         let (url, state, nonce) = request.url();
         Ok(Self {
             issuer,

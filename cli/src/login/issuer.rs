@@ -95,10 +95,10 @@ impl Issuer {
         let http = IssuerHttp::new(pin.certificate_authority.as_deref()).map_err(at)?;
         let metadata = Metadata::discover_async(url.clone(), &http).await;
         let metadata = metadata.map_err(|error| discovery_error(&pin.url, error))?;
-        Self::new(http, url, &pin.client_id, &metadata)
+        Self::new(http, &url, &pin.client_id, &metadata)
     }
 
-    fn new(http: IssuerHttp, url: IssuerUrl, client_id: &str, metadata: &Metadata) -> Result<Self, LoginError> {
+    fn new(http: IssuerHttp, url: &IssuerUrl, client_id: &str, metadata: &Metadata) -> Result<Self, LoginError> {
         let token_uri: &TokenUrl = metadata.token_endpoint().ok_or_else(|| LoginError::Discovery {
             issuer: url.to_string(),
             fault: "it names no token endpoint".to_owned(),
@@ -115,11 +115,11 @@ impl Issuer {
                 other
                     .device_authorization_endpoint
                     .as_ref()
-                    .map(|endpoint| endpoint.url()),
+                    .map(DeviceAuthorizationUrl::url),
             ),
             (
                 "the revocation endpoint",
-                other.revocation_endpoint.as_ref().map(|endpoint| endpoint.url()),
+                other.revocation_endpoint.as_ref().map(RevocationUrl::url),
             ),
         ];
         for (what, endpoint) in endpoints {
@@ -167,8 +167,8 @@ impl Issuer {
             issuer: issuer(),
             fault: answer::id_token_fault(&error),
         })?;
-        let (issued, expires) = (claims.issue_time().timestamp(), claims.expiration().timestamp());
-        let times = Times::new(Timestamp::now(), issued, expires).ok_or_else(|| LoginError::IdToken {
+        let (from, until) = (claims.issue_time().timestamp(), claims.expiration().timestamp());
+        let times = Times::new(Timestamp::now(), from, until).ok_or_else(|| LoginError::IdToken {
             issuer: issuer(),
             fault: "its times are out of range".to_owned(),
         })?;

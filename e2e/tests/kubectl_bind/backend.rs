@@ -166,7 +166,7 @@ fn template(script: &Script) -> proto::Template {
             isolation: isolation.into(),
             ..proto::TemplateSpec::default()
         }),
-        status: None,
+        ..proto::Template::default()
     }
 }
 

@@ -190,6 +190,7 @@ mod tests {
                 ..proto::TemplateSpec::default()
             }),
             status: None,
+            ..proto::Template::default()
         };
         assert_eq!(
             serde_json::to_value(template(message)).unwrap(),

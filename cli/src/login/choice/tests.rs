@@ -139,7 +139,9 @@ fn openid_is_asked_for_once() {
 #[track_caller]
 fn check_flow(flows: &[OidcFlow], has_device: bool, flags: (bool, bool), display: bool, expect: Result<Flow, &str>) {
     let mut offered = oidc(LOGIN, "bindery");
-    flows.iter().for_each(|flow| offered.push_flows(*flow));
+    for flow in flows {
+        offered.push_flows(*flow);
+    }
     let offer = issuer(SERVER, &provider(vec![offered]), None, (None, None)).unwrap();
     let surroundings = Surroundings::new(true, |name| (display && name == "DISPLAY").then(|| ":0".into()));
     let chosen = flow(SERVER, &offer, has_device, flags, &surroundings);

@@ -140,6 +140,7 @@ mod exposed_option {
     use secrecy::{ExposeSecret, SecretString};
     use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
 
+    #[expect(clippy::ref_option, reason = "serde passes the field")]
     pub(super) fn serialize<S: Serializer>(secret: &Option<SecretString>, serializer: S) -> Result<S::Ok, S::Error> {
         secret.as_ref().map(ExposeSecret::expose_secret).serialize(serializer)
     }

@@ -18,7 +18,7 @@ use crate::login::{
 };
 
 /// No test waits this long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Logs in with a browser that does what a test says. `visit` gets the URL of the issuer's page and that of the redirect.
 async fn log_in<F: Future<Output = ()>>(

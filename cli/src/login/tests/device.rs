@@ -1,8 +1,9 @@
 //! The device flow.
 
-use std::{sync::Mutex, time::Duration};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::json;
 
 use super::{FakeIssuer, fake::SERVER};
@@ -21,7 +22,7 @@ static RECORDING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// Waits shorter than it is told, and records what it was told.
 fn record(time: Duration) -> BoxFuture<'static, ()> {
-    WAITED.lock().unwrap().push(time.as_secs());
+    WAITED.lock().push(time.as_secs());
     Box::pin(tokio::time::sleep(Duration::from_millis(1)))
 }
 
@@ -40,7 +41,7 @@ async fn log_in(fake: &FakeIssuer, sleep: device::Sleep) -> (Result<StoredTokens
 #[tokio::test]
 async fn the_issuer_is_asked_until_the_user_has_entered_the_code_and_no_more_often_than_it_wants() {
     let _recording = RECORDING.lock().await;
-    WAITED.lock().unwrap().clear();
+    WAITED.lock().clear();
     let fake = FakeIssuer::start().await;
     fake.state().device_answers = ["authorization_pending", "slow_down", "authorization_pending"].into();
     let (tokens, shown) = log_in(&fake, record).await;
@@ -52,7 +53,7 @@ async fn the_issuer_is_asked_until_the_user_has_entered_the_code_and_no_more_oft
     };
     assert_eq!(shown, Some(expect));
     // The issuer allows an interval of 0, and asks for 5 s more by slow_down.
-    assert_eq!(*WAITED.lock().unwrap(), [1, 5, 5]);
+    assert_eq!(*WAITED.lock(), [1, 5, 5]);
     assert_eq!(fake.requests("/token"), 4);
 }
 

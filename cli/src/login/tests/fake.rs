@@ -5,7 +5,7 @@ use std::{
     convert::Infallible,
     fmt::Debug,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::Arc,
     time::Duration,
 };
 
@@ -21,6 +21,7 @@ use openidconnect::{
     PkceCodeChallenge, PkceCodeVerifier,
     url::{Url, form_urlencoded},
 };
+use parking_lot::{Mutex, MutexGuard};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::{ServerConfig, pki_types::PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
@@ -135,7 +136,7 @@ impl FakeIssuer {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
+        self.state.lock()
     }
 
     pub(super) fn requests(&self, path: &str) -> usize {
@@ -426,17 +427,15 @@ async fn respond(request: Request<Incoming>, state: Arc<Mutex<State>>) -> Result
     let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let form = form_urlencoded::parse(&body).into_owned().collect();
-    let delay = state.lock().unwrap().delay;
+    let delay = state.lock().delay;
     tokio::time::sleep(delay).await;
-    let mut state = state.lock().unwrap();
+    let mut state = state.lock();
     *state.requests.entry(path.clone()).or_default() += 1;
-    let (status, location, body) = match state.replaced.get(path.as_str()) {
-        Some(replaced) => replaced.clone(),
-        None => {
-            let (status, body) = state.answer(&path, &form);
-            (status, None, body.to_string())
-        }
-    };
+    let replaced = state.replaced.get(path.as_str()).cloned();
+    let (status, location, body) = replaced.unwrap_or_else(|| {
+        let (status, body) = state.answer(&path, &form);
+        (status, None, body.to_string())
+    });
     let mut response = Response::builder()
         .status(status)
         .header("content-type", "application/json");

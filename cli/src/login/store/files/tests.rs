@@ -92,7 +92,7 @@ async fn a_lock_is_waited_for_and_given_up() {
     let held = lock(&path, Duration::ZERO).await.unwrap();
     let error = lock(&path, Duration::from_millis(60)).await.unwrap_err();
     assert!(error.to_string().contains("a.lock"), "{error}");
-    let waiting = lock(&path, Duration::from_secs(60));
+    let waiting = lock(&path, Duration::from_mins(1));
     let release = async {
         tokio::time::sleep(Duration::from_millis(20)).await;
         drop(held);
