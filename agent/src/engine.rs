@@ -91,9 +91,6 @@ pub struct Progress {
     pub problem: Option<Problem>,
     /// While draining, once both clusters are listed: the number of objects that are left, each counted once with its copy.
     pub remaining: Option<usize>,
-    /// Once both clusters are listed: whether a copy exists that the consumer's object notes by its UID, or no object notes any. Otherwise
-    /// the provider may be another than the one that the copies were made on.
-    pub continues: bool,
 }
 
 /// What an engine syncs, for bound and for claimed resources.
@@ -358,7 +355,6 @@ impl<F: SyncStrategy> Shared<F> {
             failing: issues.count(),
             problem: issues.problem(),
             remaining: None,
-            continues: false,
         };
         let is_quiet = self.queue.is_quiet();
         self.meter.tell(&common, is_quiet);

@@ -14,7 +14,6 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::{
-    continuity::continues,
     contract_pin::ContractPin,
     controller::BindingController,
     crd::ObservedSchema,
@@ -90,9 +89,6 @@ impl BindingController {
         self.observe_crds(&mut seen, session.as_deref(), runtime, key);
         seen.last_count = runtime.count(seen.objects());
         self.count_for_bundle(&seen);
-        if let (Some(session), Some(uid)) = (&session, &binding.metadata.uid) {
-            session.note_continued(uid, continues(&seen));
-        }
         seen
     }
 
@@ -108,7 +104,6 @@ impl BindingController {
         let pin = ContractPin::of(binding, bundle, now);
         let secret = &binding.spec.kubeconfig_secret_ref;
         let known = KnownCredentials {
-            proven: context.proven(runtime.connection.session(), pin.contract.as_deref()),
             consent: pin.consent,
             unbinding: binding.metadata.deletion_timestamp.is_some(),
             ..KnownCredentials::of(&context.consumer, secret, pin.contract.as_deref())

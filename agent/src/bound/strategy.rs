@@ -139,7 +139,6 @@ impl SyncStrategy for Bound {
         let is_known = common.consumer_synced && common.provider_synced;
         Progress {
             remaining: (draining && is_known).then(|| index.remaining()),
-            continues: is_known && index.continues(),
             ..common
         }
     }

@@ -39,7 +39,6 @@ impl BundleController {
         }
         let consent = takeover.until();
         let known = KnownCredentials {
-            proven: context.proven(runtime.connection.session(), bundle.contract_uid()),
             consent: consent.is_some(),
             ..KnownCredentials::of(consumer, &bundle.spec.kubeconfig_secret_ref, bundle.contract_uid())
         };

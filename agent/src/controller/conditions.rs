@@ -137,8 +137,8 @@ pub fn provider_access(
         && !session.is_verified()
     {
         told.push(format!(
-            "the {kind} is pinned to {}, the namespace has UID {found} now; that takes the place of the pin when copies are found that \
-             were made before, or after you consent by annotating the {kind} with kube-bind.io/accept-provider-change=<time, RFC 3339>{}",
+            "the {kind} is pinned to {}, the namespace has UID {found} now; if that is the contract that you bound, consent to it by \
+             annotating the {kind} with kube-bind.io/accept-provider-change=<time, RFC 3339>{}",
             session.contract_uid,
             takeover.complaint(annotations::ACCEPT_PROVIDER_CHANGE),
         ));
