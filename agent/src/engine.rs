@@ -282,7 +282,7 @@ impl<F: SyncStrategy> Shared<F> {
             spawn(tokio::spawn(Arc::clone(self).watch_consumer(collection.clone())));
         }
         if let Some(place) = self.frame.placement.fixed(&self.frame.contract) {
-            self.use_place(&"".into(), Some(place), false);
+            self.use_place(&"".into(), Some(place), false, false);
         } else if self.frame.informer_scope == InformerScope::Cluster && !F::SHARES_WATCHES {
             let shared = Arc::clone(self);
             spawn(tokio::spawn(async move {

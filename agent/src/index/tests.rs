@@ -1,6 +1,5 @@
 use std::collections::BTreeMap;
 
-use bindery_api::annotations;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -507,4 +506,15 @@ fn a_cluster_that_went_back_in_time_is_believed() {
     assert!(!index.consumer_seen(&key("a"), object("ns", "a", "u", 9)));
     index.consumer_rewound();
     assert!(index.consumer_seen(&key("a"), object("ns", "a", "u", 9)));
+}
+
+#[test]
+fn a_place_is_assumed_until_it_is_known() {
+    let mut index = index();
+    let namespace: Arc<str> = "ns".into();
+    assert!(!index.set_assumed(&namespace, false), "no news");
+    assert!(index.set_assumed(&namespace, true));
+    assert!(index.place("ns").unwrap().assumed);
+    assert!(index.set_assumed(&namespace, false));
+    assert!(!index.set_assumed(&"other".into(), true), "it has no place");
 }
