@@ -6,7 +6,8 @@ use std::{
 };
 
 use bindery_api::{
-    annotations,
+    Conditions as _, annotations,
+    conditions::HEARTBEATING,
     v1alpha2::{APIServiceBinding, APIServiceBindingBundle, PermissionClaim},
 };
 use bindery_runtime::queue::Priority;
@@ -24,6 +25,7 @@ use crate::{
     controller::{
         access::{self, ContractAccess, KnownCredentials},
         bundle_settings::BundleSettings,
+        conditions::mismatch,
         consent::{self, Consent},
         object_counts::ObjectCount,
         observed_session::ObservedSession,
@@ -63,7 +65,9 @@ impl BindingController {
             access,
             session: session.as_ref().map(|session| {
                 let export = session.exports().get(binding.export_name());
-                ObservedSession::of(session, consumer, export, consent.is_some())
+                let is_pinned = binding.contract_uid() == Some(&*session.contract().uid);
+                let was_other = is_pinned && mismatch(binding.conditions(), HEARTBEATING).is_some();
+                ObservedSession::of(session, consumer, export, consent.is_some(), was_other)
             }),
             crds: BTreeMap::new(),
             schemas: BTreeMap::new(),

@@ -23,6 +23,9 @@ pub const CRD_CONFLICTS: [&str; 2] = [FOREIGN_CRD, SCHEMAS_DISAGREE];
 /// Reason of a DeletionsSynced condition that is False: so many objects are missing at once that no copy is deleted.
 pub const TOO_MANY_MISSING: &str = "TooManyMissing";
 
+/// Reason of a condition that is False: the contract serves another cluster.
+pub const CONSUMER_CLUSTER_MISMATCH: &str = "ConsumerClusterMismatch";
+
 /// How a binding or a bundle words its condition SecretValid.
 #[derive(Debug)]
 pub struct CredentialWording<'a> {
@@ -143,6 +146,9 @@ pub fn provider_access(
             takeover.complaint(annotations::ACCEPT_PROVIDER_CHANGE),
         ));
     }
+    if session.is_gone() {
+        told.push(format!("namespace {} does not exist on the provider", session.contract));
+    }
     if !session.missing_rights.is_empty() {
         told.push(format!(
             "the konnector lacks rights in namespace {} of the provider; the provider's admin mends it by these rules in a Role of that \
@@ -157,6 +163,11 @@ pub fn provider_access(
         reason,
         told.join("; "),
     ))
+}
+
+/// The condition of this type, if it says that the contract serves another cluster.
+pub fn mismatch<'a>(known: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+    conditions::get(known, type_).filter(|known| known.reason == CONSUMER_CLUSTER_MISMATCH)
 }
 
 /// The conditions that deserve an event: those that stopped to hold or say something new, and Ready when it begins to hold.
