@@ -11,7 +11,6 @@
 
 mod apply;
 pub mod claims;
-mod continuity;
 mod contract_pin;
 mod controller;
 pub mod crd;

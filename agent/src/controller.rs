@@ -6,7 +6,6 @@ pub mod conditions;
 pub mod connection;
 pub mod consent;
 pub mod context;
-pub mod continuity;
 pub mod crd_objects;
 pub mod object_counts;
 pub mod observed_session;

@@ -95,9 +95,6 @@ pub struct Progress {
     pub problem: Option<Problem>,
     /// While draining, once both clusters are listed: the number of objects that are left, each counted once with its copy.
     pub remaining: Option<usize>,
-    /// Once both clusters are listed: whether a copy exists that the consumer's object notes by its UID, or no object notes any. Otherwise
-    /// the provider may be another than the one that the copies were made on.
-    pub continues: bool,
 }
 
 /// What an engine syncs, for bound and for claimed resources.
@@ -290,7 +287,7 @@ impl<F: SyncStrategy> Shared<F> {
             spawn(tokio::spawn(Arc::clone(self).watch_consumer(collection.clone())));
         }
         if let Some(place) = self.frame.placement.fixed(&self.frame.contract) {
-            self.use_place(&"".into(), Some(place), false);
+            self.use_place(&"".into(), Some(place), false, false);
         } else if self.frame.informer_scope == InformerScope::Cluster && !F::SHARES_WATCHES {
             let shared = Arc::clone(self);
             spawn(tokio::spawn(async move {
@@ -363,7 +360,6 @@ impl<F: SyncStrategy> Shared<F> {
             failing: issues.count(),
             problem: issues.problem(),
             remaining: None,
-            continues: false,
         };
         let is_quiet = self.queue.is_quiet();
         self.meter.tell(&common, is_quiet);

@@ -107,6 +107,8 @@ pub(crate) struct Place {
     pub listed: bool,
     /// Whether its APIServiceNamespace is being deleted.
     pub closing: bool,
+    /// Whether it is only the one that a backend assigns by default, since the assigned one cannot be read.
+    pub assumed: bool,
 }
 
 /// The UIDs of the objects that a plan was made for. The answer to a request of the plan says nothing of an object that
@@ -290,6 +292,7 @@ impl<P: Known> Index<P> {
                 namespace,
                 listed: false,
                 closing,
+                assumed: false,
             };
             self.places.insert(Arc::clone(consumer_namespace), place);
         }
@@ -300,6 +303,12 @@ impl<P: Known> Index<P> {
         if let Some(place) = self.places.get_mut(consumer_namespace) {
             place.closing = closing;
         }
+    }
+
+    /// Notes whether a provider namespace in use is only assumed. Returns true if that is news.
+    pub(crate) fn set_assumed(&mut self, consumer_namespace: &Arc<str>, assumed: bool) -> bool {
+        let place = self.places.get_mut(consumer_namespace);
+        place.is_some_and(|place| std::mem::replace(&mut place.assumed, assumed) != assumed)
     }
 
     /// Notes that the consumer went back in time: whatever version it shows next counts as newer.

@@ -4,7 +4,6 @@
 //! the same contract is used without a pause; a kubeconfig with another address or CA opens another session.
 
 use std::{
-    collections::BTreeSet,
     fmt,
     sync::{
         Arc,
@@ -188,27 +187,6 @@ impl Session {
     /// Whether the contract is verified, and the rights that are missing on the provider.
     pub fn verification(&self) -> watch::Receiver<Verification> {
         self.core.verification.subscribe()
-    }
-
-    /// UID of the contract namespace, if all that the session knows was read after it, and it has not changed since.
-    pub fn found_throughout(&self) -> Option<Arc<str>> {
-        self.core.found().throughout().cloned()
-    }
-
-    /// UIDs of the bindings whose copies on the provider are those that were made before, to read or to wait for.
-    pub fn continued(&self) -> watch::Receiver<BTreeSet<Arc<str>>> {
-        self.core.continued.subscribe()
-    }
-
-    /// Notes whether the copies of a binding on the provider are those that were made before.
-    pub fn note_continued(&self, binding_uid: &str, continued: bool) {
-        self.core.continued.send_if_modified(|known| {
-            if continued {
-                known.insert(binding_uid.into())
-            } else {
-                known.remove(binding_uid)
-            }
-        });
     }
 
     /// Takes reports about exports and schemas for the provider.

@@ -74,17 +74,15 @@ pub fn plan(seen: &ObservedBinding) -> Option<ClaimsPlan> {
         });
     }
     let (session, export) = (seen.session.as_ref()?, seen.export()?);
-    let place = place(seen, export)?;
     let mut claims = sorted(seen, export);
     if claims.record.is_some() {
         // Until the record is written, nothing changes.
         return Some(ClaimsPlan {
             record: claims.record,
-            listed: listed.to_vec(),
-            spec: seen.claims.running.clone(),
-            ..ClaimsPlan::default()
+            ..as_they_are(seen)
         });
     }
+    let place = place(seen, export)?;
     let effective = resources(&claims.effective);
     // An ended claim stays registered with the session until the status no longer lists it.
     let gone: Vec<_> = listed
@@ -114,16 +112,27 @@ pub fn plan(seen: &ObservedBinding) -> Option<ClaimsPlan> {
 }
 
 /// The claims of a binding whose contract cannot be verified: what is registered stays, paused by the runtime of the binding, and nothing
-/// else takes effect. `None` if nothing is claimed.
+/// else takes effect. What the export claims is recorded all the same, so that the provider cannot claim more before the contract is
+/// verified. `None` if nothing is claimed or to record.
 pub fn unverified(seen: &ObservedBinding) -> Option<ClaimsPlan> {
-    let listed = listed_claims(seen);
+    let export = seen.export();
+    let record = export.and_then(|export| sorted(seen, export).record);
     let is_claimed = |export: &Arc<APIServiceExport>| !export.spec.permission_claims.is_empty();
-    (!listed.is_empty() || seen.export().is_some_and(is_claimed)).then(|| ClaimsPlan {
-        listed: listed.to_vec(),
-        spec: seen.claims.running.clone(),
+    let is_any = record.is_some() || !listed_claims(seen).is_empty() || export.is_some_and(is_claimed);
+    is_any.then(|| ClaimsPlan {
+        record,
         is_unverified: true,
-        ..ClaimsPlan::default()
+        ..as_they_are(seen)
     })
+}
+
+/// What is listed and registered, without a change.
+fn as_they_are(seen: &ObservedBinding) -> ClaimsPlan {
+    ClaimsPlan {
+        listed: listed_claims(seen).to_vec(),
+        spec: seen.claims.running.clone(),
+        ..ClaimsPlan::default()
+    }
 }
 
 /// Returns the steps to register these claims and to clean up these resources.

@@ -6,7 +6,8 @@ use std::{
 };
 
 use bindery_api::{
-    annotations,
+    Conditions as _, annotations,
+    conditions::HEARTBEATING,
     v1alpha2::{APIServiceBinding, APIServiceBindingBundle, PermissionClaim},
 };
 use bindery_runtime::queue::Priority;
@@ -14,7 +15,6 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::{
-    continuity::continues,
     contract_pin::ContractPin,
     controller::BindingController,
     crd::ObservedSchema,
@@ -25,6 +25,7 @@ use crate::{
     controller::{
         access::{self, ContractAccess, KnownCredentials},
         bundle_settings::BundleSettings,
+        conditions::mismatch,
         consent::{self, Consent},
         object_counts::ObjectCount,
         observed_session::ObservedSession,
@@ -64,7 +65,9 @@ impl BindingController {
             access,
             session: session.as_ref().map(|session| {
                 let export = session.exports().get(binding.export_name());
-                ObservedSession::of(session, consumer, export, consent.is_some())
+                let is_pinned = binding.contract_uid() == Some(&*session.contract().uid);
+                let was_other = is_pinned && mismatch(binding.conditions(), HEARTBEATING).is_some();
+                ObservedSession::of(session, consumer, export, consent.is_some(), was_other)
             }),
             crds: BTreeMap::new(),
             schemas: BTreeMap::new(),
@@ -90,9 +93,6 @@ impl BindingController {
         self.observe_crds(&mut seen, session.as_deref(), runtime, key);
         seen.last_count = runtime.count(seen.objects());
         self.count_for_bundle(&seen);
-        if let (Some(session), Some(uid)) = (&session, &binding.metadata.uid) {
-            session.note_continued(uid, continues(&seen));
-        }
         seen
     }
 
@@ -108,7 +108,6 @@ impl BindingController {
         let pin = ContractPin::of(binding, bundle, now);
         let secret = &binding.spec.kubeconfig_secret_ref;
         let known = KnownCredentials {
-            proven: context.proven(runtime.connection.session(), pin.contract.as_deref()),
             consent: pin.consent,
             unbinding: binding.metadata.deletion_timestamp.is_some(),
             ..KnownCredentials::of(&context.consumer, secret, pin.contract.as_deref())

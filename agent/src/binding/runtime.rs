@@ -300,7 +300,7 @@ fn is_done(released: &DrainProgress) -> bool {
 }
 
 /// The facts of an engine's progress whose change is reported at once.
-fn milestones(progress: &Progress) -> [bool; 7] {
+fn milestones(progress: &Progress) -> [bool; 6] {
     [
         progress.consumer_synced,
         progress.provider_synced,
@@ -308,6 +308,5 @@ fn milestones(progress: &Progress) -> [bool; 7] {
         progress.failing > 0,
         progress.remaining == Some(0),
         progress.objects == 0,
-        progress.continues,
     ]
 }

@@ -13,7 +13,7 @@ use super::{observed::ObservedBinding, plan::BindingPlan, unbind::UnbindPlan};
 use crate::{
     controller::{
         access::ContractAccess,
-        conditions::{provider_access, status_changes},
+        conditions::{mismatch, provider_access, status_changes},
     },
     session::status_reports::ExportReport,
 };
@@ -69,7 +69,6 @@ pub fn live(seen: &ObservedBinding, plan: &BindingPlan, failures: &CrdFailures) 
         set(access::connected(seen, plan, failures), types::CONNECTED);
         for (condition, kind) in [
             (sync::schema_in_sync(seen, plan, failures), types::SCHEMA_IN_SYNC),
-            (access::heartbeating(seen), types::HEARTBEATING),
             (sync::informers_synced(seen), types::INFORMERS_SYNCED),
             (sync::objects_in_sync(seen), types::OBJECTS_IN_SYNC),
             (sync::deletions_synced(seen), types::DELETIONS_SYNCED),
@@ -87,6 +86,10 @@ pub fn live(seen: &ObservedBinding, plan: &BindingPlan, failures: &CrdFailures) 
         ] {
             set(condition.filter(|_| is_served), kind);
         }
+        // That the contract serves another cluster is known until it is found out again.
+        let before = || mismatch(seen.binding.conditions(), types::HEARTBEATING).cloned();
+        let heartbeating = access::heartbeating(seen).filter(|_| is_served).or_else(before);
+        set(heartbeating, types::HEARTBEATING);
     }
     conditions::set_summary(&mut list, seen.now);
     status.conditions = list;

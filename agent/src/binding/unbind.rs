@@ -14,7 +14,7 @@ use super::{
 use crate::{
     controller::{
         access::ContractAccess,
-        observed_session::{ClusterPin, ObservedSession},
+        observed_session::{ClusterPin, ObservedSession, other_cluster},
     },
     session::{exports::ExportLookup, heartbeat::Heartbeat, provider_rights},
 };
@@ -171,7 +171,10 @@ fn path(seen: &ObservedBinding) -> UnbindPath {
         }
         ClusterPin::Other { recorded } => {
             return wait(
-                format!("the contract serves another cluster ({recorded}); {FORCE}"),
+                format!(
+                    "the contract serves another cluster ({}); {FORCE}",
+                    other_cluster(recorded.as_deref())
+                ),
                 true,
             );
         }
@@ -243,6 +246,7 @@ fn unverified(session: &ObservedSession) -> String {
              kube-bind.io/accept-provider-change=<time, RFC 3339>",
             session.contract_uid
         ),
+        None if session.is_gone() => "it does not exist there".to_owned(),
         _ => format!(
             "the konnector lacks rights there: {}",
             provider_rights::granting(&session.missing_rights)

@@ -175,19 +175,6 @@ impl Index<Pair> {
             .count()
     }
 
-    /// Whether a copy exists that the consumer's object notes by its UID, or no object notes any.
-    pub(crate) fn continues(&self) -> bool {
-        let mut is_any_noted = false;
-        for (_, pair) in self.pairs() {
-            let noted = pair.consumer.as_ref().and_then(|consumer| consumer.noted_uid.as_ref());
-            if noted.is_some() && noted == pair.provider.as_ref().map(|copy| &copy.uid) {
-                return true;
-            }
-            is_any_noted |= noted.is_some();
-        }
-        !is_any_noted
-    }
-
     /// Notes the outcome of an operation. It says nothing about objects that took the name since the plan was made.
     pub(crate) fn learn(&mut self, key: &ObjectKey, learned: Learned, planned: &PlannedUids) {
         match learned {

@@ -143,6 +143,11 @@ impl Consumer {
             content: (!object.meta.deletion_timestamp).then(|| Arc::new(object)),
         }
     }
+
+    /// Whether its annotation names another provider namespace than this one.
+    pub(crate) fn is_noted_elsewhere(&self, place: &str) -> bool {
+        self.noted_namespace.as_deref().is_some_and(|noted| noted != place)
+    }
 }
 
 // === impl Provider ===

@@ -27,6 +27,8 @@ pub(crate) struct Mode {
     pub status_subresource: bool,
     /// The APIServiceNamespace of the provider namespace is being deleted: no copy is created there.
     pub closing: bool,
+    /// The provider namespace is only assumed to be the one that was assigned.
+    pub assumed: bool,
     /// Several consumers may write the same provider object, and the last write wins.
     pub last_wins: bool,
     /// The user said that this cluster takes the place of another: a copy whose source is gone becomes the copy of the
@@ -56,6 +58,10 @@ pub(crate) fn plan(pair: &Pair, place: &Arc<str>, mode: Mode) -> Plan {
         (Some(consumer), _) if consumer.paused => Plan {
             ops: Vec::new(),
             blocked: (consumer.deleting || mode.draining).then_some(Blocked::Paused),
+        },
+        (Some(consumer), _) if mode.assumed && consumer.is_noted_elsewhere(place) => Plan {
+            ops: Vec::new(),
+            blocked: Some(Blocked::Elsewhere),
         },
         (Some(consumer), provider) if consumer.deleting => deleting(pair, consumer, provider.as_ref(), mode),
         (Some(consumer), _) if mode.draining => Plan::of(Op::DeleteConsumer {

@@ -46,14 +46,15 @@ pub(crate) struct Bound {
 // === impl Bound ===
 
 impl Bound {
-    fn mode(&self, key: &ObjectKey, closing: bool) -> Mode {
+    fn mode(&self, key: &ObjectKey, place: Option<&Place>) -> Mode {
         let adoption = if is_protected_namespace(&key.namespace, &self.own_namespace) {
             Adoption::Off
         } else {
             self.adoption
         };
         Mode {
-            closing,
+            closing: place.is_some_and(|place| place.closing),
+            assumed: place.is_some_and(|place| place.assumed),
             draining: self.draining.load(Ordering::Relaxed),
             status_subresource: self.status_subresource,
             last_wins: self.last_wins,
@@ -72,18 +73,19 @@ impl SyncStrategy for Bound {
 
     const HAS_PROVIDERS_SOURCES: bool = false;
     const SHARES_WATCHES: bool = false;
+    const ASSUMES_PLACES: bool = true;
 
     fn plan(&self, key: &ObjectKey, pair: &Pair, place: &Place) -> Steps<Op> {
-        steps(plan::plan(pair, &place.namespace, self.mode(key, place.closing)))
+        steps(plan::plan(pair, &place.namespace, self.mode(key, Some(place))))
     }
 
     fn is_at_rest(&self, key: &ObjectKey, pair: &Pair, place: &Place) -> bool {
-        plan::is_at_rest(pair, &place.namespace, self.mode(key, place.closing))
+        plan::is_at_rest(pair, &place.namespace, self.mode(key, Some(place)))
     }
 
     fn unplaced(&self, key: &ObjectKey, pair: &Pair, has_place: bool) -> Option<Steps<Op>> {
         // A provider namespace that is not listed yet may hold a copy.
-        let plan = plan::unplaced(pair, self.mode(key, false)).filter(|_| !has_place)?;
+        let plan = plan::unplaced(pair, self.mode(key, None)).filter(|_| !has_place)?;
         Some(steps(plan))
     }
 
@@ -139,7 +141,6 @@ impl SyncStrategy for Bound {
         let is_known = common.consumer_synced && common.provider_synced;
         Progress {
             remaining: (draining && is_known).then(|| index.remaining()),
-            continues: is_known && index.continues(),
             ..common
         }
     }

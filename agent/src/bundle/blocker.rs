@@ -6,7 +6,11 @@ use bindery_api::Severity;
 
 use super::observed::ObservedBundle;
 use crate::{
-    controller::{access::ContractAccess, observed_session::ClusterPin},
+    controller::{
+        access::ContractAccess,
+        conditions::CONSUMER_CLUSTER_MISMATCH,
+        observed_session::{ClusterPin, other_cluster},
+    },
     session::{connect::ConnectError, heartbeat::Heartbeat},
 };
 
@@ -52,7 +56,7 @@ impl SyncedReason {
             Self::ProviderClientError => "ProviderClientError",
             Self::ListExportsFailed => "ListExportsFailed",
             Self::ListBindingsFailed => "ListBindingsFailed",
-            Self::ConsumerClusterMismatch => "ConsumerClusterMismatch",
+            Self::ConsumerClusterMismatch => CONSUMER_CLUSTER_MISMATCH,
             Self::InvalidSpec => "InvalidSpec",
             Self::SyncErrors => "SyncErrors",
             Self::Connecting => "Connecting",
@@ -152,10 +156,11 @@ fn without_provider(seen: &ObservedBundle) -> Option<Blocker> {
         (ClusterPin::Ours | ClusterPin::Unverified, _) => None,
         (ClusterPin::Other { recorded }, _) => {
             let message = format!(
-                "contract {} serves another cluster (kube-system {recorded}), so nothing is bound; use credentials for \
+                "contract {} serves another cluster ({}), so nothing is bound; use credentials for \
                  this cluster, or take the contract over by annotating the bundle with kube-bind.io/accept-provider-change=<time, \
                  RFC 3339>{}",
                 session.contract,
+                other_cluster(recorded.as_deref()),
                 seen.takeover()
                     .complaint(bindery_api::annotations::ACCEPT_PROVIDER_CHANGE),
             );

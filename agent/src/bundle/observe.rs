@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use bindery_api::{annotations, meta::is_annotated, v1alpha2::APIServiceBindingBundle};
+use bindery_api::{Conditions as _, annotations, meta::is_annotated, v1alpha2::APIServiceBindingBundle};
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
@@ -10,11 +10,13 @@ use super::{
     controller::BundleController,
     observed::{ObservedBundle, RemovedExport},
     runtime::{BundleKey, BundleRuntime},
+    status::types::SYNCED,
 };
 use crate::{
     controller::{
         access::{ContractAccess, KnownCredentials},
         bundle_settings::BundleSettings,
+        conditions::mismatch,
         consent::{self, Consent},
         observed_session::ObservedSession,
     },
@@ -39,7 +41,6 @@ impl BundleController {
         }
         let consent = takeover.until();
         let known = KnownCredentials {
-            proven: context.proven(runtime.connection.session(), bundle.contract_uid()),
             consent: consent.is_some(),
             ..KnownCredentials::of(consumer, &bundle.spec.kubeconfig_secret_ref, bundle.contract_uid())
         };
@@ -66,7 +67,9 @@ impl BundleController {
             access: access.map(|reached| reached.contract.clone()),
             session: session.as_ref().map(|session| {
                 let no_export = ExportLookup::Unknown { failure: None };
-                ObservedSession::of(session, consumer, no_export, consent.is_some())
+                let is_pinned = bundle.contract_uid() == Some(&*session.contract().uid);
+                let was_other = is_pinned && mismatch(bundle.conditions(), SYNCED).is_some();
+                ObservedSession::of(session, consumer, no_export, consent.is_some(), was_other)
             }),
             exports: session.map(|session| session.exports().list()).unwrap_or_default(),
             last_probe,

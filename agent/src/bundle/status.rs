@@ -121,6 +121,12 @@ fn at(probe: &ProbeResult) -> Time {
 
 /// The condition Synced.
 fn synced(seen: &ObservedBundle, plan: &BundlePlan, failures: &ExportFailures) -> Condition {
+    if !matches!(seen.access, ContractAccess::Reached(_))
+        && let Some(known) = shared::mismatch(seen.bundle.conditions(), types::SYNCED)
+    {
+        // That the contract serves another cluster is known until it is found out again.
+        return known.clone();
+    }
     let blocker = plan.blocker.clone().or_else(|| trouble(seen, plan, failures));
     match blocker {
         Some(Blocker {

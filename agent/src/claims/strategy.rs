@@ -89,6 +89,7 @@ impl SyncStrategy for Claimed {
 
     const HAS_PROVIDERS_SOURCES: bool = true;
     const SHARES_WATCHES: bool = true;
+    const ASSUMES_PLACES: bool = false;
 
     fn plan(&self, key: &ObjectKey, pair: &Pair, place: &Place) -> Steps<Op> {
         let plan = plan::plan(pair, self.mode(key, place), &|side| side.choice(key, &self.rules));

@@ -94,8 +94,6 @@ pub struct KnownCredentials {
     pub stored: Option<StoredCredential>,
     /// UID of the pinned contract.
     pub pinned: Option<String>,
-    /// UID of the contract that was proven to be the one that the pinned digest stands for.
-    pub proven: Option<Arc<str>>,
     /// Whether the user consents to another contract.
     pub consent: bool,
     /// Whether the binding is being deleted: then the stored credential of the pinned contract may be used too.
@@ -176,7 +174,6 @@ impl KnownCredentials {
             secret: read(reference, secret.as_deref(), &consumer.namespace),
             stored: pinned.and_then(|uid| stored_credential(consumer, uid)),
             pinned: pinned.map(str::to_owned),
-            proven: None,
             consent: false,
             unbinding: false,
         }
@@ -227,7 +224,7 @@ impl KnownCredentials {
 
     /// Which contract a kubeconfig reaches, where the provider shows `found`. An unverified contract is the pinned one, which the
     /// connection led to before; and one that is pinned by the digest of its location stays unverified, also when a UID can be read, until
-    /// that is proven to be its own or the user consents. What the provider lacks meanwhile is no reason to end anything.
+    /// the user consents: the namespace may have been made anew meanwhile. What the provider lacks is no reason to end anything.
     fn identity(&self, found: &Contract, access: &ProviderAccess) -> Contract {
         let is_held = |pinned: &&str| {
             if is_unverified(pinned) {
@@ -249,7 +246,7 @@ impl KnownCredentials {
     /// Whether the binding or bundle may be served by a contract.
     fn accepts(&self, uid: &str) -> bool {
         let is_pinned = self.pinned.as_deref().is_none_or(|pinned| pinned == uid);
-        is_pinned || self.proven.as_deref() == Some(uid) || self.consent
+        is_pinned || self.consent
     }
 
     /// The kubeconfigs to try, the best first.

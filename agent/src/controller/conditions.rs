@@ -23,6 +23,9 @@ pub const CRD_CONFLICTS: [&str; 2] = [FOREIGN_CRD, SCHEMAS_DISAGREE];
 /// Reason of a DeletionsSynced condition that is False: so many objects are missing at once that no copy is deleted.
 pub const TOO_MANY_MISSING: &str = "TooManyMissing";
 
+/// Reason of a condition that is False: the contract serves another cluster.
+pub const CONSUMER_CLUSTER_MISMATCH: &str = "ConsumerClusterMismatch";
+
 /// How a binding or a bundle words its condition SecretValid.
 #[derive(Debug)]
 pub struct CredentialWording<'a> {
@@ -137,11 +140,14 @@ pub fn provider_access(
         && !session.is_verified()
     {
         told.push(format!(
-            "the {kind} is pinned to {}, the namespace has UID {found} now; that takes the place of the pin when copies are found that \
-             were made before, or after you consent by annotating the {kind} with kube-bind.io/accept-provider-change=<time, RFC 3339>{}",
+            "the {kind} is pinned to {}, the namespace has UID {found} now; if that is the contract that you bound, consent to it by \
+             annotating the {kind} with kube-bind.io/accept-provider-change=<time, RFC 3339>{}",
             session.contract_uid,
             takeover.complaint(annotations::ACCEPT_PROVIDER_CHANGE),
         ));
+    }
+    if session.is_gone() {
+        told.push(format!("namespace {} does not exist on the provider", session.contract));
     }
     if !session.missing_rights.is_empty() {
         told.push(format!(
@@ -157,6 +163,11 @@ pub fn provider_access(
         reason,
         told.join("; "),
     ))
+}
+
+/// The condition of this type, if it says that the contract serves another cluster.
+pub fn mismatch<'a>(known: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+    conditions::get(known, type_).filter(|known| known.reason == CONSUMER_CLUSTER_MISMATCH)
 }
 
 /// The conditions that deserve an event: those that stopped to hold or say something new, and Ready when it begins to hold.

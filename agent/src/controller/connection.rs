@@ -33,7 +33,7 @@ pub struct ProviderConnection<K> {
 #[derive(Debug)]
 struct AttachedSession {
     session: Arc<Session>,
-    _links: [Link; 5],
+    _links: [Link; 4],
     _subscription: Subscription,
 }
 
@@ -76,7 +76,6 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> ProviderConnection<K> {
                 self.link(session.credential().changes()),
                 self.link(session.heartbeat()),
                 self.link(session.verification()),
-                self.link(session.continued()),
             ],
             _subscription: {
                 let enqueue = self.enqueue();

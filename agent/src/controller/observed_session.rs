@@ -12,7 +12,7 @@ use crate::{
         exports::ExportLookup,
         heartbeat::Heartbeat,
         provider_rights::{
-            LIST_CLUSTER_BINDINGS, ProviderRight, Verification, WATCH_CLUSTER_BINDINGS, WRITE_HEARTBEAT,
+            LIST_CLUSTER_BINDINGS, ProviderRight, READ_NAMESPACE, Verification, WATCH_CLUSTER_BINDINGS, WRITE_HEARTBEAT,
         },
     },
 };
@@ -60,9 +60,17 @@ pub enum ClusterPin {
     Unverified,
     /// Another cluster: nothing may be written.
     Other {
-        /// UID of that cluster's kube-system namespace.
-        recorded: String,
+        /// UID of that cluster's kube-system namespace; `None` while the record cannot be read.
+        recorded: Option<String>,
     },
+}
+
+/// Names another cluster that a contract serves.
+pub fn other_cluster(recorded: Option<&str>) -> String {
+    recorded.map_or_else(
+        || "its ClusterBinding, which names that, cannot be read now".to_owned(),
+        |recorded| format!("kube-system {recorded}"),
+    )
 }
 
 /// What a provider shows of the cluster that a contract serves.
@@ -74,19 +82,28 @@ struct ClusterRecord<'a> {
     is_accepted: bool,
     /// Whether the user consents to take the contract over from another cluster.
     takeover: bool,
+    /// Whether the contract served another cluster when that was known last, maybe before a restart.
+    was_other: bool,
 }
 
 impl ClusterRecord<'_> {
     /// Which cluster the contract is pinned to. A record that can no longer be read may have changed, so that it proves nothing.
     fn pin(self, ours: Option<&str>, verification: &Verification) -> ClusterPin {
+        let is_unreadable = verification.lacks(LIST_CLUSTER_BINDINGS) || verification.lacks(WATCH_CLUSTER_BINDINGS);
+        let is_read = self.recorded.is_some() || (self.is_accepted && !is_unreadable);
+        if self.was_other && !is_read && !self.takeover {
+            return ClusterPin::Other { recorded: None };
+        }
         let Some(ours) = ours else {
             return ClusterPin::Unknown;
         };
         let other = self.recorded.filter(|recorded| *recorded != ours && !self.takeover);
         if let Some(recorded) = other.map(str::to_owned) {
-            return ClusterPin::Other { recorded };
+            return ClusterPin::Other {
+                recorded: Some(recorded),
+            };
         }
-        if verification.lacks(LIST_CLUSTER_BINDINGS) || verification.lacks(WATCH_CLUSTER_BINDINGS) {
+        if is_unreadable {
             return ClusterPin::Unverified;
         }
         match self.recorded {
@@ -102,8 +119,8 @@ impl ClusterRecord<'_> {
 
 impl ObservedSession {
     /// Takes a snapshot of a session. `takeover` is true where the user consents to take the contract over from another
-    /// cluster.
-    pub fn of(session: &Session, consumer: &Consumer, export: ExportLookup, takeover: bool) -> Self {
+    /// cluster, `was_other` where the contract served another one when that was known last.
+    pub fn of(session: &Session, consumer: &Consumer, export: ExportLookup, takeover: bool, was_other: bool) -> Self {
         let contract = session.contract();
         let heartbeat = session.heartbeat().borrow().clone();
         let cluster_binding = session.cluster_binding().get(&contract.namespace, CLUSTER_BINDING);
@@ -115,6 +132,7 @@ impl ObservedSession {
             recorded,
             is_accepted: heartbeat == Heartbeat::Beating && cluster_binding.is_some(),
             takeover,
+            was_other,
         };
         let pin = record.pin(consumer.cluster_uid().as_deref(), &verification);
         let held = session.credential().held();
@@ -150,6 +168,11 @@ impl ObservedSession {
         self.found.as_ref() == Some(&self.contract_uid)
     }
 
+    /// Whether the contract namespace did not exist when it was read last.
+    pub fn is_gone(&self) -> bool {
+        self.found.is_none() && !self.lacks(READ_NAMESPACE)
+    }
+
     /// Whether a right in the contract namespace is known to be missing.
     pub fn lacks(&self, right: ProviderRight) -> bool {
         self.missing_rights.contains(&right)
@@ -168,6 +191,7 @@ mod tests {
             recorded,
             is_accepted,
             takeover: false,
+            was_other: false,
         };
         let verification = Verification {
             found: None,
@@ -184,7 +208,7 @@ mod tests {
     #[test]
     fn a_record_that_cannot_be_read_proves_nothing() {
         let theirs = ClusterPin::Other {
-            recorded: "theirs".to_owned(),
+            recorded: Some("theirs".to_owned()),
         };
         check(OURS, true, &[], &ClusterPin::Ours);
         check(None, true, &[], &ClusterPin::Ours);
@@ -206,7 +230,43 @@ mod tests {
             recorded: Some("theirs"),
             is_accepted: false,
             takeover: true,
+            was_other: true,
         };
         assert_eq!(record.pin(OURS, &Verification::default()), ClusterPin::Unknown);
+    }
+
+    #[test]
+    fn another_cluster_is_not_forgotten_while_the_record_cannot_be_read() {
+        let check = |recorded, is_accepted, missing: &[ProviderRight], takeover, expect: &ClusterPin| {
+            let record = ClusterRecord {
+                recorded,
+                is_accepted,
+                takeover,
+                was_other: true,
+            };
+            let verification = Verification {
+                found: None,
+                missing: missing.to_vec(),
+            };
+            assert_eq!(
+                record.pin(OURS, &verification),
+                *expect,
+                "{record:?} without {missing:?}"
+            );
+        };
+        let unread = ClusterPin::Other { recorded: None };
+        for missing in [
+            &[LIST_CLUSTER_BINDINGS][..],
+            &[WATCH_CLUSTER_BINDINGS],
+            &[WRITE_HEARTBEAT],
+            &[],
+        ] {
+            check(None, false, missing, false, &unread);
+        }
+        check(None, true, &[LIST_CLUSTER_BINDINGS], false, &unread);
+        check(None, true, &[], false, &ClusterPin::Ours);
+        check(OURS, false, &[], false, &ClusterPin::Ours);
+        check(None, false, &[LIST_CLUSTER_BINDINGS], true, &ClusterPin::Unverified);
+        check(None, false, &[], true, &ClusterPin::Unknown);
     }
 }

@@ -74,17 +74,16 @@ impl<F: SyncStrategy> Shared<F> {
             return Ok(());
         };
         let request = self.around.namespaces.get(&self.frame.contract, name);
+        let is_assumed = request.is_none() && F::ASSUMES_PLACES && self.is_place_unreadable();
         let assigned = match request.as_deref() {
             Some(request) => mapped::assigned(request, &self.frame.placement),
-            None if self.is_place_unreadable() => {
-                mapped::assumed(&self.frame.contract, &consumer_namespace, &self.frame.placement)
-            }
+            None if is_assumed => mapped::assumed(&self.frame.contract, &consumer_namespace, &self.frame.placement),
             None => None,
         };
         let closing = request
             .as_deref()
             .is_some_and(|request| request.metadata.deletion_timestamp.is_some());
-        self.use_place(&consumer_namespace, assigned, closing);
+        self.use_place(&consumer_namespace, assigned, closing, is_assumed);
         let refusal = request
             .as_deref()
             .and_then(|request| mapped::refusal(request, &self.frame.placement));
@@ -118,22 +117,29 @@ impl<F: SyncStrategy> Shared<F> {
         self.enqueue(keys, Priority::Live);
     }
 
-    /// Uses the provider namespace that is assigned to a consumer namespace, if any, in place of an earlier one.
+    /// Uses the provider namespace that is assigned to a consumer namespace, if any, in place of an earlier one. `assumed` is true of
+    /// one that is only assumed to be assigned.
     pub(super) fn use_place(
         self: &Arc<Self>,
         consumer_namespace: &Arc<str>,
         assigned: Option<Arc<str>>,
         closing: bool,
+        assumed: bool,
     ) {
         let mut index = self.index.lock();
         index.set_closing(consumer_namespace, closing);
+        let is_news = index.set_assumed(consumer_namespace, assumed);
         let before = index
             .place(consumer_namespace)
             .map(|place| Arc::clone(&place.namespace));
         if before == assigned {
+            let keys = is_news.then(|| index.keys_in(consumer_namespace));
+            drop(index);
+            self.enqueue(keys.unwrap_or_default(), Priority::Backlog);
             return;
         }
         index.set_place(consumer_namespace, assigned.clone(), closing);
+        index.set_assumed(consumer_namespace, assumed);
         let is_listed = self.lists_places.load(Ordering::Relaxed);
         let keys = index.keys_in(consumer_namespace);
         drop(index);

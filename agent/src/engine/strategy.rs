@@ -30,6 +30,10 @@ pub(crate) trait SyncStrategy: Send + Sync + Sized + 'static {
     /// Whether a shared informer watches whole clusters, and calls the event handlers of this engine.
     const SHARES_WATCHES: bool;
 
+    /// Whether the provider namespace that a backend assigns by default is used while the assigned one cannot be read. That needs
+    /// objects that note where their copy is, and sources on the consumer alone.
+    const ASSUMES_PLACES: bool;
+
     /// Plans a pair whose two sides are known. `place` is the provider namespace of its copy.
     fn plan(&self, key: &ObjectKey, pair: &Self::Pair, place: &Place) -> Steps<Self::Op>;
 

@@ -1,6 +1,5 @@
 use std::collections::BTreeMap;
 
-use bindery_api::annotations;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -510,38 +509,12 @@ fn a_cluster_that_went_back_in_time_is_believed() {
 }
 
 #[test]
-fn copies_continue_where_one_is_found_that_was_noted_or_none_was() {
-    let annotated = |namespace: &str, name: &str, uid: &str, annotations: serde_json::Value| {
-        let json = json!({"metadata": {
-            "namespace": namespace, "name": name, "uid": uid, "resourceVersion": "5", "annotations": annotations,
-        }});
-        serde_json::from_str::<Object>(&json.to_string()).unwrap()
-    };
-    let noting = |name: &str, copy: &str| annotated("ns", name, name, json!({annotations::PROVIDER_UID: copy}));
-    let copy = |name: &str, uid: &str| {
-        let marks = json!({annotations::CLUSTER_NAMESPACE: "contract", annotations::CONSUMER_UID: name});
-        annotated("contract-ns", name, uid, marks)
-    };
-    let check = |objects: Vec<Object>, copies: Vec<(&str, Object)>, expect: bool| {
-        let mut index = index();
-        list_consumer(&mut index, objects, 5);
-        list_provider(&mut index, "ns", copies, 5);
-        assert_eq!(index.continues(), expect);
-    };
-    check(vec![], vec![], true);
-    check(vec![object("ns", "a", "a", 5)], vec![], true);
-    check(vec![], vec![("a", copy("a", "1"))], true);
-    check(vec![noting("a", "1")], vec![], false);
-    check(vec![noting("a", "1")], vec![("a", copy("a", "2"))], false);
-    check(vec![noting("a", "1")], vec![("a", copy("a", "1"))], true);
-    check(
-        vec![noting("a", "1"), noting("b", "2")],
-        vec![("b", copy("b", "2"))],
-        true,
-    );
-    check(
-        vec![noting("a", "1"), object("ns", "b", "b", 5)],
-        vec![("b", copy("b", "2"))],
-        false,
-    );
+fn a_place_is_assumed_until_it_is_known() {
+    let mut index = index();
+    let namespace: Arc<str> = "ns".into();
+    assert!(!index.set_assumed(&namespace, false), "no news");
+    assert!(index.set_assumed(&namespace, true));
+    assert!(index.place("ns").unwrap().assumed);
+    assert!(index.set_assumed(&namespace, false));
+    assert!(!index.set_assumed(&"other".into(), true), "it has no place");
 }

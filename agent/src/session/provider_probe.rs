@@ -105,7 +105,11 @@ async fn run(core: Arc<SessionCore>, policy: PollPolicy, sender: watch::Sender<O
 /// anew. Returns whether the contract was verified.
 async fn probe(core: &SessionCore) -> Result<bool, ConnectError> {
     let access = core.credential.held().access;
-    let FoundContract { contract, is_verified } = connect::read_contract(&core.sides.provider, &access).await?;
+    let read = connect::read_contract(&core.sides.provider, &access).await;
+    if matches!(read, Err(ConnectError::Gone { .. })) {
+        core.note_gone();
+    }
+    let FoundContract { contract, is_verified } = read?;
     core.note_found(is_verified.then(|| Arc::clone(&contract.uid)));
     if !is_verified || contract.uid == core.contract.uid || is_unverified(&core.contract.uid) {
         return Ok(is_verified);

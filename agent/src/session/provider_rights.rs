@@ -142,6 +142,12 @@ impl Verification {
         Self { found, missing }
     }
 
+    /// The contract namespace does not exist, which no right would mend.
+    pub(super) fn gone(mut missing: Vec<ProviderRight>) -> Self {
+        missing.retain(|right| *right != READ_NAMESPACE);
+        Self { found: None, missing }
+    }
+
     /// Whether a right is known to be missing.
     pub fn lacks(&self, right: ProviderRight) -> bool {
         self.missing.contains(&right)

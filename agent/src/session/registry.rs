@@ -40,8 +40,7 @@ impl Sessions {
     }
 
     /// Returns the session of the contract that was reached. An open session is offered the credential; a new session is
-    /// opened if there is none, if the contract was reached over another connection with a newer credential, or if the UID of an
-    /// unverified contract can be read now, so that whatever is known from then on was read after it.
+    /// opened if there is none, or if the contract was reached over another connection with a newer credential.
     pub fn enter(&self, reached: &ContractConnection, settings: SessionSettings) -> Arc<Session> {
         let mut open = self.open.lock();
         let mut before = None;
@@ -50,9 +49,7 @@ impl Sessions {
             let same_connection = held.access.endpoint == reached.access.endpoint;
             let refused = session.core.credential.was_refused(&reached.access.fingerprint);
             let newer = reached.access.lifetime.is_newer_than(&held.access.lifetime);
-            let found = session.core.found();
-            let is_current = !found.is_late(&reached.contract.uid, reached.found.as_ref());
-            if is_current && (same_connection || refused || (!newer && !held.refused)) {
+            if same_connection || refused || (!newer && !held.refused) {
                 session.core.offer(reached);
                 return session;
             }

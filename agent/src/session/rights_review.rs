@@ -10,6 +10,7 @@ use bindery_api::{
     v1alpha2::{APIServiceExport, APIServiceNamespace, BoundSchema, ClusterBinding},
 };
 use bindery_runtime::{cache::Cache, errors};
+use futures::FutureExt as _;
 use k8s_openapi::{
     NamespaceResourceScope,
     api::authorization::v1::{SelfSubjectAccessReview, SelfSubjectRulesReview, SelfSubjectRulesReviewSpec},
@@ -36,8 +37,15 @@ use super::{
 pub(super) async fn run(core: Arc<SessionCore>) {
     loop {
         core.doubt().await;
+        loop {
+            core.review().await;
+            sleep(core.settings.polling_interval).await;
+            if core.doubt().now_or_never().is_none() {
+                break;
+            }
+        }
+        // What failed works again, maybe because the namespace was made anew meanwhile.
         core.review().await;
-        sleep(core.settings.polling_interval).await;
     }
 }
 
@@ -65,20 +73,22 @@ impl SessionCore {
     /// Reads the UID of the contract, and the rights. What cannot be found out stays as it was known.
     async fn review(&self) {
         let access = self.credential.held().access;
-        let found = match connect::read_uid(&self.sides.provider, &access).await {
-            Ok(uid) => Some(uid),
-            Err(ConnectError::Denied { .. }) => None,
-            Err(_) => return,
+        let read = connect::read_uid(&self.sides.provider, &access).await;
+        let known = self.verification.borrow().missing.clone();
+        let missing = match &read {
+            Ok(_) | Err(ConnectError::Denied { .. }) => match self.missing().await {
+                Ok(missing) => missing,
+                Err(error) if errors::is_forbidden(&error) => self.unlistable().await,
+                Err(error) => {
+                    tracing::debug!(contract = %self.contract.namespace, error = %errors::explain(&error), "rights not reviewed");
+                    known
+                }
+            },
+            Err(_) => known,
         };
-        let missing = match self.missing().await {
-            Ok(missing) => missing,
-            Err(error) if errors::is_forbidden(&error) => self.unlistable().await,
-            Err(error) => {
-                tracing::debug!(contract = %self.contract.namespace, error = %errors::explain(&error), "rights not reviewed");
-                self.verification.borrow().missing.clone()
-            }
-        };
-        self.verify(Verification::new(found, missing));
+        if let Some(verification) = verification(read, missing) {
+            self.verify(verification);
+        }
     }
 
     /// Asks the API server which of the needed rights are missing.
@@ -133,6 +143,12 @@ impl SessionCore {
         self.verify(Verification::new(found, missing));
     }
 
+    /// Notes that the contract namespace does not exist, so that one that is made anew is not taken for it.
+    pub(super) fn note_gone(&self) {
+        let missing = self.verification.borrow().missing.clone();
+        self.verify(Verification::gone(missing));
+    }
+
     /// Publishes what is known of the contract's UID and of the rights, if it changed.
     pub(super) fn verify(&self, verification: Verification) {
         self.note_uid(verification.found.as_ref());
@@ -152,6 +168,17 @@ impl SessionCore {
             }
             before != *known
         });
+    }
+}
+
+/// What reading the contract namespace tells of the contract, with these rights missing; `None` if nothing.
+fn verification(read: Result<Arc<str>, ConnectError>, missing: Vec<ProviderRight>) -> Option<Verification> {
+    match read {
+        Ok(uid) => Some(Verification::new(Some(uid), missing)),
+        Err(ConnectError::Denied { .. }) => Some(Verification::new(None, missing)),
+        // A namespace that is made anew later is not taken for the one that was verified.
+        Err(ConnectError::Gone { .. }) => Some(Verification::gone(missing)),
+        Err(_) => None,
     }
 }
 
@@ -185,4 +212,39 @@ where
     let mut health = cache.health();
     // The cache owns the sender, so that waiting never fails.
     let _ = health.wait_for(|health| health.failure.is_some()).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::provider_rights::{READ_NAMESPACE, WRITE_HEARTBEAT};
+
+    #[test]
+    fn a_namespace_that_is_gone_is_not_verified_and_no_right_lacks() {
+        let (server, message) = (String::new, String::new);
+        let read = |read: Result<&str, ConnectError>| verification(read.map(Arc::from), vec![WRITE_HEARTBEAT]);
+        let check = |outcome, expect: Option<(Option<&str>, Vec<ProviderRight>)>| {
+            let known = read(outcome);
+            let known = known
+                .as_ref()
+                .map(|known| (known.found.as_deref(), known.missing.clone()));
+            assert_eq!(known, expect);
+        };
+        check(Ok("a"), Some((Some("a"), vec![WRITE_HEARTBEAT])));
+        let denied = ConnectError::Denied {
+            server: server(),
+            message: message(),
+        };
+        check(Err(denied), Some((None, vec![READ_NAMESPACE, WRITE_HEARTBEAT])));
+        let gone = ConnectError::Gone {
+            server: server(),
+            namespace: "kube-bind-x".to_owned(),
+        };
+        check(Err(gone), Some((None, vec![WRITE_HEARTBEAT])));
+        let unreachable = ConnectError::Unreachable {
+            server: server(),
+            message: message(),
+        };
+        check(Err(unreachable), None);
+    }
 }

@@ -1,9 +1,6 @@
 //! The state that the tasks of a session share.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use bindery_api::{
     names::CLUSTER_BINDING,
@@ -47,8 +44,6 @@ pub(super) struct SessionCore {
     pub(super) contract: Contract,
     /// The UIDs of the contract namespace that were read.
     found: Mutex<FoundUids>,
-    /// UIDs of the bindings whose copies on the provider are those that were made before.
-    pub(super) continued: watch::Sender<BTreeSet<Arc<str>>>,
     pub(super) sides: Sides,
     pub(super) surroundings: Surroundings,
     pub(super) consumer: Consumer,
@@ -149,11 +144,9 @@ impl SessionCore {
         Self {
             contract: reached.contract.clone(),
             found: Mutex::new(FoundUids {
-                first: reached.found.clone(),
                 last: reached.found.clone(),
                 now: reached.found.clone(),
             }),
-            continued: watch::Sender::default(),
             sides,
             surroundings,
             consumer,

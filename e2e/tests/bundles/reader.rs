@@ -66,6 +66,9 @@ pub(crate) async fn a_kubeconfig_that_only_reads_says_what_it_lacks() -> Result<
         begins_without_rights(&bundle).await?;
 
         admin.allow_all().await?;
+        let uid = contract.uid().await?;
+        names(&bundle, &uid).await?;
+        consent(&bundle, READ, &uid).await?;
         clears(&bundle, &contract).await?;
         let pair = case.object(&contract, READ, "one").await?;
         let ending = case.object(&contract, READ, "ending").await?;
@@ -170,10 +173,7 @@ pub(crate) async fn a_contract_made_anew_needs_consent() -> Result<()> {
         is_unverified().await?;
         admin.make_anew().await?;
         let second = contract.uid().await?;
-        let says = ["has UID", &second, annotations::ACCEPT_PROVIDER_CHANGE];
-        bundle
-            .complains(LACKING, Severity::Warning, "ContractUnverified", &says)
-            .await?;
+        names(&bundle, &second).await?;
         binding_of(
             &bundle,
             ANEW,
@@ -183,25 +183,16 @@ pub(crate) async fn a_contract_made_anew_needs_consent() -> Result<()> {
         )
         .await?;
         holds_for("the pin to stay", A_WHILE, is_unverified).await?;
-
-        let until = Timestamp::now() + SignedDuration::from_mins(5);
-        bundle
-            .annotate(annotations::ACCEPT_PROVIDER_CHANGE, json!(until.to_string()))
-            .await?;
-        eventually_ok("the contract to be the one that was consented to", SOON, async || {
-            let bound = bundle.all_bindings.get(ANEW.name).await?;
-            for pinned in [bound.contract_uid(), bundle.get().await?.contract_uid()] {
-                ensure!(pinned == Some(&*second), "{pinned:?}");
-            }
-            pair.is_here().await
-        })
-        .await?;
-        bundle
-            .annotate(annotations::ACCEPT_PROVIDER_CHANGE, json!(null))
-            .await?;
-        bundle
-            .annotate_binding(ANEW.name, annotations::ACCEPT_PROVIDER_CHANGE, json!(null))
-            .await?;
+        // The konnector makes the copies again, which proves nothing.
+        contract.export(ANEW).await?;
+        pair.works("on another contract").await?;
+        let pinned = async || {
+            is_unverified().await?;
+            names(&bundle, &second).await
+        };
+        holds_for("the pin to stay with copies", A_WHILE, pinned).await?;
+        consent(&bundle, ANEW, &second).await?;
+        pair.is_here().await?;
 
         admin.make_anew().await?;
         let third = contract.uid().await?;
@@ -297,6 +288,37 @@ async fn begins_without_rights(bundle: &Bundle) -> Result<()> {
         "it is pinned to {pinned:?}"
     );
     Ok(())
+}
+
+/// The condition names the UID that was found, and how to consent to it.
+async fn names(bundle: &Bundle, uid: &str) -> Result<()> {
+    let says = ["has UID", uid, annotations::ACCEPT_PROVIDER_CHANGE];
+    bundle
+        .complains(LACKING, Severity::Warning, "ContractUnverified", &says)
+        .await
+        .map(drop)
+}
+
+/// The user consents to the contract of this UID, until it is pinned.
+async fn consent(bundle: &Bundle, offer: Offer, uid: &str) -> Result<()> {
+    let until = Timestamp::now() + SignedDuration::from_mins(5);
+    bundle
+        .annotate(annotations::ACCEPT_PROVIDER_CHANGE, json!(until.to_string()))
+        .await?;
+    eventually_ok("the contract to be the one that was consented to", SOON, async || {
+        let bound = bundle.all_bindings.get(offer.name).await?;
+        for pinned in [bound.contract_uid(), bundle.get().await?.contract_uid()] {
+            ensure!(pinned == Some(uid), "{pinned:?}");
+        }
+        Ok(())
+    })
+    .await?;
+    bundle
+        .annotate(annotations::ACCEPT_PROVIDER_CHANGE, json!(null))
+        .await?;
+    bundle
+        .annotate_binding(offer.name, annotations::ACCEPT_PROVIDER_CHANGE, json!(null))
+        .await
 }
 
 /// With all rights the condition is gone, and the UID of the contract is pinned.

@@ -12,7 +12,7 @@ use crate::{
     controller::{
         access::ContractAccess,
         conditions::{self, CredentialWording},
-        observed_session::{ClusterPin, ObservedSession},
+        observed_session::{ClusterPin, ObservedSession, other_cluster},
     },
     session::{
         connect::ConnectError, exports::ExportLookup, heartbeat::Heartbeat, provider_rights::LIST_CLUSTER_BINDINGS,
@@ -175,12 +175,13 @@ pub(super) fn heartbeating(seen: &ObservedBinding) -> Option<Condition> {
     if let ClusterPin::Other { recorded } = &session.pin {
         return of(
             Severity::Error,
-            "ConsumerClusterMismatch",
+            conditions::CONSUMER_CLUSTER_MISMATCH,
             format!(
-                "contract {} serves another cluster (kube-system {recorded}), so nothing is written; bind with credentials \
+                "contract {} serves another cluster ({}), so nothing is written; bind with credentials \
                  for this cluster, or take the contract over by annotating the binding with \
                  kube-bind.io/accept-provider-change=<time, RFC 3339>{}",
                 session.contract,
+                other_cluster(recorded.as_deref()),
                 seen.takeover().complaint(annotations::ACCEPT_PROVIDER_CHANGE),
             ),
         );

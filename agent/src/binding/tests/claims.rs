@@ -470,3 +470,47 @@ fn an_unverified_contract_gets_no_claimed_object() {
     }
     assert_eq!(super::unverified(&served()), None, "nothing is claimed");
 }
+
+/// A binding without a record of accepted claims, whose export claims these.
+fn unrecorded(claimed: &[&str]) -> ObservedBinding {
+    let mut seen = world(claimed, &[], &[]);
+    binding(&mut seen)
+        .annotations_mut()
+        .remove(annotations::ACCEPTED_CLAIMS);
+    seen
+}
+
+#[test]
+fn claims_are_recorded_at_first_sight_and_later_ones_need_consent() {
+    let unread: fn(&mut ObservedBinding) = |seen| session(seen).found = None;
+    let unplaced: fn(&mut ObservedBinding) = |seen| {
+        seen.schemas.insert(CRD.to_owned(), ObservedSchema::Unreadable);
+        let mut export = Arc::unwrap_or_clone(Arc::clone(seen.export().unwrap()));
+        export.spec.isolation = Isolation::None;
+        session(seen).export = ExportLookup::Present(Arc::new(export));
+    };
+    for lacks in [unread, unplaced] {
+        let mut seen = unrecorded(&[]);
+        lacks(&mut seen);
+        let first = turn(&mut seen);
+        assert!(first.contains(&"accept 0".to_owned()), "{first:?}");
+
+        // The provider claims more, and gives the right after that.
+        let record = binding(&mut seen).annotations()[annotations::ACCEPTED_CLAIMS].clone();
+        claims(&mut seen, core(&["secrets"]));
+        let accepted = binding(&mut seen).annotations_mut();
+        accepted.insert(annotations::ACCEPTED_CLAIMS.to_owned(), record);
+        session(&mut seen).found = Some("a".into());
+        seen.schemas.insert(CRD.to_owned(), ObservedSchema::Present(schema()));
+        let plan = super::plan(&seen).unwrap();
+        assert_eq!((names(&plan.effective), plan.record), (vec![], None));
+        assert_eq!(plan.unaccepted, [GroupResource::new("", "secrets")]);
+    }
+    let mut seen = unrecorded(&["secrets"]);
+    unread(&mut seen);
+    let first = turn(&mut seen);
+    assert!(first.contains(&"accept 1".to_owned()), "{first:?}");
+    check(&mut seen, &["go on"], &[]);
+    session(&mut seen).found = Some("a".into());
+    check(&mut seen, &["go on"], &["secrets"]);
+}

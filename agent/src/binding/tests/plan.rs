@@ -63,7 +63,7 @@ fn nothing_is_written_while_it_is_not_known_for_whom() {
         &["pause"],
     );
     let other = ClusterPin::Other {
-        recorded: "other".to_owned(),
+        recorded: Some("other".to_owned()),
     };
     check(&with(served(), |seen| session(seen).pin = other), &["pause"]);
     check(&with(installed(), |seen| session(seen).pin = ClusterPin::Unknown), &[]);

@@ -197,7 +197,7 @@ fn what_the_provider_lacks_is_named() {
     );
     let other = with(served(), |seen| {
         session(seen).pin = ClusterPin::Other {
-            recorded: "theirs".to_owned(),
+            recorded: Some("theirs".to_owned()),
         };
     });
     check(
@@ -672,4 +672,43 @@ fn each_missing_right_is_named_and_the_worst_effect_is_told() {
     );
     let status = status_of(&lacking(&[], true, ClusterPin::Ours));
     assert!(conditions::get(&status.conditions, kind).is_none(), "{status:?}");
+}
+
+#[test]
+fn that_the_contract_serves_another_cluster_is_kept_until_it_is_found_out_again() {
+    let other = with(served(), |seen| {
+        session(seen).pin = ClusterPin::Other {
+            recorded: Some("theirs".to_owned()),
+        };
+    });
+    let told = status_of(&other);
+    let mut away = with(served(), |seen| {
+        binding(seen).status = Some(told);
+        seen.session = None;
+        seen.access = ContractAccess::Failed(ConnectError::Unreachable {
+            server: "https://x".to_owned(),
+            message: "no route".to_owned(),
+        });
+    });
+    check(
+        &away,
+        types::HEARTBEATING,
+        "ConsumerClusterMismatch",
+        Severity::Error,
+        "theirs",
+    );
+    away.session = with(served(), |seen| {
+        session(seen).pin = ClusterPin::Other { recorded: None }
+    })
+    .session;
+    away.access = ContractAccess::Reached(reached("a"));
+    check(
+        &away,
+        types::HEARTBEATING,
+        "ConsumerClusterMismatch",
+        Severity::Error,
+        "cannot be read",
+    );
+    session(&mut away).pin = ClusterPin::Ours;
+    assert!(conditions::is_true(&status_of(&away).conditions, types::HEARTBEATING));
 }

@@ -13,7 +13,7 @@ use crate::{
     },
     controller::access::SecretProblem,
     drain::{DrainMode, DrainProgress},
-    session::connect::ConnectError,
+    session::{connect::ConnectError, provider_rights::READ_NAMESPACE},
 };
 
 fn with(mut seen: ObservedBinding, change: impl FnOnce(&mut ObservedBinding)) -> ObservedBinding {
@@ -331,8 +331,13 @@ fn a_bundles_binding_leaves_the_export_to_the_next() {
 
 #[test]
 fn an_unverified_contract_holds_a_deletion_up_unless_the_user_forces_it() {
-    let unverified = |seen: &mut ObservedBinding| session(seen).found = None;
+    let unverified = |seen: &mut ObservedBinding| {
+        session(seen).found = None;
+        session(seen).missing_rights = vec![READ_NAMESPACE];
+    };
     check(&with(served(), unverified), &["pause"], "lacks rights");
+    let gone = |seen: &mut ObservedBinding| session(seen).found = None;
+    check(&with(served(), gone), &["pause"], "it does not exist there");
     let another = |seen: &mut ObservedBinding| session(seen).found = Some("b".into());
     check(&with(served(), another), &["pause"], "has UID b; consent to that");
     let empty = with(pinned(), unverified);

@@ -32,6 +32,11 @@ pub(crate) enum Blocked {
         "the provider changed fields that this object sets; they were written back once and are now left as they are"
     )]
     Drift,
+    /// Its annotation names another provider namespace than the one that is assumed.
+    #[error(
+        "its copy is in another provider namespace than the one that is assigned by default, and the konnector may not list the          APIServiceNamespaces; condition ProviderAccessComplete says which right it needs"
+    )]
+    Elsewhere,
     /// The plan would delete the object, but it is paused.
     #[error("it is paused; remove the annotation kube-bind.io/paused, and its deletion goes on")]
     Paused,
@@ -46,6 +51,7 @@ impl Blocked {
             Self::Unmarked | Self::Differs | Self::Released | Self::OtherContract(_) | Self::OtherSource(_) => {
                 "Conflict"
             }
+            Self::Elsewhere => "PlaceUnknown",
             Self::Drift => "ProviderOverrides",
             Self::Paused => "Paused",
         }

@@ -23,6 +23,7 @@ const MODE: Mode = Mode {
     draining: false,
     status_subresource: true,
     closing: false,
+    assumed: false,
     last_wins: false,
     relink: false,
     adoption: Adoption::Off,
@@ -900,4 +901,29 @@ proptest! {
             (Some(_), None) => prop_assert!(false, "not created"),
         }
     }
+}
+
+#[test]
+fn in_an_assumed_place_nothing_is_done_for_an_object_that_notes_another() {
+    let assumed = Mode { assumed: true, ..MODE };
+    let mut world = World::new();
+    world.create_consumer(1);
+    assert_eq!(world.settle(assumed), (vec!["create", "hold"], None), "it notes none");
+    world.set_consumer("/spec/intent", json!(2));
+    assert_eq!(world.settle(assumed), (vec!["update"], None), "it notes this one");
+
+    world.annotate_consumer(annotations::PROVIDER_NAMESPACE, "elsewhere");
+    world.delete_provider();
+    let waits = (vec![], Some(Blocked::Elsewhere));
+    assert_eq!(world.settle(assumed), waits, "no second copy is made");
+    assert_eq!(
+        world.settle(Mode {
+            draining: true,
+            ..assumed
+        }),
+        waits
+    );
+    world.delete_consumer();
+    assert_eq!(world.settle(assumed), waits, "the copy may exist elsewhere");
+    assert_eq!(world.settle(MODE), (vec!["release"], None), "this is the place");
 }

@@ -372,7 +372,7 @@ fn nothing_is_done_without_a_provider_that_is_the_right_one() {
     let pin = |seen: &mut ObservedBundle, pin| seen.session.as_mut().unwrap().pin = pin;
     check_blocked(|seen| pin(seen, ClusterPin::Unknown), "Waiting", "heartbeat");
     let other = ClusterPin::Other {
-        recorded: "z".to_owned(),
+        recorded: Some("z".to_owned()),
     };
     check_blocked(|seen| pin(seen, other), "ConsumerClusterMismatch", "another cluster");
     check_blocked(|seen| seen.exports.complete = false, "Connecting", "list");

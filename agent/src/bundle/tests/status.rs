@@ -8,7 +8,7 @@ use crate::{
         fixtures::{bound, bundle, contract, list, respec, secret, seen},
         plan::plan,
     },
-    controller::access::SecretProblem,
+    controller::{access::SecretProblem, observed_session::ClusterPin},
 };
 
 fn with(mut seen: ObservedBundle, change: impl FnOnce(&mut ObservedBundle)) -> ObservedBundle {
@@ -313,4 +313,29 @@ fn a_look_before_the_provider_has_answered_changes_nothing() {
     assert_eq!(changes(Some(&status), &status_of(&seen), seen.now), None);
     bundle(&mut seen).status = None;
     check(&seen, "Synced", "Connecting", Severity::Info, "answer");
+}
+
+#[test]
+fn that_the_contract_serves_another_cluster_is_kept_until_it_is_found_out_again() {
+    let mut seen = bound(&["a"]);
+    seen.session.as_mut().unwrap().pin = ClusterPin::Other {
+        recorded: Some("theirs".to_owned()),
+    };
+    bundle(&mut seen).status = Some(status_of(&seen));
+    let away = with(seen.clone(), |seen| {
+        seen.session = None;
+        seen.access = ContractAccess::Failed(ConnectError::Unreachable {
+            server: "https://x".to_owned(),
+            message: "no route".to_owned(),
+        });
+    });
+    check(
+        &away,
+        types::SYNCED,
+        "ConsumerClusterMismatch",
+        Severity::Error,
+        "theirs",
+    );
+    seen.session.as_mut().unwrap().pin = ClusterPin::Ours;
+    assert!(conditions::is_true(&status_of(&seen).conditions, types::SYNCED));
 }

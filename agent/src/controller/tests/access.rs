@@ -124,7 +124,6 @@ fn outcome(case: &Case) -> String {
                 .collect(),
         }),
         pinned: case.pinned.map(str::to_owned),
-        proven: None,
         consent: case.consent,
         unbinding: case.unbinding,
     };
@@ -177,7 +176,6 @@ fn the_kubeconfig_of_a_binding_is_recorded_once_it_is_known_where_it_leads() {
                     .collect(),
             }),
             pinned: None,
-            proven: None,
             consent: false,
             unbinding: true,
         };
@@ -312,12 +310,11 @@ fn unverified(host: &str) -> String {
 }
 
 /// Which contract serves a binding with this pin, or `changed`, where the provider shows `found`.
-fn served_by(pinned: &str, found: &str, proven: Option<&str>, consent: bool) -> String {
+fn served_by(pinned: &str, found: &str, consent: bool) -> String {
     let known = KnownCredentials {
         secret: Ok(kubeconfigs::access("given", 1000, 3600)),
         stored: None,
         pinned: Some(pinned.to_owned()),
-        proven: proven.map(Arc::from),
         consent,
         unbinding: false,
     };
@@ -336,28 +333,22 @@ fn served_by(pinned: &str, found: &str, proven: Option<&str>, consent: bool) -> 
 }
 
 #[test]
-fn a_digest_gives_way_to_a_uid_that_was_proven_alone() {
-    let check = |pinned: &str, found: &str, proven: Option<&str>, consent: bool, expect: &str| {
-        assert_eq!(
-            served_by(pinned, found, proven, consent),
-            expect,
-            "{pinned} and {found}"
-        );
+fn a_digest_gives_way_to_a_uid_by_consent_alone() {
+    let check = |pinned: &str, found: &str, consent: bool, expect: &str| {
+        assert_eq!(served_by(pinned, found, consent), expect, "{pinned} and {found}");
     };
     let (here, elsewhere) = (unverified("given"), unverified("elsewhere"));
-    check(&here, &here, None, false, &here);
-    check(&here, "a", None, false, &here);
-    check(&here, "a", Some("b"), false, &here);
-    check(&here, "a", Some("a"), false, "a");
-    check(&here, "a", None, true, "a");
-    check(&elsewhere, "a", None, false, "changed");
-    check(&elsewhere, &here, None, false, "changed");
-    check(&elsewhere, &here, None, true, &here);
+    check(&here, &here, false, &here);
+    check(&here, "a", false, &here);
+    check(&here, "a", true, "a");
+    check(&elsewhere, "a", false, "changed");
+    check(&elsewhere, &here, false, "changed");
+    check(&elsewhere, &here, true, &here);
 }
 
 #[test]
 fn a_pinned_uid_stands_until_another_one_is_read() {
-    let check = |found: &str, consent: bool, expect: &str| assert_eq!(served_by("a", found, None, consent), expect);
+    let check = |found: &str, consent: bool, expect: &str| assert_eq!(served_by("a", found, consent), expect);
     check("a", false, "a");
     check(&unverified("given"), false, "a");
     check(&unverified("given"), true, "a");
@@ -376,7 +367,6 @@ fn a_pinned_uid_is_never_replaced_by_a_digest() {
                 origins: [].into(),
             }),
             pinned: pinned.map(str::to_owned),
-            proven: None,
             consent,
             unbinding: false,
         };

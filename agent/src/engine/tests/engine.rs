@@ -72,7 +72,7 @@ async fn a_dropped_engine_leaves_no_task_behind() {
     engine
         .running
         .shared
-        .use_place(&"wild-west".into(), Some("kube-bind-x-wild-west".into()), false);
+        .use_place(&"wild-west".into(), Some("kube-bind-x-wild-west".into()), false, false);
     tokio::task::yield_now().await;
     let left = Arc::downgrade(&engine.running.shared);
     drop(engine);
