@@ -183,14 +183,6 @@ pub(crate) async fn a_contract_made_anew_needs_consent() -> Result<()> {
         )
         .await?;
         holds_for("the pin to stay", A_WHILE, is_unverified).await?;
-        // The konnector makes the copies again, which proves nothing.
-        contract.export(ANEW).await?;
-        pair.works("on another contract").await?;
-        let pinned = async || {
-            is_unverified().await?;
-            names(&bundle, &second).await
-        };
-        holds_for("the pin to stay with copies", A_WHILE, pinned).await?;
         consent(&bundle, ANEW, &second).await?;
         pair.is_here().await?;
 
