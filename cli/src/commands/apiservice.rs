@@ -80,7 +80,7 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &BindArgs) -> 
     let binding = if args.wait {
         let left = patience.saturating_sub(start.elapsed());
         // The owner names the kubeconfig Secret. Here it is the APIServiceBinding, never a bundle.
-        let owner = bind.manifests(&bind.offer, Kubeconfig::Hidden("")).owner;
+        let owner = bind.manifests(&bind.offer, Kubeconfig::Hidden("")).owner.into();
         let ready = wait::ready(&bind.consumer, &owner, left, steps).await?;
         steps.done(&format!("{ready} is ready"));
         let left = patience.saturating_sub(start.elapsed());
@@ -229,7 +229,7 @@ impl<'a> Bind<'a> {
     /// Judges the provider's answer and installs the objects that are missing.
     async fn install(&self, answer: &BindingResourceResponse, steps: &mut Steps) -> Result<(), Failure> {
         let offer = offer::judge(answer, &self.name)?;
-        self.offer.same_claims(&offer)?;
+        offer::same_claims(&self.offer, &offer)?;
         if offer != self.offer {
             self.check_apis(&offer).await?;
         }

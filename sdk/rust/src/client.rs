@@ -29,6 +29,7 @@ use crate::error::Error;
 use crate::method::Method;
 use crate::retry::RetryPolicy;
 use crate::token::{self, TokenSource};
+use crate::watch::WatchTiming;
 
 /// Size limit of a response, in bytes.
 pub const MESSAGE_RECEIVE_MAX: usize = 4 * 1024 * 1024;
@@ -39,7 +40,7 @@ pub const MESSAGE_SEND_MAX: usize = 256 * 1024;
 /// A client of one backend. Cheap to clone; clones share the connection.
 #[derive(Clone)]
 pub struct Client {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     limits: Limits,
 }
 
@@ -49,6 +50,7 @@ pub(crate) struct Shared {
     pub(crate) channel: Channel,
     pub(crate) tokens: Option<Arc<dyn TokenSource>>,
     pub(crate) retry: RetryPolicy,
+    pub(crate) watch: WatchTiming,
 }
 
 /// Time limits that the user set; each method has defaults of its own.

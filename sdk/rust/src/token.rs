@@ -1,5 +1,6 @@
 //! Sources of bearer tokens.
 
+pub(crate) mod exec;
 pub(crate) mod file;
 
 use std::error::Error as StdError;

@@ -9,7 +9,7 @@ use crate::{
     commands::Context,
     errors::Failure,
     install::{
-        manifests::Kubeconfig,
+        manifests::{self, Kubeconfig},
         plan::{self, Installed},
         write::WriteKind,
     },
@@ -34,7 +34,7 @@ pub(super) fn run<W: Write>(context: &mut Context<W>, bind: &Bind<'_>) -> Result
     if writes.is_empty() {
         context.steps.note("would change nothing");
     }
-    context.printer.documents(&manifests.documents()?)
+    context.printer.documents(&manifests::documents(&manifests)?)
 }
 
 /// The kubeconfig to print, or the text in its place.
