@@ -35,6 +35,14 @@ fn every_sdk_binds_headless() -> Result<()> {
                 .plane
                 .apply(&manifests.lines().collect::<Vec<_>>().join("\n---\n"))
                 .await?;
+            // Only then is the API served here.
+            let ready = [
+                "wait",
+                "apiservicebinding/cowboys",
+                "--for=condition=Ready",
+                "--timeout=2m",
+            ];
+            consumer.plane.kubectl(&ready).await?;
             cowboys.create(program.name, "rob a train").await?;
             cowboys.copied(program.name, "rob a train").await?;
             cowboys.ours.delete(program.name, &DeleteParams::default()).await?;

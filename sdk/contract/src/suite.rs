@@ -15,8 +15,8 @@ use crate::runner::Runner;
 use crate::script::Tls;
 use crate::server::{Certificates, Server};
 
-/// Number of cases of one runner that run at the same time.
-const AT_ONCE: usize = 24;
+/// Number of cases of one runner that run at the same time: few, for their times are judged, and all runners work at once.
+const AT_ONCE: usize = 6;
 
 /// What came of one case.
 #[derive(Clone, Debug)]
@@ -34,9 +34,17 @@ pub struct Verdict {
 /// Runs cases, many at the same time. Files of tokens stand in `folder`.
 pub async fn run(runner: Arc<Runner>, cases: &[Case], folder: &Path) -> Result<Vec<Verdict>> {
     let certificates = Certificates::make()?;
+    // The first call of a program loads what later ones only use. What comes of it is judged by the first case.
+    if let Some(case) = cases.first() {
+        one(&runner, case, &certificates, folder).await;
+    }
+    // Those that take longest begin first.
+    let mut cases: Vec<_> = cases.iter().collect();
+    let order = cases.clone();
+    cases.sort_by_key(|case| std::cmp::Reverse(case.cancel_after_ms));
     let run = |case| one(&runner, case, &certificates, folder);
     let mut verdicts: Vec<_> = stream::iter(cases).map(run).buffer_unordered(AT_ONCE).collect().await;
-    let place = |verdict: &Verdict| cases.iter().position(|case| case.name == verdict.case);
+    let place = |verdict: &Verdict| order.iter().position(|case| case.name == verdict.case);
     verdicts.sort_by_key(place);
     Ok(verdicts)
 }

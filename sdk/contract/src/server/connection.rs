@@ -164,7 +164,7 @@ impl Call {
                 }
                 Step::WriteToken(token) => tokio::fs::write(&self.shared.token_file, token).await?,
             }
-            // What was sent leaves before the next step, which may break the connection.
+            // What was sent leaves before the next step.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         sending.trailers(header_map(&BTreeMap::from([(
