@@ -1,5 +1,7 @@
 //! Each SDK binds on real control planes, and what it renders is all that the consumer needs.
 
+use std::io::{self, Write as _};
+
 use anyhow::{Context as _, Result, ensure};
 use bindery_e2e::{
     Consumer, Provider, lease, remains, run,
@@ -49,7 +51,11 @@ fn every_sdk_binds_headless() -> Result<()> {
             cowboys.gone(program.name).await?;
             consumer.bind(&provider, &token, &["unbind", "cowboys"]).await?;
             remains::none(&provider, &consumer, "cowboys", "wildwest.dev").await?;
-            eprintln!("{} has bound, synced and left nothing", program.name);
+            writeln!(
+                io::stderr().lock(),
+                "{} has bound, synced and left nothing",
+                program.name
+            )?;
         }
         Ok(())
     })

@@ -2,7 +2,6 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -32,17 +31,17 @@ pub struct Verdict {
 }
 
 /// Runs cases, many at the same time. Files of tokens stand in `folder`.
-pub async fn run(runner: Arc<Runner>, cases: &[Case], folder: &Path) -> Result<Vec<Verdict>> {
+pub async fn run(runner: &Runner, cases: &[Case], folder: &Path) -> Result<Vec<Verdict>> {
     let certificates = Certificates::make()?;
     // The first call of a program loads what later ones only use. What comes of it is judged by the first case.
     if let Some(case) = cases.first() {
-        one(&runner, case, &certificates, folder).await;
+        one(runner, case, &certificates, folder).await;
     }
     // Those that take longest begin first.
     let mut cases: Vec<_> = cases.iter().collect();
     let order = cases.clone();
     cases.sort_by_key(|case| std::cmp::Reverse(case.cancel_after_ms));
-    let run = |case| one(&runner, case, &certificates, folder);
+    let run = |case| one(runner, case, &certificates, folder);
     let mut verdicts: Vec<_> = stream::iter(cases).map(run).buffer_unordered(AT_ONCE).collect().await;
     let place = |verdict: &Verdict| order.iter().position(|case| case.name == verdict.case);
     verdicts.sort_by_key(place);
