@@ -48,7 +48,7 @@ impl Faults {
         self.0.push(fault);
     }
 
-    fn range<T: PartialOrd + std::fmt::Display>(&mut self, what: &str, is: T, expect: Option<(T, T)>) {
+    fn range<T: Copy + PartialOrd + std::fmt::Display>(&mut self, what: &str, is: T, expect: Option<(T, T)>) {
         if let Some((least, most)) = expect
             && (is < least || is > most)
         {

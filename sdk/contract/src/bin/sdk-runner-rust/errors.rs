@@ -9,7 +9,7 @@ pub(super) fn to_json(error: &Error) -> Value {
         Error::Status(status) => json!({
             "kind": "status",
             "code": code_name(status.code),
-            "reason": status.reason.map(|reason| reason.reason_str().to_owned()).or(status.unknown_reason.clone()),
+            "reason": status.reason.map(|reason| reason.reason_str().to_owned()).or_else(|| status.unknown_reason.clone()),
             "metadata": (!status.metadata.is_empty()).then_some(&status.metadata),
             "fieldViolations": (!status.field_violations.is_empty()).then(|| {
                 let violations = status.field_violations.iter();

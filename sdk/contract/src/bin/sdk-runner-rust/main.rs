@@ -85,17 +85,16 @@ async fn answer(line: Line) -> Value {
             let action = Box::pin(act(&client, &line.action, &mut fields));
             match line.cancel_after_ms {
                 None => action.await,
-                Some(delay) => match tokio::time::timeout(Duration::from_millis(delay), action).await {
-                    Ok(outcome) => outcome,
-                    // The call was dropped, which is how a Rust program cancels.
-                    Err(_) => {
-                        fields.insert(
-                            "error".to_owned(),
-                            json!({ "kind": "cancelled", "message": "the future was dropped" }),
-                        );
+                Some(delay) => {
+                    if let Ok(outcome) = tokio::time::timeout(Duration::from_millis(delay), action).await {
+                        outcome
+                    } else {
+                        // The call was dropped, which is how a Rust program cancels.
+                        let cancelled = json!({ "kind": "cancelled", "message": "the future was dropped" });
+                        fields.insert("error".to_owned(), cancelled);
                         Ok(Value::Null)
                     }
-                },
+                }
             }
         }
     };
@@ -204,15 +203,10 @@ async fn watch(
     }
 }
 
-async fn collect<T: Message>(
-    mut watch: Watch<T>,
-    object: &str,
-    count: u64,
-    fields: &mut Fields,
-) -> Result<Value, Failure>
+async fn collect<T>(mut watch: Watch<T>, object: &str, count: u64, fields: &mut Fields) -> Result<Value, Failure>
 where
     Watch<T>: Stream<Item = Result<WatchEvent<T>, Error>> + Unpin,
-    T: Send + 'static,
+    T: Message + Send + 'static,
 {
     let mut events = Vec::new();
     let outcome = loop {
