@@ -29,7 +29,7 @@ pub enum TokenRefusal {
     )]
     Algorithm,
     /// It is a JWT, and no ID token.
-    #[error("it is no ID token by its header typ; send the ID token, and not an access token")]
+    #[error("it is no ID token by its typ; send the ID token, and not an access token")]
     Type,
     /// Its header demands an extension.
     #[error("its header demands extensions (crit) that this server does not have")]
@@ -140,6 +140,14 @@ fn decode<T: serde::de::DeserializeOwned>(part: &str) -> Result<T, TokenRefusal>
 pub(super) fn check(claims: &Claims, audiences: &[String], now: Timestamp) -> Result<Timestamp, TokenRefusal> {
     if claims.contains_key("events") {
         return Err(TokenRefusal::Logout);
+    }
+    // Some issuers say what a token is among its claims, where its header says JWT of all of them.
+    let says = |typ: &Value| {
+        typ.as_str()
+            .is_some_and(|typ| !["id", "jwt"].contains(&typ.to_ascii_lowercase().as_str()))
+    };
+    if claims.get("typ").is_some_and(says) {
+        return Err(TokenRefusal::Type);
     }
     let is_ours = |value: &Value| {
         value
