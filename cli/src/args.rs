@@ -1,6 +1,7 @@
 //! The command line as it is typed: flags, help and examples. [`settings`] checks what was typed.
 
 mod bound;
+pub(crate) mod complete;
 mod deploy;
 pub(crate) mod dev;
 mod health;
