@@ -78,7 +78,9 @@ fn find(names: Names, place: Place) -> Option<Vec<String>> {
 
 async fn listed(names: Names, settings: &Settings) -> Result<Vec<String>, Failure> {
     match names {
-        Names::Templates | Names::Collections | Names::Offers | Names::Contracts => offered(names, settings).await,
+        Names::Templates | Names::Collections | Names::Offers | Names::Contracts => {
+            Box::pin(offered(names, settings)).await
+        }
         Names::Namespaces => {
             let namespaces: Api<Namespace> = Api::all(Consumer::connect(settings).await?.client());
             let listed = namespaces.list_metadata(&ListParams::default().limit(PAGE)).await;

@@ -82,7 +82,9 @@ async fn patch(client: &Client, kind: &GroupVersionKind, object: &DynamicObject)
         }
     };
     let how = PatchParams::apply(MANAGER).validation_strict();
-    api.patch(&object.name_any(), &how, &Patch::Apply(object)).await.map(drop)
+    api.patch(&object.name_any(), &how, &Patch::Apply(object))
+        .await
+        .map(drop)
 }
 
 /// Whether the API server does not serve the kind: it does not name it, or answers in plain text that there is no such path.

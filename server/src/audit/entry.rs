@@ -108,6 +108,7 @@ impl AuditPrincipal {
     }
 
     /// The principal, with issuer and subject of its ID token.
+    #[must_use]
     pub fn of_token(self, source: Option<&(String, String)>) -> Self {
         Self {
             issuer: source.map(|(issuer, _)| cut(issuer)),

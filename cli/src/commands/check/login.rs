@@ -60,14 +60,13 @@ pub(super) async fn facts(
 
 /// The login at the provider's backend, or why there is none.
 fn login(settings: &Settings, facts: &Facts) -> Result<(Address, StoredLogin), String> {
-    let backend = match settings.typed_backend() {
-        Some(typed) => typed.address.clone(),
-        None => {
-            let named = facts.provider_backend().ok_or(
-                "no ID token is tried: it is not known which backend is the provider's; name it with --server",
-            )?;
-            settings::address(named).map_err(|failure| failure.to_string())?
-        }
+    let backend = if let Some(typed) = settings.typed_backend() {
+        typed.address.clone()
+    } else {
+        let named = facts
+            .provider_backend()
+            .ok_or("no ID token is tried: it is not known which backend is the provider's; name it with --server")?;
+        settings::address(named).map_err(|failure| failure.to_string())?
     };
     let servers = settings.folder.servers().map_err(|error| error.to_string())?;
     let known = servers.get(&backend.to_string());
@@ -89,9 +88,8 @@ async fn accepted_as(
     };
     let reviews: Api<SelfSubjectReview> = Api::all(Clients::new(&config, 1)?.write);
     let (params, review) = (PostParams::default(), SelfSubjectReview::default());
-    let answer = match timeout(limit, reviews.create(&params, &review)).await {
-        Ok(answer) => answer,
-        Err(_) => return Ok(Err(read::silent(limit))),
+    let Ok(answer) = timeout(limit, reviews.create(&params, &review)).await else {
+        return Ok(Err(read::silent(limit)));
     };
     let username = match answer {
         Ok(review) => review.status.and_then(|status| status.user_info?.username),
