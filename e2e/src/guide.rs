@@ -133,7 +133,8 @@ impl Desk {
             .env("PATH", env::join_paths(folders)?)
             .env("KUBECONFIG", at("kubeconfig"))
             .env("KUBECACHEDIR", at("cache"))
-            .env("BINDERY_CONFIG", at("logins"))
+            .env("XDG_CONFIG_HOME", at("config"))
+            .env_remove("BINDERY_CONFIG")
             .envs(&reader.given);
         Ok(command)
     }

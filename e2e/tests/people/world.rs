@@ -82,7 +82,7 @@ pub(crate) fn reason<T>(outcome: Result<T, Error>) -> Result<ErrorReason> {
 
 impl World {
     async fn get() -> Result<&'static Self> {
-        let started = WORLD.get_or_init(async || Self::start().await.map_err(|error| format!("{error:#}")));
+        let started = WORLD.get_or_init(async || Box::pin(Self::start()).await.map_err(|error| format!("{error:#}")));
         started.await.as_ref().map_err(anyhow::Error::msg)
     }
 
