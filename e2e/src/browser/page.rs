@@ -136,14 +136,19 @@ impl Page {
 
     /// Types a text into the field that a CSS selector finds, in place of what is in it.
     pub async fn fill(&self, selector: &str, text: &str) -> Result<()> {
-        let field = format!("document.querySelector({})", json!(selector));
-        let is_there: bool = self
-            .evaluate(&format!(
-                "(() => {{ const it = {field}; it?.focus(); it?.select(); return it !== null; }})()"
-            ))
-            .await?;
-        ensure!(is_there, "the page has no field {selector}");
-        self.call("Input.insertText", json!({"text": text})).await?;
+        // In one step, between which nothing else of the page can take the focus, as `autofocus` does a moment after the page has loaded.
+        let script = format!(
+            "(() => {{
+                const field = document.querySelector({});
+                field?.focus();
+                field?.select();
+                return field !== null && document.execCommand('insertText', false, {text}) && field.value === {text};
+            }})()",
+            json!(selector),
+            text = json!(text)
+        );
+        let is_typed: bool = self.evaluate(&script).await?;
+        ensure!(is_typed, "the page has no field {selector}, or it cannot be typed into");
         Ok(())
     }
 
