@@ -1,12 +1,13 @@
 //! OpenID Connect: the issuers whose ID tokens are accepted, beside the provider's own cluster.
 //!
-//! [`config`] reads which issuers there are and how their users are named, in the words of Kubernetes' own configuration, so that a
+//! Module `config` reads which issuers there are and how their users are named, in the words of Kubernetes' own configuration, so that a
 //! person is the same user to this server and to the API server. [`Issuers`] holds them as they run: each has keys, which a task
 //! fetches, so that a call costs its issuer no request. The configuration can be replaced at any time.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
 use arc_swap::ArcSwap;
+use tokio::sync::watch;
 
 mod config;
 mod discovery;
@@ -48,6 +49,8 @@ pub struct Issuers(Arc<Shared>);
 
 struct Shared {
     current: ArcSwap<Generation>,
+    /// The number of the current generation.
+    number: watch::Sender<u64>,
     make_fetch: MakeFetch,
     metrics: OidcMetrics,
     own_issuer: Option<String>,
@@ -67,6 +70,7 @@ impl Issuers {
     pub fn new(make_fetch: MakeFetch, metrics: OidcMetrics, own_issuer: Option<String>) -> Self {
         Self(Arc::new(Shared {
             current: ArcSwap::default(),
+            number: watch::Sender::default(),
             make_fetch,
             metrics,
             own_issuer,
@@ -102,16 +106,19 @@ impl Issuers {
         for url in before.urls.iter().filter(|url| !by_url.contains_key(*url)) {
             self.0.metrics.forget(url);
         }
-        self.0.current.store(Arc::new(Generation {
-            number: before.number + 1,
-            urls,
-            by_url,
-        }));
+        let number = before.number + 1;
+        self.0.current.store(Arc::new(Generation { number, urls, by_url }));
+        self.0.number.send_replace(number);
     }
 
     /// A number that changes with each configuration.
     pub fn generation(&self) -> u64 {
         self.0.current.load().number
+    }
+
+    /// That number, as it changes.
+    pub fn generations(&self) -> watch::Receiver<u64> {
+        self.0.number.subscribe()
     }
 
     /// Whether there is no issuer.

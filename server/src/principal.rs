@@ -42,6 +42,28 @@ impl Principal {
             && is(&self.subject, &caller.subject)
     }
 
+    /// All records that are this caller by [`Principal::is`], the fullest first.
+    pub fn records(&self) -> Vec<Self> {
+        let with_and_without = |value: &Option<String>| match value {
+            Some(_) => vec![value.clone(), None],
+            None => vec![None],
+        };
+        let mut records = Vec::new();
+        for uid in with_and_without(&self.uid) {
+            for issuer in with_and_without(&self.issuer) {
+                for subject in with_and_without(&self.subject) {
+                    records.push(Self {
+                        username: self.username.clone(),
+                        uid: uid.clone(),
+                        issuer: issuer.clone(),
+                        subject,
+                    });
+                }
+            }
+        }
+        records
+    }
+
     /// The JSON form in annotations.
     pub fn to_json(&self) -> String {
         // A struct of strings is always JSON.

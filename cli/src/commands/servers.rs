@@ -140,6 +140,6 @@ impl Show for Listed {
     }
 
     fn reference(&self) -> String {
-        self.address.clone()
+        format!("server/{}", self.address)
     }
 }

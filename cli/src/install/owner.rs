@@ -119,6 +119,14 @@ impl CredentialOwner {
         either!(self, object => &object.spec.kubeconfig_secret_ref)
     }
 
+    /// The binding; none if the owner is a bundle.
+    pub(crate) fn as_binding(&self) -> Option<&APIServiceBinding> {
+        match self {
+            Self::Binding(binding) => Some(binding),
+            Self::Bundle(_) => None,
+        }
+    }
+
     /// The contract namespace, as the konnector reports it.
     pub(crate) fn contract(&self) -> Option<&str> {
         either!(self, object => object.status.as_ref()?.provider_namespace.as_deref())

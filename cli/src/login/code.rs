@@ -1,6 +1,7 @@
 //! The code flow: a browser shows the issuer's page and comes back to the loopback of this machine with a code, which is good
 //! once and only together with what this process keeps (PKCE).
 
+mod entry;
 pub(crate) mod loopback;
 mod paste;
 mod redirect;
@@ -76,7 +77,8 @@ impl<'a> Attempt<'a> {
         })
     }
 
-    /// The URL that the user opens. It holds no secret that yields a token.
+    /// The URL that the user opens. It holds no secret that yields a token, but whoever knows it can answer the login as somebody
+    /// else: it is printed, and is no argument of a program.
     pub(crate) fn url(&self) -> &str {
         self.url.as_str()
     }

@@ -54,6 +54,22 @@ pub(crate) struct Issuer {
     revocation: Option<RevocationUrl>,
 }
 
+/// Why a refresh failed.
+#[derive(Debug)]
+pub(crate) struct RefreshFailure {
+    pub(crate) error: LoginError,
+    /// The former tokens with the refresh token that the issuer gave with an answer which is refused. They have to be kept, because
+    /// the issuer may have made the former refresh token void.
+    pub(crate) rotated: Option<Box<StoredTokens>>,
+}
+
+impl From<LoginError> for RefreshFailure {
+    /// A failure without an answer of the issuer.
+    fn from(error: LoginError) -> Self {
+        Self { error, rotated: None }
+    }
+}
+
 /// A client with the endpoints of each login.
 pub(super) type LoginClient =
     CoreClient<EndpointSet, EndpointNotSet, EndpointNotSet, EndpointNotSet, EndpointSet, EndpointNotSet>;
@@ -187,7 +203,25 @@ impl Issuer {
     }
 
     /// Asks for new tokens. An issuer may make the former refresh token void with that.
-    pub(crate) async fn refresh(&self, former: &StoredTokens) -> Result<StoredTokens, LoginError> {
+    pub(crate) async fn refresh(&self, former: &StoredTokens) -> Result<StoredTokens, RefreshFailure> {
+        let answer = self.ask_to_refresh(former).await?;
+        self.refreshed(former, &answer).map_err(|error| {
+            let given = answer
+                .refresh_token()
+                .map(|token| SecretString::from(token.secret().as_str()));
+            // The refresh token of another user is none of this login.
+            let given = given.filter(|_| !matches!(error, LoginError::OtherUser { .. }));
+            let rotated = given.map(|refresh_token| {
+                Box::new(StoredTokens {
+                    refresh_token: Some(refresh_token),
+                    ..former.clone()
+                })
+            });
+            RefreshFailure { error, rotated }
+        })
+    }
+
+    async fn ask_to_refresh(&self, former: &StoredTokens) -> Result<CoreTokenResponse, LoginError> {
         let ended = |why: String| LoginError::Ended {
             server: former.server.clone(),
             why,
@@ -204,16 +238,23 @@ impl Issuer {
             .exchange_refresh_token(&refresh_token)
             .request_async(&self.http)
             .await;
-        let answer = asked.map_err(|error| match &error {
+        asked.map_err(|error| match &error {
             RequestTokenError::ServerResponse(refused) if answer::is_invalid_grant(refused) => {
                 let text = redacted(&refused.to_string(), &[secret.expose_secret()]);
                 ended(format!("issuer {} does not refresh it any more ({text})", self.url))
             }
             _ => of_token_request(&self.url, &error, &[secret.expose_secret()]),
-        })?;
-        let mut tokens = match self.tokens(&former.server, &answer, |_: Option<&Nonce>| Ok(())) {
+        })
+    }
+
+    /// Checks the answer to a refresh.
+    fn refreshed(&self, former: &StoredTokens, answer: &CoreTokenResponse) -> Result<StoredTokens, LoginError> {
+        let mut tokens = match self.tokens(&former.server, answer, |_: Option<&Nonce>| Ok(())) {
             Err(LoginError::NoIdToken { .. }) => {
-                return Err(ended(format!("issuer {} refreshes it without an ID token", self.url)));
+                return Err(LoginError::Ended {
+                    server: former.server.clone(),
+                    why: format!("issuer {} refreshes it without an ID token", self.url),
+                });
             }
             tokens => tokens?,
         };

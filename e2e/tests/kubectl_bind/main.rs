@@ -4,6 +4,7 @@
 mod automated;
 mod backend;
 mod claims;
+mod completion;
 mod deploy;
 mod policy;
 mod undeploy;
@@ -208,6 +209,7 @@ fn a_binding_from_beginning_to_end() -> Result<()> {
         binds(&world).await?;
         binding_again_changes_nothing(&world).await?;
         shows_status(&world).await?;
+        completion::through_kubectl(&world).await?;
         another_provider_is_refused(&world).await?;
         renews(&world).await?;
         unbinds(&world).await?;

@@ -252,7 +252,7 @@ impl Client {
     /// Makes the token source forget a token that the server called expired or invalid, once per token. `None` means to retry at
     /// once. A token also becomes invalid before its time when its issuer changes its keys.
     pub(crate) fn refresh(&self, tokens: &mut TokenMemory, error: Error) -> Result<Option<Error>, Error> {
-        let Some(source) = &self.shared.tokens else {
+        let (Some(source), Some(sent)) = (&self.shared.tokens, &tokens.last) else {
             return Ok(Some(error));
         };
         let Some(ErrorReason::TokenExpired | ErrorReason::TokenInvalid) = error.reason() else {
@@ -261,9 +261,9 @@ impl Client {
         if tokens.refreshed {
             return Err(error);
         }
+        source.refused(sent);
         tokens.refreshed = true;
         tokens.rejected = Some(error);
-        source.expired();
         Ok(None)
     }
 }

@@ -61,6 +61,12 @@ pub struct AuditPrincipal {
     /// The UID, where the token has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
+    /// The issuer of an ID token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
+    /// The subject of an ID token, which its issuer never gives to another user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
     /// The groups that the token carries.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
@@ -94,8 +100,20 @@ impl AuditPrincipal {
         Self {
             username: cut(username),
             uid: uid.map(cut),
+            issuer: None,
+            subject: None,
             groups: groups.iter().take(GROUPS_MAX).map(|group| cut(group)).collect(),
             groups_omitted: groups.len().saturating_sub(GROUPS_MAX),
+        }
+    }
+
+    /// The principal, with issuer and subject of its ID token.
+    #[must_use]
+    pub fn of_token(self, source: Option<&(String, String)>) -> Self {
+        Self {
+            issuer: source.map(|(issuer, _)| cut(issuer)),
+            subject: source.map(|(_, subject)| cut(subject)),
+            ..self
         }
     }
 }

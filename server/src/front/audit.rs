@@ -1,7 +1,7 @@
 //! What a call leaves behind: a line of the audit log, and an event on the object that it was about.
 //!
-//! The handler of an audited method notes what the call is about, as soon as it knows; the interceptor records the call when it is
-//! answered, however it ended.
+//! The handler of an audited method notes what the call is about, as soon as it knows; the interceptor records the call when it
+//! ends, whether it was answered, given up by its client or broken off by a panic.
 
 use std::{fmt, sync::Arc};
 
@@ -21,7 +21,7 @@ use crate::{
     audit::{AuditEntry, AuditLog, AuditPrincipal, Decision},
     front::{
         auth::Identity,
-        limits::{Rate, STRANGERS_AUDITED_RATE},
+        limits::{REFUSALS_AUDITED_RATE, Rate, STRANGERS_AUDITED_RATE},
     },
 };
 
@@ -77,11 +77,22 @@ pub(crate) struct AnsweredCall {
     pub(crate) error: Option<Status>,
 }
 
-/// Records calls that were answered.
+/// A call under way that will be recorded: when it is answered, or when this is dropped without that.
+#[derive(Debug)]
+pub(crate) struct FollowedCall {
+    auditor: Auditor,
+    call: AnsweredCall,
+    note: CallNote,
+    is_recorded: bool,
+}
+
+/// Records calls that ended.
 #[derive(Clone)]
 pub(crate) struct Auditor {
     log: AuditLog,
     strangers: Arc<Rate<()>>,
+    /// Refused calls of each username.
+    refusals: Arc<Rate<String>>,
     events: Option<(Recorder, Cache<ClusterBinding>)>,
 }
 
@@ -99,7 +110,7 @@ impl AuditAction {
         }
     }
 
-    /// The reason of the event of a call that was not done.
+    /// The reason of the event of a call that was refused.
     const fn refusal(self) -> &'static str {
         match self {
             Self::Bind => "BindRefused",
@@ -110,15 +121,36 @@ impl AuditAction {
         }
     }
 
-    /// What a caller did, or wanted to do, after "to".
+    /// The reason of the event of a call that failed, or was given up by its client.
+    const fn failure(self) -> &'static str {
+        match self {
+            Self::Bind => "BindFailed",
+            Self::Renew => "RenewalFailed",
+            Self::Share => "ShareFailed",
+            Self::Unbind => "UnbindFailed",
+            Self::Revoke => "RevocationFailed",
+        }
+    }
+
+    /// What a refused caller wanted to do, after "to". It holds nothing that the caller chose, so that repetitions are one event.
+    const fn kind(self) -> &'static str {
+        match self {
+            Self::Bind => "bind a template",
+            Self::Renew => "renew the kubeconfig",
+            Self::Share => "change the owner groups",
+            Self::Unbind => "unbind",
+            Self::Revoke => "revoke all credentials",
+        }
+    }
+
+    /// What a caller did, after "to".
     fn what(self, noted: &Noted) -> String {
         match self {
             Self::Bind => format!("bind template {} as {}", noted.template, noted.name),
-            Self::Renew => "renew the kubeconfig".to_owned(),
             Self::Share => format!("change the owner groups: {}", noted.groups.join(" ")),
             Self::Unbind if noted.name.is_empty() => "unbind all exports".to_owned(),
             Self::Unbind => format!("unbind {}", noted.name),
-            Self::Revoke => "revoke all credentials".to_owned(),
+            Self::Renew | Self::Revoke => self.kind().to_owned(),
         }
     }
 }
@@ -142,13 +174,43 @@ impl CallNote {
     pub(crate) fn add_caller(&self, identity: &Identity) {
         self.add(|noted| {
             let principal = AuditPrincipal::new(&identity.username, identity.uid.as_deref(), &identity.groups);
-            noted.principal = Some(principal);
+            noted.principal = Some(principal.of_token(identity.source.as_ref()));
         });
     }
 
     /// Notes the request that a call made.
     pub(crate) fn add_request(&self, request: &BindableResourcesRequest) {
         self.add(|noted| noted.request = Some(request.object_ref(&())));
+    }
+}
+
+// === impl FollowedCall ===
+
+impl FollowedCall {
+    /// Records the call, which was answered, with this error if any.
+    pub(crate) fn answered(mut self, error: Option<Status>) {
+        self.record(error);
+    }
+
+    fn record(&mut self, error: Option<Status>) {
+        self.is_recorded = true;
+        self.call.error = error;
+        self.auditor.record(&self.call, &self.note);
+    }
+}
+
+impl Drop for FollowedCall {
+    /// Records a call whose future was dropped. It may have been carried out, in part or as a whole.
+    fn drop(&mut self) {
+        if self.is_recorded {
+            return;
+        }
+        let status = if std::thread::panicking() {
+            Status::internal("the call panicked")
+        } else {
+            Status::cancelled("the client gave the call up")
+        };
+        self.record(Some(status));
     }
 }
 
@@ -160,6 +222,7 @@ impl Auditor {
         Self {
             log,
             strangers: Arc::new(Rate::new(STRANGERS_AUDITED_RATE)),
+            refusals: Arc::new(Rate::new(REFUSALS_AUDITED_RATE)),
             events: Some((recorder, bindings)),
         }
     }
@@ -170,21 +233,37 @@ impl Auditor {
         Self {
             log,
             strangers: Arc::new(Rate::new(STRANGERS_AUDITED_RATE)),
+            refusals: Arc::new(Rate::new(REFUSALS_AUDITED_RATE)),
             events: None,
         }
     }
 
+    /// Follows a call until it ends.
+    pub(crate) fn follow(&self, call: AnsweredCall, note: CallNote) -> FollowedCall {
+        FollowedCall {
+            auditor: self.clone(),
+            call,
+            note,
+            is_recorded: false,
+        }
+    }
+
     /// Records a call. Calls that are not audited have no note.
-    pub(crate) fn record(&self, call: &AnsweredCall, note: &CallNote) {
+    fn record(&self, call: &AnsweredCall, note: &CallNote) {
         let Some(noted) = &note.0 else {
             return;
         };
         let noted = noted.lock().clone();
-        if noted.principal.is_none() && self.strangers.check(&()).is_err() {
+        let (decision, reason) = decision(call.error.as_ref(), noted.outcome.as_ref());
+        let admitted = match (&noted.principal, decision) {
+            (None, _) => self.strangers.check(&()),
+            (Some(principal), Decision::Refused) => self.refusals.check(&principal.username),
+            (Some(_), _) => Ok(()),
+        };
+        if admitted.is_err() {
             self.log.skip();
             return;
         }
-        let (decision, reason) = decision(call.error.as_ref(), noted.outcome.as_ref());
         self.log.record(|| AuditEntry {
             time: Timestamp::now(),
             request_id: call.request_id.clone(),
@@ -216,16 +295,26 @@ impl Auditor {
         else {
             return;
         };
-        let what = call.action.what(noted);
         let username = &principal.username;
         match decision {
-            Decision::Allowed => recorder.normal(&object, call.action.reason(), format!("{username} called to {what}")),
+            Decision::Allowed => {
+                let what = call.action.what(noted);
+                recorder.normal(&object, call.action.reason(), format!("{username} called to {what}"));
+            }
             // The controllers' own conditions say what becomes of it.
             Decision::Pending => {}
-            Decision::Refused | Decision::Failed => recorder.warn(
+            Decision::Refused => recorder.warn(
                 &object,
                 call.action.refusal(),
-                format!("{username} called to {what}, and was refused: {reason}"),
+                format!("{username} called to {}, and was refused: {reason}", call.action.kind()),
+            ),
+            Decision::Failed => recorder.warn(
+                &object,
+                call.action.failure(),
+                format!(
+                    "{username} called to {}, which ended with {reason} and may have been done in part",
+                    call.action.kind()
+                ),
             ),
         }
     }

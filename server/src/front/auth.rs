@@ -6,7 +6,10 @@ use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use bindery_proto::v1alpha2::ErrorReason;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::{
+    sync::{Semaphore, watch},
+    time::timeout,
+};
 
 use crate::front::{
     Failure, Outcome,
@@ -26,6 +29,9 @@ pub(crate) use bearer::{BoundTo, Claims, Presented};
 pub(crate) use cached::Cached;
 pub(crate) use oidc::IdTokenVerifier;
 pub(crate) use token_review::TokenReviewer;
+
+/// Longest name of a user or group of an issuer, in bytes, as of the author of a request made as a resource.
+const NAME_LENGTH_MAX: usize = 1_024;
 
 /// The identity that a token belongs to, as its authenticator found it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -135,6 +141,11 @@ pub(crate) trait Authenticator: fmt::Debug + Send + Sync {
         0
     }
 
+    /// That number as it changes; none if it never does.
+    fn generations(&self) -> Option<watch::Receiver<u64>> {
+        None
+    }
+
     /// Whether a check is a request to the API server, of which only so many are made at the same time.
     fn asks_api_server(&self) -> bool {
         true
@@ -174,6 +185,11 @@ impl Authenticators {
         self.cached.was_good(token)
     }
 
+    /// Changes when former verdicts on a token no longer count; none if they always do.
+    pub(crate) fn generations(&self, token: &Presented) -> Option<watch::Receiver<u64>> {
+        self.responsible(token)?.generations()
+    }
+
     /// The identity that a token belongs to, by the cache or by a check.
     pub(crate) async fn authenticate(&self, token: &Presented) -> Outcome<Identity> {
         let authenticator = self.responsible(token).ok_or(Denial::Issuer)?;
@@ -184,11 +200,10 @@ impl Authenticators {
         let checked = self.cached.get(token, generation, check).await;
         let verdict = checked.map_err(|error| Failure::from(&*error))?;
         let identity = verdict?;
-        let system = |name: &String| name.starts_with("system:");
-        if !authenticator.may_name_system() && (system(&identity.username) || identity.groups.iter().any(system)) {
-            let reason = "its issuer names a user or group that begins with system:, as only Kubernetes' own may; have the \
-                          provider's admin set a prefix";
-            return Err(Denial::Invalid(reason.into()).into());
+        if !authenticator.may_name_system() {
+            std::iter::once(&identity.username)
+                .chain(&identity.groups)
+                .try_for_each(|name| check_name(name))?;
         }
         Ok(identity)
     }
@@ -274,6 +289,20 @@ impl Denial {
             Self::Issuer => ErrorReason::IssuerUntrusted,
         }
     }
+}
+
+/// Refuses a name that no issuer but the provider's own cluster may give to its users and groups.
+fn check_name(name: &str) -> Result<(), Denial> {
+    let reason = if name.starts_with("system:") {
+        "its issuer names a user or group that begins with system:, as only Kubernetes' own may; have the provider's admin set \
+         a prefix"
+    } else if name.len() > NAME_LENGTH_MAX || name.chars().any(char::is_control) {
+        "its issuer gives a user or group a name of more than 1024 bytes, or with control characters; have the issuer's admin \
+         rename it"
+    } else {
+        return Ok(());
+    };
+    Err(Denial::Invalid(reason.into()))
 }
 
 impl From<&CheckError> for Failure {
@@ -381,11 +410,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn kubernetes_own_names_come_from_kubernetes_alone() {
+    async fn names_of_issuers_are_plain_and_not_kubernetes_own() {
+        let long = "x".repeat(NAME_LENGTH_MAX + 1);
         for (username, groups, refused) in [
             ("https://issuer#alice", vec!["team"], false),
             ("system:admin", vec![], true),
             ("https://issuer#alice", vec!["team", "system:masters"], true),
+            ("https://issuer#alice\nbob", vec![], true),
+            ("https://issuer#alice", vec!["team\u{7}"], true),
+            (long.as_str(), vec![], true),
+            (&long[1..], vec![], false),
         ] {
             let always: Arc<dyn Authenticator> = Arc::new(Always(identity(username, &groups)));
             let token = bearer::tests::token(&serde_json::json!({"iss": "https://issuer"}));

@@ -182,7 +182,8 @@ impl Source {
             _ => Err(claim(format!("its claim {name} is neither a text nor a list of texts"))),
         };
         match claims.get(name) {
-            None => Ok(Vec::new()),
+            // null is what issuers in Go write for no groups.
+            None | Some(Value::Null) => Ok(Vec::new()),
             Some(Value::Array(values)) => values.iter().map(prefixed).collect(),
             Some(one) => Ok(vec![prefixed(one)?]),
         }

@@ -103,13 +103,11 @@ impl Clusters {
                     make(provider, &requests, &wanted).await?;
                     return Ok(None);
                 };
-                match request.phase() {
-                    Phase::Succeeded => {}
-                    Phase::Failed if is_too_early(&request) => {
-                        provider.api.delete(requests.clone(), &request).await?;
-                        return Ok(None);
-                    }
-                    Phase::Failed | Phase::Pending => return Ok(None),
+                if is_too_early(&request) {
+                    provider.api.delete(requests.clone(), &request).await?;
+                }
+                if request.phase() != Phase::Succeeded {
+                    return Ok(None);
                 }
                 let secrets = Api::<Secret>::namespaced(provider.api.client(), KUBE_BIND_NAMESPACE);
                 let found = provider.api.find(secrets, RESPONSE).await?;
@@ -232,10 +230,11 @@ async fn make(
     Ok(Outcome::Created)
 }
 
-/// Whether a request failed because it was made before the policy was in force.
+/// Whether a request waits for ever because it was made before the policy was in force, or within the same second.
 fn is_too_early(request: &BindableResourcesRequest) -> bool {
     let conditions = request.status.iter().flat_map(|status| &status.conditions);
-    conditions.into_iter().any(|condition| condition.reason == TOO_EARLY)
+    let mut conditions = conditions.filter(|_| request.phase() == Phase::Pending);
+    conditions.any(|condition| condition.reason == TOO_EARLY)
 }
 
 /// The flags of `kubectl bind deploy` that accept what the example claims, which is nothing.

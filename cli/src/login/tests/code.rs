@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::{
     FakeIssuer,
-    fake::{SERVER, open_page},
+    fake::{SERVER, Signed, open_page},
 };
 use crate::login::{
     code::{Attempt, Loopback, RedirectAddress},
@@ -18,10 +18,10 @@ use crate::login::{
 };
 
 /// No test waits this long.
-const PATIENCE: Duration = Duration::from_mins(1);
+pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Logs in with a browser that does what a test says. `visit` gets the URL of the issuer's page and that of the redirect.
-async fn log_in<F: Future<Output = ()>>(
+pub(super) async fn log_in<F: Future<Output = ()>>(
     fake: &FakeIssuer,
     issuer: &Issuer,
     patience: Duration,
@@ -208,20 +208,23 @@ async fn two_logins_at_once_both_end_well() {
 
 #[tokio::test]
 async fn id_tokens_of_others_are_refused() {
-    for (claims, other_key, expect) in [
-        (json!({ "nonce": "of another login" }), false, "nonce"),
-        (json!({ "nonce": null }), false, "nonce"),
-        (json!({ "iss": "https://evil.example" }), false, "its issuer"),
-        (json!({ "aud": "another-client" }), false, "its audience"),
-        (json!({ "exp": 1 }), false, "it has expired"),
-        (json!({}), true, "its signature"),
+    for (claims, signed, expect) in [
+        (json!({ "nonce": "of another login" }), Signed::Key, "nonce"),
+        (json!({ "nonce": null }), Signed::Key, "nonce"),
+        (json!({ "iss": "https://evil.example" }), Signed::Key, "its issuer"),
+        (json!({ "aud": "another-client" }), Signed::Key, "its audience"),
+        (json!({ "aud": null }), Signed::Key, "its audience"),
+        (json!({ "exp": 1 }), Signed::Key, "it has expired"),
+        (json!({}), Signed::OtherKey, "its signature"),
+        (json!({}), Signed::PublicKey, "its signature"),
+        (json!({}), Signed::Nothing, "its signature"),
     ] {
         let fake = FakeIssuer::start().await;
         let issuer = fake.discover().await;
         {
             let mut state = fake.state();
             state.claims = claims.clone();
-            state.other_key = other_key;
+            state.signed = signed;
         }
         let (tokens, _) = log_in(&fake, &issuer, PATIENCE, |url, redirect| {
             let query = fake.consent(&url);
@@ -233,7 +236,7 @@ async fn id_tokens_of_others_are_refused() {
         let error = tokens.unwrap_err();
         assert!(
             matches!(&error, LoginError::IdToken { fault, .. } if fault.contains(expect)),
-            "{claims}: {error:?}"
+            "{claims} {signed:?}: {error:?}"
         );
         assert!(error.mend().is_some());
         fake.check_secrets(&(&error, error.to_string()));

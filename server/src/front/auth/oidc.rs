@@ -1,6 +1,7 @@
 //! The authenticator of ID tokens, which verifies them with the keys of their issuers. It makes no request for a token.
 
 use futures::future::BoxFuture;
+use tokio::sync::watch;
 
 use crate::{
     front::auth::{Authenticator, CheckError, Claims, Denial, Identity, Presented, Verdict},
@@ -43,6 +44,10 @@ impl Authenticator for IdTokenVerifier {
 
     fn generation(&self) -> u64 {
         self.0.generation()
+    }
+
+    fn generations(&self) -> Option<watch::Receiver<u64>> {
+        Some(self.0.generations())
     }
 
     fn asks_api_server(&self) -> bool {

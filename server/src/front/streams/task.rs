@@ -88,7 +88,7 @@ impl<S: StreamSource> Task<S> {
         let end = Instant::now() + age;
         let expired = self.expiry();
         let deadline = self.call.deadline.of_stream();
-        let mut recheck = Recheck::new(&self.streams.0.authenticators, self.call.token());
+        let mut recheck = Recheck::new(&self.streams.0.authenticators, &self.call);
         loop {
             let heartbeat = self.last_sent + HEARTBEAT_AFTER;
             let mut is_silent = false;
@@ -97,7 +97,7 @@ impl<S: StreamSource> Task<S> {
                 () = sleep_until(end) => return Ok(()),
                 () = until(expired) => return Err(Denial::Expired.into()),
                 () = until(deadline) => return Err(Failure::deadline()),
-                refused = recheck.refused() => return Err(refused),
+                outcome = recheck.end() => return outcome,
                 () = subscriber.changed() => {}
                 () = sleep_until(heartbeat) => is_silent = true,
             }

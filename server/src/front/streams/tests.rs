@@ -125,13 +125,15 @@ enum Mood {
     #[default]
     Good,
     Revoked,
+    /// The user has another group.
+    Regrouped,
     /// It never does.
     Silent,
 }
 
 /// Checks tokens, and counts how often.
 #[derive(Debug, Default)]
-struct Moody(Mutex<(Mood, usize)>);
+struct Moody(Mutex<(Mood, usize)>, watch::Sender<u64>);
 
 impl Authenticator for Moody {
     fn is_for(&self, _: &Claims) -> bool {
@@ -150,15 +152,26 @@ impl Authenticator for Moody {
         };
         Box::pin(async move {
             match mood {
-                // Over when it is known, so that none is remembered and each call is a check.
-                Mood::Good => Ok(Ok(Identity {
-                    expires_at: Some(Timestamp::UNIX_EPOCH),
-                    ..Identity::default()
-                })),
+                Mood::Good => Ok(Ok(alice(&[]))),
+                Mood::Regrouped => Ok(Ok(alice(&["ranchers"]))),
                 Mood::Revoked => Ok(Err(Denial::Invalid("revoked".into()))),
                 Mood::Silent => std::future::pending().await,
             }
         })
+    }
+
+    fn generations(&self) -> Option<watch::Receiver<u64>> {
+        Some(self.1.subscribe())
+    }
+}
+
+/// Over when it is known, so that none is remembered and each call is a check.
+fn alice(groups: &[&str]) -> Identity {
+    Identity {
+        username: "alice".to_owned(),
+        groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+        expires_at: Some(Timestamp::UNIX_EPOCH),
+        ..Identity::default()
     }
 }
 
@@ -493,6 +506,20 @@ async fn a_token_that_was_revoked_ends_its_stream_and_a_good_one_does_not() {
     moody.set(Mood::Revoked);
     assert_eq!(end(&mut stream).await.expect("an error").code(), Code::Unauthenticated);
     assert_eq!(moody.checks(), 3);
+}
+
+/// In good order, so that the client opens the next one as who it is now.
+#[tokio::test(start_paused = true)]
+async fn a_stream_ends_when_its_token_belongs_to_other_groups() {
+    let (stage, moody) = checked_stage();
+    let mut stream = stage.open("").expect("a stream");
+    settle().await;
+    check_goes_on(&mut stream);
+    moody.set(Mood::Regrouped);
+    let begun = Instant::now();
+    moody.1.send_modify(|generation| *generation += 1);
+    assert!(end(&mut stream).await.is_none());
+    assert_eq!(begun.elapsed(), Duration::ZERO, "it waited for the next check");
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,6 +11,8 @@ use tonic::{Code, Status, body::Body};
 use tower::{Service, ServiceExt as _};
 use tracing::Span;
 
+use crate::principal::Principal;
+
 use crate::front::{
     Failure, Outcome,
     access::{self, Backend, Freshness, Method},
@@ -42,8 +44,8 @@ pub(crate) struct Interceptor {
     auditor: Auditor,
     stop: CancellationToken,
     peers: Rate<IpAddr>,
-    principals: Rate<String>,
-    calls_of_principal: Permits<String>,
+    principals: Rate<Principal>,
+    calls_of_principal: Permits<Principal>,
     calls: Semaphore,
 }
 
@@ -109,7 +111,7 @@ impl Interceptor {
     }
 
     /// Admits a call and has `service` answer it, or answers with the reason of the refusal. The response carries the method
-    /// as an extension. A call of an audited method is recorded when it is answered.
+    /// as an extension. A call of an audited method is recorded when it ends.
     pub(crate) async fn call<S>(&self, service: S, request: Request<Body>) -> Response<Body>
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
@@ -119,21 +121,23 @@ impl Interceptor {
         // Not tower-http's TimeoutLayer: it has one time for all calls, and each gRPC call brings its own.
         let audited = method.and_then(|method| Some((method.path, method.audit?)));
         let note = audited.map_or_else(CallNote::default, |_| CallNote::kept());
-        let audited = audited.map(|(path, action)| AnsweredCall {
-            action,
-            path,
-            request_id: request_id(&request),
-            peer: Peer::of(request.extensions()).map(|peer| peer.0.to_string()),
-            error: None,
+        let audited = audited.map(|(path, action)| {
+            let call = AnsweredCall {
+                action,
+                path,
+                request_id: request_id(&request),
+                peer: Peer::of(request.extensions()).map(|peer| peer.0.to_string()),
+                error: None,
+            };
+            self.auditor.follow(call, note.clone())
         });
         let answer = self.answer(service, request, method, deadline, &note);
         let answer = timeout_at(deadline.answer_by(), answer).await;
         let answer = answer.unwrap_or_else(|_| Err(Failure::deadline()));
         let mut response = answer.unwrap_or_else(|failure| Status::from(failure).into_http());
-        if let Some(mut answered) = audited {
+        if let Some(audited) = audited {
             let status = Status::from_header_map(response.headers());
-            answered.error = status.filter(|status| status.code() != Code::Ok);
-            self.auditor.record(&answered, &note);
+            audited.answered(status.filter(|status| status.code() != Code::Ok));
         }
         if let Some(method) = method {
             response.extensions_mut().insert(method);
@@ -189,11 +193,11 @@ impl Interceptor {
     }
 
     /// Refuses a caller whose kind may not call the method, or who calls too often.
-    fn admit(&self, method: &Method, caller: &Caller) -> Outcome<Permit<String>> {
+    fn admit(&self, method: &Method, caller: &Caller) -> Outcome<Permit<Principal>> {
         method.admit(caller)?;
-        let name = &caller.identity.username;
-        self.principals.check(name)?;
-        self.calls_of_principal.try_acquire(name.clone()).ok_or_else(|| {
+        let principal = caller.principal();
+        self.principals.check(&principal)?;
+        self.calls_of_principal.try_acquire(principal).ok_or_else(|| {
             let text = "too many calls at once; wait for some to be answered";
             Failure::new(ErrorReason::RateLimited, text)
         })

@@ -100,7 +100,9 @@ pub(super) fn reads(expression: &IdedExpr, variable: &str, field: &str) -> bool 
     let is_variable = |operand: &IdedExpr| matches!(&operand.expr, Expr::Ident(name) if name == variable);
     let here = match &expression.expr {
         Expr::Select(select) => is_variable(&select.operand) && select.field == field,
-        Expr::Call(call) if call.func_name == operators::OPT_SELECT || call.func_name == operators::INDEX => {
+        Expr::Call(call)
+            if [operators::OPT_SELECT, operators::INDEX, operators::OPT_INDEX].contains(&call.func_name.as_str()) =>
+        {
             matches!(&call.args[..], [operand, key] if is_variable(operand) && text(key) == Some(field))
         }
         _ => false,

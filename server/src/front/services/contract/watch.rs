@@ -28,7 +28,6 @@ use crate::{
         transport::interceptor::Call,
         wire::validate::WatchContracts,
     },
-    principal::Principal,
 };
 
 const METHOD: &str = "/kubebind.v1alpha2.ContractService/WatchContracts";
@@ -81,14 +80,10 @@ impl Front {
     }
 }
 
-/// The scopes of the contracts that a caller or one of its groups owns. An owner is recorded with or without its UID.
+/// The scopes of the contracts that a caller or one of its groups owns.
 fn scopes(caller: &Caller) -> Vec<String> {
-    let principal = caller.principal();
-    let named = Principal::named(principal.username.as_str());
-    let mut scopes = vec![scope_of_owner(&principal)];
-    if named != principal {
-        scopes.push(scope_of_owner(&named));
-    }
+    let records = caller.principal().records();
+    let mut scopes: Vec<_> = records.iter().map(scope_of_owner).collect();
     let groups = caller.identity.groups.iter();
     let groups = groups.filter(|group| contract::sharing::check_group(group).is_ok());
     let mut groups: Vec<_> = groups.map(|group| scope_of_group(group)).collect();

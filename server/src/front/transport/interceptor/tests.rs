@@ -1,4 +1,8 @@
-use std::time::Duration;
+use std::{
+    panic::AssertUnwindSafe,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use bindery_proto::v1alpha2::{
     GetExportRequest, GetExportResponse, GetProviderRequest, GetTemplateRequest, RenewKubeconfigRequest,
@@ -7,7 +11,7 @@ use bindery_proto::v1alpha2::{
     provider_service_client::ProviderServiceClient,
 };
 use bindery_runtime::telemetry;
-use futures::future::BoxFuture;
+use futures::{FutureExt as _, future::BoxFuture};
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::{net::TcpListener, task::JoinHandle};
@@ -21,6 +25,8 @@ use crate::front::auth::{Authenticator, CheckError, Claims, Denial, Identity, Ve
 use crate::front::transport::layers::layered;
 use http::header::AUTHORIZATION;
 
+const RENEW: &str = "/kubebind.v1alpha2.CredentialService/RenewKubeconfig";
+const REVOKE: &str = "/kubebind.v1alpha2.CredentialService/RevokeCredentials";
 const CONTRACT: &str = "system:serviceaccount:kube-bind-a:kube-binder";
 
 #[derive(Debug)]
@@ -220,10 +226,7 @@ async fn a_call_without_a_good_token_goes_no_further() {
 
 #[tokio::test]
 async fn each_audited_call_is_a_line_however_it_ends_and_none_holds_its_token() {
-    let folder = std::env::temp_dir().join(format!("bindery-interceptor-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    let path = folder.join("audit.log");
-    let log = AuditLog::open(&path, &mut telemetry::registry()).expect("a log");
+    let (folder, log) = audit_log("interceptor");
     let server = audited_server(true, Auditor::to_log(log.clone())).await;
     let mut credentials = CredentialServiceClient::new(server.channel.clone());
     let mut named = by("alice", RenewKubeconfigRequest::default());
@@ -245,28 +248,9 @@ async fn each_audited_call_is_a_line_however_it_ends_and_none_holds_its_token() 
         .revoke_credentials(by(CONTRACT, RevokeCredentialsRequest::default()))
         .await;
     let _ = server.export(by("alice", GetExportRequest::default())).await;
-    log.flush(Duration::from_secs(30)).await;
-    let text = std::fs::read_to_string(&path).expect("the log");
-    std::fs::remove_dir_all(&folder).expect("a folder");
-    let lines: Vec<serde_json::Value> = text
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("JSON"))
-        .collect();
-    let told: Vec<_> = lines
-        .iter()
-        .map(|line| {
-            let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-            [
-                &line["principal"]["username"],
-                &line["method"],
-                &line["decision"],
-                &line["reason"],
-            ]
-            .map(text)
-        })
-        .collect();
+    let (text, lines) = written(&folder, &log).await;
     assert_eq!(
-        told,
+        told(&lines),
         [
             ["alice", "CredentialService/RenewKubeconfig", "allowed", ""],
             ["", "CredentialService/RenewKubeconfig", "refused", "TOKEN_MISSING"],
@@ -284,6 +268,91 @@ async fn each_audited_call_is_a_line_however_it_ends_and_none_holds_its_token() 
         "{text}"
     );
     assert!(!text.contains(token.trim_start_matches("Bearer ")), "{text}");
+}
+
+#[tokio::test]
+async fn calls_that_are_given_up_or_panic_are_lines_too() {
+    let (folder, log) = audit_log("interceptor-dropped");
+    let interceptor = interceptor(true, &CancellationToken::new(), Auditor::to_log(log.clone()));
+    let reached = Arc::new(tokio::sync::Notify::new());
+    let service = tower::service_fn(|_| async {
+        reached.notify_one();
+        std::future::pending().await
+    });
+    // What a transport does with the future of a call whose client resets the stream.
+    tokio::select! {
+        _ = interceptor.call(service, raw("alice", RENEW)) => panic!("an answer"),
+        () = reached.notified() => {}
+    }
+    let panicking = AssertUnwindSafe(interceptor.call(Echo, raw("panic", RENEW)));
+    assert!(panicking.catch_unwind().await.is_err());
+    let (_, lines) = written(&folder, &log).await;
+    let method = "CredentialService/RenewKubeconfig";
+    assert_eq!(
+        told(&lines),
+        [
+            ["alice", method, "failed", "CANCELLED"],
+            ["panic", method, "failed", "INTERNAL"],
+        ]
+    );
+}
+
+#[tokio::test]
+async fn refusals_of_one_caller_do_not_fill_the_log() {
+    let (folder, log) = audit_log("interceptor-flood");
+    let interceptor = interceptor(true, &CancellationToken::new(), Auditor::to_log(log.clone()));
+    for _ in 0..150 {
+        interceptor.call(Echo, raw(CONTRACT, REVOKE)).await;
+    }
+    interceptor.call(Echo, raw("alice", RENEW)).await;
+    let (_, lines) = written(&folder, &log).await;
+    let of_contract = told(&lines).iter().filter(|line| line[0] == CONTRACT).count();
+    assert!((60..100).contains(&of_contract), "{of_contract}");
+    assert_eq!(
+        told(&lines).last().map(|line| line[0].clone()),
+        Some("alice".to_owned())
+    );
+}
+
+/// A request as a transport has it.
+fn raw(caller: &str, path: &str) -> Request<Body> {
+    let (metadata, _, body) = by(caller, Body::default()).into_parts();
+    let mut request = Request::post(path).body(body).expect("a request");
+    *request.headers_mut() = metadata.into_headers();
+    request
+}
+
+/// An audit log in a folder of its own.
+fn audit_log(name: &str) -> (PathBuf, AuditLog) {
+    let folder = std::env::temp_dir().join(format!("bindery-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let log = AuditLog::open(&folder.join("audit.log"), &mut telemetry::registry()).expect("a log");
+    (folder, log)
+}
+
+/// The lines of the log, whose folder is removed.
+async fn written(folder: &Path, log: &AuditLog) -> (String, Vec<serde_json::Value>) {
+    log.flush(Duration::from_secs(30)).await;
+    let text = std::fs::read_to_string(folder.join("audit.log")).expect("the log");
+    std::fs::remove_dir_all(folder).expect("a folder");
+    let lines = text.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+    let lines = lines.collect();
+    (text, lines)
+}
+
+/// Who called what, and what became of it.
+fn told(lines: &[serde_json::Value]) -> Vec<[String; 4]> {
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let lines = lines.iter().map(|line| {
+        let parts = [
+            &line["principal"]["username"],
+            &line["method"],
+            &line["decision"],
+            &line["reason"],
+        ];
+        parts.map(text)
+    });
+    lines.collect()
 }
 
 #[tokio::test]
@@ -357,13 +426,10 @@ async fn errors_of_handlers_and_of_tonic_carry_a_reason() {
 async fn a_call_is_answered_with_an_error_before_its_deadline() {
     for caller in ["slow", "hanging"] {
         let began = tokio::time::Instant::now();
-        let mut message = by(caller, Body::default());
-        message.set_timeout(Duration::from_secs(2));
-        let (metadata, _, body) = message.into_parts();
-        let mut request = Request::post("/kubebind.v1alpha2.ExportService/GetExport")
-            .body(body)
-            .expect("a request");
-        *request.headers_mut() = metadata.into_headers();
+        let mut request = raw(caller, "/kubebind.v1alpha2.ExportService/GetExport");
+        request
+            .headers_mut()
+            .insert("grpc-timeout", "2S".parse().expect("a header"));
         let interceptor = interceptor(true, &CancellationToken::new(), Auditor::to_log(AuditLog::off()));
         let mut service = layered(Echo, interceptor, Metrics::new(&mut telemetry::registry()));
         let response = service.call(request).await.expect("an answer");
