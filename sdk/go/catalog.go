@@ -23,7 +23,9 @@ func (c *Client) GetCaller(ctx context.Context) (*pb.Caller, error) {
 func (c *Client) ListTemplates(ctx context.Context, request *pb.ListTemplatesRequest) iter.Seq2[*pb.Template, error] {
 	return pages(c.address, request,
 		func(r *pb.ListTemplatesRequest, token string) { r.PageToken = token },
-		func(r *pb.ListTemplatesRequest) (*pb.ListTemplatesResponse, error) { return c.catalog().ListTemplates(ctx, r) },
+		func(r *pb.ListTemplatesRequest) (*pb.ListTemplatesResponse, error) {
+			return c.catalog().ListTemplates(ctx, r)
+		},
 		(*pb.ListTemplatesResponse).GetTemplates)
 }
 

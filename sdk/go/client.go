@@ -96,9 +96,11 @@ func (s *settings) limits(wait time.Duration) (total, attempt time.Duration) {
 
 // The stubs of the client's own methods.
 
-func (c *Client) provider() pb.ProviderServiceClient     { return pb.NewProviderServiceClient(conn{c}) }
-func (c *Client) catalog() pb.CatalogServiceClient       { return pb.NewCatalogServiceClient(conn{c}) }
-func (c *Client) binding() pb.BindingServiceClient       { return pb.NewBindingServiceClient(conn{c}) }
-func (c *Client) export() pb.ExportServiceClient         { return pb.NewExportServiceClient(conn{c}) }
-func (c *Client) credential() pb.CredentialServiceClient { return pb.NewCredentialServiceClient(conn{c}) }
-func (c *Client) contract() pb.ContractServiceClient     { return pb.NewContractServiceClient(conn{c}) }
+func (c *Client) provider() pb.ProviderServiceClient { return pb.NewProviderServiceClient(conn{c}) }
+func (c *Client) catalog() pb.CatalogServiceClient   { return pb.NewCatalogServiceClient(conn{c}) }
+func (c *Client) binding() pb.BindingServiceClient   { return pb.NewBindingServiceClient(conn{c}) }
+func (c *Client) export() pb.ExportServiceClient     { return pb.NewExportServiceClient(conn{c}) }
+func (c *Client) credential() pb.CredentialServiceClient {
+	return pb.NewCredentialServiceClient(conn{c})
+}
+func (c *Client) contract() pb.ContractServiceClient { return pb.NewContractServiceClient(conn{c}) }

@@ -11,7 +11,9 @@ import (
 func (c *Client) ListContracts(ctx context.Context, request *pb.ListContractsRequest) iter.Seq2[*pb.Contract, error] {
 	return pages(c.address, request,
 		func(r *pb.ListContractsRequest, token string) { r.PageToken = token },
-		func(r *pb.ListContractsRequest) (*pb.ListContractsResponse, error) { return c.contract().ListContracts(ctx, r) },
+		func(r *pb.ListContractsRequest) (*pb.ListContractsResponse, error) {
+			return c.contract().ListContracts(ctx, r)
+		},
 		(*pb.ListContractsResponse).GetContracts)
 }
 

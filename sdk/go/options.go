@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"kube-bind.io/bindery/sdk/go/internal/timing"
 )
 
 // Version is the version of this SDK, as its user agent says.
@@ -39,7 +41,7 @@ type settings struct {
 	attemptTimeout time.Duration
 	retry          RetryPolicy
 	userAgent      string
-	watch          watchSettings
+	watch          timing.Watch
 }
 
 // ConfigError is why a client cannot be made with its settings.
@@ -168,11 +170,19 @@ func WithUserAgent(name string) Option {
 	}
 }
 
+// WithWatchTiming sets the times of watches. Only tests of this module can make its argument.
+func WithWatchTiming(times timing.Watch) Option {
+	return func(s *settings) error {
+		s.watch = times
+		return nil
+	}
+}
+
 func newSettings(options []Option) (*settings, error) {
 	s := &settings{
 		connectTimeout: defaultConnectTimeout,
 		retry:          DefaultRetryPolicy(),
-		watch:          defaultWatchSettings(),
+		watch:          timing.Default(),
 	}
 	for _, option := range options {
 		if err := option(s); err != nil {

@@ -2,6 +2,7 @@ package bindery
 
 import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
@@ -12,6 +13,9 @@ const errorDomain = "kube-bind.io"
 // the header of the answer gives it, and sentID the one that was sent.
 func statusError(answer *status.Status, headerID, sentID string) *Error {
 	e := &Error{Kind: KindStatus, Code: answer.Code(), Message: printable(answer.Message()), RequestID: sentID}
+	if e.Code > codes.Unauthenticated {
+		e.Code = codes.Unknown
+	}
 	if headerID != "" {
 		e.RequestID = printable(headerID)
 	}

@@ -240,7 +240,7 @@ func (r *watchRun[T]) next() (*WatchEvent[T], *Error) {
 	for {
 		answer := r.watch.source.answer()
 		// Only waiting counts as silence, not what the caller does between two events.
-		r.silence.Reset(r.watch.client.settings.watch.silence)
+		r.silence.Reset(r.watch.client.settings.watch.Silence)
 		err := r.stream.receive(answer)
 		r.silence.Stop()
 		if err != nil {
@@ -270,7 +270,7 @@ func (r *watchRun[T]) open() (bool, error) {
 		return false, err
 	}
 	r.silence.Stop()
-	r.silence = time.AfterFunc(r.watch.client.settings.watch.silence, func() { cancel(errSilent) })
+	r.silence = time.AfterFunc(r.watch.client.settings.watch.Silence, func() { cancel(errSilent) })
 	r.silence.Stop()
 	r.stream, r.since = stream, time.Now()
 	r.tokens.accepted()
@@ -339,7 +339,8 @@ func (r *watchRun[T]) disconnect(err *Error) *WatchEvent[T] {
 	if err != nil && err.RetryAfter != nil {
 		least = min(*err.RetryAfter, watchRetryAfterMax)
 	}
-	r.delay = r.watch.client.settings.watch.reconnect.delay(r.failures, least, rand.Float64())
+	times := r.watch.client.settings.watch
+	r.delay = RetryPolicy{Base: times.ReconnectBase, Cap: times.ReconnectCap}.delay(r.failures, least, rand.Float64())
 	return &WatchEvent[T]{Type: WatchDisconnected, Err: err, RetryIn: r.delay}
 }
 
