@@ -26,7 +26,8 @@ const (
 // tokenCommand runs a command that prints a token.
 type tokenCommand struct {
 	name string
-	args []string
+	// args is a function because arguments can hold secrets, and fmt prints a function as its address.
+	args func() []string
 
 	// turn holds one value; the call that has taken it may run the command.
 	turn chan struct{}
@@ -57,7 +58,7 @@ type execCredential struct {
 func TokenCommand(name string, args ...string) TokenSource {
 	turn := make(chan struct{}, 1)
 	turn <- struct{}{}
-	return &tokenCommand{name: name, args: args, turn: turn}
+	return &tokenCommand{name: name, args: func() []string { return args }, turn: turn}
 }
 
 func (c *tokenCommand) Token(ctx context.Context) (string, error) {
@@ -94,7 +95,7 @@ func (c *tokenCommand) remembered() (string, bool) {
 }
 
 func (c *tokenCommand) run(ctx context.Context) (*commandToken, error) {
-	command := exec.CommandContext(ctx, c.name, c.args...)
+	command := exec.CommandContext(ctx, c.name, c.args()...)
 	command.WaitDelay = commandKillDelay
 	var output, errorOutput limitedBuffer
 	output.limit, errorOutput.limit = commandOutputMax, commandOutputMax

@@ -303,10 +303,16 @@ func (t *grpcTransport) broken(sent bool, text string, channel *channel) *Error 
 	e := &Error{Kind: KindTransport, Fault: FaultBroken, NotSent: !sent, Address: t.address.String(), Message: printable(text)}
 	if fault, detail := channel.failed(); fault != "" && !sent {
 		e.Fault, e.Message = fault, printable(detail)
-	} else if !sent && strings.Contains(text, "failed to receive server preface within timeout") {
+	} else if !sent && isSilent(text) {
 		e.Fault = FaultConnectTimeout
 	}
 	return e
+}
+
+// isSilent recognizes a connection on which the server said nothing in time, so that grpc-go closed it.
+func isSilent(text string) bool {
+	return strings.Contains(text, "failed to receive server preface within timeout") ||
+		strings.Contains(text, "error reading server preface") && strings.Contains(text, net.ErrClosed.Error())
 }
 
 // isBroken recognizes a stream that the server broke off.
