@@ -38,7 +38,7 @@ func (c *Client) call(ctx context.Context, method string, request, response prot
 	for attempts := 1; ; attempts++ {
 		attemptCtx, cancelAttempt := context.WithTimeout(callCtx, limit)
 		err := c.attempt(attemptCtx, method, request, response, requestID, &tokens)
-		expired := attemptCtx.Err() != nil
+		expired := hasEnded(attemptCtx)
 		cancelAttempt()
 		if err == nil {
 			return nil
@@ -192,6 +192,12 @@ func isIdempotent(method string) bool {
 	}
 	options, ok := descriptor.Options().(*descriptorpb.MethodOptions)
 	return ok && options.GetIdempotencyLevel() != descriptorpb.MethodOptions_IDEMPOTENCY_UNKNOWN
+}
+
+// hasEnded tells whether a context has ended. A server can observe a deadline a moment before the timer of the context does.
+func hasEnded(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
 // sleep waits, and tells whether the time passed before the context ended.

@@ -16,6 +16,9 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
+// lastWordsTimeout limits how long a broken connection is read for an alert.
+const lastWordsTimeout = time.Second
+
 // connector makes the connections of a channel, and keeps why the last one failed: grpc-go tells calls only a text.
 type connector struct {
 	tls     *tls.Config
@@ -102,6 +105,21 @@ func (c tlsConn) Read(data []byte) (int, error) {
 	n, err := c.Conn.Read(data)
 	if err != nil && isAlert(err) {
 		c.connector.note(tlsFault(err), err.Error())
+	}
+	return n, err
+}
+
+// Write reads what the server said when it closed a connection: its alert, which can come before the first write.
+func (c tlsConn) Write(data []byte) (int, error) {
+	n, err := c.Conn.Write(data)
+	if err == nil {
+		return n, nil
+	}
+	if c.Conn.SetReadDeadline(time.Now().Add(lastWordsTimeout)) == nil {
+		var discarded [1]byte
+		if _, last := c.Read(discarded[:]); last != nil && isAlert(last) {
+			err = last
+		}
 	}
 	return n, err
 }

@@ -109,8 +109,12 @@ type Reason pb.ErrorReason
 // Error returns the reason as answers spell it, such as TOKEN_EXPIRED.
 func (r Reason) Error() string { return reasonName(pb.ErrorReason(r)) }
 
-// Is makes [Code], [Reason] and [Fault] targets of errors.Is.
+// Is makes [Code], [Reason] and [Fault] targets of errors.Is. An answer DEADLINE_EXCEEDED is also a context.DeadlineExceeded, because
+// client and server observe the same deadline.
 func (e *Error) Is(target error) bool {
+	if target == context.DeadlineExceeded {
+		return e.Kind == KindStatus && e.Code == codes.DeadlineExceeded
+	}
 	switch target := target.(type) {
 	case Code:
 		return e.Kind == KindStatus && e.Code == codes.Code(target)

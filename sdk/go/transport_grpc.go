@@ -214,7 +214,7 @@ func (t *grpcTransport) release(used *channel) {
 	case used.retired:
 		used.grpc.Close()
 	case used.hasFailed():
-		t.retire()
+		t.current = nil
 		used.grpc.Close()
 	}
 }
@@ -229,6 +229,15 @@ func (t *grpcTransport) retire() *grpc.ClientConn {
 		return nil
 	}
 	return retired.grpc
+}
+
+// giveUp makes the next attempt connect anew. A call can learn that its channel has failed before the channel says so.
+func (t *grpcTransport) giveUp(failed *channel) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.current == failed {
+		t.retire()
+	}
 }
 
 func (t *grpcTransport) close() error {
@@ -271,6 +280,7 @@ func (t *grpcTransport) newChannel() (*channel, error) {
 func (t *grpcTransport) failure(ctx context.Context, err error, probe *probe, channel *channel, header metadata.MD) error {
 	answer := status.Convert(err)
 	sent, answered, headerID := probe.result()
+	sent = sent && !isUnprocessed(answer.Message())
 	sentID := first(header[requestIDHeader])
 	text := answer.Message()
 	switch {
@@ -301,12 +311,21 @@ func isMalformed(text string) bool {
 // broken makes the error of a connection that could not be made, or broke.
 func (t *grpcTransport) broken(sent bool, text string, channel *channel) *Error {
 	e := &Error{Kind: KindTransport, Fault: FaultBroken, NotSent: !sent, Address: t.address.String(), Message: printable(text)}
+	if !sent {
+		t.giveUp(channel)
+	}
 	if fault, detail := channel.failed(); fault != "" && !sent {
 		e.Fault, e.Message = fault, printable(detail)
 	} else if !sent && isSilent(text) {
 		e.Fault = FaultConnectTimeout
 	}
 	return e
+}
+
+// isUnprocessed recognizes a call that the server has certainly not looked at, because it goes away or has too much to do.
+func isUnprocessed(text string) bool {
+	return strings.Contains(text, "draining the connection") || strings.Contains(text, "the connection is draining") ||
+		strings.Contains(text, "RST_STREAM with error code: REFUSED_STREAM")
 }
 
 // isSilent recognizes a connection on which the server said nothing in time, so that grpc-go closed it.

@@ -34,7 +34,7 @@ type bind struct {
 	Identity     string `json:"identity"`
 	Name         string `json:"name"`
 	WaitMs       int64  `json:"waitMs"`
-	PatienceMs   int64  `json:"patienceMs"`
+	PatienceMs   *int64 `json:"patienceMs"`
 	ValidateOnly bool   `json:"validateOnly"`
 }
 
@@ -172,7 +172,8 @@ func watch[Q, T proto.Message](
 	if err := a.read(request); err != nil {
 		return err
 	}
-	watch := start(request)
+	watch, events := start(request), []map[string]any{}
+	out.Events = &events
 	defer func() {
 		token := watch.ResumeToken()
 		out.ResumeToken = &token
@@ -181,11 +182,11 @@ func watch[Q, T proto.Message](
 		if err != nil {
 			return err
 		}
-		out.Events = append(out.Events, eventJSON(event))
+		events = append(events, eventJSON(event))
 		if event.Err != nil {
 			out.show(event.Err)
 		}
-		if a.Events > 0 && len(out.Events) >= a.Events {
+		if a.Events > 0 && len(events) >= a.Events {
 			return nil
 		}
 	}
@@ -220,11 +221,15 @@ func eventJSON[T proto.Message](event bindery.WatchEvent[T]) map[string]any {
 func (b bind) run(ctx context.Context, client *bindery.Client, out *outcome) error {
 	var progress int
 	out.Progress = &progress
-	bound, err := client.Bind(ctx, bindery.BindRequest{
-		Template: b.Template, ClusterIdentity: b.Identity, Name: b.Name, Wait: milliseconds(b.WaitMs),
-		Patience: milliseconds(b.PatienceMs), ValidateOnly: b.ValidateOnly,
+	request := bindery.BindRequest{
+		Template: b.Template, ClusterIdentity: b.Identity, Name: b.Name, Wait: milliseconds(b.WaitMs), ValidateOnly: b.ValidateOnly,
 		Progress: func(*pb.BindableResourcesRequest) { progress++ },
-	})
+	}
+	if b.PatienceMs != nil {
+		// Zero would be the default.
+		request.Patience = max(1, milliseconds(*b.PatienceMs))
+	}
+	bound, err := client.Bind(ctx, request)
 	if err != nil {
 		return err
 	}

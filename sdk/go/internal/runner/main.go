@@ -28,12 +28,12 @@ type line struct {
 
 // outcome is one line of output.
 type outcome struct {
-	ID          string           `json:"id"`
-	OK          any              `json:"ok,omitempty"`
-	Events      []map[string]any `json:"events,omitempty"`
-	Progress    *int             `json:"progress,omitempty"`
-	ResumeToken *string          `json:"resumeToken,omitempty"`
-	Error       map[string]any   `json:"error,omitempty"`
+	ID          string            `json:"id"`
+	OK          any               `json:"ok,omitempty"`
+	Events      *[]map[string]any `json:"events,omitempty"`
+	Progress    *int              `json:"progress,omitempty"`
+	ResumeToken *string           `json:"resumeToken,omitempty"`
+	Error       map[string]any    `json:"error,omitempty"`
 	// Shown is what fmt makes of client, token source and error; no token may be in it.
 	Shown []string `json:"shown"`
 }
