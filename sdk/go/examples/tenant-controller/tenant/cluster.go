@@ -1,6 +1,7 @@
 package tenant
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,13 +45,7 @@ func Connect(kubeconfig []byte) (client.Client, error) {
 
 // connect makes a client of the cluster of a Tenant.
 func (r *Reconciler) connect(ctx context.Context, tenant *v1alpha1.Tenant) (client.Client, error) {
-	name, key := tenant.Spec.KubeconfigSecretRef.Name, tenant.Spec.KubeconfigSecretRef.Key
-	if name == "" {
-		name = tenant.Name + "-kubeconfig"
-	}
-	if key == "" {
-		key = "value"
-	}
+	name, key := secretOf(tenant)
 	secret := new(corev1.Secret)
 	err := r.Client.Get(ctx, types.NamespacedName{Namespace: tenant.Namespace, Name: name}, secret)
 	if apierrors.IsNotFound(err) {
@@ -63,6 +58,12 @@ func (r *Reconciler) connect(ctx context.Context, tenant *v1alpha1.Tenant) (clie
 		return nil, fmt.Errorf("%w: Secret %s/%s has no key %q", errNoKubeconfig, tenant.Namespace, name, key)
 	}
 	return r.Connect(secret.Data[key])
+}
+
+// secretOf returns the Secret with the kubeconfig of a Tenant's cluster, and its key.
+func secretOf(tenant *v1alpha1.Tenant) (name, key string) {
+	reference := tenant.Spec.KubeconfigSecretRef
+	return cmp.Or(reference.Name, tenant.Name+"-kubeconfig"), cmp.Or(reference.Key, "value")
 }
 
 // identify returns the identity of a cluster: the UID of its namespace kube-system.
@@ -97,7 +98,7 @@ func apply(ctx context.Context, cluster client.Client, manifests []bindery.Manif
 	return nil
 }
 
-// status of a condition of a binding; Unknown if the binding has no such condition.
+// conditionOf returns the status and the message of a condition of a binding; Unknown if the binding has no such condition.
 func conditionOf(binding *unstructured.Unstructured, conditionType string) (status, message string) {
 	conditions, _, _ := unstructured.NestedSlice(binding.Object, "status", "conditions")
 	for _, item := range conditions {

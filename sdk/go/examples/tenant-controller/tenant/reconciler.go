@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -223,7 +224,7 @@ func resources(names []string, response *pb.BindingResourceResponse) []bindery.G
 	return accepted
 }
 
-func notReady(binding *unstructuredBinding) string {
+func notReady(binding *unstructured.Unstructured) string {
 	status, message := conditionOf(binding, "Ready")
 	if status == "True" {
 		return ""

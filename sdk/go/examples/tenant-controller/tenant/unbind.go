@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 
+	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"google.golang.org/grpc/codes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -19,8 +18,6 @@ import (
 
 	"kube-bind.io/bindery/sdk/go/examples/tenant-controller/api/v1alpha1"
 )
-
-type unstructuredBinding = unstructured.Unstructured
 
 // end ends the bindings of a Tenant that is being deleted, and then lets it go.
 func (r *Reconciler) end(ctx context.Context, tenant *v1alpha1.Tenant) (reconcile.Result, error) {
