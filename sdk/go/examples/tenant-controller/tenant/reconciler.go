@@ -70,8 +70,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if !tenant.DeletionTimestamp.IsZero() {
 		return r.end(ctx, tenant)
 	}
-	if controllerutil.ContainsFinalizer(tenant, finalizer) != (tenant.Spec.UnbindPolicy == v1alpha1.UnbindDelete) {
-		return reconcile.Result{}, r.setFinalizer(ctx, tenant, tenant.Spec.UnbindPolicy == v1alpha1.UnbindDelete)
+	// The change of a finalizer is no change of the spec, so that nothing would call again.
+	if unbinds := tenant.Spec.UnbindPolicy == v1alpha1.UnbindDelete; unbinds != controllerutil.ContainsFinalizer(tenant, finalizer) {
+		if err := r.setFinalizer(ctx, tenant, unbinds); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
 	before := tenant.DeepCopy()
 	result, err := r.bindAll(ctx, tenant)
