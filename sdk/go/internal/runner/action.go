@@ -73,17 +73,17 @@ func (a action) call(ctx context.Context, client *bindery.Client, out *outcome) 
 		return err
 	}
 	// The façade's own method knows a failed request.
-	if request, ok := request.(*pb.CreateBindableResourcesRequestRequest); ok {
-		if response, err = client.CreateBindableResourcesRequest(ctx, request); err != nil {
-			return err
-		}
+	if bind, ok := request.(*pb.CreateBindableResourcesRequestRequest); ok {
+		response, err = client.CreateBindableResourcesRequest(ctx, bind)
 	} else {
 		path := fmt.Sprintf("/%s/%s", method.Parent().FullName(), method.Name())
-		if err := client.Conn().Invoke(ctx, path, request, response); err != nil {
-			return err
-		}
+		err = client.Conn().Invoke(ctx, path, request, response)
 	}
-	return out.ok(response)
+	if err != nil {
+		return err
+	}
+	out.OK = messageJSON(response)
+	return nil
 }
 
 func findMethod(name string) (protoreflect.MethodDescriptor, error) {

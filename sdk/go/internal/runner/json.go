@@ -10,11 +10,6 @@ import (
 	bindery "kube-bind.io/bindery/sdk/go"
 )
 
-func (o *outcome) ok(message proto.Message) error {
-	o.OK = messageJSON(message)
-	return nil
-}
-
 // messageJSON is a message as proto JSON.
 func messageJSON(message proto.Message) any {
 	text, err := protojson.Marshal(message)

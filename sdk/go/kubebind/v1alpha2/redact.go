@@ -1,3 +1,5 @@
+// Package kubebindv1alpha2 holds the messages of the API and the stubs of its services, generated from their definitions. Package
+// bindery is the client that adds tokens, deadlines, retries and typed errors.
 package kubebindv1alpha2
 
 import (
