@@ -78,14 +78,14 @@ func serve(t *testing.T, tlsConfig *tls.Config, answer func(ctx context.Context,
 }
 
 // serveWith starts a plaintext server with services of its own.
-func serveWith(t *testing.T, register func(*grpc.Server)) *server {
+func serveWith(t testing.TB, register func(*grpc.Server)) *server {
 	t.Helper()
 	s := &server{}
 	s.listen(t, false, grpc.NewServer(), register)
 	return s
 }
 
-func (s *server) listen(t *testing.T, isTLS bool, backend *grpc.Server, register func(*grpc.Server)) {
+func (s *server) listen(t testing.TB, isTLS bool, backend *grpc.Server, register func(*grpc.Server)) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *server) intercept(ctx context.Context, request any, info *grpc.UnarySer
 }
 
 // client makes a client of a server, without delays between attempts.
-func (s *server) client(t *testing.T, options ...Option) *Client {
+func (s *server) client(t testing.TB, options ...Option) *Client {
 	t.Helper()
 	options = append([]Option{WithPlaintext(), WithRetry(RetryPolicy{Attempts: 5, Base: 1, Cap: 1})}, options...)
 	client, err := NewClient(s.address, options...)
