@@ -52,7 +52,7 @@ func (b *Bound) Kubeconfig() []byte { return b.Response.GetKubeconfig().GetKubec
 
 // String names the binding. It shows no token.
 func (b *Bound) String() string {
-	return fmt.Sprintf("bindery.Bound(%s in contract %s)", b.Response.GetBindingName(), b.Response.GetProviderNamespace())
+	return printable(fmt.Sprintf("bindery.Bound(%s in contract %s)", b.Response.GetBindingName(), b.Response.GetProviderNamespace()))
 }
 
 // GoString names the binding. It shows no token.

@@ -13,6 +13,8 @@ import (
 )
 
 const (
+	// tokenReuse is how long a command's token is used that does not say when it expires.
+	tokenReuse = time.Minute
 	// tokenExpiryMargin is how long before its expiry a command's token is not used any more.
 	tokenExpiryMargin = 30 * time.Second
 	// commandOutputMax limits what is kept of a command's output, in bytes.
@@ -39,7 +41,7 @@ type tokenCommand struct {
 // commandToken is a token that a command printed.
 type commandToken struct {
 	token secret
-	// notAfter is when the token is not used any more; zero if the command did not say.
+	// notAfter is when the token is not used any more.
 	notAfter time.Time
 }
 
@@ -54,7 +56,8 @@ type execCredential struct {
 
 // TokenCommand returns a token source that runs a command, such as "kubectl bind token --exec-credential" or an exec credential
 // plugin of client-go. The command prints a token, or an ExecCredential. The token is remembered until 30 s before its
-// expirationTimestamp, or until the server says that it has expired.
+// expirationTimestamp, or for a minute if it has none, and until the server says that it has expired. The command ends with the
+// context of the call that runs it.
 func TokenCommand(name string, args ...string) TokenSource {
 	turn := make(chan struct{}, 1)
 	turn <- struct{}{}
@@ -134,7 +137,7 @@ func (c *tokenCommand) failed(err error, output, errorOutput string) error {
 func parseCommandToken(output string) (*commandToken, error) {
 	text := strings.TrimSpace(output)
 	if !strings.HasPrefix(text, "{") {
-		return &commandToken{token: newSecret(text)}, nil
+		return &commandToken{token: newSecret(text), notAfter: time.Now().Add(tokenReuse)}, nil
 	}
 	var credential execCredential
 	// The errors of encoding/json can quote what they parse.
@@ -144,16 +147,14 @@ func parseCommandToken(output string) (*commandToken, error) {
 	if credential.Kind != "ExecCredential" || credential.Status.Token == "" {
 		return nil, errors.New("it printed JSON that is no ExecCredential with a token")
 	}
-	token := &commandToken{token: newSecret(credential.Status.Token)}
+	token := &commandToken{token: newSecret(credential.Status.Token), notAfter: time.Now().Add(tokenReuse)}
 	if expires := credential.Status.ExpirationTimestamp; !expires.IsZero() {
 		token.notAfter = expires.Add(-tokenExpiryMargin)
 	}
 	return token, nil
 }
 
-func (t *commandToken) isCurrent(now time.Time) bool {
-	return t.notAfter.IsZero() || now.Before(t.notAfter)
-}
+func (t *commandToken) isCurrent(now time.Time) bool { return now.Before(t.notAfter) }
 
 // ForgetToken makes the next call run the command again.
 func (c *tokenCommand) ForgetToken(token string) {

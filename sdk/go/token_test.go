@@ -160,6 +160,18 @@ func TestACommandRunsUntilItsTokenExpires(t *testing.T) {
 	}
 }
 
+func TestATokenWithoutAnExpiryIsUsedForAMinute(t *testing.T) {
+	for _, output := range []string{"a-token", `{"kind":"ExecCredential","status":{"token":"a-token"}}`} {
+		token, err := parseCommandToken(output)
+		if err != nil || token.token() != "a-token" {
+			t.Fatal(err)
+		}
+		if now := time.Now(); !token.isCurrent(now.Add(tokenReuse-time.Second)) || token.isCurrent(now.Add(tokenReuse)) {
+			t.Error(output)
+		}
+	}
+}
+
 func TestManyCallsRunACommandOnce(t *testing.T) {
 	source := counting(t, "t-$n")
 	tokens := make(chan string)
