@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"log/slog"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -57,6 +58,12 @@ func (b *Bound) String() string {
 
 // GoString names the binding. It shows no token.
 func (b *Bound) GoString() string { return b.String() }
+
+// LogValue is what log/slog logs: the name of the binding.
+func (b *Bound) LogValue() slog.Value { return slog.StringValue(b.String()) }
+
+// MarshalLog is what logr logs: the name of the binding.
+func (b *Bound) MarshalLog() any { return b.String() }
 
 // Bind binds a template, and waits until the request is fulfilled. The same call again goes on where the first one ended, and
 // returns a fresh kubeconfig. A request that cannot be fulfilled is an error of [KindRequestFailed], and one that is still pending

@@ -33,6 +33,6 @@
 //
 // # Secrets
 //
-// A token never appears in what fmt prints of a client, a token source or an error. The generated messages that hold a kubeconfig
-// print its length instead; their String methods are those of protobuf and show all, so do not log with them.
+// A token never appears in what fmt, log/slog and logr print of a client, a token source or an error. The generated messages that
+// hold a kubeconfig print its length instead; their String methods are those of protobuf and show all, so do not log with them.
 package bindery

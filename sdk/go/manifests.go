@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -111,6 +112,12 @@ func (m Manifest) String() string {
 
 // GoString names the object. It shows no token.
 func (m Manifest) GoString() string { return fmt.Sprintf("bindery.Manifest(%s)", m) }
+
+// LogValue is what log/slog logs: the name of the object.
+func (m Manifest) LogValue() slog.Value { return slog.StringValue(m.String()) }
+
+// MarshalLog is what logr logs: the name of the object.
+func (m Manifest) MarshalLog() any { return m.String() }
 
 // WriteManifests writes the objects for kubectl apply -f: in the canonical form, one line each.
 func WriteManifests(to io.Writer, manifests []Manifest) error {

@@ -1,9 +1,11 @@
 package bindery_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -111,6 +113,11 @@ func TestManifestsShowNoKubeconfig(t *testing.T) {
 		if strings.Contains(shown, "hunter2") || strings.Contains(shown, "aHVudGVyMg") || strings.Contains(shown, "0x68, 0x75") {
 			t.Errorf("%s: %s", verb, shown)
 		}
+	}
+	var log bytes.Buffer
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("bound", "bound", bound, "secret", manifests[2])
+	if strings.Contains(log.String(), "hunter2") || strings.Contains(log.String(), "aHVudGVyMg") || !strings.Contains(log.String(), "kubeconfig-west") {
+		t.Error(log.String())
 	}
 	if got := string(bound.Kubeconfig()); got != "hunter2" {
 		t.Error(got)

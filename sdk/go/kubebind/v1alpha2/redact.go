@@ -4,6 +4,7 @@ package kubebindv1alpha2
 
 import (
 	"fmt"
+	"log/slog"
 
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
@@ -11,31 +12,69 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-// Messages that hold a kubeconfig print its length in its place, whatever the verb. This file is not generated.
+// Messages that hold a kubeconfig print its length in its place: by fmt whatever the verb, by log/slog, and by logr. This file is not
+// generated.
+
+// Redacted is a message that is printed and logged without its secrets.
+type Redacted interface {
+	proto.Message
+	fmt.Formatter
+	slog.LogValuer
+	// MarshalLog is the value that logr logs.
+	MarshalLog() any
+}
 
 var (
-	_ fmt.Formatter = (*Kubeconfig)(nil)
-	_ fmt.Formatter = (*BindingResourceResponse)(nil)
-	_ fmt.Formatter = (*CreateBindableResourcesRequestResponse)(nil)
-	_ fmt.Formatter = (*RenewKubeconfigResponse)(nil)
+	_ Redacted = (*Kubeconfig)(nil)
+	_ Redacted = (*BindingResourceResponse)(nil)
+	_ Redacted = (*CreateBindableResourcesRequestResponse)(nil)
+	_ Redacted = (*RenewKubeconfigResponse)(nil)
 )
 
 // Format prints the message without its kubeconfig.
-func (x *Kubeconfig) Format(state fmt.State, _ rune) { format(state, x) }
+func (x *Kubeconfig) Format(state fmt.State, _ rune) { fmt.Fprint(state, redacted(x)) }
+
+// LogValue is the message without its kubeconfig.
+func (x *Kubeconfig) LogValue() slog.Value { return slog.StringValue(redacted(x)) }
+
+// MarshalLog is the message without its kubeconfig.
+func (x *Kubeconfig) MarshalLog() any { return redacted(x) }
 
 // Format prints the message without its kubeconfig.
-func (x *BindingResourceResponse) Format(state fmt.State, _ rune) { format(state, x) }
+func (x *BindingResourceResponse) Format(state fmt.State, _ rune) { fmt.Fprint(state, redacted(x)) }
+
+// LogValue is the message without its kubeconfig.
+func (x *BindingResourceResponse) LogValue() slog.Value { return slog.StringValue(redacted(x)) }
+
+// MarshalLog is the message without its kubeconfig.
+func (x *BindingResourceResponse) MarshalLog() any { return redacted(x) }
 
 // Format prints the message without its kubeconfig.
-func (x *CreateBindableResourcesRequestResponse) Format(state fmt.State, _ rune) { format(state, x) }
+func (x *CreateBindableResourcesRequestResponse) Format(state fmt.State, _ rune) {
+	fmt.Fprint(state, redacted(x))
+}
+
+// LogValue is the message without its kubeconfig.
+func (x *CreateBindableResourcesRequestResponse) LogValue() slog.Value {
+	return slog.StringValue(redacted(x))
+}
+
+// MarshalLog is the message without its kubeconfig.
+func (x *CreateBindableResourcesRequestResponse) MarshalLog() any { return redacted(x) }
 
 // Format prints the message without its kubeconfig.
-func (x *RenewKubeconfigResponse) Format(state fmt.State, _ rune) { format(state, x) }
+func (x *RenewKubeconfigResponse) Format(state fmt.State, _ rune) { fmt.Fprint(state, redacted(x)) }
 
-func format(state fmt.State, message proto.Message) {
+// LogValue is the message without its kubeconfig.
+func (x *RenewKubeconfigResponse) LogValue() slog.Value { return slog.StringValue(redacted(x)) }
+
+// MarshalLog is the message without its kubeconfig.
+func (x *RenewKubeconfigResponse) MarshalLog() any { return redacted(x) }
+
+func redacted(message proto.Message) string {
 	shown := proto.Clone(message)
 	redact(shown.ProtoReflect())
-	fmt.Fprint(state, prototext.MarshalOptions{}.Format(shown))
+	return prototext.MarshalOptions{}.Format(shown)
 }
 
 // redact replaces the content of fields that the API calls sensitive, however deep.

@@ -1,7 +1,9 @@
 package kubebindv1alpha2_test
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -27,13 +29,19 @@ func TestNoVerbShowsAKubeconfigHoweverDeep(t *testing.T) {
 			}
 		}
 	}
+	var log bytes.Buffer
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("bound", "response", response, "kubeconfig", kubeconfig)
+	slog.New(slog.NewTextHandler(&log, nil)).Info("bound", "response", response, "renewed", &pb.RenewKubeconfigResponse{Kubeconfig: kubeconfig})
+	if shown := log.String(); strings.Contains(shown, "hunter2") || strings.Contains(shown, "aHVudGVyMg") || strings.Count(shown, "redacted") != 4 {
+		t.Error(shown)
+	}
 	if string(kubeconfig.GetKubeconfig()) != "token: hunter2" {
 		t.Error("printing changed the message")
 	}
 }
 
 // A message that gets a sensitive field, or a field with such a message, must be printed without it.
-func TestEachMessageWithASensitiveFieldIsAFormatter(t *testing.T) {
+func TestEachMessageWithASensitiveFieldIsRedacted(t *testing.T) {
 	found := 0
 	protoregistry.GlobalTypes.RangeMessages(func(message protoreflect.MessageType) bool {
 		descriptor := message.Descriptor()
@@ -41,8 +49,8 @@ func TestEachMessageWithASensitiveFieldIsAFormatter(t *testing.T) {
 			return true
 		}
 		found++
-		if _, ok := message.New().Interface().(fmt.Formatter); !ok {
-			t.Errorf("%s holds a sensitive field and has no method Format", descriptor.FullName())
+		if _, ok := message.New().Interface().(pb.Redacted); !ok {
+			t.Errorf("%s holds a sensitive field and is not Redacted", descriptor.FullName())
 		}
 		return true
 	})
