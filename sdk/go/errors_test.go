@@ -59,7 +59,8 @@ func TestReasonsOfOthersAndNewerOnesAreNoReason(t *testing.T) {
 }
 
 func TestWhatAServerSaysCannotRewriteATerminal(t *testing.T) {
-	if err := statusError(status.New(codes.Internal, "all \x1b[2Jgood\x07"), "\x1b", ""); err.Message != "all  [2Jgood " || err.RequestID != " " {
+	err := statusError(status.New(codes.Internal, "all \x1b[2Jgood\x07"), "\x1b", "")
+	if err.Message != "all  [2Jgood " || err.RequestID != " " {
 		t.Errorf("%q", err.Message)
 	}
 }

@@ -116,8 +116,9 @@ func TestManifestsShowNoKubeconfig(t *testing.T) {
 	}
 	var log bytes.Buffer
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("bound", "bound", bound, "secret", manifests[2])
-	if strings.Contains(log.String(), "hunter2") || strings.Contains(log.String(), "aHVudGVyMg") || !strings.Contains(log.String(), "kubeconfig-west") {
-		t.Error(log.String())
+	logged := log.String()
+	if strings.Contains(logged, "hunter2") || strings.Contains(logged, "aHVudGVyMg") || !strings.Contains(logged, "kubeconfig-west") {
+		t.Error(logged)
 	}
 	if got := string(bound.Kubeconfig()); got != "hunter2" {
 		t.Error(got)
