@@ -1456,8 +1456,7 @@ const file_kubebind_v1alpha2_binding_proto_rawDesc = "" +
 	"\x1bGetBindableResourcesRequest\x125.kubebind.v1alpha2.GetBindableResourcesRequestRequest\x1a6.kubebind.v1alpha2.GetBindableResourcesRequestResponse\"\x03\x90\x02\x01\x12\x97\x01\n" +
 	"\x1dListBindableResourcesRequests\x127.kubebind.v1alpha2.ListBindableResourcesRequestsRequest\x1a8.kubebind.v1alpha2.ListBindableResourcesRequestsResponse\"\x03\x90\x02\x01\x12\x9c\x01\n" +
 	"\x1eWatchBindableResourcesRequests\x128.kubebind.v1alpha2.WatchBindableResourcesRequestsRequest\x1a9.kubebind.v1alpha2.WatchBindableResourcesRequestsResponse\"\x03\x90\x02\x010\x01\x12\x9a\x01\n" +
-	"\x1eDeleteBindableResourcesRequest\x128.kubebind.v1alpha2.DeleteBindableResourcesRequestRequest\x1a9.kubebind.v1alpha2.DeleteBindableResourcesRequestResponse\"\x03\x90\x02\x02B\xca\x01\n" +
-	"\x15com.kubebind.v1alpha2B\fBindingProtoP\x01Z>kube-bind.io/bindery/sdk/go/kubebind/v1alpha2;kubebindv1alpha2\xa2\x02\x03KXX\xaa\x02\x11Kubebind.V1alpha2\xca\x02\x11Kubebind\\V1alpha2\xe2\x02\x1dKubebind\\V1alpha2\\GPBMetadata\xea\x02\x12Kubebind::V1alpha2b\x06proto3"
+	"\x1eDeleteBindableResourcesRequest\x128.kubebind.v1alpha2.DeleteBindableResourcesRequestRequest\x1a9.kubebind.v1alpha2.DeleteBindableResourcesRequestResponse\"\x03\x90\x02\x02B@Z>kube-bind.io/bindery/sdk/go/kubebind/v1alpha2;kubebindv1alpha2b\x06proto3"
 
 var (
 	file_kubebind_v1alpha2_binding_proto_rawDescOnce sync.Once

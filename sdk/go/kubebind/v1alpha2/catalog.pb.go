@@ -1033,8 +1033,7 @@ const file_kubebind_v1alpha2_catalog_proto_rawDesc = "" +
 	"\rListTemplates\x12'.kubebind.v1alpha2.ListTemplatesRequest\x1a(.kubebind.v1alpha2.ListTemplatesResponse\"\x03\x90\x02\x01\x12a\n" +
 	"\vGetTemplate\x12%.kubebind.v1alpha2.GetTemplateRequest\x1a&.kubebind.v1alpha2.GetTemplateResponse\"\x03\x90\x02\x01\x12m\n" +
 	"\x0fListCollections\x12).kubebind.v1alpha2.ListCollectionsRequest\x1a*.kubebind.v1alpha2.ListCollectionsResponse\"\x03\x90\x02\x01\x12g\n" +
-	"\rGetCollection\x12'.kubebind.v1alpha2.GetCollectionRequest\x1a(.kubebind.v1alpha2.GetCollectionResponse\"\x03\x90\x02\x01B\xca\x01\n" +
-	"\x15com.kubebind.v1alpha2B\fCatalogProtoP\x01Z>kube-bind.io/bindery/sdk/go/kubebind/v1alpha2;kubebindv1alpha2\xa2\x02\x03KXX\xaa\x02\x11Kubebind.V1alpha2\xca\x02\x11Kubebind\\V1alpha2\xe2\x02\x1dKubebind\\V1alpha2\\GPBMetadata\xea\x02\x12Kubebind::V1alpha2b\x06proto3"
+	"\rGetCollection\x12'.kubebind.v1alpha2.GetCollectionRequest\x1a(.kubebind.v1alpha2.GetCollectionResponse\"\x03\x90\x02\x01B@Z>kube-bind.io/bindery/sdk/go/kubebind/v1alpha2;kubebindv1alpha2b\x06proto3"
 
 var (
 	file_kubebind_v1alpha2_catalog_proto_rawDescOnce sync.Once

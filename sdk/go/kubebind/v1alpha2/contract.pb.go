@@ -1518,8 +1518,7 @@ const file_kubebind_v1alpha2_contract_proto_rawDesc = "" +
 	"\x0eWatchContracts\x12(.kubebind.v1alpha2.WatchContractsRequest\x1a).kubebind.v1alpha2.WatchContractsResponse\"\x03\x90\x02\x010\x01\x12g\n" +
 	"\rShareContract\x12'.kubebind.v1alpha2.ShareContractRequest\x1a(.kubebind.v1alpha2.ShareContractResponse\"\x03\x90\x02\x02\x12j\n" +
 	"\x0eRevokeContract\x12(.kubebind.v1alpha2.RevokeContractRequest\x1a).kubebind.v1alpha2.RevokeContractResponse\"\x03\x90\x02\x02\x12j\n" +
-	"\x0eUnbindContract\x12(.kubebind.v1alpha2.UnbindContractRequest\x1a).kubebind.v1alpha2.UnbindContractResponse\"\x03\x90\x02\x02B\xcb\x01\n" +
-	"\x15com.kubebind.v1alpha2B\rContractProtoP\x01Z>kube-bind.io/bindery/sdk/go/kubebind/v1alpha2;kubebindv1alpha2\xa2\x02\x03KXX\xaa\x02\x11Kubebind.V1alpha2\xca\x02\x11Kubebind\\V1alpha2\xe2\x02\x1dKubebind\\V1alpha2\\GPBMetadata\xea\x02\x12Kubebind::V1alpha2b\x06proto3"
+	"\x0eUnbindContract\x12(.kubebind.v1alpha2.UnbindContractRequest\x1a).kubebind.v1alpha2.UnbindContractResponse\"\x03\x90\x02\x02B@Z>kube-bind.io/bindery/sdk/go/kubebind/v1alpha2;kubebindv1alpha2b\x06proto3"
 
 var (
 	file_kubebind_v1alpha2_contract_proto_rawDescOnce sync.Once

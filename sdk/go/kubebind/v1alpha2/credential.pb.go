@@ -256,8 +256,7 @@ const file_kubebind_v1alpha2_credential_proto_rawDesc = "" +
 	"\x0frevocation_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x0erevocationTime2\xf2\x01\n" +
 	"\x11CredentialService\x12h\n" +
 	"\x0fRenewKubeconfig\x12).kubebind.v1alpha2.RenewKubeconfigRequest\x1a*.kubebind.v1alpha2.RenewKubeconfigResponse\x12s\n" +
-	"\x11RevokeCredentials\x12+.kubebind.v1alpha2.RevokeCredentialsRequest\x1a,.kubebind.v1alpha2.RevokeCredentialsResponse\"\x03\x90\x02\x02B\xcd\x01\n" +
-	"\x15com.kubebind.v1alpha2B\x0fCredentialProtoP\x01Z>kube-bind.io/bindery/sdk/go/kubebind/v1alpha2;kubebindv1alpha2\xa2\x02\x03KXX\xaa\x02\x11Kubebind.V1alpha2\xca\x02\x11Kubebind\\V1alpha2\xe2\x02\x1dKubebind\\V1alpha2\\GPBMetadata\xea\x02\x12Kubebind::V1alpha2b\x06proto3"
+	"\x11RevokeCredentials\x12+.kubebind.v1alpha2.RevokeCredentialsRequest\x1a,.kubebind.v1alpha2.RevokeCredentialsResponse\"\x03\x90\x02\x02B@Z>kube-bind.io/bindery/sdk/go/kubebind/v1alpha2;kubebindv1alpha2b\x06proto3"
 
 var (
 	file_kubebind_v1alpha2_credential_proto_rawDescOnce sync.Once

@@ -285,8 +285,7 @@ const file_kubebind_v1alpha2_errors_proto_rawDesc = "" +
 	"\x1fERROR_REASON_ISSUER_UNREACHABLE\x10\xa4\x01\x12\x1a\n" +
 	"\x15ERROR_REASON_DEADLINE\x10\xb4\x01\x12\x1a\n" +
 	"\x15ERROR_REASON_INTERNAL\x10\xb5\x01\x12\x1d\n" +
-	"\x18ERROR_REASON_FEATURE_OFF\x10\xb6\x01B\xc9\x01\n" +
-	"\x15com.kubebind.v1alpha2B\vErrorsProtoP\x01Z>kube-bind.io/bindery/sdk/go/kubebind/v1alpha2;kubebindv1alpha2\xa2\x02\x03KXX\xaa\x02\x11Kubebind.V1alpha2\xca\x02\x11Kubebind\\V1alpha2\xe2\x02\x1dKubebind\\V1alpha2\\GPBMetadata\xea\x02\x12Kubebind::V1alpha2b\x06proto3"
+	"\x18ERROR_REASON_FEATURE_OFF\x10\xb6\x01B@Z>kube-bind.io/bindery/sdk/go/kubebind/v1alpha2;kubebindv1alpha2b\x06proto3"
 
 var (
 	file_kubebind_v1alpha2_errors_proto_rawDescOnce sync.Once

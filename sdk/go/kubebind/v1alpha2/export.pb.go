@@ -1748,8 +1748,7 @@ const file_kubebind_v1alpha2_export_proto_rawDesc = "" +
 	"\tGetExport\x12#.kubebind.v1alpha2.GetExportRequest\x1a$.kubebind.v1alpha2.GetExportResponse\"\x03\x90\x02\x01\x12f\n" +
 	"\fWatchExports\x12&.kubebind.v1alpha2.WatchExportsRequest\x1a'.kubebind.v1alpha2.WatchExportsResponse\"\x03\x90\x02\x010\x01\x12j\n" +
 	"\x0eGetBoundSchema\x12(.kubebind.v1alpha2.GetBoundSchemaRequest\x1a).kubebind.v1alpha2.GetBoundSchemaResponse\"\x03\x90\x02\x01\x12d\n" +
-	"\fDeleteExport\x12&.kubebind.v1alpha2.DeleteExportRequest\x1a'.kubebind.v1alpha2.DeleteExportResponse\"\x03\x90\x02\x02B\xc9\x01\n" +
-	"\x15com.kubebind.v1alpha2B\vExportProtoP\x01Z>kube-bind.io/bindery/sdk/go/kubebind/v1alpha2;kubebindv1alpha2\xa2\x02\x03KXX\xaa\x02\x11Kubebind.V1alpha2\xca\x02\x11Kubebind\\V1alpha2\xe2\x02\x1dKubebind\\V1alpha2\\GPBMetadata\xea\x02\x12Kubebind::V1alpha2b\x06proto3"
+	"\fDeleteExport\x12&.kubebind.v1alpha2.DeleteExportRequest\x1a'.kubebind.v1alpha2.DeleteExportResponse\"\x03\x90\x02\x02B@Z>kube-bind.io/bindery/sdk/go/kubebind/v1alpha2;kubebindv1alpha2b\x06proto3"
 
 var (
 	file_kubebind_v1alpha2_export_proto_rawDescOnce sync.Once

@@ -754,8 +754,7 @@ const file_kubebind_v1alpha2_provider_proto_rawDesc = "" +
 	"\x15OIDC_FLOW_DEVICE_CODE\x10\x022\xd1\x01\n" +
 	"\x0fProviderService\x12a\n" +
 	"\vGetProvider\x12%.kubebind.v1alpha2.GetProviderRequest\x1a&.kubebind.v1alpha2.GetProviderResponse\"\x03\x90\x02\x01\x12[\n" +
-	"\tGetCaller\x12#.kubebind.v1alpha2.GetCallerRequest\x1a$.kubebind.v1alpha2.GetCallerResponse\"\x03\x90\x02\x01B\xcb\x01\n" +
-	"\x15com.kubebind.v1alpha2B\rProviderProtoP\x01Z>kube-bind.io/bindery/sdk/go/kubebind/v1alpha2;kubebindv1alpha2\xa2\x02\x03KXX\xaa\x02\x11Kubebind.V1alpha2\xca\x02\x11Kubebind\\V1alpha2\xe2\x02\x1dKubebind\\V1alpha2\\GPBMetadata\xea\x02\x12Kubebind::V1alpha2b\x06proto3"
+	"\tGetCaller\x12#.kubebind.v1alpha2.GetCallerRequest\x1a$.kubebind.v1alpha2.GetCallerResponse\"\x03\x90\x02\x01B@Z>kube-bind.io/bindery/sdk/go/kubebind/v1alpha2;kubebindv1alpha2b\x06proto3"
 
 var (
 	file_kubebind_v1alpha2_provider_proto_rawDescOnce sync.Once

@@ -1517,9 +1517,7 @@ const file_kubebind_v1alpha2_types_proto_rawDesc = "" +
 	"\x0eConflictPolicy\x12\x1f\n" +
 	"\x1bCONFLICT_POLICY_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aCONFLICT_POLICY_FIRST_WINS\x10\x01\x12\x1d\n" +
-	"\x19CONFLICT_POLICY_LAST_WINS\x10\x02B\xc8\x01\n" +
-	"\x15com.kubebind.v1alpha2B\n" +
-	"TypesProtoP\x01Z>kube-bind.io/bindery/sdk/go/kubebind/v1alpha2;kubebindv1alpha2\xa2\x02\x03KXX\xaa\x02\x11Kubebind.V1alpha2\xca\x02\x11Kubebind\\V1alpha2\xe2\x02\x1dKubebind\\V1alpha2\\GPBMetadata\xea\x02\x12Kubebind::V1alpha2b\x06proto3"
+	"\x19CONFLICT_POLICY_LAST_WINS\x10\x02B@Z>kube-bind.io/bindery/sdk/go/kubebind/v1alpha2;kubebindv1alpha2b\x06proto3"
 
 var (
 	file_kubebind_v1alpha2_types_proto_rawDescOnce sync.Once
