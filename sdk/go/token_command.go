@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -100,6 +102,7 @@ func (c *tokenCommand) remembered() (string, bool) {
 func (c *tokenCommand) run(ctx context.Context) (*commandToken, error) {
 	command := exec.CommandContext(ctx, c.name, c.args()...)
 	command.WaitDelay = commandKillDelay
+	command.Env = commandEnvironment(os.Environ())
 	var output, errorOutput limitedBuffer
 	output.limit, errorOutput.limit = commandOutputMax, commandOutputMax
 	command.Stdout, command.Stderr = &output, &errorOutput
@@ -114,6 +117,16 @@ func (c *tokenCommand) run(ctx context.Context) (*commandToken, error) {
 		return nil, fmt.Errorf("%s: %w", c, err)
 	}
 	return token, nil
+}
+
+// commandEnvironment adds what client-go tells its exec credential plugins, some of which refuse to work without it.
+func commandEnvironment(environment []string) []string {
+	const name = "KUBERNETES_EXEC_INFO="
+	if slices.ContainsFunc(environment, func(variable string) bool { return strings.HasPrefix(variable, name) }) {
+		return environment
+	}
+	const info = `{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","spec":{"interactive":false}}`
+	return append(environment, name+info)
 }
 
 // failed says why the command failed, in its own words where it has some. What it printed as its output is never shown.

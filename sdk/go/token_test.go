@@ -209,6 +209,15 @@ func TestWhatACommandPrintsIsNeverInItsError(t *testing.T) {
 	}
 }
 
+func TestACommandLearnsWhichVersionIsSpoken(t *testing.T) {
+	t.Setenv("KUBERNETES_EXEC_INFO", "")
+	os.Unsetenv("KUBERNETES_EXEC_INFO")
+	script := `case "$KUBERNETES_EXEC_INFO" in *client.authentication.k8s.io/v1\"*) echo told;; *) echo "$KUBERNETES_EXEC_INFO";; esac`
+	expectToken(t, TokenCommand("sh", "-c", script), "told")
+	t.Setenv("KUBERNETES_EXEC_INFO", "of-the-user")
+	expectToken(t, TokenCommand("sh", "-c", script), "of-the-user")
+}
+
 func TestACommandEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
