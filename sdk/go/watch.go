@@ -288,7 +288,7 @@ func (r *watchRun[T]) close() {
 
 // fail decides after a failed stream whether to open another one or to end the watch.
 func (r *watchRun[T]) fail(cause error) (*WatchEvent[T], *Error) {
-	if r.ctx.Err() != nil {
+	if hasEnded(r.ctx) {
 		return nil, r.ended()
 	}
 	client := r.watch.client

@@ -26,34 +26,43 @@ import (
 	"kube-bind.io/bindery/sdk/go/examples/tenant-controller/tenant"
 )
 
+// settings are the flags.
+type settings struct {
+	server, tokenFile, caFile, konnectorNamespace, health string
+	lead                                                  bool
+}
+
 func main() {
-	server := flag.String("server", "", "URL of the provider's backend, which is also the audience of the token")
-	tokenFile := flag.String("token-file", "/var/run/secrets/backend/token", "file with the token, such as a projected one")
-	caFile := flag.String("ca-file", "", "file with the CA of the backend's certificate; those of the system if it is empty")
-	namespace := flag.String("konnector-namespace", "", "namespace of the konnector on the tenants' clusters; kube-bind if it is empty")
+	var s settings
+	flag.StringVar(&s.server, "server", "", "URL of the provider's backend, which is also the audience of the token")
+	flag.StringVar(&s.tokenFile, "token-file", "/var/run/secrets/backend/token", "file with the token, such as a projected one")
+	flag.StringVar(&s.caFile, "ca-file", "", "file with the CA of the backend's certificate; those of the system if it is empty")
+	flag.StringVar(&s.konnectorNamespace, "konnector-namespace", "kube-bind", "namespace of the konnector on the tenants' clusters")
+	flag.StringVar(&s.health, "health-probe-bind-address", ":8081", "where /healthz is served")
+	flag.BoolVar(&s.lead, "leader-elect", true, "work on one replica at a time; false outside of a cluster")
 	// The flag -kubeconfig is controller-runtime's.
 	flag.Parse()
 	log.SetLogger(zap.New())
-	if err := run(signals.SetupSignalHandler(), *server, *tokenFile, *caFile, *namespace); err != nil {
+	if err := s.run(signals.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "tenant-controller:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, server, tokenFile, caFile, namespace string) error {
+func (s settings) run(ctx context.Context) error {
 	options := []bindery.Option{
-		bindery.WithTokenSource(bindery.TokenFile(tokenFile)),
+		bindery.WithTokenSource(bindery.TokenFile(s.tokenFile)),
 		bindery.WithUserAgent("tenant-controller/" + bindery.Version),
 	}
-	if caFile != "" {
-		options = append(options, bindery.WithCAFile(caFile))
+	if s.caFile != "" {
+		options = append(options, bindery.WithCAFile(s.caFile))
 	}
-	backend, err := bindery.NewClient(server, options...)
+	backend, err := bindery.NewClient(s.server, options...)
 	if err != nil {
 		return err
 	}
 	defer backend.Close()
-	mgr, err := newManager()
+	mgr, err := s.newManager()
 	if err != nil {
 		return err
 	}
@@ -63,7 +72,7 @@ func run(ctx context.Context, server, tokenFile, caFile, namespace string) error
 		Backend:            backend,
 		Connect:            tenant.Connect,
 		Events:             mgr.GetEventRecorder("tenant-controller"),
-		KonnectorNamespace: namespace,
+		KonnectorNamespace: s.konnectorNamespace,
 	}
 	if err := reconciler.Setup(mgr, changes); err != nil {
 		return err
@@ -82,7 +91,7 @@ func run(ctx context.Context, server, tokenFile, caFile, namespace string) error
 	return mgr.Start(ctx)
 }
 
-func newManager() (manager.Manager, error) {
+func (s settings) newManager() (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return nil, err
@@ -96,9 +105,9 @@ func newManager() (manager.Manager, error) {
 	}
 	mgr, err := manager.New(cluster, manager.Options{
 		Scheme:                 scheme,
-		LeaderElection:         true,
+		LeaderElection:         s.lead,
 		LeaderElectionID:       "tenant-controller",
-		HealthProbeBindAddress: ":8081",
+		HealthProbeBindAddress: s.health,
 		// Secrets are read one by one, and none is kept in memory.
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 	})

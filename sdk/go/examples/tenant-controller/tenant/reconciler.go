@@ -131,7 +131,9 @@ func (r *Reconciler) bindAll(ctx context.Context, tenant *v1alpha1.Tenant) (reco
 	failed := errors.Join(failures...)
 	switch {
 	case failed != nil:
-		set(tenant, v1alpha1.ConditionBound, metav1.ConditionFalse, reasonOf(failures[0]), failed.Error())
+		if set(tenant, v1alpha1.ConditionBound, metav1.ConditionFalse, reasonOf(failures[0]), failed.Error()) {
+			r.record(tenant, corev1.EventTypeWarning, reasonOf(failures[0]), failed.Error())
+		}
 		set(tenant, v1alpha1.ConditionReady, metav1.ConditionFalse, "NotBound", "not all templates are bound")
 		return r.after(failed)
 	case len(unready) > 0:
@@ -285,9 +287,9 @@ func upperCamelCase(reason string) string {
 	return camel.String()
 }
 
-// set sets a condition for the present generation.
-func set(tenant *v1alpha1.Tenant, conditionType string, status metav1.ConditionStatus, reason, message string) {
-	meta.SetStatusCondition(&tenant.Status.Conditions, metav1.Condition{
+// set sets a condition for the present generation, and tells whether that changed it.
+func set(tenant *v1alpha1.Tenant, conditionType string, status metav1.ConditionStatus, reason, message string) bool {
+	return meta.SetStatusCondition(&tenant.Status.Conditions, metav1.Condition{
 		Type: conditionType, Status: status, Reason: reason, Message: message, ObservedGeneration: tenant.Generation,
 	})
 }

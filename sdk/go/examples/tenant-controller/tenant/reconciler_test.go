@@ -270,6 +270,10 @@ func TestFailuresOfTheProviderAreConditions(t *testing.T) {
 				t.Error(result, err)
 			}
 			w.expect(v1alpha1.ConditionBound, metav1.ConditionFalse, check.reason)
+			if bound, warned := <-w.recorded.Events, <-w.recorded.Events; !strings.HasPrefix(bound, "Normal Bound ") ||
+				!strings.HasPrefix(warned, "Warning "+check.reason+" ") {
+				t.Error(bound, warned)
+			}
 			if w.binding("sheriffs") == nil {
 				t.Error("the failure of one template stopped another")
 			}
