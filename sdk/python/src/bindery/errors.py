@@ -14,7 +14,7 @@ All of them are :class:`BinderyError`::
     ├── ProtocolError           the server broke the rules of its API
     └── CallCancelledError      the client was closed while a call was under way
 
-``ManifestRefusedError`` of :mod:`bindery.manifests` is one, too. No message, ``repr`` or argument of an error holds a token.
+:class:`bindery.ManifestRefusedError` is one, too. No message, ``repr`` or argument of an error holds a token.
 """
 
 from __future__ import annotations
@@ -316,20 +316,12 @@ _MEND: Final[Mapping[Fault, str]] = {
     Fault.REFUSED: "nobody listens there; check host and port, and that the server runs",
     Fault.NAME_UNKNOWN: "the name has no address; check its spelling and the DNS",
     Fault.CONNECT_TIMEOUT: "no answer; check host and port, and firewalls and network policies on the way",
-    Fault.CERTIFICATE_UNTRUSTED: (
-        "its certificate is signed by a CA that is not trusted here; give that CA's certificate"
-    ),
-    Fault.CERTIFICATE_NAME: (
-        "its certificate is for another name; dial that name, or give it as the server's name"
-    ),
+    Fault.CERTIFICATE_UNTRUSTED: ("its certificate is signed by a CA that is not trusted here; give that CA's certificate"),
+    Fault.CERTIFICATE_NAME: ("its certificate is for another name; dial that name, or give it as the server's name"),
     Fault.CERTIFICATE_EXPIRED: "its certificate is not valid at this time; renew it, and check the clocks",
-    Fault.CLIENT_CERTIFICATE: (
-        "it accepts only clients with a certificate that its CAs signed; present a valid one"
-    ),
+    Fault.CLIENT_CERTIFICATE: ("it accepts only clients with a certificate that its CAs signed; present a valid one"),
     Fault.TLS: "TLS failed",
-    Fault.SERVER_IS_PLAINTEXT: (
-        "it speaks no TLS; check the port (plaintext is allowed on loopback alone, as http://)"
-    ),
+    Fault.SERVER_IS_PLAINTEXT: ("it speaks no TLS; check the port (plaintext is allowed on loopback alone, as http://)"),
     Fault.NO_HTTP2: "it speaks TLS but not HTTP/2; a proxy in front of it must pass gRPC through",
     Fault.BROKEN: "the connection broke",
     Fault.SILENT: "it has been silent for longer than a live stream is",
@@ -468,7 +460,8 @@ class ProtocolError(BinderyError):
 
 class CallCancelledError(BinderyError):
     """The client was closed while a call was under way, or before it. A cancelled asyncio task gets
-    :class:`asyncio.CancelledError` instead."""
+    :class:`asyncio.CancelledError` instead.
+    """
 
     kind = "cancelled"
 

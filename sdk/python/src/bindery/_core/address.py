@@ -143,3 +143,12 @@ def _parse_prefix(text: str, path: str) -> str:
     if not all(_SEGMENT.fullmatch(segment) and segment.strip(".") for segment in segments):
         raise AddressError(text, "its path is not made of plain segments such as /bind")
     return path
+
+
+def is_host(text: str) -> bool:
+    """Whether a text is a DNS name or an IP address."""
+    try:
+        _parse_host(text, text)
+    except AddressError:
+        return False
+    return True
