@@ -1,7 +1,7 @@
 """Turns what gRPC reports of a failed call into an error of this package.
 
 gRPC gives one code and one text for both an error response of the server and a failure of its own. Its own failures have no
-metadata, and texts that begin as those below; they are tested against the library with real sockets.
+trailers, and texts such as those below; they are tested against the library with real sockets.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Failure:
     @property
     def is_unreached(self) -> bool:
         """Whether no connection could be made."""
-        return not self.initial and not self.trailing and _UNREACHED.match(self.text) is not None
+        return not self.trailing and _UNREACHED.match(self.text) is not None
 
 
 class CallFailed(Exception):
@@ -65,15 +65,11 @@ def error_of(failure: Failure, address: Address, request_id: str, waited: float)
 
     :param waited: Seconds since the call began, for the text of a deadline.
     """
-    trailing = dict(failure.trailing)
-    headers = {**dict(failure.initial), **trailing}
-    if not headers:
+    if not failure.trailing:
         local = _local_error(failure, address, request_id, waited)
         if local is not None:
             return local
-    if failure.code is grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE.match(failure.text):
-        return too_large(failure.text, request_id)
-    return _parse(failure, headers, request_id)
+    return _parse(failure, {**dict(failure.initial), **dict(failure.trailing)}, request_id)
 
 
 def deadline(address: Address, waited: float, request_id: str) -> StatusError:
@@ -133,14 +129,16 @@ def _local_error(failure: Failure, address: Address, request_id: str, waited: fl
         fault = next((fault for mark, fault in _FAULTS if mark in text), Fault.BROKEN)
         # The text of a certificate may come from the other end.
         return TransportError(str(address), fault, printable(text), connecting=True)
-    if _BROKEN.match(text):
-        return TransportError(str(address), Fault.BROKEN, printable(text))
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return deadline(address, waited, request_id)
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE.search(text):
+        return too_large(text, request_id)
     if code is grpc.StatusCode.CANCELLED and text in _CANCELLED_HERE:
         return CallCancelledError()
     if code in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN) and _GARBLED.search(text):
         return ProtocolError(str(address), "its answer cannot be decoded")
+    if _BROKEN.match(text):
+        return TransportError(str(address), Fault.BROKEN, printable(text))
     return None
 
 
