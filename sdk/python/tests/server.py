@@ -72,7 +72,7 @@ class Seen:
 class Script(grpc.GenericRpcHandler):
     """A server that listens on loopback, and its script."""
 
-    def __init__(self, *answers: Sequence[Step], credentials: grpc.ServerCredentials | None = None) -> None:
+    def __init__(self, *answers: Sequence[Step], credentials: grpc.ServerCredentials | None = None, port: int = 0) -> None:
         self._answers = deque(answers)
         self._lock = threading.Lock()
         self.seen: list[Seen] = []
@@ -80,9 +80,9 @@ class Script(grpc.GenericRpcHandler):
         self._pool = ThreadPoolExecutor(64)
         self._server = grpc.server(self._pool, handlers=(self,), options=[("grpc.so_reuseport", 0)])
         if credentials is None:
-            self.port = self._server.add_insecure_port("127.0.0.1:0")
+            self.port = self._server.add_insecure_port(f"127.0.0.1:{port}")
         else:
-            self.port = self._server.add_secure_port("127.0.0.1:0", credentials)
+            self.port = self._server.add_secure_port(f"127.0.0.1:{port}", credentials)
         self._server.start()
         self.address = f"{'http' if credentials is None else 'https'}://127.0.0.1:{self.port}"
 
