@@ -113,7 +113,7 @@ class Case:
     @property
     def is_full(self) -> bool:
         """Whether the watch has had as many events as the action asks for."""
-        return len(self.events()) >= self.action.get("events", sys.maxsize)
+        return len(self.events()) >= int(self.action.get("events", sys.maxsize))
 
     def failed(self, error: Exception) -> None:
         """Notes the error that ended the action."""
@@ -166,9 +166,7 @@ def error_json(error: Exception) -> Json:
                 "code": error.code.name,
                 "reason": error.reason,
                 "metadata": dict(error.metadata),
-                "fieldViolations": [
-                    {"field": found.field, "description": found.description} for found in error.field_violations
-                ],
+                "fieldViolations": [{"field": found.field, "description": found.description} for found in error.field_violations],
                 "preconditionViolations": [
                     {"kind": found.type, "subject": found.subject, "description": found.description}
                     for found in error.precondition_violations
@@ -207,10 +205,11 @@ def bound_json(bound: bindery.Bound) -> Json:
 
 def rendered(document: Json) -> str:
     """The manifests for the input of a golden file."""
-    options = dict(document.get("options") or {})
+    options: Any
     renamed = {"serviceAccount": "service_account", "withNamespace": "with_namespace"}
+    options = {renamed.get(key, key): value for key, value in document.get("options", {}).items()}
     response = ParseDict(document["response"], v1alpha2.BindingResourceResponse())
-    return bindery.manifests(response, **{renamed.get(key, key): value for key, value in options.items()}).canonical()
+    return bindery.manifests(response, **options).canonical()
 
 
 # === Sync ===

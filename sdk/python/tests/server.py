@@ -46,9 +46,7 @@ class Fail(Exception):
             self.trailers.append(("grpc-status-details-bin", status.SerializeToString() if raw is None else raw))
 
 
-def reason(
-    code: grpc.StatusCode, name: str, retry_after: float | None = None, domain: str = "kube-bind.io"
-) -> Fail:
+def reason(code: grpc.StatusCode, name: str, retry_after: float | None = None, domain: str = "kube-bind.io") -> Fail:
     """Fails with this reason, as a server of ours does."""
     details: list[Message] = [ErrorInfo(reason=name, domain=domain)]
     if retry_after is not None:
@@ -78,7 +76,7 @@ class Script(grpc.GenericRpcHandler):
         self.seen: list[Seen] = []
         self.cancelled = threading.Event()
         self._pool = ThreadPoolExecutor(64)
-        self._server = grpc.server(self._pool, handlers=(self,), options=[("grpc.so_reuseport", 0)])
+        self._server = grpc.server(self._pool, handlers=[self], options=[("grpc.so_reuseport", 0)])
         if credentials is None:
             self.port = self._server.add_insecure_port(f"127.0.0.1:{port}")
         else:

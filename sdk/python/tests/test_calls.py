@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import re
 import socket
@@ -183,9 +184,7 @@ def test_details_of_an_error_arrive(caller: Callers, script: Scripts) -> None:
     assert dict(error.metadata) == {"field": "name"}
     assert error.field_violations == (bindery.FieldViolation("name", "must not be empty"),)
     assert error.precondition_violations == (bindery.PreconditionViolation("TEMPLATE", "cowboys", "is not ready"),)
-    assert str(error) == (
-        "wrong  [2J; name: must not be empty; cowboys: is not ready (FIELD_INVALID, request of-server)"
-    )
+    assert str(error) == ("wrong  [2J; name: must not be empty; cowboys: is not ready (FIELD_INVALID, request of-server)")
 
 
 def test_newer_reasons_are_kept_and_those_of_others_are_not(caller: Callers, script: Scripts) -> None:
@@ -240,9 +239,7 @@ def test_binding_goes_on_while_it_is_pending(caller: Callers, script: Scripts) -
     done = api.BindingResourceResponse(binding_name="cowboys", kubeconfig=api.Kubeconfig(kubeconfig=b"hunter2"))
     server = script(bind_answer(api.PHASE_PENDING), bind_answer(api.PHASE_SUCCEEDED, done))
     told: list[str] = []
-    bound = caller(server.address).do(
-        "bind", "cowboys", "uid", wait=5, progress=lambda request: told.append(request.metadata.name)
-    )
+    bound = caller(server.address).do("bind", "cowboys", "uid", wait=5, progress=lambda request: told.append(request.metadata.name))
     assert (bound.kubeconfig, told) == (b"hunter2", ["cowboys"])
     assert "hunter2" not in repr(bound)
     first, second = server.seen
@@ -302,8 +299,6 @@ def test_any_method_can_be_called_by_its_message(caller: Callers, script: Script
 
 
 def test_errors_survive_pickling(caller: Callers, script: Scripts) -> None:
-    import copy
-
     server = script([reason(Code.NOT_FOUND, "EXPORT_NOT_FOUND", 2.0)])
     with pytest.raises(bindery.NotFoundError) as raised:
         caller(server.address).do("get_export", "x")

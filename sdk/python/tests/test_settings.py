@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import logging
 import os
+import pickle
 import time
 import traceback
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 import bindery
@@ -116,8 +119,6 @@ def test_settings_that_cannot_work_are_refused_at_once(tmp_path: Path) -> None:
 
 
 def test_both_clients_have_the_same_methods_with_the_same_words() -> None:
-    import inspect
-
     def public(kind: type) -> dict[str, Any]:
         return {name: value for name, value in inspect.getmembers(kind) if not name.startswith("_")}
 
@@ -221,7 +222,7 @@ def test_a_command_prints_a_token_or_a_credential(tmp_path: Path) -> None:
     ("line", "fault"),
     [
         ("echo hunter2; exit 3", "status 3"),
-        ("echo '{\"status\": {\"token\": \"hunter2\"}}'", "no ExecCredential"),
+        ('echo \'{"status": {"token": "hunter2"}}\'', "no ExecCredential"),
         (credential(hunter2="hunter2"), "no ExecCredential"),
         (credential(token="hunter2", expirationTimestamp="hunter2"), "no ExecCredential"),
         ("sleep 60", "does not end"),
@@ -247,12 +248,15 @@ def test_functions_of_all_kinds_give_tokens(script: Scripts) -> None:
         await asyncio.sleep(0)
         return "of-async"
 
-    class Callable:
+    class Source:
         async def __call__(self) -> str:
             return "of-object"
 
+    def returns_a_coroutine() -> Any:
+        return asynchronous()
+
     async def ask(token: Any) -> str:
-        server = script([Fail(bindery.v1alpha2 and __import__("grpc").StatusCode.NOT_FOUND)])
+        server = script([Fail(grpc.StatusCode.NOT_FOUND)])
         async with aio.Client(server.address, token=token, allow_plaintext=True) as client:
             with pytest.raises(bindery.NotFoundError):
                 await client.get_export("x")
@@ -260,8 +264,8 @@ def test_functions_of_all_kinds_give_tokens(script: Scripts) -> None:
 
     for token, expect in (
         (asynchronous, "of-async"),
-        (Callable(), "of-object"),
-        (lambda: asynchronous(), "of-async"),
+        (Source(), "of-object"),
+        (returns_a_coroutine, "of-async"),
         (lambda: "of-sync", "of-sync"),
         ("static", "static"),
     ):
@@ -304,14 +308,12 @@ def test_a_watch_waits_for_a_source_and_ends_when_logged_out(caller: Callers) ->
 
 
 def test_no_token_is_shown(caller: Callers, script: Scripts, caplog: pytest.LogCaptureFixture) -> None:
-    import grpc
-
     caplog.set_level(logging.DEBUG)
     header = bearer("hunter2")
     assert header == "Bearer hunter2"
     assert "hunter2" not in f"{header} {header!r} {header:>20} {[header]} {(header,)} %s" % header
     with pytest.raises(TypeError):
-        __import__("pickle").dumps(Hidden("hunter2"))
+        pickle.dumps(Hidden("hunter2"))
     server = script([Fail(grpc.StatusCode.UNAVAILABLE)], [Fail(grpc.StatusCode.INTERNAL)])
     client = caller(server.address, token="hunter2")
     with pytest.raises(bindery.InternalError) as raised:
@@ -327,8 +329,6 @@ def test_no_token_is_shown(caller: Callers, script: Scripts, caplog: pytest.LogC
 
 
 def test_texts_of_the_library_are_told_from_those_of_a_server() -> None:
-    import grpc
-
     text = "failed to connect to all addresses; last error: x"
     assert Failure(grpc.StatusCode.UNAVAILABLE, text).is_unreached
     assert not Failure(grpc.StatusCode.UNAVAILABLE, text, trailing=(("date", "today"),)).is_unreached
