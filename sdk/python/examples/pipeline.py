@@ -3,9 +3,9 @@
 
     python pipeline.py cowboys --server https://bind.example.com --identity "$CLUSTER_UID" --output manifests/
 
-It waits while the provider works on the request, and tells its progress on standard error. It writes one line of JSON per object to
-standard output, as ``kubectl apply --server-side -f -`` takes it, or with ``--output FOLDER`` one file per object. One of the objects
-is a Secret: its file is readable by its owner alone, and standard output should not be a log.
+It waits while the provider works on the request, and tells its progress on standard error. It writes one line of JSON per object
+to standard output, as ``kubectl apply --server-side -f -`` takes it, or with ``--output FOLDER`` one file per object. One of the
+objects is a Secret: its file is readable by its owner alone, and standard output should not be a log.
 
 The token is for the URL of the server. It comes from a file (``--token-file``, or the variable BIND_TOKEN_FILE), a command
 (``--token-command``, such as ``kubectl bind token --exec-credential``), or the variable BIND_TOKEN; never from an argument, which
