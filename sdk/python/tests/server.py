@@ -74,6 +74,7 @@ class Script(grpc.GenericRpcHandler):
         self._answers = deque(answers)
         self._lock = threading.Lock()
         self.seen: list[Seen] = []
+        self.headers: tuple[tuple[str, str], ...] = (("date", "today"),)
         self.cancelled = threading.Event()
         self._pool = ThreadPoolExecutor(64)
         self._server = grpc.server(self._pool, handlers=[self], options=[("grpc.so_reuseport", 0)])
@@ -113,7 +114,7 @@ class Script(grpc.GenericRpcHandler):
             steps = self._answers.popleft() if self._answers else (Fail(grpc.StatusCode.INTERNAL, "the script is over"),)
         context.add_callback(lambda: self.cancelled.set() if not context.is_active() else None)
         if method.name.startswith("Watch") and not (steps and isinstance(steps[0], Fail)):
-            context.send_initial_metadata((("date", "today"),))
+            context.send_initial_metadata(self.headers)
         for step in steps:
             match step:
                 case Message():

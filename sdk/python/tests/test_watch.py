@@ -68,6 +68,17 @@ def test_a_snapshot_is_told_from_changes(caller: Callers, script: Scripts) -> No
     assert server.seen[0].time_left is None or server.seen[0].time_left > 1e6, "a stream has no deadline"
 
 
+def test_headers_without_content_are_headers(caller: Callers, script: Scripts) -> None:
+    fail = Fail(Code.INTERNAL, trailers=())
+    server = script([begin(), applied(), fail], [0.2, begin(), fail], [fail], [], [60.0])
+    server.headers = ()
+    watch = caller(server.address).watch("watch_exports")
+    kinds = [type(event) for event in watch.take(10)]
+    streams = [Connected, SnapshotBegin, Applied, Disconnected, Connected, SnapshotBegin, Disconnected]
+    assert kinds == [*streams, Disconnected, Connected, Disconnected]
+    assert watch.next() == Connected(False)
+
+
 def test_an_unfinished_snapshot_is_void(caller: Callers, script: Scripts) -> None:
     server = script([begin(), applied(token="early")], [begin(), complete(0, "t"), 60.0])
     watch = caller(server.address).watch("watch_exports")
