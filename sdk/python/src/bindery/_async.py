@@ -106,10 +106,10 @@ class AsyncIO:
         if isinstance(self._source, TokenSource):
             self._source.expired()
 
-    async def unary(self, path: str, request: bytes, headers: Headers, timeout: float) -> bytes:
+    async def unary(self, path: str, request: bytes, headers: Headers, timeout: float) -> bytes | None:
         connection: Connection = self._connections.take()
         try:
-            answer: bytes = await connection.unary(path)(request, timeout=timeout, metadata=headers)
+            answer: bytes | None = await connection.unary(path)(request, timeout=timeout, metadata=headers)
             return answer
         except grpc.aio.AioRpcError as error:
             raise self._failed(connection, _failure(error)) from None
@@ -130,8 +130,13 @@ class AsyncIO:
             self._give_back(connection)
             raise CallCancelledError from None
         stream = AsyncStream(call, lambda failure: self._failed(connection, failure))
-        weakref.finalize(stream, self._give_back, connection).atexit = False
+        weakref.finalize(stream, self._end, call, connection).atexit = False
         return stream
+
+    def _end(self, call: Any, connection: Connection) -> None:
+        """Ends a stream that nobody has any more."""
+        call.cancel()
+        self._give_back(connection)
 
     async def close(self) -> None:
         """Ends all calls, and refuses new ones."""
@@ -166,24 +171,21 @@ class AsyncStream:
         self._call: Final = call
         self._failed: Final = failed
         self._cancelled = False
+        self._first: asyncio.Task[Any] | None = None
 
     async def opened(self, timeout: float) -> None:
-        # A server that accepts a stream sends headers. One that refuses it sends its status instead, which comes at once.
+        # A server that accepts a stream sends headers. One that refuses it sends its status alone, which looks like headers without
+        # content until the status is there.
         if await self._do(self._call.initial_metadata, timeout):
             return
-        ended = asyncio.Event()
-        self._call.add_done_callback(lambda _: ended.set())
-        if not self._call.done():
-            try:
-                async with asyncio.timeout(_SETTLES):
-                    await ended.wait()
-            except TimeoutError:
-                return
-        if await self._call.code() is not grpc.StatusCode.OK:
+        self._first = first = asyncio.ensure_future(self._call.read())
+        done, _ = await asyncio.wait({first}, timeout=_SETTLES)
+        if done and await self._is_failed(first):
             raise await self._error()
 
     async def read(self, timeout: float) -> bytes | None:
-        message = await self._do(self._call.read, timeout)
+        first, self._first = self._first, None
+        message = await self._do(self._call.read if first is None else lambda: first, timeout)
         if message is not grpc.aio.EOF:
             data: bytes = message
             return data
@@ -191,6 +193,12 @@ class AsyncStream:
         if await self._call.code() is not grpc.StatusCode.OK:
             raise await self._error()
         return None
+
+    async def _is_failed(self, first: asyncio.Task[Any]) -> bool:
+        """Whether the call failed before its first message."""
+        if first.cancelled() or first.exception() is not None:
+            return True
+        return first.result() is grpc.aio.EOF and await self._call.code() is not grpc.StatusCode.OK
 
     def cancel(self) -> None:
         self._cancelled = True

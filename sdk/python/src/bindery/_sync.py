@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any, Final
 
 import grpc
@@ -20,7 +22,7 @@ from .tokens import TokenSource
 _SETTLES: Final = 0.05
 """Seconds within which a server that refuses a stream has also said why."""
 
-UnaryCall = Callable[..., bytes]
+UnaryCall = Callable[..., bytes | None]
 
 
 class Connection:
@@ -143,7 +145,7 @@ class SyncIO:
         if self._source is not None:
             self._source.expired()
 
-    async def unary(self, path: str, request: bytes, headers: Headers, timeout: float) -> bytes:
+    async def unary(self, path: str, request: bytes, headers: Headers, timeout: float) -> bytes | None:
         connection: Connection = self._connections.take()
         try:
             return connection.unary(path)(request, timeout=timeout, metadata=headers)
@@ -162,8 +164,13 @@ class SyncIO:
             self._give_back(connection)
             raise self._unusable(error) from None
         stream = SyncStream(call, self._watchdog, lambda failure: self._failed(connection, failure))
-        weakref.finalize(stream, self._give_back, connection).atexit = False
+        weakref.finalize(stream, self._end, call, connection).atexit = False
         return stream
+
+    def _end(self, call: Any, connection: Connection) -> None:
+        """Ends a stream that nobody has any more."""
+        call.cancel()
+        self._give_back(connection)
 
     def close(self) -> None:
         """Ends all calls, and refuses new ones."""
@@ -195,36 +202,36 @@ class SyncStream:
         self._call: Final = call
         self._watchdog: Final = watchdog
         self._failed: Final = failed
+        self._first: Future[bytes | None] | None = None
         self._cancelled = False
         self._timed_out = False
         self.due = _NEVER
         """When the watchdog has to end the stream."""
 
     async def opened(self, timeout: float) -> None:
-        self._watchdog.arm(self, timeout)
-        try:
-            # A server that accepts a stream sends headers. One that refuses it sends its status instead, which comes at once.
+        with self._watchdog.guard(self, timeout):
+            # A server that accepts a stream sends headers. One that refuses it sends its status alone, which looks like headers
+            # without content until the status is there.
             if self._call.initial_metadata():
                 return
-            ended = threading.Event()
-            if self._call.add_callback(ended.set) and not ended.wait(_SETTLES):
+            self._first = first = _read_ahead(self._call)
+            try:
+                first.result(_SETTLES)
+            except TimeoutError:
                 return
-            if self._call.code() is not grpc.StatusCode.OK:
-                raise self._error()
-        finally:
-            self.due = _NEVER
+            except grpc.RpcError:
+                pass
+            else:
+                return
+        raise self._error()
 
     async def read(self, timeout: float) -> bytes | None:
-        self._watchdog.arm(self, timeout)
-        try:
-            message: bytes = next(self._call)
-            return message
-        except StopIteration:
-            return None
-        except grpc.RpcError:
-            pass
-        finally:
-            self.due = _NEVER
+        with self._watchdog.guard(self, timeout):
+            try:
+                first, self._first = self._first, None
+                return _next(self._call) if first is None else first.result()
+            except grpc.RpcError:
+                pass
         raise self._error()
 
     def cancel(self) -> None:
@@ -244,6 +251,26 @@ class SyncStream:
         return self._failed(failure_of(self._call))
 
 
+def _next(call: Any) -> bytes | None:
+    """The next message; None at the end."""
+    message: bytes | None = next(call, None)
+    return message
+
+
+def _read_ahead(call: Any) -> Future[bytes | None]:
+    """Reads a message on a thread of its own, which ends with the call at the latest."""
+    future: Future[bytes | None] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(_next(call))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="bindery-first-message", daemon=True).start()
+    return future
+
+
 _NEVER: Final = float("inf")
 
 
@@ -256,9 +283,17 @@ class Watchdog:
         self._next = _NEVER
         self._thread: threading.Thread | None = None
 
-    def arm(self, stream: SyncStream, timeout: float) -> None:
-        """Ends the stream unless its ``due`` is changed in time."""
-        stream.due = due = time.monotonic() + timeout
+    @contextlib.contextmanager
+    def guard(self, stream: SyncStream, timeout: float) -> Iterator[None]:
+        """Ends the stream if the work on it takes longer."""
+        self._arm(stream, time.monotonic() + timeout)
+        try:
+            yield
+        finally:
+            stream.due = _NEVER
+
+    def _arm(self, stream: SyncStream, due: float) -> None:
+        stream.due = due
         # The thread looks at all streams when it wakes, so it is woken only for one that is due before that.
         if due >= self._next and stream in self._streams:
             return

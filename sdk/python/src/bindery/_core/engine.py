@@ -139,8 +139,10 @@ class Engine:
         """The path of a method at this address."""
         return self.address.prefix + method.path
 
-    def decode(self, method: Method[Any, A], answer: bytes) -> A:
+    def decode(self, method: Method[Any, A], answer: bytes | None) -> A:
         """Decodes a message of the server."""
+        if answer is None:
+            raise ProtocolError(str(self.address), "its answer has no message")
         message: A = method.response()
         try:
             message.ParseFromString(answer)

@@ -60,8 +60,11 @@ class IO(Protocol):
     def token_expired(self) -> None:
         """Makes the source forget its token."""
 
-    async def unary(self, path: str, request: bytes, headers: Headers, timeout: float) -> bytes:
-        """Makes one attempt of a call. Raises CallFailed, or CallCancelledError."""
+    async def unary(self, path: str, request: bytes, headers: Headers, timeout: float) -> bytes | None:
+        """Makes one attempt of a call. The answer is None if the server sent no message, or one that is not framed as such.
+
+        Raises CallFailed, or CallCancelledError.
+        """
 
     def stream(self, path: str, request: bytes, headers: Headers) -> Stream:
         """Begins a stream, without waiting. Raises CallCancelledError."""
