@@ -296,6 +296,8 @@ def test_any_method_can_be_called_by_its_message(caller: Callers, script: Script
     server = script(EXPORT)
     answer = caller(server.address).do("call", methods.GET_EXPORT, api.GetExportRequest(name="cowboys"))
     assert answer == EXPORT[0]
+    with pytest.raises(ValueError, match="a watch"):
+        caller(server.address).do("call", methods.WATCH_EXPORTS, api.WatchExportsRequest())
 
 
 def test_errors_survive_pickling(caller: Callers, script: Scripts) -> None:

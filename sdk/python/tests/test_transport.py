@@ -198,6 +198,21 @@ def test_a_server_that_never_answers_is_a_connect_timeout(caller: Callers, socke
     assert fault_of(client) is Fault.CONNECT_TIMEOUT
 
 
+def test_an_attempt_after_a_silent_one_dials_anew(caller: Callers, sockets: Sockets) -> None:
+    accepted = 0
+
+    def count(_: socket.socket) -> None:
+        nonlocal accepted
+        accepted += 1
+        time.sleep(1)
+
+    client = caller(f"http://127.0.0.1:{sockets(count)}", timeout=0.2, retry=ONCE)
+    for _ in range(3):
+        with pytest.raises(bindery.DeadlineExceededError):
+            client.do("get_provider")
+    assert accepted == 3
+
+
 # === Cancelling ===
 
 

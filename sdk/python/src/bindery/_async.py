@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import time
 import weakref
@@ -32,6 +33,8 @@ class Connection:
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self.channel: Final = channel
         self.uses = 0
+        self.answered = False
+        """Whether a server has ever answered."""
         self._unary: Final[dict[str, Any]] = {}
 
     def unary(self, path: str) -> Any:
@@ -110,6 +113,7 @@ class AsyncIO:
         connection: Connection = self._connections.take()
         try:
             answer: bytes | None = await connection.unary(path)(request, timeout=timeout, metadata=headers)
+            connection.answered = True
             return answer
         except grpc.aio.AioRpcError as error:
             raise self._failed(connection, _failure(error)) from None
@@ -130,13 +134,21 @@ class AsyncIO:
             self._give_back(connection)
             raise CallCancelledError from None
         stream = AsyncStream(call, lambda failure: self._failed(connection, failure))
-        weakref.finalize(stream, self._end, call, connection).atexit = False
+        # Garbage may be collected on any thread.
+        loop = asyncio.get_running_loop()
+        weakref.finalize(stream, self._end, loop, call, connection).atexit = False
         return stream
 
-    def _end(self, call: Any, connection: Connection) -> None:
+    def _end(self, loop: asyncio.AbstractEventLoop, call: Any, connection: Connection) -> None:
         """Ends a stream that nobody has any more."""
-        call.cancel()
-        self._give_back(connection)
+
+        def end() -> None:
+            call.cancel()
+            self._give_back(connection)
+
+        # A loop that is closed has ended its streams.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(end)
 
     async def close(self) -> None:
         """Ends all calls, and refuses new ones."""
@@ -148,8 +160,7 @@ class AsyncIO:
     def _failed(self, connection: Connection, failure: Failure) -> Exception:
         if self._connections.is_closed and failure.code is grpc.StatusCode.CANCELLED:
             return CallCancelledError()
-        if failure.is_unreached:
-            self._connections.retire(connection)
+        self._connections.judge(connection, failure)
         return CallFailed(failure)
 
     def _give_back(self, connection: Connection) -> None:

@@ -31,6 +31,8 @@ class Connection:
     def __init__(self, channel: grpc.Channel) -> None:
         self.channel: Final = channel
         self.uses = 0
+        self.answered = False
+        """Whether a server has ever answered."""
         self._unary: Final[dict[str, UnaryCall]] = {}
 
     def unary(self, path: str) -> UnaryCall:
@@ -55,7 +57,8 @@ class Connections:
 
     def __init__(self, dial: Callable[[], Any]) -> None:
         self._dial: Final = dial
-        self._lock: Final = threading.Lock()
+        # Garbage collection gives connections back, also while this thread holds the lock.
+        self._lock: Final = threading.RLock()
         self._present: Any = None
         self._retired: Final[list[Any]] = []
         self._closed = False
@@ -80,8 +83,11 @@ class Connections:
                 return connection
             return None
 
-    def retire(self, connection: Any) -> None:
-        """Uses a connection for no new call. The caller still holds it."""
+    def judge(self, connection: Any, failure: Failure) -> None:
+        """Decides after a failed call whether the connection is used for new ones. The caller still holds it."""
+        if not failure.is_unreached and (connection.answered or failure.code is not grpc.StatusCode.DEADLINE_EXCEEDED):
+            connection.answered = True
+            return
         with self._lock:
             if self._present is connection:
                 self._present = None
@@ -148,7 +154,9 @@ class SyncIO:
     async def unary(self, path: str, request: bytes, headers: Headers, timeout: float) -> bytes | None:
         connection: Connection = self._connections.take()
         try:
-            return connection.unary(path)(request, timeout=timeout, metadata=headers)
+            answer = connection.unary(path)(request, timeout=timeout, metadata=headers)
+            connection.answered = True
+            return answer
         except grpc.RpcError as error:
             raise self._failed(connection, failure_of(error)) from None
         except ValueError as error:
@@ -181,8 +189,7 @@ class SyncIO:
     def _failed(self, connection: Connection, failure: Failure) -> Exception:
         if self._connections.is_closed and failure.code is grpc.StatusCode.CANCELLED:
             return CallCancelledError()
-        if failure.is_unreached:
-            self._connections.retire(connection)
+        self._connections.judge(connection, failure)
         return CallFailed(failure)
 
     def _unusable(self, error: ValueError) -> Exception:
@@ -214,6 +221,8 @@ class SyncStream:
             # without content until the status is there.
             if self._call.initial_metadata():
                 return
+            if self._cancelled:
+                raise CallCancelledError
             self._first = first = _read_ahead(self._call)
             try:
                 first.result(_SETTLES)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from google.protobuf.message import Message
 
@@ -29,6 +29,7 @@ from .methods import Method
 __all__ = ["Client", "Pages", "Progress", "Token", "Watch"]
 
 T = TypeVar("T")
+Q = TypeVar("Q", bound=Message)
 A = TypeVar("A", bound=Message)
 
 Progress = Callable[[api.BindableResourcesRequest], None]
@@ -173,7 +174,7 @@ class Client:
     def __repr__(self) -> str:
         return f"Client({self.audience!r})"
 
-    def call(self, method: Method[Any, A], request: Message, *, timeout: float | None = None) -> A:
+    def call(self, method: Method[Q, A], request: Q, *, timeout: float | None = None) -> A:
         """Makes any unary call, with token, request id, deadline and retries. All typed methods use this one.
 
         :param method: One of :mod:`bindery.methods`.

@@ -26,7 +26,7 @@ _SERVICES: Final = {
 class Method(Generic[Q, A]):
     """A method with requests ``Q`` and responses ``A``."""
 
-    __slots__ = ("idempotent", "is_open", "name", "path", "request", "response", "waits")
+    __slots__ = ("idempotent", "is_open", "name", "path", "request", "response", "streams", "waits")
 
     def __init__(self, service: str, name: str, request: type[Q], response: type[A]) -> None:
         descriptor = _SERVICES[service].methods_by_name[name]
@@ -40,6 +40,8 @@ class Method(Generic[Q, A]):
         """Whether a call may be repeated when it is unknown whether the server executed it."""
         self.is_open: Final = name == "GetProvider"
         """Whether the method is called without a token: who asks how to log in has none, or an expired one."""
+        self.streams: Final = descriptor.server_streaming
+        """Whether the method is a watch."""
         self.waits: Final = "wait" in request.DESCRIPTOR.fields_by_name
         """Whether the server may wait for a controller before it responds."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from google.protobuf.message import Message
 
@@ -15,6 +15,7 @@ from ..methods import Method
 from .binding import Bound, Renewed, TemplateDetails, bind_request, duration
 from .engine import Engine
 
+Q = TypeVar("Q", bound=Message)
 A = TypeVar("A", bound=Message)
 
 Progress = Callable[[api.BindableResourcesRequest], Awaitable[None] | None]
@@ -32,11 +33,13 @@ class Calls:
     def __init__(self, engine: Engine) -> None:
         self._engine: Final = engine
 
-    async def call(self, method: Method[Any, A], request: Message, *, timeout: float | None = None) -> A:
+    async def call(self, method: Method[Q, A], request: Q, *, timeout: float | None = None) -> A:
         """Makes any unary call, with token, request id, deadline and retries. All typed methods use this one.
 
         :param method: One of :mod:`bindery.methods`.
         """
+        if method.streams:
+            raise ValueError(f"{method.name} is a watch, which has a method of its own")
         return await self._engine.call(method, request, timeout)
 
     async def bind(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import ssl
@@ -206,7 +207,11 @@ def _system_roots() -> bytes | None:
     # OpenSSL reads the certificates of a folder only when it looks for one of them.
     folder = Path(ssl.get_default_verify_paths().capath or "/nonexistent")
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
-    blocks = {block for path in paths if path.is_file() for block in _CERTIFICATE.findall(path.read_bytes())}
+    blocks: set[bytes] = set()
+    for path in paths:
+        # Folders, broken links, and what this user may not read.
+        with contextlib.suppress(OSError):
+            blocks.update(_CERTIFICATE.findall(path.read_bytes()))
     return b"\n".join(sorted(blocks)) or None
 
 

@@ -66,10 +66,10 @@ class WatchRun(Generic[T]):
         try:
             event = await self._next()
         except BinderyError:
+            self._close_stream()
             if self._stopped:
                 return None
             self._ended = True
-            self._close_stream()
             raise
         self._handed = self._tracker.token
         return event
@@ -157,8 +157,8 @@ class WatchRun(Generic[T]):
         good = self._is_open and self._engine.io.now() - self._since >= times.good_after
         self._close_stream()
         self._failures = 1 if good else self._failures + 1
-        least = error.retry_after or 0.0 if isinstance(error, StatusError) else 0.0
-        least = min(least, times.retry_after_max)
+        asked = error.retry_after if isinstance(error, StatusError) else None
+        least = min(asked or 0.0, times.retry_after_max)
         self._delay = times.reconnect.delay(self._failures, least, random.random())
         reason = error.reason_text if error is not None else "Ended"
         logger.debug("%s ended by %s and is opened again in %.2f s", self._method.name, reason, self._delay)
