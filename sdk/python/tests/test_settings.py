@@ -330,5 +330,8 @@ def test_no_token_is_shown(caller: Callers, script: Scripts, caplog: pytest.LogC
 
 def test_texts_of_the_library_are_told_from_those_of_a_server() -> None:
     text = "failed to connect to all addresses; last error: x"
-    assert Failure(grpc.StatusCode.UNAVAILABLE, text).is_unreached
-    assert not Failure(grpc.StatusCode.UNAVAILABLE, text, trailing=(("date", "today"),)).is_unreached
+    assert Failure(grpc.StatusCode.UNAVAILABLE, text).ends_connection
+    assert not Failure(grpc.StatusCode.UNAVAILABLE, text, trailing=(("date", "today"),)).ends_connection
+    assert Failure(grpc.StatusCode.UNAVAILABLE, "Stream removed (Socket closed)").ends_connection
+    assert not Failure(grpc.StatusCode.INTERNAL, "Stream removed (RST_STREAM (Received RST_STREAM …))").ends_connection
+    assert not Failure(grpc.StatusCode.DEADLINE_EXCEEDED, "Stream removed (Deadline Exceeded)").ends_connection

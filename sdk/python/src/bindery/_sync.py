@@ -51,8 +51,9 @@ class Connection:
 class Connections:
     """The present connection of a client, and those that are not to be used for new calls.
 
-    gRPC goes on dialling a server that it cannot reach, at growing intervals, and fails calls in between without trying. Here a
-    connection that could not be made is given up, so that each attempt of a call dials once, and nobody dials without a call.
+    gRPC goes on dialling a server that it cannot reach, at growing intervals, and fails calls in between without trying. For a
+    moment it also begins calls on a connection that has just broken. Here such a connection is given up, so that each attempt of a
+    call dials once, and nobody dials without a call.
     """
 
     def __init__(self, dial: Callable[[], Any]) -> None:
@@ -85,7 +86,7 @@ class Connections:
 
     def judge(self, connection: Any, failure: Failure) -> None:
         """Decides after a failed call whether the connection is used for new ones. The caller still holds it."""
-        if not failure.is_unreached and (connection.answered or failure.code is not grpc.StatusCode.DEADLINE_EXCEEDED):
+        if not failure.ends_connection and (connection.answered or failure.code is not grpc.StatusCode.DEADLINE_EXCEEDED):
             connection.answered = True
             return
         with self._lock:

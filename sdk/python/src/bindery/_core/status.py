@@ -47,9 +47,13 @@ class Failure:
     trailing: Metadata = ()
 
     @property
-    def is_unreached(self) -> bool:
-        """Whether no connection could be made."""
-        return not self.trailing and _UNREACHED.match(self.text) is not None
+    def ends_connection(self) -> bool:
+        """Whether no connection could be made, or the whole connection broke, and not a stream alone."""
+        if self.trailing or self.code in _OF_STREAMS:
+            return False
+        if _UNREACHED.match(self.text):
+            return True
+        return _BROKEN.match(self.text) is not None and "RST_STREAM" not in self.text
 
 
 class CallFailed(Exception):
@@ -93,6 +97,7 @@ _BROKEN: Final = re.compile(
     r"Stream removed|Socket closed|Connection reset|recvmsg:|sendmsg:|GOAWAY received|Received RST_STREAM|RST_STREAM"
     r"|keepalive watchdog timeout|ping timeout|Failed parsing HTTP/2|Broken pipe|Endpoint closing|transport closed"
 )
+_OF_STREAMS: Final = frozenset({grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.CANCELLED})
 _GARBLED: Final = re.compile(r"Illegal header|Error parsing|Invalid (header|base64)|illegal binary|Missing :status")
 
 # The first that is found in the text of a connection that could not be made.
