@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import pickle
 import re
 import socket
 import time
@@ -300,7 +301,25 @@ def test_any_method_can_be_called_by_its_message(caller: Callers, script: Script
         caller(server.address).do("call", methods.WATCH_EXPORTS, api.WatchExportsRequest())
 
 
-def test_errors_survive_pickling(caller: Callers, script: Scripts) -> None:
+def test_all_errors_survive_pickling() -> None:
+    request = api.BindableResourcesRequest(metadata=api.ObjectMeta(name="cowboys"))
+    for error in (
+        bindery.AddressError("x y", "it has a space"),
+        bindery.ConfigurationError("CaInvalid", "no CA"),
+        bindery.TransportError("https://bind.example.com", Fault.REFUSED, "detail"),
+        bindery.TokenError(bindery.TokenError.EMPTY, "empty"),
+        bindery.RequestFailedError(request),
+        bindery.PendingError(request, 3.0),
+        bindery.ProtocolError("https://bind.example.com", "garbage"),
+        bindery.CallCancelledError(),
+        bindery.ManifestRefusedError("Empty", "it exports no API"),
+        bindery.NotFoundError(Code.NOT_FOUND, "gone", reason="EXPORT_NOT_FOUND", retry_after=2.0),
+    ):
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again), again.reason_text) == (type(error), str(error), error.reason_text)
+
+
+def test_errors_are_copied_whole(caller: Callers, script: Scripts) -> None:
     server = script([reason(Code.NOT_FOUND, "EXPORT_NOT_FOUND", 2.0)])
     with pytest.raises(bindery.NotFoundError) as raised:
         caller(server.address).do("get_export", "x")

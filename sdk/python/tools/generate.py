@@ -80,7 +80,8 @@ def generated(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def relative(text: str) -> str:
-    """Makes imports of the package's own files relative."""
+    """Makes imports of the package's own files relative, and has messages name their module, by which they are pickled."""
+    text = text.replace("Messages(DESCRIPTOR, 'kubebind.v1alpha2.", "Messages(DESCRIPTOR, 'bindery._gen.kubebind.v1alpha2.")
     return re.sub(r"^from kubebind\.v1alpha2 import ", "from . import ", text, flags=re.MULTILINE)
 
 

@@ -77,12 +77,16 @@ class ConfigurationError(BinderyError, ValueError):
     kind = "configuration"
 
     def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
+        super().__init__(reason, message)
         self.reason: Final = reason
+        self.message: Final = message
 
     @property
     def reason_text(self) -> str:
         return self.reason
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class AddressError(ConfigurationError):
@@ -93,6 +97,7 @@ class AddressError(ConfigurationError):
             "AddressInvalid",
             f"{address!r} is no address of a backend: {fault}; write https://host or https://host:port",
         )
+        self.args = (address, fault)
 
 
 # === What the server answered ===
