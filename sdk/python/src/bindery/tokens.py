@@ -192,6 +192,14 @@ class ExecToken(TokenSource):
         self._issued = None
 
     def _run(self, timeout: float) -> _Issued:
+        issued = self._issue(timeout)
+        # Raised here, for the frames of the error must not have what the command printed.
+        if isinstance(issued, str):
+            raise self._failed(issued)
+        return issued
+
+    def _issue(self, timeout: float) -> _Issued | str:
+        """Runs the command. Returns the token, or what is wrong."""
         try:
             done = subprocess.run(
                 self.command,
@@ -203,16 +211,16 @@ class ExecToken(TokenSource):
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise self._failed(f"does not end within {timeout:.1f} s") from None
+            return f"does not end within {timeout:.1f} s"
         except (OSError, ValueError) as error:
-            raise self._failed(f"cannot be run: {getattr(error, 'strerror', None) or error}") from None
+            return f"cannot be run: {getattr(error, 'strerror', None) or error}"
         if done.returncode != 0:
-            raise self._failed(f"ends with status {done.returncode}; run it by hand to see why")
+            return f"ends with status {done.returncode}; run it by hand to see why"
         if len(done.stdout) > _OUTPUT_LENGTH_MAX:
-            raise self._failed("prints too much for a token")
-        return self._read(done.stdout.decode("utf-8", "replace").strip())
+            return "prints too much for a token"
+        return self._parse(done.stdout.decode("utf-8", "replace").strip())
 
-    def _read(self, text: str) -> _Issued:
+    def _parse(self, text: str) -> _Issued | str:
         if not text.startswith("{"):
             return _Issued(Hidden(text), time.time() + self._remember)
         try:
@@ -223,7 +231,7 @@ class ExecToken(TokenSource):
                 raise ValueError
             until = time.time() + self._remember if expiry is None else _moment(expiry) - _EXPIRES_EARLY
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise self._failed("prints JSON that is no ExecCredential with a token") from None
+            return "prints JSON that is no ExecCredential with a token"
         return _Issued(Hidden(token), until)
 
     def _failed(self, fault: str) -> TokenError:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from ..errors import BinderyError, TokenError
 from ..tokens import FunctionToken, StaticToken, TokenSource
+from .secret import Hidden
 
 Token: TypeAlias = str | TokenSource | Callable[[], str]
 """A token, a source of tokens, or a function that returns one."""
@@ -23,11 +24,13 @@ def source_of(token: Token | None) -> TokenSource | None:
     raise TypeError(f"a token is a text, a TokenSource or a function, not {type(token).__name__}")
 
 
-def checked(token: object) -> str:
+def checked(token: object) -> Hidden:
     """The token that a source returned."""
-    if not isinstance(token, str):
-        raise TokenError(TokenError.SOURCE_FAILED, f"cannot get a token: the source returned {type(token).__name__}, not a text")
-    return token
+    if isinstance(token, Hidden):
+        return token
+    if isinstance(token, str):
+        return Hidden(token)
+    raise TokenError(TokenError.SOURCE_FAILED, f"cannot get a token: the source returned {type(token).__name__}, not a text")
 
 
 def source_error(error: Exception) -> Exception:
