@@ -362,6 +362,8 @@ def write(case: Case) -> None:
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description="Runs the cases of the contract suite.")
     parser.add_argument("--aio", action="store_true", help="use the async client")
+    # Many cases run at the same time, and each of them is about milliseconds.
+    sys.setswitchinterval(0.0005)
     if parser.parse_args(arguments).aio:
         asyncio.run(main_async())
     else:
