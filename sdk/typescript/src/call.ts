@@ -148,6 +148,7 @@ export class Caller {
     const requestId = newRequestId();
     const startedAt = performance.now();
     try {
+      if (this.#isClosed) throw closedError();
       this.#checkSize(method.input, message, requestId);
       const pending = this.#header(method, requestId, tokens);
       const header = pending instanceof Promise ? await within(pending, Infinity, signal) : pending;

@@ -255,7 +255,10 @@ export class Watch<T> implements AsyncIterableIterator<WatchEvent<T>> {
   /** Ends the watch with the client and with the caller's signal. */
   #link(signal: AbortSignal | undefined): () => void {
     const cancel = () => this.#stop('cancelled');
-    if (signal?.aborted === true) this.#state = 'cancelled';
+    if (signal?.aborted === true || this.#caller.isClosed) {
+      this.#state = 'cancelled';
+      return cancel;
+    }
     signal?.addEventListener('abort', cancel, { once: true });
     const unlinkClient = this.#caller.onClose(cancel);
     return () => {
