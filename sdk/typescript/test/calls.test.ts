@@ -6,7 +6,7 @@ import { test, type TestContext } from 'node:test';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { Code, ConnectError, type ConnectRouter } from '@connectrpc/connect';
 
-import { BinderyError, LoggedOutError, MESSAGE_SEND_MAX, type Client } from '../src/index.js';
+import { LoggedOutError, MESSAGE_SEND_MAX, type Client } from '../src/index.js';
 import {
   CatalogService,
   CredentialService,
@@ -15,6 +15,7 @@ import {
   ProviderService,
   type ListTemplatesResponseSchema,
 } from '../src/v1alpha2.js';
+import { failing } from './failing.js';
 import {
   BadRequestSchema,
   GRPC_HEADERS,
@@ -29,16 +30,6 @@ import {
   serveScript,
   until,
 } from './server.js';
-
-/** Asserts that a call fails, and returns its error. */
-export async function failing(call: Promise<unknown>): Promise<BinderyError> {
-  const error = await call.then(
-    () => assert.fail('the call must fail'),
-    (thrown: unknown) => thrown,
-  );
-  assert.ok(error instanceof BinderyError, String(error));
-  return error;
-}
 
 /** Routes whose calls fail with these errors, one after the other, and succeed then. */
 function failingWith(errors: readonly ConnectError[]): (router: ConnectRouter) => void {

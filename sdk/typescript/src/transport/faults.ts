@@ -81,7 +81,7 @@ export function errorOf(thrown: unknown, call: FailedCall): BinderyError {
   if (fault !== undefined || connecting || broken) {
     // A deadline of the system on an open connection is no time limit on connecting.
     const kind = fault === 'connectTimeout' && !connecting ? 'broken' : (fault ?? 'broken');
-    const detail = printable(last instanceof ConnectError ? last.rawMessage : (last?.message ?? ''));
+    const detail = printable((last instanceof ConnectError ? last.rawMessage : (last?.message ?? '')).trim());
     return transportError({ address: call.address, fault: kind, detail, connecting });
   }
   if (error.code === Code.DeadlineExceeded) return deadlineError(call.address, call.elapsedMs, call.requestId);
@@ -120,8 +120,11 @@ function faultOf(error: Error): TransportFault | undefined {
   return code.startsWith('ERR_SSL_') || code === 'EPROTO' ? 'tls' : undefined;
 }
 
+/** The code of an error of Node.js. EPROTO has that of OpenSSL in its message alone. */
 function codeOf(error: Error): string {
-  return 'code' in error && typeof error.code === 'string' ? error.code : '';
+  if (!('code' in error) || typeof error.code !== 'string') return '';
+  const reason = error.code === 'EPROTO' ? /SSL routines:[^:]*:([^:]+):/.exec(error.message)?.[1] : undefined;
+  return reason === undefined ? error.code : `ERR_SSL_${reason.toUpperCase().replaceAll(' ', '_')}`;
 }
 
 /** The error and its causes, the outermost first. */
