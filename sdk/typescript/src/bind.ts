@@ -2,22 +2,18 @@
 
 import { inspect } from 'node:util';
 
-import { create, type MessageInitShape } from '@bufbuild/protobuf';
-import type { Duration } from '@bufbuild/protobuf/wkt';
+import type { MessageInitShape } from '@bufbuild/protobuf';
 
 import type { CallOptions, Caller } from './call.js';
 import { pendingError, protocolError, requestFailedError } from './errors/error.js';
 import {
   BindingService,
-  CreateBindableResourcesRequestRequestSchema,
+  type CreateBindableResourcesRequestRequestSchema,
   Phase,
   type BindableResourcesRequest,
   type BindingResourceResponse,
   type CreateBindableResourcesRequestResponse,
 } from './gen/kubebind/v1alpha2/binding_pb.js';
-
-/** How long the server waits for its controller if a request does not say, in milliseconds. */
-const SERVER_WAIT_MS = 30_000;
 
 /** Pause before another call if the server responds PENDING at once, in milliseconds. */
 const PENDING_PAUSE_MS = 1_000;
@@ -101,9 +97,7 @@ export async function createRequest(
   request: BindRequest,
   options: CallOptions,
 ): Promise<CreateBindableResourcesRequestResponse> {
-  const message = create(CreateBindableResourcesRequestRequestSchema, request);
-  const method = BindingService.method.createBindableResourcesRequest;
-  const answer = await caller.unary(method, message, options, serverWaitMs(message.wait));
+  const answer = await caller.unary(BindingService.method.createBindableResourcesRequest, request, options);
   const answered = answer.bindableResourcesRequest;
   if (answered === undefined) throw missing(caller, 'request');
   if (answered.status?.phase === Phase.FAILED) throw requestFailedError(answered);
@@ -130,13 +124,6 @@ export async function bindAndWait(caller: Caller, request: BindRequest, options:
 /** Makes the error for a response without its main field. */
 export function missing(caller: Caller, what: string) {
   return protocolError(caller.address, `an answer has no ${what}`);
-}
-
-/** Returns how long the server may wait before it responds, in milliseconds; 30,000 if the duration is unset or not valid. */
-export function serverWaitMs(wait: Duration | undefined): number {
-  if (wait === undefined) return SERVER_WAIT_MS;
-  const ms = Number(wait.seconds) * 1000 + wait.nanos / 1_000_000;
-  return ms >= 0 ? ms : SERVER_WAIT_MS;
 }
 
 function duration(ms: number): { seconds: bigint; nanos: number } {

@@ -7,13 +7,15 @@ import type {
   DescMessage,
   DescMethodServerStreaming,
   DescMethodUnary,
+  Message,
   MessageInitShape,
   MessageShape,
 } from '@bufbuild/protobuf';
-import { MethodOptions_IdempotencyLevel as Idempotency } from '@bufbuild/protobuf/wkt';
+import { DurationSchema, MethodOptions_IdempotencyLevel as Idempotency, type Duration } from '@bufbuild/protobuf/wkt';
 
 import { cancelledError, deadlineError, tooLargeError, BinderyError } from './errors/error.js';
 import { ProviderService } from './gen/kubebind/v1alpha2/provider_pb.js';
+import { Limit, raceAbort } from './limit.js';
 import { MESSAGE_SEND_MAX } from './limits.js';
 import { redact } from './redact.js';
 import { nextAttempt } from './retry.js';
@@ -41,6 +43,17 @@ export type UnaryMethod<I extends DescMessage, O extends DescMessage> = DescMeth
 export interface Times {
   readonly totalMs: number;
   readonly attemptMs: number;
+}
+
+/** How long a server waits for its controller if a request does not say, in milliseconds. */
+const SERVER_WAIT_MS = 30_000;
+
+/** Returns how long the server may wait before it answers, in milliseconds: the field `wait` of the request, or 30,000 if that is unset. */
+export function serverWaitMs(schema: DescMessage, message: Message): number {
+  if (schema.field['wait']?.message?.typeName !== DurationSchema.typeName) return 0;
+  const { wait } = message as { wait?: Duration };
+  const ms = wait === undefined ? SERVER_WAIT_MS : Number(wait.seconds) * 1000 + wait.nanos / 1_000_000;
+  return ms >= 0 ? ms : SERVER_WAIT_MS;
 }
 
 /** Returns the time limits of a call for which the server may wait. Limits that the user set do not become longer by the wait. */
@@ -105,18 +118,17 @@ export class Caller {
     for (const callback of [...this.#closing]) callback();
   }
 
-  /** Makes a call without a stream, for which the server may wait for `waitMs` before it answers. */
+  /** Makes a call without a stream, with retries. */
   async unary<I extends DescMessage, O extends DescMessage>(
     method: UnaryMethod<I, O>,
     request: MessageInitShape<I>,
     options: CallOptions = {},
-    waitMs = 0,
   ): Promise<MessageShape<O>> {
     const { settings } = this;
     const { signal } = options;
     const total = options.timeoutMs === undefined ? settings.timeoutMs : checkTimeout('timeoutMs', options.timeoutMs);
-    const { totalMs, attemptMs } = times(total, settings.attemptTimeoutMs, waitMs);
     const message = create(method.input, request);
+    const { totalMs, attemptMs } = times(total, settings.attemptTimeoutMs, serverWaitMs(method.input, message));
     const requestId = newRequestId();
     const startedAt = performance.now();
     const deadline = startedAt + totalMs;
@@ -151,7 +163,7 @@ export class Caller {
       if (this.#isClosed) throw closedError();
       this.#checkSize(method.input, message, requestId);
       const pending = this.#header(method, requestId, tokens);
-      const header = pending instanceof Promise ? await within(pending, Infinity, signal) : pending;
+      const header = pending instanceof Promise ? await raceAbort(pending, signal) : pending;
       const answer = await this.#channel.call((transport) =>
         transport.stream(method, signal, undefined, header, once(message as MessageInitShape<I>)),
       );
@@ -196,15 +208,24 @@ export class Caller {
   ): Promise<MessageShape<O>> {
     if (this.#isClosed) throw closedError();
     this.#checkSize(method.input, message, requestId);
-    const pending = this.#header(method, requestId, tokens);
-    const header = pending instanceof Promise ? await within(pending, until - performance.now(), signal) : pending;
-    if (header === undefined) throw deadlineError(this.address, performance.now() - startedAt, requestId);
-    const answer = await this.#channel.call((transport) => {
-      const leftMs = Math.max(1, Math.ceil(until - performance.now()));
-      return transport.unary(method, signal, leftMs, header, message as MessageInitShape<I>);
-    });
-    redact(answer.message);
-    return answer.message;
+    const limit = new Limit(until - performance.now(), signal);
+    try {
+      const pending = this.#header(method, requestId, tokens);
+      const header = pending instanceof Promise ? await limit.race(pending) : pending;
+      const answer = await this.#channel.call((transport) => {
+        const leftMs = Math.max(1, Math.ceil(until - performance.now()));
+        // Not by the argument of Connect, which would end a late stream with INTERNAL_ERROR in place of CANCEL.
+        header.set('grpc-timeout', `${leftMs}m`);
+        return transport.unary(method, limit.signal, undefined, header, message as MessageInitShape<I>);
+      });
+      redact(answer.message);
+      return answer.message;
+    } catch (thrown) {
+      if (limit.isLate) throw deadlineError(this.address, performance.now() - startedAt, requestId);
+      throw thrown;
+    } finally {
+      limit.end();
+    }
   }
 
   /** Checked here, because a request that is too large would end the connection. */
@@ -254,27 +275,6 @@ function closedError(): BinderyError {
 /** Makes the id under which the server logs a call. */
 export function newRequestId(): string {
   return randomUUID().replaceAll('-', '');
-}
-
-/** Waits for a promise for so many milliseconds; undefined if it has not settled by then. */
-async function within<T>(pending: Promise<T>, ms: number, signal: AbortSignal | undefined): Promise<T | undefined> {
-  let cancel: (() => void) | undefined;
-  const cancelled = new Promise<never>((_, reject) => {
-    cancel = () => reject(cancelledError());
-    if (signal?.aborted === true) cancel();
-    signal?.addEventListener('abort', cancel, { once: true });
-  });
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<undefined>((resolve) => {
-    if (ms !== Infinity) timer = setTimeout(() => resolve(undefined), Math.max(0, ms));
-  });
-  try {
-    return await Promise.race([pending, late, cancelled]);
-  } finally {
-    clearTimeout(timer);
-    if (cancel !== undefined) signal?.removeEventListener('abort', cancel);
-    pending.catch(() => undefined);
-  }
 }
 
 async function* once<T>(message: T): AsyncGenerator<T> {

@@ -11,7 +11,6 @@ import {
   bindRequest,
   createRequest,
   missing,
-  serverWaitMs,
   type BindOptions,
   type BindRequest,
   type ClusterIdentityInput,
@@ -36,20 +35,20 @@ import {
 } from './gen/kubebind/v1alpha2/catalog_pb.js';
 import {
   ContractService,
-  UnbindContractRequestSchema,
   type Contract,
   type ListContractsRequestSchema,
   type RevokeContractRequestSchema,
   type RevokeContractResponse,
   type ShareContractRequestSchema,
+  type UnbindContractRequestSchema,
   type UnboundExport,
   type WatchContractsRequestSchema,
 } from './gen/kubebind/v1alpha2/contract_pb.js';
 import { CredentialService, type RevokeCredentialsResponse } from './gen/kubebind/v1alpha2/credential_pb.js';
 import {
-  DeleteExportRequestSchema,
   ExportService,
   type BoundSchema,
+  type DeleteExportRequestSchema,
   type DeleteExportResponse,
   type Export,
   type ListExportsRequestSchema,
@@ -274,8 +273,7 @@ export class Client {
     request: MessageInitShape<typeof DeleteExportRequestSchema>,
     options?: CallOptions,
   ): Promise<DeleteExportResponse> {
-    const message = create(DeleteExportRequestSchema, request);
-    return this.#caller.unary(ExportService.method.deleteExport, message, options, serverWaitMs(message.wait));
+    return this.call(ExportService.method.deleteExport, request, options);
   }
 
   // Credentials
@@ -335,9 +333,7 @@ export class Client {
     request: MessageInitShape<typeof UnbindContractRequestSchema>,
     options?: CallOptions,
   ): Promise<UnboundExport[]> {
-    const message = create(UnbindContractRequestSchema, request);
-    const method = ContractService.method.unbindContract;
-    const { exports } = await this.#caller.unary(method, message, options, serverWaitMs(message.wait));
+    const { exports } = await this.call(ContractService.method.unbindContract, request, options);
     return exports;
   }
 
