@@ -25,7 +25,7 @@ const SENSITIVE = ['authorization', 'x-request-id', 'grpc-timeout'];
 
 /** Makes a transport that speaks gRPC; all its calls and watches share one connection, which the first of them opens. */
 export function connectGrpc(settings: Settings, dialer: Dialer): Connection {
-  const manager = new SensitiveSessionManager(
+  const manager = new GuardedSessionManager(
     settings.address.text,
     { pingIntervalMs: PING_INTERVAL_MS, pingTimeoutMs: PING_TIMEOUT_MS },
     { createConnection: () => dialer.dial('h2') },
@@ -40,14 +40,21 @@ export function connectGrpc(settings: Settings, dialer: Dialer): Connection {
   return { transport, close: () => manager.abort() };
 }
 
-/** Marks headers as sensitive before they are sent. */
-class SensitiveSessionManager extends Http2SessionManager {
-  override request(
+/** Marks headers as sensitive before they are sent, and keeps errors of connections from ending the process. */
+class GuardedSessionManager extends Http2SessionManager {
+  override async request(
     method: string,
     path: string,
     headers: OutgoingHttpHeaders,
     options: Omit<ClientSessionRequestOptions, 'signal'>,
   ): Promise<ClientHttp2Stream> {
-    return super.request(method, path, { ...headers, [sensitiveHeaders as symbol]: SENSITIVE }, options);
+    const stream = await super.request(method, path, { ...headers, [sensitiveHeaders as symbol]: SENSITIVE }, options);
+    // Connect stops listening when the client is closed, also to a session that has yet to tell its error.
+    if (stream.session?.listeners('error').includes(ignore) === false) stream.session.on('error', ignore);
+    return stream;
   }
+}
+
+function ignore(): void {
+  // The streams of the session have the same error.
 }
