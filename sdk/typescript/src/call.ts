@@ -21,7 +21,7 @@ import { redact } from './redact.js';
 import { nextAttempt } from './retry.js';
 import { checkTimeout, type Settings } from './settings.js';
 import { TokenMemory } from './tokens/memory.js';
-import { checkToken, sourceError } from './tokens/source.js';
+import { checkToken, sourceError, type TokenSource } from './tokens/source.js';
 import { Channel } from './transport/channel.js';
 import { errorOf } from './transport/faults.js';
 
@@ -82,18 +82,33 @@ interface Attempt {
   readonly tokens: TokenMemory;
 }
 
+/** What clients with different tokens share. */
+class Shared {
+  readonly channel: Channel;
+  /** Called when the connection is closed. */
+  readonly closing = new Set<() => void>();
+  isClosed = false;
+
+  constructor(settings: Settings) {
+    this.channel = new Channel(settings);
+  }
+}
+
 /** Makes calls for a client. */
 export class Caller {
   readonly settings: Settings;
-  readonly #channel: Channel;
+  readonly #shared: Shared;
   readonly #random: () => number;
-  readonly #closing = new Set<() => void>();
-  #isClosed = false;
 
-  constructor(settings: Settings) {
+  constructor(settings: Settings, shared = new Shared(settings)) {
     this.settings = settings;
-    this.#channel = new Channel(settings);
+    this.#shared = shared;
     this.#random = settings.testing.random ?? Math.random;
+  }
+
+  /** Makes a caller with other tokens on the same connection. */
+  withTokens(tokens: TokenSource): Caller {
+    return new Caller({ ...this.settings, tokens }, this.#shared);
   }
 
   /** Address of the server, for errors. */
@@ -103,19 +118,19 @@ export class Caller {
 
   /** The protocol that the next call uses. */
   get protocol(): 'grpc' | 'grpc-web' {
-    return this.#channel.protocol;
+    return this.#shared.channel.protocol;
   }
 
   /** Whether the client was closed. */
   get isClosed(): boolean {
-    return this.#isClosed;
+    return this.#shared.isClosed;
   }
 
   /** Ends all connections; calls in progress fail with an error of kind `cancelled`. */
   close(): void {
-    this.#isClosed = true;
-    this.#channel.close();
-    for (const callback of [...this.#closing]) callback();
+    this.#shared.isClosed = true;
+    this.#shared.channel.close();
+    for (const callback of [...this.#shared.closing]) callback();
   }
 
   /** Makes a call without a stream, with retries. */
@@ -160,11 +175,11 @@ export class Caller {
     const requestId = newRequestId();
     const startedAt = performance.now();
     try {
-      if (this.#isClosed) throw closedError();
+      if (this.isClosed) throw closedError();
       this.#checkSize(method.input, message, requestId);
       const pending = this.#header(method, requestId, tokens);
       const header = pending instanceof Promise ? await raceAbort(pending, signal) : pending;
-      const answer = await this.#channel.call((transport) =>
+      const answer = await this.#shared.channel.call((transport) =>
         transport.stream(method, signal, undefined, header, once(message as MessageInitShape<I>)),
       );
       return { messages: answer.message, requestId };
@@ -181,7 +196,7 @@ export class Caller {
   /** Waits before the next attempt; fails when the signal is aborted or the client is closed. */
   pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
     return new Promise((resolve, reject) => {
-      const cancel = () => end(() => reject(this.#isClosed ? closedError() : cancelledError()));
+      const cancel = () => end(() => reject(this.isClosed ? closedError() : cancelledError()));
       const timer = setTimeout(() => end(resolve), ms);
       const unlink = this.onClose(cancel);
       const end = (settle: () => void) => {
@@ -191,14 +206,14 @@ export class Caller {
         settle();
       };
       signal?.addEventListener('abort', cancel);
-      if (signal?.aborted === true || this.#isClosed) cancel();
+      if (signal?.aborted === true || this.isClosed) cancel();
     });
   }
 
   /** Has a function called when the client is closed; returns a function that undoes this. */
   onClose(callback: () => void): () => void {
-    this.#closing.add(callback);
-    return () => this.#closing.delete(callback);
+    this.#shared.closing.add(callback);
+    return () => this.#shared.closing.delete(callback);
   }
 
   async #attempt<I extends DescMessage, O extends DescMessage>(
@@ -206,13 +221,13 @@ export class Caller {
     message: MessageShape<I>,
     { requestId, startedAt, until, signal, tokens }: Attempt,
   ): Promise<MessageShape<O>> {
-    if (this.#isClosed) throw closedError();
+    if (this.isClosed) throw closedError();
     this.#checkSize(method.input, message, requestId);
     const limit = new Limit(until - performance.now(), signal);
     try {
       const pending = this.#header(method, requestId, tokens);
       const header = pending instanceof Promise ? await limit.race(pending) : pending;
-      const answer = await this.#channel.call((transport) => {
+      const answer = await this.#shared.channel.call((transport) => {
         const leftMs = Math.max(1, Math.ceil(until - performance.now()));
         // Not by the argument of Connect, which would end a late stream with INTERNAL_ERROR in place of CANCEL.
         header.set('grpc-timeout', `${leftMs}m`);
@@ -262,7 +277,7 @@ export class Caller {
 
   #failure(thrown: unknown, requestId: string, startedAt: number, signal: AbortSignal | undefined): BinderyError {
     if (signal?.aborted === true) return cancelledError();
-    if (this.#isClosed) return closedError();
+    if (this.isClosed) return closedError();
     if (thrown instanceof BinderyError) return thrown;
     return errorOf(thrown, { address: this.address, requestId, elapsedMs: performance.now() - startedAt });
   }

@@ -58,6 +58,7 @@ import { ProviderService, type Caller as CallerIdentity, type Provider } from '.
 import type { Kubeconfig } from './gen/kubebind/v1alpha2/types_pb.js';
 import { Pages, type Page } from './pages.js';
 import { check, type ClientOptions } from './settings.js';
+import { toTokenSource, type TokenInput } from './tokens/source.js';
 import type { WatchMessage } from './watch/events.js';
 import { Watch, type WatchOptions } from './watch/watch.js';
 
@@ -86,8 +87,19 @@ export class Client {
    *
    * @throws ConfigError if the settings cannot work.
    */
-  constructor(address: string, options: ClientOptions = {}) {
-    this.#caller = new Caller(check(address, options));
+  constructor(address: string, options?: ClientOptions);
+  /** @internal */
+  constructor(caller: Caller);
+  constructor(address: string | Caller, options: ClientOptions = {}) {
+    this.#caller = typeof address === 'string' ? new Caller(check(address, options)) : address;
+  }
+
+  /**
+   * Returns a client with other tokens on the same connection, for services that call in the name of their users. Closing one of the
+   * clients closes them all.
+   */
+  withToken(token: TokenInput): Client {
+    return new Client(this.#caller.withTokens(toTokenSource(token)));
   }
 
   /** The address of the backend in its one spelling. */
