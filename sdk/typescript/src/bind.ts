@@ -73,6 +73,7 @@ export class Bound {
     };
   }
 
+  /** @internal */
   [inspect.custom](): string {
     return `Bound ${inspect(this.toJSON())}`;
   }

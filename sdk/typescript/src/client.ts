@@ -353,6 +353,7 @@ export class Client {
     return { address: this.address };
   }
 
+  /** @internal */
   [inspect.custom](): string {
     return `Client ${inspect(this.toJSON())}`;
   }

@@ -179,6 +179,7 @@ export class BinderyError extends Error {
     return { kind: this.kind, reason: this.reason, message: this.message };
   }
 
+  /** @internal */
   [inspect.custom](): string {
     return this.stack ?? `${this.name}: ${this.message}`;
   }

@@ -92,6 +92,7 @@ export class Manifests implements Iterable<Manifest> {
     );
   }
 
+  /** @internal */
   [inspect.custom](): string {
     return `Manifests ${inspect(this.toJSON())}`;
   }
