@@ -23,7 +23,7 @@ import { checkTimeout, type Settings } from './settings.js';
 import { TokenMemory } from './tokens/memory.js';
 import { checkToken, sourceError, type TokenSource } from './tokens/source.js';
 import { Channel } from './transport/channel.js';
-import { errorOf } from './transport/faults.js';
+import { errorOf, lacksHttp2 } from './transport/faults.js';
 
 const TOTAL_MS = 30_000;
 const ATTEMPT_MS = 10_000;
@@ -236,7 +236,8 @@ export class Caller {
       redact(answer.message);
       return answer.message;
     } catch (thrown) {
-      if (limit.isLate) throw deadlineError(this.address, performance.now() - startedAt, requestId);
+      // A server without HTTP/2 whose HTTP/1.1 is silent is told by the former.
+      if (limit.isLate && !lacksHttp2(thrown)) throw deadlineError(this.address, performance.now() - startedAt, requestId);
       throw thrown;
     } finally {
       limit.end();

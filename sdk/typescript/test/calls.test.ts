@@ -182,6 +182,17 @@ test('asking how to log in sends no token', async (t) => {
   assert.equal(server.connections(), 1);
 });
 
+test('clients with other tokens share a connection', async (t) => {
+  const server = await serve(t, failingWith([]));
+  const service = clientOf(t, server);
+  const users = ['ann', () => Promise.resolve('bob')].map((token) => service.withToken(token));
+  for (const client of [service, ...users]) await client.getExport('', 'a');
+  assert.deepEqual(server.seen.map(({ headers }) => headers.authorization), [undefined, 'Bearer ann', 'Bearer bob']);
+  assert.equal(server.connections(), 1);
+  service.close();
+  assert.equal((await failing((users[0] as Client).getExport('', 'a'))).kind, 'cancelled');
+});
+
 test('a token that cannot be sent fails without a call', async (t) => {
   const server = await serve(t, failingWith([]));
   const reasons = [

@@ -130,6 +130,9 @@ test('a proxy that knows neither protocol is told by the first error', async (t)
   const client = clientOf(t, { address }, { ca: authority.pem });
   const error = await failing(client.getProvider());
   assert.deepEqual([error.reason, client.protocol], ['NoHttp2', 'grpc']);
+  const silent = await listen(t, createHttpsServer({ ...good }));
+  const waiting = clientOf(t, { address: silent }, { ca: authority.pem, timeoutMs: 500, retry: { attempts: 1 } });
+  assert.equal((await failing(waiting.getProvider())).reason, 'NoHttp2');
   const only = clientOf(t, { address }, { ca: authority.pem, protocol: 'grpc' });
   assert.equal((await failing(only.getProvider())).reason, 'NoHttp2');
 });
