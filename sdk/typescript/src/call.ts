@@ -7,16 +7,14 @@ import type {
   DescMessage,
   DescMethodServerStreaming,
   DescMethodUnary,
-  Message,
   MessageInitShape,
   MessageShape,
 } from '@bufbuild/protobuf';
-import { DurationSchema, MethodOptions_IdempotencyLevel as Idempotency, type Duration } from '@bufbuild/protobuf/wkt';
 
 import { cancelledError, deadlineError, tooLargeError, BinderyError } from './errors/error.js';
-import { ProviderService } from './gen/kubebind/v1alpha2/provider_pb.js';
 import { Limit, raceAbort } from './limit.js';
 import { MESSAGE_SEND_MAX } from './limits.js';
+import { isIdempotent, isOpen, serverWaitMs, times } from './method.js';
 import { redact } from './redact.js';
 import { nextAttempt } from './retry.js';
 import { checkTimeout, type Settings } from './settings.js';
@@ -24,9 +22,6 @@ import { TokenMemory } from './tokens/memory.js';
 import { checkToken, sourceError, type TokenSource } from './tokens/source.js';
 import { Channel } from './transport/channel.js';
 import { errorOf, lacksHttp2 } from './transport/faults.js';
-
-const TOTAL_MS = 30_000;
-const ATTEMPT_MS = 10_000;
 
 /** Settings of one call. */
 export interface CallOptions {
@@ -38,39 +33,6 @@ export interface CallOptions {
 
 /** A method without a stream. */
 export type UnaryMethod<I extends DescMessage, O extends DescMessage> = DescMethodUnary<I, O>;
-
-/** Time limits of a call and of one attempt, in milliseconds. */
-export interface Times {
-  readonly totalMs: number;
-  readonly attemptMs: number;
-}
-
-/** How long a server waits for its controller if a request does not say, in milliseconds. */
-const SERVER_WAIT_MS = 30_000;
-
-/** Returns how long the server may wait before it answers, in milliseconds: the field `wait` of the request, or 30,000 if that is unset. */
-export function serverWaitMs(schema: DescMessage, message: Message): number {
-  if (schema.field['wait']?.message?.typeName !== DurationSchema.typeName) return 0;
-  const { wait } = message as { wait?: Duration };
-  const ms = wait === undefined ? SERVER_WAIT_MS : Number(wait.seconds) * 1000 + wait.nanos / 1_000_000;
-  return ms >= 0 ? ms : SERVER_WAIT_MS;
-}
-
-/** Returns the time limits of a call for which the server may wait. Limits that the user set do not become longer by the wait. */
-export function times(total: number | undefined, attempt: number | undefined, waitMs: number): Times {
-  const totalMs = total ?? TOTAL_MS + waitMs;
-  return { totalMs, attemptMs: Math.min(attempt ?? ATTEMPT_MS + waitMs, totalMs) };
-}
-
-/** Whether a call may be repeated when it is unknown whether the server executed it. */
-export function isIdempotent(method: { readonly idempotency: Idempotency }): boolean {
-  return method.idempotency !== Idempotency.IDEMPOTENCY_UNKNOWN;
-}
-
-/** Whether the method is called without a token. Callers who ask how to log in have none, or an expired one. */
-function isOpen(method: object): boolean {
-  return method === ProviderService.method.getProvider;
-}
 
 /** One attempt of a call. */
 interface Attempt {

@@ -4,11 +4,22 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
-import { isIdempotent, times } from '../src/call.js';
+import { create } from '@bufbuild/protobuf';
+
+import { isIdempotent, serverWaitMs, times } from '../src/method.js';
 import { protocolError, statusError, transportError, type BinderyError } from '../src/errors/error.js';
 import { Client, ConfigError, VERSION, audience, type ClientOptions } from '../src/index.js';
 import { DEFAULT_RETRY, delay, nextAttempt } from '../src/retry.js';
-import { BindingService, CatalogService, ContractService, CredentialService, ExportService, ProviderService } from '../src/v1alpha2.js';
+import {
+  BindingService,
+  CatalogService,
+  ContractService,
+  CredentialService,
+  DeleteExportRequestSchema,
+  ExportService,
+  GetExportRequestSchema,
+  ProviderService,
+} from '../src/v1alpha2.js';
 import { Authority } from './certificates.js';
 
 function reason(address: string, options: ClientOptions = {}): string {
@@ -101,6 +112,14 @@ test('time limits follow the wait unless they are set', () => {
   assert.deepEqual(times(undefined, undefined, 60_000), { totalMs: 90_000, attemptMs: 70_000 });
   assert.deepEqual(times(5_000, undefined, 60_000), { totalMs: 5_000, attemptMs: 5_000 });
   assert.deepEqual(times(50_000, 7_000, 60_000), { totalMs: 50_000, attemptMs: 7_000 });
+});
+
+test('the wait is that of the request, within bounds', () => {
+  const wait = (seconds?: bigint) =>
+    serverWaitMs(DeleteExportRequestSchema, create(DeleteExportRequestSchema, seconds === undefined ? {} : { wait: { seconds } }));
+  assert.deepEqual([wait(), wait(0n), wait(5n), wait(-5n)], [30_000, 0, 5_000, 30_000]);
+  assert.equal(wait(1_000_000_000n), 86_400_000);
+  assert.equal(serverWaitMs(GetExportRequestSchema, create(GetExportRequestSchema)), 0);
 });
 
 test('only renewal may not be repeated', () => {
