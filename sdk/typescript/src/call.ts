@@ -12,7 +12,6 @@ import type {
 } from '@bufbuild/protobuf';
 
 import { cancelledError, deadlineError, tooLargeError, BinderyError } from './errors/error.js';
-import { Limit, raceAbort } from './limit.js';
 import { MESSAGE_SEND_MAX } from './limits.js';
 import { isIdempotent, isOpen, serverWaitMs, times } from './method.js';
 import { redact } from './redact.js';
@@ -21,7 +20,8 @@ import { checkTimeout, type Settings } from './settings.js';
 import { TokenMemory } from './tokens/memory.js';
 import { checkToken, sourceError, type TokenSource } from './tokens/source.js';
 import { Channel } from './transport/channel.js';
-import { errorOf, lacksHttp2 } from './transport/faults.js';
+import { errorOf } from './transport/faults.js';
+import { within } from './within.js';
 
 /** Settings of one call. */
 export interface CallOptions {
@@ -33,6 +33,8 @@ export interface CallOptions {
 
 /** A method without a stream. */
 export type UnaryMethod<I extends DescMessage, O extends DescMessage> = DescMethodUnary<I, O>;
+
+type Header = Record<string, string>;
 
 /** One attempt of a call. */
 interface Attempt {
@@ -140,7 +142,7 @@ export class Caller {
       if (this.isClosed) throw closedError();
       this.#checkSize(method.input, message, requestId);
       const pending = this.#header(method, requestId, tokens);
-      const header = pending instanceof Promise ? await raceAbort(pending, signal) : pending;
+      const header = pending instanceof Promise ? await within(pending, Infinity, signal) : pending;
       const answer = await this.#shared.channel.call((transport) =>
         transport.stream(method, signal, undefined, header, once(message as MessageInitShape<I>)),
       );
@@ -185,25 +187,15 @@ export class Caller {
   ): Promise<MessageShape<O>> {
     if (this.isClosed) throw closedError();
     this.#checkSize(method.input, message, requestId);
-    const limit = new Limit(until - performance.now(), signal);
-    try {
-      const pending = this.#header(method, requestId, tokens);
-      const header = pending instanceof Promise ? await limit.race(pending) : pending;
-      const answer = await this.#shared.channel.call((transport) => {
-        const leftMs = Math.max(1, Math.ceil(until - performance.now()));
-        // Not by the argument of Connect, which would end a late stream with INTERNAL_ERROR in place of CANCEL.
-        header.set('grpc-timeout', `${leftMs}m`);
-        return transport.unary(method, limit.signal, undefined, header, message as MessageInitShape<I>);
-      });
-      redact(answer.message);
-      return answer.message;
-    } catch (thrown) {
-      // A server without HTTP/2 whose HTTP/1.1 is silent is told by the former.
-      if (limit.isLate && !lacksHttp2(thrown)) throw deadlineError(this.address, performance.now() - startedAt, requestId);
-      throw thrown;
-    } finally {
-      limit.end();
-    }
+    const pending = this.#header(method, requestId, tokens);
+    const header = pending instanceof Promise ? await within(pending, until - performance.now(), signal) : pending;
+    if (header === undefined) throw deadlineError(this.address, performance.now() - startedAt, requestId);
+    const answer = await this.#shared.channel.call((transport) => {
+      const leftMs = Math.max(1, Math.ceil(until - performance.now()));
+      return transport.unary(method, signal, leftMs, header, message as MessageInitShape<I>);
+    });
+    redact(answer.message);
+    return answer.message;
   }
 
   /** Checked here, because a request that is too large would end the connection. */
@@ -213,17 +205,14 @@ export class Caller {
   }
 
   /** Makes the header of an attempt; a promise only if the token source has to wait. */
-  #header(method: object, requestId: string, tokens: TokenMemory): Headers | Promise<Headers> {
-    const header = new Headers([
-      ['user-agent', this.settings.userAgent],
-      ['x-request-id', requestId],
-    ]);
+  #header(method: object, requestId: string, tokens: TokenMemory): Header | Promise<Header> {
+    const header: Header = { 'user-agent': this.settings.userAgent, 'x-request-id': requestId };
     const source = this.settings.tokens;
     if (source === undefined || isOpen(method)) return header;
     const send = (token: unknown) => {
       const checked = checkToken(token);
       tokens.send(checked);
-      header.set('authorization', `Bearer ${checked}`);
+      header['authorization'] = `Bearer ${checked}`;
       return header;
     };
     let token: string | Promise<string>;

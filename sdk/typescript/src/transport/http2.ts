@@ -1,9 +1,11 @@
 // The connection for gRPC: HTTP/2 with keep-alive.
 
 import {
+  constants,
   sensitiveHeaders,
   type ClientHttp2Stream,
   type ClientSessionRequestOptions,
+  type Http2Session,
   type OutgoingHttpHeaders,
 } from 'node:http2';
 
@@ -25,7 +27,7 @@ const SENSITIVE = ['authorization', 'x-request-id', 'grpc-timeout'];
 
 /** Makes a transport that speaks gRPC; all its calls and watches share one connection, which the first of them opens. */
 export function connectGrpc(settings: Settings, dialer: Dialer): Connection {
-  const manager = new GuardedSessionManager(
+  const manager = new AdjustedSessionManager(
     settings.address.text,
     { pingIntervalMs: PING_INTERVAL_MS, pingTimeoutMs: PING_TIMEOUT_MS },
     { createConnection: () => dialer.dial('h2') },
@@ -40,21 +42,38 @@ export function connectGrpc(settings: Settings, dialer: Dialer): Connection {
   return { transport, close: () => manager.abort() };
 }
 
-/** Marks headers as sensitive before they are sent, and keeps errors of connections from ending the process. */
-class GuardedSessionManager extends Http2SessionManager {
+/** Adjusts what Connect asks of HTTP/2. */
+class AdjustedSessionManager extends Http2SessionManager {
+  readonly #guarded = new WeakSet<Http2Session>();
+
   override async request(
     method: string,
     path: string,
     headers: OutgoingHttpHeaders,
     options: Omit<ClientSessionRequestOptions, 'signal'>,
   ): Promise<ClientHttp2Stream> {
-    const stream = await super.request(method, path, { ...headers, [sensitiveHeaders as symbol]: SENSITIVE }, options);
-    // Connect stops listening when the client is closed, also to a session that has yet to tell its error.
-    if (stream.session?.listeners('error').includes(ignore) === false) stream.session.on('error', ignore);
+    Object.assign(headers, { [sensitiveHeaders]: SENSITIVE });
+    const stream = await super.request(method, path, headers, options);
+    this.#guard(stream.session);
+    cancelByItsCode(stream);
     return stream;
+  }
+
+  /**
+   * Keeps an error of a session from ending the process: when the client is closed, Connect stops listening also to a session that has
+   * yet to tell its error. The streams of the session have the same error.
+   */
+  #guard(session: Http2Session | undefined): void {
+    if (session === undefined || this.#guarded.has(session)) return;
+    this.#guarded.add(session);
+    session.on('error', () => undefined);
   }
 }
 
-function ignore(): void {
-  // The streams of the session have the same error.
+/** Makes a stream that is given up at its deadline end with CANCEL, as gRPC says. Connect says INTERNAL_ERROR, as a fault would. */
+function cancelByItsCode(stream: ClientHttp2Stream): void {
+  const close = stream.close.bind(stream);
+  stream.close = (code, callback) => {
+    close(code === constants.NGHTTP2_INTERNAL_ERROR ? constants.NGHTTP2_CANCEL : code, callback);
+  };
 }
