@@ -21,7 +21,7 @@ import { TokenMemory } from './tokens/memory.js';
 import { checkToken, sourceError, type TokenSource } from './tokens/source.js';
 import { Channel } from './transport/channel.js';
 import { errorOf } from './transport/faults.js';
-import { within } from './within.js';
+import { allowSharing, within } from './within.js';
 
 /** Settings of one call. */
 export interface CallOptions {
@@ -105,6 +105,7 @@ export class Caller {
   ): Promise<MessageShape<O>> {
     const { settings } = this;
     const { signal } = options;
+    allowSharing(signal);
     const total = options.timeoutMs === undefined ? settings.timeoutMs : checkTimeout('timeoutMs', options.timeoutMs);
     const message = create(method.input, request);
     const { totalMs, attemptMs } = times(total, settings.attemptTimeoutMs, serverWaitMs(method.input, message));

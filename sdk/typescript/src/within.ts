@@ -1,4 +1,6 @@
-// Waiting for a promise with a time limit.
+// Waiting for promises and signals.
+
+import { setMaxListeners } from 'node:events';
 
 import { cancelledError } from './errors/error.js';
 
@@ -22,4 +24,10 @@ export function within<T>(pending: Promise<T>, ms: number, signal: AbortSignal |
       (error: unknown) => end(() => reject(error)),
     );
   });
+}
+
+/** Lets many calls and watches share a signal without the warning of Node.js about more than ten listeners. */
+export function allowSharing(signal: AbortSignal | undefined): void {
+  // Not for signals of other makes, which Node.js does not count.
+  if (signal instanceof AbortSignal) setMaxListeners(0, signal);
 }

@@ -373,6 +373,24 @@ test('a signal cancels a call and its pause', async (t) => {
   assert.equal(error.kind, 'cancelled');
 });
 
+test('many calls and watches share a signal without a warning', async (t) => {
+  const warnings: Error[] = [];
+  const note = (warning: Error) => warnings.push(warning);
+  process.on('warning', note);
+  t.after(() => process.off('warning', note));
+  const server = await serveScript(t, [() => undefined]);
+  const client = clientOf(t, server);
+  const controller = new AbortController();
+  const { signal } = controller;
+  const calls = Array.from({ length: 20 }, () => failing(client.getExport('', 'a', { signal })));
+  const watches = Array.from({ length: 20 }, () => failing(client.watchExports({}, { signal }).next()));
+  await until(() => server.seen.length === 40, 'all calls');
+  controller.abort();
+  const errors = await Promise.all([...calls, ...watches]);
+  assert.ok(errors.every(({ kind }) => kind === 'cancelled'));
+  assert.deepEqual(warnings, []);
+});
+
 test('a closed client makes no call, and ends those in progress', async (t) => {
   const server = await serveScript(t, [() => undefined]);
   const client = clientOf(t, server);

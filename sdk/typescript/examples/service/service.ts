@@ -9,6 +9,7 @@
 // The service has no rights of its own: each call to the backend has the token of the caller, from the header `authorization`.
 
 import { createHash } from 'node:crypto';
+import { setMaxListeners } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 
 import { manifests, type Client } from '@bindery/sdk';
@@ -39,6 +40,8 @@ interface Call {
 export function makeService(client: Client): Service {
   const streams = new Quota(STREAMS_MAX, STREAMS_PER_CALLER_MAX);
   const ending = new AbortController();
+  // Each stream listens.
+  setMaxListeners(STREAMS_MAX, ending.signal);
   const server = createServer({ requestTimeout: 30_000, headersTimeout: 10_000, keepAliveTimeout: 5_000 });
   server.maxConnections = 1_000;
   server.on('request', (request, response) => {

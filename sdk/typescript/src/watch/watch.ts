@@ -4,6 +4,7 @@ import type { Caller } from '../call.js';
 import { BinderyError, cancelledError, deadlineError, protocolError, transportError } from '../errors/error.js';
 import { delay, type RetryPolicy } from '../retry.js';
 import { TokenMemory } from '../tokens/memory.js';
+import { allowSharing } from '../within.js';
 import type { WatchEvent, WatchMessage } from './events.js';
 import { isFinal } from './final.js';
 import { Tracker, WatchFault } from './tracker.js';
@@ -259,6 +260,7 @@ export class Watch<T> implements AsyncIterableIterator<WatchEvent<T>> {
       this.#state = 'cancelled';
       return cancel;
     }
+    allowSharing(signal);
     signal?.addEventListener('abort', cancel, { once: true });
     const unlinkClient = this.#caller.onClose(cancel);
     return () => {
