@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use openidconnect::Scope;
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -136,6 +137,51 @@ async fn a_refusal_at_the_issuer_is_said_in_words() {
     .await;
     let error = tokens.unwrap_err();
     assert!(matches!(error, LoginError::Denied { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn scopes_that_an_issuer_does_not_publish_are_left_out_unless_an_admin_chose_them() {
+    let scopes = |names: &[&str]| {
+        names
+            .iter()
+            .map(|name| Scope::new((*name).to_owned()))
+            .collect::<Vec<_>>()
+    };
+    let named = ["email", "groups", "offline_access", "api://of-the-admin"];
+    for (published, expect) in [
+        (json!(null), &named[..]),
+        (json!([]), &named),
+        (json!(["openid", "email"]), &["email", "api://of-the-admin"]),
+    ] {
+        let fake = FakeIssuer::start().await;
+        fake.state().configuration = json!({ "scopes_supported": published });
+        let issuer = fake.discover().await;
+        assert_eq!(issuer.scopes(&named.map(str::to_owned)), scopes(expect), "{published}");
+    }
+    let fake = FakeIssuer::start().await;
+    fake.state().configuration = json!({ "scopes_supported": ["openid", "email"] });
+    let issuer = fake.discover().await;
+    let (tokens, _) = log_in(&fake, &issuer, PATIENCE, |url, redirect| {
+        let query = fake.consent(&url);
+        async move {
+            open_page(&format!("{redirect}?{query}")).await;
+        }
+    })
+    .await;
+    assert!(tokens.is_ok(), "{tokens:?}");
+    // What such an issuer says of another scope.
+    fake.state().configuration = json!({ "scopes_supported": [] });
+    let (tokens, _) = log_in(&fake, &issuer, PATIENCE, |url, redirect| {
+        let query = fake.consent(&url);
+        async move {
+            open_page(&format!("{redirect}?{query}")).await;
+        }
+    })
+    .await;
+    assert!(
+        matches!(&tokens, Err(LoginError::Refused { answer, .. }) if answer.starts_with("invalid_scope")),
+        "{tokens:?}"
+    );
 }
 
 #[tokio::test]
