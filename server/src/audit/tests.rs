@@ -146,7 +146,7 @@ fn each_loss_is_reported_at_once_and_then_once_a_minute() {
     assert!(lines.is_due(Loss::Limited, start));
     assert!(lines.is_due(Loss::Failed, after(1)), "one loss hides another");
     assert!(!lines.is_due(Loss::Limited, after(59)));
-    assert!(lines.clone().is_due(Loss::Limited, after(60)));
+    assert!(lines.is_due(Loss::Limited, after(60)));
     assert!(!lines.is_due(Loss::Limited, after(119)));
 }
 
