@@ -44,8 +44,7 @@ pub(super) fn of(error: &ProviderError) -> Option<String> {
                 let caller = Caller {
                     // The backend knows the username; the token alone tells less.
                     principal: told("username").or_else(|| principal.clone()),
-                    groups: told("groups")
-                        .map_or_else(Vec::new, |groups| groups.split(',').map(str::to_owned).collect()),
+                    groups: told("groups").map_or_else(Vec::new, |groups| groups_of(&groups)),
                 };
                 by_reason(source.reason()?, template.as_deref(), &caller, audience)
             }
@@ -60,6 +59,11 @@ struct Caller {
     principal: Option<String>,
     /// Groups that the token carries, without those of Kubernetes itself.
     groups: Vec<String>,
+}
+
+/// The groups that a backend names: a JSON list, since a group may have commas. Earlier backends separate them by commas.
+fn groups_of(told: &str) -> Vec<String> {
+    serde_json::from_str(told).unwrap_or_else(|_| told.split(',').map(str::to_owned).collect())
 }
 
 fn by_reason(reason: ErrorReason, template: Option<&str>, caller: &Caller, audience: &str) -> Option<String> {

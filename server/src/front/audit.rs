@@ -1,4 +1,4 @@
-//! What a call leaves behind: a line of the audit log, and an event on the object that it was about.
+//! What a call leaves behind: a line of the audit log, and an event on the object that it was about, or on the server's Pod.
 //!
 //! The handler of an audited method notes what the call is about, as soon as it knows; the interceptor records the call when it
 //! ends, whether it was answered, given up by its client or broken off by a panic.
@@ -21,8 +21,10 @@ use crate::{
     audit::{AuditEntry, AuditLog, AuditPrincipal, Decision},
     front::{
         auth::Identity,
-        limits::{REFUSALS_AUDITED_RATE, Rate, STRANGERS_AUDITED_RATE},
+        limits::{Rate, STRANGERS_AUDITED_RATE, UNSUCCESSFUL_AUDITED_RATE},
     },
+    settings::Settings,
+    state::State,
 };
 
 /// What an audited method does.
@@ -65,9 +67,9 @@ pub(crate) struct Noted {
     pub(crate) outcome: Option<(Decision, String)>,
 }
 
-/// A call that was answered, apart from what its handler noted.
+/// A call of an audited method, apart from what its handler noted.
 #[derive(Clone, Debug)]
-pub(crate) struct AnsweredCall {
+pub(crate) struct AuditedCall {
     pub(crate) action: AuditAction,
     /// Path of the method.
     pub(crate) path: &'static str,
@@ -81,7 +83,7 @@ pub(crate) struct AnsweredCall {
 #[derive(Debug)]
 pub(crate) struct FollowedCall {
     auditor: Auditor,
-    call: AnsweredCall,
+    call: AuditedCall,
     note: CallNote,
     is_recorded: bool,
 }
@@ -91,9 +93,18 @@ pub(crate) struct FollowedCall {
 pub(crate) struct Auditor {
     log: AuditLog,
     strangers: Arc<Rate<()>>,
-    /// Refused calls of each username.
-    refusals: Arc<Rate<String>>,
-    events: Option<(Recorder, Cache<ClusterBinding>)>,
+    /// Calls of each username that were refused or failed.
+    unsuccessful: Arc<Rate<String>>,
+    events: Option<CallEvents>,
+}
+
+/// Where events of calls are recorded.
+#[derive(Clone)]
+struct CallEvents {
+    recorder: Recorder,
+    bindings: Cache<ClusterBinding>,
+    /// The server's own Pod, for calls that were about no object that exists.
+    pod: ObjectReference,
 }
 
 // === impl AuditAction ===
@@ -217,29 +228,31 @@ impl Drop for FollowedCall {
 // === impl Auditor ===
 
 impl Auditor {
-    /// Records in `log` and by `recorder`, on the ClusterBindings of `bindings`.
-    pub(crate) fn new(log: AuditLog, recorder: Recorder, bindings: Cache<ClusterBinding>) -> Self {
+    /// Records in the audit log and by the recorder of `state`.
+    pub(crate) fn new(state: &State) -> Self {
+        let events = CallEvents {
+            recorder: state.recorder.clone(),
+            bindings: state.caches.cluster_bindings.clone(),
+            pod: own_pod(&state.settings),
+        };
         Self {
-            log,
-            strangers: Arc::new(Rate::new(STRANGERS_AUDITED_RATE)),
-            refusals: Arc::new(Rate::new(REFUSALS_AUDITED_RATE)),
-            events: Some((recorder, bindings)),
+            events: Some(events),
+            ..Self::to_log(state.audit.clone())
         }
     }
 
     /// Records in `log`, and no events.
-    #[cfg(test)]
     pub(crate) fn to_log(log: AuditLog) -> Self {
         Self {
             log,
             strangers: Arc::new(Rate::new(STRANGERS_AUDITED_RATE)),
-            refusals: Arc::new(Rate::new(REFUSALS_AUDITED_RATE)),
+            unsuccessful: Arc::new(Rate::new(UNSUCCESSFUL_AUDITED_RATE)),
             events: None,
         }
     }
 
     /// Follows a call until it ends.
-    pub(crate) fn follow(&self, call: AnsweredCall, note: CallNote) -> FollowedCall {
+    pub(crate) fn follow(&self, call: AuditedCall, note: CallNote) -> FollowedCall {
         FollowedCall {
             auditor: self.clone(),
             call,
@@ -249,7 +262,7 @@ impl Auditor {
     }
 
     /// Records a call. Calls that are not audited have no note.
-    fn record(&self, call: &AnsweredCall, note: &CallNote) {
+    fn record(&self, call: &AuditedCall, note: &CallNote) {
         let Some(noted) = &note.0 else {
             return;
         };
@@ -257,8 +270,8 @@ impl Auditor {
         let (decision, reason) = decision(call.error.as_ref(), noted.outcome.as_ref());
         let admitted = match (&noted.principal, decision) {
             (None, _) => self.strangers.check(&()),
-            (Some(principal), Decision::Refused) => self.refusals.check(&principal.username),
-            (Some(_), _) => Ok(()),
+            (Some(principal), Decision::Refused | Decision::Failed) => self.unsuccessful.check(&principal.username),
+            (Some(_), Decision::Allowed | Decision::Pending) => Ok(()),
         };
         if admitted.is_err() {
             self.log.skip();
@@ -282,19 +295,20 @@ impl Auditor {
         self.tell(call, &noted, decision, &reason);
     }
 
-    /// Records an event, if there is an object that it can be on and a caller that it can name.
-    fn tell(&self, call: &AnsweredCall, noted: &Noted, decision: Decision, reason: &str) {
-        let (Some((recorder, bindings)), Some(principal), false) = (&self.events, &noted.principal, noted.dry_run)
-        else {
+    /// Records an event, if there is a caller that it can name.
+    fn tell(&self, call: &AuditedCall, noted: &Noted, decision: Decision, reason: &str) {
+        let (Some(events), Some(principal)) = (&self.events, &noted.principal) else {
             return;
         };
-        let binding = bindings.get(&noted.contract, CLUSTER_BINDING);
-        let Some(object) = binding
+        if !is_event(noted.dry_run, decision) {
+            return;
+        }
+        let recorder = &events.recorder;
+        let binding = events.bindings.get(&noted.contract, CLUSTER_BINDING);
+        let object = binding
             .map(|binding| binding.object_ref(&()))
             .or_else(|| noted.request.clone())
-        else {
-            return;
-        };
+            .unwrap_or_else(|| events.pod.clone());
         let username = &principal.username;
         match decision {
             Decision::Allowed => {
@@ -326,6 +340,24 @@ impl fmt::Debug for Auditor {
             .field("log", &self.log)
             .finish_non_exhaustive()
     }
+}
+
+/// The Pod of this server, in whose namespace the server may write events anyway. Those of a template, which is cluster-scoped,
+/// would be in namespace `default`.
+fn own_pod(settings: &Settings) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        name: Some(settings.instance.clone()),
+        namespace: Some(settings.namespace.clone()),
+        ..ObjectReference::default()
+    }
+}
+
+/// Whether a call is worth an event. A client that asks first what a bind would do goes no further if that is refused, so that
+/// the refusal of a dry run is one.
+fn is_event(dry_run: bool, decision: Decision) -> bool {
+    !dry_run || decision == Decision::Refused
 }
 
 /// What became of a call, and why it was not done.
@@ -386,6 +418,29 @@ mod tests {
         let kept = CallNote::kept();
         kept.add(|noted| noted.name = "west".to_owned());
         kept.add(|noted| assert_eq!(noted.name, "west"));
+    }
+
+    #[test]
+    fn of_dry_runs_only_refusals_are_events() {
+        for decision in [
+            Decision::Allowed,
+            Decision::Pending,
+            Decision::Refused,
+            Decision::Failed,
+        ] {
+            assert!(is_event(false, decision), "{decision:?}");
+            assert_eq!(is_event(true, decision), decision == Decision::Refused, "{decision:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_is_about_no_object_is_an_event_in_the_servers_own_namespace() {
+        let pod = own_pod(&crate::settings::tests::settings());
+        assert_eq!(pod.namespace.as_deref(), Some("kube-bind"));
+        assert_eq!(
+            (pod.kind.as_deref(), pod.name.as_deref()),
+            (Some("Pod"), Some("bindery-server"))
+        );
     }
 
     #[test]

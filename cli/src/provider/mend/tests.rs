@@ -38,6 +38,14 @@ fn the_role_can_be_applied_as_it_is_printed() {
 }
 
 #[test]
+fn groups_with_commas_stay_whole() {
+    let in_ldap = "cn=ranchers,ou=groups,dc=example,dc=com";
+    assert_eq!(groups_of(&format!("[{in_ldap:?},\"sheriffs\"]")), [in_ldap, "sheriffs"]);
+    assert_eq!(groups_of("ranchers,sheriffs"), ["ranchers", "sheriffs"]);
+    assert!(groups_of("[]").is_empty());
+}
+
+#[test]
 fn people_are_users() {
     for (principal, name) in [
         (Some("https://id.example.com#42"), "https://id.example.com#42"),
