@@ -5,67 +5,24 @@
 
 use std::{fmt, sync::Arc};
 
-use bindery_api::{
-    names::CLUSTER_BINDING,
-    v1alpha2::{BindableResourcesRequest, ClusterBinding},
-};
+use bindery_api::{names::CLUSTER_BINDING, v1alpha2::ClusterBinding};
 use bindery_runtime::{cache::Cache, events::Recorder};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource as _;
-use parking_lot::Mutex;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
+mod note;
+
+pub(crate) use note::{AuditAction, CallNote, Noted};
+
 use crate::{
-    audit::{AuditEntry, AuditLog, AuditPrincipal, Decision},
-    front::{
-        auth::Identity,
-        limits::{Rate, STRANGERS_AUDITED_RATE, UNSUCCESSFUL_AUDITED_RATE},
-    },
+    audit::{AuditEntry, AuditLog, Decision},
+    front::limits::{Rate, STRANGERS_AUDITED_RATE, UNSUCCESSFUL_AUDITED_RATE},
     settings::Settings,
     state::State,
 };
-
-/// What an audited method does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AuditAction {
-    /// It binds a template.
-    Bind,
-    /// It gives out a new credential.
-    Renew,
-    /// It changes the owner groups of a contract.
-    Share,
-    /// It deletes exports.
-    Unbind,
-    /// It takes all credentials.
-    Revoke,
-}
-
-/// What is known of a call that is under way. Clones are the same note; in a method that is not audited, it stays empty.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct CallNote(Option<Arc<Mutex<Noted>>>);
-
-/// What a handler notes of its call.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Noted {
-    /// Who calls.
-    pub(crate) principal: Option<AuditPrincipal>,
-    /// The contract namespace.
-    pub(crate) contract: String,
-    /// The template.
-    pub(crate) template: String,
-    /// Name of the export, or of the request that becomes one.
-    pub(crate) name: String,
-    /// Groups that the call adds or removes, with `+` or `-` before them.
-    pub(crate) groups: Vec<String>,
-    /// Whether the call writes nothing.
-    pub(crate) dry_run: bool,
-    /// The request that the call made, which gets the event while the contract has no ClusterBinding.
-    pub(crate) request: Option<ObjectReference>,
-    /// What became of a call that is answered without an error, if it was not simply done.
-    pub(crate) outcome: Option<(Decision, String)>,
-}
 
 /// A call of an audited method, apart from what its handler noted.
 #[derive(Clone, Debug)]
@@ -105,94 +62,6 @@ struct CallEvents {
     bindings: Cache<ClusterBinding>,
     /// The server's own Pod, for calls that were about no object that exists.
     pod: ObjectReference,
-}
-
-// === impl AuditAction ===
-
-impl AuditAction {
-    /// The reason of the event of a call that was done.
-    const fn reason(self) -> &'static str {
-        match self {
-            Self::Bind => "Bound",
-            Self::Renew => "Renewed",
-            Self::Share => "Shared",
-            Self::Unbind => "Unbound",
-            Self::Revoke => "Revoked",
-        }
-    }
-
-    /// The reason of the event of a call that was refused.
-    const fn refusal(self) -> &'static str {
-        match self {
-            Self::Bind => "BindRefused",
-            Self::Renew => "RenewalRefused",
-            Self::Share => "ShareRefused",
-            Self::Unbind => "UnbindRefused",
-            Self::Revoke => "RevocationRefused",
-        }
-    }
-
-    /// The reason of the event of a call that failed, or was given up by its client.
-    const fn failure(self) -> &'static str {
-        match self {
-            Self::Bind => "BindFailed",
-            Self::Renew => "RenewalFailed",
-            Self::Share => "ShareFailed",
-            Self::Unbind => "UnbindFailed",
-            Self::Revoke => "RevocationFailed",
-        }
-    }
-
-    /// What a refused caller wanted to do, after "to". It holds nothing that the caller chose, so that repetitions are one event.
-    const fn kind(self) -> &'static str {
-        match self {
-            Self::Bind => "bind a template",
-            Self::Renew => "renew the kubeconfig",
-            Self::Share => "change the owner groups",
-            Self::Unbind => "unbind",
-            Self::Revoke => "revoke all credentials",
-        }
-    }
-
-    /// What a caller did, after "to".
-    fn what(self, noted: &Noted) -> String {
-        match self {
-            Self::Bind => format!("bind template {} as {}", noted.template, noted.name),
-            Self::Share => format!("change the owner groups: {}", noted.groups.join(" ")),
-            Self::Unbind if noted.name.is_empty() => "unbind all exports".to_owned(),
-            Self::Unbind => format!("unbind {}", noted.name),
-            Self::Renew | Self::Revoke => self.kind().to_owned(),
-        }
-    }
-}
-
-// === impl CallNote ===
-
-impl CallNote {
-    /// An empty note of an audited call.
-    pub(crate) fn kept() -> Self {
-        Self(Some(Arc::default()))
-    }
-
-    /// Notes something of the call.
-    pub(crate) fn add(&self, note: impl FnOnce(&mut Noted)) {
-        if let Some(noted) = &self.0 {
-            note(&mut noted.lock());
-        }
-    }
-
-    /// Notes who calls.
-    pub(crate) fn add_caller(&self, identity: &Identity) {
-        self.add(|noted| {
-            let principal = AuditPrincipal::new(&identity.username, identity.uid.as_deref(), &identity.groups);
-            noted.principal = Some(principal.of_token(identity.source.as_ref()));
-        });
-    }
-
-    /// Notes the request that a call made.
-    pub(crate) fn add_request(&self, request: &BindableResourcesRequest) {
-        self.add(|noted| noted.request = Some(request.object_ref(&())));
-    }
 }
 
 // === impl FollowedCall ===
@@ -412,15 +281,6 @@ mod tests {
     }
 
     #[test]
-    fn a_note_of_a_method_that_is_not_audited_stays_empty() {
-        let note = CallNote::default();
-        note.add(|_| panic!("something is noted"));
-        let kept = CallNote::kept();
-        kept.add(|noted| noted.name = "west".to_owned());
-        kept.add(|noted| assert_eq!(noted.name, "west"));
-    }
-
-    #[test]
     fn of_dry_runs_only_refusals_are_events() {
         for decision in [
             Decision::Allowed,
@@ -441,22 +301,5 @@ mod tests {
             (pod.kind.as_deref(), pod.name.as_deref()),
             (Some("Pod"), Some("bindery-server"))
         );
-    }
-
-    #[test]
-    fn events_say_what_was_called_for() {
-        let noted = Noted {
-            template: "cowboys".to_owned(),
-            name: "west".to_owned(),
-            groups: vec!["+ranchers".to_owned(), "-bandits".to_owned()],
-            ..Noted::default()
-        };
-        assert_eq!(AuditAction::Bind.what(&noted), "bind template cowboys as west");
-        assert_eq!(
-            AuditAction::Share.what(&noted),
-            "change the owner groups: +ranchers -bandits"
-        );
-        assert_eq!(AuditAction::Unbind.what(&noted), "unbind west");
-        assert_eq!(AuditAction::Unbind.what(&Noted::default()), "unbind all exports");
     }
 }

@@ -43,6 +43,17 @@ pub(super) async fn log_in<F: Future<Output = ()>>(
     (tokens, ignored)
 }
 
+/// Logs in with a browser that consents.
+async fn log_in_with_consent(fake: &FakeIssuer, issuer: &Issuer) -> (Result<StoredTokens, LoginError>, usize) {
+    log_in(fake, issuer, PATIENCE, |url, redirect| {
+        let query = fake.consent(&url);
+        async move {
+            open_page(&format!("{redirect}?{query}")).await;
+        }
+    })
+    .await
+}
+
 #[tokio::test]
 async fn a_browser_comes_back_with_a_code() {
     let fake = FakeIssuer::start().await;
@@ -161,23 +172,11 @@ async fn scopes_that_an_issuer_does_not_publish_are_left_out_unless_an_admin_cho
     let fake = FakeIssuer::start().await;
     fake.state().configuration = json!({ "scopes_supported": ["openid", "email"] });
     let issuer = fake.discover().await;
-    let (tokens, _) = log_in(&fake, &issuer, PATIENCE, |url, redirect| {
-        let query = fake.consent(&url);
-        async move {
-            open_page(&format!("{redirect}?{query}")).await;
-        }
-    })
-    .await;
+    let (tokens, _) = log_in_with_consent(&fake, &issuer).await;
     assert!(tokens.is_ok(), "{tokens:?}");
     // What such an issuer says of another scope.
     fake.state().configuration = json!({ "scopes_supported": [] });
-    let (tokens, _) = log_in(&fake, &issuer, PATIENCE, |url, redirect| {
-        let query = fake.consent(&url);
-        async move {
-            open_page(&format!("{redirect}?{query}")).await;
-        }
-    })
-    .await;
+    let (tokens, _) = log_in_with_consent(&fake, &issuer).await;
     assert!(
         matches!(&tokens, Err(LoginError::Refused { answer, .. }) if answer.starts_with("invalid_scope")),
         "{tokens:?}"
@@ -233,14 +232,7 @@ async fn a_code_is_good_once_and_for_the_login_that_asked_for_it() {
 async fn two_logins_at_once_both_end_well() {
     let fake = FakeIssuer::start().await;
     let issuer = fake.discover().await;
-    let one = || {
-        log_in(&fake, &issuer, PATIENCE, |url, redirect| {
-            let query = fake.consent(&url);
-            async move {
-                open_page(&format!("{redirect}?{query}")).await;
-            }
-        })
-    };
+    let one = || log_in_with_consent(&fake, &issuer);
     let ((one, _), (other, _)) = tokio::join!(one(), one());
     let (one, other) = (one.unwrap(), other.unwrap());
     let file = fake.file();
@@ -272,13 +264,7 @@ async fn id_tokens_of_others_are_refused() {
             state.claims = claims.clone();
             state.signed = signed;
         }
-        let (tokens, _) = log_in(&fake, &issuer, PATIENCE, |url, redirect| {
-            let query = fake.consent(&url);
-            async move {
-                open_page(&format!("{redirect}?{query}")).await;
-            }
-        })
-        .await;
+        let (tokens, _) = log_in_with_consent(&fake, &issuer).await;
         let error = tokens.unwrap_err();
         assert!(
             matches!(&error, LoginError::IdToken { fault, .. } if fault.contains(expect)),
@@ -294,12 +280,6 @@ async fn an_id_token_may_be_for_others_beside() {
     let fake = FakeIssuer::start().await;
     let issuer = fake.discover().await;
     fake.state().claims = json!({ "aud": ["bindery", "another-client"] });
-    let (tokens, _) = log_in(&fake, &issuer, PATIENCE, |url, redirect| {
-        let query = fake.consent(&url);
-        async move {
-            open_page(&format!("{redirect}?{query}")).await;
-        }
-    })
-    .await;
+    let (tokens, _) = log_in_with_consent(&fake, &issuer).await;
     assert!(tokens.is_ok(), "{tokens:?}");
 }
