@@ -58,6 +58,13 @@ pub(crate) struct LoginArgs {
     pub(crate) prompt: Option<String>,
 }
 
+impl LoginArgs {
+    /// Whether the flags have an effect in a login with a browser alone.
+    pub(crate) fn need_browser(&self) -> bool {
+        self.no_browser || self.prompt.is_some() || !self.redirect_url.is_empty()
+    }
+}
+
 /// Flags of `logout`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\

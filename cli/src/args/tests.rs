@@ -31,6 +31,24 @@ fn a_token_is_not_shown() {
 }
 
 #[test]
+fn flags_of_a_browser_choose_the_login_with_one() {
+    for (flags, expect) in [
+        ("", false),
+        ("--device", false),
+        ("--no-browser", true),
+        ("--prompt select_account", true),
+        ("--redirect-url http://localhost:8000", true),
+    ] {
+        let line = format!("kubectl-bind login https://b {flags}");
+        let args = parse(line.split_whitespace().map(Into::into).collect()).unwrap();
+        let Command::Login(login) = args.command else {
+            panic!("{line} is a login");
+        };
+        assert_eq!(login.need_browser(), expect, "{line}");
+    }
+}
+
+#[test]
 fn the_reference_names_each_flag_of_a_login_and_none_that_does_not_exist() {
     let page = include_str!("../../../docs/reference/kubectl-bind.md");
     let section = page

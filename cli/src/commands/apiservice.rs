@@ -39,7 +39,7 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &BindArgs) -> 
     let mut binds = Vec::with_capacity(target.templates.len());
     for template in &target.templates {
         let (name, spec) = (&template.name, template.spec.clone());
-        let request = bind::request(name, &identity, args)?;
+        let request = bind::request(name, &identity, args, target.is_collection)?;
         let bind = Bind::prepare(args, request, spec, &consumer, &provider, address);
         let bind = Box::pin(bind).await?;
         context.steps.done(&offered(&bind.offer, &address.to_string()));

@@ -120,7 +120,7 @@ async fn gather<W: Write>(
         provider: provider?,
     };
     if let Some(admin) = admin {
-        let login = login::facts(admin, settings, &facts, limit).await?;
+        let login = login::facts(admin, settings, limit).await?;
         facts
             .provider
             .iter_mut()

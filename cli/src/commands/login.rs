@@ -64,7 +64,7 @@ pub(crate) async fn run<W: Write>(context: &mut Context<W>, args: &LoginArgs) ->
     confirm(&server, &offer, servers.get(&server).is_some(), named)?;
     let issuer = Issuer::discover(&offer.pin).await?;
     let surroundings = Surroundings::of_process();
-    let flags = (args.device, args.no_browser);
+    let flags = (args.device, args.need_browser());
     let tokens = match choice::flow(
         &server,
         &offer,
@@ -245,7 +245,7 @@ fn report<W: Write>(
             "groups": caller.map(|caller| &caller.groups),
             "expiresAt": tokens.expires_at,
         })),
-        Format::Name => context.printer.text(&format!("{server}\n")),
+        Format::Name => context.printer.text(&format!("server/{server}\n")),
         Format::Table | Format::Wide => {
             let who = caller.map_or_else(String::new, |caller| {
                 let groups = if caller.groups.is_empty() {

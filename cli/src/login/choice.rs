@@ -233,13 +233,14 @@ fn check_client_id(server: &str, client_id: &str) -> Result<(), LoginError> {
     })
 }
 
-/// Chooses the flow: what the user asks for, or else by device code where a browser would open on no display of the user's.
+/// Chooses the flow: what the user asks for with flags (by device code, or by a browser), or else by device code where a browser would
+/// open on no display of the user's.
 /// `has_device_flow` says whether the issuer has one.
 pub(crate) fn flow(
     server: &str,
     offer: &Offer,
     has_device_flow: bool,
-    (device, no_browser): (bool, bool),
+    (device, browser): (bool, bool),
     surroundings: &Surroundings,
 ) -> Result<Flow, LoginError> {
     let offers = |flow| offer.flows.is_empty() || offer.flows.contains(&flow);
@@ -252,7 +253,7 @@ pub(crate) fn flow(
     };
     let by_device = offers(OidcFlow::DeviceCode) && has_device_flow;
     let by_code = offers(OidcFlow::AuthorizationCode);
-    match (device, no_browser) {
+    match (device, browser) {
         (true, _) if by_device => Ok(Flow::Device),
         (true, _) if has_device_flow => Err(not_offered("device code")),
         (false, true) if !by_code => Err(not_offered("browser")),

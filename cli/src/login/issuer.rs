@@ -40,6 +40,9 @@ const ALGORITHMS: [CoreJwsSigningAlgorithm; 9] = [
     CoreJwsSigningAlgorithm::EdDsa,
 ];
 
+/// Scopes that a server names unless its admin says otherwise, beside `openid`.
+const DEFAULT_SCOPES: [&str; 4] = ["profile", "email", "groups", "offline_access"];
+
 /// A refresh begins this long before the token expires, or after three quarters of a shorter life.
 const REFRESH_BEFORE: SignedDuration = SignedDuration::from_secs(60);
 
@@ -52,6 +55,8 @@ pub(crate) struct Issuer {
     client_id: String,
     device: Option<DeviceAuthorizationUrl>,
     revocation: Option<RevocationUrl>,
+    /// The scopes that the issuer publishes; empty if it publishes none.
+    scopes: Vec<Scope>,
 }
 
 /// Why a refresh failed.
@@ -152,6 +157,7 @@ impl Issuer {
             client_id: client_id.to_owned(),
             device: other.device_authorization_endpoint.clone(),
             revocation: other.revocation_endpoint.clone(),
+            scopes: metadata.scopes_supported().cloned().unwrap_or_default(),
         })
     }
 
@@ -163,6 +169,17 @@ impl Issuer {
     /// The endpoint of the device flow, if the issuer has one.
     pub(crate) fn device_endpoint(&self) -> Option<&DeviceAuthorizationUrl> {
         self.device.as_ref()
+    }
+
+    /// The scopes to ask for, of those that the server names. [`DEFAULT_SCOPES`] that a published list does not have are left out,
+    /// because issuers refuse a login with an unknown one. Other scopes are asked for in any case: the provider's admin chose them
+    /// for the issuer, which may support more than it publishes.
+    pub(super) fn scopes(&self, names: &[String]) -> Vec<Scope> {
+        let has = |name: &str| self.scopes.iter().any(|scope| scope.as_str() == name);
+        let names = names
+            .iter()
+            .filter(|name| self.scopes.is_empty() || !DEFAULT_SCOPES.contains(&name.as_str()) || has(name));
+        names.cloned().map(Scope::new).collect()
     }
 
     /// Checks the ID token of an answer: its signature, issuer, audience, times and nonce. `server` is what the tokens are for.
@@ -284,11 +301,6 @@ impl Issuer {
         answer.map_err(|error| of_token_request(&self.url, &error, &[secret]))?;
         Ok(true)
     }
-}
-
-/// The scopes of the server, as openidconnect takes them.
-pub(super) fn scopes(names: &[String]) -> impl Iterator<Item = Scope> + use<> {
-    names.iter().cloned().map(Scope::new).collect::<Vec<_>>().into_iter()
 }
 
 /// When a token expires and is to be refreshed, by the clock of this machine.

@@ -135,9 +135,7 @@ impl Shared {
 
     fn stored(&self) -> Result<StoredTokens, LoginError> {
         let stored = self.file.read()?;
-        // Tokens of another issuer than the pinned one are of a login that `servers.yaml` knows nothing of.
-        let stored =
-            stored.filter(|tokens| tokens.issuer == self.issuer.url && tokens.client_id == self.issuer.client_id);
+        let stored = stored.filter(|tokens| tokens.is_of(&self.issuer));
         stored.ok_or_else(|| LoginError::LoggedOut {
             server: self.file.server().to_owned(),
         })

@@ -57,22 +57,9 @@ fn items(mut document: Value) -> Vec<Value> {
     }
 }
 
-/// Applies an object. An API server tells of a new kind a moment before it serves it, and of a new group a moment after.
 async fn one(client: &Client, object: &DynamicObject) -> Result<()> {
     let types = object.types.as_ref().context("no kind")?;
-    let kind = types.try_into()?;
-    eventually_ok(format!("{} to be served", types.kind), SOON, async || {
-        match patch(client, &kind, object).await {
-            Err(error) if is_unserved(&error) => Err(error.into()),
-            answer => Ok(answer),
-        }
-    })
-    .await??;
-    Ok(())
-}
-
-async fn patch(client: &Client, kind: &GroupVersionKind, object: &DynamicObject) -> kube::Result<()> {
-    let (resource, capabilities) = discovery::pinned_kind(client, kind).await?;
+    let (resource, capabilities) = discovery::pinned_kind(client, &types.try_into()?).await?;
     let api: Api<DynamicObject> = match capabilities.scope {
         Scope::Cluster => Api::all_with(client.clone(), &resource),
         Scope::Namespaced => {
@@ -82,18 +69,8 @@ async fn patch(client: &Client, kind: &GroupVersionKind, object: &DynamicObject)
         }
     };
     let how = PatchParams::apply(MANAGER).validation_strict();
-    api.patch(&object.name_any(), &how, &Patch::Apply(object))
-        .await
-        .map(drop)
-}
-
-/// Whether the API server does not serve the kind: it does not name it, or answers in plain text that there is no such path.
-fn is_unserved(error: &kube::Error) -> bool {
-    match error {
-        kube::Error::Discovery(_) => true,
-        kube::Error::Api(status) => status.code == 404 && status.reason != "NotFound",
-        _ => false,
-    }
+    api.patch(&object.name_any(), &how, &Patch::Apply(object)).await?;
+    Ok(())
 }
 
 /// The kind that an object defines, if it is a definition.

@@ -17,7 +17,8 @@ use crate::world::{SOON, World};
 /// How long a person may take to answer.
 const PERSON_LIMIT: Duration = Duration::from_mins(1);
 
-/// A token for Bindery's client is tried on the provider's API server, and accepted there only if both have one client id.
+/// A token for Bindery's client is tried on the provider's API server, and accepted there only if both have one client id. Only the login
+/// at a server that the user names is tried: the kubeconfig of a binding could name the server of another provider.
 pub(crate) async fn shared_client_id(world: &World) -> Result<()> {
     let jane = IssuerUser::new("jane", &[]);
     let issuer = Issuer::start(IssuerMake::Zitadel, std::slice::from_ref(&jane)).await?;
@@ -27,6 +28,12 @@ pub(crate) async fn shared_client_id(world: &World) -> Result<()> {
     let without = finding(world, folder.path()).await?;
     ensure!(without["outcome"] == "Skipped", "{without}");
     store(folder.path(), &backend, &issuer, &token)?;
+    let unnamed = finding_of(world, check_in(world, folder.path())?).await?;
+    let says = unnamed["message"].as_str().context("a message")?;
+    ensure!(
+        unnamed["outcome"] == "Skipped" && says.contains("--server"),
+        "{unnamed}"
+    );
 
     let plane = &world.bound.provider.plane;
     // An API server that knows no issuer, one that accepts another client, and one that accepts Bindery's.
@@ -72,15 +79,27 @@ pub(crate) async fn shared_client_id(world: &World) -> Result<()> {
     world.all_is_well().await
 }
 
-fn command(world: &World, folder: &Path) -> Result<Command> {
+/// The command with the logins of a folder.
+fn check_in(world: &World, folder: &Path) -> Result<Command> {
     let mut command = world.check_command()?;
     command.env("BINDERY_CONFIG", folder);
     Ok(command)
 }
 
-/// What `login-token` finds.
+/// The command with the logins of a folder and the name of the provider's server.
+fn command(world: &World, folder: &Path) -> Result<Command> {
+    let mut command = check_in(world, folder)?;
+    command.arg("--server").arg(world.bound.provider.address());
+    Ok(command)
+}
+
+/// What `login-token` finds about the login at the provider's server.
 async fn finding(world: &World, folder: &Path) -> Result<Value> {
-    let mut command = command(world, folder)?;
+    finding_of(world, command(world, folder)?).await
+}
+
+/// What `login-token` finds.
+async fn finding_of(world: &World, mut command: Command) -> Result<Value> {
     command.args(["-o", "json"]);
     let ended = world.run(command).await?;
     let all: Value = serde_json::from_str(&ended.stdout).with_context(|| ended.stderr.clone())?;

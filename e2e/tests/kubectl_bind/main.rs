@@ -437,11 +437,11 @@ fn what_is_refused_leaves_no_trace() -> Result<()> {
         world
             .bind(&["templates", "sheriffs"])
             .await?
-            .expect(3, &["resourceNames: [sheriffs]", "verbs: [bind]"])?;
+            .expect(3, &[r#"resourceNames: ["sheriffs"]"#, "verbs: [bind]"])?;
         world
             .bind(&["sheriffs"])
             .await?
-            .expect(3, &["resourceNames: [sheriffs]"])?;
+            .expect(3, &[r#"resourceNames: ["sheriffs"]"#])?;
         world.bind(&["collections", "none"]).await?.expect(4, &[])?;
         greedy_rules(&world).await?;
         foreign_api(&world).await?;

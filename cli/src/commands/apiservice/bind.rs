@@ -49,10 +49,19 @@ pub(super) struct Bind<'a> {
     isolation: Option<Isolation>,
 }
 
-/// The bind to ask the provider for.
-pub(super) fn request(template: &str, identity: &str, args: &BindArgs) -> Result<BindRequest, Failure> {
-    let name = args.name.clone().unwrap_or_else(|| template.to_owned());
-    check_name(&name, args.name.is_some())?;
+/// The bind to ask the provider for. `of_collection` says whether the template is one of a collection, which takes no `--name`.
+pub(super) fn request(
+    template: &str,
+    identity: &str,
+    args: &BindArgs,
+    of_collection: bool,
+) -> Result<BindRequest, Failure> {
+    let (name, source) = match &args.name {
+        Some(name) => (name.clone(), NameSource::Typed),
+        None if of_collection => (template.to_owned(), NameSource::Collection),
+        None => (template.to_owned(), NameSource::Template),
+    };
+    check_name(&name, source)?;
     Ok(BindRequest {
         name,
         template: template.to_owned(),
@@ -66,20 +75,31 @@ pub(super) fn request(template: &str, identity: &str, args: &BindArgs) -> Result
 /// Refuses a name that was typed and can be no name of a binding, before anything is asked. The name of a collection is none.
 pub(super) fn check_typed(args: &BindArgs) -> Result<(), Failure> {
     match &args.name {
-        Some(name) => check_name(name, true),
+        Some(name) => check_name(name, NameSource::Typed),
         None if is_subdomain(&args.template) => Ok(()),
-        None => check_name(&args.template, false),
+        None => check_name(&args.template, NameSource::Template),
     }
 }
 
-fn check_name(name: &str, chosen: bool) -> Result<(), Failure> {
+/// Where the name of a binding is from.
+#[derive(Clone, Copy, Debug)]
+enum NameSource {
+    /// Flag `--name`.
+    Typed,
+    /// The template that the user named.
+    Template,
+    /// A template of the collection that the user named.
+    Collection,
+}
+
+fn check_name(name: &str, source: NameSource) -> Result<(), Failure> {
     if offer::is_binding_name(name) {
         return Ok(());
     }
-    let mend = if chosen {
-        "choose another"
-    } else {
-        "choose one with --name"
+    let mend = match source {
+        NameSource::Typed => "choose another".to_owned(),
+        NameSource::Template => "choose one with --name".to_owned(),
+        NameSource::Collection => format!("bind template {name} by itself, with --name"),
     };
     Err(Failure::Usage(format!(
         "{name:?} cannot be the name of a binding: a name has 1 to {} lower-case letters, digits and dashes; {mend}",
@@ -256,12 +276,19 @@ mod tests {
     #[test]
     fn names_are_dns_labels() {
         for good in ["a", "cowboys", "west-1", &"x".repeat(63)] {
-            assert!(check_name(good, true).is_ok(), "{good}");
+            assert!(check_name(good, NameSource::Typed).is_ok(), "{good}");
         }
         for bad in ["", "-a", "a-", "A", "a.b", "a_b", &"x".repeat(64)] {
-            let failure = check_name(bad, false).expect_err(bad);
+            let failure = check_name(bad, NameSource::Template).expect_err(bad);
             assert_eq!(failure.exit(), Exit::Usage);
             assert!(failure.to_string().contains("--name"), "{failure}");
         }
+        let failure = check_name("a.b", NameSource::Collection).unwrap_err();
+        assert!(
+            failure
+                .to_string()
+                .ends_with("; bind template a.b by itself, with --name"),
+            "{failure}"
+        );
     }
 }

@@ -278,13 +278,13 @@ fn check_flow(flows: &[OidcFlow], has_device: bool, flags: (bool, bool), display
 #[test]
 fn a_browser_is_preferred_where_the_user_sees_it() {
     let (code, device) = (OidcFlow::AuthorizationCode, OidcFlow::DeviceCode);
-    let (by_device, no_browser) = ((true, false), (false, true));
+    let (by_device, by_browser) = ((true, false), (false, true));
     for flows in [&[][..], &[code, device]] {
         check_flow(flows, true, (false, false), true, Ok(Flow::Code));
         check_flow(flows, true, (false, false), false, Ok(Flow::Device));
         check_flow(flows, false, (false, false), false, Ok(Flow::Code));
         check_flow(flows, true, by_device, true, Ok(Flow::Device));
-        check_flow(flows, true, no_browser, false, Ok(Flow::Code));
+        check_flow(flows, true, by_browser, false, Ok(Flow::Code));
         check_flow(flows, false, by_device, true, Err("has no login by device code"));
     }
     check_flow(&[code], true, (false, false), false, Ok(Flow::Code));
@@ -299,7 +299,7 @@ fn a_browser_is_preferred_where_the_user_sees_it() {
     check_flow(
         &[device],
         true,
-        no_browser,
+        by_browser,
         true,
         Err("does not offer a login by browser"),
     );

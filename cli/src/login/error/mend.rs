@@ -14,7 +14,10 @@ impl LoginError {
             ),
             Self::Several { server, issuers } => {
                 let issuer = issuers.first().map_or("URL", String::as_str);
-                format!("Choose one, such as: {}", login(server, Some(issuer), None))
+                format!(
+                    "Choose one, and run this with the same flags and its URL, such as:\n{}",
+                    login(server, Some(issuer), None)
+                )
             }
             Self::OtherIssuer { .. } => "Nothing was sent. If one of these is right, name it with --issuer.".to_owned(),
             Self::OtherClient { .. } => "Nothing was sent. If one of these is right, name it with --client-id.".to_owned(),

@@ -35,6 +35,24 @@ fn tokens(file: &TokenFile) -> StoredTokens {
 }
 
 #[test]
+fn tokens_are_of_one_issuer_and_one_client() {
+    let file = Folder::new("/nonexistent")
+        .tokens(&"https://a".parse().unwrap())
+        .unwrap();
+    let tokens = tokens(&file);
+    let pin = server("https://a").issuer;
+    let other = |change: fn(&mut IssuerPin)| {
+        let mut pin = pin.clone();
+        change(&mut pin);
+        pin
+    };
+    assert!(tokens.is_of(&pin));
+    assert!(!tokens.is_of(&other(|pin| pin.url = "https://evil.example".to_owned())));
+    assert!(!tokens.is_of(&other(|pin| pin.client_id = "kubernetes".to_owned())));
+    assert!(tokens.is_of(&other(|pin| pin.certificate_authority = None)));
+}
+
+#[test]
 fn the_folder_is_where_the_environment_says() {
     let check = |variables: &[(&str, &str)], expect: Option<&str>| {
         let value = |name: &str| {

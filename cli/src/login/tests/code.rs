@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use openidconnect::Scope;
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -40,6 +41,17 @@ pub(super) async fn log_in<F: Future<Output = ()>>(
     let waiting = attempt.finish(SERVER, (loopback, pasted), patience, |_| ignored += 1);
     let (tokens, ()) = tokio::join!(waiting, visit(url, redirect));
     (tokens, ignored)
+}
+
+/// Logs in with a browser that consents.
+async fn log_in_with_consent(fake: &FakeIssuer, issuer: &Issuer) -> (Result<StoredTokens, LoginError>, usize) {
+    log_in(fake, issuer, PATIENCE, |url, redirect| {
+        let query = fake.consent(&url);
+        async move {
+            open_page(&format!("{redirect}?{query}")).await;
+        }
+    })
+    .await
 }
 
 #[tokio::test]
@@ -139,6 +151,39 @@ async fn a_refusal_at_the_issuer_is_said_in_words() {
 }
 
 #[tokio::test]
+async fn scopes_that_an_issuer_does_not_publish_are_left_out_unless_an_admin_chose_them() {
+    let scopes = |names: &[&str]| {
+        names
+            .iter()
+            .map(|name| Scope::new((*name).to_owned()))
+            .collect::<Vec<_>>()
+    };
+    let named = ["email", "groups", "offline_access", "api://of-the-admin"];
+    for (published, expect) in [
+        (json!(null), &named[..]),
+        (json!([]), &named),
+        (json!(["openid", "email"]), &["email", "api://of-the-admin"]),
+    ] {
+        let fake = FakeIssuer::start().await;
+        fake.state().configuration = json!({ "scopes_supported": published });
+        let issuer = fake.discover().await;
+        assert_eq!(issuer.scopes(&named.map(str::to_owned)), scopes(expect), "{published}");
+    }
+    let fake = FakeIssuer::start().await;
+    fake.state().configuration = json!({ "scopes_supported": ["openid", "email"] });
+    let issuer = fake.discover().await;
+    let (tokens, _) = log_in_with_consent(&fake, &issuer).await;
+    assert!(tokens.is_ok(), "{tokens:?}");
+    // What such an issuer says of another scope.
+    fake.state().configuration = json!({ "scopes_supported": [] });
+    let (tokens, _) = log_in_with_consent(&fake, &issuer).await;
+    assert!(
+        matches!(&tokens, Err(LoginError::Refused { answer, .. }) if answer.starts_with("invalid_scope")),
+        "{tokens:?}"
+    );
+}
+
+#[tokio::test]
 async fn a_code_is_good_once_and_for_the_login_that_asked_for_it() {
     let fake = FakeIssuer::start().await;
     let issuer = fake.discover().await;
@@ -187,14 +232,7 @@ async fn a_code_is_good_once_and_for_the_login_that_asked_for_it() {
 async fn two_logins_at_once_both_end_well() {
     let fake = FakeIssuer::start().await;
     let issuer = fake.discover().await;
-    let one = || {
-        log_in(&fake, &issuer, PATIENCE, |url, redirect| {
-            let query = fake.consent(&url);
-            async move {
-                open_page(&format!("{redirect}?{query}")).await;
-            }
-        })
-    };
+    let one = || log_in_with_consent(&fake, &issuer);
     let ((one, _), (other, _)) = tokio::join!(one(), one());
     let (one, other) = (one.unwrap(), other.unwrap());
     let file = fake.file();
@@ -226,13 +264,7 @@ async fn id_tokens_of_others_are_refused() {
             state.claims = claims.clone();
             state.signed = signed;
         }
-        let (tokens, _) = log_in(&fake, &issuer, PATIENCE, |url, redirect| {
-            let query = fake.consent(&url);
-            async move {
-                open_page(&format!("{redirect}?{query}")).await;
-            }
-        })
-        .await;
+        let (tokens, _) = log_in_with_consent(&fake, &issuer).await;
         let error = tokens.unwrap_err();
         assert!(
             matches!(&error, LoginError::IdToken { fault, .. } if fault.contains(expect)),
@@ -248,12 +280,6 @@ async fn an_id_token_may_be_for_others_beside() {
     let fake = FakeIssuer::start().await;
     let issuer = fake.discover().await;
     fake.state().claims = json!({ "aud": ["bindery", "another-client"] });
-    let (tokens, _) = log_in(&fake, &issuer, PATIENCE, |url, redirect| {
-        let query = fake.consent(&url);
-        async move {
-            open_page(&format!("{redirect}?{query}")).await;
-        }
-    })
-    .await;
+    let (tokens, _) = log_in_with_consent(&fake, &issuer).await;
     assert!(tokens.is_ok(), "{tokens:?}");
 }

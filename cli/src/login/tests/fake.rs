@@ -244,8 +244,13 @@ impl FakeIssuer {
             (get("response_type"), get("code_challenge_method")),
             ("code".to_owned(), "S256".to_owned())
         );
-        assert_eq!(get("prompt"), "consent");
         let mut state = self.state();
+        if state.refuses(&get("scope")) {
+            return format!("error=invalid_scope&state={}", get("state"));
+        }
+        let prompt = url.query_pairs().find(|(key, _)| key == "prompt");
+        let asks_for_consent = prompt.is_some_and(|(_, prompt)| prompt == "consent");
+        assert_eq!(asks_for_consent, get("scope").contains("offline_access"));
         let code = format!("code-{:016x}", rand::random::<u64>());
         let known = Code {
             challenge: get("code_challenge"),
@@ -310,6 +315,7 @@ impl State {
             }
             "/keys" => (StatusCode::OK, self.keys(0)),
             "/token" => self.token(form),
+            "/device" if self.refuses(&form["scope"]) => (StatusCode::BAD_REQUEST, json!({ "error": "invalid_scope" })),
             "/device" => {
                 self.secrets.push("device-code-1".to_owned());
                 (
@@ -329,6 +335,12 @@ impl State {
             }
             _ => (StatusCode::NOT_FOUND, json!({})),
         }
+    }
+
+    /// Whether the issuer publishes its scopes, and one of these is none of them.
+    fn refuses(&self, scope: &str) -> bool {
+        let known = self.configuration["scopes_supported"].as_array();
+        known.is_some_and(|known| scope.split(' ').any(|name| !known.contains(&name.into())))
     }
 
     fn token(&mut self, form: &HashMap<String, String>) -> (StatusCode, Value) {

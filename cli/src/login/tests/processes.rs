@@ -195,12 +195,7 @@ async fn two_processes_that_log_in_at_once_leave_one_whole_login() {
 async fn a_process_that_ends_between_the_answer_of_the_issuer_and_the_write_ends_the_login_in_words() {
     let issuer = FakeIssuer::start().await;
     let former = issuer.store_login(-1);
-    let pinned = known(&former.server, issuer.pin());
-    issuer
-        .store()
-        .change_servers(|servers| servers.put(pinned))
-        .await
-        .unwrap();
+    pin(&issuer, &former.server).await;
     issuer.state().stalls = Some("/token");
     let refreshing = start(command(&issuer.config(), "", &["token"]));
     issuer.asked("/token").await;
@@ -233,12 +228,7 @@ async fn a_process_that_ends_between_the_answer_of_the_issuer_and_the_write_ends
 async fn a_login_is_not_refreshed_where_the_disk_is_full() {
     let issuer = FakeIssuer::start().await;
     let former = issuer.store_login(-1);
-    let pinned = known(&former.server, issuer.pin());
-    issuer
-        .store()
-        .change_servers(|servers| servers.put(pinned))
-        .await
-        .unwrap();
+    pin(&issuer, &former.server).await;
     // No file gets longer than a block, which an empty one never shows.
     let full = "trap '' XFSZ; ulimit -f 1";
     let (code, said) = start(command(&issuer.config(), full, &["token"])).end().await;
@@ -295,4 +285,14 @@ async fn the_argument_of_the_browser_tells_nothing_of_the_login_and_leads_to_the
     sign_in(&issuer, &printed).await;
     let (code, said) = login.end().await;
     assert_eq!(code, 0, "{said}");
+}
+
+/// Stores `issuer` as the one of `server`.
+async fn pin(issuer: &FakeIssuer, server: &str) {
+    let pinned = known(server, issuer.pin());
+    issuer
+        .store()
+        .change_servers(|servers| servers.put(pinned))
+        .await
+        .unwrap();
 }
