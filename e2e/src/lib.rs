@@ -65,6 +65,7 @@ mod proxy;
 pub mod remains;
 pub mod rights;
 mod runtime;
+pub mod sdks;
 pub mod synk;
 pub mod wildwest;
 mod workdir;

@@ -8,6 +8,7 @@ mod plot;
 mod proc;
 mod program;
 mod quiet;
+mod sdks;
 mod server;
 mod spread;
 mod sync;
@@ -52,6 +53,9 @@ enum Subject {
     /// Binds an API and has objects created, changed, reported and deleted: the konnector beside a client that only sends
     /// the writes that have to be. Exits with 1 where a bar is missed.
     Sync(sync::Args),
+    /// Calls and watches with the client of each SDK, beside the bare stubs of its language. Exits with 1 if calls take more than
+    /// 1.2 times as long, or 1,000 watches more than 1.2 times the memory (median of the ratios within a run).
+    Sdks(sdks::Args),
     /// Applies ConfigMaps as a set: first, unchanged, one changed, half pruned. Exits with 1 if the first apply of 1,000
     /// objects or more takes over 1.3 times as long as the bare client (median of the ratios within a round).
     Synk(synk::Args),
@@ -68,6 +72,7 @@ enum Output {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.subject {
+        Subject::Sdks(subject) => print(&sdks::run(args, *subject)?, args.output),
         Subject::Server(subject) => print(&server::run(args, *subject)?, args.output),
         Subject::Sync(subject) => print(&sync::run(args, subject)?, args.output),
         Subject::Synk(subject) => print(&synk::run(args, *subject)?, args.output),

@@ -32,6 +32,8 @@ pub struct Case {
     pub action: Value,
     /// When the client cancels, after the action began.
     pub cancel_after_ms: Option<u64>,
+    /// How many times the action is done at the same moment on one client. Each result must be the expected one.
+    pub concurrent: Option<usize>,
     /// What must come of it.
     #[serde(default)]
     pub expect: Expect,
@@ -39,7 +41,7 @@ pub struct Case {
 
 /// The client's token.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Token {
     /// [`Case::TOKEN`], given as it is.
     #[default]
@@ -54,6 +56,15 @@ pub enum Token {
     FileMissing,
     /// A shell script that prints the token.
     Exec(String),
+    /// As [`Token::Exec`], with another time limit for the script.
+    ExecLimited {
+        /// The script.
+        script: String,
+        /// The limit in milliseconds.
+        timeout_ms: u64,
+    },
+    /// A function of the user: `slow` never returns, `throws` fails with a text that has a token, `static-value` returns a token.
+    Function(String),
 }
 
 /// What must come of a case.
@@ -66,7 +77,9 @@ pub struct Expect {
     pub error: Option<Value>,
     /// Several errors, one of which ends the action, where a library cannot tell more.
     pub any_error: Vec<Value>,
-    /// Why `any_error` has several.
+    /// The error that ends the action in some languages, by language, where their libraries cannot tell more.
+    pub error_in: BTreeMap<String, Value>,
+    /// Why `any_error` or `error_in` are needed.
     pub why: String,
     /// A text that the message of the error contains, without regard to case.
     pub message: Option<String>,
@@ -84,7 +97,10 @@ pub struct Expect {
     pub progress: Option<u64>,
     /// How long the action took, in milliseconds: least and most.
     pub took_ms: Option<(u64, u64)>,
-    /// Number of PING frames of the client, at least.
+    /// Bounds of the random delays between the attempts of one call, in milliseconds. For `concurrent` calls.
+    pub delays_ms: Vec<u64>,
+    /// Number of PING frames of the client at least, not counting those within ten seconds after the server sent something: libraries
+    /// measure the bandwidth with these.
     pub pings: usize,
 }
 
@@ -96,6 +112,8 @@ pub struct SeenExpect {
     pub method: Option<String>,
     /// Values of headers.
     pub headers: BTreeMap<String, String>,
+    /// What the values of headers begin with.
+    pub header_prefixes: BTreeMap<String, String>,
     /// Headers that are absent.
     pub absent: Vec<String>,
     /// The request, as proto JSON.
@@ -109,6 +127,21 @@ pub struct SeenExpect {
 }
 
 impl Case {
+    /// A case of this name that does nothing.
+    pub(crate) fn named(name: String) -> Self {
+        Self {
+            name,
+            shows: String::new(),
+            server: ServerScript::default(),
+            client: Value::Null,
+            token: Token::default(),
+            action: Value::Null,
+            cancel_after_ms: None,
+            concurrent: None,
+            expect: Expect::default(),
+        }
+    }
+
     /// Settings of the client that a case does not give: short delays, so that retries do not take long.
     pub const CLIENT: &str = r#"{
         "timeoutMs": 8000, "retry": { "attempts": 5, "baseMs": 20, "capMs": 100 }, "reconnect": { "baseMs": 20, "capMs": 100 }
@@ -140,7 +173,7 @@ pub fn read(folder: &Path) -> Result<Vec<Case>> {
     ensure!(twice.is_none(), "two cases are named {twice:?}");
     for case in &cases {
         ensure!(
-            case.expect.any_error.len() < 2 || !case.expect.why.is_empty(),
+            case.expect.any_error.len() < 2 && case.expect.error_in.is_empty() || !case.expect.why.is_empty(),
             "case {} allows several errors and does not say why",
             case.name
         );

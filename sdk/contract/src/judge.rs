@@ -1,8 +1,13 @@
 //! Compares what came of a case with what must come of it.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use prost_reflect::MethodDescriptor;
 use serde_json::Value;
 
 use crate::case::{Case, Expect, SeenExpect};
+use crate::large;
 use crate::proto_json;
 use crate::server::{Seen, Server};
 
@@ -11,7 +16,7 @@ pub(crate) fn faults(case: &Case, language: &str, answer: &Value, server: &Serve
     let expect = &case.expect;
     let seen = server.seen();
     let mut faults = Faults(Vec::new());
-    faults.outcome(case, answer);
+    faults.outcomes(case, language, answer);
     faults.range("calls", seen.len(), expect.calls);
     faults.range("connections", server.connections(), expect.connections);
     faults.range("milliseconds", took_ms, expect.took_ms);
@@ -36,6 +41,7 @@ pub(crate) fn faults(case: &Case, language: &str, answer: &Value, server: &Serve
             None => faults.add(format!("no call {index}")),
         }
     }
+    faults.delays(&expect.delays_ms, &seen);
     faults.every_call(case, language, &seen);
     faults.secrets(answer);
     faults.0
@@ -56,16 +62,36 @@ impl Faults {
         }
     }
 
-    fn outcome(&mut self, case: &Case, answer: &Value) {
+    /// What came of the action, or of each of those that were done at the same moment.
+    fn outcomes(&mut self, case: &Case, language: &str, answer: &Value) {
+        let Some(number) = case.concurrent else {
+            self.outcome(case, language, answer);
+            return;
+        };
+        let results = answer["ok"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if results.len() != number {
+            self.add(format!("{} results, and not {number}: {}", results.len(), short(answer)));
+        }
+        for result in results {
+            self.outcome(case, language, result);
+        }
+    }
+
+    fn outcome(&mut self, case: &Case, language: &str, answer: &Value) {
         let Expect {
-            ok, error, any_error, ..
+            ok,
+            error,
+            any_error,
+            error_in,
+            ..
         } = &case.expect;
-        let allowed: Vec<_> = error.iter().chain(any_error).collect();
+        let own = error_in.get(language);
+        let allowed: Vec<_> = own.map_or_else(|| error.iter().chain(any_error).collect(), |own| vec![own]);
         let is = answer.get("error").filter(|error| !error.is_null());
         match (is, allowed.as_slice()) {
             (None, []) => {
                 if let Some(ok) = ok
-                    && !same_message(&case.action, ok, &answer["ok"])
+                    && !same_message(&case.action, &large::value(ok), &answer["ok"])
                 {
                     self.add(format!("ok {} and not {ok}", short(&answer["ok"])));
                 }
@@ -125,6 +151,12 @@ impl Faults {
                 ));
             }
         }
+        for (name, prefix) in &expect.header_prefixes {
+            let value = seen.headers.get(name);
+            if !value.is_some_and(|value| value.starts_with(prefix)) {
+                self.add(format!("call {index} has {name}: {value:?} and not {prefix}…"));
+            }
+        }
         for name in &expect.absent {
             if let Some(value) = seen.headers.get(name) {
                 self.add(format!("call {index} has {name}: {value:?}"));
@@ -156,6 +188,39 @@ impl Faults {
         }
     }
 
+    /// Whether the delays between attempts are random below bounds: none is longer, they differ, and they are half of it on average.
+    ///
+    /// The average of forty calls is within 0.2 and 0.8 of the bound but for one time in 10^10. A client on a busy machine is late.
+    fn delays(&mut self, bounds: &[u64], seen: &[Seen]) {
+        const LATE: Duration = Duration::from_millis(400);
+        if bounds.is_empty() {
+            return;
+        }
+        let mut attempts: BTreeMap<&str, Vec<Duration>> = BTreeMap::new();
+        for call in seen {
+            let id = call.headers.get("x-request-id").map_or("", String::as_str);
+            attempts.entry(id).or_default().push(call.at);
+        }
+        for (index, bound) in bounds.iter().map(|bound| Duration::from_millis(*bound)).enumerate() {
+            let gaps = attempts.values().filter_map(|times| times.get(index..index + 2));
+            let mut gaps: Vec<_> = gaps.map(|pair| pair[1].saturating_sub(pair[0])).collect();
+            gaps.sort();
+            let (Some(least), Some(most)) = (gaps.first(), gaps.last()) else {
+                self.add(format!("no delay {index}"));
+                continue;
+            };
+            let average = gaps.iter().sum::<Duration>().div_f64(gaps.len() as f64);
+            if *most > bound + LATE || average < bound.mul_f64(0.2) || average > bound.mul_f64(0.8) + LATE / 2 {
+                self.add(format!(
+                    "delay {index} is {least:?} to {most:?}, {average:?} on average, and not random below {bound:?}"
+                ));
+            }
+            if *most - *least < bound.div_f64(4.0) {
+                self.add(format!("delay {index} is always about {least:?}"));
+            }
+        }
+    }
+
     /// What holds for each call of each case.
     fn every_call(&mut self, case: &Case, language: &str, seen: &[Seen]) {
         let mut id = None;
@@ -169,7 +234,8 @@ impl Faults {
             {
                 self.add(format!("x-request-id {own:?} is not 32 digits"));
             }
-            if case.action.get("call").is_some() && *id.get_or_insert(own) != own {
+            let is_one_call = case.action.get("call").is_some() && case.concurrent.is_none();
+            if is_one_call && *id.get_or_insert(own) != own {
                 self.add("x-request-id changes between attempts".to_owned());
             }
             if !text("user-agent").contains(&format!("bindery-sdk-{language}/")) {
@@ -243,6 +309,9 @@ fn same_message(action: &Value, expect: &Value, is: &Value) -> bool {
         };
         return same(method.output().name(), expect, is);
     }
+    if let Some(method) = action["typed"].as_str() {
+        return proto_json::method(method).is_ok_and(|method| same_result(&method, expect, is));
+    }
     if let Some(method) = action["list"].as_str() {
         let item = match method {
             "ListTemplates" => "Template",
@@ -261,6 +330,19 @@ fn same_message(action: &Value, expect: &Value, is: &Value) -> bool {
             && same("BindingResourceResponse", &expect["response"], &is["response"]);
     }
     holds(expect, is)
+}
+
+/// Whether the result of a method of a client is the response, or the one field of it that matters: an object, or the items of a list.
+fn same_result(method: &MethodDescriptor, expect: &Value, is: &Value) -> bool {
+    let output = method.output();
+    if same(output.name(), expect, is) {
+        return true;
+    }
+    let mut fields = output.fields().map(|field| field.json_name().to_owned());
+    fields.any(|field| {
+        let has = |value: &Value| serde_json::json!({ &field: value });
+        expect.get(&field).is_some() && same(output.name(), &has(&expect[&field]), &has(is))
+    })
 }
 
 /// Whether two JSON texts are of the same message of this type.
@@ -332,6 +414,44 @@ mod tests {
             &json!({ "export": { "metadata": { "name": "a" }, "spec": {} } })
         ));
         assert!(!same_message(&action, &one, &json!("no message")));
+    }
+
+    #[test]
+    fn a_result_is_the_response_or_a_field_of_it() {
+        let method = proto_json::method("GetExport").unwrap();
+        let expect = json!({ "export": { "metadata": { "name": "a" } } });
+        assert!(same_result(&method, &expect, &expect));
+        assert!(same_result(&method, &expect, &expect["export"]));
+        assert!(!same_result(&method, &expect, &json!({ "metadata": { "name": "b" } })));
+        assert!(!same_result(&method, &expect, &json!({})));
+        let method = proto_json::method("ListExports").unwrap();
+        let expect = json!({ "exports": [{ "metadata": { "name": "a" } }] });
+        assert!(same_result(&method, &expect, &expect["exports"]));
+        assert!(!same_result(&method, &expect, &json!([])));
+    }
+
+    #[test]
+    fn delays_are_random_below_their_bound() {
+        let judge = |delay: &dyn Fn(u64) -> u64| {
+            let calls = (0..40).flat_map(|call| {
+                let at = |ms| Seen {
+                    path: String::new(),
+                    headers: BTreeMap::from([("x-request-id".to_owned(), call.to_string())]),
+                    message: Vec::new(),
+                    at: Duration::from_millis(ms),
+                    connection: 0,
+                    reset: None,
+                };
+                [at(7), at(7 + delay(call))]
+            });
+            let mut faults = Faults(Vec::new());
+            faults.delays(&[1000], &calls.collect::<Vec<_>>());
+            faults.0.len()
+        };
+        assert_eq!(judge(&|call| call * 25), 0);
+        assert!(judge(&|_| 500) > 0, "always the same");
+        assert!(judge(&|call| call) > 0, "far below the bound");
+        assert!(judge(&|call| call * 50) > 0, "above the bound");
     }
 
     #[test]

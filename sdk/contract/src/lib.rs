@@ -6,6 +6,7 @@
 pub mod case;
 pub mod golden;
 mod judge;
+mod large;
 pub mod methods;
 pub mod proto_json;
 pub mod runner;

@@ -4,24 +4,32 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use bindery_proto::v1alpha2::ErrorReason;
 use prost_reflect::{Cardinality, FieldDescriptor, Kind, MessageDescriptor, MethodDescriptor};
 use serde_json::{Map, Value, json};
 
-use crate::case::{Case, Expect, SeenExpect, Token};
+use crate::case::{Case, Expect, SeenExpect};
 use crate::proto_json;
-use crate::script::{ServerScript, Step};
+use crate::script::{ServerScript, StatusStep, Step};
 
-/// One case per method: all fields of its request and response are set, and arrive.
+/// Methods that clients have no method for, since a bind calls them.
+const BY_BIND: [&str; 1] = ["CreateBindableResourcesRequest"];
+
+/// The cases of the API: its methods, and the reasons of its errors.
 pub fn cases() -> Result<Vec<Case>> {
-    proto_json::methods()?
-        .map(|method| {
-            if method.is_server_streaming() {
-                watch(&method)
-            } else {
-                call(&method)
-            }
-        })
-        .collect()
+    let mut cases = Vec::new();
+    for method in proto_json::methods()? {
+        if method.is_server_streaming() {
+            cases.push(watch(&method)?);
+            continue;
+        }
+        cases.push(call(&method)?);
+        if !BY_BIND.contains(&method.name()) {
+            cases.push(typed(&method)?);
+        }
+    }
+    cases.extend(ErrorReason::all().map(reason));
+    Ok(cases)
 }
 
 /// One case per golden file of manifests.
@@ -45,33 +53,50 @@ pub fn manifests(folder: &Path) -> Result<Vec<Case>> {
             },
         };
         cases.push(Case {
-            name: format!("manifests-{}", golden["name"].as_str().unwrap_or_default()),
             shows: golden["shows"].as_str().unwrap_or_default().to_owned(),
-            server: ServerScript::default(),
-            client: Value::Null,
-            token: Token::Default,
             action: json!({ "manifests": golden["input"] }),
-            cancel_after_ms: None,
             expect,
+            ..Case::named(format!("manifests-{}", golden["name"].as_str().unwrap_or_default()))
         });
     }
     cases.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(cases)
 }
 
+/// All fields of request and response arrive.
 fn call(method: &MethodDescriptor) -> Result<Case> {
     let (request, response) = (sample(&method.input())?, sample(&method.output())?);
     Ok(Case {
-        name: format!("method-{}", method.name()),
         shows: "every field of request and response arrives".to_owned(),
-        server: ServerScript {
-            answers: vec![vec![Step::Message(response.clone())]],
-            ..ServerScript::default()
-        },
-        client: Value::Null,
-        token: Token::Default,
         action: json!({ "call": method.name(), "request": request }),
-        cancel_after_ms: None,
+        ..answered(format!("method-{}", method.name()), method, request, response)
+    })
+}
+
+/// The client's own method sends what it was given, and returns what came.
+fn typed(method: &MethodDescriptor) -> Result<Case> {
+    let (mut request, mut response) = (sample(&method.input())?, sample(&method.output())?);
+    // A list is all pages; how many there are is up to the client.
+    for (message, fields) in [(&mut request, ["pageToken", "pageSize"]), (&mut response, ["nextPageToken", "unchanged"])] {
+        if let Some(message) = message.as_object_mut() {
+            message.retain(|name, _| !fields.contains(&name.as_str()));
+        }
+    }
+    Ok(Case {
+        shows: "the client's own method sends what it was given, and returns what came".to_owned(),
+        action: json!({ "typed": method.name(), "request": request }),
+        ..answered(format!("typed-{}", method.name()), method, request, response)
+    })
+}
+
+/// A call that the server answers, and sees once. What the client does is left open.
+fn answered(name: String, method: &MethodDescriptor, request: Value, response: Value) -> Case {
+    let server = ServerScript {
+        answers: vec![vec![Step::Message(response.clone())]],
+        ..ServerScript::default()
+    };
+    Case {
+        server,
         expect: Expect {
             ok: Some(response),
             calls: Some((1, 1)),
@@ -82,7 +107,28 @@ fn call(method: &MethodDescriptor) -> Result<Case> {
             }],
             ..Expect::default()
         },
-    })
+        ..Case::named(name)
+    }
+}
+
+/// The client knows a reason, and gives it as it came.
+fn reason(reason: ErrorReason) -> Case {
+    let reason = reason.reason_str();
+    let status = StatusStep::of_reason("FAILED_PRECONDITION", reason);
+    Case {
+        shows: "the reason of an error arrives".to_owned(),
+        server: ServerScript {
+            answers: vec![vec![Step::Status(status)]],
+            ..ServerScript::default()
+        },
+        action: json!({ "call": "GetExport", "request": { "name": "cowboys" } }),
+        expect: Expect {
+            error: Some(json!({ "kind": "status", "code": "FAILED_PRECONDITION", "reason": reason })),
+            calls: Some((1, 1)),
+            ..Expect::default()
+        },
+        ..Case::named(format!("reason-{}", reason.to_lowercase().replace('_', "-")))
+    }
 }
 
 fn watch(method: &MethodDescriptor) -> Result<Case> {
@@ -96,7 +142,6 @@ fn watch(method: &MethodDescriptor) -> Result<Case> {
     };
     let (applied, removed) = (object("applied")?, object("removed")?);
     Ok(Case {
-        name: format!("method-{}", method.name()),
         shows: "a snapshot and a change, with every field".to_owned(),
         server: ServerScript {
             answers: vec![vec![
@@ -109,10 +154,7 @@ fn watch(method: &MethodDescriptor) -> Result<Case> {
             ]],
             ..ServerScript::default()
         },
-        client: Value::Null,
-        token: Token::Default,
         action: json!({ "watch": method.name(), "request": request, "events": 5 }),
-        cancel_after_ms: None,
         expect: Expect {
             calls: Some((1, 1)),
             events: Some(vec![
@@ -132,6 +174,7 @@ fn watch(method: &MethodDescriptor) -> Result<Case> {
             }],
             ..Expect::default()
         },
+        ..Case::named(format!("method-{}", method.name()))
     })
 }
 

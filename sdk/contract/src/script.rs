@@ -15,14 +15,32 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 pub struct ServerScript {
     /// How the server secures connections.
     pub tls: Tls,
-    /// Nobody listens at the address.
+    /// No program listens at the address.
     pub absent: bool,
     /// What happens to connections, in their order, before HTTP/2 begins. Connections after the last one are served.
     pub connections: Vec<Opening>,
-    /// The answers to calls, in the order in which they arrive on whichever connection.
+    /// How many streams a connection may have at a time; without a limit by default.
+    pub streams: Option<u32>,
+    /// The answers to calls, in the order in which they arrive, on all connections together.
     pub answers: Vec<Answer>,
+    /// Answers to calls with a certain header or page token, each time; they go before `answers`.
+    pub matching: Vec<Match>,
     /// The answer to calls beyond `answers`, each time; by default INTERNAL.
     pub otherwise: Option<Answer>,
+}
+
+/// The answer to calls of one kind.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Match {
+    /// The name of the header.
+    pub header: String,
+    /// The value of the header.
+    pub value: String,
+    /// The field `page_token` of the request, if there is no header.
+    pub page: String,
+    /// The answer.
+    pub answer: Answer,
 }
 
 /// The answer to one call: what happens, in order. If no step ends it, it ends with OK.
@@ -45,6 +63,10 @@ pub enum Tls {
     OtherName,
     /// By a certificate that expired in the year 2001.
     Expired,
+    /// By a certificate that is good from the year 2900 on.
+    NotYetValid,
+    /// By a good certificate, and it wants one of the client.
+    ClientCertificate,
     /// By a good certificate, but it speaks HTTP/1.1 alone.
     NoHttp2,
 }
@@ -73,8 +95,6 @@ pub enum Step {
     Message(Value),
     /// Sends a GetExportResponse with a name of this length.
     Large(usize),
-    /// Sends a gRPC frame whose header says this length, and as many zero bytes.
-    Zeros(u32),
     /// Sends these bytes, in hexadecimal digits.
     Raw(String),
     /// Ends the call with a status, in trailers.
@@ -85,7 +105,7 @@ pub enum Step {
     End,
     /// Resets the stream with this HTTP/2 error code.
     Reset(u32),
-    /// Waits for so many milliseconds, or until the client resets the stream.
+    /// Waits for this many milliseconds, or until the client resets the stream.
     Sleep(u64),
     /// Waits until the client resets the stream.
     Stall,
@@ -93,7 +113,7 @@ pub enum Step {
     GoAway,
     /// Closes the connection.
     Break,
-    /// Closes all connections, and listens again after so many milliseconds.
+    /// Closes all connections, and listens again after this many milliseconds.
     Restart(u64),
     /// Replaces the content of the client's token file.
     WriteToken(String),
@@ -119,6 +139,15 @@ pub struct StatusStep {
 }
 
 impl StatusStep {
+    /// A status with this code and reason.
+    pub(crate) fn of_reason(code: &str, reason: &str) -> Self {
+        Self {
+            code: code.to_owned(),
+            reason: Some(reason.to_owned()),
+            ..Self::default()
+        }
+    }
+
     /// The status on the wire.
     pub(crate) fn status(&self) -> Status {
         let mut details = ErrorDetails::new();

@@ -19,7 +19,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-use crate::script::{Answer, Opening, ServerScript, Step, Tls};
+use crate::proto_json;
+use crate::script::{Answer, Match, Opening, ServerScript, Step, Tls};
 pub use tls::Certificates;
 
 /// A running server. It ends on drop.
@@ -52,12 +53,14 @@ struct Shared {
     start: Instant,
     openings: Mutex<VecDeque<Opening>>,
     answers: Mutex<VecDeque<Answer>>,
+    matching: Vec<Match>,
     otherwise: Answer,
     seen: Mutex<Vec<Seen>>,
     connections: AtomicUsize,
     pings: Arc<AtomicUsize>,
     token_file: PathBuf,
     acceptor: Option<TlsAcceptor>,
+    streams: Option<u32>,
     restarts: mpsc::UnboundedSender<Duration>,
     /// Changes when all connections are to be closed.
     generation: watch::Sender<u64>,
@@ -80,12 +83,14 @@ impl Server {
             start: Instant::now(),
             openings: Mutex::new(script.connections.iter().cloned().collect()),
             answers: Mutex::new(script.answers.iter().cloned().collect()),
+            matching: script.matching.clone(),
             otherwise: script.otherwise.clone().unwrap_or_else(over),
             seen: Mutex::default(),
             connections: AtomicUsize::new(0),
             pings: Arc::default(),
             token_file,
             acceptor: certificates.acceptor(script.tls)?,
+            streams: script.streams,
             restarts,
             generation: watch::Sender::new(0),
         });
@@ -114,7 +119,7 @@ impl Server {
         self.shared.connections.load(Ordering::Relaxed)
     }
 
-    /// Number of PING frames of clients so far, those that are answers excepted; on plaintext connections alone.
+    /// Number of PING frames of clients so far on connections that were quiet, those that are answers excepted.
     pub fn pings(&self) -> usize {
         self.shared.pings.load(Ordering::Relaxed)
     }
@@ -154,7 +159,10 @@ impl Shared {
         self.generation.send_modify(|generation| *generation += 1);
     }
 
-    fn next_answer(&self) -> Answer {
+    fn next_answer(&self, call: &Seen) -> Answer {
+        if let Some(found) = self.matching.iter().find(|entry| entry.is_for(call)) {
+            return found.answer.clone();
+        }
         self.answers
             .lock()
             .pop_front()
@@ -167,6 +175,16 @@ impl std::fmt::Debug for Shared {
         f.debug_struct("Shared")
             .field("seen", &self.seen.lock().len())
             .finish_non_exhaustive()
+    }
+}
+
+impl Match {
+    fn is_for(&self, call: &Seen) -> bool {
+        if !self.header.is_empty() {
+            return call.headers.get(&self.header) == Some(&self.value);
+        }
+        let request = proto_json::method(call.method()).and_then(|it| proto_json::decode_as(it.input(), &call.message));
+        request.is_ok_and(|request| request["pageToken"] == self.page.as_str())
     }
 }
 

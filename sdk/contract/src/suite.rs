@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::case::{Case, Token};
 use crate::judge;
+use crate::large;
 use crate::runner::Runner;
 use crate::script::Tls;
 use crate::server::{Certificates, Server};
@@ -86,12 +87,23 @@ async fn attempt(
     if let Some(client) = client.as_object_mut() {
         client.retain(|key, value| !value.is_null() || key == "token");
     }
+    if client["caFile"] == "@ca" {
+        let path = token_file.with_extension("pem");
+        std::fs::write(&path, certificates.ca_pem())?;
+        client["caFile"] = path.to_string_lossy().into();
+    }
+    if client["caPem"] == "@bundle" {
+        client["caPem"] = certificates.bundle().into();
+    }
     if client["address"] == "@http" {
         client["address"] = server.url(Tls::Plaintext).into();
     }
-    let mut document = json!({ "id": case.name, "client": client, "action": grown(&case.action) });
+    let mut document = json!({ "id": case.name, "client": client, "action": large::value(&case.action) });
     if let Some(delay) = case.cancel_after_ms {
         document["cancelAfterMs"] = delay.into();
+    }
+    if let Some(number) = case.concurrent {
+        document["concurrent"] = number.into();
     }
     let start = Instant::now();
     let answer = runner.ask(&case.name, &document).await?;
@@ -105,19 +117,6 @@ async fn attempt(
         answer,
         server.seen().iter().map(crate::server::Seen::report).collect(),
     ))
-}
-
-/// The value with each text `@large:LENGTH` replaced by one of this length.
-fn grown(value: &Value) -> Value {
-    match value {
-        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), grown(value))).collect(),
-        Value::Array(items) => items.iter().map(grown).collect(),
-        Value::String(text) => match text.strip_prefix("@large:").map(str::parse) {
-            Some(Ok(length)) => "x".repeat(length).into(),
-            _ => value.clone(),
-        },
-        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
-    }
 }
 
 /// Waits until the server has seen what the client did last, for a second at most.
@@ -135,17 +134,22 @@ fn token(token: &Token, file: &Path) -> Result<Value> {
     Ok(match token {
         Token::Default => json!({ "static": Case::TOKEN }),
         Token::None => Value::Null,
-        Token::Static(token) => json!({ "static": token }),
+        Token::Static(token) => json!({ "static": large::text(token) }),
         Token::FileMissing => json!({ "file": file }),
         Token::File(content) => {
             std::fs::write(file, content)?;
             json!({ "file": file })
         }
-        Token::Exec(script) => {
-            let program = file.with_extension("sh");
-            std::fs::write(&program, format!("#!/bin/sh\nfile={}\n{script}\n", file.display()))?;
-            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700))?;
-            json!({ "exec": ["/bin/sh", program] })
-        }
+        Token::Exec(script) => json!({ "exec": program(script, file)? }),
+        Token::ExecLimited { script, timeout_ms } => json!({ "exec": program(script, file)?, "timeoutMs": timeout_ms }),
+        Token::Function(name) => json!({ "function": name }),
     })
+}
+
+/// The command line of a script, which finds a file of its own in `$file`.
+fn program(script: &str, file: &Path) -> Result<Value> {
+    let program = file.with_extension("sh");
+    std::fs::write(&program, format!("#!/bin/sh\nfile={}\n{script}\n", file.display()))?;
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700))?;
+    Ok(json!(["/bin/sh", program]))
 }

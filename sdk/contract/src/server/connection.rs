@@ -17,8 +17,9 @@ use tokio::sync::mpsc;
 
 use super::tap::Tap;
 use super::{Seen, Shared};
+use crate::large;
 use crate::proto_json;
-use crate::script::{Opening, Step};
+use crate::script::{Answer, Opening, Step};
 
 /// What an answer does to its whole connection.
 enum Command {
@@ -56,11 +57,14 @@ async fn open(shared: &Arc<Shared>, mut stream: TcpStream, number: usize, openin
 
 async fn serve(shared: &Arc<Shared>, io: impl AsyncRead + AsyncWrite + Unpin, number: usize) -> Result<()> {
     let io = Tap::new(io, shared.pings.clone());
-    let mut connection = h2::server::Builder::new()
+    let mut builder = h2::server::Builder::new();
+    builder
         .initial_window_size(1 << 20)
-        .initial_connection_window_size(1 << 20)
-        .handshake::<_, Bytes>(io)
-        .await?;
+        .initial_connection_window_size(1 << 20);
+    if let Some(streams) = shared.streams {
+        builder.max_concurrent_streams(streams);
+    }
+    let mut connection = builder.handshake::<_, Bytes>(io).await?;
     let (commands, mut received) = mpsc::unbounded_channel();
     loop {
         tokio::select! {
@@ -108,21 +112,22 @@ impl Call {
             reset: None,
         };
         let method = seen.method().to_owned();
+        let answer = self.shared.next_answer(&seen);
         let index = {
             let mut all = self.shared.seen.lock();
             all.push(seen);
             all.len() - 1
         };
         let mut sending = Sending::Nothing(respond);
-        let ended = self.run(&method, &mut sending).await;
+        let ended = self.run(answer, &method, &mut sending).await;
         if let Ok(Some(reset)) = ended {
             self.shared.seen.lock()[index].reset = Some(reset);
         }
     }
 
-    /// Runs the next answer; returns how the client ended the call before the answer was over.
-    async fn run(&self, method: &str, sending: &mut Sending) -> Result<Option<String>> {
-        for step in self.shared.next_answer() {
+    /// Runs an answer; returns how the client ended the call before the answer was over.
+    async fn run(&self, answer: Answer, method: &str, sending: &mut Sending) -> Result<Option<String>> {
+        for step in answer {
             match step {
                 Step::Headers(headers) => sending.headers(&headers)?,
                 Step::Message(value) => {
@@ -132,9 +137,6 @@ impl Call {
                 Step::Large(length) => {
                     let value = json!({ "export": { "metadata": { "name": "x".repeat(length) } } });
                     sending.data(frame(&proto_json::encode("GetExportResponse", &value)?))?;
-                }
-                Step::Zeros(length) => {
-                    sending.data(frame(&vec![0; usize::try_from(length)?]))?;
                 }
                 Step::Raw(digits) => sending.data(hexadecimal(&digits)?)?,
                 Step::Status(status) => {
@@ -283,7 +285,7 @@ fn header_map(headers: &BTreeMap<String, String>) -> Result<HeaderMap> {
     let header = |(name, value): (&String, &String)| -> Result<_> {
         Ok((
             HeaderName::try_from(name.as_str())?,
-            HeaderValue::from_bytes(value.as_bytes())?,
+            HeaderValue::from_bytes(large::text(value).as_bytes())?,
         ))
     };
     headers.iter().map(header).collect()

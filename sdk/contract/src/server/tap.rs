@@ -1,10 +1,11 @@
-//! Counts the PING frames of a client.
+//! Counts the PING frames of a client on a quiet connection.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -12,6 +13,8 @@ const PREFACE: usize = 24;
 const HEADER: usize = 9;
 const PING: u8 = 6;
 const ACK: u8 = 1;
+/// Libraries measure the bandwidth with PING frames soon after data.
+const QUIET: Duration = Duration::from_secs(10);
 
 /// A stream of HTTP/2 whose frames are counted as they are read.
 pub(super) struct Tap<S> {
@@ -20,6 +23,8 @@ pub(super) struct Tap<S> {
     /// Bytes to skip before the next frame begins.
     skip: usize,
     header: Vec<u8>,
+    /// When the server wrote last.
+    written: Option<Instant>,
 }
 
 impl<S> Tap<S> {
@@ -29,7 +34,12 @@ impl<S> Tap<S> {
             pings,
             skip: PREFACE,
             header: Vec::with_capacity(HEADER),
+            written: None,
         }
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.written.is_none_or(|written| written.elapsed() > QUIET)
     }
 
     fn look(&mut self, mut bytes: &[u8]) {
@@ -44,7 +54,7 @@ impl<S> Tap<S> {
                 && self.header.len() == HEADER
             {
                 self.skip = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
-                if kind == PING && flags & ACK == 0 {
+                if kind == PING && flags & ACK == 0 && self.is_quiet() {
                     self.pings.fetch_add(1, Ordering::Relaxed);
                 }
                 self.header.clear();
@@ -64,6 +74,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Tap<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Tap<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.written = Some(Instant::now());
         Pin::new(&mut self.inner).poll_write(cx, bytes)
     }
 
@@ -101,6 +112,9 @@ mod tests {
             let mut tap = Tap::new((), pings.clone());
             bytes.chunks(size).for_each(|chunk| tap.look(chunk));
             assert_eq!(pings.load(Ordering::Relaxed), 2, "reads of {size} bytes");
+            tap.written = Some(Instant::now());
+            tap.look(&frame(PING, 0, 8));
+            assert_eq!(pings.load(Ordering::Relaxed), 2, "soon after a write");
         }
     }
 }

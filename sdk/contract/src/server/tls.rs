@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
-use rustls::ServerConfig;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::TlsAcceptor;
@@ -31,10 +32,15 @@ impl Certificates {
         self.trusted.pem()
     }
 
+    /// The certificates of both CAs, PEM, that which clients need last.
+    pub fn bundle(&self) -> String {
+        self.other.pem() + &self.trusted.pem()
+    }
+
     pub(super) fn acceptor(&self, tls: Tls) -> Result<Option<TlsAcceptor>> {
         let (issuer, name) = match tls {
             Tls::Plaintext | Tls::Missing => return Ok(None),
-            Tls::Trusted | Tls::Expired | Tls::NoHttp2 => (&self.trusted, "127.0.0.1"),
+            Tls::Trusted | Tls::Expired | Tls::NotYetValid | Tls::ClientCertificate | Tls::NoHttp2 => (&self.trusted, "127.0.0.1"),
             Tls::Untrusted => (&self.other, "127.0.0.1"),
             Tls::OtherName => (&self.trusted, "bind.example.com"),
         };
@@ -43,12 +49,26 @@ impl Certificates {
             leaf.not_before = date_time_ymd(2000, 1, 1);
             leaf.not_after = date_time_ymd(2001, 1, 1);
         }
+        if tls == Tls::NotYetValid {
+            leaf.not_before = date_time_ymd(2900, 1, 1);
+            leaf.not_after = date_time_ymd(2901, 1, 1);
+        }
         let key = KeyPair::generate()?;
         let certificate = leaf.signed_by(&key, issuer)?;
         let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(|fault| anyhow::anyhow!("no key: {fault}"))?;
-        let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
+        let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()?;
+        let config = if tls == Tls::ClientCertificate {
+            let mut roots = RootCertStore::empty();
+            roots.add(self.trusted.der().clone())?;
+            config.with_client_cert_verifier(WebPkiClientVerifier::builder_with_provider(
+                Arc::new(roots),
+                Arc::new(aws_lc_rs::default_provider()),
+            ).build()?)
+        } else {
+            config.with_no_client_auth()
+        };
+        let mut config = config
             .with_single_cert(vec![certificate.der().clone()], key)
             .context("the certificate cannot be served")?;
         let protocol: &[u8] = if tls == Tls::NoHttp2 { b"http/1.1" } else { b"h2" };
