@@ -66,6 +66,8 @@ pub struct Issuer {
     https: HttpsClient,
     control: String,
     settings: Mutex<IssuerSettings>,
+    /// Held while the users are sent.
+    pushing: tokio::sync::Mutex<()>,
     discovery: Value,
     process: Process,
     /// Removed when the process has ended.
@@ -149,6 +151,7 @@ impl Issuer {
             https,
             control: format!("http://127.0.0.1:{}", ports.control),
             settings: Mutex::new(settings),
+            pushing: tokio::sync::Mutex::default(),
             discovery,
             process,
             _workdir: workdir,
@@ -290,6 +293,8 @@ impl Issuer {
     }
 
     async fn push_users(&self) -> Result<()> {
+        // Tests change users at the same moment: what is read later is sent later.
+        let _alone = self.pushing.lock().await;
         let users = serde_json::to_value(&self.settings.lock().users)?;
         self.control(Method::PUT, "users", users).await
     }
