@@ -15,7 +15,10 @@ pub fn go(package: &str) -> Result<PathBuf> {
     let name = package.rsplit('/').next().unwrap_or(package);
     let program = target()?.join(format!("go-{name}"));
     let mut command = go_command("build")?;
-    command.args(["-buildvcs=false", "-o"]).arg(&program).arg(format!("./{package}"));
+    command
+        .args(["-buildvcs=false", "-o"])
+        .arg(&program)
+        .arg(format!("./{package}"));
     call(&mut command)?;
     Ok(program)
 }
@@ -59,7 +62,11 @@ pub fn typescript() -> Result<PathBuf> {
     }
     std::os::unix::fs::symlink(packages.join("node_modules"), copy.join("node_modules"))?;
     let compiler = "node_modules/typescript/bin/tsc";
-    call(Command::new("node").args([compiler, "-p", "tsconfig.test.json"]).current_dir(&copy))?;
+    call(
+        Command::new("node")
+            .args([compiler, "-p", "tsconfig.test.json"])
+            .current_dir(&copy),
+    )?;
     Ok(copy)
 }
 

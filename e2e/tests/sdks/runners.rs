@@ -43,7 +43,10 @@ pub(crate) fn all() -> Result<[RunnerProgram; 5]> {
     let script = workspace().join("sdk/python/tests/runner.py");
     let python = |name, more: &[&str]| RunnerProgram {
         name,
-        args: [script.clone()].into_iter().chain(more.iter().map(PathBuf::from)).collect(),
+        args: [script.clone()]
+            .into_iter()
+            .chain(more.iter().map(PathBuf::from))
+            .collect(),
         env: vec![
             ("PYTHONPATH", sdks::python_sources()),
             ("PYTHONDONTWRITEBYTECODE", "1".into()),

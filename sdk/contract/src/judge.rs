@@ -70,7 +70,11 @@ impl Faults {
         };
         let results = answer["ok"].as_array().map(Vec::as_slice).unwrap_or_default();
         if results.len() != number {
-            self.add(format!("{} results, and not {number}: {}", results.len(), short(answer)));
+            self.add(format!(
+                "{} results, and not {number}: {}",
+                results.len(),
+                short(answer)
+            ));
         }
         for result in results {
             self.outcome(case, language, result);
@@ -209,13 +213,13 @@ impl Faults {
                 self.add(format!("no delay {index}"));
                 continue;
             };
-            let average = gaps.iter().sum::<Duration>().div_f64(gaps.len() as f64);
+            let average = gaps.iter().sum::<Duration>() / u32::try_from(gaps.len()).unwrap_or(u32::MAX);
             if *most > bound + LATE || average < bound.mul_f64(0.2) || average > bound.mul_f64(0.8) + LATE / 2 {
                 self.add(format!(
                     "delay {index} is {least:?} to {most:?}, {average:?} on average, and not random below {bound:?}"
                 ));
             }
-            if *most - *least < bound.div_f64(4.0) {
+            if most.saturating_sub(*least) < bound.div_f64(4.0) {
                 self.add(format!("delay {index} is always about {least:?}"));
             }
         }

@@ -5,7 +5,10 @@ use serde_json::Value;
 /// The value with each text `@large:LENGTH` replaced by one of this length.
 pub(crate) fn value(value: &Value) -> Value {
     match value {
-        Value::Object(fields) => fields.iter().map(|(key, field)| (key.clone(), self::value(field))).collect(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, field)| (key.clone(), self::value(field)))
+            .collect(),
         Value::Array(items) => items.iter().map(self::value).collect(),
         Value::String(text) => self::text(text).into(),
         Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),

@@ -77,7 +77,10 @@ fn call(method: &MethodDescriptor) -> Result<Case> {
 fn typed(method: &MethodDescriptor) -> Result<Case> {
     let (mut request, mut response) = (sample(&method.input())?, sample(&method.output())?);
     // A list is all pages; how many there are is up to the client.
-    for (message, fields) in [(&mut request, ["pageToken", "pageSize"]), (&mut response, ["nextPageToken", "unchanged"])] {
+    for (message, fields) in [
+        (&mut request, ["pageToken", "pageSize"]),
+        (&mut response, ["nextPageToken", "unchanged"]),
+    ] {
         if let Some(message) = message.as_object_mut() {
             message.retain(|name, _| !fields.contains(&name.as_str()));
         }

@@ -1,6 +1,11 @@
 //! `cargo xtask bench sdks`: the client of each SDK beside the bare stubs of its language, in one run.
 
-use std::{fs, path::{Path, PathBuf}, process::Command, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
 use anyhow::Result;
 use bindery_e2e::sdks;
@@ -89,7 +94,10 @@ pub(super) fn run(bench: &super::Args, args: Args) -> Result<impl super::Report 
             languages.push(Row::new(language, &runs));
         }
         fs::remove_dir_all(&scratch)?;
-        Ok(Report { bench: "sdks", languages })
+        Ok(Report {
+            bench: "sdks",
+            languages,
+        })
     })
 }
 
@@ -179,7 +187,10 @@ mod tests {
     #[test]
     fn a_language_above_the_bar_is_named() {
         let run = |calls, bytes| Measured {
-            calls: Pair { sdk: calls, raw: 1000.0 },
+            calls: Pair {
+                sdk: calls,
+                raw: 1000.0,
+            },
             watches: Watches {
                 count: 1000,
                 sdk: bytes,

@@ -25,7 +25,11 @@ async fn main() -> Result<()> {
     let identity = Identity::from_pem(&pem, certificate.signing_key.serialize_pem());
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = format!("https://{}", listener.local_addr()?);
-    println!("{}\n{}", json!({ "ready": true }), json!({ "address": address, "ca": pem }));
+    println!(
+        "{}\n{}",
+        json!({ "ready": true }),
+        json!({ "address": address, "ca": pem })
+    );
     let over = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
     Server::builder()
         .tls_config(ServerTlsConfig::new().identity(identity))?

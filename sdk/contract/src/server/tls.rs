@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::PrivateKeyDer;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
 use crate::script::Tls;
@@ -40,7 +40,9 @@ impl Certificates {
     pub(super) fn acceptor(&self, tls: Tls) -> Result<Option<TlsAcceptor>> {
         let (issuer, name) = match tls {
             Tls::Plaintext | Tls::Missing => return Ok(None),
-            Tls::Trusted | Tls::Expired | Tls::NotYetValid | Tls::ClientCertificate | Tls::NoHttp2 => (&self.trusted, "127.0.0.1"),
+            Tls::Trusted | Tls::Expired | Tls::NotYetValid | Tls::ClientCertificate | Tls::NoHttp2 => {
+                (&self.trusted, "127.0.0.1")
+            }
             Tls::Untrusted => (&self.other, "127.0.0.1"),
             Tls::OtherName => (&self.trusted, "bind.example.com"),
         };
@@ -61,10 +63,10 @@ impl Certificates {
         let config = if tls == Tls::ClientCertificate {
             let mut roots = RootCertStore::empty();
             roots.add(self.trusted.der().clone())?;
-            config.with_client_cert_verifier(WebPkiClientVerifier::builder_with_provider(
-                Arc::new(roots),
-                Arc::new(aws_lc_rs::default_provider()),
-            ).build()?)
+            config.with_client_cert_verifier(
+                WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(aws_lc_rs::default_provider()))
+                    .build()?,
+            )
         } else {
             config.with_no_client_auth()
         };

@@ -1052,7 +1052,12 @@ type ContractOwner struct {
 	// The Kubernetes username.
 	Username string `protobuf:"bytes,1,opt,name=username,proto3" json:"username,omitempty"`
 	// UID of a ServiceAccount; empty for others. A ServiceAccount that is made anew under the same name is no owner.
-	Uid           string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
+	Uid string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Issuer of the owner's ID token; empty for ServiceAccounts of the provider, and for an owner that an admin recorded by name.
+	Issuer string `protobuf:"bytes,3,opt,name=issuer,proto3" json:"issuer,omitempty"`
+	// Subject of that token. A person with the same username and another issuer or subject is no owner; if both fields are empty,
+	// everybody with the username is.
+	Subject       string `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1097,6 +1102,20 @@ func (x *ContractOwner) GetUsername() string {
 func (x *ContractOwner) GetUid() string {
 	if x != nil {
 		return x.Uid
+	}
+	return ""
+}
+
+func (x *ContractOwner) GetIssuer() string {
+	if x != nil {
+		return x.Issuer
+	}
+	return ""
+}
+
+func (x *ContractOwner) GetSubject() string {
+	if x != nil {
+		return x.Subject
 	}
 	return ""
 }
@@ -1486,10 +1505,12 @@ const file_kubebind_v1alpha2_contract_proto_rawDesc = "" +
 	"conditions\x12E\n" +
 	"\n" +
 	"revocation\x18\r \x01(\v2%.kubebind.v1alpha2.ContractRevocationR\n" +
-	"revocation\"=\n" +
+	"revocation\"o\n" +
 	"\rContractOwner\x12\x1a\n" +
 	"\busername\x18\x01 \x01(\tR\busername\x12\x10\n" +
-	"\x03uid\x18\x02 \x01(\tR\x03uid\"\x9e\x02\n" +
+	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x16\n" +
+	"\x06issuer\x18\x03 \x01(\tR\x06issuer\x12\x18\n" +
+	"\asubject\x18\x04 \x01(\tR\asubject\"\x9e\x02\n" +
 	"\x0eContractExport\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x1a\n" +
