@@ -46,11 +46,22 @@ pub fn python_sources() -> PathBuf {
 
 /// Compiles the SDK for TypeScript with its tests, and returns the folder of the result, in which there is a folder `build`.
 pub fn typescript() -> Result<PathBuf> {
+    let copy = typescript_copy("typescript")?;
+    let compiler = "node_modules/typescript/bin/tsc";
+    call(
+        Command::new("node")
+            .args([compiler, "-p", "tsconfig.test.json"])
+            .current_dir(&copy),
+    )?;
+    Ok(copy)
+}
+
+/// Copies the SDK for TypeScript with its packages into a folder of this name below `target`, since nothing is written beside the sources.
+pub fn typescript_copy(name: &str) -> Result<PathBuf> {
     let sources = folder("typescript");
     let read = |name: &str| fs::read_to_string(sources.join(name)).with_context(|| format!("cannot read {name}"));
     let packages = binaries::npm_packages("typescript-sdk", &read("package.json")?, &read("package-lock.json")?)?;
-    // The compiler looks for packages beside the sources, and nothing is written into those.
-    let copy = target()?.join("typescript");
+    let copy = target()?.join(name);
     let _ = fs::remove_dir_all(&copy);
     fs::create_dir_all(&copy)?;
     for entry in fs::read_dir(&sources)? {
@@ -61,12 +72,6 @@ pub fn typescript() -> Result<PathBuf> {
         }
     }
     std::os::unix::fs::symlink(packages.join("node_modules"), copy.join("node_modules"))?;
-    let compiler = "node_modules/typescript/bin/tsc";
-    call(
-        Command::new("node")
-            .args([compiler, "-p", "tsconfig.test.json"])
-            .current_dir(&copy),
-    )?;
     Ok(copy)
 }
 

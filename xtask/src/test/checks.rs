@@ -1,4 +1,4 @@
-//! Checks by cargo that run no program of the project: lints, documentation and its examples.
+//! Checks that run no suite: lints, documentation and its examples, and what concerns the SDKs alone.
 
 use std::process::Command;
 
@@ -45,20 +45,21 @@ pub(super) fn jobs() -> Vec<Job> {
         job("docs", &docs),
         job("examples in docs", &examples),
         job("publishable crates", &PACKAGE),
-        generated(),
+        own("sdk generated", &["sdk", "--check"]),
+        own("sdk tests", &["sdk", "--test"]),
     ]
 }
 
-/// The check that the generated code of the SDKs is current, and that the .proto files break no client.
-fn generated() -> Job {
+/// A command of this program.
+fn own(name: &str, args: &[&str]) -> Job {
     let mut command = Command::new("nice");
     command
         .args(["-n", NICENESS])
         .arg(std::env::current_exe().unwrap_or_else(|_| "xtask".into()))
-        .args(["sdk", "--check"])
+        .args(args)
         .current_dir(root());
     Job {
-        name: "sdk generated".to_owned(),
+        name: name.to_owned(),
         command,
     }
 }
