@@ -60,16 +60,15 @@ func (c *Client) call(ctx context.Context, method string, request, response prot
 	}
 	total, limit := c.settings.limits(waitOf(request))
 	start := time.Now()
-	callCtx, cancel := context.WithTimeout(ctx, total)
-	defer cancel()
+	deadline := start.Add(total)
 	var tokens tokenMemory
 	for attempts := 1; ; attempts++ {
 		// The token has the whole time of the call, and the attempt begins with it.
-		header, err := c.header(callCtx, ctx, encoded, &tokens)
+		header, err := c.header(ctx, deadline, encoded, &tokens)
 		if err != nil {
-			return c.failure(ctx, err, hasEnded(callCtx), time.Since(start), encoded.requestID)
+			return c.failure(ctx, err, hasEnded(ctx), time.Since(start), encoded.requestID)
 		}
-		attemptCtx, cancelAttempt := context.WithTimeout(callCtx, limit)
+		attemptCtx, cancelAttempt := context.WithDeadline(ctx, earlier(deadline, time.Now().Add(limit)))
 		err = c.transport.unary(attemptCtx, encoded, header, response)
 		expired := hasEnded(attemptCtx)
 		cancelAttempt()
@@ -82,35 +81,37 @@ func (c *Client) call(ctx context.Context, method string, request, response prot
 		} else if rejected != nil {
 			return rejected
 		}
-		deadline, _ := callCtx.Deadline()
-		delay, retry := c.settings.retry.next(failure, isIdempotent(method), attempts, time.Until(deadline), rand.Float64())
+		left := time.Until(deadline)
+		if ofCaller, ok := ctx.Deadline(); ok {
+			left = min(left, time.Until(ofCaller))
+		}
+		delay, retry := c.settings.retry.next(failure, isIdempotent(method), attempts, left, rand.Float64())
 		if !retry {
 			return failure
 		}
-		if !sleep(callCtx, delay) {
-			return c.failure(ctx, context.Cause(callCtx), true, time.Since(start), encoded.requestID)
+		if !sleep(ctx, delay) {
+			return c.failure(ctx, context.Cause(ctx), true, time.Since(start), encoded.requestID)
 		}
 	}
 }
 
-// header makes the metadata of one attempt. It waits for a token until ctx ends; caller is the context of the caller, without the time
-// limit of the client.
-func (c *Client) header(ctx, caller context.Context, request encodedRequest, tokens *tokenMemory) (metadata.MD, error) {
+func earlier(one, other time.Time) time.Time {
+	if other.Before(one) {
+		return other
+	}
+	return one
+}
+
+// header makes the metadata of one attempt. It waits for a token until the deadline, or until the context ends.
+func (c *Client) header(ctx context.Context, deadline time.Time, request encodedRequest, tokens *tokenMemory) (metadata.MD, error) {
 	header := metadata.MD{requestIDHeader: {request.requestID}}
 	// Callers who ask how to log in have no token, or an expired one.
 	if c.settings.tokens == nil || request.method == pb.ProviderService_GetProvider_FullMethodName {
 		return header, nil
 	}
-	began := time.Now()
-	token, err := askSource(ctx, c.settings.tokens)
-	switch {
-	case err != nil && errors.Is(caller.Err(), context.Canceled):
-		return nil, cancelledBy(caller)
-	case err != nil && hasEnded(ctx):
-		return nil, sourceFailed(fmt.Sprintf("the token source returned none within %.1f s", time.Since(began).Seconds()),
-			context.DeadlineExceeded)
-	case err != nil:
-		return nil, sourceError(err)
+	token, err := askSource(ctx, deadline, c.settings.tokens)
+	if err != nil {
+		return nil, err
 	}
 	value, malformed := bearer(token)
 	if malformed != nil {
@@ -125,9 +126,7 @@ func (c *Client) header(ctx, caller context.Context, request encodedRequest, tok
 
 // streamHeader makes the metadata of a stream, whose token source has a time limit of its own.
 func (c *Client) streamHeader(ctx context.Context, request encodedRequest, tokens *tokenMemory) (metadata.MD, error) {
-	limited, cancel := context.WithTimeout(ctx, streamTokenTimeout)
-	defer cancel()
-	return c.header(limited, ctx, request, tokens)
+	return c.header(ctx, time.Now().Add(streamTokenTimeout), request, tokens)
 }
 
 // failure makes the error of a failed attempt. What the server returned counts, also if the time was over then.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // tokenLengthMax is the length limit of a token in bytes, so that it fits the headers that a server accepts.
@@ -93,11 +94,31 @@ func sourceError(err error) *Error {
 	}
 }
 
-// askSource asks a source for a token until the context ends. Sources that ignore their context go on in the background.
-func askSource(ctx context.Context, source TokenSource) (string, error) {
+// askSource asks a source for a token until the deadline, or until the context ends. Sources that ignore their context go on in the
+// background. An error is of type [*Error].
+func askSource(caller context.Context, deadline time.Time, source TokenSource) (string, error) {
 	if static, ok := source.(staticToken); ok {
 		return static.token(), nil
 	}
+	began := time.Now()
+	ctx, cancel := context.WithDeadline(caller, deadline)
+	defer cancel()
+	token, err := callSource(ctx, source)
+	switch {
+	case err == nil:
+		return token, nil
+	case errors.Is(caller.Err(), context.Canceled):
+		return "", cancelledBy(caller)
+	case hasEnded(ctx):
+		waited := time.Since(began).Seconds()
+		return "", sourceFailed(fmt.Sprintf("the token source returned none within %.1f s", waited), context.DeadlineExceeded)
+	default:
+		return "", sourceError(err)
+	}
+}
+
+// callSource calls a source in the background, and waits until it returns or the context ends.
+func callSource(ctx context.Context, source TokenSource) (string, error) {
 	type result struct {
 		token    string
 		err      error
