@@ -40,6 +40,7 @@ type settings struct {
 	attemptTimeout time.Duration
 	retry          RetryPolicy
 	userAgent      string
+	protocol       Protocol
 	watch          timing.Watch
 }
 
@@ -176,6 +177,26 @@ func WithUserAgent(name string) Option {
 			}
 		}
 		s.userAgent = name
+		return nil
+	}
+}
+
+// Protocol is how calls are sent.
+type Protocol int
+
+const (
+	// ProtocolAuto is gRPC, and gRPC-Web where HTTP/2 cannot be had. It is the default.
+	ProtocolAuto Protocol = iota
+	// ProtocolGRPC is gRPC over HTTP/2, without a fallback.
+	ProtocolGRPC
+	// ProtocolGRPCWeb is gRPC-Web over HTTP/1.1, also for proxies that speak HTTP/2 but do not pass gRPC through.
+	ProtocolGRPCWeb
+)
+
+// WithProtocol sets the protocol of all calls and watches.
+func WithProtocol(protocol Protocol) Option {
+	return func(s *settings) error {
+		s.protocol = protocol
 		return nil
 	}
 }

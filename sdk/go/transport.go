@@ -18,18 +18,23 @@ const grpcAgainAfter = 10 * time.Minute
 // fallbackTransport speaks gRPC, and gRPC-Web over HTTP/1.1 where HTTP/2 cannot be had: TLS does not negotiate it, or a proxy responds
 // by HTTP/1.1. It remembers that for a time if the server speaks gRPC-Web. A call falls back only if nothing was sent by gRPC.
 type fallbackTransport struct {
-	grpc      *grpcTransport
-	web       *webTransport
-	againIn   time.Duration
-	mu        sync.Mutex
-	usesUntil time.Time
+	protocol Protocol
+	grpc     *grpcTransport
+	web      *webTransport
+	// againIn is how long the transport speaks gRPC-Web before it tries gRPC again.
+	againIn time.Duration
+
+	mu sync.Mutex
+	// webUntil is until when calls are sent by gRPC-Web.
+	webUntil time.Time
 }
 
 func newTransport(address Address, tlsConfig *tls.Config, s *settings) *fallbackTransport {
 	return &fallbackTransport{
-		grpc:    newGRPCTransport(address, tlsConfig, s),
-		web:     newWebTransport(address, tlsConfig, s),
-		againIn: grpcAgainAfter,
+		protocol: s.protocol,
+		grpc:     newGRPCTransport(address, tlsConfig, s),
+		web:      newWebTransport(address, tlsConfig, s),
+		againIn:  grpcAgainAfter,
 	}
 }
 
@@ -61,6 +66,13 @@ func (t *fallbackTransport) stream(
 // send makes an attempt by one of the protocols, and by the other one if HTTP/2 cannot be had, or HTTP/1.1 any more. byWeb also tells
 // whether the server speaks gRPC-Web.
 func (t *fallbackTransport) send(byGRPC func() error, byWeb func() (bool, error)) error {
+	switch t.protocol {
+	case ProtocolGRPC:
+		return byGRPC()
+	case ProtocolGRPCWeb:
+		_, err := byWeb()
+		return err
+	}
 	if t.usesWeb() {
 		_, err := byWeb()
 		if !errors.Is(err, FaultNoHTTP2) {
@@ -91,13 +103,13 @@ func (t *fallbackTransport) send(byGRPC func() error, byWeb func() (bool, error)
 func (t *fallbackTransport) usesWeb() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return time.Now().Before(t.usesUntil)
+	return time.Now().Before(t.webUntil)
 }
 
 func (t *fallbackTransport) useWeb(until time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.usesUntil = until
+	t.webUntil = until
 }
 
 func (t *fallbackTransport) close() error {

@@ -222,6 +222,18 @@ func TestAFallenBackClientTriesGRPCAgainLater(t *testing.T) {
 	}
 }
 
+func TestTheProtocolCanBeSet(t *testing.T) {
+	s := serveWeb(t, nil, nil)
+	if _, err := s.client(t, nil, WithProtocol(ProtocolGRPC)).GetCaller(t.Context()); !errors.Is(err, FaultNoHTTP2) || s.calls.Load() != 1 {
+		// The one request is the preface of HTTP/2.
+		t.Error(s.calls.Load(), err)
+	}
+	before := s.connections.Load()
+	if _, err := s.client(t, nil, WithProtocol(ProtocolGRPCWeb)).GetCaller(t.Context()); err != nil || s.connections.Load() != before+1 {
+		t.Error(err)
+	}
+}
+
 func TestErrorsByWebHaveTheirDetails(t *testing.T) {
 	s := serveWeb(t, nil, nil)
 	client := s.client(t, nil)
