@@ -66,7 +66,7 @@ func (c *Client) call(ctx context.Context, method string, request, response prot
 		// The token has the whole time of the call, and the attempt begins with it.
 		header, err := c.header(ctx, deadline, encoded, &tokens)
 		if err != nil {
-			return c.failure(ctx, err, hasEnded(ctx), time.Since(start), encoded.requestID)
+			return err
 		}
 		attemptCtx, cancelAttempt := context.WithDeadline(ctx, earlier(deadline, time.Now().Add(limit)))
 		err = c.transport.unary(attemptCtx, encoded, header, response)
@@ -102,7 +102,8 @@ func earlier(one, other time.Time) time.Time {
 	return one
 }
 
-// header makes the metadata of one attempt. It waits for a token until the deadline, or until the context ends.
+// header makes the metadata of one attempt. It waits for a token until the deadline, or until the context ends. An error is of type
+// [*Error].
 func (c *Client) header(ctx context.Context, deadline time.Time, request encodedRequest, tokens *tokenMemory) (metadata.MD, error) {
 	header := metadata.MD{requestIDHeader: {request.requestID}}
 	// Callers who ask how to log in have no token, or an expired one.

@@ -156,8 +156,9 @@ func (e *Error) GRPCStatus() *status.Status {
 	return status.New(code, e.Error())
 }
 
-// ReasonString returns the reason for conditions and metrics, in UpperCamelCase or UPPER_SNAKE_CASE. The set of reasons is closed: a
-// reason that this build does not know is returned as the gRPC code.
+// ReasonString returns the reason for conditions and metrics, in UpperCamelCase or UPPER_SNAKE_CASE. It is never a text of the server:
+// for a reason that this build does not know it is the gRPC code. For KindRequestFailed it is the reason of the condition, which the
+// provider's controller sets.
 func (e *Error) ReasonString() string {
 	switch e.Kind {
 	case KindStatus:

@@ -18,8 +18,12 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// webIdleTimeout is how long a connection stays open that no call uses: shorter than common proxies keep it.
-const webIdleTimeout = 50 * time.Second
+const (
+	// webIdleTimeout is how long a connection stays open that no call uses: shorter than common proxies keep it.
+	webIdleTimeout = 50 * time.Second
+	// webIdleMax is how many connections stay open that no call uses. Each call at the same time has one.
+	webIdleMax = 32
+)
 
 // webTransport speaks gRPC-Web over HTTP/1.1, for networks whose proxies do not speak HTTP/2. Each call in progress, and each stream,
 // has a connection of its own.
@@ -47,10 +51,11 @@ func newWebTransport(address Address, tlsConfig *tls.Config, s *settings) *webTr
 		closed:    closed,
 		end:       end,
 		http: &http.Transport{
-			DialContext:        dialer.dial,
-			DialTLSContext:     dialer.dial,
-			IdleConnTimeout:    webIdleTimeout,
-			DisableCompression: true,
+			DialContext:         dialer.dial,
+			DialTLSContext:      dialer.dial,
+			IdleConnTimeout:     webIdleTimeout,
+			MaxIdleConnsPerHost: webIdleMax,
+			DisableCompression:  true,
 		},
 	}
 	t.client = connect.NewClient(connecthttp.NewTransport(t, address.String(),
