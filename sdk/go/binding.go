@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "kube-bind.io/bindery/sdk/go/kubebind/v1alpha2"
@@ -15,7 +16,7 @@ import (
 const (
 	// defaultPatience is how long [Client.Bind] waits for a pending request.
 	defaultPatience = 5 * time.Minute
-	// pendingPause is the least time between two calls, if the server answers PENDING at once.
+	// pendingPause is the least time between two calls, if the server responds PENDING at once.
 	pendingPause = time.Second
 )
 
@@ -29,31 +30,65 @@ type BindRequest struct {
 	Name string
 	// PrettyName is the name of the consumer cluster for people.
 	PrettyName string
-	// Wait is how long the server may wait before it answers that the request is pending; 0 leaves it to the server, which takes
-	// 30 s.
+	// Wait is how long the server may wait for its controller in one call; 0 leaves it to the server, which takes 30 s. It never waits
+	// for longer than Patience.
 	Wait time.Duration
-	// Patience is how long to wait in all for a request that is pending; 0 means five minutes.
-	Patience time.Duration
+	// Patience is how long to wait in all for a request that is pending. Nil means five minutes, and 0 makes one call.
+	Patience *time.Duration
+	// TTLAfterFinished is how long the provider keeps the record of the request after it has finished; 0 keeps it for ever.
+	TTLAfterFinished time.Duration
 	// ValidateOnly checks everything and returns what would be the result, but writes nothing and issues no kubeconfig.
 	ValidateOnly bool
 	// Progress is called with the request each time that it is still pending; may be nil.
 	Progress func(*pb.BindableResourcesRequest)
 }
 
-// Bound is a fulfilled request, and what to install for it.
-type Bound struct {
-	// Request is the request in phase SUCCEEDED.
-	Request *pb.BindableResourcesRequest
-	// Response is what to install on the consumer; see [Manifests].
-	Response *pb.BindingResourceResponse
+// BindOptions is how to wait for a request.
+type BindOptions struct {
+	// Patience is how long to wait in all for a request that is pending. Nil means five minutes, and 0 makes one call.
+	Patience *time.Duration
+	// Progress is called with the request each time that it is still pending; may be nil.
+	Progress func(*pb.BindableResourcesRequest)
 }
 
-// Kubeconfig returns the kubeconfig of the contract; empty with ValidateOnly. It holds tokens.
-func (b *Bound) Kubeconfig() []byte { return b.Response.GetKubeconfig().GetKubeconfig() }
+// Bound is a request to bind, and what to install for it.
+type Bound struct {
+	// Request is the request as the server returned it.
+	Request *pb.BindableResourcesRequest
+	// Response is what to install on the consumer, without the kubeconfig; see [Bound.Manifests]. It is nil while a request is pending,
+	// which only [Client.CreateBindableResourcesRequest] returns.
+	Response *pb.BindingResourceResponse
+	// Kubeconfig is the kubeconfig file of the contract, YAML; empty with ValidateOnly. It holds tokens.
+	Kubeconfig Hidden
+
+	// name and template are those that were asked for.
+	name, template string
+}
+
+// NewBound makes a Bound from a message, for programs that get one by other ways than this client. It takes the kubeconfig out of the
+// response, and name and template from the request.
+func NewBound(request *pb.BindableResourcesRequest, response *pb.BindingResourceResponse) *Bound {
+	return &Bound{
+		Request:    request,
+		Response:   response,
+		Kubeconfig: takeKubeconfig(response.GetKubeconfig()),
+		name:       request.GetMetadata().GetName(),
+		template:   request.GetSpec().GetTemplateRef().GetName(),
+	}
+}
+
+// Manifests judges the response, and makes the objects that the consumer applies, as the function [Manifests] does. A response for
+// another binding than the one that was asked for is refused. Name and Template of the options are not needed: they are those that were
+// asked for. An error is of type [*Refusal].
+func (b *Bound) Manifests(options ManifestOptions) (ManifestList, error) {
+	options.Name = orDefault(options.Name, b.name)
+	options.Template = orDefault(options.Template, b.template)
+	return makeManifests(b.Response, b.Kubeconfig, options)
+}
 
 // String names the binding. It shows no token.
 func (b *Bound) String() string {
-	return printable(fmt.Sprintf("bindery.Bound(%s in contract %s)", b.Response.GetBindingName(), b.Response.GetProviderNamespace()))
+	return oneLine(fmt.Sprintf("bindery.Bound(%s in contract %s)", b.Response.GetBindingName(), b.Response.GetProviderNamespace()))
 }
 
 // GoString names the binding. It shows no token.
@@ -69,21 +104,13 @@ func (b *Bound) MarshalLog() any { return b.String() }
 // returns a fresh kubeconfig. A request that cannot be fulfilled is an error of [KindRequestFailed], and one that is still pending
 // when the patience is over of [KindPending].
 func (c *Client) Bind(ctx context.Context, request BindRequest) (*Bound, error) {
-	patience := request.Patience
-	if patience <= 0 {
-		patience = defaultPatience
-	}
-	return c.bind(ctx, request.message(), patience, request.Progress)
+	return c.BindByRequest(ctx, request.message(), BindOptions{Patience: request.Patience, Progress: request.Progress})
 }
 
 func (r BindRequest) message() *pb.CreateBindableResourcesRequestRequest {
-	name := r.Name
-	if name == "" {
-		name = r.Template
-	}
 	message := &pb.CreateBindableResourcesRequestRequest{
 		BindableResourcesRequest: &pb.BindableResourcesRequest{
-			Metadata: &pb.ObjectMeta{Name: name},
+			Metadata: &pb.ObjectMeta{Name: orDefault(r.Name, r.Template)},
 			Spec: &pb.BindableResourcesRequestSpec{
 				TemplateRef:     &pb.NameRef{Name: r.Template},
 				ClusterIdentity: &pb.ClusterIdentity{Identity: r.ClusterIdentity, PrettyName: r.PrettyName},
@@ -94,63 +121,82 @@ func (r BindRequest) message() *pb.CreateBindableResourcesRequestRequest {
 	if r.Wait > 0 {
 		message.Wait = durationpb.New(r.Wait)
 	}
+	if r.TTLAfterFinished > 0 {
+		message.BindableResourcesRequest.Spec.TtlAfterFinished = durationpb.New(r.TTLAfterFinished)
+	}
 	return message
 }
 
-func (c *Client) bind(
-	ctx context.Context, request *pb.CreateBindableResourcesRequestRequest, patience time.Duration,
-	progress func(*pb.BindableResourcesRequest),
+// BindByRequest is [Client.Bind] by a whole message, which it does not change.
+func (c *Client) BindByRequest(
+	ctx context.Context, request *pb.CreateBindableResourcesRequestRequest, options BindOptions,
 ) (*Bound, error) {
+	patience := defaultPatience
+	if options.Patience != nil {
+		patience = *options.Patience
+	}
 	start := time.Now()
 	for {
-		asked := time.Now()
-		answer, err := c.CreateBindableResourcesRequest(ctx, request)
+		began := time.Now()
+		bound, err := c.CreateBindableResourcesRequest(ctx, withWait(request, patience-time.Since(start)))
 		if err != nil {
 			return nil, err
 		}
-		pending := answer.GetBindableResourcesRequest()
-		if answer.GetResponse() != nil {
-			return &Bound{Request: pending, Response: answer.GetResponse()}, nil
+		if bound.Response != nil {
+			return bound, nil
 		}
-		if pending.GetStatus().GetPhase() == pb.Phase_PHASE_SUCCEEDED || request.GetValidateOnly() {
+		if bound.Request.GetStatus().GetPhase() == pb.Phase_PHASE_SUCCEEDED || request.GetValidateOnly() {
 			return nil, missing(c.address, "response")
 		}
-		if progress != nil {
-			progress(pending)
+		if options.Progress != nil {
+			options.Progress(bound.Request)
 		}
 		if waited := time.Since(start); waited >= patience {
-			return nil, &Error{Kind: KindPending, Request: pending, Waited: waited}
+			return nil, &Error{Kind: KindPending, Request: bound.Request, Waited: waited}
 		}
-		if !sleep(ctx, pendingPause-time.Since(asked)) {
+		if !sleep(ctx, pendingPause-time.Since(began)) {
 			return nil, c.failure(ctx, ctx.Err(), true, time.Since(start), "")
 		}
 	}
 }
 
-// CreateBindableResourcesRequest binds a template, with one call that may take as long as the request says to wait. Phase PENDING is
-// returned as it is: the same call again goes on waiting. Phase FAILED is an error of [KindRequestFailed].
+// withWait limits how long the server may wait to the patience that is left.
+func withWait(request *pb.CreateBindableResourcesRequestRequest, left time.Duration) *pb.CreateBindableResourcesRequestRequest {
+	left = max(0, left.Round(time.Millisecond))
+	if waitOf(request) <= left {
+		return request
+	}
+	limited := proto.CloneOf(request)
+	limited.Wait = durationpb.New(left)
+	return limited
+}
+
+// CreateBindableResourcesRequest binds a template, with one call that may take as long as the request says to wait. A request in phase
+// PENDING has no Response: the same call again goes on waiting. Phase FAILED is an error of [KindRequestFailed].
 func (c *Client) CreateBindableResourcesRequest(
 	ctx context.Context, request *pb.CreateBindableResourcesRequestRequest,
-) (*pb.CreateBindableResourcesRequestResponse, error) {
-	answer, err := c.binding().CreateBindableResourcesRequest(ctx, request)
-	made, err := required(c, answer.GetBindableResourcesRequest(), err, "request")
+) (*Bound, error) {
+	response, err := c.binding().CreateBindableResourcesRequest(ctx, request)
+	made, err := required(c, response.GetBindableResourcesRequest(), err, "request")
 	if err != nil {
 		return nil, err
 	}
 	if made.GetStatus().GetPhase() == pb.Phase_PHASE_FAILED {
 		return nil, &Error{Kind: KindRequestFailed, Request: made}
 	}
-	return answer, nil
+	bound := NewBound(request.GetBindableResourcesRequest(), response.GetResponse())
+	bound.Request = made
+	return bound, nil
 }
 
 // GetBindableResourcesRequest returns one of the caller's requests.
 func (c *Client) GetBindableResourcesRequest(
 	ctx context.Context, name, clusterIdentity string,
 ) (*pb.BindableResourcesRequest, error) {
-	answer, err := c.binding().GetBindableResourcesRequest(ctx, &pb.GetBindableResourcesRequestRequest{
+	response, err := c.binding().GetBindableResourcesRequest(ctx, &pb.GetBindableResourcesRequestRequest{
 		Name: name, ClusterIdentity: clusterIdentity,
 	})
-	return required(c, answer.GetBindableResourcesRequest(), err, "request")
+	return required(c, response.GetBindableResourcesRequest(), err, "request")
 }
 
 // ListBindableResourcesRequests returns all of the caller's requests, from the page token of the request on.

@@ -20,79 +20,99 @@ import (
 	pb "kube-bind.io/bindery/sdk/go/kubebind/v1alpha2"
 )
 
-// serverWait is how long the server waits for its controller if a request does not say.
-const serverWait = 30 * time.Second
+const (
+	// serverWait is how long the server waits for its controller if a request does not say.
+	serverWait = 30 * time.Second
+	// streamTokenTimeout is how long a stream waits for its token: as long as a command may run.
+	streamTokenTimeout = time.Minute
+)
+
+// encodedRequest is a request as it is sent: encoded once, for all attempts.
+type encodedRequest struct {
+	method    string
+	requestID string
+	body      []byte
+}
+
+// encode makes a request ready to be sent. The error is the caller's fault, and final.
+func encode(method string, request proto.Message) (encodedRequest, error) {
+	encoded := encodedRequest{method: method, requestID: newRequestID()}
+	var err error
+	if encoded.body, err = proto.Marshal(request); err != nil {
+		return encoded, &ConfigError{
+			Reason:  "RequestInvalid",
+			message: fmt.Sprintf("the request of %s cannot be encoded: %v", method, err),
+			cause:   err,
+		}
+	}
+	if size := len(encoded.body); size > MessageSendMax {
+		text := fmt.Sprintf("the request has %d bytes, more than the %d that a server takes", size, MessageSendMax)
+		return encoded, tooLargeError(text, encoded.requestID)
+	}
+	return encoded, nil
+}
 
 // call makes a unary call with token, request id, deadline and retries.
 func (c *Client) call(ctx context.Context, method string, request, response proto.Message) error {
+	encoded, err := encode(method, request)
+	if err != nil {
+		return err
+	}
 	total, limit := c.settings.limits(waitOf(request))
 	start := time.Now()
-	callCtx, cancel := context.WithTimeout(ctx, total)
-	defer cancel()
-	requestID := newRequestID()
-	if size := proto.Size(request); size > MessageSendMax {
-		return tooLargeError(
-			fmt.Sprintf("the request has %d bytes, more than the %d that a server takes", size, MessageSendMax), requestID)
-	}
+	deadline := start.Add(total)
 	var tokens tokenMemory
 	for attempts := 1; ; attempts++ {
-		attemptCtx, cancelAttempt := context.WithTimeout(callCtx, limit)
-		err := c.attempt(attemptCtx, method, request, response, requestID, &tokens)
+		// The token has the whole time of the call, and the attempt begins with it.
+		header, err := c.header(ctx, deadline, encoded, &tokens)
+		if err != nil {
+			return err
+		}
+		attemptCtx, cancelAttempt := context.WithDeadline(ctx, earlier(deadline, time.Now().Add(limit)))
+		err = c.transport.unary(attemptCtx, encoded, header, response)
 		expired := hasEnded(attemptCtx)
 		cancelAttempt()
 		if err == nil {
 			return nil
 		}
-		failure := c.failure(ctx, err, expired, time.Since(start), requestID)
+		failure := c.failure(ctx, err, expired, time.Since(start), encoded.requestID)
 		if again, rejected := c.refresh(&tokens, failure); again {
 			continue
 		} else if rejected != nil {
 			return rejected
 		}
-		deadline, _ := callCtx.Deadline()
-		delay, retry := c.settings.retry.next(failure, isIdempotent(method), attempts, time.Until(deadline), rand.Float64())
+		left := time.Until(deadline)
+		if ofCaller, ok := ctx.Deadline(); ok {
+			left = min(left, time.Until(ofCaller))
+		}
+		delay, retry := c.settings.retry.next(failure, isIdempotent(method), attempts, left, rand.Float64())
 		if !retry {
 			return failure
 		}
-		if !sleep(callCtx, delay) {
-			return c.failure(ctx, context.Cause(callCtx), true, time.Since(start), requestID)
+		if !sleep(ctx, delay) {
+			return c.failure(ctx, context.Cause(ctx), true, time.Since(start), encoded.requestID)
 		}
 	}
 }
 
-func (c *Client) attempt(
-	ctx context.Context, method string, request, response proto.Message, requestID string, tokens *tokenMemory,
-) error {
-	header, err := c.header(ctx, method, requestID, tokens)
-	if err != nil {
-		return err
+func earlier(one, other time.Time) time.Time {
+	if other.Before(one) {
+		return other
 	}
-	return c.transport.unary(ctx, method, header, request, response)
+	return one
 }
 
-// open opens a stream without retries. A stream has no deadline: its reader notices missing heartbeats.
-func (c *Client) open(ctx context.Context, method string, request proto.Message, tokens *tokenMemory) (messageStream, error) {
-	requestID := newRequestID()
-	header, err := c.header(ctx, method, requestID, tokens)
-	if err != nil {
-		return nil, err
-	}
-	return c.transport.stream(ctx, method, header, request)
-}
-
-// header makes the metadata of one attempt.
-func (c *Client) header(ctx context.Context, method, requestID string, tokens *tokenMemory) (metadata.MD, error) {
-	header := metadata.MD{requestIDHeader: {requestID}}
+// header makes the metadata of one attempt. It waits for a token until the deadline, or until the context ends. An error is of type
+// [*Error].
+func (c *Client) header(ctx context.Context, deadline time.Time, request encodedRequest, tokens *tokenMemory) (metadata.MD, error) {
+	header := metadata.MD{requestIDHeader: {request.requestID}}
 	// Callers who ask how to log in have no token, or an expired one.
-	if c.settings.tokens == nil || method == pb.ProviderService_GetProvider_FullMethodName {
+	if c.settings.tokens == nil || request.method == pb.ProviderService_GetProvider_FullMethodName {
 		return header, nil
 	}
-	token, err := c.settings.tokens.Token(ctx)
+	token, err := askSource(ctx, deadline, c.settings.tokens)
 	if err != nil {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		return nil, sourceError(err)
+		return nil, err
 	}
 	value, malformed := bearer(token)
 	if malformed != nil {
@@ -105,7 +125,12 @@ func (c *Client) header(ctx context.Context, method, requestID string, tokens *t
 	return header, nil
 }
 
-// failure makes the error of a failed attempt. What the server answered counts, also if the time was over then.
+// streamHeader makes the metadata of a stream, whose token source has a time limit of its own.
+func (c *Client) streamHeader(ctx context.Context, request encodedRequest, tokens *tokenMemory) (metadata.MD, error) {
+	return c.header(ctx, time.Now().Add(streamTokenTimeout), request, tokens)
+}
+
+// failure makes the error of a failed attempt. What the server returned counts, also if the time was over then.
 func (c *Client) failure(ctx context.Context, err error, expired bool, waited time.Duration, requestID string) *Error {
 	var typed *Error
 	if errors.As(err, &typed) && (typed.Kind != KindTransport || !expired) {
@@ -170,14 +195,14 @@ func newRequestID() string {
 	return hex.EncodeToString(id[:])
 }
 
-// waitOf returns how long the server may wait before it answers: 30 s if a request that can say so does not.
+// waitOf returns how long the server may wait before it responds, at most a day: 30 s if a request that can say so does not.
 func waitOf(request proto.Message) time.Duration {
 	waiting, ok := request.(interface{ GetWait() *durationpb.Duration })
 	if !ok {
 		return 0
 	}
 	if wait := waiting.GetWait(); wait.CheckValid() == nil && wait.AsDuration() >= 0 {
-		return wait.AsDuration()
+		return min(wait.AsDuration(), timeoutMax)
 	}
 	return serverWait
 }

@@ -316,7 +316,7 @@ func TestBindWaitsAndReportsProgress(t *testing.T) {
 		Template: "cowboys", ClusterIdentity: "uid", Name: "west", PrettyName: "West", Wait: time.Second,
 		Progress: func(*pb.BindableResourcesRequest) { progress++ },
 	})
-	if err != nil || string(bound.Kubeconfig()) != "k" || progress != 1 {
+	if err != nil || string(bound.Kubeconfig.Bytes()) != "k" || bound.Response.GetKubeconfig().GetKubeconfig() != nil || progress != 1 {
 		t.Fatal(bound, progress, err)
 	}
 	sent := s.attempts()[0]
@@ -338,7 +338,7 @@ func TestBindSaysWhyItHasNothing(t *testing.T) {
 		s := serve(t, nil, func(context.Context, int, any) (any, error) {
 			return &pb.CreateBindableResourcesRequestResponse{BindableResourcesRequest: request(phase)}, nil
 		})
-		_, err := s.client(t).Bind(t.Context(), BindRequest{Template: "cowboys", ClusterIdentity: "uid", Patience: 1})
+		_, err := s.client(t).Bind(t.Context(), BindRequest{Template: "cowboys", ClusterIdentity: "uid", Patience: new(time.Duration(0))})
 		var failure *Error
 		if !errors.As(err, &failure) || failure.Kind != kind {
 			t.Errorf("%s: %v", phase, err)
@@ -397,7 +397,7 @@ func TestAServerThatComesLateIsFound(t *testing.T) {
 		return &pb.GetCallerResponse{Caller: &pb.Caller{}}, nil
 	})
 	// The next call connects at once, not when a backoff is over.
-	moved := client.transport.(*grpcTransport)
+	moved := client.transport.(*fallbackTransport).grpc
 	moved.target = "passthrough:///" + strings.TrimPrefix(late.address, "http://")
 	if _, err := client.GetCaller(t.Context()); err != nil {
 		t.Error(err)

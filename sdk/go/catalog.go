@@ -9,14 +9,14 @@ import (
 
 // GetProvider returns the provider and how to log in. The call needs no token.
 func (c *Client) GetProvider(ctx context.Context) (*pb.Provider, error) {
-	answer, err := c.provider().GetProvider(ctx, &pb.GetProviderRequest{})
-	return required(c, answer.GetProvider(), err, "provider")
+	response, err := c.provider().GetProvider(ctx, &pb.GetProviderRequest{})
+	return required(c, response.GetProvider(), err, "provider")
 }
 
 // GetCaller returns who the caller is to the provider: its user, its groups, and how long its token is valid.
 func (c *Client) GetCaller(ctx context.Context) (*pb.Caller, error) {
-	answer, err := c.provider().GetCaller(ctx, &pb.GetCallerRequest{})
-	return required(c, answer.GetCaller(), err, "caller")
+	response, err := c.provider().GetCaller(ctx, &pb.GetCallerRequest{})
+	return required(c, response.GetCaller(), err, "caller")
 }
 
 // ListTemplates returns all templates that the caller may bind, from the page token of the request on.
@@ -29,13 +29,22 @@ func (c *Client) ListTemplates(ctx context.Context, request *pb.ListTemplatesReq
 		(*pb.ListTemplatesResponse).GetTemplates)
 }
 
+// TemplateDetails is a template with the APIs that it installs on a consumer.
+type TemplateDetails struct {
+	// Template is the template.
+	Template *pb.Template
+	// Schemas are the APIs that appear on a consumer that binds the template.
+	Schemas []*pb.TemplateSchema
+}
+
 // GetTemplate returns one template with the APIs that it installs on a consumer.
-func (c *Client) GetTemplate(ctx context.Context, name string) (*pb.GetTemplateResponse, error) {
-	answer, err := c.catalog().GetTemplate(ctx, &pb.GetTemplateRequest{Name: name})
-	if _, err := required(c, answer.GetTemplate(), err, "template"); err != nil {
+func (c *Client) GetTemplate(ctx context.Context, name string) (*TemplateDetails, error) {
+	response, err := c.catalog().GetTemplate(ctx, &pb.GetTemplateRequest{Name: name})
+	template, err := required(c, response.GetTemplate(), err, "template")
+	if err != nil {
 		return nil, err
 	}
-	return answer, nil
+	return &TemplateDetails{Template: template, Schemas: response.GetSchemas()}, nil
 }
 
 // ListCollections returns all collections that hold a template which the caller may bind, from the page token of the request on.
@@ -50,11 +59,11 @@ func (c *Client) ListCollections(ctx context.Context, request *pb.ListCollection
 
 // GetCollection returns one collection.
 func (c *Client) GetCollection(ctx context.Context, name string) (*pb.Collection, error) {
-	answer, err := c.catalog().GetCollection(ctx, &pb.GetCollectionRequest{Name: name})
-	return required(c, answer.GetCollection(), err, "collection")
+	response, err := c.catalog().GetCollection(ctx, &pb.GetCollectionRequest{Name: name})
+	return required(c, response.GetCollection(), err, "collection")
 }
 
-// required returns the main field of an answer, without which the server broke the protocol.
+// required returns the main field of a response, without which the server broke the protocol.
 func required[T any](c *Client, field *T, err error, name string) (*T, error) {
 	if err != nil {
 		return nil, err
@@ -66,5 +75,5 @@ func required[T any](c *Client, field *T, err error, name string) (*T, error) {
 }
 
 func missing(address Address, name string) *Error {
-	return protocolError(address, "an answer has no "+name)
+	return protocolError(address, "a response has no "+name)
 }

@@ -12,7 +12,7 @@ import (
 	pb "kube-bind.io/bindery/sdk/go/kubebind/v1alpha2"
 )
 
-// Client is a client of one backend. It is safe for concurrent use, and its calls share a connection.
+// Client is a client of one backend. It is safe for concurrent use. Its calls share a connection, and its watches share others.
 type Client struct {
 	address   Address
 	settings  *settings
@@ -23,21 +23,21 @@ type Client struct {
 // [*Error], or those of the context.
 type transport interface {
 	// unary makes one attempt of a unary call within the deadline of the context.
-	unary(ctx context.Context, method string, header metadata.MD, request, response proto.Message) error
-	// stream opens a stream of answers, and returns when the server has accepted it. The stream ends with its context.
-	stream(ctx context.Context, method string, header metadata.MD, request proto.Message) (messageStream, error)
+	unary(ctx context.Context, request encodedRequest, header metadata.MD, response proto.Message) error
+	// stream opens a stream of responses, and returns when the server has accepted it. The stream ends with its context.
+	stream(ctx context.Context, request encodedRequest, header metadata.MD) (messageStream, error)
 	// close ends all calls.
 	close() error
 }
 
-// messageStream is a stream of answers.
+// messageStream is a stream of responses.
 type messageStream interface {
-	// receive waits for the next answer. It returns io.EOF if the server has ended the stream in good order.
+	// receive waits for the next response. It returns io.EOF if the server has ended the stream in good order.
 	receive(response proto.Message) error
 }
 
-// NewClient makes a client of the backend at https://host:port. It connects with its first call. Close it when it is not needed any
-// more. An error is of type [*ConfigError].
+// NewClient makes a client of the backend at https://host:port, or below a path there. It connects with its first call, by gRPC, and by
+// gRPC-Web where a proxy on the way does not speak HTTP/2. Close it when it is not needed any more. An error is of type [*ConfigError].
 func NewClient(address string, options ...Option) (*Client, error) {
 	s, err := newSettings(options)
 	if err != nil {
@@ -54,20 +54,20 @@ func NewClient(address string, options ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newClient(parsed, s, newGRPCTransport(parsed, tlsConfig, s)), nil
+	return newClient(parsed, s, newTransport(parsed, tlsConfig, s)), nil
 }
 
 func newClient(address Address, s *settings, t transport) *Client {
 	return &Client{address: address, settings: s, transport: t}
 }
 
-// Close closes the connection. Calls and watches that go on end with an error that wraps [ErrClosed].
+// Close closes all connections. Calls and watches that go on end with an error that wraps [ErrClosed].
 func (c *Client) Close() error { return c.transport.close() }
 
 // Address returns the address of the backend.
 func (c *Client) Address() Address { return c.address }
 
-// Audience returns the audience that tokens must have. It follows from the address alone, never from an answer.
+// Audience returns the audience that tokens must have. It follows from the address alone, never from a response.
 func (c *Client) Audience() string { return c.address.String() }
 
 // String names the backend. It shows no token.
@@ -82,7 +82,7 @@ func (c *Client) GoString() string { return c.String() }
 // with an option fails, and metadata are not sent.
 func (c *Client) Conn() grpc.ClientConnInterface { return conn{c} }
 
-// limits returns the time limits of a call, all attempts and one attempt, for which the server may wait for wait.
+// limits returns the time limits of a call for which the server may wait this long: that of all attempts, and that of one attempt.
 func (s *settings) limits(wait time.Duration) (total, attempt time.Duration) {
 	total, attempt = s.timeout, s.attemptTimeout
 	if total <= 0 {

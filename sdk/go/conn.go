@@ -26,7 +26,7 @@ func (c conn) Invoke(ctx context.Context, method string, args, reply any, option
 	return c.client.call(ctx, method, request, response)
 }
 
-// NewStream makes a stream of answers to one request, which it sends with SendMsg.
+// NewStream makes a stream of responses to one request, which it sends with SendMsg.
 func (c conn) NewStream(
 	ctx context.Context, description *grpc.StreamDesc, method string, options ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
@@ -50,7 +50,7 @@ func unsupported(method string) error {
 	return fmt.Errorf("%s: %w by this connection; make the call without options", method, errors.ErrUnsupported)
 }
 
-// clientStream is a stream of answers for a generated stub.
+// clientStream is a stream of responses for a generated stub.
 type clientStream struct {
 	ctx    context.Context
 	client *Client
@@ -63,12 +63,18 @@ func (s *clientStream) SendMsg(message any) error {
 	if !ok || s.stream != nil {
 		return unsupported(s.method)
 	}
+	encoded, err := encode(s.method, request)
+	if err != nil {
+		return err
+	}
 	var tokens tokenMemory
-	stream, err := s.client.open(s.ctx, s.method, request, &tokens)
+	header, err := s.client.streamHeader(s.ctx, encoded, &tokens)
 	if err != nil {
 		return s.failure(err)
 	}
-	s.stream = stream
+	if s.stream, err = s.client.transport.stream(s.ctx, encoded, header); err != nil {
+		return s.failure(err)
+	}
 	return nil
 }
 

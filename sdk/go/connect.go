@@ -1,6 +1,7 @@
 package bindery
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -38,7 +39,34 @@ func (c *connector) dial(ctx context.Context, address string) (net.Conn, error) 
 		c.note(dialFault(err), err.Error())
 		return nil, err
 	}
-	return connection, nil
+	if c.tls != nil {
+		return connection, nil
+	}
+	return &plainConn{Conn: connection, connector: c}, nil
+}
+
+// sniff notes a server that responds by HTTP/1.1 to the preface of HTTP/2. It looks at the first bytes of a connection.
+func (c *connector) sniff(data []byte) {
+	if bytes.HasPrefix(data, []byte("HTTP/1.")) {
+		c.note(FaultNoHTTP2, "it responds by HTTP/1.1")
+	}
+}
+
+// plainConn is a connection without TLS.
+type plainConn struct {
+	net.Conn
+	connector *connector
+	// hasRead is set after the first bytes.
+	hasRead bool
+}
+
+func (c *plainConn) Read(data []byte) (int, error) {
+	n, err := c.Conn.Read(data)
+	if n > 0 && !c.hasRead {
+		c.hasRead = true
+		c.connector.sniff(data[:n])
+	}
+	return n, err
 }
 
 // failed returns why the last connection failed; empty if it did not.
@@ -79,7 +107,7 @@ func (h handshaker) ClientHandshake(ctx context.Context, _ string, raw net.Conn)
 		State:          state,
 		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
 	}
-	return tlsConn{connection, h.connector}, info, nil
+	return &tlsConn{Conn: connection, connector: h.connector}, info, nil
 }
 
 func (handshaker) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
@@ -99,25 +127,37 @@ func (handshaker) OverrideServerName(string) error { return errors.ErrUnsupporte
 type tlsConn struct {
 	*tls.Conn
 	connector *connector
+	// hasRead is set after the first bytes.
+	hasRead bool
 }
 
-func (c tlsConn) Read(data []byte) (int, error) {
+func (c *tlsConn) Read(data []byte) (int, error) {
 	n, err := c.Conn.Read(data)
-	if err != nil && isAlert(err) {
-		c.connector.note(tlsFault(err), err.Error())
+	if n > 0 && !c.hasRead {
+		c.hasRead = true
+		c.connector.sniff(data[:n])
 	}
+	c.noteAlert(err)
 	return n, err
 }
 
+func (c *tlsConn) noteAlert(err error) {
+	if isAlert(err) {
+		c.connector.note(tlsFault(err), err.Error())
+	}
+}
+
 // Write reads what the server said when it closed a connection: its alert, which can come before the first write.
-func (c tlsConn) Write(data []byte) (int, error) {
+func (c *tlsConn) Write(data []byte) (int, error) {
 	n, err := c.Conn.Write(data)
 	if err == nil {
 		return n, nil
 	}
 	if c.Conn.SetReadDeadline(time.Now().Add(lastWordsTimeout)) == nil {
 		var discarded [1]byte
-		if _, last := c.Read(discarded[:]); last != nil && isAlert(last) {
+		// Another goroutine may be reading, too.
+		if _, last := c.Conn.Read(discarded[:]); isAlert(last) {
+			c.noteAlert(last)
 			err = last
 		}
 	}

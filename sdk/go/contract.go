@@ -19,14 +19,14 @@ func (c *Client) ListContracts(ctx context.Context, request *pb.ListContractsReq
 
 // GetContract returns one contract, by the name of its namespace.
 func (c *Client) GetContract(ctx context.Context, contract string) (*pb.Contract, error) {
-	answer, err := c.contract().GetContract(ctx, &pb.GetContractRequest{Contract: contract})
-	return required(c, answer.GetContract(), err, "contract")
+	response, err := c.contract().GetContract(ctx, &pb.GetContractRequest{Contract: contract})
+	return required(c, response.GetContract(), err, "contract")
 }
 
 // ShareContract changes the owner groups of a contract, and returns the contract as it is then.
 func (c *Client) ShareContract(ctx context.Context, request *pb.ShareContractRequest) (*pb.Contract, error) {
-	answer, err := c.contract().ShareContract(ctx, request)
-	return required(c, answer.GetContract(), err, "contract")
+	response, err := c.contract().ShareContract(ctx, request)
+	return required(c, response.GetContract(), err, "contract")
 }
 
 // RevokeContract revokes all credentials of a contract, and stops their renewal until an owner binds again.
@@ -37,6 +37,6 @@ func (c *Client) RevokeContract(ctx context.Context, request *pb.RevokeContractR
 // UnbindContract unbinds exports of a contract, and returns those that are still there. The call may take as long as the request
 // says to wait.
 func (c *Client) UnbindContract(ctx context.Context, request *pb.UnbindContractRequest) ([]*pb.UnboundExport, error) {
-	answer, err := c.contract().UnbindContract(ctx, request)
-	return answer.GetExports(), err
+	response, err := c.contract().UnbindContract(ctx, request)
+	return response.GetExports(), err
 }

@@ -10,7 +10,7 @@
 //	if err != nil {
 //		return err
 //	}
-//	manifests, err := bindery.Manifests(bound.Response, bindery.ManifestOptions{})
+//	manifests, err := bound.Manifests(bindery.ManifestOptions{})
 //
 // # Calls
 //
@@ -20,7 +20,7 @@
 //
 // # Errors
 //
-// Every error of a call is an [*Error]. Its Kind says what failed; [Code], [Reason] and [Fault] are targets for errors.Is:
+// Every error of a call is an [*Error], but for a request that cannot be encoded, which is a [*ConfigError]. Its Kind says what failed; [Code], [Reason] and [Fault] are targets for errors.Is:
 //
 //	if errors.Is(err, bindery.Code(codes.NotFound)) { … }
 //	if errors.Is(err, bindery.Reason(kubebindv1alpha2.ErrorReason_ERROR_REASON_TEMPLATE_BIND_DENIED)) { … }
@@ -33,6 +33,12 @@
 //
 // # Secrets
 //
-// A token never appears in what fmt, log/slog and logr print of a client, a token source or an error. The generated messages that
-// hold a kubeconfig print its length instead; their String methods are those of protobuf and show all, so do not log with them.
+// A token never appears in what fmt, encoding/json, log/slog and logr make of a client, a token source, an error, or a result. A
+// kubeconfig is a [Hidden], and a [Manifest] that is a Secret shows none of its data. The generated messages that hold a kubeconfig show
+// its length instead; their String methods are those of protobuf and show all, so do not log with them.
+//
+// # Connections
+//
+// The client dials the address itself, and uses no proxy of the environment. Where a proxy on the way does not speak HTTP/2, it goes on
+// with gRPC-Web over HTTP/1.1, and tries gRPC again every ten minutes.
 package bindery

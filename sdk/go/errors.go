@@ -22,11 +22,11 @@ type Kind string
 
 // The kinds of an [Error].
 const (
-	// KindStatus: the server answered with an error, or did not answer before the deadline.
+	// KindStatus: the server responded with an error, or did not respond before the deadline.
 	KindStatus Kind = "status"
 	// KindTransport: the server could not be reached, or the connection broke.
 	KindTransport Kind = "transport"
-	// KindToken: the token source has no token.
+	// KindToken: the token source failed, or returned no token in time.
 	KindToken Kind = "token"
 	// KindRequestFailed: the server accepted the request to bind and could not fulfill it.
 	KindRequestFailed Kind = "requestFailed"
@@ -42,15 +42,18 @@ const (
 type Error struct {
 	Kind Kind
 
-	// Code is the canonical code of an answer. For KindStatus.
+	// Code is the canonical code of the response. For KindStatus.
 	Code codes.Code
-	// Reason is the reason of an answer; unspecified if the server gave none, or one that this build does not know. For
+	// Reason is the reason of the response; unspecified if the server gave none, or one that this build does not know. For
 	// KindStatus.
 	Reason pb.ErrorReason
-	// ReasonName is the reason as the server spelled it, such as TOKEN_EXPIRED, also if this build does not know it. For KindToken
-	// it says what is wrong with the token. For KindStatus and KindToken.
-	ReasonName string
-	// Message is the explanation for people. Control characters of the server are replaced.
+	// UnknownReason is a reason that this build does not know, in the words of the server: do not use it as a label of a metric. For
+	// KindStatus.
+	UnknownReason string
+	// TokenReason says what is wrong with the token: TokenSourceFailed, LoggedOut, TokenFileUnreadable, TokenEmpty, TokenTooLong or
+	// TokenMalformed. For KindToken.
+	TokenReason string
+	// Message is the explanation for people. Control characters of the server are replaced, except for line breaks.
 	Message string
 	// Metadata holds the variable parts of the message, under lowerCamelCase keys. For KindStatus.
 	Metadata map[string]string
@@ -60,18 +63,19 @@ type Error struct {
 	PreconditionViolations []PreconditionViolation
 	// RetryAfter is the delay after which the server asks for a retry; nil if it asks for none. For KindStatus.
 	RetryAfter *time.Duration
-	// RequestID is the id of the call in the server's log; empty if the server may never have got the call. For KindStatus.
+	// RequestID is the id of the call in the server's log; empty if the server may never have got the call. For KindStatus, and all
+	// errors of a watch.
 	RequestID string
 
 	// Fault is what failed about the connection. For KindTransport.
 	Fault Fault
-	// NotSent tells that the call was certainly not sent, so that the server did nothing. For KindTransport.
+	// NotSent tells that the server certainly did not process the call. For KindTransport.
 	NotSent bool
 
 	// Address of the server. For KindTransport and KindProtocol.
 	Address string
 
-	// Request is the request to bind in its last known state. For KindRequestFailed and KindPending.
+	// Request is the request to bind in its last known phase and conditions. For KindRequestFailed and KindPending.
 	Request *pb.BindableResourcesRequest
 	// Waited is how long the client has waited. For KindPending.
 	Waited time.Duration
@@ -106,10 +110,10 @@ func (c Code) Error() string { return codeName(codes.Code(c)) }
 // Reason is a reason of the API as a target of errors.Is.
 type Reason pb.ErrorReason
 
-// Error returns the reason as answers spell it, such as TOKEN_EXPIRED.
+// Error returns the reason as the server spells it, such as TOKEN_EXPIRED.
 func (r Reason) Error() string { return reasonName(pb.ErrorReason(r)) }
 
-// Is makes [Code], [Reason] and [Fault] targets of errors.Is. An answer DEADLINE_EXCEEDED is also a context.DeadlineExceeded, because
+// Is makes [Code], [Reason] and [Fault] targets of errors.Is. A status DEADLINE_EXCEEDED is also a context.DeadlineExceeded, because
 // client and server observe the same deadline.
 func (e *Error) Is(target error) bool {
 	if target == context.DeadlineExceeded {
@@ -152,7 +156,9 @@ func (e *Error) GRPCStatus() *status.Status {
 	return status.New(code, e.Error())
 }
 
-// ReasonString returns the reason for conditions and metrics, in UpperCamelCase or UPPER_SNAKE_CASE, which never changes.
+// ReasonString returns the reason for conditions and metrics, in UpperCamelCase or UPPER_SNAKE_CASE. It is never a text of the server:
+// for a reason that this build does not know it is the gRPC code. For KindRequestFailed it is the reason of the condition, which the
+// provider's controller sets.
 func (e *Error) ReasonString() string {
 	switch e.Kind {
 	case KindStatus:
@@ -163,7 +169,7 @@ func (e *Error) ReasonString() string {
 	case KindTransport:
 		return string(e.Fault)
 	case KindToken:
-		return e.ReasonName
+		return e.TokenReason
 	case KindRequestFailed:
 		if condition := e.Condition(); condition != nil && condition.GetReason() != "" {
 			return condition.GetReason()
@@ -188,13 +194,18 @@ func (e *Error) Condition() *pb.Condition {
 	return nil
 }
 
-// Error says what is wrong with which object, then what to do.
-func (e *Error) Error() string {
+// Error says in one line what is wrong with which object, then what to do.
+func (e *Error) Error() string { return oneLine(e.text()) }
+
+// GoString is the text of the error: the error below it could show what a token source printed.
+func (e *Error) GoString() string { return fmt.Sprintf("bindery.Error(%s: %s)", e.Kind, e) }
+
+func (e *Error) text() string {
 	switch e.Kind {
 	case KindStatus:
 		return e.statusText()
 	case KindTransport:
-		text := fmt.Sprintf("cannot reach the server at %s: %s", e.Address, e.Fault.mend(e.Address))
+		text := fmt.Sprintf("cannot reach the server at %s: %s", e.Address, e.Fault.advice(e.Address))
 		if e.Message != "" {
 			text += " (" + e.Message + ")"
 		}
@@ -219,7 +230,7 @@ func (e *Error) Error() string {
 func (e *Error) statusText() string {
 	var text strings.Builder
 	if e.Message == "" {
-		text.WriteString("the server answered " + codeName(e.Code))
+		text.WriteString("the server returned " + codeName(e.Code))
 	} else {
 		text.WriteString(e.Message)
 	}
@@ -244,25 +255,23 @@ func protocolError(address Address, fault string) *Error {
 // deadlineError is for a deadline that passed on the client; the server may still work on the call.
 func deadlineError(address Address, waited time.Duration, requestID string) *Error {
 	return &Error{
-		Kind:       KindStatus,
-		Code:       codes.DeadlineExceeded,
-		Reason:     pb.ErrorReason_ERROR_REASON_DEADLINE,
-		ReasonName: reasonName(pb.ErrorReason_ERROR_REASON_DEADLINE),
-		Message:    fmt.Sprintf("no answer from %s within %.1f s", address, waited.Seconds()),
-		RequestID:  requestID,
-		cause:      context.DeadlineExceeded,
+		Kind:      KindStatus,
+		Code:      codes.DeadlineExceeded,
+		Reason:    pb.ErrorReason_ERROR_REASON_DEADLINE,
+		Message:   fmt.Sprintf("no response from %s within %.1f s", address, waited.Seconds()),
+		RequestID: requestID,
+		cause:     context.DeadlineExceeded,
 	}
 }
 
 // tooLargeError is for a message beyond the limits of the client.
 func tooLargeError(message, requestID string) *Error {
 	return &Error{
-		Kind:       KindStatus,
-		Code:       codes.ResourceExhausted,
-		Reason:     pb.ErrorReason_ERROR_REASON_MESSAGE_TOO_LARGE,
-		ReasonName: reasonName(pb.ErrorReason_ERROR_REASON_MESSAGE_TOO_LARGE),
-		Message:    message,
-		RequestID:  requestID,
+		Kind:      KindStatus,
+		Code:      codes.ResourceExhausted,
+		Reason:    pb.ErrorReason_ERROR_REASON_MESSAGE_TOO_LARGE,
+		Message:   message,
+		RequestID: requestID,
 	}
 }
 
@@ -278,7 +287,17 @@ func cancelledBy(ctx context.Context) *Error {
 	return cancelledError(ctx.Err())
 }
 
-// printable replaces the control characters in a text of the server, which could rewrite a terminal.
+// oneLine replaces what could begin another line of a log.
+func oneLine(text string) string {
+	return strings.Map(func(char rune) rune {
+		if unicode.IsControl(char) || char == '\u2028' || char == '\u2029' {
+			return ' '
+		}
+		return char
+	}, text)
+}
+
+// printable replaces the control characters in a text of the server, which could rewrite a terminal. Line breaks stay.
 func printable(text string) string {
 	return strings.Map(func(char rune) rune {
 		if char != '\n' && unicode.IsControl(char) {

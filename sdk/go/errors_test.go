@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,8 +53,8 @@ func TestReasonsOfOthersAndNewerOnesAreNoReason(t *testing.T) {
 	newer := detailed(t, codes.Unauthenticated, "no", &errdetails.ErrorInfo{Reason: "SOMETHING_NEWER", Domain: errorDomain})
 	for answer, name := range map[*status.Status]string{other: "", newer: "SOMETHING_NEWER"} {
 		err := statusError(answer, "", "sent-1")
-		if err.Reason != 0 || err.ReasonName != name || err.Error() != "no (UNAUTHENTICATED, request sent-1)" {
-			t.Errorf("%q %v", err.ReasonName, err)
+		if err.Reason != 0 || err.UnknownReason != name || err.ReasonString() != "UNAUTHENTICATED" || err.Error() != "no (UNAUTHENTICATED, request sent-1)" {
+			t.Errorf("%q %v", err.UnknownReason, err)
 		}
 	}
 }
@@ -62,6 +63,21 @@ func TestWhatAServerSaysCannotRewriteATerminal(t *testing.T) {
 	err := statusError(status.New(codes.Internal, "all \x1b[2Jgood\x07"), "\x1b", "")
 	if err.Message != "all  [2Jgood " || err.RequestID != " " {
 		t.Errorf("%q", err.Message)
+	}
+}
+
+func TestAServerCannotBeginALineOfALog(t *testing.T) {
+	response := detailed(t, codes.Internal, "one\ntwo\u2028three", &errdetails.BadRequest{
+		FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: "a\nb", Description: "c\r\nd"}},
+	})
+	err := statusError(response, "id\nof the server", "")
+	if err.Message != "one\ntwo\u2028three" {
+		t.Errorf("%q", err.Message)
+	}
+	for _, text := range []string{err.Error(), fmt.Sprintf("%#v", err), status.Convert(err).Message()} {
+		if strings.ContainsAny(text, "\r\n\u2028") {
+			t.Errorf("%q", text)
+		}
 	}
 }
 

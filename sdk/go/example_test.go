@@ -30,11 +30,12 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	manifests, err := bindery.Manifests(bound.Response, bindery.ManifestOptions{Template: "cowboys"})
+	manifests, err := bound.Manifests(bindery.ManifestOptions{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := bindery.WriteManifests(os.Stdout, manifests); err != nil {
+	// For kubectl apply --server-side -f -.
+	if _, err := manifests.WriteTo(os.Stdout); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -97,7 +98,7 @@ func ExampleError() {
 	})
 	var failure *bindery.Error
 	if errors.As(err, &failure) {
-		fmt.Println(failure.Kind, failure.ReasonString(), failure.Fault.NeedsMending())
+		fmt.Println(failure.Kind, failure.ReasonString(), failure.Fault.Permanent())
 	}
 	fmt.Println(errors.Is(err, bindery.FaultCertificateUntrusted))
 	fmt.Println(errors.Is(err, bindery.Reason(pb.ErrorReason_ERROR_REASON_TEMPLATE_BIND_DENIED)))

@@ -12,7 +12,7 @@ const (
 	FaultRefused Fault = "ConnectionRefused"
 	// FaultNameUnknown: the host name cannot be resolved.
 	FaultNameUnknown Fault = "NameUnknown"
-	// FaultConnectTimeout: the attempt to connect was not answered in time.
+	// FaultConnectTimeout: the server did not respond to the attempt to connect in time.
 	FaultConnectTimeout Fault = "ConnectTimeout"
 	// FaultCertificateUntrusted: the server's certificate is signed by a CA that is not trusted.
 	FaultCertificateUntrusted Fault = "CertificateUntrusted"
@@ -26,7 +26,7 @@ const (
 	FaultTLS Fault = "TlsFailed"
 	// FaultServerIsPlaintext: the server does not speak TLS.
 	FaultServerIsPlaintext Fault = "ServerIsPlaintext"
-	// FaultNoHTTP2: the server speaks TLS, but not HTTP/2.
+	// FaultNoHTTP2: the server speaks neither HTTP/2 nor gRPC-Web over HTTP/1.1.
 	FaultNoHTTP2 Fault = "NoHttp2"
 	// FaultBroken: the connection broke.
 	FaultBroken Fault = "ConnectionBroken"
@@ -37,8 +37,8 @@ const (
 // Error returns the reason, so that a fault is a target of errors.Is.
 func (f Fault) Error() string { return string(f) }
 
-// NeedsMending tells whether a retry cannot succeed until somebody has changed the configuration of client or server.
-func (f Fault) NeedsMending() bool {
+// Permanent tells whether a retry cannot succeed before the configuration of the client or of the server has changed.
+func (f Fault) Permanent() bool {
 	switch f {
 	case FaultCertificateUntrusted, FaultCertificateName, FaultCertificateExpired, FaultClientCertificate, FaultTLS,
 		FaultServerIsPlaintext, FaultNoHTTP2:
@@ -48,14 +48,15 @@ func (f Fault) NeedsMending() bool {
 	}
 }
 
-func (f Fault) mend(address string) string {
+// advice says what is wrong with the connection, and what to do.
+func (f Fault) advice(address string) string {
 	switch f {
 	case FaultRefused:
-		return "nobody listens there; check host and port, and that the server runs"
+		return "no program listens there; check host and port, and that the server runs"
 	case FaultNameUnknown:
 		return "the name has no address; check its spelling and the DNS"
 	case FaultConnectTimeout:
-		return "no answer; check host and port, and firewalls and network policies on the way"
+		return "no response; check host and port, and firewalls and network policies on the way"
 	case FaultCertificateUntrusted:
 		return "its certificate is signed by a CA that is not trusted here; give that CA's certificate"
 	case FaultCertificateName:
@@ -69,7 +70,7 @@ func (f Fault) mend(address string) string {
 	case FaultServerIsPlaintext:
 		return "it speaks no TLS; check the port (plaintext is allowed on loopback alone, as http://)"
 	case FaultNoHTTP2:
-		return "it speaks TLS but not HTTP/2; a proxy in front of it must pass gRPC through"
+		return "it does not speak HTTP/2; a proxy in front of it must pass gRPC or gRPC-Web through"
 	case FaultSilent:
 		return "it has been silent for longer than a live stream is"
 	default:

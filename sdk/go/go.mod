@@ -3,6 +3,7 @@ module kube-bind.io/bindery/sdk/go
 go 1.26.0
 
 require (
+	connectrpc.com/connect/v2 v2.0.2
 	golang.org/x/net v0.60.0
 	google.golang.org/genproto/googleapis/api v0.0.0-20261012220534-4341edf3f941
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20261012220534-4341edf3f941

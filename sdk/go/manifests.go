@@ -31,9 +31,9 @@ const (
 // ManifestOptions is what a caller chooses about the objects of a bind. The zero value is a binding that accepts all claims but
 // one on every Secret.
 type ManifestOptions struct {
-	// Name of the binding that was asked for. An answer for another one is refused; empty takes the name in the answer.
+	// Name of the binding that was asked for. A response for another one is refused; empty takes the name in the response.
 	Name string
-	// Template that was bound, for an annotation.
+	// Template that was bound, for an annotation; empty writes none.
 	Template string
 	// Bundle makes a bundle of this name in place of a binding.
 	Bundle string
@@ -99,8 +99,19 @@ func (m Manifest) Object() map[string]any { return m.document() }
 // their UTF-8 bytes, no insignificant space. That of the Secret holds tokens.
 func (m Manifest) JSON() []byte { return appendCanonical(nil, m.document()) }
 
-// MarshalJSON returns the object in the canonical form.
-func (m Manifest) MarshalJSON() ([]byte, error) { return m.JSON(), nil }
+// MarshalJSON returns the object for logs: the data of a Secret are redacted. [Manifest.JSON] returns it for kubectl.
+func (m Manifest) MarshalJSON() ([]byte, error) {
+	if m.document == nil {
+		return []byte("null"), nil
+	}
+	document := m.document()
+	if data, ok := document["data"].(map[string]any); ok && m.Kind == "Secret" {
+		for key, value := range data {
+			data[key] = fmt.Sprintf("[%d bytes redacted]", len(value.(string)))
+		}
+	}
+	return appendCanonical(nil, document), nil
+}
 
 // String names the object, such as "Secret kube-bind/kubeconfig-cowboys". It shows no token.
 func (m Manifest) String() string {
@@ -119,21 +130,42 @@ func (m Manifest) LogValue() slog.Value { return slog.StringValue(m.String()) }
 // MarshalLog is what logr logs: the name of the object.
 func (m Manifest) MarshalLog() any { return m.String() }
 
-// WriteManifests writes the objects for kubectl apply -f: in the canonical form, one line each.
-func WriteManifests(to io.Writer, manifests []Manifest) error {
-	for _, manifest := range manifests {
-		if _, err := to.Write(append(manifest.JSON(), '\n')); err != nil {
-			return fmt.Errorf("cannot write %s: %w", manifest, err)
+// ManifestList is the objects of one bind, in the order in which the consumer applies them.
+type ManifestList []Manifest
+
+// WriteTo writes the objects for kubectl apply --server-side -f: in the canonical form, one line each. It writes the kubeconfig.
+func (l ManifestList) WriteTo(to io.Writer) (int64, error) {
+	var written int64
+	for _, manifest := range l {
+		count, err := to.Write(append(manifest.JSON(), '\n'))
+		written += int64(count)
+		if err != nil {
+			return written, fmt.Errorf("cannot write %s: %w", manifest, err)
 		}
 	}
-	return nil
+	return written, nil
 }
 
-// Manifests judges the answer to a bind, and makes the objects that the consumer applies, in this order: the Namespace (if it is
+// names are the names of the objects, which show no token.
+func (l ManifestList) names() []string { return texts(l) }
+
+// LogValue is what log/slog logs: the names of the objects.
+func (l ManifestList) LogValue() slog.Value { return slog.AnyValue(l.names()) }
+
+// MarshalLog is what logr logs: the names of the objects.
+func (l ManifestList) MarshalLog() any { return l.names() }
+
+// Manifests judges the response to a bind, and makes the objects that the consumer applies, in this order: the Namespace (if it is
 // asked for), ClusterRole, ClusterRoleBinding, Secret and APIServiceBinding, or for a bundle the Secret and
-// APIServiceBindingBundle. The owner comes last, because the konnector acts on it. Nothing of the answer but names, claims and the
+// APIServiceBindingBundle. The owner comes last, because the konnector acts on it. Nothing of the response but names, claims and the
 // kubeconfig enters them. An error is of type [*Refusal].
-func Manifests(response *pb.BindingResourceResponse, options ManifestOptions) ([]Manifest, error) {
+//
+// Use [Bound.Manifests] for what [Client.Bind] returns; its Response has no kubeconfig.
+func Manifests(response *pb.BindingResourceResponse, options ManifestOptions) (ManifestList, error) {
+	return makeManifests(response, Hide(response.GetKubeconfig().GetKubeconfig()), options)
+}
+
+func makeManifests(response *pb.BindingResourceResponse, kubeconfig Hidden, options ManifestOptions) (ManifestList, error) {
 	name := options.Name
 	if name == "" {
 		name = response.GetBindingName()
@@ -158,11 +190,11 @@ func Manifests(response *pb.BindingResourceResponse, options ManifestOptions) ([
 	if install.decision, err = decide(install.offer.claims, options); err != nil {
 		return nil, err
 	}
-	install.kubeconfig = response.GetKubeconfig().GetKubeconfig()
-	if len(install.kubeconfig) == 0 {
+	install.kubeconfig = kubeconfig
+	if len(install.kubeconfig.Bytes()) == 0 {
 		return nil, &Refusal{Reason: "NoKubeconfig", message: "it has no kubeconfig"}
 	}
-	var manifests []Manifest
+	var manifests ManifestList
 	if options.WithNamespace {
 		manifests = append(manifests, install.makeNamespace())
 	}
@@ -180,7 +212,7 @@ type install struct {
 	namespace, serviceAccount string
 	offer                     offer
 	decision                  decision
-	kubeconfig                []byte
+	kubeconfig                Hidden
 }
 
 func (i install) makeNamespace() Manifest {
@@ -195,7 +227,7 @@ func (i install) makeSecret(name string) Manifest {
 		metadata["namespace"] = i.namespace
 		return map[string]any{
 			"metadata": metadata,
-			"data":     map[string]any{kubeconfigName: base64.StdEncoding.EncodeToString(i.kubeconfig)},
+			"data":     map[string]any{kubeconfigName: base64.StdEncoding.EncodeToString(i.kubeconfig.Bytes())},
 		}
 	})
 }

@@ -102,26 +102,76 @@ func TestManifestsAreWholeAndInOrder(t *testing.T) {
 	}
 }
 
-func TestManifestsShowNoKubeconfig(t *testing.T) {
-	manifests, err := bindery.Manifests(answer(), bindery.ManifestOptions{})
+func bound() *bindery.Bound {
+	request := &pb.BindableResourcesRequest{
+		Metadata: &pb.ObjectMeta{Name: "west"},
+		Spec:     &pb.BindableResourcesRequestSpec{TemplateRef: &pb.NameRef{Name: "cowboys"}},
+	}
+	return bindery.NewBound(request, answer())
+}
+
+func TestNoResultShowsAKubeconfig(t *testing.T) {
+	bound := bound()
+	manifests, err := bound.Manifests(bindery.ManifestOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	bound := &bindery.Bound{Response: answer()}
-	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
-		shown := fmt.Sprintf(verb+verb+verb, manifests, bound, *bound)
-		if strings.Contains(shown, "hunter2") || strings.Contains(shown, "aHVudGVyMg") || strings.Contains(shown, "0x68, 0x75") {
-			t.Errorf("%s: %s", verb, shown)
+	renewed := bindery.Renewed{Kubeconfig: bindery.Hide([]byte("hunter2"))}
+	inside := struct {
+		Bound     *bindery.Bound
+		Manifests bindery.ManifestList
+		Secret    bindery.Manifest
+		Renewed   bindery.Renewed
+		Response  *pb.BindingResourceResponse
+	}{bound, manifests, manifests[2], renewed, answer()}
+	for _, value := range []any{
+		bound, *bound, manifests, []bindery.Manifest(manifests), manifests[2], renewed, &renewed, renewed.Kubeconfig, inside, &inside, answer(),
+	} {
+		var shown strings.Builder
+		fmt.Fprintf(&shown, "%v %+v %#v %s %q %x", value, value, value, value, value, value)
+		if text, err := json.Marshal(value); err != nil {
+			t.Error(err)
+		} else {
+			shown.Write(text)
+		}
+		slog.New(slog.NewJSONHandler(&shown, nil)).Info("made", "value", value, "inside", map[string]any{"value": value})
+		slog.New(slog.NewTextHandler(&shown, nil)).Info("made", "value", value, "inside", map[string]any{"value": value})
+		for _, spelling := range []string{"hunter2", "aHVudGVyMg", "0x68, 0x75", "68756e74657232", "104 117", "104,117"} {
+			if strings.Contains(shown.String(), spelling) {
+				t.Errorf("%T is shown as %s", value, shown.String())
+			}
 		}
 	}
-	var log bytes.Buffer
-	slog.New(slog.NewJSONHandler(&log, nil)).Info("bound", "bound", bound, "secret", manifests[2])
-	logged := log.String()
-	if strings.Contains(logged, "hunter2") || strings.Contains(logged, "aHVudGVyMg") || !strings.Contains(logged, "kubeconfig-west") {
+	if got := string(bound.Kubeconfig.Bytes()) + string(renewed.Kubeconfig.Bytes()); got != "hunter2hunter2" {
+		t.Error(got)
+	}
+	if logged := fmt.Sprint(manifests.LogValue()); !strings.Contains(logged, "Secret kube-bind/kubeconfig-west") {
 		t.Error(logged)
 	}
-	if got := string(bound.Kubeconfig()); got != "hunter2" {
-		t.Error(got)
+}
+
+func TestABoundKnowsWhatWasAskedFor(t *testing.T) {
+	manifests, err := bound().Manifests(bindery.ManifestOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := bindery.Manifests(answer(), bindery.ManifestOptions{Name: "west", Template: "cowboys"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, expect bytes.Buffer
+	manifests.WriteTo(&got)
+	whole.WriteTo(&expect)
+	if got.String() != expect.String() || !strings.Contains(got.String(), `"kube-bind.io/template":"cowboys"`) ||
+		!strings.Contains(got.String(), `"kubeconfig":"aHVudGVyMg=="`) {
+		t.Errorf("got\n%s\ninstead of\n%s", got.String(), expect.String())
+	}
+	other := answer()
+	other.BindingName, other.Requests[0].Name = "east", "east"
+	_, err = bindery.NewBound(bound().Request, other).Manifests(bindery.ManifestOptions{})
+	var refusal *bindery.Refusal
+	if !errors.As(err, &refusal) || refusal.Reason != "OtherBinding" {
+		t.Error(err)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	pb "kube-bind.io/bindery/sdk/go/kubebind/v1alpha2"
 )
 
-// Refusal is why no objects are made of an answer: the provider asks for more than it may have, or the options do not fit.
+// Refusal is why no objects are made of a response: the provider asks for more than it may have, or the options do not fit.
 type Refusal struct {
 	// Reason is for conditions and metrics, and never changes: Name, OtherBinding, NoContract, Empty, ForeignApi, Unclaimable,
 	// Wildcard, Beyond, Verb, NotClaimed, EverySecret or NoKubeconfig.
@@ -32,11 +32,11 @@ type offer struct {
 	claims []claim
 }
 
-// judge judges the answer to a bind under this name. Refused is anything beyond the resources of the export and its claims.
-func judge(answer *pb.BindingResourceResponse, binding string) (offer, *Refusal) {
-	names := []string{answer.GetBindingName()}
+// judge judges the response to a bind under this name. Refused is anything beyond the resources of the export and its claims.
+func judge(response *pb.BindingResourceResponse, binding string) (offer, *Refusal) {
+	names := []string{response.GetBindingName()}
 	var judged offer
-	for _, request := range answer.GetRequests() {
+	for _, request := range response.GetRequests() {
 		names = append(names, request.GetName())
 		for _, resource := range request.GetResources() {
 			judged.resources = append(judged.resources, GroupResource{resource.GetGroup(), resource.GetResource()})
@@ -48,16 +48,16 @@ func judge(answer *pb.BindingResourceResponse, binding string) (offer, *Refusal)
 	}
 	for _, name := range names {
 		if name != binding {
-			return offer{}, &Refusal{Reason: "OtherBinding", message: fmt.Sprintf("it answers for %q instead of %q", name, binding)}
+			return offer{}, &Refusal{Reason: "OtherBinding", message: fmt.Sprintf("it is for the binding %q instead of %q", name, binding)}
 		}
 	}
-	judged.contract = answer.GetProviderNamespace()
+	judged.contract = response.GetProviderNamespace()
 	judged.resources = sortedSet(judged.resources)
 	slices.SortStableFunc(judged.claims, func(one, other claim) int { return one.resource.compare(other.resource) })
 	if refusal := judged.judgeExport(); refusal != nil {
 		return offer{}, refusal
 	}
-	for _, rule := range answer.GetConsumerRules() {
+	for _, rule := range response.GetConsumerRules() {
 		if refusal := judged.judgeRule(rule); refusal != nil {
 			return offer{}, refusal
 		}
@@ -96,7 +96,7 @@ func foreignOwner(resource GroupResource) string {
 		return owner
 	}
 	if !isAPIName(resource.Group) || !isAPIName(resource.Resource) {
-		return "nobody: no API can have this name"
+		return "no API: none can have this name"
 	}
 	return ""
 }
@@ -112,7 +112,7 @@ func (o offer) unclaimable(resource GroupResource) string {
 		if isClaimableCore(resource) {
 			return ""
 		}
-		return "nobody can claim: of the core group, only configmaps, secrets and serviceaccounts can be"
+		return "cannot be claimed: of the core group, only configmaps, secrets and serviceaccounts can be"
 	case !isAPIName(resource.Group) || !isAPIName(resource.Resource):
 		return "no API can be named"
 	case ownerOfGroup(resource.Group) != "":

@@ -15,12 +15,14 @@ const Version = "0.1.0"
 const (
 	// MessageSendMax is the size limit of a request, in bytes; servers refuse larger ones.
 	MessageSendMax = 256 * 1024
-	// MessageReceiveMax is the size limit of an answer, in bytes.
+	// MessageReceiveMax is the size limit of a response, in bytes.
 	MessageReceiveMax = 4 * 1024 * 1024
 
 	defaultConnectTimeout = 10 * time.Second
 	defaultTimeout        = 30 * time.Second
 	defaultAttemptTimeout = 10 * time.Second
+	// timeoutMax is the longest time limit; longer ones are shortened to it.
+	timeoutMax = 24 * time.Hour
 )
 
 // Option is a setting of a client; see [NewClient].
@@ -38,13 +40,14 @@ type settings struct {
 	attemptTimeout time.Duration
 	retry          RetryPolicy
 	userAgent      string
+	protocol       Protocol
 	watch          timing.Watch
 }
 
-// ConfigError is why a client cannot be made with its settings.
+// ConfigError is why a client cannot be made with its settings, or a request cannot be encoded.
 type ConfigError struct {
 	// Reason is for conditions and metrics, and never changes: AddressInvalid, PlaintextRefused, CaInvalid,
-	// ClientCertificateInvalid, TlsSetupFailed or UserAgentInvalid.
+	// ClientCertificateInvalid, TlsSetupFailed, UserAgentInvalid, TimeoutInvalid or RequestInvalid.
 	Reason string
 
 	message string
@@ -65,7 +68,7 @@ func WithTokenSource(tokens TokenSource) Option {
 	}
 }
 
-// WithCAFile trusts the CA certificates (PEM) in this file instead of those of the system.
+// WithCAFile trusts the CA certificates (PEM) in this file instead of those of the system. The file is read once.
 func WithCAFile(path string) Option {
 	return func(s *settings) error {
 		text, err := os.ReadFile(path)
@@ -118,29 +121,40 @@ func WithPlaintext() Option {
 	}
 }
 
-// WithConnectTimeout sets the time limit for connecting, TLS included. The default is 10 s.
+// WithConnectTimeout sets the time limit for connecting, TLS included: more than 0, and at most a day. The default is 10 s.
 func WithConnectTimeout(timeout time.Duration) Option {
-	return func(s *settings) error {
-		s.connectTimeout = timeout
-		return nil
+	return func(s *settings) (err error) {
+		s.connectTimeout, err = checkTimeout("for connecting", timeout)
+		return err
 	}
 }
 
-// WithTimeout sets the time limit of a call with all its attempts. The default is 30 s, and longer for calls that wait for a
-// controller. The deadline of a call's context counts as well.
+// WithTimeout sets the time limit of a call with all its attempts and its token: more than 0, and at most a day. The default is 30 s,
+// and longer for calls that wait for a controller. The deadline of a call's context counts as well.
 func WithTimeout(timeout time.Duration) Option {
-	return func(s *settings) error {
-		s.timeout = timeout
-		return nil
+	return func(s *settings) (err error) {
+		s.timeout, err = checkTimeout("of a call", timeout)
+		return err
 	}
 }
 
-// WithAttemptTimeout sets the time limit of one attempt. The default is 10 s, and longer for calls that wait for a controller.
+// WithAttemptTimeout sets the time limit of one attempt, which begins when its token is there: more than 0, and at most a day. The
+// default is 10 s, and longer for calls that wait for a controller.
 func WithAttemptTimeout(timeout time.Duration) Option {
-	return func(s *settings) error {
-		s.attemptTimeout = timeout
-		return nil
+	return func(s *settings) (err error) {
+		s.attemptTimeout, err = checkTimeout("of an attempt", timeout)
+		return err
 	}
+}
+
+func checkTimeout(what string, timeout time.Duration) (time.Duration, error) {
+	if timeout <= 0 {
+		return 0, &ConfigError{
+			Reason:  "TimeoutInvalid",
+			message: fmt.Sprintf("the time limit %s is %s; give one that is more than 0", what, timeout),
+		}
+	}
+	return min(timeout, timeoutMax), nil
 }
 
 // WithRetry sets how often and how soon failed calls are retried.
@@ -165,6 +179,35 @@ func WithUserAgent(name string) Option {
 		s.userAgent = name
 		return nil
 	}
+}
+
+// Protocol is how calls are sent.
+type Protocol int
+
+const (
+	// ProtocolAuto is gRPC, and gRPC-Web where HTTP/2 cannot be had. It is the default.
+	ProtocolAuto Protocol = iota
+	// ProtocolGRPC is gRPC over HTTP/2, without a fallback.
+	ProtocolGRPC
+	// ProtocolGRPCWeb is gRPC-Web over HTTP/1.1, also for proxies that speak HTTP/2 but do not pass gRPC through.
+	ProtocolGRPCWeb
+)
+
+// WithProtocol sets the protocol of all calls and watches.
+func WithProtocol(protocol Protocol) Option {
+	return func(s *settings) error {
+		s.protocol = protocol
+		return nil
+	}
+}
+
+// fullUserAgent is the user's own user agent and that of the SDK.
+func (s *settings) fullUserAgent() string {
+	own := "bindery-sdk-go/" + Version
+	if s.userAgent == "" {
+		return own
+	}
+	return s.userAgent + " " + own
 }
 
 // WithWatchTiming sets the times of watches. Only tests of this module can make its argument.
@@ -194,15 +237,15 @@ func (s *settings) checkPlaintext(address Address) error {
 	if !address.Plaintext() {
 		return nil
 	}
-	mend := "dial https://, plaintext is for loopback addresses alone"
+	advice := "dial https://, plaintext is for loopback addresses alone"
 	if address.Loopback() {
 		if s.allowPlaintext {
 			return nil
 		}
-		mend = "dial https://, or allow plaintext explicitly"
+		advice = "dial https://, or allow plaintext explicitly"
 	}
 	return &ConfigError{
 		Reason:  "PlaintextRefused",
-		message: fmt.Sprintf("%s is plaintext, over which tokens could be read; %s", address, mend),
+		message: fmt.Sprintf("%s is plaintext, over which tokens could be read; %s", address, advice),
 	}
 }

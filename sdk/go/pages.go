@@ -3,12 +3,17 @@ package bindery
 import (
 	"fmt"
 	"iter"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 )
 
-// pagesMax limits the pages of one list: half a million objects at the default page size.
-const pagesMax = 10_000
+const (
+	// pagesMax limits the pages of one list: half a million objects at the default page size.
+	pagesMax = 10_000
+	// pageTokensMax is how many of the last page tokens are remembered, to notice a list that goes round.
+	pageTokensMax = 16
+)
 
 // Collect reads a list to its end.
 func Collect[T any](list iter.Seq2[T, error]) ([]T, error) {
@@ -29,12 +34,12 @@ type listRequest interface {
 	GetPageToken() string
 }
 
-// listAnswer is one page.
-type listAnswer interface{ GetNextPageToken() string }
+// listPage is one page.
+type listPage interface{ GetNextPageToken() string }
 
 // pages reads pages until one has no token for a next page. An empty page with a token is not the last one.
-func pages[Q listRequest, A listAnswer, T any](
-	address Address, request Q, turn func(request Q, pageToken string), call func(Q) (A, error), items func(A) []T,
+func pages[Q listRequest, P listPage, T any](
+	address Address, request Q, setToken func(request Q, pageToken string), call func(Q) (P, error), items func(P) []T,
 ) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
@@ -42,27 +47,31 @@ func pages[Q listRequest, A listAnswer, T any](
 		if request == absent {
 			request = request.ProtoReflect().Type().New().Interface().(Q)
 		}
-		page := proto.CloneOf(request)
+		next := proto.CloneOf(request)
+		tokens := []string{next.GetPageToken()}
 		for range pagesMax {
-			answer, err := call(page)
+			page, err := call(next)
 			if err != nil {
 				yield(none, err)
 				return
 			}
-			for _, item := range items(answer) {
+			for _, item := range items(page) {
 				if !yield(item, nil) {
 					return
 				}
 			}
-			next := answer.GetNextPageToken()
-			if next == "" {
+			token := page.GetNextPageToken()
+			if token == "" {
 				return
 			}
-			if next == page.GetPageToken() {
-				yield(none, protocolError(address, "a page names itself as the next one"))
+			if slices.Contains(tokens, token) {
+				yield(none, protocolError(address, "the pages of a list go round: a page names itself or a former one as the next"))
 				return
 			}
-			turn(page, next)
+			setToken(next, token)
+			if tokens = append(tokens, token); len(tokens) > pageTokensMax {
+				tokens = tokens[1:]
+			}
 		}
 		yield(none, protocolError(address, fmt.Sprintf("a list has more than %d pages", pagesMax)))
 	}

@@ -9,8 +9,8 @@ import (
 
 // RetryPolicy is how often and how soon a failed call is retried.
 //
-// Retried are UNAVAILABLE, after the delay that the server asks for, and connections that could not be made. For idempotent
-// methods, connections that broke, DEADLINE_EXCEEDED, and RESOURCE_EXHAUSTED with a RetryInfo are retried too. No retry is sent
+// Retried are UNAVAILABLE, after the delay that the server asks for, connections that could not be made, and calls that the server
+// certainly did not process (REFUSED_STREAM, GOAWAY). For idempotent methods, connections that broke, DEADLINE_EXCEEDED, and RESOURCE_EXHAUSTED with a RetryInfo are retried too. No retry is sent
 // after the deadline of the call.
 type RetryPolicy struct {
 	// Attempts is the number of attempts at most, the first included; 1 means no retry.
@@ -26,7 +26,8 @@ func DefaultRetryPolicy() RetryPolicy {
 	return RetryPolicy{Attempts: 5, Base: 200 * time.Millisecond, Cap: 5 * time.Second}
 }
 
-// delay is the delay after so many failures: what the server asks for, plus a random part (0 to 1) of a time that doubles.
+// delay returns the delay after this number of failures: least, which the server asks for, plus a random part (0 to 1) of a window
+// that doubles with each failure.
 func (p RetryPolicy) delay(failures int, least time.Duration, random float64) time.Duration {
 	window := p.Base
 	for range failures - 1 {
@@ -43,7 +44,7 @@ func (p RetryPolicy) delay(failures int, least time.Duration, random float64) ti
 	return least + part
 }
 
-// next is the delay before the next attempt; false if there is none.
+// next returns the delay before the next attempt; false if the call must not be retried.
 func (p RetryPolicy) next(err *Error, idempotent bool, attemptsMade int, left time.Duration, random float64) (time.Duration, bool) {
 	if attemptsMade >= p.Attempts {
 		return 0, false
@@ -56,7 +57,7 @@ func (p RetryPolicy) next(err *Error, idempotent bool, attemptsMade int, left ti
 	return delay, delay < left
 }
 
-// retryable is the shortest delay before a retry can help; false if it cannot.
+// retryable returns the delay that the server asks for; false if a retry cannot help or could repeat a change.
 func retryable(err *Error, idempotent bool) (time.Duration, bool) {
 	switch err.Kind {
 	case KindStatus:
@@ -75,7 +76,7 @@ func retryable(err *Error, idempotent bool) (time.Duration, bool) {
 			return 0, false
 		}
 	case KindTransport:
-		return 0, !err.Fault.NeedsMending() && (idempotent || err.NotSent)
+		return 0, !err.Fault.Permanent() && (idempotent || err.NotSent)
 	default:
 		return 0, false
 	}

@@ -102,6 +102,7 @@ func TestLimitsFollowTheWaitUnlessTheyAreSet(t *testing.T) {
 		{0, 0, 60, 90, 70},
 		{5, 0, 60, 5, 5},
 		{50, 7, 60, 50, 7},
+		{0, 0, 24 * 3600, 24*3600 + 30, 24*3600 + 10},
 	} {
 		s := settings{timeout: check.total * time.Second, attemptTimeout: check.attempt * time.Second}
 		total, attempt := s.limits(check.wait * time.Second)

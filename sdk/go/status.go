@@ -9,17 +9,17 @@ import (
 // errorDomain is ErrorInfo.domain of every error of the API.
 const errorDomain = "kube-bind.io"
 
-// statusError reads an answer of the server with its details. Malformed details are left out. headerID is the id of the call as
-// the header of the answer gives it, and sentID the one that was sent.
-func statusError(answer *status.Status, headerID, sentID string) *Error {
-	e := &Error{Kind: KindStatus, Code: answer.Code(), Message: printable(answer.Message()), RequestID: sentID}
+// statusError reads the status of a response with its details. Malformed details are left out. headerID is the id of the call in the
+// header of the response, and sentID the one that was sent.
+func statusError(response *status.Status, headerID, sentID string) *Error {
+	e := &Error{Kind: KindStatus, Code: response.Code(), Message: printable(response.Message()), RequestID: sentID}
 	if e.Code > codes.Unauthenticated {
 		e.Code = codes.Unknown
 	}
 	if headerID != "" {
 		e.RequestID = printable(headerID)
 	}
-	for _, detail := range answer.Details() {
+	for _, detail := range response.Details() {
 		switch detail := detail.(type) {
 		case *errdetails.ErrorInfo:
 			e.addInfo(detail)
@@ -57,8 +57,9 @@ func (e *Error) addInfo(info *errdetails.ErrorInfo) {
 	if info.GetDomain() != errorDomain {
 		return
 	}
-	e.ReasonName = printable(info.GetReason())
-	e.Reason = reasonOf(info.GetReason())
+	if e.Reason = reasonOf(info.GetReason()); e.Reason == 0 {
+		e.UnknownReason = printable(info.GetReason())
+	}
 	if len(info.GetMetadata()) > 0 {
 		e.Metadata = make(map[string]string, len(info.GetMetadata()))
 	}

@@ -18,7 +18,7 @@ func provider(context.Context, int, any) (any, error) {
 }
 
 // checkFault makes a call, and checks what failed about the connection; empty for nothing.
-func checkFault(t *testing.T, address string, fault Fault, mend string, options ...Option) {
+func checkFault(t *testing.T, address string, fault Fault, advice string, options ...Option) {
 	t.Helper()
 	options = append([]Option{WithRetry(RetryPolicy{Attempts: 1})}, options...)
 	client, err := NewClient(address, options...)
@@ -33,7 +33,7 @@ func checkFault(t *testing.T, address string, fault Fault, mend string, options 
 		}
 		return
 	}
-	if !errors.Is(err, fault) || !strings.Contains(err.Error(), mend) || !strings.Contains(err.Error(), address) {
+	if !errors.Is(err, fault) || !strings.Contains(err.Error(), advice) || !strings.Contains(err.Error(), address) {
 		t.Errorf("instead of %s: %v", fault, err)
 	}
 }
@@ -61,9 +61,9 @@ func TestAClientCertificateIsPresentedWhereOneIsRequired(t *testing.T) {
 	s := serve(t, config, provider)
 	hour := time.Now().Add(time.Hour)
 	checkFault(t, s.address, "", "", WithCAPEM(ca.pem()), WithClientCertificatePEM(clients.issue(t, "me", hour)))
-	const mend = "present a valid one"
-	checkFault(t, s.address, FaultClientCertificate, mend, WithCAPEM(ca.pem()))
-	checkFault(t, s.address, FaultClientCertificate, mend, WithCAPEM(ca.pem()), WithClientCertificatePEM(strangers.issue(t, "me", hour)))
+	const advice = "present a valid one"
+	checkFault(t, s.address, FaultClientCertificate, advice, WithCAPEM(ca.pem()))
+	checkFault(t, s.address, FaultClientCertificate, advice, WithCAPEM(ca.pem()), WithClientCertificatePEM(strangers.issue(t, "me", hour)))
 }
 
 func TestPlaintextIsToldFromTLS(t *testing.T) {
@@ -81,7 +81,8 @@ func TestAServerWithoutHTTP2IsNamed(t *testing.T) {
 		config := ca.serving(t, "127.0.0.1")
 		config.NextProtos = protocols
 		t.Run(name, func(t *testing.T) {
-			checkFault(t, "https://"+raw(t, config, func(net.Conn) {}), FaultNoHTTP2, "not HTTP/2", WithCAPEM(ca.pem()))
+			checkFault(t, "https://"+raw(t, config, func(c net.Conn) { c.Close() }), FaultNoHTTP2, "does not speak HTTP/2",
+				WithCAPEM(ca.pem()))
 		})
 	}
 }
@@ -117,14 +118,16 @@ func raw(t *testing.T, config *tls.Config, handle func(net.Conn)) string {
 	return listener.Addr().String()
 }
 
-func TestWhatIsNoHTTP2IsABrokenConnection(t *testing.T) {
+func TestAServerOfNeitherProtocolIsNamed(t *testing.T) {
 	http1 := raw(t, nil, func(connection net.Conn) { io.WriteString(connection, "HTTP/1.1 400 Bad Request\r\n\r\n") })
-	checkFault(t, "http://"+http1, FaultBroken, "broke", WithPlaintext())
+	checkFault(t, "http://"+http1, FaultNoHTTP2, "does not speak HTTP/2", WithPlaintext())
+	ssh := raw(t, nil, func(connection net.Conn) { io.WriteString(connection, "SSH-2.0-OpenSSH_9.2\r\n") })
+	checkFault(t, "http://"+ssh, FaultBroken, "broke", WithPlaintext())
 }
 
 func TestASilentServerIsGivenUp(t *testing.T) {
 	silent := "http://" + raw(t, nil, func(net.Conn) {})
-	checkFault(t, silent, FaultConnectTimeout, "no answer", WithPlaintext(), WithConnectTimeout(200*time.Millisecond))
+	checkFault(t, silent, FaultConnectTimeout, "no response", WithPlaintext(), WithConnectTimeout(200*time.Millisecond))
 }
 
 func TestANameWithoutAddressIsNamed(t *testing.T) {
@@ -146,13 +149,17 @@ func TestSettingsThatCannotWorkAreRefusedAtOnce(t *testing.T) {
 		"address":               {"ftp://bind.example.com", WithPlaintext(), "AddressInvalid"},
 		"plaintext":             {"http://bind.example.com", WithPlaintext(), "PlaintextRefused"},
 		"plaintext elsewhere":   {"http://10.0.0.1:8080", WithPlaintext(), "PlaintextRefused"},
-		"plaintext not allowed": {"http://127.0.0.1:8080", WithTimeout(0), "PlaintextRefused"},
+		"plaintext not allowed": {"http://127.0.0.1:8080", WithTimeout(time.Second), "PlaintextRefused"},
 		"plaintext allowed":     {"http://[::1]:8080", WithPlaintext(), ""},
 		"no CA":                 {address, WithCAPEM([]byte("no certificate")), "CaInvalid"},
 		"empty CA":              {address, WithCAPEM(nil), "CaInvalid"},
 		"garbage CA":            {address, WithCAPEM([]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")), "CaInvalid"},
 		"missing CA file":       {address, WithCAFile("/nonexistent/ca.crt"), "CaInvalid"},
 		"server name":           {address, WithServerName("not a name"), "TlsSetupFailed"},
+		"no time":               {address, WithTimeout(0), "TimeoutInvalid"},
+		"negative time":         {address, WithAttemptTimeout(-1), "TimeoutInvalid"},
+		"no time to connect":    {address, WithConnectTimeout(0), "TimeoutInvalid"},
+		"endless time":          {address, WithTimeout(1<<63 - 1), ""},
 		"user agent":            {address, WithUserAgent("line\nbreak"), "UserAgentInvalid"},
 		"client certificate":    {address, WithClientCertificatePEM(chain, key), ""},
 		"another key":           {address, WithClientCertificatePEM(chain, otherKey), "ClientCertificateInvalid"},

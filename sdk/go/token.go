@@ -4,17 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // tokenLengthMax is the length limit of a token in bytes, so that it fits the headers that a server accepts.
 const tokenLengthMax = 15 * 1024
 
-// ErrLoggedOut is for token sources that have no token until somebody logs in again. A watch whose source returns an error that
-// wraps it ends.
-var ErrLoggedOut = errors.New("nobody is logged in")
+// ErrLoggedOut is for token sources that have no token until the user logs in again. A watch whose source returns an error that wraps
+// it ends.
+var ErrLoggedOut = errors.New("the user is logged out")
 
-// TokenSource provides the token of each call. It is asked once per attempt, possibly by several goroutines at a time, so it should
-// answer from memory. A source that remembers tokens also implements [TokenForgetter].
+// TokenSource provides the token of each call. A call asks before each attempt, possibly beside other calls, so the source should
+// remember its token; such a source also implements [TokenForgetter]. A call does not wait for a source beyond the deadline of the call
+// with all its attempts, nor a watch for longer than a minute. The text of a source's error is not part of the call's error, which
+// wraps it.
 type TokenSource interface {
 	// Token returns the token to send now, without "Bearer". Its audience must be [Client.Audience].
 	Token(ctx context.Context) (string, error)
@@ -70,18 +73,73 @@ func bearer(token string) (string, *Error) {
 }
 
 func tokenError(reason, message string, cause error) *Error {
-	return &Error{Kind: KindToken, ReasonName: reason, Message: message, cause: cause}
+	return &Error{Kind: KindToken, TokenReason: reason, Message: message, cause: cause}
 }
 
-// sourceError makes an error of one that a token source returned.
+// sourceFailed is for a source of this package, whose errors show no token.
+func sourceFailed(message string, cause error) *Error {
+	return tokenError("TokenSourceFailed", "cannot get a token: "+message, cause)
+}
+
+// sourceError makes an error of one that a token source returned. The text of the user's error can hold anything, so it is not shown.
 func sourceError(err error) *Error {
 	var typed *Error
 	switch {
 	case errors.As(err, &typed) && typed.Kind == KindToken:
 		return typed
 	case errors.Is(err, ErrLoggedOut):
-		return tokenError("LoggedOut", fmt.Sprintf("there is no token: %v", err), err)
+		return tokenError("LoggedOut", "there is no token: the user is logged out; log in again", err)
 	default:
-		return tokenError("TokenSourceFailed", fmt.Sprintf("cannot get a token: %v", err), err)
+		return sourceFailed("the token source returned an error, which this one wraps", err)
+	}
+}
+
+// askSource asks a source for a token until the deadline, or until the context ends. Sources that ignore their context go on in the
+// background. An error is of type [*Error].
+func askSource(caller context.Context, deadline time.Time, source TokenSource) (string, error) {
+	if static, ok := source.(staticToken); ok {
+		return static.token(), nil
+	}
+	began := time.Now()
+	ctx, cancel := context.WithDeadline(caller, deadline)
+	defer cancel()
+	token, err := callSource(ctx, source)
+	switch {
+	case err == nil:
+		return token, nil
+	case errors.Is(caller.Err(), context.Canceled):
+		return "", cancelledBy(caller)
+	case hasEnded(ctx):
+		waited := time.Since(began).Seconds()
+		return "", sourceFailed(fmt.Sprintf("the token source returned none within %.1f s", waited), context.DeadlineExceeded)
+	default:
+		return "", sourceError(err)
+	}
+}
+
+// callSource calls a source in the background, and waits until it returns or the context ends.
+func callSource(ctx context.Context, source TokenSource) (string, error) {
+	type result struct {
+		token    string
+		err      error
+		panicked any
+	}
+	done := make(chan result, 1)
+	go func() {
+		var got result
+		defer func() {
+			got.panicked = recover()
+			done <- got
+		}()
+		got.token, got.err = source.Token(ctx)
+	}()
+	select {
+	case got := <-done:
+		if got.panicked != nil {
+			panic(got.panicked)
+		}
+		return got.token, got.err
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"kube-bind.io/bindery/sdk/go/internal/timing"
 )
 
 const (
@@ -21,28 +23,44 @@ const (
 	tokenExpiryMargin = 30 * time.Second
 	// commandOutputMax limits what is kept of a command's output, in bytes.
 	commandOutputMax = 256 << 10
-	// commandErrorMax limits how much of a command's error output stands in an error, in bytes.
-	commandErrorMax = 512
-	// commandKillDelay is how long a command whose context has ended may hold its output open.
-	commandKillDelay = time.Second
+	// commandOutputDelay is how long a child of a command that has ended may hold the output open.
+	commandOutputDelay = time.Second
+	// commandRerunAfter is the time within which a command is not run again if it printed the token that the server had refused.
+	commandRerunAfter = 5 * time.Second
 )
 
-// tokenCommand runs a command that prints a token.
+// tokenCommand runs a command that prints a token. All calls share one run, which goes on when the call that began it has ended.
 type tokenCommand struct {
 	name string
 	// args is a function because arguments can hold secrets, and fmt prints a function as its address.
-	args func() []string
+	args  func() []string
+	limit time.Duration
 
-	// turn holds one value; the call that has taken it may run the command.
-	turn chan struct{}
-
-	mu   sync.Mutex
+	mu sync.Mutex
+	// last is the token that was printed last; nil if there is none that may be used.
 	last *commandToken
+	// running is the run that goes on; nil if there is none.
+	running *commandRun
+	// refused is the token that the server refused last; nil if it refused none.
+	refused secret
+}
+
+// commandRun is one run of a command.
+type commandRun struct {
+	done chan struct{}
+	// isStale is set if the server refused a token after the run began. Guarded by the mutex of the source.
+	isStale bool
+
+	// The result, which is set before done is closed.
+	token *commandToken
+	err   error
 }
 
 // commandToken is a token that a command printed.
 type commandToken struct {
 	token secret
+	// began is when the run began that printed it.
+	began time.Time
 	// notAfter is when the token is not used any more.
 	notAfter time.Time
 }
@@ -58,63 +76,98 @@ type execCredential struct {
 
 // TokenCommand returns a token source that runs a command, such as "kubectl bind token --exec-credential" or an exec credential
 // plugin of client-go. The command prints a token, or an ExecCredential. The token is remembered until 30 s before its
-// expirationTimestamp, or for a minute if it has none, and until the server says that it has expired. The command ends with the
-// context of the call that runs it.
+// expirationTimestamp, or for a minute if it has none, and until the server says that it has expired.
+//
+// The command has no standard input, writes its standard error to that of this process, and finds an ExecCredential in the variable
+// KUBERNETES_EXEC_INFO. It runs once at a time, for all calls that wait for it, and is killed after a minute.
 func TokenCommand(name string, args ...string) TokenSource {
-	turn := make(chan struct{}, 1)
-	turn <- struct{}{}
-	return &tokenCommand{name: name, args: func() []string { return args }, turn: turn}
+	return TokenCommandWithin(timing.DefaultCommand(), name, args...)
+}
+
+// TokenCommandWithin is [TokenCommand] with another time limit. Only tests of this module can make its first argument.
+func TokenCommandWithin(times timing.Command, name string, args ...string) TokenSource {
+	args = slices.Clone(args)
+	return &tokenCommand{name: name, args: func() []string { return args }, limit: times.Limit}
 }
 
 func (c *tokenCommand) Token(ctx context.Context) (string, error) {
-	if token, ok := c.remembered(); ok {
-		return token, nil
-	}
-	select {
-	case <-c.turn:
-		defer func() { c.turn <- struct{}{} }()
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
-	}
-	// Another call may have run the command meanwhile.
-	if token, ok := c.remembered(); ok {
-		return token, nil
-	}
-	token, err := c.run(ctx)
-	if err != nil {
-		return "", err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.last = token
-	return token.token(), nil
-}
-
-func (c *tokenCommand) remembered() (string, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.last == nil || !c.last.isCurrent(time.Now()) {
-		return "", false
-	}
-	return c.last.token(), true
-}
-
-func (c *tokenCommand) run(ctx context.Context) (*commandToken, error) {
-	command := exec.CommandContext(ctx, c.name, c.args()...)
-	command.WaitDelay = commandKillDelay
-	command.Env = commandEnvironment(os.Environ())
-	var output, errorOutput limitedBuffer
-	output.limit, errorOutput.limit = commandOutputMax, commandOutputMax
-	command.Stdout, command.Stderr = &output, &errorOutput
-	if err := command.Run(); err != nil {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+	for {
+		token, run := c.current()
+		if run == nil {
+			return token, nil
 		}
-		return nil, c.failed(err, output.text(), errorOutput.text())
+		select {
+		case <-run.done:
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
+		if run.err != nil {
+			return "", run.err
+		}
+		if c.isUsable(run) {
+			return run.token.token(), nil
+		}
 	}
-	token, err := parseCommandToken(output.text())
+}
+
+// current returns the remembered token, or else the run to wait for, which it begins if none goes on.
+func (c *tokenCommand) current() (string, *commandRun) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last != nil && c.last.isCurrent(time.Now()) {
+		return c.last.token(), nil
+	}
+	if c.running == nil {
+		c.running = &commandRun{done: make(chan struct{})}
+		go c.finish(c.running)
+	}
+	return "", c.running
+}
+
+// finish runs the command, and remembers its token.
+func (c *tokenCommand) finish(run *commandRun) {
+	defer close(run.done)
+	run.token, run.err = c.run()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running = nil
+	if run.err == nil && !c.isRefused(run) {
+		c.last = run.token
+	}
+}
+
+// isUsable tells whether the token of a run may be sent.
+func (c *tokenCommand) isUsable(run *commandRun) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.isRefused(run)
+}
+
+// isRefused tells whether the server refused the token of a run after the run began. The mutex is held.
+func (c *tokenCommand) isRefused(run *commandRun) bool {
+	return run.isStale && c.refused != nil && run.token.token() == c.refused()
+}
+
+func (c *tokenCommand) run() (*commandToken, error) {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), c.limit)
+	defer cancel()
+	command := exec.CommandContext(ctx, c.name, c.args()...)
+	command.WaitDelay = commandOutputDelay
+	command.Env = commandEnvironment(os.Environ())
+	output := &limitedBuffer{limit: commandOutputMax}
+	command.Stdout, command.Stderr = output, os.Stderr
+	err := command.Run()
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return nil, sourceFailed(fmt.Sprintf("%s was killed, because it ran for more than %.1f s", c, c.limit.Seconds()), ctx.Err())
+	case err != nil:
+		// An error of os/exec shows the name of the program or its exit code, never its arguments or its output.
+		return nil, sourceFailed(fmt.Sprintf("%s: %v", c, err), err)
+	}
+	token, err := parseCommandToken(output.text(), began)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c, err)
+		return nil, sourceFailed(fmt.Sprintf("%s: %v", c, err), err)
 	}
 	return token, nil
 }
@@ -122,35 +175,17 @@ func (c *tokenCommand) run(ctx context.Context) (*commandToken, error) {
 // commandEnvironment adds what client-go tells its exec credential plugins, some of which refuse to work without it.
 func commandEnvironment(environment []string) []string {
 	const name = "KUBERNETES_EXEC_INFO="
-	if slices.ContainsFunc(environment, func(variable string) bool { return strings.HasPrefix(variable, name) }) {
-		return environment
-	}
 	const info = `{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","spec":{"interactive":false}}`
-	return append(environment, name+info)
-}
-
-// failed says why the command failed, in its own words where it has some. What it printed as its output is never shown.
-func (c *tokenCommand) failed(err error, output, errorOutput string) error {
-	words := strings.TrimSpace(errorOutput)
-	for line := range strings.Lines(output) {
-		if line = strings.TrimSpace(line); line != "" {
-			words = strings.ReplaceAll(words, line, "…")
-		}
-	}
-	if len(words) > commandErrorMax {
-		words = "…" + strings.ToValidUTF8(words[len(words)-commandErrorMax:], "")
-	}
-	if words == "" {
-		return fmt.Errorf("%s: %w", c, err)
-	}
-	return fmt.Errorf("%s: %w: %s", c, err, printable(words))
+	own := slices.DeleteFunc(environment, func(variable string) bool { return strings.HasPrefix(variable, name) })
+	return append(own, name+info)
 }
 
 // parseCommandToken reads what a command printed: an ExecCredential, or else a token.
-func parseCommandToken(output string) (*commandToken, error) {
+func parseCommandToken(output string, began time.Time) (*commandToken, error) {
 	text := strings.TrimSpace(output)
+	token := &commandToken{token: newSecret(text), began: began, notAfter: time.Now().Add(tokenReuse)}
 	if !strings.HasPrefix(text, "{") {
-		return &commandToken{token: newSecret(text), notAfter: time.Now().Add(tokenReuse)}, nil
+		return token, nil
 	}
 	var credential execCredential
 	// The errors of encoding/json can quote what they parse.
@@ -160,7 +195,7 @@ func parseCommandToken(output string) (*commandToken, error) {
 	if credential.Kind != "ExecCredential" || credential.Status.Token == "" {
 		return nil, errors.New("it printed JSON that is no ExecCredential with a token")
 	}
-	token := &commandToken{token: newSecret(credential.Status.Token), notAfter: time.Now().Add(tokenReuse)}
+	token.token = newSecret(credential.Status.Token)
 	if expires := credential.Status.ExpirationTimestamp; !expires.IsZero() {
 		token.notAfter = expires.Add(-tokenExpiryMargin)
 	}
@@ -169,12 +204,24 @@ func parseCommandToken(output string) (*commandToken, error) {
 
 func (t *commandToken) isCurrent(now time.Time) bool { return now.Before(t.notAfter) }
 
-// ForgetToken makes the next call run the command again.
+// ForgetToken makes the next call run the command again, if this token is still the remembered one. A run that began before does not
+// bring the token back.
 func (c *tokenCommand) ForgetToken(token string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	isKnown := c.refused != nil && c.refused() == token
 	if c.last != nil && c.last.token() == token {
+		if isKnown && time.Since(c.last.began) < commandRerunAfter {
+			// The command was run since the refusal, and has no other token yet.
+			return
+		}
 		c.last = nil
+	} else if isKnown {
+		return
+	}
+	c.refused = newSecret(token)
+	if c.running != nil {
+		c.running.isStale = true
 	}
 }
 

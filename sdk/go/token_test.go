@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"kube-bind.io/bindery/sdk/go/internal/timing"
 )
 
 func TestOnlyTokensBecomeHeaders(t *testing.T) {
@@ -162,7 +164,7 @@ func TestACommandRunsUntilItsTokenExpires(t *testing.T) {
 
 func TestATokenWithoutAnExpiryIsUsedForAMinute(t *testing.T) {
 	for _, output := range []string{"a-token", `{"kind":"ExecCredential","status":{"token":"a-token"}}`} {
-		token, err := parseCommandToken(output)
+		token, err := parseCommandToken(output, time.Now())
 		if err != nil || token.token() != "a-token" {
 			t.Fatal(err)
 		}
@@ -191,7 +193,7 @@ func TestManyCallsRunACommandOnce(t *testing.T) {
 func TestWhatACommandPrintsIsNeverInItsError(t *testing.T) {
 	for script, expect := range map[string]string{
 		"echo hunter2; exit 3":                               "exit status 3",
-		"echo hunter2; echo bad hunter2 >&2; exit 3":         "bad …",
+		"echo token hunter2 rejected >&2; exit 3":            "exit status 3",
 		"echo '{\"kind\": \"hunter2\"'":                      "no ExecCredential",
 		"echo '{\"kind\":\"ExecCredential\",\"status\":{}}'": "no ExecCredential with a token",
 		"echo '{\"kind\":\"Secret\"}'":                       "no ExecCredential with a token",
@@ -210,25 +212,105 @@ func TestWhatACommandPrintsIsNeverInItsError(t *testing.T) {
 }
 
 func TestACommandLearnsWhichVersionIsSpoken(t *testing.T) {
-	t.Setenv("KUBERNETES_EXEC_INFO", "")
-	os.Unsetenv("KUBERNETES_EXEC_INFO")
-	script := `case "$KUBERNETES_EXEC_INFO" in *client.authentication.k8s.io/v1\"*) echo told;; *) echo "$KUBERNETES_EXEC_INFO";; esac`
+	t.Setenv("KUBERNETES_EXEC_INFO", "of-another-plugin")
+	script := `case "$KUBERNETES_EXEC_INFO" in *client.authentication.k8s.io/v1\"*interactive\":false*) echo told;; esac; cat`
 	expectToken(t, TokenCommand("sh", "-c", script), "told")
-	t.Setenv("KUBERNETES_EXEC_INFO", "of-the-user")
-	expectToken(t, TokenCommand("sh", "-c", script), "of-the-user")
 }
 
-func TestACommandEndsWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
+func within(limit time.Duration, script string, args ...string) TokenSource {
+	return TokenCommandWithin(timing.Command{Limit: limit}, "sh", append([]string{"-c", script, "sh"}, args...)...)
+}
+
+func TestACommandThatDoesNotEndIsKilled(t *testing.T) {
 	start := time.Now()
-	_, err := TokenCommand("sh", "-c", "sleep 60").Token(ctx)
-	if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 30*time.Second {
-		t.Errorf("%v after %v", err, time.Since(start))
+	_, err := within(200*time.Millisecond, "trap '' TERM; while :; do sleep 0.05; done").Token(t.Context())
+	failure := sourceError(err)
+	if failure.ReasonString() != "TokenSourceFailed" || !strings.Contains(failure.Error(), "killed, because it ran for more than 0.2 s") ||
+		time.Since(start) > 30*time.Second {
+		t.Errorf("%v after %v", failure, time.Since(start))
 	}
 }
 
-func TestSourcesSayWhetherSomebodyMustLogIn(t *testing.T) {
+func TestARunOutlivesTheCallThatBeganIt(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "runs")
+	source := within(time.Minute, `echo x >> "$1"; sleep 0.5; wc -l < "$1"`, file)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := source.Token(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	expectToken(t, source, "1")
+}
+
+// A run that began before the refusal can print the refused token; it must not be sent again.
+func TestARunFromBeforeARefusalDoesNotBringTheTokenBack(t *testing.T) {
+	folder := t.TempDir()
+	source := within(time.Minute, `echo x >> "$1/runs"; n=$(wc -l < "$1/runs")
+		if [ "$n" = 1 ]; then echo stale; while [ ! -e "$1/go" ]; do sleep 0.02; done; else echo fresh; fi`, folder)
+	got := make(chan string)
+	go func() {
+		token, err := source.Token(t.Context())
+		got <- fmt.Sprint(token, err)
+	}()
+	for {
+		if _, err := os.Stat(filepath.Join(folder, "runs")); err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	source.(TokenForgetter).ForgetToken("stale")
+	write(t, filepath.Join(folder, "go"), "")
+	if token := <-got; token != "fresh<nil>" {
+		t.Error(token)
+	}
+	expectToken(t, source, "fresh")
+}
+
+func TestLateRefusalsOfTheOldTokenKeepTheNewOne(t *testing.T) {
+	source := counting(t, "t-$n")
+	expectToken(t, source, "t-1")
+	for range 40 {
+		source.(TokenForgetter).ForgetToken("t-1")
+		expectToken(t, source, "t-2")
+	}
+}
+
+// A command that has no other token than the refused one is not run by each of the calls that were refused.
+func TestACommandWithNoOtherTokenIsNotRunForEachRefusal(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "runs")
+	source := within(time.Minute, `echo x >> "$1"; echo same`, file)
+	expectToken(t, source, "same")
+	for range 40 {
+		source.(TokenForgetter).ForgetToken("same")
+		expectToken(t, source, "same")
+	}
+	if runs, err := os.ReadFile(file); string(runs) != "x\nx\n" {
+		t.Errorf("%q, %v", runs, err)
+	}
+	command := source.(*tokenCommand)
+	command.last.began = command.last.began.Add(-commandRerunAfter)
+	source.(TokenForgetter).ForgetToken("same")
+	expectToken(t, source, "same")
+	if runs, _ := os.ReadFile(file); string(runs) != "x\nx\nx\n" {
+		t.Errorf("it is never run again: %q", runs)
+	}
+}
+
+func TestTheTextOfAUsersErrorIsNotShown(t *testing.T) {
+	for name, cause := range map[string]error{
+		"an error":   errors.New("hunter2"),
+		"a timeout":  fmt.Errorf("hunter2: %w", context.DeadlineExceeded),
+		"logged out": fmt.Errorf("hunter2: %w", ErrLoggedOut),
+	} {
+		failure := sourceError(cause)
+		if failure.Kind != KindToken || !errors.Is(failure, cause) ||
+			strings.Contains(fmt.Sprintf("%v %+v %#v", failure, failure, failure), "hunter2") {
+			t.Errorf("%s: %v", name, failure)
+		}
+	}
+}
+
+func TestSourcesSayWhetherTheUserMustLogIn(t *testing.T) {
 	out := sourceError(fmt.Errorf("run kubectl bind login: %w", ErrLoggedOut))
 	if out.ReasonString() != "LoggedOut" || !errors.Is(out, ErrLoggedOut) {
 		t.Error(out)

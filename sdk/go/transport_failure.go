@@ -13,33 +13,33 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// failure tells an answer of the server from what grpc-go itself says about the connection.
+// failure tells a response of the server from what grpc-go itself says about the connection.
 func (t *grpcTransport) failure(ctx context.Context, err error, probe *probe, channel *channel, header metadata.MD) error {
-	answer := status.Convert(err)
-	sent, answered, headerID := probe.result()
+	response := status.Convert(err)
+	sent, responded, headerID := probe.result()
 	sentID := first(header[requestIDHeader])
-	text := answer.Message()
+	text := response.Message()
 	switch {
 	case strings.HasPrefix(text, "grpc: received message larger than max"):
-		return tooLargeError(fmt.Sprintf("the answer has more than the %d bytes that a client takes", MessageReceiveMax), sentID)
+		return tooLargeError(fmt.Sprintf("the response has more than the %d bytes that a client takes", MessageReceiveMax), sentID)
 	case isMalformed(text):
 		return protocolError(t.address, printable(text))
-	case answered:
-		return statusError(answer, headerID, sentID)
+	case responded:
+		return statusError(response, headerID, sentID)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case t.isClosed():
 		return cancelledError(ErrClosed)
 	case strings.HasPrefix(text, "unexpected HTTP status code received from server"):
-		return statusError(answer, headerID, sentID)
-	case answer.Code() == codes.Unavailable, isBroken(text):
+		return statusError(response, headerID, sentID)
+	case response.Code() == codes.Unavailable, isBroken(text):
 		return t.broken(sent, text, channel)
 	default:
 		return protocolError(t.address, printable(text))
 	}
 }
 
-// isMalformed recognizes an answer that is none of the method, which can come with a good status.
+// isMalformed recognizes a response that is no message of the method, which can come with a good status.
 func isMalformed(text string) bool {
 	return strings.HasPrefix(text, "grpc: failed to unmarshal") || strings.HasPrefix(text, "cardinality violation")
 }
@@ -61,7 +61,7 @@ func (t *grpcTransport) broken(sent bool, text string, channel *channel) *Error 
 	return e
 }
 
-// isUnprocessed recognizes a call that the server has certainly not looked at, because it goes away or has too much to do.
+// isUnprocessed recognizes a call that the server has certainly not processed, because it goes away or has too much to do.
 func isUnprocessed(text string) bool {
 	return strings.Contains(text, "draining the connection") || strings.Contains(text, "the connection is draining") ||
 		strings.Contains(text, "RST_STREAM with error code: REFUSED_STREAM")
@@ -91,16 +91,16 @@ func first(values []string) string {
 type probe struct {
 	mu        sync.Mutex
 	sent      bool
-	answered  bool
+	responded bool
 	requestID string
 }
 
 type probeKey struct{}
 
-func (p *probe) result() (sent, answered bool, requestID string) {
+func (p *probe) result() (sent, responded bool, requestID string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.sent, p.answered, p.requestID
+	return p.sent, p.responded, p.requestID
 }
 
 // probes fills the probes of calls.
@@ -125,10 +125,10 @@ func (probes) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	}
 }
 
-func (p *probe) note(answered bool, header metadata.MD) {
+func (p *probe) note(responded bool, header metadata.MD) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.answered = p.answered || answered
+	p.responded = p.responded || responded
 	if id := first(header[requestIDHeader]); id != "" {
 		p.requestID = id
 	}

@@ -13,9 +13,12 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/protobuf/proto"
+	protobuf "google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
@@ -26,7 +29,7 @@ const (
 
 // grpcTransport speaks gRPC over HTTP/2.
 //
-// A channel of grpc-go that has failed to connect tries again in the background, in its own time, and answers calls with the former
+// A channel of grpc-go that has failed to connect tries again in the background, in its own time, and fails calls with the former
 // failure meanwhile. Here a call connects when it is made: a channel that has failed is replaced by the next attempt, and closed
 // when its last call has ended.
 type grpcTransport struct {
@@ -36,16 +39,19 @@ type grpcTransport struct {
 	tls     *tls.Config
 	connect time.Duration
 
-	mu      sync.Mutex
-	current *channel
+	mu sync.Mutex
+	// forCalls holds the channel of unary calls, if there is one.
+	forCalls []*channel
+	// forStreams holds the channels of streams.
+	forStreams []*channel
+	// retired are the channels that get no more calls, and are closed when their last call has ended.
+	retired map[*channel]bool
 	closed  bool
+	// closing counts the channels that are being closed.
+	closing sync.WaitGroup
 }
 
 func newGRPCTransport(address Address, tlsConfig *tls.Config, s *settings) *grpcTransport {
-	userAgent := "bindery-sdk-go/" + Version
-	if s.userAgent != "" {
-		userAgent = s.userAgent + " " + userAgent
-	}
 	connectAgain := backoff.Config{BaseDelay: s.connectTimeout, Multiplier: 1, MaxDelay: s.connectTimeout}
 	host := net.JoinHostPort(address.Host(), strconv.Itoa(int(address.Port())))
 	_, authority, _ := strings.Cut(strings.TrimSuffix(address.String(), address.prefix), "://")
@@ -54,9 +60,10 @@ func newGRPCTransport(address Address, tlsConfig *tls.Config, s *settings) *grpc
 		target:  "passthrough:///" + host,
 		tls:     tlsConfig,
 		connect: s.connectTimeout,
+		retired: map[*channel]bool{},
 		options: []grpc.DialOption{
 			grpc.WithAuthority(authority),
-			grpc.WithUserAgent(userAgent),
+			grpc.WithUserAgent(s.fullUserAgent()),
 			grpc.WithDisableRetry(),
 			grpc.WithDisableServiceConfig(),
 			grpc.WithStatsHandler(probes{}),
@@ -67,20 +74,36 @@ func newGRPCTransport(address Address, tlsConfig *tls.Config, s *settings) *grpc
 				grpc.MaxCallSendMsgSize(MessageSendMax),
 				// Without a buffer, grpc-go sends no call a second time.
 				grpc.MaxRetryRPCBufferSize(0),
+				grpc.ForceCodecV2(encodedCodec{encoding.GetCodecV2(proto.Name)}),
 			),
 		},
 	}
 }
 
-func (t *grpcTransport) unary(ctx context.Context, method string, header metadata.MD, request, response proto.Message) error {
-	channel, err := t.acquire()
+// encodedCodec sends requests that are encoded already, and decodes responses as the codec of gRPC does.
+type encodedCodec struct{ encoding.CodecV2 }
+
+func (c encodedCodec) Marshal(message any) (mem.BufferSlice, error) {
+	if request, ok := message.(encodedRequest); ok {
+		return mem.BufferSlice{mem.SliceBuffer(request.body)}, nil
+	}
+	return c.CodecV2.Marshal(message)
+}
+
+// Name is empty so that the content type is application/grpc, without a suffix.
+func (encodedCodec) Name() string { return "" }
+
+func (t *grpcTransport) unary(
+	ctx context.Context, request encodedRequest, header metadata.MD, response protobuf.Message,
+) error {
+	channel, err := t.acquireForCall()
 	if err != nil {
 		return err
 	}
 	defer t.release(channel)
 	probe := &probe{}
 	outgoing := metadata.NewOutgoingContext(context.WithValue(ctx, probeKey{}, probe), header)
-	err = channel.grpc.Invoke(outgoing, t.address.prefix+method, request, response)
+	err = channel.grpc.Invoke(outgoing, t.address.prefix+request.method, request, response)
 	if err != nil {
 		return t.failure(ctx, err, probe, channel, header)
 	}
@@ -88,9 +111,9 @@ func (t *grpcTransport) unary(ctx context.Context, method string, header metadat
 }
 
 func (t *grpcTransport) stream(
-	ctx context.Context, method string, header metadata.MD, request proto.Message,
+	ctx context.Context, request encodedRequest, header metadata.MD,
 ) (messageStream, error) {
-	channel, err := t.acquire()
+	channel, err := t.acquireForStream()
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +121,7 @@ func (t *grpcTransport) stream(
 	s.stop = context.AfterFunc(ctx, func() { s.released.Do(func() { t.release(channel) }) })
 	outgoing := metadata.NewOutgoingContext(context.WithValue(ctx, probeKey{}, &s.probe), header)
 	description := &grpc.StreamDesc{ServerStreams: true}
-	s.grpc, err = channel.grpc.NewStream(outgoing, description, t.address.prefix+method)
+	s.grpc, err = channel.grpc.NewStream(outgoing, description, t.address.prefix+request.method)
 	if err == nil {
 		err = s.start(request)
 	}
@@ -108,7 +131,7 @@ func (t *grpcTransport) stream(
 	return s, nil
 }
 
-// grpcStream is a stream of answers. It uses its channel until it has ended, or its context has.
+// grpcStream is a stream of responses. It uses its channel until it has ended, or its context has.
 type grpcStream struct {
 	transport *grpcTransport
 	channel   *channel
@@ -123,9 +146,9 @@ type grpcStream struct {
 	released sync.Once
 }
 
-// start sends the request and waits for the header of the answer.
-func (s *grpcStream) start(request proto.Message) error {
-	// The true error of a failed send is that of the answer.
+// start sends the request and waits for the header of the response.
+func (s *grpcStream) start(request encodedRequest) error {
+	// The true error of a failed send is that of the response.
 	if err := s.grpc.SendMsg(request); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
@@ -137,7 +160,7 @@ func (s *grpcStream) start(request proto.Message) error {
 		return err
 	}
 	if header == nil {
-		// An answer without a header is an error, or an empty stream.
+		// A response without a header is an error, or an empty stream.
 		if err := s.grpc.RecvMsg(new(emptypb.Empty)); !errors.Is(err, io.EOF) {
 			return err
 		}
@@ -146,7 +169,7 @@ func (s *grpcStream) start(request proto.Message) error {
 	return nil
 }
 
-func (s *grpcStream) receive(response proto.Message) error {
+func (s *grpcStream) receive(response protobuf.Message) error {
 	if s.empty {
 		return s.end(io.EOF)
 	}

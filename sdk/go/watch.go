@@ -3,9 +3,11 @@ package bindery
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -77,23 +79,31 @@ type (
 type Watch[T any] struct {
 	client *Client
 	source watchSource[T]
-	// acted is the resume token of the last event that was processed.
-	acted string
+	// processed is the resume token of the last event that was processed.
+	processed string
 }
+
+// String names the method of the watch. It shows no token.
+func (w *Watch[T]) String() string {
+	return fmt.Sprintf("bindery.Watch(%s)", w.source.method[strings.LastIndexByte(w.source.method, '/')+1:])
+}
+
+// GoString names the method of the watch. It shows no token.
+func (w *Watch[T]) GoString() string { return w.String() }
 
 // watchSource is one of the watch methods.
 type watchSource[T any] struct {
 	method string
 	// request makes the request with a resume token.
 	request func(token string) proto.Message
-	// answer makes an empty answer.
-	answer func() watchAnswer
-	// split takes an answer apart.
-	split func(answer watchAnswer) incoming[T]
+	// response makes an empty response.
+	response func() watchResponse
+	// split takes a response apart.
+	split func(response watchResponse) incoming[T]
 }
 
-// watchAnswer is an answer of a watch method.
-type watchAnswer interface {
+// watchResponse is a response of a watch method.
+type watchResponse interface {
 	proto.Message
 	GetResumeToken() string
 	GetSnapshotBegin() *pb.SnapshotBegin
@@ -104,20 +114,20 @@ type watchAnswer interface {
 // WatchExports watches exports. The resume token of the request may be that of an earlier watch with the same filter.
 func (c *Client) WatchExports(request *pb.WatchExportsRequest) *Watch[*pb.Export] {
 	return newWatch(c, watchSource[*pb.Export]{
-		method:  pb.ExportService_WatchExports_FullMethodName,
-		request: withResumeToken(request, func(r *pb.WatchExportsRequest, token string) { r.ResumeToken = token }),
-		answer:  func() watchAnswer { return new(pb.WatchExportsResponse) },
-		split:   splitBy((*pb.WatchExportsResponse).GetApplied),
+		method:   pb.ExportService_WatchExports_FullMethodName,
+		request:  withResumeToken(request, func(r *pb.WatchExportsRequest, token string) { r.ResumeToken = token }),
+		response: func() watchResponse { return new(pb.WatchExportsResponse) },
+		split:    splitBy((*pb.WatchExportsResponse).GetApplied),
 	}, request.GetResumeToken())
 }
 
 // WatchContracts watches the contracts that the caller may see.
 func (c *Client) WatchContracts(request *pb.WatchContractsRequest) *Watch[*pb.Contract] {
 	return newWatch(c, watchSource[*pb.Contract]{
-		method:  pb.ContractService_WatchContracts_FullMethodName,
-		request: withResumeToken(request, func(r *pb.WatchContractsRequest, token string) { r.ResumeToken = token }),
-		answer:  func() watchAnswer { return new(pb.WatchContractsResponse) },
-		split:   splitBy((*pb.WatchContractsResponse).GetApplied),
+		method:   pb.ContractService_WatchContracts_FullMethodName,
+		request:  withResumeToken(request, func(r *pb.WatchContractsRequest, token string) { r.ResumeToken = token }),
+		response: func() watchResponse { return new(pb.WatchContractsResponse) },
+		split:    splitBy((*pb.WatchContractsResponse).GetApplied),
 	}, request.GetResumeToken())
 }
 
@@ -130,13 +140,13 @@ func (c *Client) WatchBindableResourcesRequests(
 		request: withResumeToken(request, func(r *pb.WatchBindableResourcesRequestsRequest, token string) {
 			r.ResumeToken = token
 		}),
-		answer: func() watchAnswer { return new(pb.WatchBindableResourcesRequestsResponse) },
-		split:  splitBy((*pb.WatchBindableResourcesRequestsResponse).GetApplied),
+		response: func() watchResponse { return new(pb.WatchBindableResourcesRequestsResponse) },
+		split:    splitBy((*pb.WatchBindableResourcesRequestsResponse).GetApplied),
 	}, request.GetResumeToken())
 }
 
 func newWatch[T any](client *Client, source watchSource[T], token string) *Watch[T] {
-	return &Watch[T]{client: client, source: source, acted: token}
+	return &Watch[T]{client: client, source: source, processed: token}
 }
 
 func withResumeToken[R interface {
@@ -154,18 +164,18 @@ func withResumeToken[R interface {
 	}
 }
 
-func splitBy[A watchAnswer, T interface {
+func splitBy[R watchResponse, T interface {
 	proto.Message
 	comparable
-}](applied func(A) T) func(watchAnswer) incoming[T] {
-	return func(answer watchAnswer) incoming[T] {
+}](applied func(R) T) func(watchResponse) incoming[T] {
+	return func(response watchResponse) incoming[T] {
 		in := incoming[T]{
-			begin:    answer.GetSnapshotBegin(),
-			removed:  answer.GetRemoved(),
-			complete: answer.GetSnapshotComplete(),
+			begin:    response.GetSnapshotBegin(),
+			removed:  response.GetRemoved(),
+			complete: response.GetSnapshotComplete(),
 		}
 		var none T
-		if object := applied(answer.(A)); object != none {
+		if object := applied(response.(R)); object != none {
 			in.applied = &object
 		}
 		return in
@@ -174,17 +184,17 @@ func splitBy[A watchAnswer, T interface {
 
 // ResumeToken returns the token with which another watch with the same filter can resume, also with other credentials. It is empty
 // until a snapshot is complete. An event counts as processed when the loop over the events asks for the next one.
-func (w *Watch[T]) ResumeToken() string { return w.acted }
+func (w *Watch[T]) ResumeToken() string { return w.processed }
 
 // Events returns the events until the context ends. It reconnects with a resume token after random delays. It yields an error, of
-// type [*Error], and ends only where a retry cannot help: the token is refused, a right is missing, the contract does not exist,
-// or the context has ended. A second loop goes on after the last event that the first one processed.
+// type [*Error], and ends only where a retry cannot help: the token is refused, a right is missing, the contract does not exist, the
+// request is too large, or the context has ended. (A request that cannot be encoded is a [*ConfigError].) A second loop goes on after the last event that the first one processed.
 func (w *Watch[T]) Events(ctx context.Context) iter.Seq2[WatchEvent[T], error] {
 	return func(yield func(WatchEvent[T], error) bool) {
 		run := watchRun[T]{
 			watch:   w,
 			ctx:     ctx,
-			tracker: tracker[T]{token: w.acted},
+			tracker: tracker[T]{token: w.processed},
 		}
 		defer func() { run.close() }()
 		for {
@@ -196,7 +206,7 @@ func (w *Watch[T]) Events(ctx context.Context) iter.Seq2[WatchEvent[T], error] {
 			if !yield(*event, nil) {
 				return
 			}
-			w.acted = run.tracker.token
+			w.processed = run.tracker.token
 		}
 	}
 }
@@ -207,8 +217,10 @@ type watchRun[T any] struct {
 	ctx     context.Context
 	tracker tracker[T]
 	tokens  tokenMemory
-	// failures is the number of streams in a row that failed early.
+	// failures is the number of streams that failed early since the last one that lasted.
 	failures int
+	// requestID is the id of the last stream.
+	requestID string
 	// delay is the time to wait before a stream is opened.
 	delay time.Duration
 
@@ -226,22 +238,27 @@ var (
 	errNotOpened = errors.New("the stream was not opened in time")
 )
 
-func (r *watchRun[T]) next() (*WatchEvent[T], *Error) {
+func (r *watchRun[T]) next() (*WatchEvent[T], error) {
 	if r.stream == nil {
 		if !sleep(r.ctx, r.delay) {
 			return nil, r.ended()
 		}
-		resumed, err := r.open()
+		resumed := r.tracker.connect()
+		request, err := encode(r.watch.source.method, r.watch.source.request(r.tracker.token))
 		if err != nil {
+			// The same request would fail each time.
+			return nil, err
+		}
+		if err := r.open(request); err != nil {
 			return r.fail(err)
 		}
 		return &WatchEvent[T]{Type: WatchConnected, Resumed: resumed}, nil
 	}
 	for {
-		answer := r.watch.source.answer()
+		response := r.watch.source.response()
 		// Only waiting counts as silence, not what the caller does between two events.
 		r.silence.Reset(r.watch.client.settings.watch.Silence)
-		err := r.stream.receive(answer)
+		err := r.stream.receive(response)
 		r.silence.Stop()
 		if err != nil {
 			if errors.Is(err, io.EOF) {
@@ -249,7 +266,7 @@ func (r *watchRun[T]) next() (*WatchEvent[T], *Error) {
 			}
 			return r.fail(err)
 		}
-		event, err := r.tracker.step(r.watch.source.split(answer), answer.GetResumeToken())
+		event, err := r.tracker.step(r.watch.source.split(response), response.GetResumeToken())
 		if err != nil {
 			return r.fail(protocolError(r.watch.client.address, err.Error()))
 		}
@@ -259,22 +276,26 @@ func (r *watchRun[T]) next() (*WatchEvent[T], *Error) {
 	}
 }
 
-// open opens a stream, and tells whether it resumes.
-func (r *watchRun[T]) open() (bool, error) {
-	resumed := r.tracker.connect()
+// open opens a stream.
+func (r *watchRun[T]) open(request encodedRequest) error {
+	r.requestID = request.requestID
+	header, err := r.watch.client.streamHeader(r.ctx, request, &r.tokens)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancelCause(r.ctx)
 	r.cancel = cancel
 	r.silence = time.AfterFunc(watchOpenTimeout, func() { cancel(errNotOpened) })
-	stream, err := r.watch.client.open(ctx, r.watch.source.method, r.watch.source.request(r.tracker.token), &r.tokens)
+	stream, err := r.watch.client.transport.stream(ctx, request, header)
 	if err != nil {
-		return false, err
+		return err
 	}
 	r.silence.Stop()
 	r.silence = time.AfterFunc(r.watch.client.settings.watch.Silence, func() { cancel(errSilent) })
 	r.silence.Stop()
 	r.stream, r.since = stream, time.Now()
 	r.tokens.accepted()
-	return resumed, nil
+	return nil
 }
 
 // close ends the stream, if there is one.
@@ -287,7 +308,7 @@ func (r *watchRun[T]) close() {
 }
 
 // fail decides after a failed stream whether to open another one or to end the watch.
-func (r *watchRun[T]) fail(cause error) (*WatchEvent[T], *Error) {
+func (r *watchRun[T]) fail(cause error) (*WatchEvent[T], error) {
 	if hasEnded(r.ctx) {
 		return nil, r.ended()
 	}
@@ -297,9 +318,12 @@ func (r *watchRun[T]) fail(cause error) (*WatchEvent[T], *Error) {
 	case errors.Is(cause, errSilent):
 		err = &Error{Kind: KindTransport, Fault: FaultSilent, Address: client.address.String()}
 	case errors.Is(cause, errNotOpened):
-		err = deadlineError(client.address, watchOpenTimeout, "")
+		err = deadlineError(client.address, watchOpenTimeout, r.requestID)
 	default:
-		err = client.failure(r.ctx, cause, false, 0, "")
+		err = client.failure(r.ctx, cause, false, 0, r.requestID)
+	}
+	if err.RequestID == "" {
+		err.RequestID = r.requestID
 	}
 	if err.Reason == pb.ErrorReason_ERROR_REASON_RESUME_TOKEN_INVALID && r.tracker.token != "" {
 		r.tracker.forget()
@@ -323,8 +347,7 @@ func (r *watchRun[T]) ended() *Error {
 	}
 	return &Error{
 		Kind: KindStatus, Code: codes.DeadlineExceeded, Reason: pb.ErrorReason_ERROR_REASON_DEADLINE,
-		ReasonName: reasonName(pb.ErrorReason_ERROR_REASON_DEADLINE),
-		Message:    "the deadline of the watch has passed", cause: context.DeadlineExceeded,
+		Message: "the deadline of the watch has passed", RequestID: r.requestID, cause: context.DeadlineExceeded,
 	}
 }
 

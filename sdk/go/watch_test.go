@@ -34,17 +34,21 @@ type step struct {
 	wait   time.Duration
 }
 
-func (s *script) unary(context.Context, string, metadata.MD, proto.Message, proto.Message) error {
+func (s *script) unary(context.Context, encodedRequest, metadata.MD, proto.Message) error {
 	return errors.ErrUnsupported
 }
 
 func (s *script) close() error { return nil }
 
-func (s *script) stream(ctx context.Context, _ string, header metadata.MD, request proto.Message) (messageStream, error) {
+func (s *script) stream(ctx context.Context, encoded encodedRequest, header metadata.MD) (messageStream, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	number := len(s.asked)
-	s.asked = append(s.asked, request.(*pb.WatchExportsRequest).GetResumeToken())
+	request := new(pb.WatchExportsRequest)
+	if err := proto.Unmarshal(encoded.body, request); err != nil {
+		return nil, err
+	}
+	s.asked = append(s.asked, request.GetResumeToken())
 	s.sent = append(s.sent, first(header["authorization"]))
 	if number >= len(s.streams) {
 		return &scriptStream{ctx: ctx, steps: []step{{wait: time.Hour * 1e5}}}, nil
@@ -111,7 +115,7 @@ func broken() step { return step{err: &Error{Kind: KindTransport, Fault: FaultBr
 
 func denied(code codes.Code, reason pb.ErrorReason, retryAfter ...time.Duration) step {
 	err := answered(code, retryAfter...)
-	err.Reason, err.ReasonName = reason, reasonName(reason)
+	err.Reason = reason
 	return step{err: err}
 }
 
@@ -339,9 +343,9 @@ func TestAnEventCountsWhenTheNextOneIsAskedFor(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 		if token := watch.ResumeToken(); token != "t1" {
-			t.Errorf("the last event was not acted upon: %q", token)
+			t.Errorf("the last event was not processed: %q", token)
 		}
-		// Another loop goes on with what was not acted upon.
+		// Another loop goes on with what was not processed.
 		if got := words(t.Context(), watch, 1); got[0] != "resumed" || s.asked[1] != "t1" {
 			t.Errorf("%q, asked for %q", got, s.asked)
 		}

@@ -27,7 +27,7 @@ const (
 	stageChanges
 )
 
-// incoming is the event of an answer, before its protocol is checked. All fields are nil for a heartbeat, or an event that this
+// incoming is the event of a response, before its protocol is checked. All fields are nil for a heartbeat, or an event that this
 // build does not know.
 type incoming[T any] struct {
 	begin    *pb.SnapshotBegin
@@ -50,7 +50,7 @@ func (t *tracker[T]) forget() {
 	t.token, t.stage = "", stageExpecting
 }
 
-// step takes the next answer; nil if it holds no event. An error says how the server broke the protocol; the stream must then be
+// step takes the next response, and returns its event; nil if it holds none. An error says how the server broke the protocol; the stream must then be
 // closed.
 func (t *tracker[T]) step(in incoming[T], token string) (*WatchEvent[T], error) {
 	event, err := t.take(in)

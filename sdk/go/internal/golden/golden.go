@@ -23,7 +23,7 @@ type File struct {
 	} `json:"refusal"`
 }
 
-// Input is an answer as proto JSON, and what the caller chooses.
+// Input is a response to a bind as proto JSON, and what the caller chooses.
 type Input struct {
 	Response json.RawMessage `json:"response"`
 	Options  struct {
@@ -39,7 +39,7 @@ type Input struct {
 }
 
 // Manifests makes the objects of an input.
-func (i Input) Manifests() ([]bindery.Manifest, error) {
+func (i Input) Manifests() (bindery.ManifestList, error) {
 	response := new(pb.BindingResourceResponse)
 	if err := protojson.Unmarshal(i.Response, response); err != nil {
 		return nil, err
@@ -60,9 +60,9 @@ func (i Input) Manifests() ([]bindery.Manifest, error) {
 }
 
 // Text is the canonical text of objects.
-func Text(manifests []bindery.Manifest) (string, error) {
+func Text(manifests bindery.ManifestList) (string, error) {
 	var text bytes.Buffer
-	err := bindery.WriteManifests(&text, manifests)
+	_, err := manifests.WriteTo(&text)
 	return text.String(), err
 }
 

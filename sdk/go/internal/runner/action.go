@@ -21,6 +21,7 @@ import (
 // action is what a case asks for: exactly one of its parts.
 type action struct {
 	Call      string          `json:"call"`
+	Typed     string          `json:"typed"`
 	List      string          `json:"list"`
 	Watch     string          `json:"watch"`
 	Events    int             `json:"events"`
@@ -42,6 +43,8 @@ func (a action) act(ctx context.Context, client *bindery.Client, out *outcome) e
 	switch {
 	case a.Call != "":
 		return a.call(ctx, client, out)
+	case a.Typed != "":
+		return a.typed(ctx, client, out)
 	case a.List != "":
 		return a.list(ctx, client, out)
 	case a.Watch != "":
@@ -74,7 +77,7 @@ func (a action) call(ctx context.Context, client *bindery.Client, out *outcome) 
 	}
 	// The façade's own method knows a failed request.
 	if bind, ok := request.(*pb.CreateBindableResourcesRequestRequest); ok {
-		response, err = client.CreateBindableResourcesRequest(ctx, bind)
+		response, err = create(ctx, client, bind, out)
 	} else {
 		path := fmt.Sprintf("/%s/%s", method.Parent().FullName(), method.Name())
 		err = client.Conn().Invoke(ctx, path, request, response)
@@ -173,6 +176,7 @@ func watch[Q, T proto.Message](
 		return err
 	}
 	watch, events := start(request), []map[string]any{}
+	out.show(watch)
 	out.Events = &events
 	defer func() {
 		token := watch.ResumeToken()
@@ -183,6 +187,7 @@ func watch[Q, T proto.Message](
 			return err
 		}
 		events = append(events, eventJSON(event))
+		out.show(event)
 		if event.Err != nil {
 			out.show(event.Err)
 		}
@@ -226,15 +231,18 @@ func (b bind) run(ctx context.Context, client *bindery.Client, out *outcome) err
 		Progress: func(*pb.BindableResourcesRequest) { progress++ },
 	}
 	if b.PatienceMs != nil {
-		// Zero would be the default.
-		request.Patience = max(1, milliseconds(*b.PatienceMs))
+		request.Patience = new(milliseconds(*b.PatienceMs))
 	}
 	bound, err := client.Bind(ctx, request)
 	if err != nil {
 		return err
 	}
-	out.show(bound)
-	out.OK = map[string]any{"request": messageJSON(bound.Request), "response": messageJSON(bound.Response)}
+	out.show(bound, *bound)
+	// What cannot be made of the response, because a case leaves parts out, is no failure of the bind.
+	if manifests, err := bound.Manifests(bindery.ManifestOptions{}); err == nil {
+		out.showManifests(manifests)
+	}
+	out.OK = map[string]any{"request": messageJSON(bound.Request), "response": messageJSON(whole(bound))}
 	return nil
 }
 
@@ -243,7 +251,14 @@ func render(input *golden.Input, out *outcome) error {
 	if err != nil {
 		return err
 	}
-	out.show(manifests)
+	out.showManifests(manifests)
 	out.OK, err = golden.Text(manifests)
 	return err
+}
+
+func (o *outcome) showManifests(manifests bindery.ManifestList) {
+	o.show(manifests, []bindery.Manifest(manifests))
+	for _, manifest := range manifests {
+		o.show(manifest)
+	}
 }

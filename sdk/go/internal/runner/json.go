@@ -37,6 +37,9 @@ func errorJSON(err error) map[string]any {
 }
 
 func addFailure(fields map[string]any, failure *bindery.Error) {
+	if failure.RequestID != "" {
+		fields["requestId"] = failure.RequestID
+	}
 	switch failure.Kind {
 	case bindery.KindStatus:
 		fields["code"] = bindery.Code(failure.Code).Error()
@@ -49,8 +52,11 @@ func addFailure(fields map[string]any, failure *bindery.Error) {
 }
 
 func addStatus(fields map[string]any, failure *bindery.Error) {
-	if failure.ReasonName != "" {
-		fields["reason"] = failure.ReasonName
+	switch {
+	case failure.Reason != 0:
+		fields["reason"] = bindery.Reason(failure.Reason).Error()
+	case failure.UnknownReason != "":
+		fields["reason"] = failure.UnknownReason
 	}
 	if len(failure.Metadata) > 0 {
 		fields["metadata"] = failure.Metadata
@@ -72,9 +78,6 @@ func addStatus(fields map[string]any, failure *bindery.Error) {
 	}
 	if failure.RetryAfter != nil {
 		fields["retryAfterMs"] = failure.RetryAfter.Milliseconds()
-	}
-	if failure.RequestID != "" {
-		fields["requestId"] = failure.RequestID
 	}
 }
 

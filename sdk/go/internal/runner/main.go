@@ -23,19 +23,20 @@ type line struct {
 	ID            string         `json:"id"`
 	Client        clientSettings `json:"client"`
 	Action        action         `json:"action"`
+	Concurrent    int            `json:"concurrent"`
 	CancelAfterMs *int64         `json:"cancelAfterMs"`
 }
 
 // outcome is one line of output.
 type outcome struct {
-	ID          string            `json:"id"`
+	ID          string            `json:"id,omitempty"`
 	OK          any               `json:"ok,omitempty"`
 	Events      *[]map[string]any `json:"events,omitempty"`
 	Progress    *int              `json:"progress,omitempty"`
 	ResumeToken *string           `json:"resumeToken,omitempty"`
 	Error       map[string]any    `json:"error,omitempty"`
-	// Shown is what fmt makes of client, token source and error; no token may be in it.
-	Shown []string `json:"shown"`
+	// Shown are the texts that fmt, encoding/json and log/slog make of what the SDK returned; no token may be in them.
+	Shown []string `json:"shown,omitempty"`
 }
 
 func main() {
@@ -61,7 +62,7 @@ func run(input io.Reader, output io.Writer) error {
 			return fmt.Errorf("no case: %w", err)
 		}
 		running.Go(func() {
-			out := answer(in)
+			out := perform(in)
 			writing.Lock()
 			defer writing.Unlock()
 			if err := encoder.Encode(out); err != nil {
@@ -72,8 +73,9 @@ func run(input io.Reader, output io.Writer) error {
 	return lines.Err()
 }
 
-func answer(in line) *outcome {
-	out := &outcome{ID: in.ID, Shown: []string{}}
+// perform does what a line asks for.
+func perform(in line) *outcome {
+	out := &outcome{ID: in.ID}
 	ctx := context.Background()
 	if in.CancelAfterMs != nil {
 		var cancel context.CancelFunc
@@ -83,102 +85,46 @@ func answer(in line) *outcome {
 		defer cancel()
 	}
 	client, err := in.Client.build(out)
-	if err == nil {
-		defer client.Close()
-		err = in.Action.act(ctx, client, out)
-	}
 	if err != nil {
-		out.show(err)
-		out.Error = errorJSON(err)
+		out.fail(err)
+		return out
+	}
+	defer client.Close()
+	if in.Concurrent > 0 {
+		in.Action.actConcurrently(ctx, client, in.Concurrent, out)
+		return out
+	}
+	if err := in.Action.act(ctx, client, out); err != nil {
+		out.fail(err)
 	}
 	return out
 }
 
-// show notes what fmt makes of a value.
-func (o *outcome) show(value any) {
-	o.Shown = append(o.Shown, fmt.Sprintf("%v %+v %#v %s", value, value, value, value))
+// actConcurrently does an action several times at the same moment.
+func (a action) actConcurrently(ctx context.Context, client *bindery.Client, count int, out *outcome) {
+	results := make([]*outcome, count)
+	start := make(chan struct{})
+	var running sync.WaitGroup
+	for number := range results {
+		result := new(outcome)
+		results[number] = result
+		running.Go(func() {
+			<-start
+			if err := a.act(ctx, client, result); err != nil {
+				result.fail(err)
+			}
+		})
+	}
+	close(start)
+	running.Wait()
+	for _, result := range results {
+		out.Shown = append(out.Shown, result.Shown...)
+		result.Shown = nil
+	}
+	out.OK = results
 }
 
-// clientSettings are the settings of a client.
-type clientSettings struct {
-	Address          string         `json:"address"`
-	CAPEM            string         `json:"caPem"`
-	CAFile           string         `json:"caFile"`
-	ServerName       string         `json:"serverName"`
-	AllowPlaintext   bool           `json:"allowPlaintext"`
-	Token            *tokenSettings `json:"token"`
-	TimeoutMs        int64          `json:"timeoutMs"`
-	AttemptTimeoutMs int64          `json:"attemptTimeoutMs"`
-	Retry            *retrySettings `json:"retry"`
-	Reconnect        *retrySettings `json:"reconnect"`
-	SilenceMs        int64          `json:"silenceMs"`
-	UserAgent        string         `json:"userAgent"`
+func (o *outcome) fail(err error) {
+	o.show(err)
+	o.Error = errorJSON(err)
 }
-
-// tokenSettings name one token source.
-type tokenSettings struct {
-	Static *string  `json:"static"`
-	File   *string  `json:"file"`
-	Exec   []string `json:"exec"`
-}
-
-type retrySettings struct {
-	Attempts int   `json:"attempts"`
-	BaseMs   int64 `json:"baseMs"`
-	CapMs    int64 `json:"capMs"`
-}
-
-func (s clientSettings) build(out *outcome) (*bindery.Client, error) {
-	options := []bindery.Option{
-		bindery.WithTimeout(milliseconds(s.TimeoutMs)),
-		bindery.WithAttemptTimeout(milliseconds(s.AttemptTimeoutMs)),
-		bindery.WithWatchTiming(s.timing()),
-	}
-	if s.CAPEM != "" {
-		options = append(options, bindery.WithCAPEM([]byte(s.CAPEM)))
-	}
-	if s.CAFile != "" {
-		options = append(options, bindery.WithCAFile(s.CAFile))
-	}
-	if s.ServerName != "" {
-		options = append(options, bindery.WithServerName(s.ServerName))
-	}
-	if s.AllowPlaintext {
-		options = append(options, bindery.WithPlaintext())
-	}
-	if s.UserAgent != "" {
-		options = append(options, bindery.WithUserAgent(s.UserAgent))
-	}
-	if s.Retry != nil {
-		options = append(options, bindery.WithRetry(bindery.RetryPolicy{
-			Attempts: s.Retry.Attempts, Base: milliseconds(s.Retry.BaseMs), Cap: milliseconds(s.Retry.CapMs),
-		}))
-	}
-	if s.Token != nil {
-		source := s.Token.source()
-		out.show(source)
-		options = append(options, bindery.WithTokenSource(source))
-	}
-	client, err := bindery.NewClient(s.Address, options...)
-	if err != nil {
-		return nil, err
-	}
-	out.show(client)
-	out.show(*client)
-	return client, nil
-}
-
-func (t *tokenSettings) source() bindery.TokenSource {
-	switch {
-	case t.Static != nil:
-		return bindery.StaticToken(*t.Static)
-	case t.File != nil:
-		return bindery.TokenFile(*t.File)
-	case len(t.Exec) > 0:
-		return bindery.TokenCommand(t.Exec[0], t.Exec[1:]...)
-	default:
-		return bindery.StaticToken("")
-	}
-}
-
-func milliseconds(count int64) time.Duration { return time.Duration(count) * time.Millisecond }

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	pb "kube-bind.io/bindery/sdk/go/kubebind/v1alpha2"
 )
@@ -29,6 +31,10 @@ func (backend) ListTemplates(context.Context, *pb.ListTemplatesRequest) (*pb.Lis
 
 func (backend) GetExport(_ context.Context, request *pb.GetExportRequest) (*pb.GetExportResponse, error) {
 	return nil, status.Error(codes.NotFound, "no export "+request.GetName())
+}
+
+func (backend) GetBoundSchema(context.Context, *pb.GetBoundSchemaRequest) (*pb.GetBoundSchemaResponse, error) {
+	return &pb.GetBoundSchemaResponse{Unchanged: true}, nil
 }
 
 func (backend) WatchExports(_ *pb.WatchExportsRequest, stream grpc.ServerStreamingServer[pb.WatchExportsResponse]) error {
@@ -93,6 +99,9 @@ func TestEachActionHasItsOutcome(t *testing.T) {
 		"bind":      `{"error":{"kind":"pending","message":"request  is still pending after 0 s; bind again to go on waiting"},"progress":1}`,
 		"manifests": `{"error":{"kind":"refusal","message":"refused what the provider wants installed: it names no contract namespace","reason":"NoContract"}}`,
 		"unknown":   `{"error":{"kind":"runner","message":"there is no method Fly"}}`,
+		"typed":     `{"ok":[{"metadata":{"name":"a"}}]}`,
+		"schema":    `{"ok":{"unchanged":true}}`,
+		"both":      `{"ok":[{"ok":[{"metadata":{"name":"a"}}]},{"ok":[{"metadata":{"name":"a"}}]}]}`,
 	}
 	got := answers(t, map[string]string{
 		"call":      `{"call":"ListTemplates","request":{"pageSize":3}}`,
@@ -102,6 +111,9 @@ func TestEachActionHasItsOutcome(t *testing.T) {
 		"manifests": `{"manifests":{"response":{"bindingName":"west"},"options":{}}}`,
 		"unknown":   `{"call":"Fly"}`,
 		"error":     `{"call":"GetExport","request":{"name":"b"}}`,
+		"typed":     `{"typed":"ListTemplates"}`,
+		"schema":    `{"typed":"GetBoundSchema","request":{"knownHash":"x"}}`,
+		"both":      `{"typed":"ListTemplates"},"concurrent":2`,
 	})
 	for id, outcome := range expect {
 		if got[id] != outcome {
@@ -110,5 +122,26 @@ func TestEachActionHasItsOutcome(t *testing.T) {
 	}
 	if !strings.HasPrefix(got["error"], `{"error":{"code":"NOT_FOUND","kind":"status","message":"no export b (NOT_FOUND, request `) {
 		t.Error(got["error"])
+	}
+}
+
+func TestEachUnaryMethodHasAnActionOfItsOwn(t *testing.T) {
+	count := 0
+	protoregistry.GlobalFiles.RangeFilesByPackage("kubebind.v1alpha2", func(file protoreflect.FileDescriptor) bool {
+		for number := range file.Services().Len() {
+			methods := file.Services().Get(number).Methods()
+			for number := range methods.Len() {
+				name := string(methods.Get(number).Name())
+				_, isTyped := typedMethods[name]
+				if !isTyped && !strings.HasPrefix(name, "List") && !strings.HasPrefix(name, "Watch") {
+					t.Error(name)
+				}
+				count++
+			}
+		}
+		return true
+	})
+	if count < 20 {
+		t.Error(count)
 	}
 }

@@ -1,4 +1,4 @@
-// Package timing holds the times of watches, which only tests change.
+// Package timing holds the times that only tests change.
 package timing
 
 import "time"
@@ -17,3 +17,12 @@ type Watch struct {
 func Default() Watch {
 	return Watch{ReconnectBase: time.Second, ReconnectCap: 30 * time.Second, Silence: 90 * time.Second}
 }
+
+// Command is the timing of a command that prints a token.
+type Command struct {
+	// Limit is how long the command may run; then it is killed.
+	Limit time.Duration
+}
+
+// DefaultCommand is the timing of commands outside tests. A minute is enough for a login in a browser.
+func DefaultCommand() Command { return Command{Limit: time.Minute} }

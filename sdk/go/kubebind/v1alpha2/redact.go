@@ -3,6 +3,7 @@
 package kubebindv1alpha2
 
 import (
+	"encoding/json"
 	"fmt"
 	"log/slog"
 
@@ -12,14 +13,15 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-// Messages that hold a kubeconfig print its length in its place: by fmt whatever the verb, by log/slog, and by logr. This file is not
-// generated.
+// Messages that hold a kubeconfig show its length in its place: by fmt whatever the verb, by encoding/json, log/slog, and logr.
+// Only prototext, protojson and the method String show all. This file is not generated.
 
 // Redacted is a message that is printed and logged without its secrets.
 type Redacted interface {
 	proto.Message
 	fmt.Formatter
 	slog.LogValuer
+	json.Marshaler
 	// MarshalLog is the value that logr logs.
 	MarshalLog() any
 }
@@ -40,6 +42,9 @@ func (x *Kubeconfig) LogValue() slog.Value { return slog.StringValue(redacted(x)
 // MarshalLog is the message without its kubeconfig.
 func (x *Kubeconfig) MarshalLog() any { return redacted(x) }
 
+// MarshalJSON is the message without its kubeconfig, as a string. Package protojson writes the whole message.
+func (x *Kubeconfig) MarshalJSON() ([]byte, error) { return json.Marshal(redacted(x)) }
+
 // Format prints the message without its kubeconfig.
 func (x *BindingResourceResponse) Format(state fmt.State, _ rune) { fmt.Fprint(state, redacted(x)) }
 
@@ -48,6 +53,9 @@ func (x *BindingResourceResponse) LogValue() slog.Value { return slog.StringValu
 
 // MarshalLog is the message without its kubeconfig.
 func (x *BindingResourceResponse) MarshalLog() any { return redacted(x) }
+
+// MarshalJSON is the message without its kubeconfig, as a string. Package protojson writes the whole message.
+func (x *BindingResourceResponse) MarshalJSON() ([]byte, error) { return json.Marshal(redacted(x)) }
 
 // Format prints the message without its kubeconfig.
 func (x *CreateBindableResourcesRequestResponse) Format(state fmt.State, _ rune) {
@@ -62,6 +70,11 @@ func (x *CreateBindableResourcesRequestResponse) LogValue() slog.Value {
 // MarshalLog is the message without its kubeconfig.
 func (x *CreateBindableResourcesRequestResponse) MarshalLog() any { return redacted(x) }
 
+// MarshalJSON is the message without its kubeconfig, as a string. Package protojson writes the whole message.
+func (x *CreateBindableResourcesRequestResponse) MarshalJSON() ([]byte, error) {
+	return json.Marshal(redacted(x))
+}
+
 // Format prints the message without its kubeconfig.
 func (x *RenewKubeconfigResponse) Format(state fmt.State, _ rune) { fmt.Fprint(state, redacted(x)) }
 
@@ -70,6 +83,9 @@ func (x *RenewKubeconfigResponse) LogValue() slog.Value { return slog.StringValu
 
 // MarshalLog is the message without its kubeconfig.
 func (x *RenewKubeconfigResponse) MarshalLog() any { return redacted(x) }
+
+// MarshalJSON is the message without its kubeconfig, as a string. Package protojson writes the whole message.
+func (x *RenewKubeconfigResponse) MarshalJSON() ([]byte, error) { return json.Marshal(redacted(x)) }
 
 func redacted(message proto.Message) string {
 	shown := proto.Clone(message)

@@ -45,6 +45,7 @@ func (backend) CreateBindableResourcesRequest(
 	bound, err := offer(bindery.BindRequest{
 		Template: spec.GetTemplateRef().GetName(), ClusterIdentity: spec.GetClusterIdentity().GetIdentity(),
 	})
+	bound.Response.Kubeconfig.Kubeconfig = bound.Kubeconfig.Bytes()
 	return &pb.CreateBindableResourcesRequestResponse{
 		BindableResourcesRequest: request.GetBindableResourcesRequest(), Response: bound.Response,
 	}, err

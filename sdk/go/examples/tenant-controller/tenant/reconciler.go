@@ -31,11 +31,11 @@ const (
 	// annotationGeneration is the generation of the Tenant that a binding was made for.
 	annotationGeneration = "platform.example.com/tenant-generation"
 
-	// pendingWait is how long one reconciliation waits for the provider; then other tenants have their turn.
+	// pendingWait is how long one reconciliation waits for the provider, so that other tenants are reconciled too.
 	pendingWait = 5 * time.Second
 	// pendingInterval is when a request that is pending, or a binding that is ending, is looked at again.
 	pendingInterval = 15 * time.Second
-	// refusedInterval is when a request that only people can mend is tried again.
+	// refusedInterval is when a request is tried again that fails until a person has changed something.
 	refusedInterval = 5 * time.Minute
 	// checkInterval is when bindings are looked at although nothing has happened.
 	checkInterval = 10 * time.Minute
@@ -121,6 +121,7 @@ func (r *Reconciler) bindAll(ctx context.Context, tenant *v1alpha1.Tenant) (reco
 	var failures []error
 	var unready []string
 	for _, template := range tenant.Spec.Templates {
+		tenant.Status.BoundTemplates = withName(tenant.Status.BoundTemplates, template.Name)
 		ready, err := r.bindOne(ctx, tenant, cluster, template)
 		if err != nil {
 			failures = append(failures, fmt.Errorf("template %s: %w", template.Name, err))
@@ -128,6 +129,11 @@ func (r *Reconciler) bindAll(ctx context.Context, tenant *v1alpha1.Tenant) (reco
 			unready = append(unready, ready)
 		}
 	}
+	ending, err := r.unbindRemoved(ctx, tenant, cluster)
+	if err != nil {
+		failures = append(failures, err)
+	}
+	unready = append(unready, ending...)
 	failed := errors.Join(failures...)
 	switch {
 	case failed != nil:
@@ -168,14 +174,12 @@ func (r *Reconciler) bindOne(
 		ClusterIdentity: tenant.Status.ClusterIdentity,
 		PrettyName:      tenant.Namespace + "/" + tenant.Name,
 		Wait:            pendingWait,
-		Patience:        pendingWait,
+		Patience:        new(pendingWait),
 	})
 	if err != nil {
 		return "", err
 	}
-	manifests, err := bindery.Manifests(bound.Response, bindery.ManifestOptions{
-		Name:               template.Name,
-		Template:           template.Name,
+	manifests, err := bound.Manifests(bindery.ManifestOptions{
 		KonnectorNamespace: r.KonnectorNamespace,
 		Accept:             resources(template.AcceptClaims, bound.Response),
 	})
@@ -237,7 +241,7 @@ func notReady(binding *unstructured.Unstructured) string {
 	return fmt.Sprintf("APIServiceBinding %s: %s", binding.GetName(), message)
 }
 
-// after decides when to try again: what only people can mend waits, all else backs off.
+// after decides when to try again: what a person has to change waits, all else backs off.
 func (r *Reconciler) after(err error) (reconcile.Result, error) {
 	var refusal *bindery.Refusal
 	var failure *bindery.Error

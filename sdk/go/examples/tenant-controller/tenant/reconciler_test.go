@@ -48,7 +48,11 @@ func (p *provider) UnbindContract(_ context.Context, request *pb.UnbindContractR
 // offer is the answer for a template, which claims Secrets and ConfigMaps.
 func offer(request bindery.BindRequest) (*bindery.Bound, error) {
 	labels := &pb.Selector{LabelSelector: &pb.LabelSelector{MatchLabels: map[string]string{"app": "cowboy"}}}
-	return &bindery.Bound{Response: &pb.BindingResourceResponse{
+	made := &pb.BindableResourcesRequest{
+		Metadata: &pb.ObjectMeta{Name: request.Template},
+		Spec:     &pb.BindableResourcesRequestSpec{TemplateRef: &pb.NameRef{Name: request.Template}},
+	}
+	return bindery.NewBound(made, &pb.BindingResourceResponse{
 		ProviderNamespace: "kube-bind-x",
 		BindingName:       request.Template,
 		Kubeconfig:        &pb.Kubeconfig{Kubeconfig: []byte("kubeconfig of " + request.ClusterIdentity)},
@@ -59,7 +63,7 @@ func offer(request bindery.BindRequest) (*bindery.Bound, error) {
 				{Resource: "secrets", Selector: labels}, {Resource: "configmaps", Selector: labels},
 			},
 		}},
-	}}, nil
+	}), nil
 }
 
 // world is a platform's cluster, a tenant's cluster and a provider.
@@ -349,6 +353,57 @@ func TestABindingEndsIfTheTenantSaysSo(t *testing.T) {
 	err := w.cluster.Get(t.Context(), types.NamespacedName{Namespace: "kube-bind", Name: "kubeconfig-cowboys"}, secret)
 	if !apierrors.IsNotFound(err) || len(w.provider.unbinds) != 0 {
 		t.Error(err, w.provider.unbinds)
+	}
+}
+
+// takeOut takes the template sheriffs out of the spec of a Tenant that has bound it.
+func takeOut(t *testing.T, policy v1alpha1.UnbindPolicy) *world {
+	t.Helper()
+	w := newWorld(t, policy, cowboys(), v1alpha1.Template{Name: "sheriffs"})
+	if _, err := w.settle(); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.tenant().Status.BoundTemplates; !slices.Equal(got, []string{"cowboys", "sheriffs"}) {
+		t.Fatal(got)
+	}
+	tenant := w.tenant()
+	tenant.Spec.Templates = tenant.Spec.Templates[:1]
+	if err := w.Client.Update(t.Context(), tenant); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.settle(); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *world) hasSecret(binding string) bool {
+	w.t.Helper()
+	err := w.cluster.Get(w.t.Context(), types.NamespacedName{Namespace: "kube-bind", Name: "kubeconfig-" + binding}, new(corev1.Secret))
+	if err != nil && !apierrors.IsNotFound(err) {
+		w.t.Fatal(err)
+	}
+	return err == nil
+}
+
+func TestATemplateThatIsTakenOutIsUnbound(t *testing.T) {
+	w := takeOut(t, v1alpha1.UnbindDelete)
+	w.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, "NotReady")
+	if w.binding("sheriffs") != nil || w.binding("cowboys") == nil {
+		t.Error("the binding of the template that was taken out stays")
+	}
+	if _, err := w.settle(); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.tenant().Status.BoundTemplates; !slices.Equal(got, []string{"cowboys"}) || w.hasSecret("sheriffs") || !w.hasSecret("cowboys") {
+		t.Error(got)
+	}
+}
+
+func TestATemplateThatIsTakenOutStaysByDefault(t *testing.T) {
+	w := takeOut(t, v1alpha1.UnbindOrphan)
+	if w.binding("sheriffs") == nil || !w.hasSecret("sheriffs") || len(w.tenant().Status.BoundTemplates) != 1 {
+		t.Error(w.tenant().Status)
 	}
 }
 

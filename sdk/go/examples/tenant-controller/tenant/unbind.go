@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
@@ -48,27 +49,74 @@ func (r *Reconciler) unbind(ctx context.Context, tenant *v1alpha1.Tenant) (strin
 	if err != nil {
 		return "", err
 	}
-	for _, template := range tenant.Spec.Templates {
-		binding, err := getBinding(ctx, cluster, template.Name)
-		if err != nil {
-			return "", err
+	for _, name := range boundTemplates(tenant) {
+		if ending, err := r.unbindOne(ctx, cluster, name); err != nil || ending != "" {
+			return ending, err
 		}
-		if binding == nil {
-			if err := deleteSecret(ctx, cluster, r.namespace(), template.Name); err != nil {
-				return "", err
-			}
-			continue
-		}
-		if binding.GetDeletionTimestamp().IsZero() {
-			// The konnector deletes the objects on both sides and the export, and then its own rights.
-			precondition := client.Preconditions{UID: new(binding.GetUID())}
-			if err := cluster.Delete(ctx, binding, precondition); client.IgnoreNotFound(err) != nil {
-				return "", err
-			}
-		}
-		return fmt.Sprintf("APIServiceBinding %s is ending", template.Name), nil
 	}
 	return "", nil
+}
+
+// unbindRemoved ends the bindings of templates that were taken out of the spec, if the policy says so. It says which ones are ending.
+func (r *Reconciler) unbindRemoved(ctx context.Context, tenant *v1alpha1.Tenant, cluster client.Client) ([]string, error) {
+	var left, ending []string
+	var failures []error
+	for _, name := range tenant.Status.BoundTemplates {
+		isListed := slices.ContainsFunc(tenant.Spec.Templates, func(template v1alpha1.Template) bool { return template.Name == name })
+		if isListed {
+			left = append(left, name)
+			continue
+		}
+		if tenant.Spec.UnbindPolicy != v1alpha1.UnbindDelete {
+			continue
+		}
+		what, err := r.unbindOne(ctx, cluster, name)
+		switch {
+		case err != nil:
+			left, failures = append(left, name), append(failures, fmt.Errorf("former template %s: %w", name, err))
+		case what != "":
+			left, ending = append(left, name), append(ending, what)
+		}
+	}
+	tenant.Status.BoundTemplates = left
+	return ending, errors.Join(failures...)
+}
+
+// unbindOne ends a binding, and says so until it has ended; empty then.
+func (r *Reconciler) unbindOne(ctx context.Context, cluster client.Client, name string) (string, error) {
+	binding, err := getBinding(ctx, cluster, name)
+	if err != nil {
+		return "", err
+	}
+	if binding == nil {
+		return "", deleteSecret(ctx, cluster, r.namespace(), name)
+	}
+	if binding.GetDeletionTimestamp().IsZero() {
+		// The konnector deletes the objects on both sides and the export, and then its own rights.
+		precondition := client.Preconditions{UID: new(binding.GetUID())}
+		if err := cluster.Delete(ctx, binding, precondition); client.IgnoreNotFound(err) != nil {
+			return "", err
+		}
+	}
+	return fmt.Sprintf("APIServiceBinding %s is ending", name), nil
+}
+
+// boundTemplates are the names of all templates that may have a binding.
+func boundTemplates(tenant *v1alpha1.Tenant) []string {
+	names := slices.Clone(tenant.Status.BoundTemplates)
+	for _, template := range tenant.Spec.Templates {
+		names = withName(names, template.Name)
+	}
+	return names
+}
+
+// withName adds a name to a sorted list that may have it already.
+func withName(names []string, name string) []string {
+	place, found := slices.BinarySearch(names, name)
+	if found {
+		return names
+	}
+	return slices.Insert(names, place, name)
 }
 
 // unbindAtProvider unbinds the exports of a cluster that is gone. Objects that are left at the provider stay, and keep the Tenant.
@@ -76,10 +124,7 @@ func (r *Reconciler) unbindAtProvider(ctx context.Context, tenant *v1alpha1.Tena
 	if tenant.Status.Contract == "" {
 		return "", nil
 	}
-	request := &pb.UnbindContractRequest{Contract: tenant.Status.Contract}
-	for _, template := range tenant.Spec.Templates {
-		request.Exports = append(request.Exports, template.Name)
-	}
+	request := &pb.UnbindContractRequest{Contract: tenant.Status.Contract, Exports: boundTemplates(tenant)}
 	exports, err := r.Backend.UnbindContract(ctx, request)
 	if errors.Is(err, bindery.Code(codes.NotFound)) {
 		return "", nil
@@ -109,10 +154,10 @@ func (r *Reconciler) namespace() string {
 	return r.KonnectorNamespace
 }
 
-// isRefused tells whether only people can mend a failure.
+// isRefused tells whether a retry cannot succeed before a person has changed something.
 func isRefused(failure *bindery.Error) bool {
 	if failure.Kind == bindery.KindTransport {
-		return failure.Fault.NeedsMending()
+		return failure.Fault.Permanent()
 	}
 	if failure.Kind != bindery.KindStatus {
 		return failure.Kind == bindery.KindToken

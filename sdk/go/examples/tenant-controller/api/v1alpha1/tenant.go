@@ -36,7 +36,7 @@ type TenantSpec struct {
 	KubeconfigSecretRef SecretKeyRef `json:"kubeconfigSecretRef,omitempty"`
 	// Templates that are bound on the tenant's cluster.
 	Templates []Template `json:"templates"`
-	// UnbindPolicy says what becomes of the bindings when the Tenant is deleted.
+	// UnbindPolicy says what becomes of the bindings when the Tenant is deleted, and of one whose template is taken out of the list.
 	UnbindPolicy UnbindPolicy `json:"unbindPolicy,omitempty"`
 }
 
@@ -56,7 +56,7 @@ type Template struct {
 	AcceptClaims []string `json:"acceptClaims,omitempty"`
 }
 
-// UnbindPolicy says what becomes of bindings when their Tenant is deleted.
+// UnbindPolicy says what becomes of bindings when their Tenant is deleted, or lists their template no more.
 type UnbindPolicy string
 
 const (
@@ -75,6 +75,8 @@ type TenantStatus struct {
 	ClusterIdentity string `json:"clusterIdentity,omitempty"`
 	// Contract is the contract namespace on the provider.
 	Contract string `json:"contract,omitempty"`
+	// BoundTemplates are the names of the templates that may have a binding, also those that the spec lacks by now.
+	BoundTemplates []string `json:"boundTemplates,omitempty"`
 	// Conditions of the Tenant.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
@@ -109,6 +111,7 @@ func (t *Tenant) DeepCopy() *Tenant {
 		template.AcceptClaims = append([]string(nil), template.AcceptClaims...)
 		copied.Spec.Templates[number] = template
 	}
+	copied.Status.BoundTemplates = append([]string(nil), t.Status.BoundTemplates...)
 	copied.Status.Conditions = nil
 	for _, condition := range t.Status.Conditions {
 		copied.Status.Conditions = append(copied.Status.Conditions, *condition.DeepCopy())
