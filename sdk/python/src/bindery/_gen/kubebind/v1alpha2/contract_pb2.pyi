@@ -535,19 +535,29 @@ class ContractOwner(_message.Message):
 
     USERNAME_FIELD_NUMBER: _builtins.int
     UID_FIELD_NUMBER: _builtins.int
+    ISSUER_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
     username: _builtins.str
     """The Kubernetes username."""
     uid: _builtins.str
     """UID of a ServiceAccount; empty for others. A ServiceAccount that is made anew under the same name is no owner."""
+    issuer: _builtins.str
+    """Issuer of the owner's ID token; empty for ServiceAccounts of the provider, and for an owner that an admin recorded by name."""
+    subject: _builtins.str
+    """Subject of that token. A person with the same username and another issuer or subject is no owner; if both fields are empty,
+    everybody with the username is.
+    """
     def __init__(
         self,
         *,
         username: _builtins.str = ...,
         uid: _builtins.str = ...,
+        issuer: _builtins.str = ...,
+        subject: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["uid", b"uid", "username", b"username"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["issuer", b"issuer", "subject", b"subject", "uid", b"uid", "username", b"username"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
