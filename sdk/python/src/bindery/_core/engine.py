@@ -27,6 +27,8 @@ logger: Final = logging.getLogger("bindery")
 _REFRESHED_BY: Final = frozenset({Reason.TOKEN_EXPIRED, Reason.TOKEN_INVALID})
 SERVER_WAIT: Final = 30.0
 """How many seconds the server waits for its controller if a request does not say."""
+_ROUNDED_UP: Final = 0.999
+"""gRPC rounds deadlines up before it tells them to the server: 10 s become 10.1 s. This much less becomes 10 s."""
 
 
 class TokenMemory:
@@ -88,7 +90,7 @@ class CallEngine:
             attempts += 1
             # The token may take what is left of the whole call: a slow source is no failure of the server.
             headers = await self.headers(method, request_id, memory, end)
-            left = min(end - io.now(), attempt_time)
+            left = min(end - io.now(), attempt_time) * _ROUNDED_UP
             error: BinderyError
             if left <= 0:
                 error = deadline(self.address, io.now() - start, request_id)
