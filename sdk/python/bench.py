@@ -9,8 +9,8 @@ line of JSON:
     {"calls": {"sdk": 0.0, "raw": 0.0}, "watches": {"count": 1000, "sdk": 0, "raw": 0}, "serial": {…}, "parallel": {…}}
 
 `calls` has GetCaller per second of 2,000 calls one after the other (`serial`) and 2,000 by 32 threads (`parallel`): the best of
-three runs, the SDK and the stub in alternation, with the sync client. `watches` has the bytes by which the resident memory of a fresh
-process grows by 1,000 streams of WatchContracts that are past their snapshot, each read by a task of asyncio.
+three runs, the SDK and the stub in alternation, with the sync client. `watches` has the bytes by which the resident memory of a
+fresh process grows by 1,000 streams of WatchContracts that are past their snapshot, each read by a task of asyncio.
 """
 
 from __future__ import annotations

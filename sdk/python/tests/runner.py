@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import contextlib
 import contextvars
+import copy
 import json
 import sys
 import threading
@@ -76,6 +77,12 @@ class Case:
         self.cancel_after: float | None = seconds(document.get("cancelAfterMs"))
         self.shown: list[str] = []
         self.result: Json = {"id": document["id"], "shown": self.shown}
+
+    def again(self) -> Case:
+        """The same case with a result of its own."""
+        again = copy.copy(self)
+        again.result = {}
+        return again
 
     def client_settings(self) -> Json:
         """The arguments of a client."""
@@ -384,11 +391,13 @@ def act_at_once(case: Case, client: bindery.Client, count: int) -> list[Json]:
     barrier = threading.Barrier(count)
 
     def one(index: int) -> None:
+        again = case.again()
+        results[index] = again.result
         barrier.wait()
         try:
-            results[index] = {"ok": act(case, client)}
+            again.result["ok"] = act(again, client)
         except Exception as error:
-            results[index] = {"error": case.failed(error)}
+            again.result["error"] = again.failed(error)
 
     threads = [threading.Thread(target=contextvars.copy_context().run, args=(one, index)) for index in range(count)]
     for thread in threads:
@@ -467,10 +476,12 @@ async def act_at_once_async(case: Case, client: aio.Client, count: int) -> list[
     """Does the action of a case several times at the same moment."""
 
     async def one() -> Json:
+        again = case.again()
         try:
-            return {"ok": await act_async(case, client)}
+            again.result["ok"] = await act_async(again, client)
         except Exception as error:
-            return {"error": case.failed(error)}
+            again.result["error"] = again.failed(error)
+        return again.result
 
     return await asyncio.gather(*(one() for _ in range(count)))
 

@@ -83,6 +83,18 @@ def test_what_is_no_address_is_refused(text: str, fault: str) -> None:
         bindery.audience(text)
 
 
+def test_a_password_in_an_address_is_not_shown() -> None:
+    for address in (
+        "https://me:hunter2@bind.example.com",
+        "me:hunter2@bind.example.com",
+        "ftp://hunter2@@h",
+        "https://a/hunter2@b",
+    ):
+        with pytest.raises(bindery.AddressError) as raised:
+            bindery.audience(address)
+        assert "hunter2" not in f"{raised.value} {raised.value!r} {raised.value.args}"
+
+
 # === Settings ===
 
 

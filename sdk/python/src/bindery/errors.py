@@ -22,6 +22,7 @@ Texts of the server have no control characters. ``str`` of an error is one line;
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -100,12 +101,16 @@ class AddressError(ConfigurationError):
     """The address of a backend cannot be parsed."""
 
     def __init__(self, address: str, fault: str) -> None:
+        # A user in an address may have a password.
+        address = _USER.sub("…@", address)
         super().__init__(
             "AddressInvalid",
             f"{address!r} is no address of a backend: {fault}; write https://host or https://host:port",
         )
         self.args = (address, fault)
 
+
+_USER: Final = re.compile(r"[^/@]*@")
 
 # === Error responses of the server ===
 
