@@ -37,10 +37,6 @@ def source_of(token: Token | None) -> TokenSource | None:
 def ask(source: TokenSource, timeout: float) -> Future[Any]:
     """Asks a source for its token without waiting. The result is what the source returned, which :func:`checked` checks."""
     future: Future[Any] = Future()
-    if isinstance(source, ExecToken):
-        # One run of its program serves all callers, so no thread waits for each of them.
-        source._notify(lambda result: settle(future, result))
-        return future
     context = contextvars.copy_context()
 
     def run() -> None:
@@ -51,7 +47,15 @@ def ask(source: TokenSource, timeout: float) -> Future[Any]:
         else:
             settle(future, token)
 
-    threading.Thread(target=run, name=_THREAD, daemon=True).start()
+    try:
+        if isinstance(source, ExecToken):
+            # One run of its program serves all callers, so no thread waits for each of them.
+            source._notify(lambda result: settle(future, result))
+        else:
+            threading.Thread(target=run, name=_THREAD, daemon=True).start()
+    except RuntimeError as error:
+        # The process may have no thread left.
+        settle(future, source_error(error))
     return future
 
 
