@@ -65,6 +65,7 @@ class Seen:
     headers: dict[str, str | bytes]
     time_left: float | None
     peer: str
+    path: str
     at: float = field(default_factory=time.monotonic)
 
 
@@ -96,8 +97,10 @@ class Script(grpc.GenericRpcHandler):
         if method is None:
             return None
 
+        path: str = handler_call_details.method
+
         def respond(request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
-            return self._respond(method, request, context)
+            return self._respond(method, path, request, context)
 
         if name.startswith("Watch"):
             return grpc.unary_stream_rpc_method_handler(respond)
@@ -107,11 +110,11 @@ class Script(grpc.GenericRpcHandler):
 
         return grpc.unary_unary_rpc_method_handler(single)
 
-    def _respond(self, method: Method[Any, Any], data: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+    def _respond(self, method: Method[Any, Any], path: str, data: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
         request = method.request.FromString(data)
         headers = dict(context.invocation_metadata())
         with self._lock:
-            self.seen.append(Seen(method.name, request, headers, context.time_remaining(), context.peer()))
+            self.seen.append(Seen(method.name, request, headers, context.time_remaining(), context.peer(), path))
             steps = self._responses.popleft() if self._responses else (Fail(grpc.StatusCode.INTERNAL, "the script is over"),)
         context.add_callback(lambda: self.cancelled.set() if not context.is_active() else None)
         if method.name.startswith("Watch") and not (steps and isinstance(steps[0], Fail)):

@@ -69,6 +69,17 @@ def test_a_call_carries_what_the_server_needs(caller: Callers, script: Scripts) 
     assert first.time_left is not None and 9 < first.time_left <= 10
 
 
+def test_a_prefix_precedes_the_path(caller: Callers, script: Scripts) -> None:
+    server = script(EXPORT, [60.0])
+    client = caller(f"{server.address}/team-a/bind/")
+    client.do("get_export", "", "x")
+    client.watch("watch_exports").next()
+    assert [seen.path for seen in server.seen] == [
+        "/team-a/bind/kubebind.v1alpha2.ExportService/GetExport",
+        "/team-a/bind/kubebind.v1alpha2.ExportService/WatchExports",
+    ]
+
+
 def test_attempts_end(caller: Callers, script: Scripts) -> None:
     server = script(*[[Fail(Code.UNAVAILABLE)]] * 9)
     with pytest.raises(bindery.UnavailableError):
