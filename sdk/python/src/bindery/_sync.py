@@ -129,6 +129,8 @@ class SyncIO:
         if scope is None:
             response = method(request, timeout=timeout, metadata=headers)
         else:
+            if scope.is_cancelled:
+                raise self._cancelled()
             # A call that can be cancelled is slower.
             call = method.future(request, timeout=timeout, metadata=headers)
             try:
