@@ -8,11 +8,13 @@ import pickle
 import re
 import socket
 import time
+from collections.abc import Callable
 from typing import Any
 
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, PreconditionFailure, RequestInfo
 
 import bindery
@@ -247,6 +249,35 @@ def test_messages_are_limited_both_ways(caller: Callers, script: Scripts) -> Non
             client.do("get_export", "", name)
         assert raised.value.reason == Reason.MESSAGE_TOO_LARGE
     assert len(server.seen) == 1
+
+
+def of_size(make: Callable[[str], Message], size: int) -> Message:
+    """A message of exactly this size, made of a text."""
+    length = size
+    while (message := make("x" * length)).ByteSize() > size:
+        length -= message.ByteSize() - size
+    assert message.ByteSize() == size
+    return message
+
+
+def test_the_limits_of_messages_are_exact(caller: Callers, script: Scripts) -> None:
+    def response(name: str) -> Message:
+        return api.GetExportResponse(export=api.Export(metadata=api.ObjectMeta(name=name)))
+
+    def request(name: str) -> Any:
+        return api.GetExportRequest(name=name)
+
+    limits = bindery.MESSAGE_SEND_MAX, bindery.MESSAGE_RECEIVE_MAX
+    assert limits == (256 << 10, 4 << 20)
+    server = script([of_size(response, limits[1])], [of_size(response, limits[1] + 1)], EXPORT)
+    client = caller(server.address)
+    assert client.do("get_export", "", "x").metadata.name.startswith("xx")
+    with pytest.raises(bindery.ResourceExhaustedError):
+        client.do("get_export", "", "x")
+    client.do("call", methods.GET_EXPORT, of_size(request, limits[0]))
+    with pytest.raises(bindery.ResourceExhaustedError):
+        client.do("call", methods.GET_EXPORT, of_size(request, limits[0] + 1))
+    assert len(server.seen) == 3
 
 
 def bind_response(phase: api.Phase.ValueType, response: api.BindingResourceResponse | None = None) -> list[Step]:

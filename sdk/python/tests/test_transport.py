@@ -291,6 +291,16 @@ def test_a_scope_cancels_its_calls_and_leaves_the_client(script: Scripts) -> Non
     assert len(server.seen) == 4
 
 
+def test_a_scope_cancels_a_call_that_connects(sockets: Sockets, ca: Authority) -> None:
+    port = sockets(lambda _: time.sleep(5))
+    with bindery.Client(f"https://127.0.0.1:{port}", ca_pem=ca.pem) as client, bindery.CancelScope() as scope:
+        start = time.monotonic()
+        threading.Timer(0.3, scope.cancel).start()
+        with pytest.raises(bindery.CallCancelledError):
+            client.get_provider()
+        assert time.monotonic() - start < 3
+
+
 def test_a_scope_cancels_pauses_and_waits_for_tokens() -> None:
     def never() -> str:
         threading.Event().wait(20)
