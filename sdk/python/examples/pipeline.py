@@ -21,8 +21,8 @@ Exit codes:
     4  the template, or something else, does not exist
     5  the provider refuses the request, or could not fulfill it
     6  still pending: run it again to go on waiting
-    7  the server cannot be reached, or cannot answer now: run it again later
-    8  the server's answer asks for more than it may, or breaks the rules
+    7  the server cannot be reached, or cannot respond now: run it again later
+    8  the server's response asks for more than it may, or breaks the rules
     9  the manifests cannot be written
 """
 
@@ -36,7 +36,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import bindery
-from bindery.objects import canonical
 from bindery.v1alpha2 import BindableResourcesRequest
 
 USAGE, TOKEN, NOT_FOUND, REFUSED, PENDING, UNREACHABLE, UNTRUSTED, NOT_WRITTEN = range(2, 10)
@@ -122,7 +121,6 @@ def bind(args: argparse.Namespace) -> bindery.Manifests:
         return bindery.Manifests(())
     tell(f"bound as {bound.response.binding_name}, contract {bound.response.provider_namespace}")
     return bound.manifests(
-        template=args.template,
         namespace=args.namespace,
         with_namespace=args.with_namespace,
         accept=args.accept,
@@ -149,12 +147,12 @@ def write(manifests: bindery.Manifests, output: str) -> None:
         return
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
-    for number, document in enumerate(manifests.documents):
-        path = folder / f"{number}-{document['kind'].lower()}-{document['metadata']['name']}.json"
+    for number, manifest in enumerate(manifests):
+        path = folder / f"{number}-{manifest.kind.lower()}-{manifest.name}.json"
         path.unlink(missing_ok=True)
         # Created for its owner alone, for one of them holds a credential.
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write(f"{canonical(document)}\n")
+            file.write(f"{manifest.json()}\n")
         tell(f"wrote {path}")
 
 
@@ -169,7 +167,7 @@ def exit_code(error: bindery.BinderyError) -> int:
             return NOT_FOUND
         case bindery.PendingError():
             return PENDING
-        case bindery.TransportError(fault=fault) if fault.needs_mending:
+        case bindery.TransportError(fault=fault) if fault.is_permanent:
             return USAGE
         case (
             bindery.TransportError()

@@ -23,11 +23,11 @@ def caller(request: pytest.FixtureRequest) -> Iterator[Callers]:
 
 @pytest.fixture
 def script() -> Iterator[Scripts]:
-    """Makes servers by their answers."""
+    """Makes servers by their responses."""
     made: list[Script] = []
 
-    def make(*answers: Sequence[Step], **settings: Any) -> Script:
-        made.append(Script(*answers, **settings))
+    def make(*responses: Sequence[Step], **settings: Any) -> Script:
+        made.append(Script(*responses, **settings))
         return made[-1]
 
     yield make

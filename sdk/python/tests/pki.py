@@ -26,7 +26,7 @@ class Authority:
     def issue(
         self, names: Sequence[str] = ("localhost",), ips: Sequence[str] = ("127.0.0.1",), days: int = 1
     ) -> tuple[bytes, bytes]:
-        """A certificate that ends in so many days, and its key."""
+        """A certificate that is valid for some more days (negative: has expired), and its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "leaf")])
         alternatives = [x509.DNSName(name) for name in names] + [x509.IPAddress(ipaddress.ip_address(ip)) for ip in ips]

@@ -1,4 +1,4 @@
-"""A server that answers by script: whatever is called next gets the next answer."""
+"""A server with a script: the next call gets the next response."""
 
 from __future__ import annotations
 
@@ -64,14 +64,16 @@ class Seen:
     request: Any
     headers: dict[str, str | bytes]
     time_left: float | None
+    peer: str
+    path: str
     at: float = field(default_factory=time.monotonic)
 
 
 class Script(grpc.GenericRpcHandler):
     """A server that listens on loopback, and its script."""
 
-    def __init__(self, *answers: Sequence[Step], credentials: grpc.ServerCredentials | None = None, port: int = 0) -> None:
-        self._answers = deque(answers)
+    def __init__(self, *responses: Sequence[Step], credentials: grpc.ServerCredentials | None = None, port: int = 0) -> None:
+        self._responses = deque(responses)
         self._lock = threading.Lock()
         self.seen: list[Seen] = []
         self.headers: tuple[tuple[str, str], ...] = (("date", "today"),)
@@ -95,23 +97,25 @@ class Script(grpc.GenericRpcHandler):
         if method is None:
             return None
 
-        def answer(request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
-            return self._answer(method, request, context)
+        path: str = handler_call_details.method
+
+        def respond(request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+            return self._respond(method, path, request, context)
 
         if name.startswith("Watch"):
-            return grpc.unary_stream_rpc_method_handler(answer)
+            return grpc.unary_stream_rpc_method_handler(respond)
 
         def single(request: bytes, context: grpc.ServicerContext) -> bytes:
-            return next(answer(request, context), b"")
+            return next(respond(request, context), b"")
 
         return grpc.unary_unary_rpc_method_handler(single)
 
-    def _answer(self, method: Method[Any, Any], data: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+    def _respond(self, method: Method[Any, Any], path: str, data: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
         request = method.request.FromString(data)
         headers = dict(context.invocation_metadata())
         with self._lock:
-            self.seen.append(Seen(method.name, request, headers, context.time_remaining()))
-            steps = self._answers.popleft() if self._answers else (Fail(grpc.StatusCode.INTERNAL, "the script is over"),)
+            self.seen.append(Seen(method.name, request, headers, context.time_remaining(), context.peer(), path))
+            steps = self._responses.popleft() if self._responses else (Fail(grpc.StatusCode.INTERNAL, "the script is over"),)
         context.add_callback(lambda: self.cancelled.set() if not context.is_active() else None)
         if method.name.startswith("Watch") and not (steps and isinstance(steps[0], Fail)):
             context.send_initial_metadata(self.headers)

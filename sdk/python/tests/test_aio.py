@@ -22,13 +22,13 @@ def test_cancelling_a_task_cancels_its_call(script: Scripts) -> None:
 
     async def run() -> None:
         async with aio.Client(server.address, allow_plaintext=True) as client:
-            task = asyncio.create_task(client.get_export("x"))
+            task = asyncio.create_task(client.get_export("", "x"))
             await asyncio.to_thread(eventually, lambda: server.seen)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
             await asyncio.to_thread(eventually, server.cancelled.is_set)
-            await client.get_export("x")
+            await client.get_export("", "x")
 
     asyncio.run(run())
 
@@ -65,8 +65,9 @@ def test_a_source_that_waits_is_limited_by_the_call(script: Scripts) -> None:
     async def run() -> None:
         async with aio.Client(server.address, token=never, timeout=0.2, allow_plaintext=True) as client:
             start = time.monotonic()
-            with pytest.raises(bindery.DeadlineExceededError):
-                await client.get_export("x")
+            with pytest.raises(bindery.TokenError) as raised:
+                await client.get_export("", "x")
+            assert raised.value.reason == "TokenSourceFailed"
             assert time.monotonic() - start < 2
 
     asyncio.run(run())
@@ -81,7 +82,7 @@ def test_a_source_that_blocks_does_not_hold_the_loop(script: Scripts) -> None:
 
     async def run() -> None:
         async with aio.Client(server.address, token=slow, allow_plaintext=True) as client:
-            task = asyncio.create_task(client.get_export("x"))
+            task = asyncio.create_task(client.get_export("", "x"))
             ticks = 0
             while not task.done():
                 await asyncio.sleep(0.01)

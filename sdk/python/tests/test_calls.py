@@ -8,10 +8,13 @@ import pickle
 import re
 import socket
 import time
+from collections.abc import Callable
 from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, PreconditionFailure, RequestInfo
 
 import bindery
@@ -41,20 +44,23 @@ RENEWED = (api.RenewKubeconfigResponse(contract="c", kubeconfig=api.Kubeconfig(k
     ],
 )
 def test_retries_by_code_and_method(caller: Callers, script: Scripts, first: Step, exports: int, renewals: int) -> None:
-    for name, answer, attempts in (("get_export", EXPORT, exports), ("renew_kubeconfig", RENEWED, renewals)):
-        server = script([first], answer)
+    for name, arguments, last, attempts in (
+        ("get_export", ("", "cowboys"), EXPORT, exports),
+        ("renew_kubeconfig", ("c",), RENEWED, renewals),
+    ):
+        server = script([first], last)
         client = caller(server.address)
         if attempts == 2:
-            client.do(name, "cowboys")
+            client.do(name, *arguments)
         else:
             with pytest.raises(bindery.StatusError):
-                client.do(name, "cowboys")
+                client.do(name, *arguments)
         assert len(server.seen) == attempts
 
 
 def test_a_call_carries_what_the_server_needs(caller: Callers, script: Scripts) -> None:
     server = script([reason(Code.UNAVAILABLE, "OVERLOADED", 0.3)], EXPORT)
-    caller(server.address, token="hunter2", user_agent="ci/1").do("get_export", "cowboys")
+    caller(server.address, token="hunter2", user_agent="ci/1").do("get_export", "", "cowboys")
     first, second = server.seen
     assert second.at - first.at >= 0.3
     assert first.request.name == "cowboys"
@@ -62,13 +68,24 @@ def test_a_call_carries_what_the_server_needs(caller: Callers, script: Scripts) 
     assert first.headers["x-request-id"] == second.headers["x-request-id"]
     assert first.headers["authorization"] == "Bearer hunter2"
     assert str(first.headers["user-agent"]).startswith("ci/1 bindery-sdk-python/")
-    assert first.time_left is not None and 9 < first.time_left < 11
+    assert first.time_left is not None and 9 < first.time_left <= 10
+
+
+def test_a_prefix_precedes_the_path(caller: Callers, script: Scripts) -> None:
+    server = script(EXPORT, [60.0])
+    client = caller(f"{server.address}/team-a/bind/")
+    client.do("get_export", "", "x")
+    client.watch("watch_exports").next()
+    assert [seen.path for seen in server.seen] == [
+        "/team-a/bind/kubebind.v1alpha2.ExportService/GetExport",
+        "/team-a/bind/kubebind.v1alpha2.ExportService/WatchExports",
+    ]
 
 
 def test_attempts_end(caller: Callers, script: Scripts) -> None:
     server = script(*[[Fail(Code.UNAVAILABLE)]] * 9)
     with pytest.raises(bindery.UnavailableError):
-        caller(server.address).do("get_export", "cowboys")
+        caller(server.address).do("get_export", "", "cowboys")
     assert len(server.seen) == 5
 
 
@@ -76,7 +93,7 @@ def test_the_deadline_holds_over_all_attempts(caller: Callers, script: Scripts) 
     server = script(*[[10.0]] * 9)
     start = time.monotonic()
     with pytest.raises(bindery.DeadlineExceededError) as raised:
-        caller(server.address, timeout=0.5, attempt_timeout=0.2).do("get_export", "cowboys")
+        caller(server.address, timeout=0.5, attempt_timeout=0.2).do("get_export", "", "cowboys")
     assert 0.4 < time.monotonic() - start < 2
     assert raised.value.reason == Reason.DEADLINE
     assert len(server.seen) >= 2
@@ -86,7 +103,7 @@ def test_a_retry_that_would_come_too_late_is_not_made(caller: Callers, script: S
     server = script([reason(Code.UNAVAILABLE, "OVERLOADED", 300)], EXPORT)
     start = time.monotonic()
     with pytest.raises(bindery.UnavailableError) as raised:
-        caller(server.address).do("get_export", "cowboys")
+        caller(server.address).do("get_export", "", "cowboys")
     assert raised.value.reason == Reason.OVERLOADED
     assert raised.value.retry_after == 300
     assert time.monotonic() - start < 2
@@ -95,8 +112,8 @@ def test_a_retry_that_would_come_too_late_is_not_made(caller: Callers, script: S
 def test_calls_that_wait_have_longer(caller: Callers, script: Scripts) -> None:
     server = script((api.DeleteExportResponse(),), (api.DeleteExportResponse(),), (api.UnbindContractResponse(),))
     client = caller(server.address)
-    client.do("delete_export", "cowboys", "uid", wait=60)
-    client.do("delete_export", "cowboys", "uid")
+    client.do("delete_export", "", "cowboys", "uid", wait=60)
+    client.do("delete_export", "", "cowboys", "uid")
     client.do("unbind_contract", "c", wait=0.2)
     assert [round(seen.time_left or 0) for seen in server.seen] == [70, 40, 10]
 
@@ -109,18 +126,18 @@ def test_a_rejected_token_is_replaced_once(caller: Callers, script: Scripts, rej
 
     expired = (reason(Code.UNAUTHENTICATED, rejected),)
     server = script(expired, EXPORT)
-    caller(server.address, token=numbered()).do("get_export", "cowboys")
+    caller(server.address, token=numbered()).do("get_export", "", "cowboys")
     assert [seen.headers["authorization"] for seen in server.seen] == ["Bearer token-0", "Bearer token-1"]
 
     for token, attempts in ((numbered(), 2), ("always-the-same", 1)):
         server = script(expired, expired, EXPORT)
         with pytest.raises(bindery.UnauthenticatedError) as raised:
-            caller(server.address, token=token).do("get_export", "cowboys")
+            caller(server.address, token=token).do("get_export", "", "cowboys")
         assert (raised.value.reason, len(server.seen)) == (rejected, attempts)
 
     server = script([reason(Code.UNAUTHENTICATED, "CREDENTIAL_REVOKED")], EXPORT)
     with pytest.raises(bindery.UnauthenticatedError):
-        caller(server.address, token=numbered()).do("get_export", "cowboys")
+        caller(server.address, token=numbered()).do("get_export", "", "cowboys")
     assert len(server.seen) == 1
 
 
@@ -138,7 +155,7 @@ def test_a_token_that_cannot_be_sent_fails_here(caller: Callers, script: Scripts
     server = script(EXPORT)
     client = caller(server.address, token=token)
     with pytest.raises(bindery.TokenError) as raised:
-        client.do("get_export", "cowboys")
+        client.do("get_export", "", "cowboys")
     assert (raised.value.reason, server.seen) == (expect, [])
     assert not token or token not in f"{raised.value} {raised.value!r} {client.client!r}"
 
@@ -162,6 +179,14 @@ def test_a_list_that_names_itself_is_an_error(caller: Callers, script: Scripts) 
     server = script(*[[api.ListTemplatesResponse(next_page_token="1")]] * 3)
     with pytest.raises(bindery.ProtocolError, match="names itself"):
         caller(server.address).do("list_templates")
+    assert len(server.seen) == 2
+
+
+def test_a_list_that_goes_round_is_an_error(caller: Callers, script: Scripts) -> None:
+    server = script(*[[api.ListTemplatesResponse(next_page_token=str(number % 3))] for number in range(30)])
+    with pytest.raises(bindery.ProtocolError, match="an earlier one"):
+        caller(server.address).do("list_templates")
+    assert len(server.seen) == 4
 
 
 def test_details_of_an_error_arrive(caller: Callers, script: Scripts) -> None:
@@ -179,7 +204,7 @@ def test_details_of_an_error_arrive(caller: Callers, script: Scripts) -> None:
     )
     server = script([fail])
     with pytest.raises(bindery.InvalidArgumentError) as raised:
-        caller(server.address).do("get_export", "")
+        caller(server.address).do("get_export", "", "")
     error = raised.value
     assert error.reason is Reason.FIELD_INVALID
     assert dict(error.metadata) == {"field": "name"}
@@ -195,24 +220,24 @@ def test_newer_reasons_are_kept_and_those_of_others_are_not(caller: Callers, scr
         [Fail(Code.NOT_FOUND, raw=b"\xff\xff garbage")],
     )
     client = caller(server.address, token="t")
-    for expect in ("SOMETHING_NEWER", None, None):
+    for newer, code in (("SOMETHING_NEWER", "UNAUTHENTICATED"), (None, "UNAUTHENTICATED"), (None, "NOT_FOUND")):
         with pytest.raises(bindery.StatusError) as raised:
-            client.do("get_export", "x")
-        assert raised.value.reason == expect
+            client.do("get_export", "", "x")
+        assert (raised.value.reason, raised.value.unknown_reason, raised.value.reason_text) == (None, newer, code)
         assert raised.value.request_id == server.seen[-1].headers["x-request-id"]
 
 
-def test_answers_that_lack_what_they_are_for_are_errors(caller: Callers, script: Scripts) -> None:
+def test_responses_that_lack_their_main_field_are_errors(caller: Callers, script: Scripts) -> None:
     unchanged = (api.GetBoundSchemaResponse(unchanged=True),)
     server = script((api.GetExportResponse(),), unchanged, unchanged, [b"\xff\xff\xff"])
     client = caller(server.address)
     with pytest.raises(bindery.ProtocolError, match="no export"):
-        client.do("get_export", "cowboys")
-    assert client.do("get_bound_schema", "cowboys.wildwest.dev", known_hash="h") is None
+        client.do("get_export", "", "cowboys")
+    assert client.do("get_bound_schema", "", "cowboys.wildwest.dev", known_hash="h") is None
     with pytest.raises(bindery.ProtocolError, match="no bound schema"):
-        client.do("get_bound_schema", "cowboys.wildwest.dev")
+        client.do("get_bound_schema", "", "cowboys.wildwest.dev")
     with pytest.raises(bindery.ProtocolError, match="cannot be decoded"):
-        client.do("get_export", "cowboys")
+        client.do("get_export", "", "cowboys")
 
 
 def test_messages_are_limited_both_ways(caller: Callers, script: Scripts) -> None:
@@ -221,12 +246,41 @@ def test_messages_are_limited_both_ways(caller: Callers, script: Scripts) -> Non
     client = caller(server.address)
     for name in ("cowboys", "x" * (300 << 10)):
         with pytest.raises(bindery.ResourceExhaustedError) as raised:
-            client.do("get_export", name)
+            client.do("get_export", "", name)
         assert raised.value.reason == Reason.MESSAGE_TOO_LARGE
     assert len(server.seen) == 1
 
 
-def bind_answer(phase: api.Phase.ValueType, response: api.BindingResourceResponse | None = None) -> list[Step]:
+def of_size(make: Callable[[str], Message], size: int) -> Message:
+    """A message of exactly this size, made of a text."""
+    length = size
+    while (message := make("x" * length)).ByteSize() > size:
+        length -= message.ByteSize() - size
+    assert message.ByteSize() == size
+    return message
+
+
+def test_the_limits_of_messages_are_exact(caller: Callers, script: Scripts) -> None:
+    def response(name: str) -> Message:
+        return api.GetExportResponse(export=api.Export(metadata=api.ObjectMeta(name=name)))
+
+    def request(name: str) -> Any:
+        return api.GetExportRequest(name=name)
+
+    limits = bindery.MESSAGE_SEND_MAX, bindery.MESSAGE_RECEIVE_MAX
+    assert limits == (256 << 10, 4 << 20)
+    server = script([of_size(response, limits[1])], [of_size(response, limits[1] + 1)], EXPORT)
+    client = caller(server.address)
+    assert client.do("get_export", "", "x").metadata.name.startswith("xx")
+    with pytest.raises(bindery.ResourceExhaustedError):
+        client.do("get_export", "", "x")
+    client.do("call", methods.GET_EXPORT, of_size(request, limits[0]))
+    with pytest.raises(bindery.ResourceExhaustedError):
+        client.do("call", methods.GET_EXPORT, of_size(request, limits[0] + 1))
+    assert len(server.seen) == 3
+
+
+def bind_response(phase: api.Phase.ValueType, response: api.BindingResourceResponse | None = None) -> list[Step]:
     condition = api.Condition(type="Ready", status="False", reason="SchemaUnsupported", message="CRD has no schema")
     request = api.BindableResourcesRequest(
         metadata=api.ObjectMeta(name="cowboys"),
@@ -238,27 +292,40 @@ def bind_answer(phase: api.Phase.ValueType, response: api.BindingResourceRespons
 
 def test_binding_goes_on_while_it_is_pending(caller: Callers, script: Scripts) -> None:
     done = api.BindingResourceResponse(binding_name="cowboys", kubeconfig=api.Kubeconfig(kubeconfig=b"hunter2"))
-    server = script(bind_answer(api.PHASE_PENDING), bind_answer(api.PHASE_SUCCEEDED, done))
+    server = script(bind_response(api.PHASE_PENDING), bind_response(api.PHASE_SUCCEEDED, done))
     told: list[str] = []
     bound = caller(server.address).do("bind", "cowboys", "uid", wait=5, progress=lambda request: told.append(request.metadata.name))
-    assert (bound.kubeconfig, told) == (b"hunter2", ["cowboys"])
+    assert (bound.kubeconfig.reveal(), told) == (b"hunter2", ["cowboys"])
     assert "hunter2" not in repr(bound)
     first, second = server.seen
     assert first.request == second.request
     assert first.request.bindable_resources_request.spec.cluster_identity.identity == "uid"
-    assert second.at - first.at >= 0.9, "a server that answers at once is not asked in a loop"
+    assert second.at - first.at >= 0.9, "a server that responds at once is not called in a loop"
     assert round(first.time_left or 0) == 15
 
 
 def test_binding_ends_with_its_patience(caller: Callers, script: Scripts) -> None:
-    server = script(bind_answer(api.PHASE_PENDING))
+    server = script(*[bind_response(api.PHASE_PENDING)] * 4)
     with pytest.raises(bindery.PendingError) as raised:
         caller(server.address).do("bind", "cowboys", "uid", patience=0)
     assert raised.value.request.metadata.name == "cowboys"
+    assert server.seen[0].request.wait.ToNanoseconds() == 0, "one call, which does not wait"
+    assert server.seen[0].request.HasField("wait")
+    with pytest.raises(bindery.PendingError):
+        caller(server.address).do("bind", "cowboys", "uid", patience=1.5, wait=1)
+    waits = [seen.request.wait.ToNanoseconds() / 1e9 for seen in server.seen[1:]]
+    assert waits == [1, pytest.approx(0.5, abs=0.2), pytest.approx(0, abs=0.01)], "the server waits within the patience"
+
+
+def test_a_bind_that_is_only_checked_does_not_wait(caller: Callers, script: Scripts) -> None:
+    server = script(bind_response(api.PHASE_PENDING, api.BindingResourceResponse(binding_name="cowboys")))
+    bound = caller(server.address).do("bind", "cowboys", "uid", patience=0, validate_only=True)
+    assert (bound.kubeconfig.reveal(), len(bound.kubeconfig)) == (b"", 0)
+    assert not server.seen[0].request.HasField("wait")
 
 
 def test_a_failed_request_is_an_error_that_says_why(caller: Callers, script: Scripts) -> None:
-    server = script(bind_answer(api.PHASE_FAILED), bind_answer(api.PHASE_SUCCEEDED))
+    server = script(bind_response(api.PHASE_FAILED), bind_response(api.PHASE_SUCCEEDED))
     client = caller(server.address)
     with pytest.raises(bindery.RequestFailedError) as raised:
         client.do("bind", "cowboys", "uid")
@@ -276,7 +343,7 @@ def test_a_server_that_is_not_there_is_dialled_once_per_attempt(caller: Callers)
     with pytest.raises(bindery.TransportError) as raised:
         client.do("renew_kubeconfig")
     error = raised.value
-    assert (error.fault, error.connecting) == (Fault.REFUSED, True)
+    assert (error.fault, error.unprocessed) == (Fault.REFUSED, True)
     assert f"http://127.0.0.1:{port}" in str(error)
     # A server that comes up is found by the next attempt: no delay of gRPC stands in between.
     with socket.create_server(("127.0.0.1", port)) as listener:
@@ -295,8 +362,8 @@ def test_a_name_without_an_address_is_told(caller: Callers) -> None:
 
 def test_any_method_can_be_called_by_its_message(caller: Callers, script: Scripts) -> None:
     server = script(EXPORT)
-    answer = caller(server.address).do("call", methods.GET_EXPORT, api.GetExportRequest(name="cowboys"))
-    assert answer == EXPORT[0]
+    response = caller(server.address).do("call", methods.GET_EXPORT, api.GetExportRequest(name="cowboys"))
+    assert response == EXPORT[0]
     with pytest.raises(ValueError, match="a watch"):
         caller(server.address).do("call", methods.WATCH_EXPORTS, api.WatchExportsRequest())
 
@@ -313,7 +380,8 @@ def test_all_errors_survive_pickling() -> None:
         bindery.ProtocolError("https://bind.example.com", "garbage"),
         bindery.CallCancelledError(),
         bindery.ManifestRefusedError("Empty", "it exports no API"),
-        bindery.NotFoundError(Code.NOT_FOUND, "gone", reason="EXPORT_NOT_FOUND", retry_after=2.0),
+        bindery.NotFoundError(Code.NOT_FOUND, "gone", reason=Reason.EXPORT_NOT_FOUND, retry_after=2.0),
+        bindery.AbortedError(Code.ABORTED, "newer", unknown_reason="NEWER"),
     ):
         again = pickle.loads(pickle.dumps(error))
         assert (type(again), str(again), again.reason_text) == (type(error), str(error), error.reason_text)
@@ -322,6 +390,62 @@ def test_all_errors_survive_pickling() -> None:
 def test_errors_are_copied_whole(caller: Callers, script: Scripts) -> None:
     server = script([reason(Code.NOT_FOUND, "EXPORT_NOT_FOUND", 2.0)])
     with pytest.raises(bindery.NotFoundError) as raised:
-        caller(server.address).do("get_export", "x")
+        caller(server.address).do("get_export", "", "x")
     again = copy.copy(raised.value)
     assert (type(again), str(again), again.retry_after) == (bindery.NotFoundError, str(raised.value), 2.0)
+
+
+def test_texts_of_an_error_are_one_line(caller: Callers, script: Scripts) -> None:
+    details = [BadRequest(field_violations=[BadRequest.FieldViolation(field="a\nb", description="c\u2028d\r\n")])]
+    server = script([Fail(Code.INVALID_ARGUMENT, "one\ntwo", details=details)])
+    with pytest.raises(bindery.InvalidArgumentError) as raised:
+        caller(server.address).do("get_export", "", "x")
+    assert raised.value.message == "one\ntwo"
+    request = api.BindableResourcesRequest(metadata=api.ObjectMeta(name="a\nb"))
+    condition = request.status.conditions.add(status="False", reason="No\nreason", message="c\nd")
+    assert condition.reason
+    for error in (
+        raised.value,
+        bindery.RequestFailedError(request),
+        bindery.PendingError(request, 3.0),
+        bindery.ManifestRefusedError("OtherBinding", "it is for a\nb"),
+        bindery.TransportError("https://bind.example.com", Fault.BROKEN, "a\nb"),
+    ):
+        for text in (str(error), repr(error), error.reason_text):
+            assert len(text.splitlines()) == 1, text
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan")])
+def test_a_time_limit_of_a_call_is_checked(caller: Callers, timeout: float) -> None:
+    with pytest.raises(bindery.ConfigurationError) as raised:
+        caller("http://127.0.0.1:1").do("get_provider", timeout=timeout)
+    assert (raised.value.reason, raised.value.kind) == ("TimeoutInvalid", "config")
+
+
+def test_long_time_limits_are_a_day(caller: Callers, script: Scripts) -> None:
+    server = script(EXPORT, (api.DeleteExportResponse(),), (api.UnbindContractResponse(),))
+    client = caller(server.address, attempt_timeout=1e300)
+    client.do("get_export", "", "x", timeout=float("inf"))
+    client.do("delete_export", "", "x", "uid", wait=1e9)
+    caller(server.address).do("call", methods.UNBIND_CONTRACT, api.UnbindContractRequest(wait=Duration(seconds=315_576_000_000)))
+    assert [round((seen.time_left or 0) / 3600) for seen in server.seen] == [24, 24, 24]
+    assert server.seen[1].request.wait.seconds == 24 * 3600
+
+
+def test_values_that_cannot_be_sent_are_errors_of_the_caller(caller: Callers) -> None:
+    client = caller("http://127.0.0.1:1")
+    for arguments in ({"page_size": 2**40}, {"page_token": "\ud800"}, {"page_token": 7}):
+        with pytest.raises((ValueError, TypeError)) as raised:
+            client.do("list_exports", **arguments)
+        assert not isinstance(raised.value, bindery.BinderyError)
+    with pytest.raises((ValueError, OverflowError)):
+        client.do("bind", "cowboys", "uid", ttl_after_finished=float("nan"))
+
+
+def test_a_text_of_the_server_is_no_failure_of_the_connection(caller: Callers, script: Scripts) -> None:
+    texts = ("failed to connect to all addresses; last error: x", "Socket closed", "CLIENT: x")
+    for text in texts:
+        server = script([Fail(Code.INTERNAL, text, trailers=())], RENEWED)
+        with pytest.raises(bindery.InternalError):
+            caller(server.address).do("renew_kubeconfig")
+        assert len(server.seen) == 1

@@ -16,7 +16,7 @@ from bindery import v1alpha2 as api
 
 from .conftest import Scripts
 from .server import Fail, Step, reason
-from .test_manifests import answer
+from .test_manifests import bind_response
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "pipeline.py"
 Code = grpc.StatusCode
@@ -43,7 +43,7 @@ def response(phase: api.Phase.ValueType, result: api.BindingResourceResponse | N
     return [api.CreateBindableResourcesRequestResponse(bindable_resources_request=request, response=result)]
 
 
-BOUND = response(api.PHASE_SUCCEEDED, answer())
+BOUND = response(api.PHASE_SUCCEEDED, bind_response())
 
 
 def test_it_waits_and_writes_to_standard_output(script: Scripts) -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-import json
 import logging
-import os
 import pickle
-import time
-import traceback
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +13,9 @@ import grpc
 import pytest
 
 import bindery
-from bindery import ExecToken, FileToken, aio
+from bindery import aio
+from bindery import v1alpha2 as api
+from bindery._core import settings
 from bindery._core.retry import RetryPolicy
 from bindery._core.secret import Hidden, bearer
 from bindery._core.status import Failure
@@ -25,7 +23,9 @@ from bindery.methods import ALL
 
 from .both import Callers
 from .conftest import Scripts
+from .pki import Authority
 from .server import Fail
+from .test_tokens import local_variables
 
 # === Addresses ===
 
@@ -83,6 +83,18 @@ def test_what_is_no_address_is_refused(text: str, fault: str) -> None:
         bindery.audience(text)
 
 
+def test_a_password_in_an_address_is_not_shown() -> None:
+    for address in (
+        "https://me:hunter2@bind.example.com",
+        "me:hunter2@bind.example.com",
+        "ftp://hunter2@@h",
+        "https://a/hunter2@b",
+    ):
+        with pytest.raises(bindery.AddressError) as raised:
+            bindery.audience(address)
+        assert "hunter2" not in f"{raised.value} {raised.value!r} {raised.value.args}"
+
+
 # === Settings ===
 
 
@@ -112,7 +124,10 @@ def test_settings_that_cannot_work_are_refused_at_once(tmp_path: Path) -> None:
     assert refused(address, ca_file=tmp_path / "missing") == "CaInvalid"
     assert refused(address, server_name="not a name") == "TlsSetupFailed"
     assert refused(address, user_agent="line\nbreak") == "UserAgentInvalid"
-    assert refused(address, timeout=0) == "TimeoutInvalid"
+    for name in ("timeout", "attempt_timeout", "connect_timeout"):
+        for seconds in (0, -1.0, float("nan")):
+            assert refused(address, **{name: seconds}) == "TimeoutInvalid"
+        bindery.Client(address, **{name: 1e300}).close()  # type: ignore[arg-type]
     assert refused(address, client_certificate=("no certificate", "no key")) == "ClientCertificateInvalid"
     with pytest.raises(TypeError):
         bindery.Client(address, token=7)  # type: ignore[arg-type]
@@ -152,166 +167,6 @@ def test_delays_are_bounded_and_never_shorter_than_asked() -> None:
     assert policy.delay(2**31, 7.0, 1.0) == 12.0
 
 
-# === Tokens ===
-
-
-def write_unseen(path: Path, text: str) -> None:
-    """Writes without a change that the file's metadata would show."""
-    found = path.stat()
-    path.write_text(text)
-    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
-
-
-def test_a_file_is_read_again_when_it_changes_or_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 1000.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    path = tmp_path / "token"
-    path.write_text("one\n")
-    source = FileToken(path)
-    assert source.token() == "one"
-    write_unseen(path, "two\n")
-    now += 1
-    assert source.token() == "one", "remembered while nothing says otherwise"
-    source.expired()
-    assert source.token() == "two"
-    write_unseen(path, "six\n")
-    now += 60
-    assert source.token() == "six"
-    path.write_text("longer\n")
-    assert source.token() == "six"
-    now += 1
-    assert source.token() == "longer"
-    path.unlink()
-    now += 1
-    with pytest.raises(bindery.TokenError, match=str(path)) as raised:
-        source.token()
-    assert raised.value.reason == "TokenFileUnreadable"
-
-
-def local_variables(error: BaseException) -> list[object]:
-    """The local variables of this package's frames, as tools show them that print them with a traceback."""
-    trace = traceback.TracebackException.from_exception(error, capture_locals=True)
-    frames = [frame.locals for frame in trace.stack if "/bindery/" in frame.filename]
-    assert frames
-    return list(frames)
-
-
-def program(tmp_path: Path, *lines: str) -> list[str]:
-    script = tmp_path / "program.sh"
-    script.write_text("\n".join(["#!/bin/sh", f"echo x >> {tmp_path}/runs", *lines]))
-    script.chmod(0o700)
-    return [str(script), "secret-argument"]
-
-
-def runs(tmp_path: Path) -> int:
-    return len((tmp_path / "runs").read_text().splitlines())
-
-
-def credential(**status: str) -> str:
-    document = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
-    return f"echo '{json.dumps(document)}'"
-
-
-def test_a_command_prints_a_token_or_a_credential(tmp_path: Path) -> None:
-    source = ExecToken(program(tmp_path, "echo plain"))
-    assert [source.token(), source.token()] == ["plain", "plain"]
-    assert runs(tmp_path) == 1
-    source.expired()
-    source.token()
-    assert runs(tmp_path) == 2
-    source = ExecToken(program(tmp_path, credential(token="long", expirationTimestamp="2999-01-01T00:00:00Z")))
-    assert [source.token(), source.cached()] == ["long", "long"]
-    source = ExecToken(program(tmp_path, credential(token="short", expirationTimestamp="2001-01-01T00:00:00Z")))
-    assert [source.token(), source.cached()] == ["short", None]
-    assert "secret-argument" not in repr(source)
-
-
-@pytest.mark.parametrize(
-    ("line", "fault"),
-    [
-        ("echo hunter2; exit 3", "status 3"),
-        ('echo \'{"status": {"token": "hunter2"}}\'', "no ExecCredential"),
-        (credential(hunter2="hunter2"), "no ExecCredential"),
-        (credential(token="hunter2", expirationTimestamp="hunter2"), "no ExecCredential"),
-        ("sleep 60", "does not end"),
-        ("yes hunter2 | head -c 300000", "too much"),
-    ],
-)
-def test_a_command_that_fails_shows_nothing_of_its_output(tmp_path: Path, line: str, fault: str) -> None:
-    with pytest.raises(bindery.TokenError, match=fault) as raised:
-        ExecToken(program(tmp_path, line)).token(0.5)
-    assert raised.value.reason == "TokenSourceFailed"
-    assert "hunter2" not in f"{raised.value!r} {local_variables(raised.value)}"
-
-
-def test_a_command_that_does_not_exist_is_named() -> None:
-    with pytest.raises(bindery.TokenError, match="/nonexistent/program"):
-        ExecToken(["/nonexistent/program"]).token()
-    with pytest.raises(ValueError, match="list"):
-        ExecToken("kubectl bind token")
-
-
-def test_functions_of_all_kinds_give_tokens(script: Scripts) -> None:
-    async def asynchronous() -> str:
-        await asyncio.sleep(0)
-        return "of-async"
-
-    class Source:
-        async def __call__(self) -> str:
-            return "of-object"
-
-    def returns_a_coroutine() -> Any:
-        return asynchronous()
-
-    async def ask(token: Any) -> str:
-        server = script([Fail(grpc.StatusCode.NOT_FOUND)])
-        async with aio.Client(server.address, token=token, allow_plaintext=True) as client:
-            with pytest.raises(bindery.NotFoundError):
-                await client.get_export("x")
-        return str(server.seen[0].headers["authorization"])
-
-    for token, expect in (
-        (asynchronous, "of-async"),
-        (Source(), "of-object"),
-        (returns_a_coroutine, "of-async"),
-        (lambda: "of-sync", "of-sync"),
-        ("static", "static"),
-    ):
-        assert asyncio.run(ask(token)) == f"Bearer {expect}"
-
-
-def test_a_source_that_fails_is_an_error_of_the_token(caller: Callers) -> None:
-    def broken() -> str:
-        raise RuntimeError("hunter2 is not valid")
-
-    def logged_out() -> str:
-        raise bindery.TokenError(bindery.TokenError.LOGGED_OUT, "log in again")
-
-    def nothing() -> Any:
-        return None
-
-    for source, expect in ((broken, "TokenSourceFailed"), (logged_out, "LoggedOut"), (nothing, "TokenSourceFailed")):
-        client = caller("http://127.0.0.1:1", token=source)
-        with pytest.raises(bindery.TokenError) as raised:
-            client.do("get_export", "x")
-        assert raised.value.reason == expect
-        assert "hunter2" not in "".join(traceback.format_exception(raised.value))
-
-
-def test_a_watch_waits_for_a_source_and_ends_when_logged_out(caller: Callers) -> None:
-    reasons = iter([bindery.TokenError.SOURCE_FAILED, bindery.TokenError.LOGGED_OUT])
-
-    def source() -> str:
-        raise bindery.TokenError(next(reasons), "no token")
-
-    watch = caller("http://127.0.0.1:1", token=source).watch("watch_exports")
-    event = watch.next()
-    assert isinstance(event, bindery.Disconnected) and isinstance(event.error, bindery.TokenError)
-    with pytest.raises(bindery.TokenError):
-        watch.next()
-    assert watch.next() is None
-
-
 # === What is shown ===
 
 
@@ -320,12 +175,13 @@ def test_no_token_is_shown(caller: Callers, script: Scripts, caplog: pytest.LogC
     header = bearer("hunter2")
     assert header == "Bearer hunter2"
     assert "hunter2" not in f"{header} {header!r} {header:>20} {[header]} {(header,)} %s" % header
+    assert Hidden(Hidden("hunter2")) == "hunter2"
     with pytest.raises(TypeError):
         pickle.dumps(Hidden("hunter2"))
     server = script([Fail(grpc.StatusCode.UNAVAILABLE)], [Fail(grpc.StatusCode.INTERNAL)])
     client = caller(server.address, token="hunter2")
     with pytest.raises(bindery.InternalError) as raised:
-        client.do("get_export", "x")
+        client.do("get_export", "", "x")
     assert server.seen[0].headers["authorization"] == "Bearer hunter2"
     shown = [repr(client.client), repr(bindery.StaticToken("hunter2")), repr(raised.value), caplog.text]
     assert "hunter2" not in f"{shown} {local_variables(raised.value)}"
@@ -336,6 +192,35 @@ def test_texts_of_the_library_are_told_from_those_of_a_server() -> None:
     text = "failed to connect to all addresses; last error: x"
     assert Failure(grpc.StatusCode.UNAVAILABLE, text).ends_connection
     assert not Failure(grpc.StatusCode.UNAVAILABLE, text, trailing=(("date", "today"),)).ends_connection
+    assert not Failure(grpc.StatusCode.INTERNAL, text).ends_connection
     assert Failure(grpc.StatusCode.UNAVAILABLE, "Stream removed (Socket closed)").ends_connection
+    assert not Failure(grpc.StatusCode.INTERNAL, "Socket closed").ends_connection
     assert not Failure(grpc.StatusCode.INTERNAL, "Stream removed (RST_STREAM (Received RST_STREAM …))").ends_connection
     assert not Failure(grpc.StatusCode.DEADLINE_EXCEEDED, "Stream removed (Deadline Exceeded)").ends_connection
+
+
+def test_the_certificates_of_the_system_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = settings._system_roots()
+    assert settings._system_roots() is first
+    file = tmp_path / "roots.pem"
+    ca = Authority().pem
+    file.write_bytes(ca)
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "none"))
+    found = settings._system_roots()
+    assert found is not None and found.split() == ca.split()
+
+
+def test_no_proxy_of_the_environment_is_used(caller: Callers, script: Scripts, monkeypatch: pytest.MonkeyPatch) -> None:
+    ca = Authority()
+    chain, key = ca.issue()
+    response = api.GetProviderResponse(provider=api.Provider(pretty_name="MangoDB"))
+    server = script((response,), credentials=grpc.ssl_server_credentials([(key, chain)]))
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        proxy.settimeout(0.1)
+        for name in ("https_proxy", "http_proxy", "grpc_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        assert caller(server.address, ca_pem=ca.pem).do("get_provider").pretty_name == "MangoDB"
+        with pytest.raises(TimeoutError):
+            proxy.accept()

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -21,6 +22,7 @@ from bindery._core.retry import RetryPolicy
 from .both import Caller, Callers
 from .conftest import Scripts
 from .pki import Authority
+from .server import eventually, reason
 
 ONCE = RetryPolicy(attempts=1)
 PROVIDER = (api.GetProviderResponse(provider=api.Provider(pretty_name="MangoDB")),)
@@ -40,7 +42,7 @@ def secured(ca: Authority, clients: bytes | None = None, **leaf: object) -> grpc
 def fault_of(client: Caller) -> Fault:
     with pytest.raises(bindery.TransportError) as raised:
         client.do("get_provider")
-    assert raised.value.connecting
+    assert raised.value.unprocessed
     return raised.value.fault
 
 
@@ -137,7 +139,7 @@ def sockets() -> Iterator[Sockets]:
 
 
 def after_request(*frames: bytes) -> Callable[[socket.socket], None]:
-    """Answers a request by these frames of HTTP/2."""
+    """Responds to a request by these frames of HTTP/2."""
 
     def serve(connection: socket.socket) -> None:
         connection.sendall(SETTINGS_FRAME)
@@ -157,34 +159,53 @@ def reset(code: int) -> bytes:
     return b"\x00\x00\x04\x03\x00\x00\x00\x00\x01" + code.to_bytes(4, "big")
 
 
+def goaway(last: int) -> bytes:
+    return b"\x00\x00\x08\x07\x00\x00\x00\x00\x00" + last.to_bytes(4, "big") + bytes(4)
+
+
 @pytest.mark.parametrize(
-    ("frames", "connections"),
+    ("frames", "unprocessed"),
     [
-        ([], 2),
-        ([reset(2)], 1),
-        ([reset(7)], 1),
-        ([reset(8)], 1),
-        ([reset(11)], 1),
-        ([b"\x00\x00\x08\x07\x00\x00\x00\x00\x00" + bytes(8)], 2),
-        ([b"x" * 100], 2),
+        ([], False),
+        ([reset(2)], False),
+        ([reset(7)], True),
+        ([reset(8)], False),
+        ([reset(11)], False),
+        ([goaway(0)], True),
+        ([goaway(1)], False),
+        ([b"x" * 100], False),
     ],
-    ids=["closed", "internal", "refused", "cancel", "calm", "goaway", "garbage"],
+    ids=["closed", "internal", "refused", "cancel", "calm", "goaway-before", "goaway-after", "garbage"],
 )
-def test_a_connection_that_breaks_is_told_and_retried_where_harmless(
-    caller: Callers, sockets: Sockets, frames: Sequence[bytes], connections: int
+def test_a_call_that_breaks_is_told_and_not_retried_unless_it_was_not_processed(
+    caller: Callers, sockets: Sockets, frames: Sequence[bytes], unprocessed: bool
 ) -> None:
-    requests = 0
-    serve = after_request(*frames)
-
-    def count(connection: socket.socket) -> None:
-        nonlocal requests
-        serve(connection)
-        requests += 1
-
-    client = caller(f"http://127.0.0.1:{sockets(count)}", timeout=5, retry=RetryPolicy(2, 0.4, 0.4))
+    client = caller(f"http://127.0.0.1:{sockets(after_request(*frames))}", timeout=5, retry=ONCE)
     with pytest.raises(bindery.TransportError) as raised:
         client.do("renew_kubeconfig")
-    assert (raised.value.fault, raised.value.connecting) == (Fault.BROKEN, False)
+    assert (raised.value.fault, raised.value.unprocessed) == (Fault.BROKEN, unprocessed)
+
+
+def refuse_streams(connection: socket.socket, streams: list[int]) -> None:
+    """Refuses each stream of a connection, and notes its id."""
+    file = connection.makefile("rb")
+    file.read(len(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))
+    connection.sendall(SETTINGS_FRAME)
+    while len(head := file.read(9)) == 9:
+        file.read(int.from_bytes(head[:3], "big"))
+        if head[3] == 1:
+            stream = int.from_bytes(head[5:], "big")
+            streams.append(stream)
+            connection.sendall(b"\x00\x00\x04\x03\x00" + stream.to_bytes(4, "big") + (7).to_bytes(4, "big"))
+
+
+def test_a_stream_that_the_server_refused_is_tried_again_for_every_method(caller: Callers, sockets: Sockets) -> None:
+    streams: list[int] = []
+    port = sockets(lambda connection: refuse_streams(connection, streams))
+    with pytest.raises(bindery.TransportError) as raised:
+        caller(f"http://127.0.0.1:{port}", retry=RetryPolicy(3, 0.01, 0.01)).do("renew_kubeconfig")
+    assert raised.value.unprocessed
+    assert streams == [1, 3, 5]
 
 
 def test_a_server_of_http1_is_a_broken_connection(caller: Callers, sockets: Sockets) -> None:
@@ -192,7 +213,7 @@ def test_a_server_of_http1_is_a_broken_connection(caller: Callers, sockets: Sock
     assert fault_of(caller(f"http://127.0.0.1:{port}", retry=ONCE)) is Fault.BROKEN
 
 
-def test_a_server_that_never_answers_is_a_connect_timeout(caller: Callers, sockets: Sockets) -> None:
+def test_a_server_that_never_responds_is_a_connect_timeout(caller: Callers, sockets: Sockets) -> None:
     port = sockets(lambda _: time.sleep(3))
     client = caller(f"http://127.0.0.1:{port}", connect_timeout=0.3, timeout=5, retry=ONCE)
     assert fault_of(client) is Fault.CONNECT_TIMEOUT
@@ -223,7 +244,7 @@ def test_closing_the_client_ends_its_calls(caller: Callers, script: Scripts) -> 
 
     def call() -> None:
         try:
-            client.do("get_export", "x")
+            client.do("get_export", "", "x")
         except Exception as error:
             ended.append(error)
 
@@ -239,13 +260,83 @@ def test_closing_the_client_ends_its_calls(caller: Callers, script: Scripts) -> 
     assert server.cancelled.wait(5)
 
 
+def cancel_when(condition: Callable[[], object], scope: bindery.CancelScope) -> None:
+    eventually(condition)
+    scope.cancel()
+
+
+def test_a_scope_cancels_its_calls_and_leaves_the_client(script: Scripts) -> None:
+    server = script([60.0], PROVIDER, PROVIDER, [api.WatchExportsResponse(snapshot_begin=api.SnapshotBegin()), 60.0])
+    with bindery.Client(server.address, allow_plaintext=True) as client:
+        start = time.monotonic()
+        with bindery.CancelScope() as outer, bindery.CancelScope() as scope:
+            threading.Thread(target=cancel_when, args=(lambda: server.seen, outer)).start()
+            with pytest.raises(bindery.CallCancelledError, match="the call was cancelled"):
+                client.get_provider()
+            assert time.monotonic() - start < 10
+            assert scope.is_cancelled
+            with pytest.raises(bindery.CallCancelledError):
+                client.get_provider()
+        assert server.cancelled.wait(5)
+        assert client.get_provider().pretty_name == "MangoDB"
+        with bindery.CancelScope():
+            assert client.get_provider().pretty_name == "MangoDB"
+        with bindery.CancelScope() as scope, client.watch_exports() as watch:
+            next(watch)
+            next(watch)
+            threading.Timer(0.2, scope.cancel).start()
+            with pytest.raises(bindery.CallCancelledError):
+                next(watch)
+        assert next(watch, None) is None
+    assert len(server.seen) == 4
+
+
+def test_a_scope_cancels_a_call_that_connects(sockets: Sockets, ca: Authority) -> None:
+    port = sockets(lambda _: time.sleep(5))
+    with bindery.Client(f"https://127.0.0.1:{port}", ca_pem=ca.pem) as client, bindery.CancelScope() as scope:
+        start = time.monotonic()
+        threading.Timer(0.3, scope.cancel).start()
+        with pytest.raises(bindery.CallCancelledError):
+            client.get_provider()
+        assert time.monotonic() - start < 3
+
+
+def test_a_scope_cancels_pauses_and_waits_for_tokens() -> None:
+    def never() -> str:
+        threading.Event().wait(20)
+        return "hunter2"
+
+    settings: list[dict[str, Any]] = [{"retry": RetryPolicy(5, 60, 60)}, {"token": never}]
+    for more in settings:
+        with bindery.Client("http://127.0.0.1:1", allow_plaintext=True, timeout=600, **more) as client:
+            start = time.monotonic()
+            with bindery.CancelScope() as scope:
+                threading.Timer(0.3, scope.cancel).start()
+                with pytest.raises(bindery.CallCancelledError):
+                    client.get_caller()
+            assert time.monotonic() - start < 3
+
+
+def test_errors_of_calls_in_a_scope_are_the_same(script: Scripts) -> None:
+    failing = reason(grpc.StatusCode.NOT_FOUND, "EXPORT_NOT_FOUND")
+    server = script([failing], [failing], [0.5], [0.5])
+    with bindery.Client(server.address, allow_plaintext=True) as client:
+        for timeout, kind in ((5.0, bindery.NotFoundError), (0.1, bindery.DeadlineExceededError)):
+            shown = []
+            for scope in (contextlib.nullcontext(), bindery.CancelScope()):
+                with scope, pytest.raises(kind) as raised:
+                    client.get_export("", "x", timeout=timeout)
+                shown.append((raised.value.reason, raised.value.message[:20]))
+            assert shown[0] == shown[1]
+
+
 def test_a_connection_is_shared_by_threads(caller: Callers, script: Scripts) -> None:
     server = script(*[PROVIDER] * 40)
     client = caller(server.address)
-    answers: list[str] = []
-    threads = [threading.Thread(target=lambda: answers.append(client.do("get_provider").pretty_name)) for _ in range(40)]
+    names: list[str] = []
+    threads = [threading.Thread(target=lambda: names.append(client.do("get_provider").pretty_name)) for _ in range(40)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert answers == ["MangoDB"] * 40
+    assert names == ["MangoDB"] * 40

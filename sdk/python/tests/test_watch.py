@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import grpc
 import pytest
 
 import bindery
-from bindery import Applied, Connected, Disconnected, Fault, Reason, Removed, SnapshotBegin, SnapshotComplete
+from bindery import Applied, Connected, Disconnected, Fault, Reason, Removed, SnapshotBegin, SnapshotComplete, _async, _sync
 from bindery import v1alpha2 as api
+from bindery._sync import StreamWatchdog
 
 from .both import FAST_WATCH, Callers
 from .conftest import Scripts
@@ -88,7 +90,7 @@ def test_an_unfinished_snapshot_is_void(caller: Callers, script: Scripts) -> Non
 
 
 @pytest.mark.parametrize(
-    ("answer", "fault"),
+    ("steps", "fault"),
     [
         ([applied()], "before a snapshot"),
         ([removed()], "before a snapshot"),
@@ -98,8 +100,8 @@ def test_an_unfinished_snapshot_is_void(caller: Callers, script: Scripts) -> Non
         ([b"\xff\xff\xff"], "cannot be decoded"),
     ],
 )
-def test_breaches_of_the_rules_begin_anew(caller: Callers, script: Scripts, answer: list[Step], fault: str) -> None:
-    server = script([*answer, 60.0], [begin(), 60.0])
+def test_breaches_of_the_rules_begin_anew(caller: Callers, script: Scripts, steps: list[Step], fault: str) -> None:
+    server = script([*steps, 60.0], [begin(), 60.0])
     watch = caller(server.address).watch("watch_exports")
     while not isinstance(event := watch.next(), Disconnected):
         pass
@@ -216,6 +218,8 @@ def test_closing_the_client_ends_its_watches(caller: Callers, script: Scripts) -
     watch = client.watch("watch_exports")
     watch.take(2)
     client.do("close") if caller.kind == "aio" else client.close()
+    with pytest.raises(bindery.CallCancelledError):
+        watch.next()
     assert watch.next() is None
     with pytest.raises(bindery.CallCancelledError):
         client.do("get_provider")
@@ -239,3 +243,100 @@ def test_all_watches_have_their_messages(caller: Callers, script: Scripts) -> No
         watch.close()
     assert server.seen[0].request.owned
     assert list(server.seen[1].request.names) == ["a"]
+
+
+def test_a_watch_whose_request_is_too_large_ends(caller: Callers, script: Scripts) -> None:
+    server = script([60.0])
+    watch = caller(server.address).watch("watch_exports", label_selector="x" * (300 << 10))
+    with pytest.raises(bindery.ResourceExhaustedError) as raised:
+        watch.next()
+    assert raised.value.reason is Reason.MESSAGE_TOO_LARGE
+    assert (watch.next(), server.seen) == (None, [])
+
+
+def test_watches_have_connections_of_their_own(caller: Callers, script: Scripts, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (_sync, _async):
+        monkeypatch.setattr(module, "STREAMS_PER_CONNECTION", 2)
+    server = script([60.0], [60.0], [60.0], (api.GetProviderResponse(provider=api.Provider()),), [60.0])
+    client = caller(server.address)
+    watches = [client.watch("watch_exports") for _ in range(3)]
+    for watch in watches:
+        watch.next()
+    client.do("get_provider")
+    peers = [seen.peer for seen in server.seen]
+    assert peers[0] == peers[1], "two streams on one connection"
+    assert len({peers[0], peers[2], peers[3]}) == 3
+    watches[0].close()
+    assert watches[0].next() is None
+    pool = client.client._io._watch_connections
+    eventually(lambda: sorted(connection.uses for connection in pool._present) == [1, 1])
+    watches[1].close()
+    assert watches[1].next() is None
+    eventually(lambda: [connection.uses for connection in pool._present] == [1])
+    watch = client.watch("watch_exports")
+    watch.next()
+    assert server.seen[4].peer == peers[2], "room on the second connection"
+
+
+def test_errors_of_a_stream_carry_its_request_id(caller: Callers, script: Scripts) -> None:
+    server = script([Fail(Code.UNAVAILABLE)], [begin(), Fail(Code.INTERNAL)], [60.0])
+    watch = caller(server.address).watch("watch_exports")
+    events = [event for event in watch.take(4) if isinstance(event, Disconnected)]
+    ids = [event.error.request_id for event in events if isinstance(event.error, bindery.StatusError)]
+    assert ids == [seen.headers["x-request-id"] for seen in server.seen[:2]]
+
+
+def test_a_slow_source_delays_a_watch_and_does_not_end_it(caller: Callers, script: Scripts) -> None:
+    server = script([60.0])
+    asked = threading.Event()
+
+    def token() -> str:
+        if not asked.is_set():
+            asked.set()
+            time.sleep(60)
+        return "hunter2"
+
+    settings = replace(FAST_WATCH, open_timeout=0.3)
+    watch = caller(server.address, token=token, _watch=settings).watch("watch_exports")
+    event = watch.next()
+    assert isinstance(event, Disconnected) and isinstance(event.error, bindery.TokenError)
+    assert event.error.reason == "TokenSourceFailed"
+    assert watch.next() == Connected(False)
+
+
+def begin_watches(client: bindery.Client) -> None:
+    for _ in range(2000):
+        client.watch_exports()
+
+
+def test_clients_are_closed_while_watches_begin(script: Scripts) -> None:
+    server = script(*[[60.0]] * 400)
+    for _ in range(5):
+        client = bindery.Client(server.address, allow_plaintext=True)
+        threads = [threading.Thread(target=begin_watches, args=(client,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        client.close()
+        for thread in threads:
+            thread.join()
+        with pytest.raises(bindery.CallCancelledError):
+            client.get_provider()
+
+
+def test_the_watchdog_keeps_short_limits_among_long_ones() -> None:
+    class Stream:
+        due = float("inf")
+        ended = 0.0
+
+        def time_out(self) -> None:
+            self.ended = time.monotonic()
+
+    watchdog: Any = StreamWatchdog()
+    long, short = Stream(), Stream()
+    with watchdog.guard(long, 60):
+        for limit in (0.2, 0.05, 0.01):
+            start = time.monotonic()
+            with watchdog.guard(short, limit):
+                eventually(lambda begin=start: short.ended > begin)  # type: ignore[misc]
+            assert limit <= short.ended - start < limit + 0.3
+    assert long.ended == 0

@@ -12,16 +12,20 @@
 methods in :mod:`bindery.methods`, the reasons of its errors in :class:`Reason`.
 
 Each call asks the token source for a token, tells its deadline to the server, and retries failures that may be retried (see
-:class:`RetryPolicy`) until that deadline. A token never appears in a ``repr``, an error or a log line. Retries are logged by the
-logger ``bindery`` at level DEBUG.
+:class:`RetryPolicy`) until that deadline. A token or kubeconfig never appears in a ``repr``, an error or a log line; only messages
+that :meth:`Client.call` returns are as the server sent them. Retries are logged by the logger ``bindery`` at level DEBUG.
+
+No proxy of the environment is used. Without ``ca_file`` or ``ca_pem``, the CAs of the system are trusted.
 """
 
 from __future__ import annotations
 
 from . import aio, events, methods, v1alpha2
+from ._cancel import CancelScope
 from ._core.address import parse as _parse
-from ._core.binding import Bound, Renewed, TemplateDetails
+from ._core.binding import BindResult, Bound, Renewed, TemplateDetails
 from ._core.retry import RetryPolicy
+from ._core.secret import Secret
 from ._core.settings import MESSAGE_RECEIVE_MAX, MESSAGE_SEND_MAX
 from ._version import VERSION as __version__
 from .client import Client, Pages, Watch
@@ -53,7 +57,7 @@ from .errors import (
     UnimplementedError,
 )
 from .events import Applied, Connected, Disconnected, Removed, SnapshotBegin, SnapshotComplete, WatchEvent
-from .objects import ManifestOptions, ManifestRefusedError, Manifests, manifests
+from .objects import Manifest, ManifestOptions, ManifestRefusedError, Manifests, manifests
 from .reasons import Reason
 from .tokens import ExecToken, FileToken, FunctionToken, StaticToken, TokenSource
 
@@ -64,9 +68,11 @@ __all__ = [
     "AddressError",
     "AlreadyExistsError",
     "Applied",
+    "BindResult",
     "BinderyError",
     "Bound",
     "CallCancelledError",
+    "CancelScope",
     "Client",
     "ConfigurationError",
     "Connected",
@@ -80,6 +86,7 @@ __all__ = [
     "FunctionToken",
     "InternalError",
     "InvalidArgumentError",
+    "Manifest",
     "ManifestOptions",
     "ManifestRefusedError",
     "Manifests",
@@ -95,6 +102,7 @@ __all__ = [
     "RequestFailedError",
     "ResourceExhaustedError",
     "RetryPolicy",
+    "Secret",
     "SnapshotBegin",
     "SnapshotComplete",
     "StaticToken",

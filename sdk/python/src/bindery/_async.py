@@ -1,4 +1,4 @@
-"""What the async client does its calls with: an event loop, and gRPC's asyncio stubs."""
+"""What the async client makes its calls with: an event loop, and gRPC's asyncio stubs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ import grpc
 import grpc.aio
 
 from ._core.io import Headers
-from ._core.settings import Settings
-from ._core.sources import Token, checked, source_error, source_of
-from ._core.status import CallFailed, Failure
-from ._sync import Connections, credentials
+from ._core.pool import ConnectionPool
+from ._core.secret import Hidden
+from ._core.settings import STREAMS_PER_CONNECTION, Settings
+from ._core.sources import Token, ask, checked, out_of_time, source_error, source_of
+from ._core.status import Failure
+from ._sync import credentials
 from .errors import CallCancelledError
 from .tokens import TokenSource
 
@@ -27,25 +29,24 @@ _SETTLES: Final = 0.05
 AsyncToken = Callable[[], Awaitable[str]]
 
 
-class Connection:
+class AsyncConnection:
     """A gRPC channel with the count of calls that use it, so that it is closed after the last of them."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self.channel: Final = channel
         self.uses = 0
-        self.answered = False
-        """Whether a server has ever answered."""
+        self.responded = False
         self._unary: Final[dict[str, Any]] = {}
 
     def unary(self, path: str) -> Any:
-        """The function that calls a method with bytes, and returns bytes."""
+        """Returns gRPC's callable of a method that takes bytes, and returns bytes."""
         call = self._unary.get(path)
         if call is None:
             call = self._unary[path] = self.channel.unary_unary(path)
         return call
 
     def stream(self, path: str) -> Callable[..., Any]:
-        """The function that calls a streaming method with bytes, and returns a call that is read for bytes."""
+        """Returns gRPC's callable of a streaming method that takes bytes, and returns a call that is read for bytes."""
         call: Callable[..., Any] = self.channel.unary_stream(path)
         return call
 
@@ -70,13 +71,20 @@ class AsyncWaiter:
 
 
 class AsyncIO:
-    """Time, tokens, and the connection of an async client."""
+    """Time, tokens, and the connections of an async client."""
 
     def __init__(self, settings: Settings, source: TokenSource | AsyncToken | None) -> None:
+        def dial() -> AsyncConnection:
+            return AsyncConnection(_dial(settings))
+
         self._source: Final = source
-        self._connections: Final = Connections(lambda: Connection(_dial(settings)))
+        self._connections: Final = ConnectionPool(dial)
+        self._watch_connections: Final = ConnectionPool(dial, calls_max=STREAMS_PER_CONNECTION)
         self._closed: Final = AsyncWaiter()
+        self._asking: Final[set[asyncio.Task[Hidden]]] = set()
+        """The tasks that wait for a token."""
         self._closing: Final[set[asyncio.Task[None]]] = set()
+        """The tasks that close connections."""
 
     now: Final = staticmethod(time.monotonic)
 
@@ -87,36 +95,42 @@ class AsyncIO:
         if await self._closed.wait(seconds):
             raise CallCancelledError
 
-    async def token(self, timeout: float) -> str:
+    async def token(self, timeout: float) -> Hidden:
         source = self._source
-        try:
-            if isinstance(source, TokenSource):
+        if source is None:
+            raise RuntimeError("a client without a token source asks for a token")
+        if isinstance(source, TokenSource):
+            try:
                 token = source.cached()
-                if token is not None:
-                    return token
-                async with asyncio.timeout(timeout):
-                    answer: object = await asyncio.to_thread(source.token, timeout)
-                    # A function that is not async may return the coroutine of one that is.
-                    return checked(await answer if inspect.isawaitable(answer) else answer)
-            if source is None:
-                raise RuntimeError("a client without a token source asks for a token")
+            except Exception as error:
+                raise source_error(error) from error
+            if token is not None:
+                return checked(token)
+        asking = asyncio.ensure_future(_ask(source, timeout))
+        self._asking.add(asking)
+        asking.add_done_callback(self._asking.discard)
+        try:
             async with asyncio.timeout(timeout):
-                return checked(await source())
-        except Exception as error:
-            raise source_error(error) from None
+                return await asking
+        except TimeoutError:
+            raise out_of_time(source, timeout) from None
+        except asyncio.CancelledError:
+            if self._connections.is_closed and not _is_task_cancelled():
+                raise CallCancelledError from None
+            raise
 
-    def token_expired(self) -> None:
+    def forget_token(self, token: str) -> None:
         if isinstance(self._source, TokenSource):
-            self._source.expired()
+            self._source.forget(token)
 
     async def unary(self, path: str, request: bytes, headers: Headers, timeout: float) -> bytes | None:
-        connection: Connection = self._connections.take()
+        connection = self._connections.take()
         try:
-            answer: bytes | None = await connection.unary(path)(request, timeout=timeout, metadata=headers)
-            connection.answered = True
-            return answer
+            response: bytes | None = await connection.unary(path)(request, timeout=timeout, metadata=headers)
+            connection.responded = True
+            return response
         except grpc.aio.AioRpcError as error:
-            raise self._failed(connection, _failure(error)) from None
+            raise self._connections.failed(connection, _failure(error)) from None
         except asyncio.CancelledError:
             if self._connections.is_closed and not _is_task_cancelled():
                 raise CallCancelledError from None
@@ -124,27 +138,30 @@ class AsyncIO:
         except grpc.aio.UsageError:
             raise CallCancelledError from None
         finally:
-            self._give_back(connection)
+            self._give_back(self._connections, connection)
 
     def stream(self, path: str, request: bytes, headers: Headers) -> AsyncStream:
-        connection: Connection = self._connections.take()
+        pool = self._watch_connections
+        connection = pool.take()
         try:
             call = connection.stream(path)(request, metadata=headers)
         except grpc.aio.UsageError:
-            self._give_back(connection)
+            self._give_back(pool, connection)
             raise CallCancelledError from None
-        stream = AsyncStream(call, lambda failure: self._failed(connection, failure))
+        stream = AsyncStream(call, lambda failure: pool.failed(connection, failure))
         # Garbage may be collected on any thread.
         loop = asyncio.get_running_loop()
-        weakref.finalize(stream, self._end, loop, call, connection).atexit = False
+        weakref.finalize(stream, self._end_stream, loop, pool, connection, call).atexit = False
         return stream
 
-    def _end(self, loop: asyncio.AbstractEventLoop, call: Any, connection: Connection) -> None:
-        """Ends a stream that nobody has any more."""
+    def _end_stream(
+        self, loop: asyncio.AbstractEventLoop, pool: ConnectionPool[AsyncConnection], connection: AsyncConnection, call: Any
+    ) -> None:
+        """Ends a stream that has become garbage."""
 
         def end() -> None:
             call.cancel()
-            self._give_back(connection)
+            self._give_back(pool, connection)
 
         # A loop that is closed has ended its streams.
         with contextlib.suppress(RuntimeError):
@@ -153,18 +170,15 @@ class AsyncIO:
     async def close(self) -> None:
         """Ends all calls, and refuses new ones."""
         self._closed.end()
-        for connection in self._connections.close():
+        connections = (*self._connections.close(), *self._watch_connections.close())
+        for asking in list(self._asking):
+            asking.cancel()
+        for connection in connections:
             await connection.channel.close()
         await asyncio.gather(*self._closing)
 
-    def _failed(self, connection: Connection, failure: Failure) -> Exception:
-        if self._connections.is_closed and failure.code is grpc.StatusCode.CANCELLED:
-            return CallCancelledError()
-        self._connections.judge(connection, failure)
-        return CallFailed(failure)
-
-    def _give_back(self, connection: Connection) -> None:
-        unused = self._connections.release(connection)
+    def _give_back(self, pool: ConnectionPool[AsyncConnection], connection: AsyncConnection) -> None:
+        unused = pool.release(connection)
         if unused is None:
             return
         try:
@@ -173,6 +187,18 @@ class AsyncIO:
             return  # The loop has ended, and the channel ends with it.
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
+
+
+async def _ask(source: TokenSource | AsyncToken, timeout: float) -> Hidden:
+    """Asks a source for its token. Raises BinderyError alone."""
+    token: object = await asyncio.wrap_future(ask(source, timeout)) if isinstance(source, TokenSource) else source()
+    if inspect.isawaitable(token):
+        # A function that is not async may return the coroutine of one that is.
+        try:
+            token = await token
+        except Exception as error:
+            raise source_error(error) from error
+    return checked(token)
 
 
 class AsyncStream:
@@ -241,7 +267,7 @@ class AsyncStream:
 
 
 def async_source_of(token: Token | AsyncToken | None) -> TokenSource | AsyncToken | None:
-    """The source that a caller means. An async function, or an object that is called like one, is its own source."""
+    """Returns the source that a caller means. An async function, or an object that is called like one, is its own source."""
     if inspect.iscoroutinefunction(token) or inspect.iscoroutinefunction(getattr(token, "__call__", None)):  # noqa: B004
         return cast(AsyncToken, token)
     # Of other functions it turns out when they are called.
@@ -249,7 +275,7 @@ def async_source_of(token: Token | AsyncToken | None) -> TokenSource | AsyncToke
 
 
 def _is_task_cancelled() -> bool:
-    """Whether somebody cancels the running task. gRPC raises CancelledError also for a call that was cancelled."""
+    """Whether the running task was cancelled. gRPC raises CancelledError also for a call that was cancelled."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

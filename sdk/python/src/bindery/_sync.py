@@ -1,4 +1,4 @@
-"""What the sync client does its calls with: threads, and gRPC's blocking stubs."""
+"""What the sync client makes its calls with: threads, and gRPC's blocking stubs."""
 
 from __future__ import annotations
 
@@ -12,100 +12,40 @@ from typing import Any, Final
 
 import grpc
 
+from ._cancel import Cancellation, current_scope, guard_by
 from ._core.io import Headers
-from ._core.settings import Settings
-from ._core.sources import checked, source_error
-from ._core.status import CallFailed, Failure
+from ._core.pool import ConnectionPool
+from ._core.secret import Hidden
+from ._core.settings import STREAMS_PER_CONNECTION, Settings
+from ._core.sources import ask, checked, out_of_time, settle, source_error
+from ._core.status import Failure
 from .errors import CallCancelledError
 from .tokens import TokenSource
 
 _SETTLES: Final = 0.05
 """Seconds within which a server that refuses a stream has also said why."""
 
-UnaryCall = Callable[..., bytes | None]
 
-
-class Connection:
+class SyncConnection:
     """A gRPC channel with the count of calls that use it, so that it is closed after the last of them."""
 
     def __init__(self, channel: grpc.Channel) -> None:
         self.channel: Final = channel
         self.uses = 0
-        self.answered = False
-        """Whether a server has ever answered."""
-        self._unary: Final[dict[str, UnaryCall]] = {}
+        self.responded = False
+        self._unary: Final[dict[str, Any]] = {}
 
-    def unary(self, path: str) -> UnaryCall:
-        """The function that calls a method with bytes, and returns bytes."""
+    def unary(self, path: str) -> Any:
+        """Returns gRPC's callable of a method that takes bytes, and returns bytes."""
         call = self._unary.get(path)
         if call is None:
             call = self._unary[path] = self.channel.unary_unary(path)
         return call
 
     def stream(self, path: str) -> Callable[..., Any]:
-        """The function that calls a streaming method with bytes, and returns an iterator of bytes."""
+        """Returns gRPC's callable of a streaming method that takes bytes, and returns an iterator of bytes."""
         call: Callable[..., Any] = self.channel.unary_stream(path)
         return call
-
-
-class Connections:
-    """The present connection of a client, and those that are not to be used for new calls.
-
-    gRPC goes on dialling a server that it cannot reach, at growing intervals, and fails calls in between without trying. For a
-    moment it also begins calls on a connection that has just broken. Here such a connection is given up, so that each attempt of a
-    call dials once, and nobody dials without a call.
-    """
-
-    def __init__(self, dial: Callable[[], Any]) -> None:
-        self._dial: Final = dial
-        # Garbage collection gives connections back, also while this thread holds the lock.
-        self._lock: Final = threading.RLock()
-        self._present: Any = None
-        self._retired: Final[list[Any]] = []
-        self._closed = False
-
-    def take(self) -> Any:
-        """A connection for one call, to be given back by :meth:`release`."""
-        with self._lock:
-            if self._closed:
-                raise CallCancelledError
-            connection = self._present
-            if connection is None:
-                connection = self._present = self._dial()
-            connection.uses += 1
-            return connection
-
-    def release(self, connection: Any) -> Any:
-        """Gives a connection back. Returns it if it is to be closed now."""
-        with self._lock:
-            connection.uses -= 1
-            if connection.uses == 0 and connection in self._retired:
-                self._retired.remove(connection)
-                return connection
-            return None
-
-    def judge(self, connection: Any, failure: Failure) -> None:
-        """Decides after a failed call whether the connection is used for new ones. The caller still holds it."""
-        if not failure.ends_connection and (connection.answered or failure.code is not grpc.StatusCode.DEADLINE_EXCEEDED):
-            connection.answered = True
-            return
-        with self._lock:
-            if self._present is connection:
-                self._present = None
-                self._retired.append(connection)
-
-    def close(self) -> list[Any]:
-        """Refuses new calls. Returns all connections, which are to be closed now."""
-        with self._lock:
-            self._closed = True
-            present, self._present = self._present, None
-            retired = list(self._retired)
-            self._retired.clear()
-            return retired if present is None else [*retired, present]
-
-    @property
-    def is_closed(self) -> bool:
-        return self._closed
 
 
 class SyncWaiter:
@@ -122,13 +62,17 @@ class SyncWaiter:
 
 
 class SyncIO:
-    """Time, tokens, and the connection of a sync client."""
+    """Time, tokens, and the connections of a sync client."""
 
     def __init__(self, settings: Settings, source: TokenSource | None) -> None:
+        def dial() -> SyncConnection:
+            return SyncConnection(_dial(settings))
+
         self._source: Final = source
-        self._connections: Final = Connections(lambda: Connection(_dial(settings)))
-        self._closed: Final = SyncWaiter()
-        self._watchdog: Final = Watchdog()
+        self._connections: Final = ConnectionPool(dial)
+        self._watch_connections: Final = ConnectionPool(dial, calls_max=STREAMS_PER_CONNECTION)
+        self._closing: Final = Cancellation("the client was closed")
+        self._watchdog: Final = StreamWatchdog()
 
     now: Final = staticmethod(time.monotonic)
 
@@ -136,77 +80,115 @@ class SyncIO:
         return SyncWaiter()
 
     async def sleep(self, seconds: float) -> None:
-        if await self._closed.wait(seconds):
-            raise CallCancelledError
+        waiter = SyncWaiter()
+        with self._cancellable(waiter.end):
+            if await waiter.wait(seconds):
+                raise self._cancelled()
 
-    async def token(self, timeout: float) -> str:
+    async def token(self, timeout: float) -> Hidden:
         source = self._source
         if source is None:
             raise RuntimeError("a client without a token source asks for a token")
         try:
-            return checked(source.token(timeout))
+            token = source.cached()
         except Exception as error:
-            raise source_error(error) from None
+            raise source_error(error) from error
+        if token is not None:
+            return checked(token)
+        future = ask(source, timeout)
+        with self._cancellable(lambda: settle(future, self._cancelled())):
+            try:
+                result = future.result(max(0.0, timeout))
+            except TimeoutError:
+                raise out_of_time(source, timeout) from None
+        return checked(result)
 
-    def token_expired(self) -> None:
+    def forget_token(self, token: str) -> None:
         if self._source is not None:
-            self._source.expired()
+            self._source.forget(token)
 
     async def unary(self, path: str, request: bytes, headers: Headers, timeout: float) -> bytes | None:
-        connection: Connection = self._connections.take()
+        connection = self._connections.take()
         try:
-            answer = connection.unary(path)(request, timeout=timeout, metadata=headers)
-            connection.answered = True
-            return answer
+            response = self._call(connection.unary(path), request, headers, timeout)
+            connection.responded = True
+            return response
         except grpc.RpcError as error:
-            raise self._failed(connection, failure_of(error)) from None
+            raise self._connections.failed(connection, failure_of(error)) from None
+        except grpc.FutureCancelledError:
+            raise self._cancelled() from None
         except ValueError as error:
             raise self._unusable(error) from None
         finally:
-            self._give_back(connection)
+            _give_back(self._connections, connection)
+
+    def _call(self, method: Any, request: bytes, headers: Headers, timeout: float) -> bytes | None:
+        """Calls a method of gRPC, and waits for the response."""
+        scope = current_scope()
+        response: bytes | None
+        if scope is None:
+            response = method(request, timeout=timeout, metadata=headers)
+        else:
+            if scope.is_cancelled:
+                raise self._cancelled()
+            # A call that can be cancelled is slower.
+            call = method.future(request, timeout=timeout, metadata=headers)
+            try:
+                with guard_by(scope, call.cancel):
+                    response = call.result()
+            except CallCancelledError:
+                call.cancel()
+                raise
+        return response
 
     def stream(self, path: str, request: bytes, headers: Headers) -> SyncStream:
-        connection: Connection = self._connections.take()
+        pool = self._watch_connections
+        connection = pool.take()
         try:
             call = connection.stream(path)(request, metadata=headers)
         except ValueError as error:
-            self._give_back(connection)
+            _give_back(pool, connection)
             raise self._unusable(error) from None
-        stream = SyncStream(call, self._watchdog, lambda failure: self._failed(connection, failure))
-        weakref.finalize(stream, self._end, call, connection).atexit = False
+        stream = SyncStream(call, self._watchdog, lambda failure: pool.failed(connection, failure))
+        weakref.finalize(stream, _end_stream, pool, connection, call).atexit = False
         return stream
-
-    def _end(self, call: Any, connection: Connection) -> None:
-        """Ends a stream that nobody has any more."""
-        call.cancel()
-        self._give_back(connection)
 
     def close(self) -> None:
         """Ends all calls, and refuses new ones."""
-        self._closed.end()
-        for connection in self._connections.close():
+        self._closing.end()
+        for connection in (*self._connections.close(), *self._watch_connections.close()):
             connection.channel.close()
 
-    def _failed(self, connection: Connection, failure: Failure) -> Exception:
-        if self._connections.is_closed and failure.code is grpc.StatusCode.CANCELLED:
-            return CallCancelledError()
-        self._connections.judge(connection, failure)
-        return CallFailed(failure)
+    @contextlib.contextmanager
+    def _cancellable(self, action: Callable[[], object]) -> Iterator[None]:
+        """Has the action run if the client is closed or the scope of this thread is cancelled meanwhile."""
+        with self._closing.guard(action), guard_by(current_scope(), action):
+            yield
+
+    def _cancelled(self) -> CallCancelledError:
+        return CallCancelledError(self._closing.message if self._closing.is_ended else "the call was cancelled")
 
     def _unusable(self, error: ValueError) -> Exception:
-        """GRPC raises ValueError for a channel that is closed."""
+        """Returns the error for gRPC's ValueError, which it raises for a channel that is closed."""
         return CallCancelledError() if self._connections.is_closed else error
 
-    def _give_back(self, connection: Connection) -> None:
-        unused = self._connections.release(connection)
-        if unused is not None:
-            unused.channel.close()
+
+def _end_stream(pool: ConnectionPool[SyncConnection], connection: SyncConnection, call: Any) -> None:
+    """Ends a stream that has become garbage."""
+    call.cancel()
+    _give_back(pool, connection)
+
+
+def _give_back(pool: ConnectionPool[SyncConnection], connection: SyncConnection) -> None:
+    unused = pool.release(connection)
+    if unused is not None:
+        unused.channel.close()
 
 
 class SyncStream:
     """A stream that is read by one thread at a time."""
 
-    def __init__(self, call: Any, watchdog: Watchdog, failed: Callable[[Failure], Exception]) -> None:
+    def __init__(self, call: Any, watchdog: StreamWatchdog, failed: Callable[[Failure], Exception]) -> None:
         self._call: Final = call
         self._watchdog: Final = watchdog
         self._failed: Final = failed
@@ -214,7 +196,7 @@ class SyncStream:
         self._cancelled = False
         self._timed_out = False
         self.due = _NEVER
-        """When the watchdog has to end the stream."""
+        """When the watchdog ends the stream. Only the watchdog writes it, under its lock."""
 
     async def opened(self, timeout: float) -> None:
         with self._watchdog.guard(self, timeout):
@@ -239,7 +221,7 @@ class SyncStream:
         with self._watchdog.guard(self, timeout):
             try:
                 first, self._first = self._first, None
-                return _next(self._call) if first is None else first.result()
+                return _next_message(self._call) if first is None else first.result()
             except grpc.RpcError:
                 pass
         raise self._error()
@@ -248,7 +230,7 @@ class SyncStream:
         self._cancelled = True
         self._call.cancel()
 
-    def bark(self) -> None:
+    def time_out(self) -> None:
         """Ends the stream because nothing came in time."""
         self._timed_out = True
         self._call.cancel()
@@ -261,8 +243,8 @@ class SyncStream:
         return self._failed(failure_of(self._call))
 
 
-def _next(call: Any) -> bytes | None:
-    """The next message; None at the end."""
+def _next_message(call: Any) -> bytes | None:
+    """Returns the next message; None at the end."""
     message: bytes | None = next(call, None)
     return message
 
@@ -273,7 +255,7 @@ def _read_ahead(call: Any) -> Future[bytes | None]:
 
     def run() -> None:
         try:
-            future.set_result(_next(call))
+            future.set_result(_next_message(call))
         except BaseException as error:
             future.set_exception(error)
 
@@ -282,71 +264,67 @@ def _read_ahead(call: Any) -> Future[bytes | None]:
 
 
 _NEVER: Final = float("inf")
+_LOOK_AGAIN: Final = 30.0
+"""Seconds after which the watchdog looks whether streams have become garbage."""
 
 
-class Watchdog:
+class StreamWatchdog:
     """Ends streams from which nothing comes in time. It has one thread, which lives as long as there are streams."""
 
     def __init__(self) -> None:
         self._streams: Final[weakref.WeakSet[SyncStream]] = weakref.WeakSet()
-        self._condition: Final = threading.Condition()
-        self._next = _NEVER
+        # Garbage collection may run a finalizer that cancels a stream while this thread holds the lock.
+        self._condition: Final = threading.Condition(threading.RLock())
+        self._wakes_at = _NEVER
         self._thread: threading.Thread | None = None
 
     @contextlib.contextmanager
     def guard(self, stream: SyncStream, timeout: float) -> Iterator[None]:
         """Ends the stream if the work on it takes longer."""
-        self._arm(stream, time.monotonic() + timeout)
-        try:
-            yield
-        finally:
-            stream.due = _NEVER
-
-    def _arm(self, stream: SyncStream, due: float) -> None:
-        stream.due = due
-        # The thread looks at all streams when it wakes, so it is woken only for one that is due before that.
-        if due >= self._next and stream in self._streams:
-            return
+        due = time.monotonic() + timeout
         with self._condition:
+            stream.due = due
             self._streams.add(stream)
-            self._next = min(self._next, due)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="bindery-watchdog", daemon=True)
                 self._thread.start()
-            self._condition.notify()
+            # The thread looks at all streams when it wakes, so it is woken only for one that is due before that.
+            if due < self._wakes_at:
+                self._wakes_at = due
+                self._condition.notify()
+        try:
+            yield
+        finally:
+            with self._condition:
+                stream.due = _NEVER
 
     def _run(self) -> None:
-        while True:
-            with self._condition:
-                now = time.monotonic()
-                streams = list(self._streams)
-                late = [stream for stream in streams if stream.due <= now]
-                if not streams:
-                    self._thread = None
-                    self._next = _NEVER
-                    return
-                if not late:
-                    # Streams that nobody reads now are looked at again soon, for they may have become garbage.
-                    self._next = min(now + _LOOK_AGAIN, *(stream.due for stream in streams))
-                    del streams
-                    self._condition.wait(self._next - now)
-                    continue
-            for stream in late:
+        with self._condition:
+            while self._end_late():
+                self._condition.wait(self._wakes_at - time.monotonic())
+            self._thread = None
+            self._wakes_at = _NEVER
+
+    def _end_late(self) -> bool:
+        """Ends the streams that are due, and decides when to look again. Returns False if there is no stream."""
+        now = time.monotonic()
+        streams = list(self._streams)
+        self._wakes_at = now + _LOOK_AGAIN
+        for stream in streams:
+            if stream.due <= now:
                 stream.due = _NEVER
-                stream.bark()
-            del late, streams
-
-
-_LOOK_AGAIN: Final = 30.0
+                stream.time_out()
+            self._wakes_at = min(self._wakes_at, stream.due)
+        return bool(streams)
 
 
 def failure_of(call: Any) -> Failure:
-    """What gRPC says of a call that failed."""
+    """Returns what gRPC says of a call that failed."""
     return Failure(call.code(), call.details() or "", tuple(call.initial_metadata() or ()), tuple(call.trailing_metadata() or ()))
 
 
 def credentials(settings: Settings) -> grpc.ChannelCredentials:
-    """TLS by the settings."""
+    """Returns TLS by the settings."""
     chain, key = settings.certificate or (None, None)
     return grpc.ssl_channel_credentials(settings.roots, private_key=key, certificate_chain=chain)
 

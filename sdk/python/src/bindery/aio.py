@@ -11,9 +11,9 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 from . import v1alpha2 as api
 from ._async import AsyncIO, AsyncToken, async_source_of
-from ._core.calls import Calls, Progress
-from ._core.engine import Engine
-from ._core.lists import Lists
+from ._core.calls import Progress, UnaryMethods
+from ._core.engine import CallEngine
+from ._core.lists import ListMethods
 from ._core.pages import Pager
 from ._core.retry import RetryPolicy
 from ._core.settings import WatchSettings, check
@@ -51,8 +51,8 @@ class Watch(AsyncIterator[WatchEvent[T]], Generic[T]):
     It raises an error, and ends, only where a retry cannot help: the token is refused, a right is missing, or the contract does not
     exist. An event counts as processed when the next one is asked for; :attr:`resume_token` and reconnects rely on that.
 
-    One task iterates; any task of its event loop may call :meth:`close`, which ends the iteration. It is an async context manager
-    that closes itself.
+    One task iterates; any task of its event loop may call :meth:`close`, which ends the iteration. If the client is closed instead,
+    the iteration raises CallCancelledError. It is an async context manager that closes itself.
     """
 
     def __init__(self, run: WatchRun[T]) -> None:
@@ -85,7 +85,7 @@ class Watch(AsyncIterator[WatchEvent[T]], Generic[T]):
         return f"Watch(resume_token={self.resume_token!r})"
 
 
-class Client(Calls):
+class Client(UnaryMethods):
     """A client of one backend, for the tasks of one event loop, which share a connection.
 
     Cancelling a task cancels its call, also on the server. The client is an async context manager that closes itself.
@@ -120,7 +120,7 @@ class Client(Calls):
         :param server_name: The name that the server's certificate must be for, instead of the host of the address.
         :param allow_plaintext: Allow ``http://`` to a loopback address. It is never allowed to other hosts.
         :param timeout: Time limit of a call with all its attempts in seconds: 30 unless set, and longer for calls that wait for a
-            controller.
+            controller. Limits above 24 hours are 24 hours.
         :param attempt_timeout: Time limit of one attempt: 10 s unless set, and longer for calls that wait for a controller.
         :param connect_timeout: Time limit on connecting, TLS included.
         :param retry: How often and how soon failed calls are retried.
@@ -145,8 +145,8 @@ class Client(Calls):
         )
         source = async_source_of(token)
         self._io: Final = AsyncIO(self._settings, source)
-        super().__init__(Engine(self._io, self._settings, has_tokens=source is not None))
-        self._lists: Final = Lists(self._engine)
+        super().__init__(CallEngine(self._io, self._settings, has_tokens=source is not None))
+        self._lists: Final = ListMethods(self._engine)
 
     @property
     def audience(self) -> str:
@@ -154,9 +154,11 @@ class Client(Calls):
         return str(self._settings.address)
 
     async def close(self) -> None:
-        """Closes the connection. Calls that are under way raise CallCancelledError, and watches end."""
-        self._engine.stop_watches()
-        await self._io.close()
+        """Closes all connections. Calls and watches that are under way raise CallCancelledError."""
+        try:
+            self._engine.end_watches()
+        finally:
+            await self._io.close()
 
     async def __aenter__(self) -> Client:
         return self

@@ -1,4 +1,4 @@
-"""The sync client."""
+"""The sync client, its lists and its watches."""
 
 from __future__ import annotations
 
@@ -12,28 +12,30 @@ from typing import Final, Generic, TypeVar
 from google.protobuf.message import Message
 
 from . import v1alpha2 as api
-from ._core.binding import Bound, Renewed, TemplateDetails
-from ._core.calls import PATIENCE, Calls
-from ._core.engine import Engine
+from ._cancel import CancelScope, current_scope, guard_by
+from ._core.binding import BindResult, Bound, Renewed, TemplateDetails
+from ._core.calls import PATIENCE, UnaryMethods
+from ._core.engine import CallEngine
 from ._core.io import finish
-from ._core.lists import Lists
+from ._core.lists import ListMethods
 from ._core.pages import Pager
 from ._core.retry import RetryPolicy
 from ._core.settings import WatchSettings, check
 from ._core.sources import Token, source_of
 from ._core.watching import WatchRun
 from ._sync import SyncIO
+from .errors import CallCancelledError
 from .events import WatchEvent
 from .methods import Method
 
-__all__ = ["Client", "Pages", "Progress", "Token", "Watch"]
+__all__ = ["CancelScope", "Client", "Pages", "Progress", "Token", "Watch"]
 
 T = TypeVar("T")
 Q = TypeVar("Q", bound=Message)
 A = TypeVar("A", bound=Message)
 
 Progress = Callable[[api.BindableResourcesRequest], None]
-"""Told of a request that is still pending."""
+"""A callback that gets a request which is still pending."""
 
 
 class Pages(Iterator[T], Generic[T]):
@@ -58,7 +60,8 @@ class Watch(Iterator[WatchEvent[T]], Generic[T]):
     It raises an error, and ends, only where a retry cannot help: the token is refused, a right is missing, or the contract does not
     exist. An event counts as processed when the next one is asked for; :attr:`resume_token` and reconnects rely on that.
 
-    One thread iterates; any thread may call :meth:`close`, which ends the iteration. It is a context manager that closes itself.
+    One thread iterates; any thread may call :meth:`close`, which ends the iteration. If the client is closed instead, the iteration
+    raises CallCancelledError. It is a context manager that closes itself.
     """
 
     def __init__(self, run: WatchRun[T]) -> None:
@@ -76,10 +79,16 @@ class Watch(Iterator[WatchEvent[T]], Generic[T]):
         self._run.stop()
 
     def __next__(self) -> WatchEvent[T]:
-        event = finish(self._run.next())
-        if event is None:
-            raise StopIteration
-        return event
+        scope = current_scope()
+        if scope is not None and scope.is_cancelled:
+            self._run.stop()
+        with guard_by(scope, self._run.stop):
+            event = finish(self._run.next())
+        if event is not None:
+            return event
+        if scope is not None and scope.is_cancelled:
+            raise CallCancelledError("the watch was cancelled")
+        raise StopIteration
 
     def __enter__(self) -> Watch[T]:
         return self
@@ -94,7 +103,8 @@ class Watch(Iterator[WatchEvent[T]], Generic[T]):
 class Client:
     """A client of one backend. All methods block, and may be called from any number of threads, which share a connection.
 
-    A client must not be used across ``fork``: make it in the child. It is a context manager that closes itself.
+    :class:`bindery.CancelScope` cancels calls without closing the client. A client must not be used across ``fork``: make it in the
+    child. It is a context manager that closes itself.
     """
 
     def __init__(
@@ -126,7 +136,7 @@ class Client:
         :param server_name: The name that the server's certificate must be for, instead of the host of the address.
         :param allow_plaintext: Allow ``http://`` to a loopback address. It is never allowed to other hosts.
         :param timeout: Time limit of a call with all its attempts in seconds: 30 unless set, and longer for calls that wait for a
-            controller.
+            controller. Limits above 24 hours are 24 hours.
         :param attempt_timeout: Time limit of one attempt: 10 s unless set, and longer for calls that wait for a controller.
         :param connect_timeout: Time limit on connecting, TLS included.
         :param retry: How often and how soon failed calls are retried.
@@ -151,9 +161,9 @@ class Client:
         )
         source = source_of(token)
         self._io: Final = SyncIO(self._settings, source)
-        self._engine: Final = Engine(self._io, self._settings, has_tokens=source is not None)
-        self._calls: Final = Calls(self._engine)
-        self._lists: Final = Lists(self._engine)
+        self._engine: Final = CallEngine(self._io, self._settings, has_tokens=source is not None)
+        self._calls: Final = UnaryMethods(self._engine)
+        self._lists: Final = ListMethods(self._engine)
 
     @property
     def audience(self) -> str:
@@ -161,9 +171,11 @@ class Client:
         return str(self._settings.address)
 
     def close(self) -> None:
-        """Closes the connection. Calls that are under way raise CallCancelledError, and watches end."""
-        self._engine.stop_watches()
-        self._io.close()
+        """Closes all connections. Calls and watches that are under way raise CallCancelledError."""
+        try:
+            self._engine.end_watches()
+        finally:
+            self._io.close()
 
     def __enter__(self) -> Client:
         return self
@@ -203,8 +215,8 @@ class Client:
         :param identity: Unique identity of the consumer cluster: the UID of its namespace ``kube-system``.
         :param name: Name of the binding; that of the template unless it is given.
         :param pretty_name: Name of the cluster for people.
-        :param wait: Seconds that the server may wait in one call. None means 30.
-        :param patience: Seconds that the client waits in all.
+        :param wait: Seconds that the server may wait in one call, within the patience. None means 30.
+        :param patience: Seconds that the client waits in all. With 0 there is one call, which does not wait.
         :param progress: Called with the request each time that it is still pending.
         :param validate_only: Check everything and return at once what would be the result, but write nothing.
         :param ttl_after_finished: Seconds for which the record of the request is kept; None keeps it for ever.
@@ -237,7 +249,7 @@ class Client:
     ) -> Bound:
         """Binds by a request that the caller has made, and waits for the result, as :meth:`bind` does.
 
-        :param patience: Seconds that the client waits in all.
+        :param patience: Seconds that the client waits in all. With 0 there is one call, which does not wait.
         :param progress: Called with the request each time that it is still pending.
         :param timeout: Time limit of each call in seconds.
         """
@@ -261,7 +273,7 @@ class Client:
 
     def create_bindable_resources_request(
         self, request: api.CreateBindableResourcesRequestRequest, *, timeout: float | None = None
-    ) -> api.CreateBindableResourcesRequestResponse:
+    ) -> BindResult:
         """Binds a template, with one call that may take as long as the request's ``wait`` says.
 
         Phase PENDING is returned as it is: the same call again goes on waiting.
@@ -303,30 +315,31 @@ class Client:
             )
         )
 
-    def get_export(self, name: str, *, contract: str = "", timeout: float | None = None) -> api.Export:
+    def get_export(self, contract: str, name: str, *, timeout: float | None = None) -> api.Export:
         """Returns one export.
 
         :param contract: The contract namespace; may be empty if the caller has only one contract.
+        :param name: Name of the export.
         """
-        return finish(self._calls.get_export(name, contract=contract, timeout=timeout))
+        return finish(self._calls.get_export(contract, name, timeout=timeout))
 
     def get_bound_schema(
-        self, name: str, *, contract: str = "", known_hash: str | None = None, timeout: float | None = None
+        self, contract: str, name: str, *, known_hash: str | None = None, timeout: float | None = None
     ) -> api.BoundSchema | None:
         """Returns one schema; None if ``known_hash`` is current.
 
-        :param name: ``<plural>.<group>``.
         :param contract: The contract namespace; may be empty if the caller has only one contract.
+        :param name: ``<plural>.<group>``.
         :param known_hash: Hash of the schema that the caller has.
         """
-        return finish(self._calls.get_bound_schema(name, contract=contract, known_hash=known_hash, timeout=timeout))
+        return finish(self._calls.get_bound_schema(contract, name, known_hash=known_hash, timeout=timeout))
 
     def delete_export(
         self,
+        contract: str,
         name: str,
         uid: str,
         *,
-        contract: str = "",
         allow_missing: bool = False,
         validate_only: bool = False,
         force: bool = False,
@@ -335,8 +348,9 @@ class Client:
     ) -> api.DeleteExportResponse:
         """Unbinds an export, and returns the number of leftovers.
 
-        :param uid: UID of the export: one that was bound anew under the same name is not unbound by a late call.
         :param contract: The contract namespace; may be empty if the caller has only one contract.
+        :param name: Name of the export.
+        :param uid: UID of the export: one that was bound anew under the same name is not unbound by a late call.
         :param allow_missing: Succeed if there is no such export.
         :param validate_only: Check everything and count the leftovers, but write nothing.
         :param force: Unbind although objects are left on the provider; they stay there.
@@ -344,9 +358,9 @@ class Client:
         """
         return finish(
             self._calls.delete_export(
+                contract,
                 name,
                 uid,
-                contract=contract,
                 allow_missing=allow_missing,
                 validate_only=validate_only,
                 force=force,

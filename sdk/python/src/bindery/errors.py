@@ -4,21 +4,25 @@ All of them are :class:`BinderyError`::
 
     BinderyError
     ├── ConfigurationError      the settings of a client cannot work
-    │   └── AddressError        the address is not one
-    ├── StatusError             the server answered with an error, or did not answer before the deadline
+    │   └── AddressError        the address cannot be parsed
+    ├── StatusError             the server responded with an error, or did not respond before the deadline
     │   ├── InvalidArgumentError, NotFoundError, PermissionDeniedError, … one per code
     ├── TransportError          the server could not be reached, or the connection broke
-    ├── TokenError              the token source has no token
+    ├── TokenError              the token source has no token, or none in time
     ├── RequestFailedError      the server accepted a request to bind and could not fulfill it
     ├── PendingError            a request to bind is still pending after the client has waited
     ├── ProtocolError           the server broke the rules of its API
-    └── CallCancelledError      the client was closed while a call was under way
+    └── CallCancelledError      the call was cancelled, or the client was closed
 
-:class:`bindery.ManifestRefusedError` is one, too. No message, ``repr`` or argument of an error holds a token.
+:class:`bindery.ManifestRefusedError` is one, too. No message, ``repr`` or argument of an error holds a token. What
+a token source of yours raises is kept as the cause of a :class:`TokenError`, with the text that it has.
+
+Texts of the server have no control characters. ``str`` of an error is one line; ``message`` may have several.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -26,6 +30,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import grpc
+
+from .reasons import Reason
 
 if TYPE_CHECKING:
     from .v1alpha2 import BindableResourcesRequest, Condition
@@ -60,21 +66,23 @@ __all__ = [
 
 
 class BinderyError(Exception):
-    """What this package raises."""
+    """Base class of all errors of this package."""
 
     kind: ClassVar[str] = "error"
     """The kind of the error in one word, the same in all SDKs."""
 
     @property
     def reason_text(self) -> str:
-        """The reason for conditions and metrics, in UpperCamelCase or UPPER_SNAKE_CASE, which never changes."""
+        """The reason for conditions and metrics, in UpperCamelCase or UPPER_SNAKE_CASE. It never changes, and is one of a limited
+        number unless it is that of a condition.
+        """
         return type(self).__name__
 
 
 class ConfigurationError(BinderyError, ValueError):
     """The settings of a client cannot work."""
 
-    kind = "configuration"
+    kind = "config"
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(reason, message)
@@ -90,9 +98,11 @@ class ConfigurationError(BinderyError, ValueError):
 
 
 class AddressError(ConfigurationError):
-    """The address is not one."""
+    """The address of a backend cannot be parsed."""
 
     def __init__(self, address: str, fault: str) -> None:
+        # A user in an address may have a password.
+        address = _USER.sub("…@", address)
         super().__init__(
             "AddressInvalid",
             f"{address!r} is no address of a backend: {fault}; write https://host or https://host:port",
@@ -100,7 +110,9 @@ class AddressError(ConfigurationError):
         self.args = (address, fault)
 
 
-# === What the server answered ===
+_USER: Final = re.compile(r"[^/@]*@")
+
+# === Error responses of the server ===
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +122,7 @@ class FieldViolation:
     field: str
     """Path of the field, such as ``bindable_resources_request.metadata.name``."""
     description: str
-    """What is wrong with it."""
+    """Why the value is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +134,7 @@ class PreconditionViolation:
     subject: str
     """The object that it is about."""
     description: str
-    """What is wrong with it."""
+    """Why the precondition does not hold."""
 
 
 class StatusError(BinderyError):
@@ -135,7 +147,8 @@ class StatusError(BinderyError):
         code: grpc.StatusCode,
         message: str,
         *,
-        reason: str | None = None,
+        reason: Reason | None = None,
+        unknown_reason: str | None = None,
         metadata: Mapping[str, str] | None = None,
         field_violations: Sequence[FieldViolation] = (),
         precondition_violations: Sequence[PreconditionViolation] = (),
@@ -148,8 +161,9 @@ class StatusError(BinderyError):
         self.message: Final = message
         """Explanation for people, of the server."""
         self.reason: Final = reason
-        """The reason, which compares equal to a member of :class:`bindery.Reason`; None if the server gave none. A reason that
-        this version does not know is kept as it is."""
+        """The reason; None if the server gave none, or one that this version does not know."""
+        self.unknown_reason: Final = unknown_reason
+        """The reason of a newer server, which this version does not know."""
         self.metadata: Final[Mapping[str, str]] = MappingProxyType(dict(metadata or {}))
         """The variable parts of the message, under lowerCamelCase keys."""
         self.field_violations: Final = tuple(field_violations)
@@ -168,24 +182,25 @@ class StatusError(BinderyError):
 
     @property
     def reason_text(self) -> str:
-        return self.reason or self.code.name
+        return self.code.name if self.reason is None else self.reason.value
 
     def __str__(self) -> str:
-        parts = [self.message or f"the server answered {self.code.name}"]
+        parts = [self.message or f"the server responded {self.code.name}"]
         parts += [f"{violation.field}: {violation.description}" for violation in self.field_violations]
         parts += [f"{violation.subject}: {violation.description}" for violation in self.precondition_violations]
         request = f", request {self.request_id}" if self.request_id else ""
-        return f"{'; '.join(parts)} ({self.reason_text}{request})"
+        return one_line(f"{'; '.join(parts)} ({self.unknown_reason or self.reason_text}{request})")
 
     def __repr__(self) -> str:
         return (
-            f"{type(self).__name__}(code={self.code.name}, reason={self.reason!r}, message={self.message!r}, "
-            f"request_id={self.request_id!r})"
+            f"{type(self).__name__}(code={self.code.name}, reason={self.unknown_reason or self.reason_text!r}, "
+            f"message={self.message!r}, request_id={self.request_id!r})"
         )
 
     def __reduce__(self) -> tuple[object, ...]:
         details = {
             "reason": self.reason,
+            "unknown_reason": self.unknown_reason,
             "metadata": dict(self.metadata),
             "field_violations": self.field_violations,
             "precondition_violations": self.precondition_violations,
@@ -200,7 +215,7 @@ class InvalidArgumentError(StatusError):
 
 
 class DeadlineExceededError(StatusError):
-    """DEADLINE_EXCEEDED: no answer in time. The server may still work on the call."""
+    """DEADLINE_EXCEEDED: no response in time. The server may still work on the call."""
 
 
 class NotFoundError(StatusError):
@@ -236,7 +251,7 @@ class InternalError(StatusError):
 
 
 class UnavailableError(StatusError):
-    """UNAVAILABLE: the server cannot answer now; a later call may succeed."""
+    """UNAVAILABLE: the server cannot respond now; a later call may succeed."""
 
 
 class UnauthenticatedError(StatusError):
@@ -260,7 +275,7 @@ _BY_CODE: Final[Mapping[grpc.StatusCode, type[StatusError]]] = {
 
 
 def status_class(code: grpc.StatusCode) -> type[StatusError]:
-    """The class of errors with this code."""
+    """Returns the class of errors with this code."""
     return _BY_CODE.get(code, StatusError)
 
 
@@ -279,7 +294,7 @@ class Fault(Enum):
     NAME_UNKNOWN = "NameUnknown"
     """The host name cannot be resolved."""
     CONNECT_TIMEOUT = "ConnectTimeout"
-    """The attempt to connect was not answered in time."""
+    """The server did not respond to the attempt to connect in time."""
     CERTIFICATE_UNTRUSTED = "CertificateUntrusted"
     """The server's certificate is signed by a CA that is not trusted."""
     CERTIFICATE_NAME = "CertificateNameMismatch"
@@ -295,17 +310,17 @@ class Fault(Enum):
     NO_HTTP2 = "NoHttp2"
     """The server speaks TLS, but not HTTP/2."""
     BROKEN = "ConnectionBroken"
-    """The connection broke."""
+    """The connection broke while a call was under way."""
     SILENT = "StreamSilent"
     """The stream had no message, not even a heartbeat, for 90 s."""
 
     @property
-    def needs_mending(self) -> bool:
-        """Whether a retry cannot succeed until somebody has changed the configuration of client or server."""
-        return self in _NEEDS_MENDING
+    def is_permanent(self) -> bool:
+        """Whether a retry cannot succeed until the configuration of the client or the server has changed."""
+        return self in _PERMANENT
 
 
-_NEEDS_MENDING: Final = frozenset(
+_PERMANENT: Final = frozenset(
     {
         Fault.CERTIFICATE_UNTRUSTED,
         Fault.CERTIFICATE_NAME,
@@ -317,10 +332,10 @@ _NEEDS_MENDING: Final = frozenset(
     }
 )
 
-_MEND: Final[Mapping[Fault, str]] = {
-    Fault.REFUSED: "nobody listens there; check host and port, and that the server runs",
+_ADVICE: Final[Mapping[Fault, str]] = {
+    Fault.REFUSED: "no program listens there; check host and port, and that the server runs",
     Fault.NAME_UNKNOWN: "the name has no address; check its spelling and the DNS",
-    Fault.CONNECT_TIMEOUT: "no answer; check host and port, and firewalls and network policies on the way",
+    Fault.CONNECT_TIMEOUT: "no response; check host and port, and firewalls and network policies on the way",
     Fault.CERTIFICATE_UNTRUSTED: ("its certificate is signed by a CA that is not trusted here; give that CA's certificate"),
     Fault.CERTIFICATE_NAME: ("its certificate is for another name; dial that name, or give it as the server's name"),
     Fault.CERTIFICATE_EXPIRED: "its certificate is not valid at this time; renew it, and check the clocks",
@@ -338,27 +353,27 @@ class TransportError(BinderyError):
 
     kind = "transport"
 
-    def __init__(self, address: str, fault: Fault, detail: str = "", *, connecting: bool = False) -> None:
+    def __init__(self, address: str, fault: Fault, detail: str = "", *, unprocessed: bool = False) -> None:
         super().__init__(address, fault, detail)
         self.address: Final = address
         """Address of the server."""
         self.fault: Final = fault
-        """Kind of the failure."""
+        """Kind of the failure, which says whether a retry can help."""
         self.detail: Final = detail
         """Message of the failure, for people."""
-        self.connecting: Final = connecting
-        """Whether the call was certainly not sent, so that the server did nothing."""
+        self.unprocessed: Final = unprocessed
+        """Whether the server certainly did nothing: the call was not sent, or the server refused its stream."""
 
     @property
     def reason_text(self) -> str:
         return self.fault.value
 
     def __str__(self) -> str:
-        mend = _MEND[self.fault]
+        advice = _ADVICE[self.fault]
         if self.fault is Fault.BROKEN and self.address.startswith("http://"):
-            mend += "; if the server speaks TLS, dial https://"
-        detail = f" ({self.detail})" if self.detail else ""
-        return f"cannot reach the server at {self.address}: {mend}{detail}"
+            advice += "; if the server speaks TLS, dial https://"
+        detail = f" ({one_line(self.detail)})" if self.detail else ""
+        return f"cannot reach the server at {self.address}: {advice}{detail}"
 
 
 # === The rest ===
@@ -374,9 +389,9 @@ class TokenError(BinderyError):
     MALFORMED: ClassVar[str] = "TokenMalformed"
     TOO_LONG: ClassVar[str] = "TokenTooLong"
     SOURCE_FAILED: ClassVar[str] = "TokenSourceFailed"
-    """A source failed, and may succeed later."""
+    """A source failed or took too long, and may succeed later."""
     LOGGED_OUT: ClassVar[str] = "LoggedOut"
-    """A source has no token until somebody logs in again. A watch ends."""
+    """A source has no token until the next login. A watch ends."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(reason, message)
@@ -408,14 +423,14 @@ class RequestFailedError(BinderyError):
 
     @property
     def reason_text(self) -> str:
-        return self.condition.reason if self.condition is not None else "RequestFailed"
+        return one_line(self.condition.reason) if self.condition is not None else "RequestFailed"
 
     def __str__(self) -> str:
-        name = printable(self.request.metadata.name)
+        name = self.request.metadata.name
         condition = self.condition
         if condition is None:
-            return f"request {name} failed and has no condition that says why"
-        return f"request {name} failed: {printable(condition.message)} ({printable(condition.reason)})"
+            return one_line(f"request {name} failed and has no condition that says why")
+        return one_line(f"request {name} failed: {condition.message} ({condition.reason})")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self)!r})"
@@ -438,7 +453,7 @@ class PendingError(BinderyError):
         return "RequestPending"
 
     def __str__(self) -> str:
-        name = printable(self.request.metadata.name)
+        name = one_line(self.request.metadata.name)
         return f"request {name} is still pending after {int(self.waited)} s; bind again to go on waiting"
 
     def __repr__(self) -> str:
@@ -464,7 +479,7 @@ class ProtocolError(BinderyError):
 
 
 class CallCancelledError(BinderyError):
-    """The client was closed while a call was under way, or before it. A cancelled asyncio task gets
+    """The client was closed, or the :class:`bindery.CancelScope` of the call was cancelled. A cancelled asyncio task gets
     :class:`asyncio.CancelledError` instead.
     """
 
@@ -479,8 +494,13 @@ class CallCancelledError(BinderyError):
 
 
 def printable(text: str) -> str:
-    """Replaces control characters in a text of the server, which could rewrite a terminal."""
+    """Replaces control characters in a text of the server, which could rewrite a terminal. Line feeds stay."""
     return "".join(" " if _is_control(char) and char != "\n" else char for char in text)
+
+
+def one_line(text: str) -> str:
+    """Replaces control characters and all line breaks in a text of the server, which could forge a line of a log."""
+    return "".join(" " if _is_control(char) or char in "\u2028\u2029" else char for char in text)
 
 
 def _is_control(char: str) -> bool:

@@ -38,8 +38,8 @@ class Applied(Generic[T]):
     """An object exists or has changed. A new UID under the same name means that the former object is gone."""
 
     object: T
-    """The whole object."""
-    snapshot: bool
+    """The object as it is now, with all fields."""
+    in_snapshot: bool
     """Whether the object is part of a snapshot, which says nothing about a change."""
 
 

@@ -39,7 +39,7 @@ class Method(Generic[Q, A]):
         self.idempotent: Final = level != MethodOptions.IDEMPOTENCY_UNKNOWN
         """Whether a call may be repeated when it is unknown whether the server executed it."""
         self.is_open: Final = name == "GetProvider"
-        """Whether the method is called without a token: who asks how to log in has none, or an expired one."""
+        """Whether the method is called without a token: callers that ask how to log in have none, or an expired one."""
         self.streams: Final = descriptor.server_streaming
         """Whether the method is a watch."""
         self.waits: Final = "wait" in request.DESCRIPTOR.fields_by_name

@@ -1,19 +1,19 @@
-"""The objects that a consumer cluster needs for a bind, made of the provider's answer alone.
+"""The objects that a consumer cluster needs for a bind, made of the provider's response alone.
 
-:func:`manifests` judges the answer and makes the objects: for a binding its ClusterRole, ClusterRoleBinding, Secret and
+:func:`manifests` judges the response and makes the objects: for a binding its ClusterRole, ClusterRoleBinding, Secret and
 APIServiceBinding, for a bundle its Secret and APIServiceBindingBundle. Nothing here reads, writes or connects.
 
-The provider's answer is data. Rights on the consumer are made here, of the exported resources and the accepted claims; an answer
+The provider's response is data. Rights on the consumer are made here, of the exported resources and the accepted claims; a response
 that asks for anything beyond them raises :class:`ManifestRefusedError`.
 """
 
 from __future__ import annotations
 
 import base64
+import copy
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypedDict
+from typing import Any, Final, TypedDict, overload
 
 from ._core import names
 from ._core.offer import OBJECT_VERBS, GroupResource, ManifestRefusedError, Offer, judge
@@ -25,7 +25,7 @@ from .v1alpha2 import (
     SelectorReference,
 )
 
-__all__ = ["MANAGER", "Document", "ManifestOptions", "ManifestRefusedError", "Manifests", "canonical", "manifests"]
+__all__ = ["MANAGER", "Document", "Manifest", "ManifestOptions", "ManifestRefusedError", "Manifests", "canonical", "manifests"]
 
 Document = dict[str, Any]
 """A Kubernetes object as JSON has it."""
@@ -53,22 +53,73 @@ class ManifestOptions(TypedDict, total=False):
     reject: Iterable[str]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Manifests:
-    """All objects of one bind. One of them is a Secret, so ``repr`` shows names alone."""
+class Manifest:
+    """One object. It may be a Secret, so ``repr`` shows kind and name alone; :meth:`json` and :meth:`document` have the content."""
 
-    documents: tuple[Document, ...]
-    """The objects in the order in which they are applied."""
+    __slots__ = ("_document",)
 
-    def canonical(self) -> str:
-        """The objects in the canonical form, in which all SDKs write the same bytes: one line of JSON per object, keys in the
-        order of their UTF-8 bytes, no insignificant space, a line feed after each line.
-        """
-        return "".join(f"{canonical(document)}\n" for document in self.documents)
+    def __init__(self, document: Document) -> None:
+        self._document: Final = document
+
+    @property
+    def kind(self) -> str:
+        """Kind of the object, such as ``ClusterRole``."""
+        return str(self._document["kind"])
+
+    @property
+    def name(self) -> str:
+        """Name of the object."""
+        return str(self._document["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str | None:
+        """Namespace of the object; None if its API is cluster-scoped."""
+        namespace: str | None = self._document["metadata"].get("namespace")
+        return namespace
+
+    def document(self) -> Document:
+        """Returns a copy of the object."""
+        return copy.deepcopy(self._document)
+
+    def json(self) -> str:
+        """Returns the object in the canonical form: one line of JSON, without a line feed."""
+        return canonical(self._document)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Manifest) and self._document == other._document
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{document['kind']} {document['metadata']['name']}" for document in self.documents)
-        return f"Manifests({shown})"
+        return f"{self.kind} {self.name}"
+
+
+class Manifests(Sequence[Manifest]):
+    """All objects of one bind, in the order in which they are applied. ``repr`` shows kinds and names alone."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Iterable[Manifest]) -> None:
+        self._items: Final = tuple(items)
+
+    def canonical(self) -> str:
+        """Returns the objects in the canonical form, in which all SDKs write the same bytes: one line of JSON per object, keys in
+        the order of their UTF-8 bytes, no insignificant space, a line feed after each line.
+        """
+        return "".join(f"{item.json()}\n" for item in self._items)
+
+    @overload
+    def __getitem__(self, index: int) -> Manifest: ...
+    @overload
+    def __getitem__(self, index: slice) -> Manifests: ...
+    def __getitem__(self, index: int | slice) -> Manifest | Manifests:
+        return Manifests(self._items[index]) if isinstance(index, slice) else self._items[index]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __repr__(self) -> str:
+        return f"Manifests({', '.join(map(repr, self._items))})"
 
 
 def manifests(
@@ -83,18 +134,34 @@ def manifests(
     accept: Iterable[str] | None = None,
     reject: Iterable[str] = (),
 ) -> Manifests:
-    """Judges a provider's answer, and makes the objects of the binding or, if ``bundle`` is given, of a bundle of that name.
+    """Judges a provider's response, and makes the objects of the binding or, if ``bundle`` is given, of a bundle of that name.
 
-    :param name: Name of the binding that was asked for. An answer for another one is refused. None takes the name in the answer.
-    :param template: The template that was bound, for an annotation. Bundles have none.
+    :param name: Name of the binding that was asked for. A response for another one is refused. None takes the name in the response.
+    :param template: The template that was bound, for an annotation; none is written if it is empty. Bundles have none.
     :param namespace: Namespace of the konnector, and so of the Secret.
     :param service_account: ServiceAccount of the konnector.
     :param with_namespace: Whether the Namespace is the first object.
     :param accept: The resources whose claims are accepted, such as ``secrets`` or ``certificates.example.com``; claims on others
         are rejected. None accepts all that are not rejected, but never a claim on every Secret.
     :param reject: The resources whose claims are rejected, also if ``accept`` names them.
-    :raises ManifestRefusedError: The answer asks for more than its exports and claims need, or lacks something.
+    :raises ManifestRefusedError: The response asks for more than its exports and claims need, or lacks something.
     """
+    options: ManifestOptions = {
+        "name": name,
+        "bundle": bundle,
+        "template": template,
+        "namespace": namespace,
+        "service_account": service_account,
+        "with_namespace": with_namespace,
+        "accept": accept,
+        "reject": reject,
+    }
+    return make_manifests(response, response.kubeconfig.kubeconfig, options)
+
+
+def make_manifests(response: BindingResourceResponse, kubeconfig: bytes, options: ManifestOptions) -> Manifests:
+    """Makes the objects as :func:`manifests` does, with a kubeconfig that is not part of the response."""
+    name, bundle, namespace = options.get("name"), options.get("bundle"), options.get("namespace", "kube-bind")
     binding = response.binding_name if name is None else name
     for wanted in (binding, bundle):
         if wanted is not None and not names.is_label(wanted):
@@ -103,26 +170,26 @@ def manifests(
                 f"{wanted!r} cannot be the name of a binding: a name has 1 to 63 lower-case letters, digits and dashes",
             )
     offer = judge(response, binding)
-    accepted, rejected = _decide(offer, accept, reject)
-    if not response.kubeconfig.kubeconfig:
+    accepted, rejected = _decide(offer, options.get("accept"), options.get("reject", ()))
+    if not kubeconfig:
         raise ManifestRefusedError("NoKubeconfig", "it has no kubeconfig")
     owner = binding if bundle is None else f"bundle-{bundle}"
     secret = {"name": names.provider_kubeconfig_secret(owner), "key": _KUBECONFIG_KEY, "namespace": namespace}
     documents: list[Document] = []
-    if with_namespace:
+    if options.get("with_namespace", False):
         documents.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     if bundle is None:
         role = names.konnector_cluster_role(binding)
         documents.append(_cluster_role(role, offer, accepted))
-        documents.append(_cluster_role_binding(role, namespace, service_account))
-        last = _binding(binding, template, offer, accepted, rejected, secret)
+        documents.append(_cluster_role_binding(role, namespace, options.get("service_account", "konnector")))
+        last = _binding(binding, options.get("template"), offer, accepted, rejected, secret)
     else:
         last = _bundle(bundle, offer, accepted, secret)
-    return Manifests((*documents, _secret(secret, response.kubeconfig.kubeconfig), last))
+    return Manifests(map(Manifest, (*documents, _secret(secret, kubeconfig), last)))
 
 
 def canonical(document: Document | Sequence[Document]) -> str:
-    """JSON with keys in the order of their UTF-8 bytes and without insignificant space."""
+    """Returns JSON with keys in the order of their UTF-8 bytes and without insignificant space."""
     # Python orders text by code points, which is the order of the UTF-8 bytes.
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
@@ -228,7 +295,7 @@ def _binding(
         # What the user has seen and not rejected; what the provider claims later on needs another yes.
         "kube-bind.io/accepted-claims": canonical([_claim(offer.claims[resource]) for resource in accepted]),
     }
-    if template is not None:
+    if template:
         annotations["kube-bind.io/template"] = template
     return {
         "apiVersion": _API,
@@ -282,5 +349,5 @@ def _labels(selector: LabelSelector) -> Document:
 
 
 def _set(**fields: Any) -> Document:
-    """The fields that are not empty."""
+    """Returns the fields that are not empty."""
     return {key: value for key, value in fields.items() if value}

@@ -12,14 +12,14 @@ from .. import methods
 from .. import v1alpha2 as api
 from ..errors import PendingError, RequestFailedError
 from ..methods import Method
-from .binding import Bound, Renewed, TemplateDetails, bind_request, duration
-from .engine import Engine
+from .binding import BindResult, Bound, Renewed, TemplateDetails, bind_request, duration, wait_duration
+from .engine import CallEngine, server_wait
 
 Q = TypeVar("Q", bound=Message)
 A = TypeVar("A", bound=Message)
 
 Progress = Callable[[api.BindableResourcesRequest], Awaitable[None] | None]
-"""Told of a request that is still pending."""
+"""A callback that gets a request which is still pending."""
 
 PATIENCE: Final = 300.0
 """Seconds that a bind waits if the caller does not say."""
@@ -27,10 +27,10 @@ _PENDING_PAUSE: Final = 1.0
 """Seconds between two calls if the server responds PENDING at once."""
 
 
-class Calls:
+class UnaryMethods:
     """The methods of the API. Coroutines of a sync client never suspend; see :mod:`bindery._core.io`."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: CallEngine) -> None:
         self._engine: Final = engine
 
     async def call(self, method: Method[Q, A], request: Q, *, timeout: float | None = None) -> A:
@@ -64,8 +64,8 @@ class Calls:
         :param identity: Unique identity of the consumer cluster: the UID of its namespace ``kube-system``.
         :param name: Name of the binding; that of the template unless it is given.
         :param pretty_name: Name of the cluster for people.
-        :param wait: Seconds that the server may wait in one call. None means 30.
-        :param patience: Seconds that the client waits in all.
+        :param wait: Seconds that the server may wait in one call, within the patience. None means 30.
+        :param patience: Seconds that the client waits in all. With 0 there is one call, which does not wait.
         :param progress: Called with the request each time that it is still pending.
         :param validate_only: Check everything and return at once what would be the result, but write nothing.
         :param ttl_after_finished: Seconds for which the record of the request is kept; None keeps it for ever.
@@ -94,81 +94,85 @@ class Calls:
     ) -> Bound:
         """Binds by a request that the caller has made, and waits for the result, as :meth:`bind` does.
 
-        :param patience: Seconds that the client waits in all.
+        :param patience: Seconds that the client waits in all. With 0 there is one call, which does not wait.
         :param progress: Called with the request each time that it is still pending.
         :param timeout: Time limit of each call in seconds.
         """
         io = self._engine.io
-        start = io.now()
+        start = before = io.now()
         while True:
-            asked = io.now()
-            answer = await self.create_bindable_resources_request(request, timeout=timeout)
-            pending = answer.bindable_resources_request
-            if answer.HasField("response"):
-                return Bound(pending, answer.response)
+            attempt = _within(request, patience - (before - start))
+            result = await self.create_bindable_resources_request(attempt, timeout=timeout)
+            if result.bound is not None:
+                # The server may name another request than the one that was made.
+                return result.bound._of(request.bindable_resources_request)
+            pending = result.request
             if pending.status.phase == api.PHASE_SUCCEEDED or request.validate_only:
                 raise self._engine.missing("response")
             if progress is not None:
-                told = progress(pending)
-                if inspect.isawaitable(told):
-                    await told
-            if io.now() - start >= patience:
-                raise PendingError(pending, io.now() - start)
-            await io.sleep(asked + _PENDING_PAUSE - io.now())
+                reported = progress(pending)
+                if inspect.isawaitable(reported):
+                    await reported
+            waited = io.now() - start
+            if waited >= patience:
+                raise PendingError(pending, waited)
+            await io.sleep(min(before + _PENDING_PAUSE, start + patience) - io.now())
+            before = io.now()
 
     async def get_provider(self, *, timeout: float | None = None) -> api.Provider:
         """Returns the provider and how to log in. The call needs no token."""
-        answer = await self._engine.call(methods.GET_PROVIDER, api.GetProviderRequest(), timeout)
-        if not answer.HasField("provider"):
+        response = await self._engine.call(methods.GET_PROVIDER, api.GetProviderRequest(), timeout)
+        if not response.HasField("provider"):
             raise self._engine.missing("provider")
-        return answer.provider
+        return response.provider
 
     async def get_caller(self, *, timeout: float | None = None) -> api.Caller:
         """Returns who the caller is to the provider: its user, its groups, and how long its token is valid."""
-        answer = await self._engine.call(methods.GET_CALLER, api.GetCallerRequest(), timeout)
-        if not answer.HasField("caller"):
+        response = await self._engine.call(methods.GET_CALLER, api.GetCallerRequest(), timeout)
+        if not response.HasField("caller"):
             raise self._engine.missing("caller")
-        return answer.caller
+        return response.caller
 
     async def get_template(self, name: str, *, timeout: float | None = None) -> TemplateDetails:
         """Returns one template with the APIs that it installs."""
-        answer = await self._engine.call(methods.GET_TEMPLATE, api.GetTemplateRequest(name=name), timeout)
-        if not answer.HasField("template"):
+        response = await self._engine.call(methods.GET_TEMPLATE, api.GetTemplateRequest(name=name), timeout)
+        if not response.HasField("template"):
             raise self._engine.missing("template")
-        return TemplateDetails(answer.template, tuple(answer.schemas))
+        return TemplateDetails(response.template, tuple(response.schemas))
 
     async def get_collection(self, name: str, *, timeout: float | None = None) -> api.Collection:
         """Returns one collection."""
-        answer = await self._engine.call(methods.GET_COLLECTION, api.GetCollectionRequest(name=name), timeout)
-        if not answer.HasField("collection"):
+        response = await self._engine.call(methods.GET_COLLECTION, api.GetCollectionRequest(name=name), timeout)
+        if not response.HasField("collection"):
             raise self._engine.missing("collection")
-        return answer.collection
+        return response.collection
 
     async def create_bindable_resources_request(
         self, request: api.CreateBindableResourcesRequestRequest, *, timeout: float | None = None
-    ) -> api.CreateBindableResourcesRequestResponse:
+    ) -> BindResult:
         """Binds a template, with one call that may take as long as the request's ``wait`` says.
 
         Phase PENDING is returned as it is: the same call again goes on waiting.
 
         :raises RequestFailedError: The request is in phase FAILED.
         """
-        answer = await self._engine.call(methods.CREATE_BINDABLE_RESOURCES_REQUEST, request, timeout)
-        if not answer.HasField("bindable_resources_request"):
+        response = await self._engine.call(methods.CREATE_BINDABLE_RESOURCES_REQUEST, request, timeout)
+        if not response.HasField("bindable_resources_request"):
             raise self._engine.missing("request")
-        if answer.bindable_resources_request.status.phase == api.PHASE_FAILED:
-            raise RequestFailedError(answer.bindable_resources_request)
-        return answer
+        if response.bindable_resources_request.status.phase == api.PHASE_FAILED:
+            raise RequestFailedError(response.bindable_resources_request)
+        made = response.bindable_resources_request
+        return BindResult(made, Bound(made, response.response) if response.HasField("response") else None)
 
     async def get_bindable_resources_request(
         self, name: str, cluster_identity: str, *, timeout: float | None = None
     ) -> api.BindableResourcesRequest:
         """Returns one of the caller's requests, without a kubeconfig."""
         request = api.GetBindableResourcesRequestRequest(name=name, cluster_identity=cluster_identity)
-        answer = await self._engine.call(methods.GET_BINDABLE_RESOURCES_REQUEST, request, timeout)
-        if not answer.HasField("bindable_resources_request"):
+        response = await self._engine.call(methods.GET_BINDABLE_RESOURCES_REQUEST, request, timeout)
+        if not response.HasField("bindable_resources_request"):
             raise self._engine.missing("request")
-        return answer.bindable_resources_request
+        return response.bindable_resources_request
 
     async def delete_bindable_resources_request(
         self,
@@ -195,40 +199,41 @@ class Calls:
         )
         await self._engine.call(methods.DELETE_BINDABLE_RESOURCES_REQUEST, request, timeout)
 
-    async def get_export(self, name: str, *, contract: str = "", timeout: float | None = None) -> api.Export:
+    async def get_export(self, contract: str, name: str, *, timeout: float | None = None) -> api.Export:
         """Returns one export.
 
         :param contract: The contract namespace; may be empty if the caller has only one contract.
+        :param name: Name of the export.
         """
         request = api.GetExportRequest(contract=contract, name=name)
-        answer = await self._engine.call(methods.GET_EXPORT, request, timeout)
-        if not answer.HasField("export"):
+        response = await self._engine.call(methods.GET_EXPORT, request, timeout)
+        if not response.HasField("export"):
             raise self._engine.missing("export")
-        return answer.export
+        return response.export
 
     async def get_bound_schema(
-        self, name: str, *, contract: str = "", known_hash: str | None = None, timeout: float | None = None
+        self, contract: str, name: str, *, known_hash: str | None = None, timeout: float | None = None
     ) -> api.BoundSchema | None:
         """Returns one schema; None if ``known_hash`` is current.
 
-        :param name: ``<plural>.<group>``.
         :param contract: The contract namespace; may be empty if the caller has only one contract.
+        :param name: ``<plural>.<group>``.
         :param known_hash: Hash of the schema that the caller has.
         """
         request = api.GetBoundSchemaRequest(contract=contract, name=name, known_hash=known_hash or "")
-        answer = await self._engine.call(methods.GET_BOUND_SCHEMA, request, timeout)
-        if answer.HasField("bound_schema"):
-            return answer.bound_schema
-        if answer.unchanged and known_hash:
+        response = await self._engine.call(methods.GET_BOUND_SCHEMA, request, timeout)
+        if response.HasField("bound_schema"):
+            return response.bound_schema
+        if response.unchanged and known_hash:
             return None
         raise self._engine.missing("bound schema")
 
     async def delete_export(
         self,
+        contract: str,
         name: str,
         uid: str,
         *,
-        contract: str = "",
         allow_missing: bool = False,
         validate_only: bool = False,
         force: bool = False,
@@ -237,8 +242,9 @@ class Calls:
     ) -> api.DeleteExportResponse:
         """Unbinds an export, and returns the number of leftovers.
 
-        :param uid: UID of the export: one that was bound anew under the same name is not unbound by a late call.
         :param contract: The contract namespace; may be empty if the caller has only one contract.
+        :param name: Name of the export.
+        :param uid: UID of the export: one that was bound anew under the same name is not unbound by a late call.
         :param allow_missing: Succeed if there is no such export.
         :param validate_only: Check everything and count the leftovers, but write nothing.
         :param force: Unbind although objects are left on the provider; they stay there.
@@ -251,7 +257,7 @@ class Calls:
             allow_missing=allow_missing,
             validate_only=validate_only,
             force=force,
-            wait=None if wait is None else duration(wait),
+            wait=wait_duration(wait),
         )
         return await self._engine.call(methods.DELETE_EXPORT, request, timeout)
 
@@ -262,10 +268,10 @@ class Calls:
 
         :param contract: The contract namespace; may be empty if the caller has only one contract.
         """
-        answer = await self._engine.call(methods.RENEW_KUBECONFIG, api.RenewKubeconfigRequest(contract=contract), timeout)
-        if not answer.HasField("kubeconfig"):
+        response = await self._engine.call(methods.RENEW_KUBECONFIG, api.RenewKubeconfigRequest(contract=contract), timeout)
+        if not response.HasField("kubeconfig"):
             raise self._engine.missing("kubeconfig")
-        return Renewed(answer.contract, answer.kubeconfig)
+        return Renewed.of(response)
 
     async def revoke_credentials(
         self, contract: str, *, reason: str = "", timeout: float | None = None
@@ -276,10 +282,10 @@ class Calls:
 
     async def get_contract(self, contract: str, *, timeout: float | None = None) -> api.Contract:
         """Returns one contract, by the name of its namespace."""
-        answer = await self._engine.call(methods.GET_CONTRACT, api.GetContractRequest(contract=contract), timeout)
-        if not answer.HasField("contract"):
+        response = await self._engine.call(methods.GET_CONTRACT, api.GetContractRequest(contract=contract), timeout)
+        if not response.HasField("contract"):
             raise self._engine.missing("contract")
-        return answer.contract
+        return response.contract
 
     async def share_contract(
         self,
@@ -305,10 +311,10 @@ class Calls:
             remove_groups=remove_groups,
             validate_only=validate_only,
         )
-        answer = await self._engine.call(methods.SHARE_CONTRACT, request, timeout)
-        if not answer.HasField("contract"):
+        response = await self._engine.call(methods.SHARE_CONTRACT, request, timeout)
+        if not response.HasField("contract"):
             raise self._engine.missing("contract")
-        return answer.contract
+        return response.contract
 
     async def revoke_contract(
         self, contract: str, *, uid: str = "", reason: str = "", timeout: float | None = None
@@ -346,7 +352,18 @@ class Calls:
             exports=exports,
             force=force,
             validate_only=validate_only,
-            wait=None if wait is None else duration(wait),
+            wait=wait_duration(wait),
         )
-        answer = await self._engine.call(methods.UNBIND_CONTRACT, request, timeout)
-        return answer.exports
+        response = await self._engine.call(methods.UNBIND_CONTRACT, request, timeout)
+        return response.exports
+
+
+def _within(request: api.CreateBindableResourcesRequestRequest, patience: float) -> api.CreateBindableResourcesRequestRequest:
+    """Returns the request with a wait that does not exceed the patience that is left."""
+    left = max(0.0, patience)
+    if request.validate_only or left >= server_wait(request):
+        return request
+    shorter = api.CreateBindableResourcesRequestRequest()
+    shorter.CopyFrom(request)
+    shorter.wait.CopyFrom(duration(left))
+    return shorter

@@ -1,4 +1,4 @@
-"""What the core needs of the world. The sync and the async client each provide it.
+"""What the core needs of threads or an event loop. The sync and the async client each provide it.
 
 The core is written in coroutines. Those of the async client wait in the event loop. Those of the sync client never suspend: each
 of them blocks until it has its result, so that :func:`finish` runs a whole call by one step.
@@ -9,19 +9,21 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, Protocol, TypeVar
 
+from .secret import Hidden
+
 T = TypeVar("T")
 
 Headers = tuple[tuple[str, str], ...]
 
 
-class Stream(Protocol):
+class ResponseStream(Protocol):
     """A stream of responses."""
 
     async def opened(self, timeout: float) -> None:
-        """Returns when the server has begun to answer. Raises as :meth:`read` does."""
+        """Returns when the server has begun to respond. Raises as :meth:`read` does."""
 
     async def read(self, timeout: float) -> bytes | None:
-        """The next message; None at the end of a stream that ended well.
+        """Returns the next message; None at the end of a stream that ended well.
 
         :raises TimeoutError: No message came in time. The stream is useless then.
         :raises CallFailed: The stream failed.
@@ -42,32 +44,32 @@ class Waiter(Protocol):
         """Ends the pause, and all later ones. May be called from any thread of a sync client."""
 
 
-class IO(Protocol):
-    """Time, tokens, and the connection."""
+class ClientIO(Protocol):
+    """Time, tokens, and connections."""
 
     def now(self) -> float:
-        """Seconds of a clock that never goes back."""
+        """Returns the seconds of a clock that never goes back."""
 
     def waiter(self) -> Waiter:
-        """A new pause."""
+        """Returns a new pause."""
 
     async def sleep(self, seconds: float) -> None:
-        """Waits. Raises CallCancelledError if the client is closed meanwhile."""
+        """Waits. Raises CallCancelledError if the client is closed or the call is cancelled meanwhile."""
 
-    async def token(self, timeout: float) -> str:
-        """The token of the source. Raises TokenError, or TimeoutError."""
+    async def token(self, timeout: float) -> Hidden:
+        """Returns the token of the source. Raises TokenError, also if there is none in time, or CallCancelledError."""
 
-    def token_expired(self) -> None:
-        """Makes the source forget its token."""
+    def forget_token(self, token: str) -> None:
+        """Makes the source forget this token, if that is still its current one."""
 
     async def unary(self, path: str, request: bytes, headers: Headers, timeout: float) -> bytes | None:
-        """Makes one attempt of a call. The answer is None if the server sent no message, or one that is not framed as such.
+        """Makes one attempt of a call. Returns None if the server sent no message, or one that is not framed as such.
 
         Raises CallFailed, or CallCancelledError.
         """
 
-    def stream(self, path: str, request: bytes, headers: Headers) -> Stream:
-        """Begins a stream, without waiting. Raises CallCancelledError."""
+    def stream(self, path: str, request: bytes, headers: Headers) -> ResponseStream:
+        """Begins a stream, without waiting, on a connection that unary calls do not use. Raises CallCancelledError."""
 
 
 def finish(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -7,15 +7,15 @@ from typing import Final
 
 from .. import methods
 from .. import v1alpha2 as api
-from .engine import Engine
+from .engine import CallEngine
 from .pages import Pager
 from .watching import WatchRun
 
 
-class Lists:
+class ListMethods:
     """Begins lists and watches, which each client wraps into iterators of its own."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: CallEngine) -> None:
         self._engine: Final = engine
 
     def list_templates(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ..errors import BinderyError, printable
+from ..errors import BinderyError, one_line
 from ..v1alpha2 import BindingResourceResponse, ConsumerRule, PermissionClaim
 from . import names
 
@@ -40,7 +40,7 @@ class GroupResource(NamedTuple):
 
 
 class ManifestRefusedError(BinderyError):
-    """Why no objects are made of an answer."""
+    """The response of a provider is refused, and no objects are made of it."""
 
     kind = "refusal"
 
@@ -49,14 +49,14 @@ class ManifestRefusedError(BinderyError):
         self.reason: Final = reason
         """One of ``Name``, ``OtherBinding``, ``NoContract``, ``Empty``, ``ForeignApi``, ``Unclaimable``, ``Wildcard``,
         ``Beyond``, ``Verb``, ``NotClaimed``, ``EverySecret`` and ``NoKubeconfig``."""
-        self.message: Final = printable(message)
+        self.message: Final = one_line(message)
 
     @property
     def reason_text(self) -> str:
         return self.reason
 
     def __str__(self) -> str:
-        return f"the answer of the provider is refused: {self.message}"
+        return f"the response of the provider is refused: {self.message}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +69,21 @@ class Offer:
     """The provider's claims on other resources of the consumer, in the order of the resources."""
 
 
-def judge(answer: BindingResourceResponse, binding: str) -> Offer:
-    """Judges the answer to a bind under this name. The first fault is raised."""
-    for got in (answer.binding_name, *(request.name for request in answer.requests)):
+def judge(response: BindingResourceResponse, binding: str) -> Offer:
+    """Judges the response to a bind under this name. Raises ManifestRefusedError for the first fault."""
+    for got in (response.binding_name, *(request.name for request in response.requests)):
         if got != binding:
-            raise ManifestRefusedError("OtherBinding", f"it answers for {got!r} instead of {binding!r}")
-    if not answer.provider_namespace:
+            raise ManifestRefusedError("OtherBinding", f"it is for {got!r} instead of {binding!r}")
+    if not response.provider_namespace:
         raise ManifestRefusedError("NoContract", "it names no contract namespace")
-    resources = {GroupResource(resource.group, resource.resource) for request in answer.requests for resource in request.resources}
+    resources = {
+        GroupResource(resource.group, resource.resource) for request in response.requests for resource in request.resources
+    }
     if not resources:
         raise ManifestRefusedError("Empty", "it exports no API")
     for resource in sorted(resources):
         _judge_resource(resource)
-    claims = [claim for request in answer.requests for claim in request.permission_claims]
+    claims = [claim for request in response.requests for claim in request.permission_claims]
     claimed: dict[GroupResource, PermissionClaim] = {}
     for claim in sorted(claims, key=resource_of):
         resource = resource_of(claim)
@@ -89,13 +91,13 @@ def judge(answer: BindingResourceResponse, binding: str) -> Offer:
         if resource in claimed:
             raise _unclaimable(resource, "it claims twice")
         claimed[resource] = claim
-    for rule in answer.consumer_rules:
+    for rule in response.consumer_rules:
         _judge_rule(rule, resources, claimed.keys())
     return Offer(tuple(sorted(resources)), claimed)
 
 
 def resource_of(claim: PermissionClaim) -> GroupResource:
-    """The resource that a claim is about."""
+    """Returns the resource that a claim is about."""
     return GroupResource(claim.group, claim.resource)
 
 
@@ -103,7 +105,7 @@ def _judge_resource(resource: GroupResource) -> None:
     """Refuses resources of Kubernetes and of kube-bind, because an export becomes a role on this cluster."""
     owner = names.owner_of_group(resource.group)
     if owner is None and not _are_names(resource):
-        owner = "nobody: no API can have this name"
+        owner = "no one, because no API can have this name"
     if owner is not None:
         raise ManifestRefusedError("ForeignApi", f"it exports {resource}, which belongs to {owner}")
 
@@ -116,7 +118,7 @@ def _judge_claim(claim: GroupResource, resources: Set[GroupResource]) -> None:
         raise _unclaimable(claim, "it exports itself")
     if not claim.group:
         if not claim.is_claimable_core:
-            raise _unclaimable(claim, "nobody can claim: of the core group, only configmaps, secrets and serviceaccounts can be")
+            raise _unclaimable(claim, "cannot be claimed: of the core group, only configmaps, secrets and serviceaccounts can be")
         return
     if not _are_names(claim):
         raise _unclaimable(claim, "no API can be named")

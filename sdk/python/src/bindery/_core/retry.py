@@ -18,7 +18,8 @@ class RetryPolicy:
 
     Retried are UNAVAILABLE, after the delay that the server asks for, and connections that could not be made. For idempotent
     methods, connections that broke, DEADLINE_EXCEEDED of an attempt, and RESOURCE_EXHAUSTED with a RetryInfo are retried too. A
-    failure of TLS never is. No retry is sent after the deadline of the call.
+    call that the server certainly did not process is retried for every method. A failure of TLS never is, nor one of the token. No
+    retry is sent after the deadline of the call.
     """
 
     attempts: int = 5
@@ -33,12 +34,12 @@ class RetryPolicy:
             raise ValueError("a retry policy has at least one attempt, and no negative delay")
 
     def delay(self, failures: int, least: float, random: float) -> float:
-        """The delay after this many failures: ``least``, plus a random part (``random`` in 0..1) of a time that doubles."""
+        """Returns the delay after this many failures: ``least``, plus a random part (``random`` in 0..1) of a time that doubles."""
         window = min(self.cap, self.base * 2 ** min(max(failures - 1, 0), _DOUBLINGS_MAX))
         return float(least + window * random)
 
     def next_delay(self, error: BinderyError, *, idempotent: bool, attempts: int, time_left: float, random: float) -> float | None:
-        """The delay before the next attempt; None if there is none."""
+        """Returns the delay before the next attempt; None if there is none."""
         if attempts >= self.attempts:
             return None
         least = _retryable(error, idempotent)
@@ -49,7 +50,7 @@ class RetryPolicy:
 
 
 def _retryable(error: BinderyError, idempotent: bool) -> float | None:
-    """The shortest delay before a retry can help; None if it cannot."""
+    """Returns the shortest delay before a retry can help; None if it cannot."""
     if isinstance(error, StatusError):
         if error.code is grpc.StatusCode.UNAVAILABLE:
             return error.retry_after or 0.0
@@ -58,6 +59,6 @@ def _retryable(error: BinderyError, idempotent: bool) -> float | None:
         if error.code is grpc.StatusCode.RESOURCE_EXHAUSTED and idempotent:
             return error.retry_after
         return None
-    if isinstance(error, TransportError) and not error.fault.needs_mending and (idempotent or error.connecting):
+    if isinstance(error, TransportError) and not error.fault.is_permanent and (idempotent or error.unprocessed):
         return 0.0
     return None

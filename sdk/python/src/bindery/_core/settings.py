@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import ssl
@@ -21,6 +22,10 @@ MESSAGE_SEND_MAX: Final = 256 * 1024
 """Size limit of a request, in bytes; servers refuse larger ones."""
 MESSAGE_RECEIVE_MAX: Final = 4 * 1024 * 1024
 """Size limit of a response, in bytes."""
+STREAMS_PER_CONNECTION: Final = 200
+"""Number of watches on one connection; servers allow 256 streams."""
+TIME_LIMIT_MAX: Final = 24 * 3600.0
+"""Limit on all time limits, in seconds; longer ones are cut to it."""
 
 USER_AGENT: Final = f"bindery-sdk-python/{VERSION}"
 _TOTAL: Final = 30.0
@@ -52,7 +57,7 @@ class WatchSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of a client."""
+    """The checked settings of a client, which its calls read."""
 
     address: Address
     roots: bytes | None
@@ -67,20 +72,25 @@ class Settings:
     watch: WatchSettings = WatchSettings()
 
     def times(self, wait: float, timeout: float | None) -> tuple[float, float]:
-        """The time limits of a call and of one attempt, for a call for which the server may wait."""
-        total = timeout if timeout is not None else self.timeout
+        """Returns the time limits of a call and of one attempt, for a call for which the server may wait.
+
+        :raises ConfigurationError: The time limit of the call is zero or negative.
+        """
+        total = self.timeout if timeout is None else checked_time_limit(timeout)
         if total is None:
-            total = _TOTAL + wait
+            total = min(_TOTAL + wait, TIME_LIMIT_MAX)
         attempt = self.attempt_timeout if self.attempt_timeout is not None else _ATTEMPT + wait
         return total, min(attempt, total)
 
     def channel_options(self) -> list[tuple[str, str | int]]:
-        """Options of a gRPC channel. What gRPC would retry or configure by itself is off: this package decides that."""
+        """Returns the options of a gRPC channel. What gRPC would retry or configure by itself is off: this package decides that."""
         options: list[tuple[str, str | int]] = [
             ("grpc.enable_retries", 0),
             ("grpc.service_config_disable_resolution", 1),
             # Else channels of one process would share connections, and the delays between attempts to connect.
             ("grpc.use_local_subchannel_pool", 1),
+            # The variable https_proxy must not decide where tokens go.
+            ("grpc.enable_http_proxy", 0),
             ("grpc.min_reconnect_backoff_ms", max(1, round(self.connect_timeout * 1000))),
             ("grpc.keepalive_time_ms", _KEEPALIVE_TIME_MS),
             ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
@@ -89,10 +99,7 @@ class Settings:
             ("grpc.max_receive_message_length", MESSAGE_RECEIVE_MAX),
             ("grpc.primary_user_agent", self.user_agent),
         ]
-        if not self.address.is_tls:
-            # A proxy of the environment must not read what is for loopback.
-            options.append(("grpc.enable_http_proxy", 0))
-        elif self.server_name is not None:
+        if self.address.is_tls and self.server_name is not None:
             options.append(("grpc.ssl_target_name_override", self.server_name))
         return options
 
@@ -115,9 +122,7 @@ def check(
     where = addresses.parse(address)
     if not where.is_tls:
         _check_plaintext(where, allow_plaintext)
-    for seconds in (timeout, attempt_timeout, connect_timeout):
-        if seconds is not None and not seconds > 0:
-            raise ConfigurationError("TimeoutInvalid", f"a time limit of {seconds} s is over before it begins")
+    limits = [None if limit is None else checked_time_limit(limit) for limit in (timeout, attempt_timeout)]
     agent = USER_AGENT if user_agent is None else f"{user_agent} {USER_AGENT}"
     if not _HEADER_TEXT.fullmatch(agent):
         raise ConfigurationError("UserAgentInvalid", f"the user agent {user_agent!r} cannot stand in a header")
@@ -134,22 +139,29 @@ def check(
         roots=_system_roots() if pem is None and where.is_tls else pem,
         certificate=certificate,
         server_name=server_name,
-        timeout=timeout,
-        attempt_timeout=attempt_timeout,
-        connect_timeout=connect_timeout,
+        timeout=limits[0],
+        attempt_timeout=limits[1],
+        connect_timeout=checked_time_limit(connect_timeout),
         retry=retry or RetryPolicy(),
         user_agent=agent,
     )
 
 
+def checked_time_limit(seconds: float) -> float:
+    """Returns a time limit, cut to the longest one. Raises ConfigurationError if it is zero or negative."""
+    if not seconds > 0:
+        raise ConfigurationError("TimeoutInvalid", f"a time limit of {seconds} s is over before it begins; give more than 0 s")
+    return min(seconds, TIME_LIMIT_MAX)
+
+
 def _check_plaintext(address: Address, allowed: bool) -> None:
     if not address.is_loopback:
-        mend = "dial https://, plaintext is for loopback addresses alone"
+        advice = "dial https://, plaintext is for loopback addresses alone"
     elif not allowed:
-        mend = "dial https://, or allow plaintext explicitly"
+        advice = "dial https://, or allow plaintext explicitly"
     else:
         return
-    raise ConfigurationError("PlaintextRefused", f"{address} is plaintext, over which tokens could be read; {mend}")
+    raise ConfigurationError("PlaintextRefused", f"{address} is plaintext, over which tokens could be read; {advice}")
 
 
 def _read_ca(address: Address, file: str | os.PathLike[str] | None, pem: bytes | str | None) -> bytes | None:
@@ -198,14 +210,35 @@ def _check_client_certificate(address: Address, chain: bytes, key: bytes) -> Non
         ) from None
 
 
+_SystemRootsKey = tuple[str, int, str, int]
+
+
 def _system_roots() -> bytes | None:
-    """The CA certificates of the system, which gRPC does not look for. None if the system has none."""
+    """Returns the CA certificates of the system, which gRPC does not look for. None if the system has none."""
+    paths = ssl.get_default_verify_paths()
+    file, folder = paths.cafile or "", paths.capath or ""
+    return _read_system_roots((file, _changed_at(file), folder, _changed_at(folder)))
+
+
+def _changed_at(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
+
+
+@functools.lru_cache(maxsize=1)
+def _read_system_roots(key: _SystemRootsKey) -> bytes | None:
+    """Reads the CA certificates of the system, which takes tens of milliseconds.
+
+    :param key: Where they are, and when that changed last.
+    """
     context = ssl.create_default_context()
     found = context.get_ca_certs(binary_form=True)
     if found:
         return "".join(map(ssl.DER_cert_to_PEM_cert, found)).encode()
     # OpenSSL reads the certificates of a folder only when it looks for one of them.
-    folder = Path(ssl.get_default_verify_paths().capath or "/nonexistent")
+    folder = Path(key[2] or "/nonexistent")
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
     blocks: set[bytes] = set()
     for path in paths:

@@ -26,6 +26,7 @@ from ..errors import (
     ProtocolError,
     StatusError,
     TransportError,
+    one_line,
     printable,
     status_class,
 )
@@ -47,13 +48,34 @@ class Failure:
     trailing: Metadata = ()
 
     @property
+    def is_local(self) -> bool:
+        """Whether the failure may be gRPC's own: an error response of our servers has trailers."""
+        return not self.trailing
+
+    @property
     def ends_connection(self) -> bool:
         """Whether no connection could be made, or the whole connection broke, and not a stream alone."""
-        if self.trailing or self.code in _OF_STREAMS:
-            return False
-        if _UNREACHED.match(self.text):
-            return True
-        return _BROKEN.match(self.text) is not None and "RST_STREAM" not in self.text
+        return self.is_local and (self.is_unreached or self.is_broken)
+
+    @property
+    def is_unreached(self) -> bool:
+        """Whether gRPC could not make a connection."""
+        return self.code is grpc.StatusCode.UNAVAILABLE and _UNREACHED.match(self.text) is not None
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the connection broke."""
+        return self.code in _OF_CONNECTIONS and _BROKEN.match(self.text) is not None and not self.is_reset
+
+    @property
+    def is_reset(self) -> bool:
+        """Whether the server reset the stream. gRPC derives the code from that of HTTP/2."""
+        return _RESET.search(self.text) is not None
+
+    @property
+    def is_unprocessed(self) -> bool:
+        """Whether the server certainly did not process the call (RFC 9113, 8.7)."""
+        return self.code is grpc.StatusCode.UNAVAILABLE and _UNPROCESSED.match(self.text) is not None
 
 
 class CallFailed(Exception):
@@ -65,11 +87,11 @@ class CallFailed(Exception):
 
 
 def error_of(failure: Failure, address: Address, request_id: str, waited: float) -> BinderyError:
-    """Tells an error response of the server from a failure of the connection or of the client.
+    """Returns the error for a failed call: an error response of the server, or a failure of the connection or of the client.
 
     :param waited: Seconds since the call began, for the text of a deadline.
     """
-    if not failure.trailing:
+    if failure.is_local:
         local = _local_error(failure, address, request_id, waited)
         if local is not None:
             return local
@@ -77,14 +99,14 @@ def error_of(failure: Failure, address: Address, request_id: str, waited: float)
 
 
 def deadline(address: Address, waited: float, request_id: str) -> StatusError:
-    """The error for a deadline that passed on the client; the server may still work on the call."""
+    """Returns the error for a deadline that passed on the client; the server may still work on the call."""
     code = grpc.StatusCode.DEADLINE_EXCEEDED
-    message = f"no answer from {address} within {waited:.1f} s"
+    message = f"no response from {address} within {waited:.1f} s"
     return status_class(code)(code, message, reason=Reason.DEADLINE, request_id=request_id)
 
 
 def too_large(message: str, request_id: str) -> StatusError:
-    """The error for a message that is too large to be sent or received."""
+    """Returns the error for a message that is too large to be sent or received."""
     code = grpc.StatusCode.RESOURCE_EXHAUSTED
     return status_class(code)(code, message, reason=Reason.MESSAGE_TOO_LARGE, request_id=request_id)
 
@@ -93,11 +115,16 @@ def too_large(message: str, request_id: str) -> StatusError:
 
 _TOO_LARGE: Final = re.compile(r"CLIENT: (Received|Decompressed) message larger than max")
 _UNREACHED: Final = re.compile(r"failed to connect to all addresses|errors resolving |DNS resolution failed|empty address list")
+_OF_CONNECTIONS: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNKNOWN})
+_RESET: Final = re.compile(r"RST_STREAM")
+# REFUSED_STREAM, or a GOAWAY by which the stream came too late. After a GOAWAY that allowed the stream, another text precedes.
+_UNPROCESSED: Final = re.compile(
+    r"(Stream removed \()?(RST_STREAM \()?(Received RST_STREAM with error code 7\b|GOAWAY received; Error code: )"
+)
 _BROKEN: Final = re.compile(
-    r"Stream removed|Socket closed|Connection reset|recvmsg:|sendmsg:|GOAWAY received|Received RST_STREAM|RST_STREAM"
+    r"Stream removed|Socket closed|Connection reset|recvmsg:|sendmsg:|GOAWAY received"
     r"|keepalive watchdog timeout|ping timeout|Failed parsing HTTP/2|Broken pipe|Endpoint closing|transport closed"
 )
-_OF_STREAMS: Final = frozenset({grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.CANCELLED})
 _GARBLED: Final = re.compile(r"Illegal header|Error parsing|Invalid (header|base64)|illegal binary|Missing :status")
 
 # The first that is found in the text of a connection that could not be made.
@@ -129,11 +156,12 @@ _FAULTS: Final[tuple[tuple[str, Fault], ...]] = (
 
 
 def _local_error(failure: Failure, address: Address, request_id: str, waited: float) -> BinderyError | None:
+    """Returns the error for a failure of the connection or of the client; None if the server sent the error."""
     code, text = failure.code, failure.text
-    if _UNREACHED.match(text):
+    if failure.is_unreached:
         fault = next((fault for mark, fault in _FAULTS if mark in text), Fault.BROKEN)
         # The text of a certificate may come from the other end.
-        return TransportError(str(address), fault, printable(text), connecting=True)
+        return TransportError(str(address), fault, printable(text), unprocessed=True)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return deadline(address, waited, request_id)
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE.search(text):
@@ -141,9 +169,9 @@ def _local_error(failure: Failure, address: Address, request_id: str, waited: fl
     if code is grpc.StatusCode.CANCELLED and text in _CANCELLED_HERE:
         return CallCancelledError()
     if code in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN) and _GARBLED.search(text):
-        return ProtocolError(str(address), "its answer cannot be decoded")
-    if _BROKEN.match(text):
-        return TransportError(str(address), Fault.BROKEN, printable(text))
+        return ProtocolError(str(address), "its response cannot be decoded")
+    if failure.is_broken or failure.is_reset:
+        return TransportError(str(address), Fault.BROKEN, printable(text), unprocessed=failure.is_unprocessed)
     return None
 
 
@@ -154,7 +182,7 @@ _CANCELLED_HERE: Final = frozenset({"Channel closed!", "Locally cancelled by app
 
 
 def _parse(failure: Failure, headers: Mapping[str, str | bytes], request_id: str) -> StatusError:
-    """Reads a status with its details. Malformed details are left out."""
+    """Reads an error response with its details. Malformed details are left out."""
     status = Status()
     encoded = headers.get("grpc-status-details-bin")
     if isinstance(encoded, bytes):
@@ -183,7 +211,8 @@ def _parse(failure: Failure, headers: Mapping[str, str | bytes], request_id: str
     return status_class(code)(
         code,
         printable(failure.text),
-        reason=_reason(info.reason),
+        reason=Reason.__members__.get(info.reason),
+        unknown_reason=None if info.reason in Reason.__members__ else one_line(info.reason) or None,
         metadata={printable(key): printable(value) for key, value in info.metadata.items()},
         field_violations=[FieldViolation(printable(found.field), printable(found.description)) for found in bad.field_violations],
         precondition_violations=[
@@ -191,14 +220,8 @@ def _parse(failure: Failure, headers: Mapping[str, str | bytes], request_id: str
             for found in precondition.violations
         ],
         retry_after=_seconds(retry.retry_delay) if retry.HasField("retry_delay") else None,
-        request_id=printable(sent.request_id or (header_id if isinstance(header_id, str) else "") or request_id),
+        request_id=one_line(sent.request_id or (header_id if isinstance(header_id, str) else "") or request_id),
     )
-
-
-def _reason(text: str) -> str | None:
-    if not text:
-        return None
-    return Reason.__members__.get(text) or printable(text)
 
 
 def _seconds(duration: Duration) -> float | None:

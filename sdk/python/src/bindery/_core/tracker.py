@@ -65,7 +65,7 @@ class Tracker:
 
         :param kind: Name of the field of the event that is set; None for an event that this version does not know.
         """
-        take = _TAKE.get(kind or "")
+        take = _STEPS.get(kind or "")
         event: WatchEvent[Any] | None = None
         if take is not None:
             try:
@@ -111,7 +111,7 @@ class Tracker:
         return SnapshotComplete()
 
 
-_TAKE: Final[Mapping[str, Callable[[Tracker, WatchResponse], WatchEvent[Any]]]] = {
+_STEPS: Final[Mapping[str, Callable[[Tracker, WatchResponse], WatchEvent[Any]]]] = {
     "snapshot_begin": Tracker._begin,
     "applied": Tracker._applied,
     "removed": Tracker._removed,

@@ -11,8 +11,8 @@ from ..errors import BinderyError, CallCancelledError, Fault, ProtocolError, Sta
 from ..events import Connected, Disconnected, WatchEvent
 from ..methods import Method
 from ..reasons import Reason
-from .engine import Engine, TokenMemory, logger, new_request_id
-from .io import Stream
+from .engine import CallEngine, TokenMemory, logger, new_request_id
+from .io import ResponseStream
 from .status import CallFailed, deadline, error_of
 from .tracker import RuleBroken, Tracker, WatchResponse
 
@@ -33,7 +33,7 @@ _FINAL: Final = frozenset(
 class WatchRun(Generic[T]):
     """A running watch over objects ``T``."""
 
-    def __init__(self, engine: Engine, method: Method[Any, Any], request: Any) -> None:
+    def __init__(self, engine: CallEngine, method: Method[Any, Any], request: Any) -> None:
         self._engine: Final = engine
         self._method: Final = method
         self._request: Final = type(request)()
@@ -41,55 +41,76 @@ class WatchRun(Generic[T]):
         self._memory: Final = TokenMemory()
         self.resume_token: str = self._request.resume_token
         """Resume token of the last event that was processed."""
-        self._handed: str | None = None
+        self._returned: str | None = None
+        """Resume token of the event that was returned last, which counts as processed when the next one is asked for."""
         self._tracker: Final = Tracker(self.resume_token)
         self._failures = 0
         self._delay = 0.0
         self._pause: Final = engine.io.waiter()
-        self._stream: Stream | None = None
+        self._stream: ResponseStream | None = None
         self._is_open = False
-        self._since = 0.0
+        self._opened_at = 0.0
         self._request_id = ""
-        self._ended = False
-        self._stopped = False
-        engine.watches.add(self)
+        self._has_ended = False
+        self._is_stopped = False
+        self._ends_with_client = False
+        engine.add_watch(self)
 
     async def next(self) -> WatchEvent[T] | None:
-        """The next event; None after :meth:`stop`. Raises the error that ends the watch.
+        """Returns the next event; None after :meth:`stop`. Raises the error that ends the watch.
 
         An event counts as processed when the next one is asked for.
         """
-        if self._handed is not None:
-            self.resume_token, self._handed = self._handed, None
-        if self._ended or self._stopped:
+        if self._returned is not None:
+            self.resume_token, self._returned = self._returned, None
+        if self._has_ended:
             return None
+        event: WatchEvent[T] | None = None
         try:
-            event = await self._next()
+            if not self._is_stopped:
+                event = await self._next()
         except BinderyError:
             self._close_stream()
-            if self._stopped:
-                return None
-            self._ended = True
-            raise
-        self._handed = self._tracker.token
-        return event
+            if not self._is_stopped:
+                self._has_ended = True
+                raise
+        if event is not None:
+            self._returned = self._tracker.token
+            return event
+        self._has_ended = True
+        if self._ends_with_client:
+            raise CallCancelledError
+        return None
 
     def stop(self) -> None:
         """Ends the watch. A reader that waits for an event is woken, and gets None."""
-        self._stopped = True
+        self._is_stopped = True
         self._pause.end()
-        stream = self._stream
+        # The reader may hold the stream until it is woken; its connection is given back after that.
+        stream, self._stream = self._stream, None
         if stream is not None:
             stream.cancel()
+
+    def end_with_client(self) -> None:
+        """Ends the watch because the client is closed. A reader that waits for an event is woken, and gets CallCancelledError."""
+        self._ends_with_client = not self._is_stopped
+        self.stop()
 
     async def _next(self) -> WatchEvent[T]:
         while True:
             stream = self._stream
+            if stream is None or not self._is_open:
+                if await self._pause.wait(self._delay):
+                    raise CallCancelledError
+                resumes, body = self._next_request()
+                try:
+                    await self._open(body)
+                    return Connected(resumes)
+                except CallCancelledError:
+                    raise
+                except BinderyError as error:
+                    return self._fail(error)
             try:
-                if stream is None or not self._is_open:
-                    if await self._pause.wait(self._delay):
-                        raise CallCancelledError
-                    return Connected(await self._open())
                 event = await self._read(stream)
             except CallCancelledError:
                 raise
@@ -98,20 +119,22 @@ class WatchRun(Generic[T]):
             if event is not None:
                 return event
 
-    async def _open(self) -> bool:
-        """Opens a stream; returns whether it resumes."""
-        engine, io = self._engine, self._engine.io
+    def _next_request(self) -> tuple[bool, bytes]:
+        """Prepares the next stream. Returns whether it resumes, and its request. Raises StatusError if that is too large."""
         resumes = self._tracker.connect()
         self._request.resume_token = self._tracker.token
-        body = self._request.SerializeToString()
-        self._request_id = request_id = new_request_id()
-        engine.check_size(body, request_id)
+        self._request_id = new_request_id()
+        return resumes, self._engine.encode(self._request, self._request_id)
+
+    async def _open(self, body: bytes) -> None:
+        """Opens a stream."""
+        engine, io, request_id = self._engine, self._engine.io, self._request_id
         limit = engine.settings.watch.open_timeout
         start = io.now()
+        headers = await engine.headers(self._method, request_id, self._memory, start + limit)
         try:
-            headers = await engine.headers(self._method, request_id, self._memory, start + limit)
             self._stream = stream = io.stream(engine.path(self._method), body, headers)
-            if self._stopped:
+            if self._is_stopped:
                 raise CallCancelledError
             await stream.opened(max(0.0, start + limit - io.now()))
         except CallFailed as failed:
@@ -119,22 +142,21 @@ class WatchRun(Generic[T]):
         except TimeoutError:
             raise deadline(engine.address, limit, request_id) from None
         self._is_open = True
-        self._since = io.now()
+        self._opened_at = io.now()
         self._memory.accepted()
-        return resumes
 
-    async def _read(self, stream: Stream) -> WatchEvent[T] | None:
+    async def _read(self, stream: ResponseStream) -> WatchEvent[T] | None:
         engine = self._engine
         try:
-            answer = await stream.read(engine.settings.watch.silence)
+            body = await stream.read(engine.settings.watch.silence)
         except CallFailed as failed:
-            lasted = engine.io.now() - self._since
+            lasted = engine.io.now() - self._opened_at
             raise error_of(failed.failure, engine.address, self._request_id, lasted) from None
         except TimeoutError:
             raise TransportError(str(engine.address), Fault.SILENT) from None
-        if answer is None:
+        if body is None:
             return self._disconnect(None)
-        message = engine.decode(self._method, answer)
+        message = engine.decode(self._method, body)
         try:
             return self._tracker.step(message.WhichOneof("event"), cast(WatchResponse, message))
         except RuleBroken as broken:
@@ -145,8 +167,7 @@ class WatchRun(Generic[T]):
         if isinstance(error, StatusError) and error.reason == Reason.RESUME_TOKEN_INVALID and self._tracker.token:
             self._tracker.forget()
             return self._disconnect(error)
-        if self._engine.has_tokens and self._memory.refreshes(error):
-            self._engine.io.token_expired()
+        if self._engine.refresh_token(self._memory, error):
             return self._disconnect(None)
         if _is_final(error):
             raise error
@@ -154,11 +175,11 @@ class WatchRun(Generic[T]):
 
     def _disconnect(self, error: BinderyError | None) -> Disconnected:
         times = self._engine.settings.watch
-        good = self._is_open and self._engine.io.now() - self._since >= times.good_after
+        good = self._is_open and self._engine.io.now() - self._opened_at >= times.good_after
         self._close_stream()
         self._failures = 1 if good else self._failures + 1
-        asked = error.retry_after if isinstance(error, StatusError) else None
-        least = min(asked or 0.0, times.retry_after_max)
+        retry_after = error.retry_after if isinstance(error, StatusError) else None
+        least = min(retry_after or 0.0, times.retry_after_max)
         self._delay = times.reconnect.delay(self._failures, least, random.random())
         reason = error.reason_text if error is not None else "Ended"
         logger.debug("%s ended by %s and is opened again in %.2f s", self._method.name, reason, self._delay)
