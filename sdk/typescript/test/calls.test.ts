@@ -1,18 +1,23 @@
 // Unary calls: retries, tokens, pages, errors, deadlines, cancellation.
 
 import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
+import { inspect } from 'node:util';
 
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { Code, ConnectError, type ConnectRouter } from '@connectrpc/connect';
 
-import { LoggedOutError, MESSAGE_SEND_MAX, type Client } from '../src/index.js';
+import { BinderyError, LoggedOutError, MESSAGE_SEND_MAX, execToken, type Client } from '../src/index.js';
 import {
   CatalogService,
   CredentialService,
   ExportService,
   GetExportResponseSchema,
   ProviderService,
+  RenewKubeconfigResponseSchema,
   type ListTemplatesResponseSchema,
 } from '../src/v1alpha2.js';
 import { failing } from './failing.js';
@@ -90,6 +95,45 @@ test('a broken connection is tried again where that is harmless', async (t) => {
     const error = await failing(clientOf(t, other).renewKubeconfig(''));
     assert.deepEqual([error.reason, other.seen.length], ['ConnectionBroken', 1]);
   }
+});
+
+const renewed = answer([framed(RenewKubeconfigResponseSchema, { contract: 'c', kubeconfig: {} })]);
+
+test('a call that the server refused before it processed it is made again', async (t) => {
+  for (const refusing of [
+    (stream: import('node:http2').ServerHttp2Stream) => stream.close(7),
+    // GOAWAY that says that only the first stream is processed: in good order, and with an error.
+    (stream: import('node:http2').ServerHttp2Stream) => stream.session?.goaway(0, 1),
+    (stream: import('node:http2').ServerHttp2Stream) => stream.session?.goaway(11, 1),
+  ]) {
+    const server = await serveScript(t, [renewed, refusing, renewed]);
+    const client = clientOf(t, server);
+    await client.renewKubeconfig('c');
+    assert.equal((await client.renewKubeconfig('c')).contract, 'c');
+    assert.equal(server.seen.length, 3);
+  }
+  // The error of a stream that has responded is no promise.
+  const late = await serveScript(t, [
+    (stream) => {
+      stream.respond(GRPC_HEADERS);
+      setTimeout(() => stream.destroy(new Error('reset')), 50);
+    },
+  ]);
+  const error = await failing(clientOf(t, late).renewKubeconfig('c'));
+  assert.ok(error.is('transport'));
+  assert.deepEqual([error.reason, error.details.unprocessed, late.seen.length], ['ConnectionBroken', false, 1]);
+});
+
+test('of the calls on a connection that goes away, only those are made again that it names', async (t) => {
+  const server = await serveScript(t, [renewed, () => undefined, (stream) => stream.session?.goaway(11, 3), renewed]);
+  const client = clientOf(t, server);
+  await client.renewKubeconfig('c');
+  const processed = failing(client.renewKubeconfig('c'));
+  await until(() => server.seen.length === 2, 'the first of two');
+  assert.equal((await client.renewKubeconfig('c')).contract, 'c');
+  const error = await processed;
+  assert.ok(error.is('transport'));
+  assert.deepEqual([error.reason, error.details.unprocessed, server.seen.length], ['ConnectionBroken', false, 4]);
 });
 
 test('a call waits as long as the server asks', async (t) => {
@@ -200,7 +244,7 @@ test('a token that cannot be sent fails without a call', async (t) => {
     ['', 'TokenEmpty'],
     ['x'.repeat(15 * 1024 + 1), 'TokenTooLong'],
     [() => Promise.reject(new Error('the issuer is away')), 'TokenSourceFailed'],
-    [() => Promise.reject(new LoggedOutError('nobody is logged in')), 'LoggedOut'],
+    [() => Promise.reject(new LoggedOutError('the user logged out')), 'LoggedOut'],
   ] as const;
   for (const [token, reason] of reasons) {
     const error = await failing(clientOf(t, server, { token }).getExport('', 'cowboys'));
@@ -209,15 +253,76 @@ test('a token that cannot be sent fails without a call', async (t) => {
   assert.equal(server.seen.length, 0);
 });
 
-test('a token source that hangs ends with the deadline', async (t) => {
+test('a token source has the time of the call, and its own error', async (t) => {
   const server = await serve(t, failingWith([]));
-  const client = clientOf(t, server, { token: () => new Promise(() => undefined), timeoutMs: 100 });
+  let count = 0;
+  const hangs = () => {
+    count += 1;
+    return new Promise<string>(() => undefined);
+  };
+  const client = clientOf(t, server, { token: hangs, timeoutMs: 200, attemptTimeoutMs: 20 });
+  const start = performance.now();
   const error = await failing(client.getExport('', 'cowboys'));
-  assert.equal(error.reason, 'DEADLINE');
+  const took = performance.now() - start;
+  assert.deepEqual([error.kind, error.reason, count], ['token', 'TokenSourceFailed', 1]);
+  assert.ok(took >= 190, `${took} ms`);
   const controller = new AbortController();
   const pending = failing(client.getExport('', 'cowboys', { signal: controller.signal, timeoutMs: 60_000 }));
   controller.abort();
   assert.equal((await pending).kind, 'cancelled');
+  const closed = failing(client.getExport('', 'cowboys', { timeoutMs: 60_000 }));
+  client.close();
+  assert.equal((await closed).kind, 'cancelled');
+  assert.equal(server.seen.length, 0);
+});
+
+test('an attempt has its whole time after a slow token', async (t) => {
+  const server = await serve(t, failingWith([]));
+  const token = () => new Promise<string>((resolve) => setTimeout(() => resolve('token'), 300));
+  await clientOf(t, server, { token, attemptTimeoutMs: 200, retry: { attempts: 1 } }).getExport('', 'cowboys');
+  const told = Number.parseInt(String(server.seen[0]?.headers['grpc-timeout']), 10);
+  assert.ok(told > 150 && told <= 200, `${told} ms`);
+});
+
+test('what a function of the user throws is the cause, and in no text', async (t) => {
+  const server = await serve(t, failingWith([]));
+  const token = () => {
+    throw new DOMException('the token hunter2 is late', 'TimeoutError');
+  };
+  const error = await failing(clientOf(t, server, { token }).getExport('', 'cowboys'));
+  assert.deepEqual([error.kind, error.reason, server.seen.length], ['token', 'TokenSourceFailed', 0]);
+  assert.equal((error.cause as Error).message, 'the token hunter2 is late');
+  for (const shown of [inspect(error, { depth: null, showHidden: true }), String(error), JSON.stringify(error), error.stack]) {
+    assert.ok(shown !== undefined && !shown.includes('hunter2'), shown);
+  }
+});
+
+test('a token that expires under many calls is replaced once', async (t) => {
+  const server = await serve(t, (router) => {
+    router.service(ExportService, {
+      getExport: async (_, { requestHeader }) => {
+        // The refusals of the old token come late and one after the other.
+        await new Promise((resolve) => setTimeout(resolve, Math.random() * 100));
+        if (requestHeader.get('authorization') === 'Bearer token-1') throw failure(Code.Unauthenticated, 'TOKEN_EXPIRED');
+        return { export: {} };
+      },
+    });
+  });
+  const path = join(mkdtempSync(join(tmpdir(), 'bindery-sdk-')), 'runs');
+  t.after(() => rmSync(join(path, '..'), { recursive: true, force: true }));
+  const script = `const f = require('fs'); f.appendFileSync(process.argv[1], 'x'); console.log('token-' + f.readFileSync(process.argv[1]).length)`;
+  const client = clientOf(t, server, { token: execToken([process.execPath, '-e', script, path]) });
+  await Promise.all(Array.from({ length: 40 }, () => client.getExport('', 'cowboys')));
+  assert.equal(readFileSync(path, 'utf8').length, 2);
+});
+
+test('a value that cannot be encoded is the error of the caller', async (t) => {
+  const server = await serve(t, failingWith([]));
+  const client = clientOf(t, server);
+  const isOwn = (error: unknown) => error instanceof Error && !(error instanceof BinderyError);
+  await assert.rejects(client.listTemplates({ pageSize: 2 ** 40 }).all(), isOwn);
+  await assert.rejects(client.watchExports({ contract: 7 as unknown as string }).next(), isOwn);
+  assert.equal(server.seen.length, 0);
 });
 
 test('lists go on over empty pages', async (t) => {
@@ -253,6 +358,15 @@ test('a list that names itself is an error', async (t) => {
   assert.equal(server.seen.length, 2);
 });
 
+test('a list that goes round is an error', async (t) => {
+  const server = await serve(t, (router) => {
+    router.service(CatalogService, { listTemplates: ({ pageToken }) => ({ nextPageToken: String((Number(pageToken) + 1) % 9) }) });
+  });
+  const error = await failing(clientOf(t, server).listTemplates({ pageToken: '5' }).all());
+  assert.equal(error.reason, 'ProtocolViolation');
+  assert.equal(server.seen.length, 9);
+});
+
 test('details of an error arrive', async (t) => {
   const details = [
     { desc: BadRequestSchema, value: { fieldViolations: [{ field: 'metadata.name', description: 'must not be empty' }] } },
@@ -275,14 +389,18 @@ test('details of an error arrive', async (t) => {
 });
 
 test('a newer reason is kept, a reason of others is not, and nothing rewrites a terminal', async (t) => {
-  const foreign = new ConnectError('all \u001b[2Jgood', Code.Internal);
+  const foreign = new ConnectError('all \u001b[2Jgood\nERROR forged', Code.Internal);
   const server = await serve(t, failingWith([failure(Code.Aborted, 'SOMETHING_NEWER'), foreign]));
   const client = clientOf(t, server);
   let error = await failing(client.getExport('', 'a'));
-  assert.deepEqual([error.code, error.reason], ['ABORTED', 'SOMETHING_NEWER']);
+  assert.ok(error.is('status'));
+  assert.deepEqual([error.code, error.reason, error.details.reason], ['ABORTED', 'ABORTED', undefined], 'metrics have no text of the server');
+  assert.equal(error.details.unknownReason, 'SOMETHING_NEWER');
+  assert.match(error.message, /^it is SOMETHING_NEWER \(SOMETHING_NEWER, request/);
   error = await failing(client.getExport('', 'a'));
   assert.deepEqual([error.code, error.reason], ['INTERNAL', 'INTERNAL']);
-  assert.match(error.message, /^all  \[2Jgood \(INTERNAL, request [0-9a-f]{32}\)$/);
+  assert.match(error.message, /^all  \[2Jgood ERROR forged \(INTERNAL, request [0-9a-f]{32}\)$/);
+  assert.ok(error.is('status') && error.details.message === 'all  [2Jgood\nERROR forged');
 });
 
 test('what breaks the protocol is an error of its own', async (t) => {
