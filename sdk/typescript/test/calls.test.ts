@@ -1,22 +1,16 @@
-// Unary calls: retries, tokens, pages, errors, deadlines, cancellation.
+// Unary calls: retries, pages, errors, deadlines, cancellation.
 
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
-import { inspect } from 'node:util';
 
 import type { MessageInitShape } from '@bufbuild/protobuf';
-import { Code, ConnectError, type ConnectRouter } from '@connectrpc/connect';
+import { Code, ConnectError } from '@connectrpc/connect';
 
-import { BinderyError, LoggedOutError, MESSAGE_SEND_MAX, execToken, type Client } from '../src/index.js';
+import { BinderyError, MESSAGE_SEND_MAX, type Client } from '../src/index.js';
 import {
   CatalogService,
-  CredentialService,
   ExportService,
   GetExportResponseSchema,
-  ProviderService,
   RenewKubeconfigResponseSchema,
   type ListTemplatesResponseSchema,
 } from '../src/v1alpha2.js';
@@ -26,8 +20,9 @@ import {
   GRPC_HEADERS,
   PreconditionFailureSchema,
   RequestInfoSchema,
-  answer,
+  respond,
   clientOf,
+  failingWith,
   failure,
   framed,
   retryAfter,
@@ -35,29 +30,6 @@ import {
   serveScript,
   until,
 } from './server.js';
-
-/** Routes whose calls fail with these errors, one after the other, and succeed then. */
-function failingWith(errors: readonly ConnectError[]): (router: ConnectRouter) => void {
-  const left = [...errors];
-  const next = () => {
-    const error = left.shift();
-    if (error !== undefined) throw error;
-  };
-  return (router) => {
-    router.service(ExportService, {
-      getExport: () => {
-        next();
-        return { export: {} };
-      },
-    });
-    router.service(CredentialService, {
-      renewKubeconfig: () => {
-        next();
-        return { contract: 'c', kubeconfig: {} };
-      },
-    });
-  };
-}
 
 /** What becomes of an idempotent call and of a renewal if the first attempt fails so. */
 async function attempts(t: TestContext, first: ConnectError): Promise<[number, number]> {
@@ -83,7 +55,7 @@ test('calls are tried again by code', async (t) => {
 });
 
 test('a broken connection is tried again where that is harmless', async (t) => {
-  const good = answer([framed(GetExportResponseSchema, { export: {} })]);
+  const good = respond([framed(GetExportResponseSchema, { export: {} })]);
   for (const breaking of [
     (stream: import('node:http2').ServerHttp2Stream) => stream.session?.destroy(),
     (stream: import('node:http2').ServerHttp2Stream) => stream.close(2),
@@ -97,7 +69,7 @@ test('a broken connection is tried again where that is harmless', async (t) => {
   }
 });
 
-const renewed = answer([framed(RenewKubeconfigResponseSchema, { contract: 'c', kubeconfig: {} })]);
+const renewed = respond([framed(RenewKubeconfigResponseSchema, { contract: 'c', kubeconfig: {} })]);
 
 test('a call that the server refused before it processed it is made again', async (t) => {
   for (const refusing of [
@@ -181,139 +153,6 @@ test('calls that wait have longer', async (t) => {
   const told = server.seen.map(({ headers }) => Number.parseInt(String(headers['grpc-timeout']), 10));
   assert.ok(told[0] && told[0] > 69_000 && told[0] <= 70_000, String(told));
   assert.ok(told[1] && told[1] > 39_000 && told[1] <= 40_000, String(told));
-});
-
-for (const reason of ['TOKEN_EXPIRED', 'TOKEN_INVALID']) {
-  test(`a token is replaced once after ${reason}`, async (t) => {
-    const rejected = () => failure(Code.Unauthenticated, reason);
-    const numbered = () => {
-      let count = 0;
-      return () => `token-${count++}`;
-    };
-    let server = await serve(t, failingWith([rejected()]));
-    await clientOf(t, server, { token: numbered() }).getExport('', 'cowboys');
-    assert.deepEqual(server.seen.map(({ headers }) => headers.authorization), ['Bearer token-0', 'Bearer token-1']);
-
-    server = await serve(t, failingWith([rejected(), rejected()]));
-    let error = await failing(clientOf(t, server, { token: numbered() }).getExport('', 'cowboys'));
-    assert.deepEqual([error.reason, server.seen.length], [reason, 2], 'the new token is no better');
-
-    server = await serve(t, failingWith([rejected()]));
-    error = await failing(clientOf(t, server, { token: 'always-the-same' }).getExport('', 'cowboys'));
-    assert.deepEqual([error.reason, server.seen.length], [reason, 1], 'there is no other token');
-
-    server = await serve(t, failingWith([failure(Code.Unauthenticated, 'CREDENTIAL_REVOKED')]));
-    error = await failing(clientOf(t, server, { token: numbered() }).getExport('', 'cowboys'));
-    assert.equal(server.seen.length, 1, 'revoked is revoked');
-  });
-}
-
-test('asking how to log in sends no token', async (t) => {
-  const server = await serve(t, (router) => {
-    router.service(ProviderService, {
-      getProvider: () => ({ provider: { prettyName: 'MangoDB' } }),
-      getCaller: () => ({ caller: { username: 'ann' } }),
-    });
-  });
-  const client = clientOf(t, server, { token: 'hunter2', userAgent: 'portal/7' });
-  assert.equal((await client.getProvider()).prettyName, 'MangoDB');
-  assert.equal((await client.getCaller()).username, 'ann');
-  const [open, closed] = server.seen;
-  assert.equal(open?.path, '/kubebind.v1alpha2.ProviderService/GetProvider');
-  assert.equal(open.headers.authorization, undefined);
-  assert.equal(closed?.headers.authorization, 'Bearer hunter2');
-  assert.match(String(closed.headers['user-agent']), /^portal\/7 bindery-sdk-typescript\//);
-  assert.equal(server.connections(), 1);
-});
-
-test('clients with other tokens share a connection', async (t) => {
-  const server = await serve(t, failingWith([]));
-  const service = clientOf(t, server);
-  const users = ['ann', () => Promise.resolve('bob')].map((token) => service.withToken(token));
-  for (const client of [service, ...users]) await client.getExport('', 'a');
-  assert.deepEqual(server.seen.map(({ headers }) => headers.authorization), [undefined, 'Bearer ann', 'Bearer bob']);
-  assert.equal(server.connections(), 1);
-  service.close();
-  assert.equal((await failing((users[0] as Client).getExport('', 'a'))).kind, 'cancelled');
-});
-
-test('a token that cannot be sent fails without a call', async (t) => {
-  const server = await serve(t, failingWith([]));
-  const reasons = [
-    ['two words', 'TokenMalformed'],
-    ['', 'TokenEmpty'],
-    ['x'.repeat(15 * 1024 + 1), 'TokenTooLong'],
-    [() => Promise.reject(new Error('the issuer is away')), 'TokenSourceFailed'],
-    [() => Promise.reject(new LoggedOutError('the user logged out')), 'LoggedOut'],
-  ] as const;
-  for (const [token, reason] of reasons) {
-    const error = await failing(clientOf(t, server, { token }).getExport('', 'cowboys'));
-    assert.deepEqual([error.kind, error.reason], ['token', reason]);
-  }
-  assert.equal(server.seen.length, 0);
-});
-
-test('a token source has the time of the call, and its own error', async (t) => {
-  const server = await serve(t, failingWith([]));
-  let count = 0;
-  const hangs = () => {
-    count += 1;
-    return new Promise<string>(() => undefined);
-  };
-  const client = clientOf(t, server, { token: hangs, timeoutMs: 200, attemptTimeoutMs: 20 });
-  const start = performance.now();
-  const error = await failing(client.getExport('', 'cowboys'));
-  const took = performance.now() - start;
-  assert.deepEqual([error.kind, error.reason, count], ['token', 'TokenSourceFailed', 1]);
-  assert.ok(took >= 190, `${took} ms`);
-  const controller = new AbortController();
-  const pending = failing(client.getExport('', 'cowboys', { signal: controller.signal, timeoutMs: 60_000 }));
-  controller.abort();
-  assert.equal((await pending).kind, 'cancelled');
-  const closed = failing(client.getExport('', 'cowboys', { timeoutMs: 60_000 }));
-  client.close();
-  assert.equal((await closed).kind, 'cancelled');
-  assert.equal(server.seen.length, 0);
-});
-
-test('an attempt has its whole time after a slow token', async (t) => {
-  const server = await serve(t, failingWith([]));
-  const token = () => new Promise<string>((resolve) => setTimeout(() => resolve('token'), 300));
-  await clientOf(t, server, { token, attemptTimeoutMs: 200, retry: { attempts: 1 } }).getExport('', 'cowboys');
-  const told = Number.parseInt(String(server.seen[0]?.headers['grpc-timeout']), 10);
-  assert.ok(told > 150 && told <= 200, `${told} ms`);
-});
-
-test('what a function of the user throws is the cause, and in no text', async (t) => {
-  const server = await serve(t, failingWith([]));
-  const token = () => {
-    throw new DOMException('the token hunter2 is late', 'TimeoutError');
-  };
-  const error = await failing(clientOf(t, server, { token }).getExport('', 'cowboys'));
-  assert.deepEqual([error.kind, error.reason, server.seen.length], ['token', 'TokenSourceFailed', 0]);
-  assert.equal((error.cause as Error).message, 'the token hunter2 is late');
-  for (const shown of [inspect(error, { depth: null, showHidden: true }), String(error), JSON.stringify(error), error.stack]) {
-    assert.ok(shown !== undefined && !shown.includes('hunter2'), shown);
-  }
-});
-
-test('a token that expires under many calls is replaced once', async (t) => {
-  const server = await serve(t, (router) => {
-    router.service(ExportService, {
-      getExport: async (_, { requestHeader }) => {
-        // The refusals of the old token come late and one after the other.
-        await new Promise((resolve) => setTimeout(resolve, Math.random() * 100));
-        if (requestHeader.get('authorization') === 'Bearer token-1') throw failure(Code.Unauthenticated, 'TOKEN_EXPIRED');
-        return { export: {} };
-      },
-    });
-  });
-  const path = join(mkdtempSync(join(tmpdir(), 'bindery-sdk-')), 'runs');
-  t.after(() => rmSync(join(path, '..'), { recursive: true, force: true }));
-  const script = `const f = require('fs'); f.appendFileSync(process.argv[1], 'x'); console.log('token-' + f.readFileSync(process.argv[1]).length)`;
-  const client = clientOf(t, server, { token: execToken([process.execPath, '-e', script, path]) });
-  await Promise.all(Array.from({ length: 40 }, () => client.getExport('', 'cowboys')));
-  assert.equal(readFileSync(path, 'utf8').length, 2);
 });
 
 test('a value that cannot be encoded is the error of the caller', async (t) => {
@@ -412,14 +251,14 @@ test('what breaks the protocol is an error of its own', async (t) => {
     assert.equal(server.seen.length, 1);
   };
   const good = framed(GetExportResponseSchema, { export: {} });
-  await check(answer([framed(GetExportResponseSchema, {})]), 'protocol', /has no export/);
-  await check(answer([]), 'protocol', /missing output message/);
-  await check(answer([good, good]), 'protocol', /extra output message/);
-  await check(answer([good], {}), 'protocol', /missing status/);
-  await check(answer([Buffer.from([0, 0, 0, 0, 2, 0xff, 0xff])]), 'protocol', /parse binary/);
-  await check(answer([], { 'grpc-status': '5', 'grpc-status-details-bin': '!!!' }), 'protocol', /invalid base64/);
-  await check(answer([], { 'grpc-status': '5', 'grpc-message': '%E0%A4%A' }), 'protocol', /URI malformed/);
-  await check(answer([], { 'grpc-status': '77' }), 'status', /invalid grpc-status/);
+  await check(respond([framed(GetExportResponseSchema, {})]), 'protocol', /has no export/);
+  await check(respond([]), 'protocol', /missing output message/);
+  await check(respond([good, good]), 'protocol', /extra output message/);
+  await check(respond([good], {}), 'protocol', /missing status/);
+  await check(respond([Buffer.from([0, 0, 0, 0, 2, 0xff, 0xff])]), 'protocol', /parse binary/);
+  await check(respond([], { 'grpc-status': '5', 'grpc-status-details-bin': '!!!' }), 'protocol', /invalid base64/);
+  await check(respond([], { 'grpc-status': '5', 'grpc-message': '%E0%A4%A' }), 'protocol', /URI malformed/);
+  await check(respond([], { 'grpc-status': '77' }), 'status', /invalid grpc-status/);
   await check(
     (stream) => {
       stream.respond({ ':status': 200, 'content-type': 'text/html' });
@@ -430,7 +269,7 @@ test('what breaks the protocol is an error of its own', async (t) => {
   );
 });
 
-test('what a proxy answers has the code of its HTTP status', async (t) => {
+test('what a proxy responds has the code of its HTTP status', async (t) => {
   for (const [http, code, count] of [[503, 'UNAVAILABLE', 5], [403, 'PERMISSION_DENIED', 1], [404, 'UNIMPLEMENTED', 1]] as const) {
     const server = await serveScript(t, [
       (stream) => {

@@ -20,6 +20,7 @@ import {
   RetryInfoSchema,
 } from '../src/gen/google/rpc/error_details_pb.js';
 import { Client, type ClientOptions } from '../src/index.js';
+import { CredentialService, ExportService } from '../src/v1alpha2.js';
 import { testing, type TestSettings } from '../src/testing.js';
 import type { Certificate } from './certificates.js';
 
@@ -169,6 +170,29 @@ export function failure(code: Code, reason: string, details: Detail[] = []): Con
   return new ConnectError(`it is ${reason}`, code, undefined, [info, ...details]);
 }
 
+/** Routes whose calls fail with these errors, one after the other, and succeed then. */
+export function failingWith(errors: readonly ConnectError[]): (router: ConnectRouter) => void {
+  const left = [...errors];
+  const next = () => {
+    const error = left.shift();
+    if (error !== undefined) throw error;
+  };
+  return (router) => {
+    router.service(ExportService, {
+      getExport: () => {
+        next();
+        return { export: {} };
+      },
+    });
+    router.service(CredentialService, {
+      renewKubeconfig: () => {
+        next();
+        return { contract: 'c', kubeconfig: {} };
+      },
+    });
+  };
+}
+
 /** Makes the detail that asks for a retry after this time. */
 export function retryAfter(ms: number): Detail {
   const seconds = Math.floor(ms / 1000);
@@ -185,8 +209,8 @@ export function framed<D extends DescMessage>(desc: D, value: MessageInitShape<D
 
 export const GRPC_HEADERS = { ':status': 200, 'content-type': 'application/grpc' } as const;
 
-/** Answers with messages and then a status. */
-export function answer(messages: readonly Buffer[], trailers: Record<string, string> = { 'grpc-status': '0' }): StreamScript {
+/** Responds with messages and then a status. */
+export function respond(messages: readonly Buffer[], trailers: Record<string, string> = { 'grpc-status': '0' }): StreamScript {
   return (stream) => {
     stream.respond(GRPC_HEADERS, { waitForTrailers: true });
     stream.on('wantTrailers', () => stream.sendTrailers(trailers));

@@ -51,8 +51,8 @@ test('a client shows its certificate if the server asks for one', async (t) => {
   const address = await listen(t, server);
   const client = other.sign('DNS:client');
   const certificate = { clientCertificate: { certificate: client.cert, key: client.key } };
-  const answered = await failing(clientOf(t, { address }, { ca: authority.pem, ...certificate }).getProvider());
-  assert.equal(answered.code, 'NOT_FOUND');
+  const shown = await failing(clientOf(t, { address }, { ca: authority.pem, ...certificate }).getProvider());
+  assert.equal(shown.code, 'NOT_FOUND');
   const error = await failing(clientOf(t, { address }, { ca: authority.pem, retry: { attempts: 1 } }).getProvider());
   assert.equal(error.reason, 'ClientCertificateRefused', error.message);
 });
@@ -66,7 +66,7 @@ test('a server without TLS is told from one that is broken', async (t) => {
   assert.equal(error.reason, 'ConnectionBroken', error.message);
 });
 
-test('a server that does not answer is given up', async (t) => {
+test('a server that does not respond is given up', async (t) => {
   const silent = createTcpServer();
   const address = await listen(t, silent);
   assert.equal(await fault(t, address, { connectTimeoutMs: 200, retry: { attempts: 1 } }), 'connectTimeout');

@@ -143,9 +143,9 @@ async function* events(response: Response): AsyncGenerator<{ event: string; id: 
 
 test('templates are those of the caller', async (t) => {
   const { call, connections } = await start(t);
-  const answer = await call('/templates');
-  assert.deepEqual(await answer.json(), { templates: [{ name: 'cowboys', description: 'the west', isReady: false }] });
-  assert.equal(answer.headers.get('cache-control'), 'no-store');
+  const response = await call('/templates');
+  assert.deepEqual(await response.json(), { templates: [{ name: 'cowboys', description: 'the west', isReady: false }] });
+  assert.equal(response.headers.get('cache-control'), 'no-store');
   const refused = await call('/templates', { token: 'bob' });
   assert.deepEqual([refused.status, ((await refused.json()) as { reason: string }).reason], [401, 'TOKEN_INVALID']);
   assert.equal((await call('/templates', { headers: { authorization: 'Basic eA==' } })).status, 401);
@@ -187,8 +187,8 @@ test('a stream that comes back goes on where it was', async (t) => {
 
 test('wrong requests are told so', async (t) => {
   const { call, bind } = await start(t);
-  const check = async (answer: Promise<Response>, status: number, reason: string) => {
-    const got = await answer;
+  const check = async (response: Promise<Response>, status: number, reason: string) => {
+    const got = await response;
     assert.deepEqual([got.status, ((await got.json()) as { reason: string }).reason], [status, reason]);
   };
   await check(bind('no json'), 400, 'BodyInvalid');

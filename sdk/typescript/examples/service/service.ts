@@ -120,7 +120,7 @@ async function beginBind({ client, request, response, signal }: PortalCall): Pro
 async function sendManifests({ client, response, signal }: PortalCall, cluster: string, name: string): Promise<void> {
   const { spec } = await client.getBindableResourcesRequest(name, cluster, { signal });
   const template = spec?.templateRef?.name ?? '';
-  const bound = await client.bind(template, cluster, { name, patienceMs: 5_000, signal });
+  const bound = await client.bind(template, cluster, { name, patienceMs: 2_000, signal });
   response.writeHead(200, { 'content-type': 'application/x-ndjson' }).end(manifests(bound).canonical());
 }
 

@@ -75,7 +75,7 @@ export type TokenReason =
   | 'TokenSourceFailed'
   | 'LoggedOut';
 
-/** The token source has no token that can be sent. What a function of the user threw is the `cause` of the error, and in no text. */
+/** The token source has no token that can be sent. What a function of the user threw is the `cause`, and in no text. */
 export interface TokenDetails {
   readonly kind: 'token';
   /** The reason, which never changes. */
