@@ -17,13 +17,16 @@ import {
 } from './gen/kubebind/v1alpha2/binding_pb.js';
 import { takeKubeconfig, type Hidden } from './hidden.js';
 import { waitMs } from './method.js';
-import { checkWait } from './settings.js';
+import { checkDuration, checkWait } from './settings.js';
 
 /** Pause before another call if the server responds PENDING at once, in milliseconds. */
 const PENDING_PAUSE_MS = 1_000;
 
 /** How long a request may be pending, in milliseconds: the provider's admin may have to change something. */
 const PATIENCE_MS = 5 * 60_000;
+
+/** The longest duration of protobuf, in milliseconds: 10,000 years. */
+const DURATION_MAX_MS = 315_576_000_000_000;
 
 /** A request to bind, as a message or as its fields. */
 export type BindRequest = MessageInitShape<typeof CreateBindableResourcesRequestRequestSchema>;
@@ -110,7 +113,7 @@ export function bindRequest(template: string, identity: string, options: BindOpt
         templateRef: { name: template },
         clusterIdentity: { identity, prettyName },
         ...(ttlAfterFinishedMs !== undefined && {
-          ttlAfterFinished: duration(checkWait('ttlAfterFinishedMs', ttlAfterFinishedMs)),
+          ttlAfterFinished: duration(Math.min(checkDuration('ttlAfterFinishedMs', ttlAfterFinishedMs), DURATION_MAX_MS)),
         }),
       },
     },

@@ -115,8 +115,13 @@ export function checkTimeout(name: string, ms: number): number {
 
 /** Checks a time to wait in milliseconds, which may be 0, and rounds it up to whole ones. More than a day is a day. */
 export function checkWait(name: string, ms: number): number {
+  return Math.min(checkDuration(name, ms), TIMEOUT_MAX_MS);
+}
+
+/** Checks a duration in milliseconds, which may be 0, and rounds it up to whole ones. */
+export function checkDuration(name: string, ms: number): number {
   if (!(ms >= 0)) fail('TimeoutInvalid', `${name} is ${ms}; give milliseconds, 0 or more`);
-  return Math.min(Math.ceil(ms), TIMEOUT_MAX_MS);
+  return Math.ceil(ms);
 }
 
 function checkPlaintext(address: Address, isAllowed: boolean): void {

@@ -111,7 +111,9 @@ test('a bind sends what it is told, and waits no longer than its caller', async 
   assert.ok(second?.wait && second.wait.seconds < 9n && second.wait.seconds >= 5n, String(second?.wait?.seconds));
   await client.bindByRequest({ bindableResourcesRequest: { metadata: { name: 'west' } } });
   assert.equal(requests[2]?.wait, undefined, 'the wait of the server is its own within five minutes');
-  for (const options of [{ patienceMs: -1 }, { waitMs: Number.NaN }, { timeoutMs: 0 }]) {
+  await client.bind('cowboys', 'abc', { ttlAfterFinishedMs: Infinity });
+  assert.equal(requests.at(-1)?.bindableResourcesRequest?.spec?.ttlAfterFinished?.seconds, 315_576_000_000n);
+  for (const options of [{ patienceMs: -1 }, { ttlAfterFinishedMs: -1 }, { waitMs: Number.NaN }, { timeoutMs: 0 }]) {
     await assert.rejects(client.bind('cowboys', 'abc', options), { name: 'ConfigError', reason: 'TimeoutInvalid' });
   }
 });

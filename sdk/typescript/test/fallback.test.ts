@@ -1,13 +1,14 @@
 // gRPC-Web over HTTP/1.1: when it is taken and when not, and that calls and watches behave as they do by gRPC.
 
 import assert from 'node:assert/strict';
-import { createServer as createHttpServer } from 'node:http';
+import { createServer as createHttpServer, type ServerResponse } from 'node:http';
 import { createSecureServer, type Http2ServerRequest } from 'node:http2';
 import { createServer as createHttpsServer } from 'node:https';
 import { createServer as createTcpServer } from 'node:net';
 import { test, type TestContext } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createServer as createTlsServer } from 'node:tls';
+import { inspect } from 'node:util';
 
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { Code, type ConnectRouter } from '@connectrpc/connect';
@@ -232,8 +233,14 @@ test('a server that is not trusted is not asked by gRPC-Web', async (t) => {
 });
 
 test('a server that speaks neither protocol is told by the first error', async (t) => {
-  const html = createHttpsServer({ ...good }, (_request, response) => response.writeHead(200, { 'content-type': 'text/html' }).end('<html>'));
-  assert.deepEqual(await outcome(t, html), ['NoHttp2', 'grpc', 2]);
+  const page = (_: unknown, response: ServerResponse) => response.writeHead(200, { 'content-type': 'text/html' }).end('<html>');
+  assert.deepEqual(await outcome(t, createHttpsServer({ ...good }, page)), ['NoHttp2', 'grpc', 2]);
+  const watching = clientOf(t, { address: await listenTls(t, createHttpsServer({ ...good }, page)) }, trusting);
+  for await (const event of watching.watchExports()) {
+    assert.ok(event.type === 'disconnected' && event.error?.reason === 'NoHttp2', inspect(event));
+    break;
+  }
+  assert.equal(watching.protocol, 'grpc');
   const silent = createHttpsServer({ ...good }, () => undefined);
   assert.deepEqual(await outcome(t, silent, { timeoutMs: 500 }), ['NoHttp2', 'grpc', 2]);
   const only = createHttpsServer({ ...good });

@@ -3,6 +3,7 @@
 import { Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
 
+import { Code, ConnectError, type Transport } from '@connectrpc/connect';
 import { createGrpcWebTransport } from '@connectrpc/connect-node';
 
 import { MESSAGE_RECEIVE_MAX, MESSAGE_SEND_MAX } from '../limits.js';
@@ -18,7 +19,7 @@ export function connectGrpcWeb(settings: ClientSettings, dialer: Dialer): Transp
   const options = { keepAlive: true, timeout: IDLE_MS };
   const agent = settings.address.scheme === 'https' ? new HttpsAgent(options) : new HttpAgent(options);
   Object.assign(agent, { createConnection: () => dialer.dial('http/1.1') });
-  const transport = createGrpcWebTransport({
+  const base = createGrpcWebTransport({
     httpVersion: '1.1',
     baseUrl: settings.address.text,
     readMaxBytes: MESSAGE_RECEIVE_MAX,
@@ -26,5 +27,15 @@ export function connectGrpcWeb(settings: ClientSettings, dialer: Dialer): Transp
     acceptCompression: [],
     nodeOptions: { agent },
   });
+  const transport: Transport = {
+    unary: (...call) => base.unary(...call),
+    // Connect looks at the type of a unary response alone: a web page must not pass for a stream.
+    stream: async (...call) => {
+      const response = await base.stream(...call);
+      const type = response.header.get('content-type') ?? '';
+      if (/^application\/grpc-web/i.test(type)) return response;
+      throw new ConnectError(`unsupported content type ${type}`, Code.Unknown);
+    },
+  };
   return { transport, close: () => agent.destroy() };
 }
