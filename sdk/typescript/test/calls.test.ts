@@ -187,6 +187,22 @@ test('lists go on over empty pages', async (t) => {
   assert.equal((await list.all()).length, 3);
 });
 
+test('a signal ends a list between its pages', async (t) => {
+  const server = await serve(t, (router) => {
+    router.service(CatalogService, { listTemplates: ({ pageToken }) => ({ templates: [{}], nextPageToken: `${pageToken}1` }) });
+  });
+  const controller = new AbortController();
+  let count = 0;
+  const list = async () => {
+    for await (const _ of clientOf(t, server).listTemplates({}, { signal: controller.signal })) {
+      count += 1;
+      if (count === 3) controller.abort();
+    }
+  };
+  assert.equal((await failing(list())).kind, 'cancelled');
+  assert.deepEqual([count, server.seen.length], [3, 3]);
+});
+
 test('a list that names itself is an error', async (t) => {
   const server = await serve(t, (router) => {
     router.service(CatalogService, { listTemplates: () => ({ nextPageToken: 'again' }) });

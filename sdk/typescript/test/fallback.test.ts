@@ -232,6 +232,21 @@ test('a server that is not trusted is not asked by gRPC-Web', async (t) => {
   assert.deepEqual(seen, []);
 });
 
+test('no proxy of the environment is used', async (t) => {
+  const names = ['https_proxy', 'HTTPS_PROXY', 'all_proxy', 'ALL_PROXY', 'grpc_proxy', 'NODE_USE_ENV_PROXY'];
+  const before = names.map((name) => [name, process.env[name]] as const);
+  t.after(() => {
+    for (const [name, value] of before) {
+      if (value === undefined) delete process.env[name];
+      else process.env[name] = value;
+    }
+  });
+  for (const name of names) process.env[name] = name === 'NODE_USE_ENV_PROXY' ? '1' : 'http://127.0.0.1:1';
+  for (const server of [await serve(t, routes, good), await serveHttp1(t, routes, good)]) {
+    assert.equal((await clientOf(t, server, trusting).getProvider()).prettyName, 'MangoDB');
+  }
+});
+
 test('a server that speaks neither protocol is told by the first error', async (t) => {
   const page = (_: unknown, response: ServerResponse) => response.writeHead(200, { 'content-type': 'text/html' }).end('<html>');
   assert.deepEqual(await outcome(t, createHttpsServer({ ...good }, page)), ['NoHttp2', 'grpc', 2]);

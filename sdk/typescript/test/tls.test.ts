@@ -1,7 +1,10 @@
 // TLS: which server is trusted, and what is told of one that is not.
 
 import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer as createTcpServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { createSecureServer } from 'node:http2';
 import { test, type TestContext } from 'node:test';
 
@@ -36,6 +39,13 @@ test('a server is trusted by its CA and its name', async (t) => {
   assert.equal(await fault(t, server.address, {}), 'certificateUntrusted');
   assert.equal(await fault(t, server.address, { ca: authority.pem, serverName: 'bind.example.com' }), 'certificateName');
   assert.equal(server.seen.length, 1);
+  // A bundle of several CAs, as text and as a file.
+  const bundle = `${other.pem}\n${authority.pem}`;
+  const file = join(mkdtempSync(join(tmpdir(), 'bindery-sdk-')), 'ca.pem');
+  t.after(() => rmSync(join(file, '..'), { recursive: true, force: true }));
+  writeFileSync(file, bundle);
+  await clientOf(t, server, { ca: bundle }).getProvider();
+  await clientOf(t, server, { caFile: file }).getProvider();
 
   const named = await serve(t, routes, authority.sign('DNS:bind.example.com'));
   assert.equal(await fault(t, named.address, { ca: authority.pem }), 'certificateName');
