@@ -134,7 +134,7 @@ test('a program that fails is told without what it printed', async (t) => {
     assert.match(error.message, expect);
     assert.ok(!inspect(error, { depth: null }).includes(secret), error.message);
   };
-  await check('console.log(process.argv[1]); process.exit(3)', /ended with code 3$/);
+  await check('console.log(process.argv[1]); process.exit(3)', /ended with status 3$/);
   await check('console.log(process.argv[1]); process.kill(process.pid, "SIGTERM"); setInterval(() => {}, 1000)', /ended by SIGTERM$/);
   await check('console.log(`{"kind": "${process.argv[1]}`)', /no JSON/);
   await check('console.log(`{"kind": "ExecCredential"}`)', /without status.token/);
@@ -156,7 +156,7 @@ test('what a program writes to standard error is seen, and is in no error', asyn
   writeFileSync(errors, script);
   const { status, stdout, stderr } = spawnSync(process.execPath, [errors], { encoding: 'utf8' });
   assert.deepEqual([status, stderr], [0, 'token hunter2 rejected\n']);
-  assert.match(stdout, /ended with code 3/);
+  assert.match(stdout, /ended with status 3/);
   assert.ok(!stdout.includes('hunter2'), stdout);
 });
 

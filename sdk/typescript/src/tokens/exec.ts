@@ -127,7 +127,7 @@ class ExecToken implements TokenSource {
       child.once('error', (error) => end(this.#failure(`cannot be run (${codeOf(error)})`)));
       child.once('exit', (code, signal) => {
         if (code === 0) late = setTimeout(end, OUTPUT_AFTER_EXIT_MS);
-        else end(this.#failure(code === null ? `was ended by ${String(signal)}` : `ended with code ${code}`));
+        else end(this.#failure(code === null ? `was ended by ${String(signal)}` : `ended with status ${code}`));
       });
       child.once('close', () => end());
     });
