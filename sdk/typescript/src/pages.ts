@@ -5,7 +5,7 @@ import { protocolError } from './errors/error.js';
 /** Limit on the pages of one list: half a million objects at the default page size. */
 const PAGES_MAX = 10_000;
 
-/** A list whose next page is one of this many before it goes round for ever. */
+/** Number of recent page tokens that the next one is compared with: a list that goes round would never end. */
 const TOKENS_REMEMBERED = 16;
 
 /** One page of a list, and the token of the next one, which is empty on the last page. */

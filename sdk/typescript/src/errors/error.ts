@@ -156,7 +156,7 @@ export class BinderyError extends Error {
 
   /**
    * The reason for conditions and metrics, in UpperCamelCase or UPPER_SNAKE_CASE, which never changes. For a reason that this version
-   * does not know it is the code.
+   * does not know it is the code. For a request that failed it is the reason of its condition, a text of the provider.
    */
   get reason(): string {
     const { details } = this;
@@ -168,7 +168,7 @@ export class BinderyError extends Error {
       case 'token':
         return details.reason;
       case 'requestFailed':
-        return details.condition?.reason ?? 'RequestFailed';
+        return oneLine(details.condition?.reason || 'RequestFailed');
       case 'pending':
         return 'RequestPending';
       case 'protocol':

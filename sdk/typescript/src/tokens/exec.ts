@@ -5,7 +5,7 @@ import type { Readable } from 'node:stream';
 
 import { tokenError, type BinderyError } from '../errors/error.js';
 import { testing } from '../testing.js';
-import { SharedFetch } from './fetch.js';
+import { SharedTokenFetch } from './fetch.js';
 import type { TokenSource } from './source.js';
 
 /** A token is replaced this long before it expires, in milliseconds. */
@@ -63,7 +63,7 @@ class ExecToken implements TokenSource {
   readonly #env: Readonly<Record<string, string>>;
   readonly #timeoutMs: number;
   #last: ExecCredential | undefined;
-  readonly #runs = new SharedFetch((isRefused) => this.#run(isRefused));
+  readonly #runs = new SharedTokenFetch((isRefused) => this.#run(isRefused));
 
   constructor([program, ...rest]: readonly [string, ...string[]], options: ExecTokenOptions) {
     this.program = program;

@@ -1,7 +1,7 @@
 // Fetches of tokens that many callers share.
 
 /** Fetches tokens one at a time for all callers, and returns none that a server refused while it was fetched. */
-export class SharedFetch {
+export class SharedTokenFetch {
   readonly #fetch: (isRefused: (token: string) => boolean) => Promise<string>;
   #running: { readonly token: Promise<string>; readonly refused: Set<string> } | undefined;
 

@@ -3,7 +3,7 @@
 import { readFile, stat } from 'node:fs/promises';
 
 import { tokenError } from '../errors/error.js';
-import { SharedFetch } from './fetch.js';
+import { SharedTokenFetch } from './fetch.js';
 import type { TokenSource } from './source.js';
 
 /** The file is looked at this often at most, in milliseconds. */
@@ -35,7 +35,7 @@ class FileToken implements TokenSource {
   readonly path: string;
   #last: FileRead | undefined;
   #lookedAt = 0;
-  readonly #reads = new SharedFetch((isRefused) => this.#read(isRefused));
+  readonly #reads = new SharedTokenFetch((isRefused) => this.#read(isRefused));
 
   constructor(path: string) {
     this.path = path;

@@ -90,8 +90,8 @@ export class Dialer {
 }
 
 /**
- * Calls a function before the first event of this name, which happens only if the function returns true. A listener would not do: the
- * HTTP/2 of Node.js ends the process if another listener of the event has destroyed the socket.
+ * Calls a function before the listeners of the first event of this name, and drops the event unless the function returns true. A
+ * listener would not do: the HTTP/2 of Node.js ends the process if another listener of the event has destroyed the socket.
  */
 function beforeEvent(socket: Socket, event: string, check: () => boolean): void {
   const { emit } = socket;
